@@ -21,6 +21,16 @@ static size_t count_values(const char *text, size_t n) {
     return count;
 }
 
+bool json_has_zero(const char *json, size_t n) {
+    for (size_t i = 0; i + 6 <= n; i++)
+        if (json[i] == '\\') {
+            if (memcmp(json + i + 1, "u0000", 5) == 0)
+                return true;
+            i++; // what is escaped
+        }
+    return false;
+}
+
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -41,6 +51,10 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
     const char *end = NULL;
     if (count_values(text, n) > VALUES_MAX) {
         error_set(e, -EINVAL, "%s: the JSON has more than %d values", path, VALUES_MAX);
+        return NULL;
+    }
+    if (json_has_zero(text, n)) {
+        error_set(e, -EINVAL, "%s: a text in it holds a zero byte (\\u0000), as no name may", path);
         return NULL;
     }
     cJSON *tree = cJSON_ParseWithLengthOpts(text, n, &end, false);

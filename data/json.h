@@ -11,13 +11,16 @@
 struct cJSON;
 
 // As a tree; cJSON_Delete it. NULL, with the line "PATH: ...": the text, of n bytes and a zero byte
-// behind them, is not one object and nothing else, has too many values, or has a key twice at its
-// top.
+// behind them, is not one object and nothing else, has too many values, a zero byte in a text, or a
+// key twice at its top.
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e);
 
 // The same of a small file, of at most a megabyte. NULL, with a line, also for what file_read
 // (file.h) refuses.
 struct cJSON *json_read(const char *path, struct Error *e);
+
+// Does a text in it hold the zero byte that "\u0000" stands for? cJSON would end the text there.
+bool json_has_zero(const char *json, size_t n);
 
 // A key that the object has twice, or NULL.
 const char *json_repeated_key(const struct cJSON *object);

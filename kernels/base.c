@@ -3,6 +3,7 @@
 #include "kernels/base.h"
 
 #include "kernels/outlet.h"
+#include "kernels/show.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,24 +34,24 @@ int base_rank(void) {
 }
 
 int error_set(struct Error *e, int code, const char *format, ...) {
+    char text[2 * ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(e->text, sizeof e->text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *p = e->text; *p; p++)
-        if (*p == '\n' || *p == '\r')
-            *p = ' '; // one line, whatever a file name or a library put into it
+    show_line(e->text, sizeof e->text, text); // whatever a file name or a library put into it
     return code;
 }
 
 void log_line(enum LogLevel level, const char *format, ...) {
     if (level > log_level)
         return;
-    char text[1024];
+    char said[1024], text[sizeof said];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(said, sizeof said, format, args);
     va_end(args);
+    show_line(text, sizeof text, said);
     if (this_rank)
         fprintf(stderr, "rank %d: %s\n", this_rank, text);
     else
@@ -126,10 +127,13 @@ int base_drain(FILE *stream, bool (*hurry)(void)) {
 // ---- the end ----
 
 static void say_last(const char *format, va_list args) {
+    char said[1280], text[sizeof said];
     while (atomic_flag_test_and_set(&ends))
         pause(); // until the process ends
     fflush(stdout);
-    vfprintf(stderr, format, args);
+    vsnprintf(said, sizeof said, format, args);
+    show_text(text, sizeof text, said);
+    fputs(text, stderr);
     base_drain(stdout, NULL);
     base_drain(stderr, NULL);
 }

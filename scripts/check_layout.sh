@@ -104,7 +104,7 @@ function may_include(target,    to) {
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")
-        return target ~ /^kernels\/(base|batch|dtype|flag|folder|hash|log_step|weights)\.h$/
+        return target ~ /^kernels\/(base|batch|dtype|flag|folder|hash|log_step|show|weights)\.h$/
     return folder == to
 }
 

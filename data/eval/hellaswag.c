@@ -36,17 +36,6 @@ static int refuse(const struct Reading *r, const char *what, struct Error *e) {
 
 // ---- JSON ----
 
-// cJSON would end a text at the zero byte that "\u0000" stands for.
-static bool has_zero(const char *text, size_t n) {
-    for (size_t i = 0; i + 6 <= n; i++)
-        if (text[i] == '\\') {
-            if (memcmp(text + i + 1, "u0000", 5) == 0)
-                return true;
-            i++; // what is escaped
-        }
-    return false;
-}
-
 // The only member of that name; NULL, with a line, where there is none, or a second.
 static const cJSON *member(const struct Reading *r, const cJSON *object, const char *name,
                            struct Error *e) {
@@ -210,7 +199,7 @@ static int read_line(struct Reading *r, const char *line, size_t n, struct Error
     if (invalid < n)
         return error_set(e, -EINVAL, "%s: line %zu: byte %zu is not UTF-8", r->name, r->line,
                          invalid);
-    if (memchr(line, 0, n) || has_zero(line, n))
+    if (memchr(line, 0, n) || json_has_zero(line, n))
         return refuse(r, "it holds a zero byte", e);
     cJSON *object = cJSON_ParseWithLengthOpts(line, n, &end, false);
     size_t parsed = end ? (size_t)(end - line) : 0;

@@ -194,9 +194,9 @@ void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
         free(all);
         all = longer;
     }
-    size_t length = strlen(e->text);
+    struct Error why = *e;
     if (*all)
-        snprintf(e->text + length, sizeof e->text - length, " (%s)", all);
+        error_set(e, 0, "%s (%s)", why.text, all);
     free(all);
 }
 
@@ -233,8 +233,12 @@ static int unknown_flag(const struct Flags *f, const char *name, struct Error *e
 
 static int set_from_line(struct Flags *f, size_t i, const char *text, struct Error *e) {
     union FlagValue v = {0};
+    bool list_of = f->table[i].type == FLAG_LIST,
+         longer = list_of && f->source[i] == FLAG_FROM_LINE;
+    if (list_of && strchr(text, '\n')) // which stands between the names of a list
+        return error_set(e, -EINVAL, "--%s %s: there is a line break in the name; rename it",
+                         f->table[i].name, text);
     char *where = base_format("--%s", f->table[i].name);
-    bool longer = f->table[i].type == FLAG_LIST && f->source[i] == FLAG_FROM_LINE;
     char *list = longer ? base_format("%s\n%s", f->text[i], text) : NULL;
     int code = flag_value_parse(&f->table[i], where, list ? list : text, &v, e);
     free(where);

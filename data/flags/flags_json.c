@@ -10,6 +10,8 @@
 // are refused.
 #include "data/file.h"
 #include "data/flags/flags.h"
+#include "data/json.h"
+#include "kernels/show.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -170,6 +172,9 @@ int flags_load_json_text(struct Flags *f, const char *path, const char *text, si
     const char *zero = memchr(text, 0, bytes);
     if (zero) // cJSON would take it for a space
         return not_json(path, text, (size_t)(zero - text), e);
+    if (json_has_zero(text, bytes))
+        return error_set(e, -EINVAL,
+                         "%s: a text in it holds a zero byte (\\u0000), as no value may", path);
     char *copy = base_alloc_zeroed(bytes + 1);
     memcpy(copy, text, bytes);
     const char *end = copy;
@@ -200,9 +205,12 @@ static bool is_number(const struct Flag *flag, const char *text) {
 }
 
 // cJSON's own printing of numbers allows an error of one bit, so numbers are added as finished
-// text.
+// text. Others may read the file, so that no URL's password or query stands in it.
 static cJSON *value_item(const struct Flag *flag, const void *at) {
     char *text = flag_value_format(flag, at);
+    size_t room = 3 * strlen(text) + 1;
+    char *masked = base_alloc(room);
+    show_masked(masked, room, text);
     bool exact = flag->type == FLAG_FLOAT ||
                  (is_number(flag, text) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
     cJSON *item;
@@ -211,7 +219,8 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
     else if ((flag->type == FLAG_STRING || flag->type == FLAG_LIST) && !*(char *const *)at)
         item = cJSON_CreateNull();
     else
-        item = cJSON_CreateString(text);
+        item = cJSON_CreateString(masked);
+    free(masked);
     free(text);
     return item;
 }

@@ -1,6 +1,8 @@
 // The progress line: see progress.h for what it looks like where.
 #include "data/log/progress.h"
 
+#include "kernels/show.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -183,13 +185,25 @@ void progress_message(struct Progress *p, const char *format, ...) {
     va_end(args);
 }
 
+// A line, or several, that may be printed as they are.
+static void say(struct Progress *p, const char *text) {
+    erase(p);
+    fprintf(p->out, "%s\n", text);
+    draw(p);
+}
+
 void progress_vmessage(struct Progress *p, const char *format, va_list args) {
+    char *said;
     if (!p->out)
         return;
-    erase(p);
-    vfprintf(p->out, format, args);
-    fputc('\n', p->out);
-    draw(p);
+    if (vasprintf(&said, format, args) < 0)
+        base_out_of_memory(0, "a line");
+    size_t size = 4 * strlen(said) + 1; // where each byte is escaped
+    char *text = base_alloc(size);
+    show_text(text, size, said);
+    say(p, text);
+    free(text);
+    free(said);
 }
 
 void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
@@ -216,10 +230,12 @@ void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalRes
 }
 
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone) {
-    if (alone)
-        progress_message(p, "%s", text);
-    else
-        progress_message(p, "--- sample at step %" PRIu64 " ---\n%s\n---", step, text);
+    if (!p->out)
+        return;
+    char *all = alone ? base_format("%s", text)
+                      : base_format("--- sample at step %" PRIu64 " ---\n%s\n---", step, text);
+    say(p, all);
+    free(all);
 }
 
 void progress_close(struct Progress *p) {

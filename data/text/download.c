@@ -7,6 +7,7 @@
 #include "data/text/download.h"
 #include "data/file.h"
 #include "data/text/part.h"
+#include "kernels/show.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -70,12 +71,13 @@ static void say_progress(struct Transfer *t) {
     if (!t->d->bytes && left > 0)
         total = ((double)t->have_at_begin + (double)left) * 1e-6;
     double rate = (double)(t->part.have - t->have_at_begin) * 1e-6 / (now - t->begin_s + 1e-9);
-    const char *slash = strrchr(t->d->url, '/');
-    char text[160], of[32] = "";
+    char text[160], of[32] = "", shown[512];
+    show_line(shown, sizeof shown, t->d->url);
+    const char *slash = strrchr(shown, '/');
     if (total > 0)
         snprintf(of, sizeof of, " of %.1f", total);
     snprintf(text, sizeof text, "downloading %.60s: %.1f%s MB, %.1f MB/s",
-             slash ? slash + 1 : t->d->url, mb, of, rate);
+             slash ? slash + 1 : shown, mb, of, rate);
     if (t->terminal)
         fprintf(stderr, "\r\033[K%s", text);
     else

@@ -9,6 +9,7 @@
 #include "data/text/walk.h"
 #include "kernels/folder.h"
 #include "kernels/hash.h"
+#include "kernels/show.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -100,6 +101,14 @@ static bool is_url(const char *text) {
            !strncmp(text, "file://", 7);
 }
 
+// A URL as config.json has it, without what nobody else should read.
+static int refuse_masked(const char *flag, const char *url, struct Error *e) {
+    return error_set(e, -EINVAL,
+                     "%s %s: its password or query is written down nowhere; give %s with the whole "
+                     "URL on the command line again",
+                     flag, url, flag);
+}
+
 // Fetches a URL into the cache, under a name that keeps its ending and tells different URLs apart.
 static int fetch_url(char **path, const char *url, const char *cache_dir, struct Error *e) {
     struct Sha256 h;
@@ -109,12 +118,12 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     sha256_update(&h, url, strlen(url));
     sha256_final(&h, digest);
     sha256_hex(digest, hex);
-    size_t bare = strcspn(url, "?#");
-    const char *name = url + bare;
-    while (name > url && name[-1] != '/')
+    const char *host = strstr(url, "://") + 3, *bare = host + strcspn(host, "?#"), *name = bare;
+    const char *first = host + strcspn(host, "/?#"); // a host may have a password in front
+    while (name > first && name[-1] != '/')
         name--;
-    *path = base_format("%s/%.12s-%.*s", folder, hex,
-                        (int)size_min((size_t)(url + bare - name), 100), name);
+    *path =
+        base_format("%s/%.12s-%.*s", folder, hex, (int)size_min((size_t)(bare - name), 100), name);
     struct Download d = {.url = url, .path = *path};
     int code = cache_make_folder(folder, e);
     if (!code)
@@ -330,6 +339,8 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
         code = open_shakespeare(s, cache_dir, e);
     } else if (!strcmp(data, "fineweb10B")) {
         code = open_fineweb(s, cache_dir, e);
+    } else if (is_url(data) && show_is_masked(data)) {
+        code = refuse_masked(flag, data, e);
     } else if (is_url(data)) {
         char *path;
         code = fetch_url(&path, data, cache_dir, e);
@@ -347,7 +358,8 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
         source_close(s);
         // Errors from below may not say which flag is meant.
         bool said = !strncmp(cause.text, "--", 2);
-        if (!said && !strncmp(cause.text, data, strlen(data)))
+        char shown[ERROR_TEXT_BYTES];
+        if (!said && !strncmp(cause.text, shown, show_line(shown, sizeof shown, data)))
             error_set(e, code, "%s %s", flag, cause.text);
         else if (!said)
             error_set(e, code, "%s %s: %s", flag, data, cause.text);

@@ -1,12 +1,14 @@
 #!/bin/bash
 # ./train and names that come from outside: links in a folder of data are followed, and what is
-# passed over is told. Speaks TAP.
+# passed over is told; no name reaches the terminal with what it would obey, none is cut short; and
+# a URL's password is written down nowhere. Speaks TAP.
 #
 # TRAIN names the program (default ./train).
 set -u
 train=$(realpath "${TRAIN:-./train}")
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 . "${BASH_SOURCE%/*}/../lib/small_text.sh"
@@ -16,10 +18,11 @@ small_text 400 >"$text"
 small_text 100 | tr a-m n-z >"$folder/other.txt"
 tiny=(--device cpu --dtype fp32 --tokenizer byte --layers 1 --heads 2 --channels 32 --seq-len 32
     --batch 4 --threads 1 --steps 1 --no-tensorboard)
+flags=("${tiny[@]}")
 
 run() { # run ARGUMENT...: a fresh run
     rm -rf "$folder/out"
-    timeout 60 "$train" "${tiny[@]}" --out "$folder/out" "$@"
+    timeout 60 "$train" "${flags[@]}" --out "$folder/out" "$@"
 }
 hash_of() {
     sed -n 's/^weights hash: //p'
@@ -84,6 +87,68 @@ touch "$folder/lines/.b.jsonl"
 said=$(run --data "$folder/lines" --val-data "$folder/lines" 2>&1)
 [ -n "$(hash_of <<<"$said")" ] && grep -q "^--data .*lines: passed over: 1 hidden, 0 " <<<"$said"
 result $? "JSONL may be linked, too" "$said"
+
+# ---- control characters ----
+esc=$(printf '\033[31m')
+# escaped NAME PATTERN ARGUMENT...: refused with the name as it may be shown, and no control byte.
+escaped() {
+    refused "$@"
+    shift 2
+    ! run "$@" 2>&1 | tr -d '\n\t' | grep -qP '[\x00-\x1f\x7f]'
+    result $? "and no byte of it is obeyed"
+}
+escaped "an escape in --data" '--data none\\x1b\[31m: no file matches' --data "none$esc"
+escaped "an escape in --init" '--init hf:\\x1b\[31m: ' --data random --init "hf:$esc"
+printf '{"lay\\u001b[31mers": 3}' >"$folder/odd.json"
+escaped "a key of --config" 'unknown key "lay\\x1b\[31mers"' --config "$folder/odd.json"
+touch "$folder/file"
+escaped "an escape in --out" 'x\\x1b\[31m' --data "$text" --out "$folder/file/x$esc"
+flags=()
+escaped "a key of --cluster" 'a key "lay\\x1b\[31mers"' --plan --cluster "$folder/odd.json"
+mkdir "$folder/model"
+cp "${BASH_SOURCE%/*}/../fixtures/hf/llama/config.json" "$folder/model"
+index=$folder/model/model.safetensors.index.json
+printf '{"weight_map": {"x": "\\u001b[31m"}}' >"$index"
+escaped "a shard's name" '/\\x1b\[31m: No such file' --data random --init "hf:$folder/model"
+cp "${BASH_SOURCE%/*}/../fixtures/hf/llama/"*.safetensors "$folder/model"
+sed 's/00001-of-00007.safetensors/&\\u0000x/' \
+    "${BASH_SOURCE%/*}/../fixtures/hf/llama/model.safetensors.index.json" >"$index"
+refused "a shard's name with a zero byte" 'index.json: a text in it holds a zero byte' \
+    --data random --init "hf:$folder/model"
+flags=("${tiny[@]}")
+printf '{"data": "%s\\u0000x"}' "$text" >"$folder/odd.json"
+refused "a value of --config with one" 'odd.json: a text in it holds a zero byte' \
+    --config "$folder/odd.json"
+cp "$text" "$folder/broken"$'\n'name
+refused "a line break in --data" 'broken name: there is a line break in the name' \
+    --data "$folder/broken"$'\n'name
+
+# ---- passwords ----
+(cd "$folder/copies" && exec python3 -u -m http.server --bind 127.0.0.1 0 >"$folder/served" 2>&1) &
+server=$!
+for _ in $(seq 100); do
+    port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$folder/served")
+    [ -z "$port" ] || break
+    sleep 0.1
+done
+where=//user:secret@127.0.0.1:$port
+said=$(run --data "http:$where/c.txt?token=secret" 2>&1)
+grep -q "^train: --data http://\*\*\*@127.0.0.1:$port/c.txt?\*\*\*: the server answers 404" \
+    <<<"$said" && [[ $said != *secret* ]]
+result $? "a URL's password and query are not told" "$said"
+url="http:$where/a.txt?token=secret"
+said=$(run --data "$url" --save-every 1 2>&1)
+[ -n "$(hash_of <<<"$said")" ] && ! grep -rq secret "$folder/out" "$XDG_CACHE_HOME" &&
+    [ -z "$(find "$XDG_CACHE_HOME" -name '*secret*')" ] && [[ $said != *secret* ]]
+result $? "and written down nowhere" "$said; $(grep -rl secret "$folder/out" "$XDG_CACHE_HOME")"
+said=$("$train" --out "$folder/out" --resume auto --steps 2 2>&1)
+[ $? = 2 ] &&
+    grep -q "^train: --data .*: its password or query is written down nowhere; give --data" \
+        <<<"$said"
+result $? "a resume that needs them says so" "$said"
+said=$("$train" --out "$folder/out" --resume auto --steps 2 --data "$url" 2>&1)
+[ -n "$(hash_of <<<"$said")" ] && grep -q '^resumed after step 1' <<<"$said"
+result $? "and takes them from the line" "$said"
 
 echo "1..$count"
 exit $failed

@@ -3,6 +3,7 @@
 //
 // The reader is the other end of a pipe, which holds 64 KiB: it reads nothing until it is asked to.
 #include "kernels/outlet.h"
+#include "kernels/show.h"
 #include "tests/lib/child.h"
 
 #include <errno.h>
@@ -355,6 +356,39 @@ static void closed_descriptors_are_held(void **state) {
     free(said);
 }
 
+// What came from outside, and how a line has it.
+static void what_a_terminal_would_obey_is_escaped(void **state) {
+    static const char *const shown[][2] = {
+        {"a\x1b[31mb\x7f", "a\\x1b[31mb\\x7f"},
+        {"caf\u00e9 \U0001f642", "caf\u00e9 \U0001f642"},
+        {"\xff\xc3(\xe2\x82", "\\xff\\xc3(\\xe2\\x82"},
+        {"C1: \xc2\x9b", "C1: \\xc2\\x9b"},
+        {"tab\there\nline\r", "tab\there line\\x0d"},
+        {"http://user:secret@host/x?token=t: no", "http://***@host/x?***: no"},
+        {"(https://host/x#frag), ftp://t@h", "(https://host/x#***), ftp://***@h"},
+        {"http://user:se/cr et@host/x", "http://***@host/x"},
+        {"http://host:80/@x: a@b", "http://host:80/@x: a@b"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        char text[64], again[64];
+        size_t n = show_line(text, sizeof text, shown[i][0]);
+        assert_string_equal(text, shown[i][1]);
+        assert_int_equal(n, strlen(text));
+        show_line(again, sizeof again, text);
+        assert_string_equal(again, text);
+        for (size_t size = 1; size <= n; size++) // cut: never beyond, nor inside a character
+            assert_true(show_line(again, size, shown[i][0]) < size &&
+                        !strncmp(again, text, strlen(again)));
+    }
+    char cut[4];
+    show_line(cut, sizeof cut, "ab\u00e9");
+    assert_string_equal(cut, "ab");
+    char kept[64];
+    show_masked(kept, sizeof kept, "http://u@h/x\na\x1b");
+    assert_string_equal(kept, "http://***@h/x\na\x1b");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -362,6 +396,7 @@ int main(void) {
         cmocka_unit_test(one_line_tells_that_memory_is_out),
         cmocka_unit_test(an_output_that_hangs_does_not_hold_the_end),
         cmocka_unit_test(closed_descriptors_are_held),
+        cmocka_unit_test(what_a_terminal_would_obey_is_escaped),
         TEST(what_is_printed_is_read),
         TEST(what_is_dropped_is_counted_where_it_is_missing),
         TEST(a_reader_that_stays_slow_is_told_again),

@@ -1,0 +1,124 @@
+// Escapes and masks: see show.h.
+#include "kernels/show.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char MASK[] = "***";
+
+// ---- URLs ----
+
+// A piece of a text that is masked: [begin, end). Empty: there is none.
+struct Span {
+    const char *begin, *end;
+};
+
+static const char *end_of_word(const char *p) {
+    while (*p && !isspace((unsigned char)*p) && !strchr("\"'<>", *p))
+        p++;
+    return p;
+}
+
+// User and password stand before the last "@" of the host's part. One that holds a "/" or a space
+// makes the port no number, and whoever reads the refusal must not read it, either.
+static struct Span find_user(const char *host, const char *end) {
+    size_t n = strcspn(host, "/?#");
+    const char *stop = host + n < end ? host + n : end;
+    const char *at = memrchr(host, '@', (size_t)(stop - host));
+    const char *colon = at ? NULL : memchr(host, ':', (size_t)(stop - host));
+    if (colon && colon + 1 < stop && !isdigit((unsigned char)colon[1]))
+        at = strchr(colon, '@');
+    return (struct Span){host, at ? at : host};
+}
+
+// What is behind "?" or "#", without what only closes the sentence around it.
+static struct Span find_query(const char *from, const char *end) {
+    const char *begin = from + strcspn(from, "?#");
+    begin = begin < end ? begin + 1 : end;
+    while (end > begin && strchr(":;,.)", end[-1]))
+        end--;
+    return (struct Span){begin, end};
+}
+
+// ---- characters ----
+
+// How many bytes the character at p has: 0 where it is none that may be shown.
+static size_t length_at(const char *p) {
+    const unsigned char *c = (const unsigned char *)p;
+    if (*c < 0x80)
+        return (*c >= ' ' && *c != 0x7f) || *c == '\n' || *c == '\t';
+    size_t n = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : *c >= 0xc2 ? 2 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return n == 2 && *c == 0xc2 && c[1] < 0xa0 ? 0 : n; // U+0080 to U+009F are controls, too
+}
+
+// ---- the two together ----
+
+struct Shown {
+    char *to;
+    size_t at, size;
+    bool escape, full;
+};
+
+static void put(struct Shown *s, const char *text, size_t n) {
+    s->full |= s->at + n >= s->size;
+    if (s->full)
+        return;
+    memcpy(s->to + s->at, text, n);
+    s->at += n;
+}
+
+static void put_text(struct Shown *s, const char *from, const char *end) {
+    while (from < end) {
+        size_t n = s->escape ? length_at(from) : 1;
+        char escaped[5];
+        if (!n)
+            snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)*from);
+        put(s, n ? from : escaped, n ? n : 4);
+        from += n ? n : 1;
+    }
+}
+
+static void put_masked(struct Shown *s, struct Span span) {
+    if (span.begin < span.end)
+        put(s, MASK, sizeof MASK - 1);
+}
+
+static size_t show(struct Shown s, const char *from) {
+    for (const char *scheme; (scheme = strstr(from, "://"));) {
+        const char *host = scheme + 3, *end = end_of_word(host);
+        struct Span user = find_user(host, end);
+        struct Span query = find_query(user.end, end_of_word(user.end));
+        put_text(&s, from, host);
+        put_masked(&s, user);
+        put_text(&s, user.end, query.begin);
+        put_masked(&s, query);
+        from = query.end;
+    }
+    put_text(&s, from, from + strlen(from));
+    s.to[s.at] = 0;
+    return s.at;
+}
+
+size_t show_text(char *to, size_t size, const char *from) {
+    return show((struct Shown){.to = to, .size = size, .escape = true}, from);
+}
+
+size_t show_line(char *to, size_t size, const char *from) {
+    size_t n = show_text(to, size, from);
+    for (char *p = to; *p; p++)
+        if (*p == '\n')
+            *p = ' ';
+    return n;
+}
+
+size_t show_masked(char *to, size_t size, const char *from) {
+    return show((struct Shown){.to = to, .size = size}, from);
+}
+
+bool show_is_masked(const char *url) {
+    return strstr(url, "://***@") || strstr(url, "?***") || strstr(url, "#***");
+}
