@@ -10,7 +10,7 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl mpi uring zlib zstd cuda nccl", or some: as on a machine without them.
+# WITHOUT="dnnl spm curl mpi uring pcre2 zlib zstd cuda nccl", or some: as if they were not here.
 # CUDA's kernels, where nvcc is installed, are compiled for the GPUs of this machine; without a GPU
 # they are left out, as compiling them takes minutes. `make cuda` and CUDA_ARCHS=all build them for
 # every target below, CUDA_ARCHS="90" for that compute capability alone; "90a" the same, and with
@@ -80,6 +80,8 @@ DOWNLOAD_yes := data/text/download.c
 DOWNLOAD_none := data/text/download_none.c
 SPM_yes := data/text/spm.cc
 SPM_none := data/text/spm_none.c
+REGEX_yes := data/bpe/regex.c
+REGEX_none := data/bpe/regex_none.c
 MPI_yes := zero/comm/mpi.c zero/comm/mpi_watch.c zero/comm/exchange.c
 MPI_none := zero/comm/mpi_none.c
 URING_yes := zero/offload/nvme_ring.c
@@ -127,15 +129,16 @@ ZERO_run := shared settings settings_flags settings_grid settings_nearest rank r
 ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit half predict \
     table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json
-DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
+DATA_bpe := unicode unicode_tables compose sets pattern pattern_class symbols split steps \
+    steps_split normal added bpe vocab read read_steps read_marks config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
     loader_predict loader_source
 DATA_chat := example lines line message shape map scan value shown form_file forms jinja template \
     writer masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case
-DATA_hf := safetensors folder write write_layout names pieces config config_rope config_write model text \
-    export kind
+DATA_hf := safetensors folder write write_layout names pieces config config_rope config_write model \
+    text export kind
 DATA_llmc := format model export kind
 DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups_train sparse print
 DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
@@ -163,7 +166,7 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) $(MATMUL_$(
     $(if $(filter yes,$(HAVE_ZLIB)),data/unpack_gz.c,data/unpack_gz_none.c) \
     $(if $(filter yes,$(HAVE_ZSTD)),data/unpack_zst.c,data/unpack_zst_none.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
-    $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
+    $(URING_$(HAVE_URING)) $(REGEX_$(HAVE_PCRE2)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=%.c)
@@ -202,7 +205,8 @@ PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
 TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED))
 BENCH_BINARIES := $(call PROGRAM,$(BENCHES))
 FUZZ_BINARIES := $(call PROGRAM,$(FUZZERS))
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) $(LIBS_ZLIB) $(LIBS_ZSTD) \
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) $(LIBS_PCRE2) \
+    $(LIBS_ZLIB) $(LIBS_ZSTD) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
 .DELETE_ON_ERROR:
@@ -342,8 +346,7 @@ CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read pread \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
-    $(foreach isa,oracle $(ISAS),$(addprefix $(isa)_,adamw cast fill_normal)) \
-    $(CUSIM_CALLS)
+    $(foreach isa,oracle $(ISAS),$(addprefix $(isa)_,adamw cast fill_normal)) $(CUSIM_CALLS)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)

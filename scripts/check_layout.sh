@@ -199,6 +199,8 @@ function check_include(text,    target) {
         fault("<" target "> belongs in kernels/cuda/ and zero/comm/nccl.c")
     if (target == "mpi.h" && file !~ /^zero\/comm\/mpi(_watch\.c|_end\.h|\.c)$/)
         fault("<mpi.h> belongs in zero/comm/mpi.c, mpi_watch.c and their header")
+    if (target == "pcre2.h" && file != "data/bpe/regex.c")
+        fault("<pcre2.h> belongs in data/bpe/regex.c")
     if (target == "liburing.h" && file != "zero/offload/nvme_ring.c")
         fault("<liburing.h> belongs in zero/offload/nvme_ring.c")
     if (target ~ /intrin\.h$|^cpuid\.h$|^omp\.h$|dnnl/ && file !~ /^kernels\/cpu\//)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl zlib zstd mpi uring cuda nccl"
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl zlib zstd pcre2 mpi uring cuda nccl"
 #       ["80 90a"]]
 #
 # (the last two: libraries to pass over as if they were not there; the targets of CUDA's kernels,
@@ -121,6 +121,15 @@ find_uring() {
     have_uring=yes libs_uring=-luring
 }
 
+find_pcre2() {
+    have_pcre2=none libs_pcre2='' version=''
+    wanted pcre2 && has_library libpcre2-8.so || return
+    version=$(echo '#include <pcre2.h>' | $cc -DPCRE2_CODE_UNIT_WIDTH=8 -E -dM -x c - 2>/dev/null |
+        awk '$2 ~ /^PCRE2_(MAJOR|MINOR)$/ { v[$2] = $3 }
+             END { if (length(v)) print v["PCRE2_MAJOR"] "." v["PCRE2_MINOR"] }')
+    [[ -n $version ]] && have_pcre2=yes libs_pcre2=-lpcre2-8
+}
+
 # Open MPI lies in folders of its own, and its compiler wrapper knows them (where it has a home).
 find_mpi() {
     local HOME=${HOME:-/tmp}
@@ -211,6 +220,8 @@ find_header cmocka.h libcmocka.so cmocka
 table+=$'\n'$(row cmocka libcmocka-dev "the tests; required for them")
 find_uring
 table+=$'\n'$(row liburing liburing-dev "offload to NVMe; without it to the CPU only")
+find_pcre2
+table+=$'\n'$(row PCRE2 libpcre2-dev "patterns of tokenizers; without it four of them")
 find_mpi
 table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes; without it threads only")
 find_cuda
@@ -239,6 +250,8 @@ HAVE_MPI := $have_mpi
 LIBS_MPI := $libs_mpi
 HAVE_URING := $have_uring
 LIBS_URING := $libs_uring
+HAVE_PCRE2 := $have_pcre2
+LIBS_PCRE2 := $libs_pcre2
 FLAGS_MPI := $flags_mpi
 HAVE_CUDA := $have_cuda
 CUDA_HOME := $cuda_home

@@ -20,7 +20,7 @@ set -eu
 # bars.
 build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
     libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin
-    liburing-dev zlib1g-dev libzstd-dev"
+    liburing-dev libpcre2-dev zlib1g-dev libzstd-dev"
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot procps patch
     openssl python3 python3-numpy"
 text_packages="fortunes"
@@ -44,8 +44,8 @@ done
 
 command -v apt-get >/dev/null ||
     die "this is no Debian or Ubuntu. Install by hand: C and C++ compilers with OpenMP, make,
-    pkg-config, oneDNN, SentencePiece, libcurl, cJSON, Open MPI, liburing, zlib,
-    libzstd; for tests cmocka, clang, clang-format, gnuplot, Python with numpy."
+    pkg-config, oneDNN, SentencePiece, libcurl, cJSON, Open MPI, liburing, PCRE2, zlib, libzstd; for
+    tests cmocka, clang, clang-format, gnuplot, Python with numpy."
 
 # The sanitizers' libraries carry the version of clang in their name: that of the clang that is
 # there, or of the one that the package "clang" would bring.

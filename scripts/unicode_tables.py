@@ -6,14 +6,16 @@ data/bpe/unicode_tables.c.
 
 Python's own unicodedata is of another version of Unicode than the engines of `tokenizers` (and its
 three engines are of three versions), so every code point is put to `tokenizers` itself: to its
-regular expressions (\\p{L}, \\p{N}, \\s), its Digits splitter, and its NFD and NFC. Of unicodedata
-only the numbers of combining classes are taken, which never change.
+regular expressions (\\p{L}, \\p{N}, \\s, and for data/bpe/sets.c each general category, \\w and
+some scripts), its splitters Digits and Punctuation, and its NFD and NFC. Of unicodedata only the
+numbers of combining classes are taken, which never change.
 
 A table is a text: numbers of 5 bits a character, the lowest first, 32 added where more follow, in
 the alphabet of base 64. Classes: for each range the gap in front of it and its length less 1.
-Combining classes: gap, length less 1, class. Pairs: the gap to a character, how far its first part
-lies away (twice, plus 1 where it lies above), the second part or 0, 1 where the pair composes to
-it.
+Categories: for each range its category (its place in CATEGORIES) and its length less 1, without
+gaps. Combining classes: gap, length less 1, class. Pairs: the gap to a character, how far its first
+part lies away (twice, plus 1 where it lies above), the second part or 0, 1 where the pair composes
+to it.
 """
 import sys
 import unicodedata
@@ -21,6 +23,9 @@ import unicodedata
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
+CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co "
+              "Cn").split()
+SCRIPTS = ["Han", "Hiragana", "Katakana", "Hangul"]
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -42,6 +47,26 @@ def digits():
         text = "a" + "a".join(map(chr, POINTS[i:i + 2048])) + "a"
         found.update(ord(w) for w, _ in splitter.pre_tokenize_str(text) if len(w) == 1 and w != "a")
     return found
+
+
+def punctuation():
+    splitter = pre_tokenizers.Punctuation("isolated")
+    found = set()
+    for i in range(0, len(POINTS), 2048):
+        text = "a" + "a".join(map(chr, POINTS[i:i + 2048])) + "a"
+        found.update(ord(w) for w, _ in splitter.pre_tokenize_str(text) if len(w) == 1 and w != "a")
+    return found
+
+
+def categories():
+    """The number of every point's category; surrogates count as unassigned."""
+    found = {}
+    for number, name in enumerate(CATEGORIES):
+        for c in matched(rf"\p{{{name}}}"):
+            assert c not in found
+            found[c] = number
+    assert len(found) == len(POINTS)
+    return [found.get(c, len(CATEGORIES) - 1) for c in range(0x110000)]
 
 
 def combining(nfd):
@@ -108,6 +133,17 @@ def spell_class(points):
     return spell(numbers)
 
 
+def spell_categories(category):
+    numbers, at = [], 0
+    while at < len(category):
+        end = at
+        while end < len(category) and category[end] == category[at]:
+            end += 1
+        numbers += [category[at], end - at - 1]
+        at = end
+    return spell(numbers)
+
+
 def spell_combining(classes):
     numbers, at = [], 0
     for k in sorted(classes):
@@ -155,6 +191,22 @@ def main():
     assert numbers <= extra
     show("unicode_digits", "What its Digits splitter takes beside these, as it is newer.",
          spell_class(extra - numbers))
+    category = categories()
+    show("unicode_categories", "General categories; data/bpe/sets.c has their names.",
+         spell_categories(category))
+    word, like_word = matched(r"[\w]"), {c for c in POINTS if CATEGORIES[category[c]] in (
+        "Lu Ll Lt Lm Lo Mn Mc Me Nd Pc").split()}
+    assert like_word <= word
+    show("unicode_word", "\\w in brackets, beside letters, marks, Nd and Pc.",
+         spell_class(word - like_word))
+    assert matched(r"\w") - word == {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}  # which sets.c knows
+    assert matched(r"\d") == {c for c in POINTS if CATEGORIES[category[c]] == "Nd"}
+    punctuated = punctuation()
+    show("unicode_punctuation", f"Its Punctuation splitter's: {len(punctuated)} characters.",
+         spell_class(punctuated))
+    for script in SCRIPTS:
+        show(f"unicode_{script.lower()}", f"\\p{{{script}}}.",
+             spell_class(matched(rf"\p{{{script}}}")))
     show("unicode_combining", f"Combining classes: {len(classes)} characters.",
          spell_combining(classes))
     show("unicode_pairs",

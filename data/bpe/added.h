@@ -8,7 +8,8 @@
 #include "kernels/base.h"
 
 struct Added {
-    char *text;
+    char *name; // as it is written
+    char *text; // what is looked for: normalized, if it is
     size_t bytes;
     int32_t id;
     bool special;        // a control token

@@ -9,6 +9,7 @@
 // says or one of the next three, else in place of what lies there.
 #include "data/bpe/bpe.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ struct BpeWork {
     size_t missing; // bytes without a piece
     struct Waiting *heap;
     size_t nheap, heap_room;
-    struct Bytes text; // normalized
+    struct Bytes text[2]; // normalized
+    struct StepsWork steps;
 };
 
 struct BpeWork *bpe_work_open(void) {
@@ -56,7 +58,9 @@ void bpe_work_close(struct BpeWork *w) {
     free(w->kept);
     free(w->symbol);
     free(w->heap);
-    free(w->text.data);
+    free(w->text[0].data);
+    free(w->text[1].data);
+    steps_work_close(&w->steps);
     free(w);
 }
 
@@ -64,13 +68,21 @@ void bpe_close(struct Bpe *b) {
     unicode_close(&b->unicode);
     added_free(&b->raw);
     added_free(&b->normalized);
-    for (size_t i = 0; i < b->nadded; i++)
+    for (size_t i = 0; i < b->nadded; i++) {
         free(b->added[i].text);
+        free(b->added[i].name);
+    }
+    for (size_t i = 0; i < b->steps.count; i++)
+        step_close(&b->steps.step[i]);
+    normal_close(&b->normal);
     free(b->added);
     free(b->bytes.data);
+    if (b->shown != b->piece)
+        free(b->shown);
     free(b->piece);
     free(b->merge);
     free(b->word);
+    free(b->mark);
     free(b->chat_template);
     *b = (struct Bpe){0};
 }
@@ -131,10 +143,39 @@ static void take_bytes(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
         fused = lacks;
     }
     w->nsymbol = count;
-    for (uint32_t i = 0; i < count; i++) {
-        w->symbol[i].before = i ? i - 1 : NONE;
-        w->symbol[i].after = i + 1 < count ? i + 1 : NONE;
+}
+
+// Are there pieces <0xXX> for all bytes of a character?
+static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (b->fallback[character[i]] < 0)
+            return false;
+    return true;
+}
+
+// The pieces of characters that a word begins as. One that has none is its bytes; where these have
+// none either, it is told as above, behind the bytes that follow it.
+static void take_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
+    size_t count = 0;
+    bool pending = false;
+    for (size_t i = 0, bytes; i < n; i += bytes) {
+        unicode_at(word + i, &bytes);
+        int32_t id = bytes == 1 ? b->byte_id[word[i]] : *bpe_word_slot(b, word + i, bytes);
+        if (id < 0 && falls_back(b, word + i, bytes)) {
+            for (size_t k = 0; k < bytes; k++)
+                w->symbol[count++].id = b->fallback[word[i + k]];
+            continue;
+        }
+        if (pending && (id >= 0 || !b->fuse_unknown))
+            w->symbol[count++].id = b->unknown;
+        pending = id < 0 && b->unknown >= 0;
+        w->missing += id < 0 ? bytes : 0;
+        if (id >= 0)
+            w->symbol[count++].id = id;
     }
+    if (pending)
+        w->symbol[count++].id = b->unknown;
+    w->nsymbol = count;
 }
 
 static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
@@ -145,7 +186,14 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
         w->symbol = base_realloc(w->symbol, w->room * sizeof *w->symbol, "the bytes of a word");
     }
     struct Symbol *s = w->symbol;
-    take_bytes(b, w, word, n);
+    if (b->letters)
+        take_bytes(b, w, word, n);
+    else
+        take_characters(b, w, word, n);
+    for (uint32_t i = 0; i < w->nsymbol; i++) {
+        s[i].before = i ? i - 1 : NONE;
+        s[i].after = i + 1 < w->nsymbol ? i + 1 : NONE;
+    }
     w->nheap = 0;
     for (uint32_t i = 0; i + 1 < w->nsymbol; i++)
         wait_for(b, w, i);
@@ -227,12 +275,23 @@ static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *w
         keep_word(w, slot, hash, word, n, ids->data + before, ids->count - before);
 }
 
-static void encode_words(const struct Bpe *b, struct BpeWork *w, const uint8_t *text, size_t n,
-                         struct Ids *ids) {
-    struct Split s = split_begin(&b->unicode, b->split, text, n);
-    const uint8_t *word;
-    while ((word = split_next(&s, &n)))
-        encode_word(b, w, word, n, ids);
+// What encodes, and what its parts give ids to.
+struct Call {
+    const struct Bpe *b;
+    struct BpeWork *w;
+    struct Ids *ids;
+    bool plain;
+    struct Error *e;
+};
+
+static void take_word(void *call, const uint8_t *word, size_t n) {
+    struct Call *c = call;
+    encode_word(c->b, c->w, word, n, c->ids);
+}
+
+static int encode_words(struct Call *c, struct Stretch s) {
+    struct StepsRun run = {&c->b->steps, &c->b->unicode, &c->w->steps, take_word, c, c->e};
+    return steps_run(&run, s);
 }
 
 // ---- added tokens -------------------------------------------------------------------------------
@@ -260,63 +319,109 @@ static size_t space_behind(const struct Bpe *b, const uint8_t *text, size_t n, s
     return from;
 }
 
-typedef void Encode(const struct Bpe *b, struct BpeWork *w, const uint8_t *text, size_t n,
-                    bool plain, struct Ids *ids);
+typedef int Encode(struct Call *c, struct Stretch s);
 
-// Cuts the tokens of a set out of a text; what lies between goes on to `rest`.
-static void cut_out(const struct Bpe *b, const struct AddedSet *set, struct BpeWork *w,
-                    const uint8_t *text, size_t n, bool plain, Encode *rest, struct Ids *ids) {
+static int encode_between(struct Call *c, const struct Stretch *s, size_t begin, size_t end,
+                          Encode *rest) {
+    bool open = s->open && end == s->n, cut = s->cut < end || (open && s->cut == end);
+    if (begin >= end || begin >= s->cut)
+        return 0;
+    return rest(c, (struct Stretch){.text = s->text + begin,
+                                    .n = end - begin,
+                                    .cut = cut ? s->cut - begin : SIZE_MAX,
+                                    .at = s->at + begin,
+                                    .begins = s->begins && !begin,
+                                    .middle = s->middle && !begin,
+                                    .open = open});
+}
+
+// Cuts the tokens of a set out of a stretch; what lies between goes on to `rest`.
+static int cut_out(struct Call *c, const struct AddedSet *set, struct Stretch s, Encode *rest) {
     size_t done = 0, from = 0, begin;
     const struct Added *a;
-    while ((a = added_find(set, text, n, from, &begin))) {
+    while (done < s.cut && (a = added_find(set, s.text, s.n, from, &begin))) {
         size_t end = begin + a->bytes;
         from = end;
-        if (plain && a->special)
+        if (c->plain && a->special)
             continue;
         if (a->lstrip && begin > done)
-            begin = space_before(b, text, done, begin);
+            begin = space_before(c->b, s.text, done, begin);
         if (a->rstrip)
-            end = space_behind(b, text, n, end);
-        if (done < begin)
-            rest(b, w, text + done, begin - done, plain, ids);
-        ids_append(ids, a->id);
+            end = space_behind(c->b, s.text, s.n, end);
+        int err = encode_between(c, &s, done, begin, rest);
+        if (err)
+            return err;
+        if (begin < s.cut)
+            ids_append(c->ids, a->id);
         done = end;
     }
-    if (done < n)
-        rest(b, w, text + done, n - done, plain, ids);
+    return encode_between(c, &s, done, s.n, rest);
 }
 
-static void encode_plain_words(const struct Bpe *b, struct BpeWork *w, const uint8_t *text,
-                               size_t n, bool plain, struct Ids *ids) {
-    (void)plain;
-    encode_words(b, w, text, n, ids);
+static int encode_normalized(struct Call *c, struct Stretch s) {
+    normal_apply(&c->b->normal, &c->b->unicode, c->w->text, &s);
+    return cut_out(c, &c->b->normalized, s, encode_words);
 }
 
-static void encode_normalized(const struct Bpe *b, struct BpeWork *w, const uint8_t *text, size_t n,
-                              bool plain, struct Ids *ids) {
-    if (b->nfc) {
-        w->text.count = 0;
-        unicode_compose(&b->unicode, text, n, &w->text);
-        text = w->text.data;
-        n = w->text.count;
+// So much of what follows is looked at that a word before the cut is seen to end.
+enum { BEHIND_MAX = 256 };
+
+int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
+               struct Error *e) {
+    struct Call c = {b, w, ids, t->plain, e};
+    struct Stretch s = {.text = (const uint8_t *)t->text,
+                        .n = t->n + size_min(t->behind, BEHIND_MAX),
+                        .cut = t->behind ? t->n : SIZE_MAX,
+                        .at = t->at,
+                        .begins = !t->inside,
+                        .middle = t->inside};
+    while (s.n < t->n + t->behind && (s.text[s.n] & 0xc0) == 0x80)
+        s.n++;
+    s.open = s.n < t->n + t->behind;
+    size_t count = ids->count, missing = w->missing;
+    int err = cut_out(&c, &b->raw, s, encode_normalized);
+    if (err) {
+        ids->count = count;
+        w->missing = missing;
     }
-    cut_out(b, &b->normalized, w, text, n, plain, encode_plain_words, ids);
+    return err;
 }
 
-size_t bpe_encode(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n, bool plain,
-                  struct Ids *ids) {
+size_t bpe_missing(struct BpeWork *w) {
+    size_t missing = w->missing;
     w->missing = 0;
-    cut_out(b, &b->raw, w, (const uint8_t *)text, n, plain, encode_normalized, ids);
-    return w->missing;
+    return missing;
+}
+
+// Does an added token end in front of the place? What follows begins as no other part of a text.
+static bool is_behind_added(const struct Bpe *b, const char *text, size_t at) {
+    for (size_t i = 0; i < b->nadded; i++) {
+        size_t n = b->added[i].bytes;
+        if (n <= at && !memcmp(text + at - n, b->added[i].text, n))
+            return true;
+    }
+    return false;
 }
 
 size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted) {
-    return b->one_stretch ? n : split_cut(&b->unicode, (const uint8_t *)text, n, wanted);
+    if (b->one_stretch || wanted >= n)
+        return n;
+    size_t cut = split_cut(&b->unicode, (const uint8_t *)text, n, wanted);
+    while (cut < n && is_behind_added(b, text, cut)) {
+        size_t before = cut > 1 ? split_cut(&b->unicode, (const uint8_t *)text, n, cut - 1) : n;
+        cut = before < cut ? before : n;
+    }
+    return cut;
+}
+
+const struct Added *bpe_added(const struct Bpe *b, const char *name) {
+    for (size_t i = 0; i < b->nadded; i++)
+        if (!strcmp(b->added[i].name, name))
+            return &b->added[i];
+    return NULL;
 }
 
 int32_t bpe_control(const struct Bpe *b, const char *text) {
-    const struct Added *a = added_named(&b->raw, text, strlen(text));
-    if (!a)
-        a = added_named(&b->normalized, text, strlen(text));
+    const struct Added *a = bpe_added(b, text);
     return a && a->special ? a->id : -1;
 }

@@ -1,18 +1,18 @@
-// Byte-level byte-pair encoding (Sennrich, Haddow, Birch, ACL 2016; Radford et al. 2019): the ids
-// that PyPI's `tokenizers` gives, encode(text, add_special_tokens=False), for the tokenizer.json of
-// GPT-2, Llama 3, Qwen 2 and 3, SmolLM2 and their like.
+// Byte-pair encoding (Sennrich, Haddow, Birch, ACL 2016; Radford et al. 2019): the ids that PyPI's
+// `tokenizers` gives, encode(text, add_special_tokens=False), for the tokenizer.json of GPT-2,
+// Llama 2 and 3, Qwen 2 and 3, SmolLM2, Mistral, Gemma, DeepSeek and their like.
 //
-// A text goes through five steps: added tokens are cut out (added.h); the rest is normalized, by
-// NFC or not at all (unicode.h); added tokens that are normalized are cut out; the rest is split
-// into words (split.h); in each word, from its single bytes on, the pair of neighbours that was
-// learned first is merged, until none is left.
+// A text goes through five steps: added tokens are cut out (added.h); the rest is normalized
+// (normal.h); added tokens that are normalized are cut out; the rest is split into words (steps.h);
+// in each word, from its single bytes or characters on, the pair of neighbours that was learned
+// first is merged, until none is left.
 //
 // Once open it is only read: threads share it, each with a BpeWork of its own. Opened by read.c.
 // Called by data/text/tokenizer.c. Next: bpe.c.
 #ifndef DATA_BPE_BPE_H
 #define DATA_BPE_BPE_H
 #include "data/bpe/added.h"
-#include "data/bpe/split.h"
+#include "data/bpe/normal.h"
 #include "data/text/ids.h"
 
 struct BpeMerge {
@@ -28,16 +28,20 @@ struct BpePiece {
 
 struct Bpe {
     struct Unicode unicode;
-    enum SplitKind split;
-    bool nfc;
+    struct Normal normal;
+    struct Steps steps;
+    const char *kind; // a name for people
+    bool letters;     // words are of bytes, in ByteLevel's alphabet; else of characters
     bool whole_words; // a word that is a piece is that piece, whatever is merged ("ignore_merges")
     bool one_stretch; // an added token reaches across places where a text could be cut
     struct Bytes bytes;
     struct BpePiece *piece; // by id
+    struct BpePiece *shown; // the text that it decodes to; `piece` where that is the same
     size_t npiece;          // with added tokens
     int32_t byte_id[256];   // of single bytes; -1: the vocabulary lacks it
-    int32_t unknown;        // what stands for bytes without a piece; -1: they are left out
-    bool fuse_unknown;      // one for all of them in a row
+    int32_t fallback[256]; // of <0x00> and so on, for characters without a piece; -1: there is none
+    int32_t unknown;       // what stands for bytes without a piece; -1: they are left out
+    bool fuse_unknown;     // one for all of them in a row
     struct BpeMerge *merge; // a hash table
     size_t nmerge;          // its slots, a power of two
     int32_t *word;          // ids by their bytes, a hash table; -1: an empty slot
@@ -45,6 +49,8 @@ struct Bpe {
     struct Added *added;
     size_t nadded;
     struct AddedSet raw, normalized; // `added`, by where they are looked for
+    char *mark;                      // what stands for a space in pieces; NULL: nothing does
+    bool shows_bytes;                // <0x0A> decodes to a newline
     int32_t begin, end;              // what a text begins and ends with; -1: nothing
     char *chat_template;             // or NULL
 };
@@ -54,14 +60,30 @@ struct BpeWork;
 struct BpeWork *bpe_work_open(void);
 void bpe_work_close(struct BpeWork *w); // NULL is allowed
 
-// Appends the ids of valid UTF-8. `plain`: no special token is found in it. Returns how many of its
-// bytes have no piece in the vocabulary.
-size_t bpe_encode(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n, bool plain,
-                  struct Ids *ids);
+// What is encoded: n bytes of valid UTF-8, and how they lie in a text.
+struct BpeText {
+    const char *text;
+    size_t n;
+    size_t behind; // bytes of the text that follow in memory; n is a place that bpe_cut gave
+    size_t at;     // bytes in front of it, for error lines
+    bool inside;   // there are some
+    bool plain;    // no special token is found in it
+};
 
-// A place where a text of n bytes may be cut in two that are encoded each by itself; `wanted` or
-// before it, if there is such a place. n: it must not be cut.
+// Appends the ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut behind these n
+// bytes; -EINVAL: an expression takes too long.
+int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
+               struct Error *e);
+
+// How many bytes without a piece there were since this was asked last.
+size_t bpe_missing(struct BpeWork *w);
+
+// A place where a text of n bytes may well be cut in two that are encoded each by itself (which
+// bpe_encode finds out); `wanted` or before it, if there is such a place. n: it must not be cut.
 size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted);
+
+// The added token that is written so; NULL: there is none.
+const struct Added *bpe_added(const struct Bpe *b, const char *name);
 
 // A control token's id; -1: there is none of that text.
 int32_t bpe_control(const struct Bpe *b, const char *text);

@@ -23,8 +23,8 @@ static bool is_none(const cJSON *item) {
     return !item || cJSON_IsNull(item);
 }
 
-static int refuse(const char *path, const char *part, const cJSON *object, const char *expected,
-                  struct Error *e) {
+int bpe_refuse(const char *path, const char *part, const cJSON *object, const char *expected,
+               struct Error *e) {
     struct JsonShown shown = json_shown(json_text(object, "type"));
     return error_set(e, -EINVAL, "%s: %s \"%s\" is not built; expected %s", path, part,
                      *shown.text ? shown.text : "(without a type)", expected);
@@ -37,12 +37,8 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const char *type = json_text(model, "type");
     if (strcmp(type, "BPE") != 0 && (*type || !member(model, "merges")))
-        return refuse(path, "model", model,
-                      "byte-level \"BPE\" (for SentencePiece, give its .model file)", e);
-    if (cJSON_IsTrue(member(model, "byte_fallback")))
-        return error_set(
-            e, -EINVAL, "%s: a BPE with \"byte_fallback\" is SentencePiece's: give its .model file",
-            path);
+        return bpe_refuse(path, "model", model, "\"BPE\" (for SentencePiece, give its .model file)",
+                          e);
     const cJSON *dropout = member(model, "dropout");
     if (!is_none(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
         return error_set(e, -EINVAL, "%s: a BPE with \"dropout\" is not built; expected null",
@@ -53,98 +49,6 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
                              texts[i]);
     b->whole_words = cJSON_IsTrue(member(model, "ignore_merges"));
     return bpe_read_vocab(b, model, added, path, e);
-}
-
-// ---- normalizer and splitter ----
-
-static int read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct Error *e) {
-    if (is_none(n))
-        return 0;
-    const cJSON *list = has_type(n, "Sequence") ? member(n, "normalizers") : NULL, *item;
-    b->nfc = has_type(n, "NFC");
-    if (b->nfc)
-        return 0;
-    if (!cJSON_IsArray(list))
-        return refuse(path, "normalizer", n, "none, or \"NFC\"", e);
-    cJSON_ArrayForEach(item, list) {
-        if (!has_type(item, "NFC"))
-            return refuse(path, "normalizer", item, "none, or \"NFC\"", e);
-        b->nfc = true;
-    }
-    return 0;
-}
-
-// ByteLevel is the last of the pre-tokenizers. *splits: it has GPT-2's expression.
-static int read_byte_level(const cJSON *p, const char *path, bool *splits, struct Error *e) {
-    if (!has_type(p, "ByteLevel"))
-        return refuse(path, "pre-tokenizer", p, "\"ByteLevel\", alone or behind a split", e);
-    if (!cJSON_IsFalse(member(p, "add_prefix_space")))
-        return error_set(e, -EINVAL,
-                         "%s: \"ByteLevel\" with \"add_prefix_space\" is not built; expected false",
-                         path);
-    *splits = !cJSON_IsFalse(member(p, "use_regex"));
-    return 0;
-}
-
-static int read_pattern(struct Bpe *b, const cJSON *split, const char *path, struct Error *e) {
-    const char *pattern = json_text(member(split, "pattern"), "Regex");
-    const char *behavior = json_text(split, "behavior");
-    bool invert = cJSON_IsTrue(member(split, "invert"));
-    for (int k = 0; k < NSPLIT; k++)
-        if (split_patterns[k] && !strcmp(pattern, split_patterns[k])) {
-            b->split = (enum SplitKind)k;
-            // Every character is in a match, so what does not match is nothing.
-            if (strcmp(behavior, invert ? "Removed" : "Isolated") == 0)
-                return 0;
-            return error_set(e, -EINVAL,
-                             "%s: a \"Split\" with behavior \"%s\" is not built; expected "
-                             "\"Isolated\"",
-                             path, json_shown(behavior).text);
-        }
-    return error_set(e, -EINVAL,
-                     "%s: the pattern %s is not known; expected that of GPT-2, Llama-3, Qwen2 or "
-                     "SmolLM2",
-                     path,
-                     *pattern ? json_shown(pattern).text : "of a \"Split\" without \"Regex\"");
-}
-
-static int read_splitter(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    static const char expected[] = "\"ByteLevel\", alone or behind one \"Split\" or \"Digits\"";
-    const cJSON *list = has_type(p, "Sequence") ? member(p, "pretokenizers") : NULL;
-    bool splits = false;
-    int n = cJSON_GetArraySize(list);
-    const cJSON *first = n == 2 ? cJSON_GetArrayItem(list, 0) : NULL;
-    if (list && n != 1 && n != 2)
-        return error_set(e, -EINVAL,
-                         "%s: a sequence of %d pre-tokenizers is not built; expected %s", path, n,
-                         expected);
-    int err = read_byte_level(list ? cJSON_GetArrayItem(list, n - 1) : p, path, &splits, e);
-    if (err)
-        return err;
-    b->split = SPLIT_GPT2;
-    if (!first && !splits)
-        return error_set(e, -EINVAL,
-                         "%s: \"ByteLevel\" without \"use_regex\" needs a \"Split\" before it: a "
-                         "text as one word is not built",
-                         path);
-    if (!first)
-        return 0;
-    if (has_type(first, "Digits") && cJSON_IsTrue(member(first, "individual_digits")) && splits) {
-        b->split = SPLIT_SMOLLM;
-        return 0;
-    }
-    if (has_type(first, "Digits"))
-        return error_set(e, -EINVAL,
-                         "%s: \"Digits\" is built with \"individual_digits\" alone, and before "
-                         "\"ByteLevel\" with \"use_regex\"",
-                         path);
-    if (!has_type(first, "Split"))
-        return refuse(path, "pre-tokenizer", first, expected, e);
-    if (splits)
-        return error_set(e, -EINVAL,
-                         "%s: a \"Split\" before \"ByteLevel\" with \"use_regex\" is not built",
-                         path);
-    return read_pattern(b, first, path, e);
 }
 
 // ---- what a text begins and ends with ----
@@ -196,13 +100,13 @@ static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struc
     if (has_type(p, "TemplateProcessing"))
         return read_template(b, p, path, e);
     if (!cJSON_IsArray(list))
-        return refuse(path, "post-processor", p, "\"ByteLevel\" or \"TemplateProcessing\"", e);
+        return bpe_refuse(path, "post-processor", p, "\"ByteLevel\" or \"TemplateProcessing\"", e);
     cJSON_ArrayForEach(item, list) {
         if (has_type(item, "TemplateProcessing"))
             err = read_template(b, item, path, e);
         else if (!has_type(item, "ByteLevel"))
-            err =
-                refuse(path, "post-processor", item, "\"ByteLevel\" or \"TemplateProcessing\"", e);
+            err = bpe_refuse(path, "post-processor", item,
+                             "\"ByteLevel\" or \"TemplateProcessing\"", e);
         if (err)
             return err;
     }
@@ -226,17 +130,29 @@ static bool has_zero(const char *text, size_t n) {
     return false;
 }
 
+static void open_unicode(struct Bpe *b) {
+    bool nfc = false, words = false;
+    for (size_t i = 0; i < b->normal.count; i++)
+        nfc = nfc || b->normal.step[i].kind == NORMAL_NFC;
+    for (size_t i = 0; i < b->steps.count; i++)
+        words = words || b->steps.step[i].kind == STEP_WORDS;
+    unicode_open(&b->unicode, nfc);
+    if (words)
+        unicode_mark_words(&b->unicode);
+}
+
 static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct Error *e) {
-    int err = read_normalizer(b, member(tree, "normalizer"), path, e);
+    int err = bpe_read_normalizer(b, member(tree, "normalizer"), path, e);
     if (!err)
-        err = read_splitter(b, member(tree, "pre_tokenizer"), path, e);
+        err = bpe_read_steps(b, member(tree, "pre_tokenizer"), path, e);
+    if (!err)
+        err = bpe_read_decoder(b, member(tree, "decoder"), path, e);
     if (err)
         return err;
-    const cJSON *decoder = member(tree, "decoder");
-    if (!is_none(decoder) && !has_type(decoder, "ByteLevel"))
-        return refuse(path, "decoder", decoder, "\"ByteLevel\"", e);
-    unicode_open(&b->unicode, b->nfc);
+    open_unicode(b);
     err = read_model(b, member(tree, "model"), member(tree, "added_tokens"), path, e);
+    if (!err)
+        bpe_use_marks(b);
     if (!err)
         err = read_processor(b, member(tree, "post_processor"), path, e);
     if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))

@@ -1,10 +1,11 @@
 // tokenizer.json, and what lies beside it, into a struct Bpe.
 //
-// What the program does not do is refused by its name: models that are no byte-level BPE, a
-// normalizer other than NFC, an expression that split.h does not know, a post-processor that does
-// more than put a token in front or behind. Called by data/text/tokenizer.c; fuzzed by
-// tests/fuzz/fuzz_bpe.c. Files: read.c the parts around the model, vocab.c pieces, merges and added
-// tokens, config.c tokenizer_config.json.
+// What the program does not do is refused by its name: models that are no BPE, normalizers and
+// pre-tokenizers that normal.h and steps.h do not have, an expression that pattern.h does not read
+// or PCRE2 does not compile, a post-processor that does more than put a token in front or behind.
+// Called by data/text/tokenizer.c; fuzzed by tests/fuzz/fuzz_bpe.c. Files: read.c the parts around
+// the model, read_steps.c normalizers, pre-tokenizers, read_marks.c decoders and what they tell,
+// vocab.c pieces, merges and added tokens, config.c tokenizer_config.json.
 #ifndef DATA_BPE_READ_H
 #define DATA_BPE_READ_H
 #include "data/bpe/bpe.h"
@@ -31,6 +32,18 @@ void tokenizer_config_free(struct TokenizerConfig *c);
 // ---- between the files ----
 
 struct cJSON;
+
+// Reads the normalizers, the pre-tokenizers and the decoder: before the vocabulary, which is
+// written as they say.
+int bpe_read_normalizer(struct Bpe *b, const struct cJSON *n, const char *path, struct Error *e);
+int bpe_read_steps(struct Bpe *b, const struct cJSON *p, const char *path, struct Error *e);
+int bpe_read_decoder(struct Bpe *b, const struct cJSON *d, const char *path, struct Error *e);
+// Behind it: what its pieces decode to, and where words end that no pair reaches across.
+void bpe_use_marks(struct Bpe *b);
+
+// One line: the part of this type is not built.
+int bpe_refuse(const char *path, const char *part, const struct cJSON *object, const char *expected,
+               struct Error *e);
 
 // Reads "vocab" and "merges" of the model, and "added_tokens".
 int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON *added,

@@ -15,7 +15,7 @@ static uint32_t digit_of(char c) {
 }
 
 // The next number of a table: 5 bits a character, the lowest first; 32 where more follow.
-static uint32_t next_number(const char **at) {
+uint32_t unicode_number(const char **at) {
     uint32_t number = 0, digit = 32;
     for (int shift = 0; digit & 32; shift += 5) {
         digit = digit_of(*(*at)++);
@@ -27,8 +27,8 @@ static uint32_t next_number(const char **at) {
 static void mark_class(struct Unicode *u, const char *table, uint8_t bits) {
     uint32_t point = 0;
     for (const char *at = table; *at;) {
-        point += next_number(&at);
-        for (uint32_t n = next_number(&at) + 1; n; n--)
+        point += unicode_number(&at);
+        for (uint32_t n = unicode_number(&at) + 1; n; n--)
             u->kind[point++] |= bits;
     }
 }
@@ -44,9 +44,9 @@ static void read_combining(struct Unicode *u) {
     uint32_t point = 0;
     u->combining = base_alloc_zeroed(UNICODE_POINTS);
     for (const char *at = unicode_combining; *at;) {
-        point += next_number(&at);
-        uint32_t n = next_number(&at) + 1;
-        uint8_t class = (uint8_t)next_number(&at);
+        point += unicode_number(&at);
+        uint32_t n = unicode_number(&at) + 1;
+        uint8_t class = (uint8_t)unicode_number(&at);
         for (; n; n--) {
             u->kind[point] |= UNICODE_NFC;
             u->combining[point++] = class;
@@ -60,11 +60,11 @@ static void read_pairs(struct Unicode *u) {
     u->together = base_alloc(bytes);
     struct UnicodePair p = {0};
     for (const char *at = unicode_pairs; *at;) {
-        p.point += next_number(&at);
-        uint32_t away = next_number(&at);
+        p.point += unicode_number(&at);
+        uint32_t away = unicode_number(&at);
         p.first = away & 1 ? p.point + away / 2 : p.point - away / 2;
-        p.second = next_number(&at);
-        p.composes = next_number(&at);
+        p.second = unicode_number(&at);
+        p.composes = unicode_number(&at);
         u->apart[u->napart++] = p;
         if (p.composes) {
             u->together[u->ntogether++] = p;
@@ -80,14 +80,31 @@ void unicode_open(struct Unicode *u, bool nfc) {
     *u = (struct Unicode){.kind = base_alloc_zeroed(UNICODE_POINTS)};
     mark_class(u, unicode_letters, UNICODE_LETTER);
     mark_class(u, unicode_numbers, UNICODE_NUMBER | UNICODE_DIGIT);
-    mark_class(u, unicode_space, UNICODE_SPACE);
+    mark_class(u, unicode_space, UNICODE_SPACE | UNICODE_WHITE);
     mark_class(u, unicode_digits, UNICODE_DIGIT);
+    mark_class(u, unicode_punctuation, UNICODE_PUNCTUATION);
     if (!nfc)
         return;
     read_combining(u);
     read_pairs(u);
     for (uint32_t point = 0x1161; point <= 0x11c2; point++) // a syllable's vowels and last letters
         u->kind[point] |= UNICODE_NFC;
+}
+
+// Letters, marks, decimal digits, connectors and what is like them, and the joiners: the numbers of
+// the categories' names are those of scripts/unicode_tables.py.
+void unicode_mark_words(struct Unicode *u) {
+    enum { LETTERS_AND_MARKS = 7, DECIMAL = 8, CONNECTOR = 11 };
+    uint32_t point = 0;
+    mark_class(u, unicode_word, UNICODE_WORD);
+    for (const char *at = unicode_categories; *at;) {
+        uint32_t category = unicode_number(&at);
+        bool word = category <= LETTERS_AND_MARKS || category == DECIMAL || category == CONNECTOR;
+        for (uint32_t n = unicode_number(&at) + 1; n; n--)
+            u->kind[point++] |= word ? UNICODE_WORD : 0;
+    }
+    u->kind[0x200c] |= UNICODE_WORD;
+    u->kind[0x200d] |= UNICODE_WORD;
 }
 
 void unicode_close(struct Unicode *u) {

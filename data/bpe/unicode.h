@@ -18,8 +18,11 @@ enum {
     UNICODE_NUMBER, // \p{N}
     UNICODE_SPACE,  // \s
     UNICODE_CLASS = 3,
-    UNICODE_DIGIT = 4, // what the Digits splitter takes
-    UNICODE_NFC = 8,   // NFC may change a text that has it
+    UNICODE_DIGIT = 4,        // what the Digits splitter takes
+    UNICODE_NFC = 8,          // NFC may change a text that has it
+    UNICODE_PUNCTUATION = 16, // what the Punctuation splitter takes
+    UNICODE_WORD = 32,        // what the Whitespace splitter has in words
+    UNICODE_WHITE = 64,       // UNICODE_SPACE as a flag
 };
 
 struct UnicodePair {
@@ -37,6 +40,8 @@ struct Unicode {
 };
 
 void unicode_open(struct Unicode *u, bool nfc);
+// Sets UNICODE_WORD, which few tokenizers ask for.
+void unicode_mark_words(struct Unicode *u);
 void unicode_close(struct Unicode *u);
 
 // A growing text.
@@ -67,8 +72,10 @@ static inline uint32_t unicode_at(const uint8_t *p, size_t *n) {
     return (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
 }
 
-// The tables.
+// The tables, and the next number of one.
 extern const char unicode_letters[], unicode_numbers[], unicode_space[], unicode_digits[],
-    unicode_combining[], unicode_pairs[];
+    unicode_combining[], unicode_pairs[], unicode_categories[], unicode_word[],
+    unicode_punctuation[], unicode_han[], unicode_hiragana[], unicode_katakana[], unicode_hangul[];
+uint32_t unicode_number(const char **at);
 
 #endif

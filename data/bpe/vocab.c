@@ -1,8 +1,7 @@
 // Pieces, merges and added tokens of a tokenizer.json: see read.h.
 //
-// A piece is written in an alphabet of 256 letters, one for each byte: those that can be printed in
-// Latin-1 stand for themselves, the rest for U+0100 on, in their order. A piece with another letter
-// is no part of a word; it stands as it is written.
+// A piece is written in ByteLevel's alphabet (steps.h), or as it is where there is no ByteLevel. In
+// the first case one with another letter is no part of a word; it stands as it is written.
 #include "data/bpe/read.h"
 #include "data/json.h"
 
@@ -13,26 +12,16 @@
 
 enum { IDS_MAX = 1 << 24 };
 
-static bool is_printed(unsigned byte) {
-    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
-}
-
-// The byte that a letter of the alphabet stands for; -1: it is none.
-static int byte_of(uint32_t letter) {
-    if (letter < 256)
-        return is_printed(letter) ? (int)letter : -1;
-    unsigned left = letter - 256;
-    for (unsigned byte = 0; left < 68 && byte < 256; byte++)
-        if (!is_printed(byte) && left-- == 0)
-            return (int)byte;
-    return -1;
-}
-
-// Appends the bytes that the letters stand for; nothing, and false, where one is none.
-static bool append_letters(struct Bytes *out, const char *text, size_t n) {
+// Appends the bytes that the letters stand for, or the text as it is where there is no such
+// alphabet; nothing, and false, where one is no letter.
+static bool append_letters(const struct Bpe *b, struct Bytes *out, const char *text, size_t n) {
     size_t before = out->count;
+    if (!b->letters) {
+        bytes_append(out, text, n);
+        return true;
+    }
     for (size_t i = 0, w; i < n; i += w) {
-        int byte = byte_of(unicode_at((const uint8_t *)text + i, &w));
+        int byte = letter_byte(unicode_at((const uint8_t *)text + i, &w));
         if (byte < 0) {
             out->count = before;
             return false;
@@ -61,7 +50,7 @@ static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char 
                          "expected 0 to %zu, each once",
                          path, shown.text, count - 1);
     size_t at = b->bytes.count, n = strlen(item->string);
-    bool letters = append_letters(&b->bytes, item->string, n);
+    bool letters = append_letters(b, &b->bytes, item->string, n);
     if (!letters)
         bytes_append(&b->bytes, item->string, n);
     b->piece[id] = (struct BpePiece){at, b->bytes.count - at};
@@ -93,15 +82,25 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     int err = 0;
     cJSON_ArrayForEach(item, vocab) if (!err) err = add_piece(b, item, count, path, e);
     for (unsigned byte = 0; !err && byte < 256; byte++)
-        b->byte_id[byte] = *bpe_word_slot(b, &(uint8_t){(uint8_t)byte}, 1);
+        b->byte_id[byte] =
+            b->letters || byte < 0x80 ? *bpe_word_slot(b, &(uint8_t){(uint8_t)byte}, 1) : -1;
     return err;
+}
+
+// <0x00> to <0xFF>.
+static void read_fallback(struct Bpe *b, bool falls_back) {
+    char name[8];
+    for (unsigned byte = 0; byte < 256; byte++) {
+        int n = snprintf(name, sizeof name, "<0x%02X>", byte);
+        b->fallback[byte] = falls_back ? *bpe_word_slot(b, name, (size_t)n) : -1;
+    }
 }
 
 // The id of the piece that is written so; -1: there is none.
 static int32_t piece_named(const struct Bpe *b, const char *text) {
     size_t n = strlen(text);
     struct Bytes bytes = {0};
-    bool letters = append_letters(&bytes, text, n);
+    bool letters = append_letters(b, &bytes, text, n);
     int32_t id = letters && bytes.count ? *bpe_word_slot(b, bytes.data, bytes.count) : -1;
     for (size_t i = 0; !letters && i < b->npiece && id < 0; i++) {
         const uint8_t *piece = b->bytes.data + b->piece[i].at;
@@ -114,7 +113,10 @@ static int32_t piece_named(const struct Bpe *b, const char *text) {
 }
 
 static bool lacks_bytes(const struct Bpe *b) {
-    for (unsigned byte = 0; byte < 0xf5; byte++) // what UTF-8 has
+    for (unsigned byte = 0; byte < 256 && !b->letters; byte++)
+        if (b->fallback[byte] < 0)
+            return true;
+    for (unsigned byte = 0; b->letters && byte < 0xf5; byte++) // what UTF-8 has
         if (b->byte_id[byte] < 0 && byte != 0xc0 && byte != 0xc1)
             return true;
     return false;
@@ -159,9 +161,9 @@ static bool read_parts(const cJSON *item, const char *part[2], size_t n[2]) {
 // The ids of the two parts and of both together; false: there is none of one.
 static bool find_parts(struct Bpe *b, const char *part[2], const size_t n[2], int32_t ids[3]) {
     size_t before = b->bytes.count, middle;
-    bool found = append_letters(&b->bytes, part[0], n[0]);
+    bool found = append_letters(b, &b->bytes, part[0], n[0]);
     middle = b->bytes.count;
-    found = found && append_letters(&b->bytes, part[1], n[1]);
+    found = found && append_letters(b, &b->bytes, part[1], n[1]);
     if (found) {
         const uint8_t *text = b->bytes.data + before;
         size_t left = middle - before, all = b->bytes.count - before;
@@ -203,10 +205,7 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
 // ---- added tokens ----
 
 int32_t bpe_named(const struct Bpe *b, const char *text) {
-    size_t n = strlen(text);
-    const struct Added *a = added_named(&b->raw, text, n);
-    if (!a)
-        a = added_named(&b->normalized, text, n);
+    const struct Added *a = bpe_added(b, text);
     return a ? a->id : piece_named(b, text);
 }
 
@@ -214,28 +213,24 @@ int32_t bpe_named(const struct Bpe *b, const char *text) {
 static bool reaches_across(const struct Added *a) {
     static const char space[] = " \t\r\n\v\f";
     bool across = a->lstrip || a->rstrip;
-    for (size_t i = 1; i < a->bytes; i++)
-        across = across || (a->text[i] == ' ' && !strchr(space, a->text[i - 1])) ||
-                 (a->text[i - 1] == '\n' && !strchr(space, a->text[i]));
+    for (const char *p = a->name; !across && p[0] && p[1]; p++)
+        across = (p[1] == ' ' && !strchr(space, p[0])) || (p[0] == '\n' && !strchr(space, p[1]));
     return across;
 }
 
-static int check_added(const struct Bpe *b, const struct Added *a, const char *path,
-                       struct Error *e) {
-    struct JsonShown shown = json_shown(a->text);
-    if (!a->bytes)
+// What is looked for: of a normalized token, what the normalizers make of it.
+static int normalize_added(const struct Bpe *b, struct Added *a, const char *path,
+                           struct Error *e) {
+    struct Stretch s = {.text = (const uint8_t *)a->name, .n = strlen(a->name), .cut = SIZE_MAX};
+    struct Bytes room[2] = {{0}, {0}};
+    if (!s.n)
         return error_set(e, -EINVAL, "%s: an added token is empty", path);
-    if (a->normalized && b->nfc) {
-        struct Bytes made = {0};
-        unicode_compose(&b->unicode, (const uint8_t *)a->text, a->bytes, &made);
-        bool same = made.count == a->bytes && !memcmp(made.data, a->text, a->bytes);
-        free(made.data);
-        if (!same)
-            return error_set(e, -EINVAL,
-                             "%s: the added token \"%s\" is not in NFC, and is looked for in what "
-                             "is: not built",
-                             path, shown.text);
-    }
+    if (a->normalized)
+        normal_apply(&b->normal, &b->unicode, room, &s);
+    a->text = base_format("%.*s", (int)s.n, (const char *)s.text);
+    a->bytes = s.n;
+    free(room[0].data);
+    free(room[1].data);
     return 0;
 }
 
@@ -243,9 +238,10 @@ static int check_added(const struct Bpe *b, const struct Added *a, const char *p
 static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSON *item,
                         const char *path, struct Error *e) {
     uint64_t said;
-    int32_t own = bpe_named(b, a->text);
+    int32_t own = piece_named(b, a->name);
+    size_t n = strlen(a->name);
     a->id = own < 0 ? (int32_t)b->npiece : own;
-    struct JsonShown shown = json_shown(a->text);
+    struct JsonShown shown = json_shown(a->name);
     if (!json_is_count(cJSON_GetObjectItemCaseSensitive(item, "id"), &said) ||
         said != (uint64_t)a->id)
         return error_set(e, -EINVAL,
@@ -253,12 +249,12 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
                          "one behind the vocabulary of %zu and the added tokens before it",
                          path, shown.text, a->id, count);
     if (own < 0) {
-        b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, a->bytes};
-        bytes_append(&b->bytes, a->text, a->bytes);
+        b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, n};
+        bytes_append(&b->bytes, a->name, n);
         return 0;
     }
     const struct BpePiece *p = &b->piece[own];
-    if (p->count == a->bytes && !memcmp(b->bytes.data + p->at, a->text, a->bytes))
+    if (p->count == n && !memcmp(b->bytes.data + p->at, a->name, n))
         return 0;
     return error_set(e, -EINVAL,
                      "%s: the added token \"%s\" is a piece that stands for other bytes: not built",
@@ -277,8 +273,7 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         if (!cJSON_IsString(content))
             return error_set(e, -EINVAL, "%s: added token %zu has no \"content\"", path, b->nadded);
         *a = (struct Added){
-            .text = base_format("%s", content->valuestring),
-            .bytes = strlen(content->valuestring),
+            .name = base_format("%s", content->valuestring),
             .special = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")),
             .lstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "lstrip")),
             .rstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "rstrip")),
@@ -286,9 +281,9 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         b->nadded++;
         if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "single_word")))
             err = error_set(e, -EINVAL, "%s: the added token \"%s\" is \"single_word\": not built",
-                            path, json_shown(a->text).text);
+                            path, json_shown(a->name).text);
         if (!err)
-            err = check_added(b, a, path, e);
+            err = normalize_added(b, a, path, e);
         if (!err)
             err = number_added(b, a, vocab, item, path, e);
         if (err)
@@ -322,8 +317,10 @@ int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON 
     if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
         return error_set(e, -EINVAL, "%s: \"added_tokens\" is no list", path);
     int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
-    if (!err)
+    if (!err) {
+        read_fallback(b, cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "byte_fallback")));
         err = read_unknown(b, model, path, e);
+    }
     if (!err)
         err = read_merges(b, cJSON_GetObjectItemCaseSensitive(model, "merges"), path, e);
     if (!err)

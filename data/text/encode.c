@@ -4,6 +4,7 @@
 // stretch takes milliseconds, and stretches are alike, so that nobody waits long.
 #include "data/text/encode.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,9 +14,7 @@ enum { STRETCH_BYTES = 1 << 20, THREADS_MAX = 64 };
 struct Stretch {
     const struct Tokenizer *t;
     struct TokenizerWork *work;
-    const char *text;
-    size_t bytes, end; // end: of the text, with this stretch
-    bool begins;
+    struct TextPart part;
     struct Ids ids;
     pthread_t thread;
     bool started;
@@ -26,8 +25,7 @@ struct Stretch {
 static void *encode_stretch(void *stretch) {
     struct Stretch *s = stretch;
     s->ids.count = 0;
-    s->code =
-        tokenizer_encode_part(s->t, s->work, s->text, s->bytes, s->begins, &s->ids, &s->error);
+    s->code = tokenizer_encode_part(s->t, s->work, &s->part, &s->ids, &s->error);
     return NULL;
 }
 
@@ -36,11 +34,8 @@ static size_t cut_round(struct Stretch *s, size_t n, const char *text, size_t by
     size_t count = 0;
     for (; count < n && *at < bytes; count++) {
         size_t size = tokenizer_cut(s->t, text + *at, bytes - *at, STRETCH_BYTES);
-        s[count].text = text + *at;
-        s[count].bytes = size;
-        s[count].begins = *at == 0;
+        s[count].part = (struct TextPart){text + *at, size, bytes - *at - size, *at};
         *at += size;
-        s[count].end = *at;
     }
     return count;
 }
@@ -55,6 +50,28 @@ static void encode_round(struct Stretch *s, size_t n) {
     for (size_t i = 1; i < n; i++)
         if (s[i].started)
             pthread_join(s[i].thread, NULL);
+}
+
+// The ids of the stretches, in their order. A text that cannot be cut where it was is encoded from
+// there on in one stretch; *at is its end then.
+static int take_round(struct Stretch *s, size_t n, size_t bytes, size_t *at, IdsTaker *take,
+                      void *context, struct Error *e) {
+    int code = 0;
+    for (size_t i = 0; !code && i < n; i++) {
+        struct TextPart *p = &s[i].part;
+        if (s[i].code == -EAGAIN) {
+            *p = (struct TextPart){p->text, bytes - p->at, 0, p->at};
+            *at = bytes;
+            n = i + 1;
+            encode_stretch(&s[i]);
+        }
+        code = s[i].code;
+        if (code)
+            *e = s[i].error;
+        else
+            code = take(context, &s[i].ids, p->at + p->bytes, e);
+    }
+    return code;
 }
 
 static int take_begin(const struct Tokenizer *t, IdsTaker *take, void *context, struct Error *e) {
@@ -77,13 +94,7 @@ int encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_
     while (!code && at < bytes) {
         size_t count = cut_round(s, n, text, bytes, &at);
         encode_round(s, count);
-        for (size_t i = 0; !code && i < count; i++) {
-            code = s[i].code;
-            if (code)
-                *e = s[i].error;
-            else
-                code = take(context, &s[i].ids, s[i].end, e);
-        }
+        code = take_round(s, count, bytes, &at, take, context, e);
     }
     for (size_t i = 0; i < n; i++) {
         tokenizer_work_close(s[i].work);

@@ -141,7 +141,7 @@ int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *
         return error_set(e, code, "--tokenizer %s", cause.text);
     struct Tokenizer *t =
         open_kind(TOKENIZER_JSON, bpe.npiece,
-                  base_format("BPE of %s (%zu ids, %s)", split_names[bpe.split], bpe.npiece, path));
+                  base_format("BPE of %s (%zu ids, %s)", bpe.kind, bpe.npiece, path));
     t->begin = bpe.begin;
     t->end = bpe.end;
     t->chat_template = bpe.chat_template;
@@ -257,16 +257,27 @@ void tokenizer_work_close(struct TokenizerWork *w) {
     free(w);
 }
 
-int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w, const char *text,
-                          size_t bytes, bool begins, struct Ids *ids, struct Error *e) {
+static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struct BpeText *text,
+                       struct Ids *ids, struct Error *e) {
+    struct Error cause;
+    int err = bpe_encode(&t->bpe, w, text, ids, &cause);
+    t->spare->missing += bpe_missing(w);
+    return err && err != -EAGAIN ? error_set(e, err, "--tokenizer %s: %s", t->path, cause.text)
+                                 : err;
+}
+
+int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
+                          const struct TextPart *p, struct Ids *ids, struct Error *e) {
     if (t->kind == TOKENIZER_IDS)
-        return encode_ids(t, text, bytes, ids, e);
+        return encode_ids(t, p->text, p->bytes, ids, e);
     if (t->kind == TOKENIZER_MODEL)
-        return spm_encode(t->spm, text, bytes, begins, ids, e);
-    if (t->kind == TOKENIZER_JSON)
-        t->spare->missing += bpe_encode(&t->bpe, w->bpe, text, bytes, false, ids);
-    for (size_t i = 0; t->kind == TOKENIZER_BYTE && i < bytes; i++)
-        ids_append(ids, (unsigned char)text[i]);
+        return spm_encode(t->spm, p->text, p->bytes, p->at == 0, ids, e);
+    if (t->kind == TOKENIZER_JSON) {
+        struct BpeText text = {p->text, p->bytes, p->behind, p->at, .inside = p->at > 0};
+        return encode_json(t, w->bpe, &text, ids, e);
+    }
+    for (size_t i = 0; i < p->bytes; i++)
+        ids_append(ids, (unsigned char)p->text[i]);
     return 0;
 }
 
@@ -293,16 +304,17 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
     struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
     if (!work)
         work = bpe_work_open();
-    t->spare->missing += bpe_encode(&t->bpe, work, text, bytes, plain, ids);
+    struct BpeText whole = {text, bytes, .plain = plain};
+    int err = encode_json(t, work, &whole, ids, e);
     bpe_work_close(atomic_exchange(&t->spare->work, work)); // another thread's
-    return 0;
+    return err;
 }
 
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e) {
     if (t->kind == TOKENIZER_JSON)
         return encode_bpe(t, text, bytes, false, ids, e);
-    return tokenizer_encode_part(t, NULL, text, bytes, true, ids, e);
+    return tokenizer_encode_part(t, NULL, &(struct TextPart){text, bytes, 0, 0}, ids, e);
 }
 
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
@@ -352,8 +364,8 @@ static const char *piece_of(const struct Tokenizer *t, int32_t id, char *scratch
     if (t->kind == TOKENIZER_MODEL)
         return spm_piece(t->spm, (size_t)id, bytes);
     if (t->kind == TOKENIZER_JSON) {
-        *bytes = t->bpe.piece[id].count;
-        return (const char *)t->bpe.bytes.data + t->bpe.piece[id].at;
+        *bytes = t->bpe.shown[id].count;
+        return (const char *)t->bpe.bytes.data + t->bpe.shown[id].at;
     }
     if (t->kind == TOKENIZER_IDS) {
         *bytes = (size_t)snprintf(scratch, 16, "%d ", id);

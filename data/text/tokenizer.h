@@ -94,14 +94,22 @@ char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t cou
 
 // ---- for encode.h ----
 
-// What a thread needs to encode a text in parts, and a part of valid UTF-8; `begins`: the first.
+// What a thread needs to encode a text in parts, and a part of valid UTF-8: `at` bytes of the text
+// lie in front of it, `behind` follow it in memory.
 struct TokenizerWork;
 struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t);
 void tokenizer_work_close(struct TokenizerWork *w); // NULL is allowed
-int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w, const char *text,
-                          size_t bytes, bool begins, struct Ids *ids, struct Error *e);
+struct TextPart {
+    const char *text;
+    size_t bytes, behind, at;
+};
+// Errors: those of tokenizer_encode; -EAGAIN, with nothing appended: the text cannot be cut behind
+// this part.
+int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
+                          const struct TextPart *p, struct Ids *ids, struct Error *e);
 
-// How many bytes a part may have, about `wanted`, so that the parts' ids are those of the text.
+// How many bytes a part may have, about `wanted`, so that the parts' ids are those of the text: if
+// tokenizer_encode_part takes them.
 size_t tokenizer_cut(const struct Tokenizer *t, const char *text, size_t bytes, size_t wanted);
 
 #endif

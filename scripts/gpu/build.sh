@@ -52,7 +52,7 @@ set_make() { # set_make ARCHS: features.mk says what there are rules for
     local targets
     targets=$(sed -E 's/\b90a?\b/90a/g' <<<"$1")
     make=(make -s "-j${JOBS:-$(nproc)}" MODE=gpu "CUDA_ARCHS=$targets"
-        "WITHOUT=${WITHOUT-dnnl spm curl zlib zstd mpi}")
+        "WITHOUT=${WITHOUT-dnnl spm curl mpi pcre2 zlib zstd}")
     "${make[@]}" features >/dev/null 2>&1
     no_uring=yes
     ! grep -qs 'HAVE_URING := yes' build/gpu/features.mk || no_uring=''

@@ -1,11 +1,176 @@
-// tokenizer.json of other kinds than test_bpe.c has: ids are those of the reference implementation.
+// tokenizer.json of other kinds than test_bpe.c has: ids are those of the reference implementation
+// (tests/fixtures/bpe/kinds, made by scripts/tokenizer_kinds.py, which says what is in it), in
+// parts too wherever a part is taken.
 //
 // A vocabulary that lacks bytes encodes a text by what it has, and says how many bytes it lacked.
+// Expressions that are not read, not compiled or never done are refused with one line.
 #include "data/bpe/read.h"
+#include "data/file.h"
 #include "data/text/tokenizer.h"
 #include "tests/lib/scratch.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
+
+// ---- kinds ----
+
+#define FIXTURES "tests/fixtures/bpe/"
+// In parts: texts, and places of a long one, over all kinds.
+enum { TEXTS = 1000, KINDS_MIN = 40, PARTS_MIN = 17000, LONG_CUTS = 8, LONG_MIN = 200 };
+
+static char *load(const char *name, size_t *bytes) {
+    char *path = base_format(FIXTURES "%s", name), *text = NULL;
+    struct Error e;
+    assert_ok(file_read(path, 1 << 20, &text, bytes, &e), &e);
+    free(path);
+    return text;
+}
+
+static cJSON *load_tree(const char *name) {
+    size_t n;
+    char *text = load(name, &n);
+    cJSON *tree = cJSON_Parse(text);
+    assert_non_null(tree);
+    free(text);
+    return tree;
+}
+
+// The base with what the kind sets: "model.NAME" a member of "model".
+static cJSON *make_kind(const cJSON *base, const cJSON *sets) {
+    cJSON *tree = cJSON_Duplicate(base, true);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, sets) {
+        const char *name = item->string;
+        bool inner = strncmp(name, "model.", 6) == 0;
+        cJSON *parent = inner ? cJSON_GetObjectItemCaseSensitive(tree, "model") : tree;
+        cJSON_DeleteItemFromObjectCaseSensitive(parent, name + (inner ? 6 : 0));
+        cJSON_AddItemToObject(parent, name + (inner ? 6 : 0), cJSON_Duplicate(item, true));
+    }
+    return tree;
+}
+
+static uint32_t sum_of(const struct Ids *ids) {
+    uint32_t h = 2166136261;
+    for (size_t i = 0; i < ids->count; i++)
+        for (int k = 0; k < 4; k++)
+            h = (h ^ ((uint32_t)ids->data[i] >> 8 * k & 0xff)) * 16777619;
+    return h;
+}
+
+// The ids in two parts are those of the whole, unless the first is not taken.
+static bool check_parts(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n,
+                        size_t wanted, const struct Ids *whole) {
+    struct Ids ids = {0};
+    struct Error e;
+    size_t cut = bpe_cut(b, text, n, wanted);
+    struct BpeText first = {.text = text, .n = cut, .behind = n - cut};
+    struct BpeText second = {.text = text + cut, .n = n - cut, .at = cut, .inside = true};
+    int err = cut < n ? bpe_encode(b, w, &first, &ids, &e) : -EAGAIN;
+    if (err) {
+        assert_int_equal(err, -EAGAIN);
+        assert_int_equal(ids.count, 0);
+    } else {
+        assert_ok(bpe_encode(b, w, &second, &ids, &e), &e);
+        assert_int_equal(ids.count, whole->count);
+        assert_memory_equal(ids.data, whole->data, ids.count * sizeof *ids.data);
+    }
+    ids_free(&ids);
+    return !err;
+}
+
+// A text so long that not all of what is behind a cut is looked at.
+static size_t check_long(const struct Bpe *b, struct BpeWork *w, const char *texts) {
+    struct Bytes all = {0};
+    struct Ids ids = {0};
+    struct Error e;
+    size_t parts = 0;
+    for (size_t i = 0; i < TEXTS; i++) {
+        size_t n = (uint8_t)texts[0] | (size_t)(uint8_t)texts[1] << 8;
+        bytes_append(&all, texts + 2, n);
+        bytes_append(&all, " ", 1);
+        texts += 2 + n;
+    }
+    const char *text = (const char *)all.data;
+    assert_ok(bpe_encode(b, w, &(struct BpeText){.text = text, .n = all.count}, &ids, &e), &e);
+    for (size_t i = 1; i < LONG_CUTS; i++)
+        parts += check_parts(b, w, text, all.count, i * all.count / LONG_CUTS, &ids);
+    ids_free(&ids);
+    free(all.data);
+    return parts;
+}
+
+static void check_kind(const cJSON *kind, const cJSON *base, const char *texts,
+                       const uint32_t *sums, size_t parts[2]) {
+    const char *name = cJSON_GetObjectItem(kind, "kind")->valuestring;
+    cJSON *tree = make_kind(base, cJSON_GetObjectItem(kind, "sets"));
+    char *json = cJSON_PrintUnformatted(tree);
+    struct Bpe b;
+    struct Error e;
+    assert_ok(bpe_parse(&b, json, strlen(json), name, &e), &e);
+    struct BpeWork *w = bpe_work_open();
+    struct Ids ids = {0};
+    parts[1] += check_long(&b, w, texts);
+    for (size_t i = 0; i < TEXTS; i++) {
+        size_t n = (uint8_t)texts[0] | (size_t)(uint8_t)texts[1] << 8;
+        ids.count = 0;
+        assert_ok(bpe_encode(&b, w, &(struct BpeText){.text = texts + 2, .n = n}, &ids, &e), &e);
+        if (sum_of(&ids) != sums[i])
+            fail_msg("%s, text %zu: '%.*s' has other ids", name, i, (int)n, texts + 2);
+        parts[0] += check_parts(&b, w, texts + 2, n, n / 2 + 1, &ids);
+        texts += 2 + n;
+    }
+    ids_free(&ids);
+    bpe_work_close(w);
+    bpe_close(&b);
+    cJSON_free(json);
+    cJSON_Delete(tree);
+}
+
+static bool has_regex(void) {
+    struct Regex *x;
+    struct Error e;
+    struct Bytes any = {(uint8_t[]){'a'}, 1, 1};
+    int err = regex_open(&x, &any, &e);
+    regex_close(x);
+    return !err;
+}
+
+// Do the kind's pre-tokenizers need PCRE2, and is it missing?
+static bool is_left_out(const cJSON *kind) {
+    char *text = cJSON_PrintUnformatted(kind);
+    bool needs = strstr(text, "\"Regex\"");
+    cJSON_free(text);
+    return needs && !has_regex();
+}
+
+static void ids_of_every_kind(void **state) {
+    (void)state;
+    cJSON *rows = load_tree("kinds/kinds.json"), *letters = load_tree("kinds/letters.json");
+    cJSON *marks = load_tree("kinds/marks.json");
+    size_t bytes, sums_bytes, kinds = 0, parts[2] = {0, 0};
+    bool all = true;
+    char *texts = load("strings.bin", &bytes), *sums = load("kinds/kinds.bin", &sums_bytes);
+    const cJSON *kind;
+    cJSON_ArrayForEach(kind, cJSON_GetObjectItem(rows, "kinds")) {
+        bool is_letters = !strcmp(cJSON_GetObjectItem(kind, "base")->valuestring, "letters");
+        uint32_t want[TEXTS];
+        assert_true(sums_bytes >= (kinds + 1) * sizeof want);
+        memcpy(want, sums + kinds++ * sizeof want, sizeof want);
+        if (is_left_out(kind)) {
+            all = false;
+            continue;
+        }
+        check_kind(kind, is_letters ? letters : marks, texts, want, parts);
+    }
+    assert_int_equal(sums_bytes, kinds * TEXTS * sizeof(uint32_t));
+    assert_true(kinds >= KINDS_MIN);
+    assert_true(!all || (parts[0] >= PARTS_MIN && parts[1] >= LONG_MIN));
+    free(texts);
+    free(sums);
+    cJSON_Delete(rows);
+    cJSON_Delete(letters);
+    cJSON_Delete(marks);
+}
 
 // ---- bytes without a piece ----
 
@@ -49,7 +214,9 @@ static void bytes_without_a_piece(void **state) {
             struct Ids ids = {0};
             char digits[16] = "";
             size_t n = strlen(rows[row].text);
-            assert_int_equal(bpe_encode(&b, w, rows[row].text, n, false, &ids), rows[row].missing);
+            assert_ok(
+                bpe_encode(&b, w, &(struct BpeText){.text = rows[row].text, .n = n}, &ids, &e), &e);
+            assert_int_equal(bpe_missing(w), rows[row].missing);
             for (size_t j = 0; j < ids.count; j++)
                 digits[j] = (char)('0' + ids.data[j]);
             assert_string_equal(digits, rows[row].ids[k]);
@@ -98,11 +265,86 @@ static void what_is_missing_is_told(void **state) {
     scratch_remove(folder);
 }
 
+// ---- patterns ----
+
+static const char split[] =
+    "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
+    "{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+    "false,\"use_regex\":false}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
+
+static void open_pattern(const char *pattern, const char *wanted) {
+    char *json = base_format(split, pattern);
+    struct Bpe b;
+    struct Error e;
+    int err = bpe_parse(&b, json, strlen(json), "x.json", &e);
+    assert_error(err, -EINVAL, &e, wanted);
+    assert_null(strchr(e.text, '\n'));
+    assert_null(b.steps.step[0].text);
+    free(json);
+}
+
+static void patterns_that_are_not_read(void **state) {
+    (void)state;
+    open_pattern("(?<n>a)", "x.json: the pattern (?<n>a): the group is not built (byte 0");
+    open_pattern("a(?m:.)", "the group is not built (byte 1");
+    open_pattern("(*UCP)a", "the group is not built (byte 0");
+    open_pattern("(a)\\\\1", "the escape is not built (byte 3");
+    open_pattern("a\\\\R", "the escape is not built (byte 1");
+    open_pattern("\\\\p{Greek}", "the property is not built (byte 0");
+    open_pattern("\\\\pL", "a property without {NAME} is not built (byte 0");
+    open_pattern("\\\\x{110000}", "the number of a character is not built (byte 0");
+    open_pattern("[[:alpha:]]", "[:NAME:] is not built (byte 1");
+    open_pattern("x[z-a]", "the range is not built (byte 2");
+    open_pattern("[a", "a class without ] is not built (byte 2");
+    open_pattern("(a", "a ( without its ) is not built (byte 2");
+    open_pattern("a)", "a ) without its ( is not built (byte 1");
+    open_pattern("*a", "the quantifier is not built (byte 0");
+    open_pattern("a{3,2}", "the quantifier is not built (byte 1");
+    open_pattern("a+*", "a quantifier of a quantifier is not built (byte 2");
+    open_pattern("(?i:\xc3\xa9)", "(?i) of letters past ASCII is not built (byte 4");
+    open_pattern("(?i:\\\\p{L})", "(?i) of letters past ASCII is not built (byte 4");
+    open_pattern("(?i:st)", "(?i) of two letters that are one elsewhere is not built (byte 5");
+    open_pattern("a\\\\", "the escape is not built (byte 1");
+}
+
+static void patterns_that_are_not_compiled(void **state) {
+    (void)state;
+    open_pattern("(?<=a+)b", has_regex() ? "the pattern (?<=a+)b: PCRE2: lookbehind"
+                                         : "the pattern (?<=a+)b: this program was built without "
+                                           "PCRE2: install libpcre2-dev");
+}
+
+// The place is that of the text, whatever part of it is encoded.
+static void a_pattern_that_is_never_done(void **state) {
+    (void)state;
+    if (!has_regex())
+        skip();
+    char *json = base_format(split, "(?:a+)+[bc](?:x|y)"), text[200];
+    struct Bpe b;
+    struct Error e;
+    struct Ids ids = {0};
+    assert_ok(bpe_parse(&b, json, strlen(json), "x.json", &e), &e);
+    memset(text, 'a', sizeof text);
+    memcpy(text, "axbxay  ", 8);
+    struct BpeWork *w = bpe_work_open();
+    struct BpeText t = {.text = text, .n = sizeof text, .at = 1000, .inside = true};
+    assert_error(bpe_encode(&b, w, &t, &ids, &e), -EINVAL, &e,
+                 "the tokenizer's pattern (?:a+)+[bc](?:x|y) takes too many steps at byte 1000 of");
+    assert_int_equal(ids.count, 0);
+    bpe_work_close(w);
+    bpe_close(&b);
+    free(json);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_of_every_kind),
         cmocka_unit_test(bytes_without_a_piece),
         cmocka_unit_test(an_unknown_token_is_a_piece),
         cmocka_unit_test(what_is_missing_is_told),
+        cmocka_unit_test(patterns_that_are_not_read),
+        cmocka_unit_test(patterns_that_are_not_compiled),
+        cmocka_unit_test(a_pattern_that_is_never_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ toolkit() {
 finds() {
     toolkit "${@:2}"
     PATH=$folder/cuda/bin:$PATH bash scripts/probe.sh "$folder/build" gcc "" \
-        "dnnl spm curl mpi uring nccl" "90" >"$folder/said" 2>&1
+        "dnnl spm curl mpi uring pcre2 nccl" "90" >"$folder/said" 2>&1
     if [ "$1" = none ]; then
         grep -q '^HAVE_CUDA := none$' "$folder/build/features.mk"
     else

@@ -26,7 +26,8 @@ stub() { # stub NAME SCRIPT
 
 # A machine: the file "installed" holds its packages, "known" those of its release.
 everything="gcc g++ make libc6-dev pkg-config ca-certificates libdnnl-dev libsentencepiece-dev
-libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin liburing-dev zlib1g-dev libzstd-dev
+libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin liburing-dev libpcre2-dev zlib1g-dev
+libzstd-dev
 libcmocka-dev clang libomp-dev clang-format gnuplot-nox python3 python3-numpy procps patch
 openssl fortunes libclang-rt-19-dev"
 fresh_machine() {

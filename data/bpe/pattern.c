@@ -1,0 +1,337 @@
+// See pattern.h.
+//
+// Everything but sets goes on as it stands, where both engines read it alike: groups that take no
+// part of the text, alternatives, looks ahead and back, quantifiers. Groups that would be
+// remembered are not, as nothing asks for them. (?i) inside of a group holds to its end, over
+// alternatives too.
+#include "data/bpe/pattern.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUPS_MAX = 64 };
+
+// A group that is open: its first item, and what holds again behind it. implied: it ends with the
+// group around it.
+struct Group {
+    size_t item;
+    bool any_case, implied;
+};
+
+struct Reading {
+    struct PatternReader r;
+    struct Group group[GROUPS_MAX];
+    size_t ngroup;
+    size_t atom; // the item that a quantifier belongs to begins here; SIZE_MAX: there is none
+    char letter; // the last atom, where it was one in (?i)
+};
+
+int pattern_refuse(struct PatternReader *r, size_t at, const char *what) {
+    return error_set(r->e, -EINVAL, "%s is not built (byte %zu of the pattern)", what, at);
+}
+
+uint32_t pattern_next(struct PatternReader *r) {
+    size_t w;
+    uint32_t point = unicode_at((const uint8_t *)r->text + r->at, &w);
+    r->at += w;
+    return point;
+}
+
+static bool begins_with(const struct PatternReader *r, const char *with) {
+    size_t n = strlen(with);
+    return r->n - r->at >= n && !memcmp(r->text + r->at, with, n);
+}
+
+static struct PatternItem *add_item(struct PatternReader *r) {
+    if (r->nitem == r->item_room) {
+        r->item_room = r->item_room ? 2 * r->item_room : 64;
+        r->item = base_realloc(r->item, r->item_room * sizeof *r->item, "a pattern");
+    }
+    struct PatternItem *item = &r->item[r->nitem++];
+    *item = (struct PatternItem){{0}, 0};
+    return item;
+}
+
+static void add_text(struct PatternReader *r, const char *text) {
+    struct PatternItem *item = add_item(r);
+    CHECK(strlen(text) < sizeof item->text, "%s", text);
+    memcpy(item->text, text, strlen(text) + 1);
+}
+
+// The set is the reader's from now on.
+static void add_set(struct Reading *x, struct PointSet s) {
+    struct PatternReader *r = &x->r;
+    if (r->nset == r->set_room) {
+        r->set_room = r->set_room ? 2 * r->set_room : 16;
+        r->set = base_realloc(r->set, r->set_room * sizeof *r->set, "a pattern");
+    }
+    x->atom = r->nitem;
+    r->set[r->nset] = s;
+    add_item(r)->set = r->nset++;
+}
+
+// ---- groups ----
+
+static int open_group(struct Reading *x, const char *text, bool implied) {
+    if (x->ngroup == GROUPS_MAX)
+        return pattern_refuse(&x->r, x->r.at, "a group within so many");
+    x->group[x->ngroup++] = (struct Group){x->r.nitem, x->r.any_case, implied};
+    add_text(&x->r, text);
+    x->atom = SIZE_MAX;
+    return 0;
+}
+
+static int read_open(struct Reading *x) {
+    static const struct {
+        const char *text, *becomes;
+        bool looks_back, sets, any_case, implied;
+    } rows[] = {
+        {"(?:", "(?:", false, false, false, false},  {"(?=", "(?=", false, false, false, false},
+        {"(?!", "(?!", false, false, false, false},  {"(?>", "(?>", false, false, false, false},
+        {"(?<=", "(?<=", true, false, false, false}, {"(?<!", "(?<!", true, false, false, false},
+        {"(?i:", "(?:", false, true, true, false},   {"(?-i:", "(?:", false, true, false, false},
+        {"(?i)", "(?:", false, true, true, true},    {"(?-i)", "(?:", false, true, false, true},
+    };
+    struct PatternReader *r = &x->r;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (begins_with(r, rows[i].text)) {
+            int err = open_group(x, rows[i].becomes, rows[i].implied);
+            r->at += strlen(rows[i].text);
+            r->looks_back = r->looks_back || rows[i].looks_back;
+            if (rows[i].sets)
+                r->any_case = rows[i].any_case;
+            return err;
+        }
+    if (begins_with(r, "(?") || begins_with(r, "(*"))
+        return pattern_refuse(r, r->at, "the group");
+    r->at++;
+    return open_group(x, "(?:", false);
+}
+
+static void close_group(struct Reading *x) {
+    struct Group g = x->group[--x->ngroup];
+    add_text(&x->r, ")");
+    x->r.any_case = g.any_case;
+    x->atom = g.item;
+}
+
+static int read_close(struct Reading *x) {
+    while (x->ngroup && x->group[x->ngroup - 1].implied)
+        close_group(x);
+    if (!x->ngroup)
+        return pattern_refuse(&x->r, x->r.at, "a ) without its (");
+    close_group(x);
+    x->r.at++;
+    return 0;
+}
+
+// ---- quantifiers ----
+
+// {2}, {2,}, {,3}, {2,3} at r->at: its bytes, and its numbers; 0: the brace stands for itself.
+static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool *same) {
+    size_t at = r->at + 1;
+    bool given[2] = {false, false}, comma = false;
+    count[0] = 0, count[1] = 65535;
+    for (size_t k = 0; k < 2; k++) {
+        unsigned value = 0;
+        for (; at < r->n && r->text[at] >= '0' && r->text[at] <= '9' && value < 65536; at++) {
+            value = 10 * value + (unsigned)(r->text[at] - '0');
+            given[k] = true;
+        }
+        if (given[k])
+            count[k] = value;
+        if (k == 0 && at < r->n && r->text[at] == ',')
+            comma = true, at++;
+        else if (k == 0)
+            break;
+    }
+    *same = !comma;
+    if (!comma)
+        count[1] = count[0];
+    bool is_one = at < r->n && r->text[at] == '}' && (given[0] || given[1]);
+    return is_one ? at + 1 - r->at : 0;
+}
+
+// Puts "(?:" in front of the last atom and ")" behind it.
+static void wrap_atom(struct Reading *x) {
+    struct PatternReader *r = &x->r;
+    add_text(r, ")");
+    add_text(r, "(?:");
+    struct PatternItem open = r->item[r->nitem - 1];
+    memmove(r->item + x->atom + 1, r->item + x->atom, (r->nitem - 1 - x->atom) * sizeof *r->item);
+    r->item[x->atom] = open;
+}
+
+static int read_quantifier(struct Reading *x, bool *found) {
+    struct PatternReader *r = &x->r;
+    char c = r->text[r->at], text[24] = {c, 0};
+    size_t begin = r->at, bytes = 1;
+    unsigned count[2];
+    bool same = false, braces = c == '{';
+    *found = c == '*' || c == '+' || c == '?';
+    if (braces) {
+        bytes = read_braces(r, count, &same);
+        *found = bytes > 0;
+    }
+    if (!*found)
+        return 0;
+    if (x->atom == SIZE_MAX || (braces && (count[0] > count[1] || count[1] > 65535)))
+        return pattern_refuse(r, begin, "the quantifier");
+    if (braces && count[1] == 65535)
+        snprintf(text, sizeof text, "{%u,}", count[0]);
+    else if (braces)
+        snprintf(text, sizeof text, "{%u,%u}", count[0], count[1]);
+    r->at += bytes;
+    char next = r->at < r->n ? r->text[r->at] : 0;
+    if (next == '?' && !(braces && same)) {
+        strcat(text, "?");
+        r->at++;
+    } else if (next == '+' && !braces) { // possessive
+        strcat(text, "+");
+        r->at++;
+    }
+    add_text(r, text);
+    if (next == '+' && braces) { // {1,3}+ is a quantifier of a quantifier there
+        wrap_atom(x);
+        add_text(r, "+");
+        r->at++;
+    }
+    next = r->at < r->n ? r->text[r->at] : 0;
+    x->atom = SIZE_MAX;
+    if (next == '*' || next == '+' || next == '?')
+        return pattern_refuse(r, r->at, "a quantifier of a quantifier");
+    return 0;
+}
+
+// ---- all else ----
+
+static int add_look(struct Reading *x, size_t bytes, const char *first, const char *second) {
+    x->r.looks_back = true;
+    x->atom = x->r.nitem;
+    add_text(&x->r, first);
+    if (second)
+        add_text(&x->r, second);
+    x->r.at += bytes;
+    return 0;
+}
+
+// \b and \B, by the sets of \w.
+static int add_boundary(struct Reading *x, bool is_one) {
+    struct PatternReader *r = &x->r;
+    static const char *const looks[2][4] = {{"(?:(?<=", ")(?=", ")|(?<!", ")(?!"},
+                                            {"(?:(?<=", ")(?!", ")|(?<!", ")(?="}};
+    size_t begin = r->nitem;
+    for (size_t i = 0; i < 4; i++) {
+        struct PointSet word = {0};
+        set_add_escape(&word, 'w', false);
+        add_text(r, looks[is_one][i]);
+        add_set(x, word);
+    }
+    add_text(r, "))");
+    x->atom = begin;
+    r->looks_back = true;
+    r->at += 2;
+    return 0;
+}
+
+// (?i) folds two letters to one where there is such a one: \xdf for ss.
+static int check_pair(struct Reading *x, size_t at, uint32_t point) {
+    static const char *const pairs[] = {"ss", "st", "ff", "fi", "fl"};
+    char letter = x->r.any_case && point < 0x80 ? (char)(point | 0x20) : 0;
+    for (size_t i = 0; letter && i < 5; i++)
+        if (x->letter == pairs[i][0] && letter == pairs[i][1])
+            return pattern_refuse(&x->r, at, "(?i) of two letters that are one elsewhere");
+    x->letter = letter;
+    return 0;
+}
+
+static int read_character(struct Reading *x) {
+    struct PatternReader *r = &x->r;
+    struct PointSet s = {0};
+    size_t begin = r->at;
+    bool found = true;
+    int err = 0;
+    char c = r->text[r->at];
+    if (c == '[') {
+        err = pattern_read_class(r, &s);
+    } else if (c == '.') {
+        r->at++;
+        set_add(&s, '\n', '\n');
+        set_negate(&s);
+    } else if (c == '\\') {
+        err = pattern_read_escape(r, &s, false, &found);
+    } else {
+        uint32_t point = pattern_next(r);
+        set_add(&s, point, point);
+    }
+    if (!err && !found) {
+        set_free(&s);
+        char escape = begin + 1 < r->n ? r->text[begin + 1] : 0;
+        if (escape == 'b' || escape == 'B')
+            return add_boundary(x, escape == 'b');
+        if (escape == 'A' || escape == 'z')
+            return add_look(x, 2, escape == 'A' ? "\\A" : "\\z", NULL);
+        return pattern_refuse(r, begin, "the escape");
+    }
+    bool single = !err && s.count == 1 && s.range[0].first == s.range[0].last;
+    if (!err)
+        err = single ? check_pair(x, begin, s.range[0].first) : (x->letter = 0, 0);
+    if (!err && r->any_case && c != '[' && (single || c == '\\'))
+        err = pattern_fold(r, &s, begin);
+    if (err)
+        set_free(&s);
+    else
+        add_set(x, s);
+    return err;
+}
+
+static int read_part(struct Reading *x) {
+    struct PatternReader *r = &x->r;
+    bool found;
+    char c = r->text[r->at];
+    int err = read_quantifier(x, &found);
+    if (err || found)
+        return err;
+    if (c == '^')
+        return add_look(x, 1, "(?:\\A|(?<=\\n)(?!\\z))", NULL);
+    if (c == '$')
+        return add_look(x, 1, "(?=\\n|\\z)", NULL);
+    if (c != '(' && c != ')' && c != '|')
+        return read_character(x);
+    x->letter = 0;
+    if (c == '(')
+        return read_open(x);
+    if (c == ')')
+        return read_close(x);
+    add_text(r, "|");
+    x->atom = SIZE_MAX;
+    r->at++;
+    return 0;
+}
+
+int pattern_open(struct Pattern *p, const char *text, size_t n, struct Error *e) {
+    struct Reading *x = base_alloc_zeroed(sizeof *x);
+    struct PatternReader *r = &x->r;
+    *p = (struct Pattern){0};
+    *r = (struct PatternReader){.text = text, .n = n, .e = e};
+    x->atom = SIZE_MAX;
+    int err = 0;
+    while (!err && r->at < n)
+        err = read_part(x);
+    while (!err && x->ngroup && x->group[x->ngroup - 1].implied)
+        close_group(x);
+    if (!err && x->ngroup)
+        err = pattern_refuse(r, n, "a ( without its )");
+    if (!err)
+        err = pattern_number(p, r);
+    p->looks_back = r->looks_back;
+    for (size_t i = 0; i < r->nset; i++)
+        set_free(&r->set[i]);
+    free(r->set);
+    free(r->item);
+    free(x);
+    if (err)
+        pattern_close(p);
+    return err;
+}

@@ -1,0 +1,124 @@
+// Decoders of a tokenizer.json, and what the marks mean that stand for spaces: see read.h.
+//
+// Where a text is one word, or some thousand, no pair may reach across the place in front of a
+// mark: if no merge makes a piece with a mark behind anything else, words end there, with the same
+// ids.
+#include "data/bpe/read.h"
+#include "data/json.h"
+#include "data/json_members.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_type(const cJSON *object, const char *type) {
+    return strcmp(json_text(object, "type"), type) == 0;
+}
+
+// ---- decoders ----
+
+static int read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct Error *e) {
+    static const char expected[] = "\"ByteLevel\", \"Metaspace\", or a sequence of \"Replace\", "
+                                   "\"ByteFallback\", \"Fuse\" and \"Strip\"";
+    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(d, "pattern");
+    const char *mark =
+        has_type(d, "Metaspace") ? json_text(d, "replacement") : json_text(pattern, "String");
+    bool replaces = has_type(d, "Metaspace") ||
+                    (has_type(d, "Replace") && strcmp(json_text(d, "content"), " ") == 0);
+    if (b->letters ? has_type(d, "ByteLevel") : has_type(d, "Fuse") || has_type(d, "Strip"))
+        return 0; // Strip: the space in front of a text, which is shown here
+    if (!b->letters && has_type(d, "ByteFallback")) {
+        b->shows_bytes = true;
+        return 0;
+    }
+    if (b->letters || !replaces || !*mark || b->mark)
+        return bpe_refuse(path, "decoder", d, expected, e);
+    b->mark = base_format("%s", mark);
+    return 0;
+}
+
+int bpe_read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct Error *e) {
+    const cJSON *list =
+        has_type(d, "Sequence") ? cJSON_GetObjectItemCaseSensitive(d, "decoders") : NULL;
+    const cJSON *item;
+    int err = 0;
+    if (!d || cJSON_IsNull(d))
+        return 0;
+    if (!cJSON_IsArray(list))
+        return read_decoder(b, d, path, e);
+    cJSON_ArrayForEach(item, list) if (!err) err = read_decoder(b, item, path, e);
+    return err;
+}
+
+// ---- what pieces decode to ----
+
+static void show_piece(struct Bpe *b, size_t id) {
+    const size_t n = strlen(b->mark ? b->mark : ""), at = b->piece[id].at;
+    const size_t end = at + b->piece[id].count, begin = b->bytes.count;
+    for (unsigned byte = 0; b->shows_bytes && byte < 256; byte++)
+        if (b->fallback[byte] == (int32_t)id) {
+            bytes_append(&b->bytes, &(uint8_t){(uint8_t)byte}, 1);
+            b->shown[id] = (struct BpePiece){begin, 1};
+            return;
+        }
+    for (size_t i = at; i < end;) {
+        bool mark = n && end - i >= n && !memcmp(b->bytes.data + i, b->mark, n);
+        uint8_t byte = mark ? ' ' : b->bytes.data[i];
+        bytes_append(&b->bytes, &byte, 1);
+        i += mark ? n : 1;
+    }
+    b->shown[id] = (struct BpePiece){begin, b->bytes.count - begin};
+}
+
+static void show_pieces(struct Bpe *b) {
+    b->shown = b->piece;
+    if (!b->mark && !b->shows_bytes)
+        return;
+    b->shown = base_alloc(b->npiece * sizeof *b->shown);
+    memcpy(b->shown, b->piece, b->npiece * sizeof *b->shown);
+    for (size_t id = 0; id < b->npiece; id++)
+        show_piece(b, id);
+    for (size_t i = 0; i < b->nadded; i++)
+        b->shown[b->added[i].id] = b->piece[b->added[i].id];
+}
+
+// ---- where words end ----
+
+// Has the piece a mark behind anything but a mark?
+static bool has_inner_mark(const struct Bpe *b, const struct BpePiece *p, const char *mark) {
+    size_t n = strlen(mark);
+    const uint8_t *text = b->bytes.data + p->at;
+    for (size_t i = 1; i + n <= p->count; i++)
+        if (!memcmp(text + i, mark, n) && (i < n || memcmp(text + i - n, mark, n) != 0))
+            return true;
+    return false;
+}
+
+static bool reaches_over(const struct Bpe *b, const char *mark) {
+    for (size_t i = 0; i < b->nmerge; i++)
+        if (b->merge[i].pair != UINT64_MAX && has_inner_mark(b, &b->piece[b->merge[i].id], mark))
+            return true;
+    for (size_t id = 0; b->whole_words && id < b->npiece; id++)
+        if (has_inner_mark(b, &b->piece[id], mark))
+            return true;
+    return false;
+}
+
+static const char *written_mark(const struct Bpe *b) {
+    for (size_t i = 0; i < b->steps.count; i++)
+        if (b->steps.step[i].kind == STEP_MARK)
+            return b->steps.step[i].text;
+    for (size_t i = 0; i < b->normal.count; i++)
+        if (b->normal.step[i].kind == NORMAL_REPLACE && !strcmp(b->normal.step[i].text, " "))
+            return b->normal.step[i].with;
+    return "";
+}
+
+void bpe_use_marks(struct Bpe *b) {
+    const char *mark = written_mark(b);
+    show_pieces(b);
+    if (b->letters || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 || reaches_over(b, mark))
+        return;
+    b->steps.step[b->steps.count++] =
+        (struct Step){.kind = STEP_RUNS, .text = base_format("%s", mark), .bytes = strlen(mark)};
+}

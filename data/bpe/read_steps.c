@@ -1,0 +1,233 @@
+// Normalizers and pre-tokenizers of a tokenizer.json: see read.h.
+//
+// A pattern that split.h has a scanner for is split by that, and each digit alone in front of
+// GPT-2's pattern by the one for both.
+#include "data/bpe/read.h"
+#include "data/json.h"
+#include "data/json_members.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_MAX = 8 };
+
+static const cJSON *member(const cJSON *object, const char *name) {
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static bool has_type(const cJSON *object, const char *type) {
+    return strcmp(json_text(object, "type"), type) == 0;
+}
+
+// ---- normalizers ----
+
+static int too_many(const char *path, const char *what, int most, struct Error *e) {
+    return error_set(e, -EINVAL, "%s: more than %d %s are not built", path, most, what);
+}
+
+static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, const char *path,
+                        struct Error *e) {
+    const char *text = json_text(member(n, "pattern"), "String");
+    if (!*text || !cJSON_IsString(member(n, "content")))
+        return error_set(e, -EINVAL,
+                         "%s: a normalizer \"Replace\" is built of a \"String\" and its "
+                         "\"content\" alone",
+                         path);
+    step->text = base_format("%s", text);
+    step->with = base_format("%s", json_text(n, "content"));
+    b->one_stretch = b->one_stretch || text[1]; // a text might be cut within
+    return 0;
+}
+
+static int read_normalizer(struct Bpe *b, const cJSON *n, int depth, const char *path,
+                           struct Error *e) {
+    static const char expected[] = "none, \"NFC\", \"Prepend\" or \"Replace\"";
+    const cJSON *list = has_type(n, "Sequence") ? member(n, "normalizers") : NULL, *item;
+    if (depth == DEPTH_MAX || (has_type(n, "Sequence") && !cJSON_IsArray(list)))
+        return bpe_refuse(path, "normalizer", n, expected, e);
+    if (list) {
+        int err = 0;
+        cJSON_ArrayForEach(item, list) if (!err) err = read_normalizer(b, item, depth + 1, path, e);
+        return err;
+    }
+    if (b->normal.count == NORMAL_MAX)
+        return too_many(path, "normalizers", NORMAL_MAX, e);
+    struct NormalStep *step = &b->normal.step[b->normal.count++];
+    if (has_type(n, "NFC")) {
+        step->kind = NORMAL_NFC;
+        return 0;
+    }
+    if (has_type(n, "Prepend")) {
+        step->kind = NORMAL_PREPEND;
+        step->text = base_format("%s", json_text(n, "prepend"));
+        return 0;
+    }
+    step->kind = NORMAL_REPLACE;
+    return has_type(n, "Replace") ? read_replace(b, n, step, path, e)
+                                  : bpe_refuse(path, "normalizer", n, expected, e);
+}
+
+int bpe_read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct Error *e) {
+    return !n || cJSON_IsNull(n) ? 0 : read_normalizer(b, n, 0, path, e);
+}
+
+// ---- pre-tokenizers ----
+
+static struct Step *add_step(struct Bpe *b, enum StepKind kind) {
+    CHECK(b->steps.count < STEPS_MAX, "%zu steps", b->steps.count);
+    struct Step *s = &b->steps.step[b->steps.count++];
+    *s = (struct Step){.kind = kind, .behavior = ISOLATED};
+    return s;
+}
+
+static int read_behavior(struct Step *s, const cJSON *p, const char *path, struct Error *e) {
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
+                                        "MergedWithNext", "Contiguous"};
+    const char *name = json_text(p, "behavior");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            s->behavior = (enum Behavior)i;
+            return 0;
+        }
+    return error_set(e, -EINVAL,
+                     "%s: the behavior \"%s\" is not built; expected \"Isolated\" or "
+                     "its like",
+                     path, json_shown(name).text);
+}
+
+static int read_regex(struct Bpe *b, struct Step *s, const char *path, struct Error *e) {
+    struct Error why;
+    int err = pattern_open(&s->pattern, s->text, s->bytes, &why);
+    if (!err)
+        err = regex_open(&s->regex, &s->pattern.bytes, &why);
+    b->one_stretch = b->one_stretch || s->pattern.looks_back;
+    return err ? error_set(e, -EINVAL, "%s: the pattern %s: %s", path, json_shown(s->text).text,
+                           why.text)
+               : 0;
+}
+
+static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+    const char *regex = json_text(member(p, "pattern"), "Regex");
+    const char *string = json_text(member(p, "pattern"), "String");
+    struct Step *s = add_step(b, *regex ? STEP_REGEX : STEP_STRING);
+    s->invert = cJSON_IsTrue(member(p, "invert"));
+    s->text = base_format("%s", *regex ? regex : string);
+    s->bytes = strlen(s->text);
+    int err = read_behavior(s, p, path, e);
+    if (err)
+        return err;
+    if (!s->bytes)
+        return error_set(e, -EINVAL, "%s: a \"Split\" without \"Regex\" or \"String\"", path);
+    // Every character is in a match, so what does not match is nothing.
+    bool isolated = s->behavior == (s->invert ? REMOVED : ISOLATED);
+    for (int k = 0; k < NSPLIT && *regex && isolated; k++)
+        if (split_patterns[k] && !strcmp(regex, split_patterns[k])) {
+            s->kind = STEP_SCAN;
+            s->scan = (enum SplitKind)k;
+            return 0;
+        }
+    return *regex ? read_regex(b, s, path, e) : 0;
+}
+
+static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+    if (b->letters)
+        return error_set(e, -EINVAL, "%s: two pre-tokenizers \"ByteLevel\" are not built", path);
+    if (!cJSON_IsFalse(member(p, "add_prefix_space")))
+        add_step(b, STEP_PREFIX);
+    if (!cJSON_IsFalse(member(p, "use_regex")))
+        add_step(b, STEP_SCAN)->scan = SPLIT_GPT2;
+    add_step(b, STEP_LETTERS);
+    b->letters = true;
+    return 0;
+}
+
+static int read_metaspace(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+    const char *scheme = json_text(p, "prepend_scheme"), *mark = json_text(p, "replacement");
+    bool never = strcmp(scheme, "never") == 0;
+    if (!*mark || (!never && cJSON_IsFalse(member(p, "add_prefix_space"))))
+        return error_set(e, -EINVAL,
+                         "%s: a \"Metaspace\" without \"replacement\", or whose "
+                         "\"add_prefix_space\" is not what its \"prepend_scheme\" says",
+                         path);
+    struct Step *s = add_step(b, STEP_MARK);
+    s->prepend = never                          ? PREPEND_NEVER
+                 : strcmp(scheme, "first") == 0 ? PREPEND_FIRST
+                                                : PREPEND_ALWAYS;
+    s->text = base_format("%s", mark);
+    s->bytes = strlen(mark);
+    if (cJSON_IsFalse(member(p, "split")))
+        return 0;
+    s = add_step(b, STEP_STRING);
+    s->behavior = MERGED_WITH_NEXT;
+    s->text = base_format("%s", mark);
+    s->bytes = strlen(mark);
+    return 0;
+}
+
+static struct Step *add_class(struct Bpe *b, uint8_t mask, enum Behavior behavior) {
+    struct Step *s = add_step(b, STEP_CLASS);
+    s->mask = mask;
+    s->behavior = behavior;
+    return s;
+}
+
+static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path, struct Error *e) {
+    static const char expected[] = "\"ByteLevel\", \"Split\", \"Digits\", \"Punctuation\", "
+                                   "\"Whitespace\", \"Metaspace\" or a sequence of them";
+    const cJSON *list = has_type(p, "Sequence") ? member(p, "pretokenizers") : NULL, *item;
+    if (depth == DEPTH_MAX || (has_type(p, "Sequence") && !cJSON_IsArray(list)))
+        return bpe_refuse(path, "pre-tokenizer", p, expected, e);
+    int err = 0;
+    if (list) {
+        cJSON_ArrayForEach(item, list) if (!err) err = read_step(b, item, depth + 1, path, e);
+        return err;
+    }
+    if (b->steps.count + 4 > STEPS_MAX) // the most that one adds, and that of the marks
+        return too_many(path, "pre-tokenizers", STEPS_MAX - 4, e);
+    if (has_type(p, "ByteLevel"))
+        return read_byte_level(b, p, path, e);
+    if (has_type(p, "Split"))
+        return read_split(b, p, path, e);
+    if (has_type(p, "Metaspace"))
+        return read_metaspace(b, p, path, e);
+    if (has_type(p, "Digits"))
+        add_class(b, UNICODE_DIGIT,
+                  cJSON_IsTrue(member(p, "individual_digits")) ? ISOLATED : CONTIGUOUS);
+    else if (has_type(p, "Punctuation"))
+        err = read_behavior(add_class(b, UNICODE_PUNCTUATION, ISOLATED), p, path, e);
+    else if (has_type(p, "WhitespaceSplit"))
+        add_class(b, UNICODE_WHITE, REMOVED);
+    else if (has_type(p, "Whitespace"))
+        add_step(b, STEP_WORDS);
+    else
+        err = bpe_refuse(path, "pre-tokenizer", p, expected, e);
+    return err;
+}
+
+// The scanner of SmolLM2 in place of the two steps that it does.
+static void join_digits(struct Steps *s) {
+    for (size_t i = 0; i + 1 < s->count; i++) {
+        struct Step *first = &s->step[i], *next = &s->step[i + 1];
+        if (first->kind != STEP_CLASS || first->mask != UNICODE_DIGIT ||
+            first->behavior != ISOLATED || next->kind != STEP_SCAN || next->scan != SPLIT_GPT2)
+            continue;
+        next->scan = SPLIT_SMOLLM;
+        memmove(first, next, (s->count - i - 1) * sizeof *first);
+        s->count--;
+    }
+}
+
+int bpe_read_steps(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+    int err = !p || cJSON_IsNull(p) ? 0 : read_step(b, p, 0, path, e);
+    if (err)
+        return err;
+    struct Steps *s = &b->steps;
+    if (s->count && s->step[s->count - 1].kind == STEP_LETTERS)
+        s->count--; // words are bytes from the beginning
+    join_digits(s);
+    b->kind = s->count == 1 && s->step[0].kind == STEP_SCAN ? split_names[s->step[0].scan]
+              : b->letters                                  ? "bytes"
+                                                            : "characters";
+    return 0;
+}

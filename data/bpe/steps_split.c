@@ -1,0 +1,264 @@
+// Steps that cut: see steps.h.
+//
+// What a pattern matches and what lies between are items, in their order; by its behavior a step
+// makes parts of them, which it hands on.
+#include "data/bpe/steps.h"
+#include "data/json.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { DONE = 1 }; // all before the cut is taken
+
+// A part that may still grow.
+struct Splitting {
+    const struct StepsRun *run;
+    size_t k;
+    const struct Step *step;
+    struct Stretch s;
+    bool any, match; // there is a part; it is a match
+    size_t begin, end;
+};
+
+static int hand_on(const struct Splitting *x, size_t begin, size_t end, bool open) {
+    const struct Stretch *s = &x->s;
+    if (begin >= s->cut)
+        return DONE;
+    if (x->k + 1 == x->run->steps->count && !s->letters) { // the last step, and most words
+        if (end > s->cut || (open && end == s->cut))
+            return -EAGAIN;
+        if (begin < end)
+            x->run->take(x->run->context, s->text + begin, end - begin);
+        return 0;
+    }
+    struct Stretch part = {.text = s->text + begin,
+                           .n = end - begin,
+                           .cut =
+                               s->cut < end || (open && s->cut == end) ? s->cut - begin : SIZE_MAX,
+                           .at = s->letters ? s->at : s->at + begin,
+                           .begins = s->begins && !begin,
+                           .middle = s->middle && !begin,
+                           .open = open,
+                           .letters = s->letters};
+    return steps_run_from(x->run, x->k + 1, part);
+}
+
+static int flush(struct Splitting *x) {
+    bool any = x->any;
+    x->any = false;
+    return any ? hand_on(x, x->begin, x->end, x->s.open && x->end == x->s.n) : 0;
+}
+
+static bool joins(const struct Splitting *x, bool match) {
+    switch (x->step->behavior) {
+    case MERGED_WITH_PREVIOUS:
+        return match && !x->match;
+    case MERGED_WITH_NEXT:
+        return x->match && !match;
+    case CONTIGUOUS:
+        return match == x->match;
+    default:
+        return false;
+    }
+}
+
+// The next item. A match that lies across the cut, and a part that grows across it, would be others
+// where the text is cut.
+static int add_item(struct Splitting *x, size_t begin, size_t end, bool match) {
+    size_t cut = x->s.cut;
+    if (match && begin < cut && cut < end)
+        return -EAGAIN;
+    match = match != x->step->invert;
+    if (x->step->behavior == REMOVED && match)
+        return begin >= cut ? DONE : 0;
+    if (x->any && joins(x, match)) {
+        if (begin == cut)
+            return -EAGAIN;
+        x->end = end;
+        x->match = match && x->step->behavior == CONTIGUOUS;
+        if (x->step->behavior == MERGED_WITH_PREVIOUS)
+            x->match = true; // the next match stands for itself
+        return 0;
+    }
+    int err = flush(x);
+    x->any = true;
+    x->begin = begin;
+    x->end = end;
+    x->match = match;
+    return err;
+}
+
+static int finish(int err, struct Splitting *x) {
+    if (!err || err == DONE)
+        err = flush(x);
+    return err == DONE ? 0 : err;
+}
+
+// ---- what is found ----
+
+static int split_class(struct Splitting *x) {
+    const uint8_t *kind = x->run->unicode->kind;
+    size_t prev = 0;
+    int err = 0;
+    for (size_t i = 0, w; !err && i < x->s.n; i += w) {
+        if (!(kind[unicode_at(x->s.text + i, &w)] & x->step->mask))
+            continue;
+        if (prev < i)
+            err = add_item(x, prev, i, false);
+        if (!err)
+            err = add_item(x, i, i + w, true);
+        prev = i + w;
+    }
+    if (!err && prev < x->s.n)
+        err = add_item(x, prev, x->s.n, false);
+    return err;
+}
+
+static int split_string(struct Splitting *x) {
+    size_t prev = 0, n = x->step->bytes;
+    int err = 0;
+    const uint8_t *text = x->s.text, *found;
+    while (!err && (found = memmem(text + prev, x->s.n - prev, x->step->text, n))) {
+        size_t at = (size_t)(found - text);
+        if (prev < at)
+            err = add_item(x, prev, at, false);
+        if (!err)
+            err = add_item(x, at, at + n, true);
+        prev = at + n;
+    }
+    if (!err && prev < x->s.n)
+        err = add_item(x, prev, x->s.n, false);
+    return err;
+}
+
+static int split_words(struct Splitting *x) {
+    const uint8_t *kind = x->run->unicode->kind;
+    int err = 0;
+    for (size_t i = 0, end, w; !err && i < x->s.n; i = end) {
+        uint8_t first = kind[unicode_at(x->s.text + i, &w)];
+        end = i + w;
+        if ((first & UNICODE_CLASS) == UNICODE_SPACE)
+            continue;
+        while (end < x->s.n) {
+            uint8_t next = kind[unicode_at(x->s.text + end, &w)];
+            if ((next & UNICODE_CLASS) == UNICODE_SPACE || ((next ^ first) & UNICODE_WORD))
+                break;
+            end += w;
+        }
+        err = hand_on(x, i, end, x->s.open && end == x->s.n);
+    }
+    return err;
+}
+
+static int split_scan(struct Splitting *x) {
+    struct Split split = split_begin(x->run->unicode, x->step->scan, x->s.text, x->s.n);
+    const uint8_t *word;
+    size_t n;
+    int err = 0;
+    while (!err && (word = split_next(&split, &n))) {
+        size_t begin = (size_t)(word - x->s.text);
+        err = hand_on(x, begin, begin + n, x->s.open && begin + n == x->s.n);
+    }
+    return err;
+}
+
+static int split_runs(struct Splitting *x) {
+    const uint8_t *text = x->s.text;
+    size_t n = x->step->bytes, begin = 0;
+    int err = 0;
+    for (size_t i = 0; !err && i + n <= x->s.n;) {
+        const uint8_t *mark = memmem(text + i, x->s.n - i, x->step->text, n);
+        if (!mark)
+            break;
+        size_t at = (size_t)(mark - text);
+        bool follows = at >= n && !memcmp(mark - n, x->step->text, n);
+        if (at > begin && !follows) {
+            err = hand_on(x, begin, at, false);
+            begin = at;
+        }
+        i = at + n;
+    }
+    return err ? err : hand_on(x, begin, x->s.n, x->s.open);
+}
+
+// ---- expressions ----
+
+// Goes from the character number *at, which lies at byte *byte, on to number `to`.
+static size_t byte_at(const struct Splitting *x, bool ascii, size_t *at, size_t *byte, size_t to) {
+    const uint8_t *p = x->s.text;
+    if (ascii)
+        return to;
+    for (; *at < to; ++*at)
+        for (++*byte; *byte < x->s.n && (p[*byte] & 0xc0) == 0x80;)
+            ++*byte;
+    return *byte;
+}
+
+static int refuse(const struct Splitting *x, size_t byte) {
+    return error_set(x->run->e, -EINVAL,
+                     "the tokenizer's pattern %s takes too many steps at byte %zu of the text: it "
+                     "cannot be split by it",
+                     json_shown(x->step->text).text, x->s.at + byte);
+}
+
+static int split_regex(struct Splitting *x) {
+    struct Bytes *room = &x->run->work->room[x->k];
+    struct RegexWork **work = &x->run->work->regex;
+    if (!*work)
+        *work = regex_work_open();
+    if (room->room < x->s.n) {
+        room->data = base_realloc(room->data, x->s.n + x->s.n / 2, "the symbols of a text");
+        room->room = x->s.n + x->s.n / 2;
+    }
+    size_t n = pattern_symbols(&x->step->pattern, x->s.text, x->s.n, room->data);
+    size_t from = 0, prev = 0, last = SIZE_MAX, at[2], character = 0, byte = 0;
+    bool ascii = n == x->s.n;
+    int err = 0;
+    while (!err && from <= n) {
+        enum RegexFound found =
+            regex_find(x->step->regex, *work, room->data, n, from, x->s.open, at);
+        if (found == REGEX_NONE)
+            break;
+        if (found == REGEX_LIMIT)
+            return refuse(x, byte_at(x, ascii, &character, &byte, from));
+        if (found == REGEX_FOUND && at[0] == at[1] && at[1] == last) {
+            from++; // no empty match right behind a match
+            continue;
+        }
+        size_t begin = byte_at(x, ascii, &character, &byte, at[0]);
+        if (found == REGEX_OPEN && begin < x->s.cut)
+            return -EAGAIN;
+        if (prev < begin)
+            err = add_item(x, prev, begin, false);
+        if (err || found == REGEX_OPEN) {
+            // What lies behind may be no match, and then this part is longer.
+            int left = err || !x->any ? err : hand_on(x, x->begin, x->end, true);
+            x->any = false;
+            return left;
+        }
+        from = last = at[1];
+        prev = byte_at(x, ascii, &character, &byte, at[1]);
+        err = add_item(x, begin, prev, true);
+    }
+    if (!err && prev < x->s.n)
+        err = add_item(x, prev, x->s.n, false);
+    return err;
+}
+
+int steps_split(const struct StepsRun *r, size_t k, struct Stretch s) {
+    struct Splitting x = {.run = r, .k = k, .step = &r->steps->step[k], .s = s};
+    switch (x.step->kind) {
+    case STEP_SCAN:
+        return finish(split_scan(&x), &x);
+    case STEP_CLASS:
+        return finish(split_class(&x), &x);
+    case STEP_STRING:
+        return finish(split_string(&x), &x);
+    case STEP_WORDS:
+        return finish(split_words(&x), &x);
+    case STEP_RUNS:
+        return finish(split_runs(&x), &x);
+    default:
+        return finish(split_regex(&x), &x);
+    }
+}

@@ -1,0 +1,113 @@
+// The symbols of a pattern: see pattern.h.
+//
+// The ends of all ranges of all sets cut the characters past ASCII into intervals. Those that lie
+// in the same sets, which a row of bits says, have one symbol.
+#include "data/bpe/pattern.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETS_MAX = 256, WORDS = SETS_MAX / 64, FIRST = 0x80, SYMBOLS_MAX = 0x80 };
+
+struct Kind {
+    uint64_t in[WORDS]; // the sets that it is in
+};
+
+static int compare(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Where intervals begin, in order, some twice; behind the last, UNICODE_POINTS.
+static uint32_t *find_ends(const struct PatternReader *r, size_t *count) {
+    size_t n = 2;
+    for (size_t i = 0; i < r->nset; i++)
+        n += 2 * r->set[i].count;
+    uint32_t *end = base_alloc(n * sizeof *end);
+    end[0] = FIRST, end[1] = UNICODE_POINTS;
+    n = 2;
+    for (size_t i = 0; i < r->nset; i++)
+        for (size_t k = 0; k < r->set[i].count; k++) {
+            end[n++] = r->set[i].range[k].first;
+            end[n++] = r->set[i].range[k].last + 1;
+        }
+    qsort(end, n, sizeof *end, compare);
+    *count = n;
+    return end;
+}
+
+static struct Kind kind_of(const struct PatternReader *r, uint32_t point) {
+    struct Kind k = {{0}};
+    for (size_t i = 0; i < r->nset; i++)
+        if (set_has(&r->set[i], point))
+            k.in[i / 64] |= (uint64_t)1 << i % 64;
+    return k;
+}
+
+// The bytes that a set has: its symbols, and what it has of ASCII.
+static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
+                      const struct Kind *kind, size_t nkind) {
+    char text[16];
+    bool any = false;
+    for (uint32_t c = 0; c < FIRST + nkind; c++) {
+        bool has = c < FIRST ? set_has(s, c) : kind[c - FIRST].in[set / 64] >> set % 64 & 1;
+        if (has)
+            bytes_append(out, text,
+                         (size_t)snprintf(text, sizeof text, "%s\\x%02x", any ? "" : "[", c));
+        any = any || has;
+    }
+    if (any)
+        bytes_append(out, "]", 1);
+    else
+        bytes_append(out, "(?!)", 4);
+}
+
+int pattern_number(struct Pattern *p, const struct PatternReader *r) {
+    struct Kind kind[SYMBOLS_MAX];
+    size_t nkind = 0, n;
+    if (r->nset > SETS_MAX)
+        return error_set(r->e, -EINVAL, "a pattern of more than %d classes is not built", SETS_MAX);
+    uint32_t *end = find_ends(r, &n);
+    p->symbol = base_alloc(UNICODE_POINTS);
+    for (uint32_t c = 0; c < FIRST; c++)
+        p->symbol[c] = (uint8_t)c;
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (end[i] < FIRST || end[i] == end[i + 1] || end[i] >= UNICODE_POINTS)
+            continue;
+        struct Kind k = kind_of(r, end[i]);
+        size_t at = 0;
+        while (at < nkind && memcmp(&kind[at], &k, sizeof k))
+            at++;
+        if (at == SYMBOLS_MAX) {
+            free(end);
+            return error_set(r->e, -EINVAL,
+                             "a pattern that tells more than %d kinds of characters apart is not "
+                             "built",
+                             SYMBOLS_MAX);
+        }
+        kind[at] = k;
+        nkind += at == nkind;
+        memset(p->symbol + end[i], (int)(FIRST + at), end[i + 1] - end[i]);
+    }
+    free(end);
+    for (size_t i = 0; i < r->nitem; i++)
+        if (*r->item[i].text)
+            bytes_append(&p->bytes, r->item[i].text, strlen(r->item[i].text));
+        else
+            write_set(&p->bytes, &r->set[r->item[i].set], r->item[i].set, kind, nkind);
+    return 0;
+}
+
+size_t pattern_symbols(const struct Pattern *p, const uint8_t *text, size_t n_bytes, uint8_t *out) {
+    size_t count = 0;
+    for (size_t i = 0, w; i < n_bytes; i += w)
+        out[count++] = p->symbol[unicode_at(text + i, &w)];
+    return count;
+}
+
+void pattern_close(struct Pattern *p) {
+    free(p->symbol);
+    free(p->bytes.data);
+    *p = (struct Pattern){0};
+}
