@@ -137,8 +137,8 @@ DATA_text := ids text encode order sums part shards spm_check tokenizer tokens t
 DATA_chat := example lines line message shape map scan value shown form_file forms jinja template \
     writer masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case
-DATA_hf := safetensors folder write write_layout names pieces config config_rope config_write model \
-    text export kind
+DATA_hf := safetensors folder write write_layout names pieces config config_rope config_write \
+    model text export kind
 DATA_llmc := format model export kind
 DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups_train sparse print
 DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
