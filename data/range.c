@@ -55,7 +55,7 @@ size_t range_overflow(enum Dtype dtype, const float *values, size_t n) {
     // Half a unit past the largest: from there on, rounding to nearest ends at infinity.
     static const float limits[NDTYPE] = {INFINITY, 0x1.ffp127f, 65520.0f};
     size_t i = 0;
-    while (i < n && !(fabsf(values[i]) >= limits[dtype] && isfinite(values[i])))
+    while (i < n && fabsf(values[i]) < limits[dtype])
         i++;
     return i;
 }

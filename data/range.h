@@ -23,7 +23,7 @@ size_t range_not_finite(const float *values, size_t n);
 int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,
                 const float *values, struct Error *e);
 
-// The first of n finite values that would be written as an infinity; n: none.
+// The first of n values that is not finite, or would be written as an infinity; n: none.
 size_t range_overflow(enum Dtype dtype, const float *values, size_t n);
 
 // All bytes, however many calls it takes. Errors: -errno, -ENOSPC.

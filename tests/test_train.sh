@@ -202,7 +202,8 @@ done
 # When the tenth is known, the step behind it is under way.
 said=$(run --ranks 2 --steps 30 --lr 1000 --clip 0 --eps 1e-30 --beta2 0 --out "$folder/wild" 2>&1)
 [ $? = 2 ] && [ "$(grep -c 'is not finite, the update was skipped' <<<"$said")" = 11 ] &&
-    grep -q '^train: the gradient was not finite in 10 steps: try a lower --lr' <<<"$said"
+    grep -q '^train: the gradient was not finite in 10 steps, and .*: try a lower --lr, from' \
+        <<<"$said"
 result $? "fault_09: updates that are not finite are skipped on all ranks; ten of them end it" \
     "$said"
 # Other tiers from one part to the next, and delayed updates across them.

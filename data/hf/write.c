@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -185,6 +186,8 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
           n, (unsigned long long)first, (unsigned long long)p->count);
     CHECK(file->fd >= 0, "%s is not open", file->name);
     size_t over = range_overflow(w->dtype, values, n);
+    if (over < n && !isfinite(values[over]))
+        return error_set(e, -ERANGE, "%s: %s has a value that is not finite", w->path, p->name);
     if (over < n)
         return error_set(e, -ERANGE,
                          "%s: %s has %.9g, which %s cannot hold; another "

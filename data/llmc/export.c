@@ -199,6 +199,9 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
           param, n, (unsigned long long)first, (unsigned long long)count);
     enum Dtype dtype = x->shape.dtype;
     size_t over = range_overflow(dtype, values, n);
+    if (over < n && !isfinite(values[over]))
+        return error_set(e, -ERANGE, "%s: %s of layer %d has a value that is not finite", x->path,
+                         param, layer);
     if (over < n)
         return error_set(e, -ERANGE, "%s: %s of layer %d has %.9g, which %s cannot hold", x->path,
                          param, layer, (double)values[over], dtype_name(dtype));

@@ -37,7 +37,7 @@
 
 // `identity` is text that says what run this is, one "name value" a line (data/flags/texts.c makes
 // it from the flags that a resume may not change). It is stored, and compared by these names on
-// loading (NULL: not compared, only the shape).
+// loading (NULL: not compared, only the shape; a value of * goes with any).
 
 // Steps whose checkpoints a resume could not load, as far as there is room for them.
 struct CheckpointRefused {

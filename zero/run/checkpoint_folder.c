@@ -154,8 +154,9 @@ void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep
     struct Error ignored;
     uint64_t before = newest + 1, step;
     char *path;
-    for (size_t kept = 0; checkpoint_find(folder, before, &path, &step, &ignored) == 1;) {
-        if (keep.newest && kept >= keep.newest)
+    for (size_t kept = 0;
+         keep.newest && checkpoint_find(folder, before, &path, &step, &ignored) == 1;) {
+        if (kept >= keep.newest)
             checkpoint_remove(path);
         else
             kept += !is_refused(keep.refused, step);

@@ -59,14 +59,20 @@ static struct Line line_named(const char *text, const struct Line *as) {
     return (struct Line){0};
 }
 
+// A value that is wanted as * may be any.
+static bool is_same(const struct Line *has, const struct Line *want) {
+    bool any = want->text && want->n == want->name + 2 && want->text[want->n - 1] == '*';
+    return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
+}
+
 // The first flag, or else the first other line, in which two identities differ; either may lack it.
 static bool find_difference(const char *stored, const char *wanted, bool flags, bool same_ranks,
                             struct Line *has, struct Line *want) {
     for (const char *s = stored; *s;) {
         *has = next_line(&s);
         *want = line_named(wanted, has);
-        bool same = want->text && has->n == want->n && !memcmp(has->text, want->text, has->n);
-        if (!same && is_flag(has) == flags && (same_ranks || !is_of_the_shape(has->text)))
+        if (!is_same(has, want) && is_flag(has) == flags &&
+            (same_ranks || !is_of_the_shape(has->text)))
             return true;
     }
     for (const char *w = wanted; *w;) {

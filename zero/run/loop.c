@@ -39,8 +39,7 @@ static int take_step(struct Running *run, struct Error *e) {
     run->stop = run->stop || result.words & WISH_STOP || (wish && z->all->size == 1);
     if (z->skipped_at_least < ZERO_SKIPPED_MAX)
         return 0;
-    return error_set(e, -EDOM, "the gradient was not finite in %zu steps: try a lower --lr",
-                     z->skipped_at_least);
+    return error_set(e, -EDOM, "the gradient was not finite in %zu steps", z->skipped_at_least);
 }
 
 static bool pauses(const struct Loop *l, uint64_t step) {

@@ -1,6 +1,8 @@
 // From --out and --resume to a checkpoint: see resume.h. Next: checkpoint.c.
 #include "zero/run/resume.h"
 
+#include "zero/run/diverged.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -59,6 +61,19 @@ static int look_for_newest(struct Resume *r, struct Error *e) {
     r->newest = newest >> 1;
     r->newest_also = newest && !(newest & 1);
     return found < 0 ? found : 0;
+}
+
+// Whether the checkpoint is of a run that has diverged: any of its folders says so.
+static bool has_diverged(const struct Resume *r) {
+    bool any = false;
+    char *beside = base_format("%s/..", r->asked.which);
+    if (strcmp(r->asked.which, "auto") != 0)
+        any = diverged_once(beside);
+    else
+        for (int i = 0; r->folder[i]; i++)
+            any = any || diverged_once(r->folder[i]);
+    free(beside);
+    return world_most(world_of(r), any);
 }
 
 // The step of the checkpoint that the user named.
@@ -199,6 +214,7 @@ int resume_check(struct Resume *r, struct Error *e) {
     int unseen = world_agree(world_of(r), look_for_newest(r, e), e);
     if (unseen)
         return unseen;
+    r->other_rate = r->asked.which && !r->asked.only && has_diverged(r);
     bool found = r->newest;
     if (found && !r->asked.which)
         return error_set(e, -EEXIST,
@@ -217,12 +233,63 @@ int resume_check(struct Resume *r, struct Error *e) {
     return err || r->asked.only || !step ? err : check_step(r, step, e);
 }
 
+// What a run that has diverged may take another of.
+static const char *const rates[] = {"--lr", "--min-lr"};
+enum { NRATE = sizeof rates / sizeof rates[0] };
+
+// The value in the line of that name, as a text's part: its first byte is NULL where there is none.
+static struct Value {
+    const char *text;
+    size_t n;
+} value_of(const char *identity, const char *name) {
+    char *begin = base_format("\n%s ", name);
+    const char *found = strstr(identity, begin);
+    struct Value v = {found ? found + strlen(begin) : NULL, 0};
+    v.n = found ? strcspn(v.text, "\n") : 0;
+    free(begin);
+    return v;
+}
+
+// The identity with any rate.
+static char *any_rate(const char *identity) {
+    char *text = base_format("%s", identity);
+    for (int i = 0; i < NRATE; i++) {
+        struct Value v = value_of(text, rates[i]);
+        char *other = v.text ? base_format("%.*s*%s", (int)(v.text - text), text, v.text + v.n)
+                             : base_format("%s", text);
+        free(text);
+        text = other;
+    }
+    return text;
+}
+
+// Says which rates are no longer those of the checkpoint.
+static void tell_rates(const struct Resume *r, uint64_t step, const char *identity) {
+    struct CheckpointHead head = {0};
+    struct Error ignored;
+    bool newest = strcmp(r->asked.which, "auto") == 0;
+    char *path = newest ? NULL : base_format("%s", r->asked.which);
+    if (newest && checkpoint_newest(folders_of(r), step + 1, &path, &step, &ignored) != 1)
+        return;
+    (void)checkpoint_file_look(path, &head, &ignored);
+    for (int i = 0; head.identity && i < NRATE; i++) {
+        struct Value was = value_of(head.identity, rates[i]), is = value_of(identity, rates[i]);
+        if (was.text && is.text && (was.n != is.n || memcmp(was.text, is.text, is.n) != 0))
+            log_line(LOG_NORMAL, "%s %.*s from here on, instead of %.*s", rates[i], (int)is.n,
+                     is.text, (int)was.n, was.text);
+    }
+    checkpoint_head_free(&head);
+    free(path);
+}
+
 // A sample needs the weights alone, so any checkpoint of this shape will do.
 int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->asked.which)
         return 0;
-    int err = checkpoint_resume(z, folders_of(r), r->asked.which, r->asked.only ? NULL : identity,
+    char *wanted = r->other_rate ? any_rate(identity) : base_format("%s", identity);
+    int err = checkpoint_resume(z, folders_of(r), r->asked.which, r->asked.only ? NULL : wanted,
                                 &r->refused, e);
+    free(wanted);
     if (err || r->asked.only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.
@@ -233,5 +300,7 @@ int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct E
     if (z->all->rank == 0)
         log_line(LOG_NORMAL, "resumed after step %llu (ranks %d, micro-batches %zu)",
                  (unsigned long long)z->step, z->all->size, z->plan.nmicro);
+    if (z->all->rank == 0 && r->other_rate)
+        tell_rates(r, z->step, identity);
     return 0;
 }

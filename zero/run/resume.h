@@ -20,6 +20,7 @@ struct Resume {
     uint64_t newest;                  // filled by resume_check: the step of the newest checkpoint
     bool newest_also;                 // likewise: it is --save-also's
     char *folder[3];                  // likewise: OUT/checkpoints, ALSO/checkpoints; then NULL
+    bool other_rate;                  // likewise: the run has diverged, and may take another --lr
     struct CheckpointRefused refused; // by resume_load
     struct HomeDisk disk[2];          // of --out and --save-also,
     struct RunLock lock[2];           // which this process keeps, if it does

@@ -70,6 +70,7 @@ static bool keeps(const struct Saver *s, int place) {
 
 static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
     struct CheckpointKeep keep = s->keep;
+    keep.newest = 0; // until the new one is proven
     keep.disk = disk_of(s, place);
     return keep;
 }
@@ -184,9 +185,19 @@ static int prepare(struct Saver *s, int place, struct Error *e) {
 static void is_saved(struct Saver *s, int place, uint64_t step) {
     s->saved = step;
     s->place = place;
+    s->unproven = true;
     s->known[place] = step > s->known[place] ? step : s->known[place];
     if (s->after)
         s->after(s->context);
+}
+
+void saver_prove(struct Saver *s, uint64_t step) {
+    struct Error ignored;
+    if (!s->unproven || step <= s->saved)
+        return;
+    s->unproven = false;
+    if (keeps(s, s->place) && !(s->lock && check_locks(s, s->place, &ignored)))
+        checkpoint_prune(s->folder[s->place], s->saved, s->keep);
 }
 
 static int save_in(struct Saver *s, int place, struct Error *e) {
@@ -313,8 +324,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
         atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
 }
 
-// Waits until it is saved, or has failed.
-static void settle(struct Saver *s) {
+void saver_settle(struct Saver *s) {
     struct Error e = {{0}};
     if (!s->under_way)
         return;
@@ -339,7 +349,7 @@ void saver_close(struct Saver *s) {
 
 void saver_save(struct Saver *s) {
     struct Error said = {{0}};
-    settle(s);
+    saver_settle(s);
     if (s->saved == s->zero->step)
         return;
     if (s->room->bytes && !s->at_once && begin(s) == 0)
@@ -362,7 +372,7 @@ static bool waits(struct Saver *s, unsigned stops) {
 
 int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
-    settle(s);
+    saver_settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
     bool waits_on = err && !all_lost(s);
     if (waits_on && s->zero->all->rank == 0)

@@ -18,6 +18,9 @@
 //   neither                gives it its name: NAMED or FAILED in its next word
 //   NAMED                  -                               it is saved
 //
+// Older checkpoints go when a step behind a new one has shown that its weights are good
+// (saver_prove): those of a run that diverges are not.
+//
 // All ranks call these functions together. Called by trainer.c. Read next: checkpoint.h.
 #ifndef ZERO_RUN_SAVER_H
 #define ZERO_RUN_SAVER_H
@@ -36,6 +39,7 @@ struct Saver {
     struct CheckpointKeep keep;    // without `disk`, which is that of the folder
     uint64_t saved;                // step of the last checkpoint; UINT64_MAX: there is none
     int place;                     // of `folder`, where it is; -1: this run has saved none
+    bool unproven;                 // it may not be gone on from, and what is older stays
     uint64_t known[SAVER_FOLDERS]; // the newest step there that is no other run's; 0: none
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk. Where it
     // fails, there is none in the first folder.
@@ -68,6 +72,13 @@ int saver_save_last(struct Saver *s, struct Error *e);
 
 // After a step: what its words tell of the checkpoint that is under way.
 void saver_hear(struct Saver *s, uint64_t words);
+
+// Waits until the checkpoint that is under way is saved, or has failed.
+void saver_settle(struct Saver *s);
+
+// After a step with a finite gradient: a checkpoint of a step before it is good, and older ones may
+// go. By each rank alone.
+void saver_prove(struct Saver *s, uint64_t step);
 
 // Waits for the thread that writes, after an error that others may not have. What it wrote goes.
 void saver_close(struct Saver *s);

@@ -4,10 +4,12 @@
 
 #include "kernels/hash.h"
 #include "kernels/trace.h"
+#include "zero/run/diverged.h"
 #include "zero/run/loss_scale.h"
 #include "zero/run/weights_hash.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,20 +114,20 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .context = t,
                               .room = &t->rank.snapshot};
     t->rank.own_word = &t->saver.word;
+    t->good = z->step;
     return err;
 }
 
 // The loss of the first `samples` validation sequences. -EINTR: none, as a stop was asked for.
-static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
+static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Error *e) {
     const struct TrainerHooks *h = &t->hooks;
     const struct BatchSource from = {h->read_val, h->count_val, h->data};
-    float loss;
-    int err = rank_validate(&t->rank, &from, samples, &loss, e);
+    int err = rank_validate(&t->rank, &from, samples, loss, e);
     int unread = zero_agree(&t->rank.zero, err == -EINTR ? 0 : err); // of any rank
     if (err == -EINTR && unread)
         err = unread;
     if (!err && trainer_speaks(t))
-        h->validated(t, loss, samples);
+        h->validated(t, *loss, samples);
     return err;
 }
 
@@ -135,13 +137,17 @@ static int evaluate_items(struct Trainer *t, struct Error *e) {
 }
 
 int trainer_evaluate(struct Trainer *t, struct Error *e) {
-    int err = t->eval_samples ? validate(t, t->eval_samples, e) : 0;
+    float loss;
+    int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
     return err ? err : evaluate_items(t, e);
 }
 
+// While updates are skipped the weights may be no good: the next step that is not saves.
 static void save(struct Trainer *t) {
+    t->save_wished = t->skipped > 0;
+    if (t->save_wished)
+        return;
     saver_save(&t->saver);
-    t->save_wished = false;
     t->clock_at = base_seconds();
 }
 
@@ -197,11 +203,16 @@ static void look_at_clock(struct Trainer *t) {
 static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
     struct Trainer *t = trainer;
     note_breakdown(t, breakdown_step(&t->breakdown, result->step));
+    t->loss = rank_mean_loss(&t->rank, result);
+    t->skipped = result->skipped ? t->skipped + 1 : 0;
+    t->good = result->skipped ? t->good : result->step;
     if (result->skipped)
         tell_skipped(t, result);
+    else
+        saver_prove(&t->saver, result->step);
     if (trainer_speaks(t)) {
         struct LogStep s = {.step = result->step,
-                            .loss = (float)rank_mean_loss(&t->rank, result),
+                            .loss = (float)t->loss,
                             .grad_norm = result->grad_norm,
                             .lr = result->lr,
                             .loss_scale = result->loss_scale.scale,
@@ -233,11 +244,12 @@ static int after_step(void *trainer, struct Error *e) {
     uint64_t step = t->rank.zero.step;
     bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
     bool evaluates = on_the_way && is_due(step, h->eval_every);
+    float loss;
     int err = 0;
     if (step > 0 && is_due(step, h->hash_every))
         note_hash(t);
     if (on_the_way && is_due(step, h->val_every) && !(evaluates && t->eval_samples))
-        err = validate(t, t->val_samples, e);
+        err = validate(t, t->val_samples, &loss, e);
     if (!err && evaluates)
         err = trainer_evaluate(t, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
@@ -293,10 +305,41 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     return err;
 }
 
+// Whether the weights are worth keeping: the last update was made; or fp16 has found a lower loss
+// scale for the next.
+static bool is_sound(const struct Trainer *t) {
+    const struct Zero *z = &t->rank.zero;
+    bool scaled = z->plan.param.dtype == F16 && !z->skipped_at_least && isfinite(t->loss);
+    return !t->skipped || scaled;
+}
+
+// The end of a run that has diverged, where it is not good for anything that follows.
+static int end_diverged(struct Trainer *t, const char *what, struct Error *e) {
+    struct Diverged d = {(const char *const *)t->resume.folder,
+                         t->resume.asked.out,
+                         what,
+                         t->good,
+                         t->settings->schedule.lr,
+                         t->settings->schedule.min_lr};
+    e->text[0] = 0;
+    return trainer_speaks(t) ? diverged_end(&d, e) : -EDOM;
+}
+
+static int end_skipping(struct Trainer *t, int err, struct Error *e) {
+    char *what = err ? base_format("%s", e->text)
+                     : base_format("the gradient was not finite in the last %zu step%s", t->skipped,
+                                   t->skipped == 1 ? "" : "s");
+    int end = end_diverged(t, what, e);
+    free(what);
+    return end;
+}
+
 // What was trained is kept, also where `failed` says that the run ends by an error.
 static int save_last(struct Trainer *t, bool failed, struct Error *e) {
     struct Error lost; // what went wrong before is the error
-    bool due = t->rank.zero.step > 0 || !failed;
+    bool due = is_sound(t) && (t->rank.zero.step > 0 || !failed);
+    if (!due)
+        saver_settle(&t->saver);
     int err = due ? saver_save_last(&t->saver, failed ? &lost : e) : 0;
     if (err && t->saver.place >= 0)
         tell_path(t, "the newest checkpoint is");
@@ -306,8 +349,13 @@ static int save_last(struct Trainer *t, bool failed, struct Error *e) {
 // After the last step of the schedule its validation, of all, and its evaluation; else a line that
 // says how to go on.
 static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
+    float loss;
     if (!stop) {
-        int err = validate(t, t->val_samples_at_end, e);
+        int err = validate(t, t->val_samples_at_end, &loss, e);
+        if (!err && !isfinite(loss))
+            return end_diverged(t, "the validation loss is not finite", e);
+        if (!err)
+            saver_prove(&t->saver, UINT64_MAX);
         return err ? err : evaluate_items(t, e);
     }
     if (!t->code)
@@ -351,6 +399,8 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     int not_saved = save_last(t, err != 0, e);
     err = err ? err : not_saved;
     zero_install(z); // what was saved is as if the run went on
+    if (!is_sound(t) && (!err || err == -EDOM))
+        err = end_skipping(t, err, e);
     if (!err)
         err = tell_result(t, stop, e);
     err = err == -EINTR ? 0 : err;

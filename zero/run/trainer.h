@@ -50,8 +50,11 @@ struct Trainer {
     char *identity; // what a resumed run may not change; trainer_close frees it
     struct Saver saver;
     bool save_wished; // some rank wishes to
-    double clock_at;  // base_seconds() since which --save-every counts
-    int code;         // of its end
+    uint64_t good;    // the last step with a finite gradient, or that was begun with
+    size_t skipped;   // updates behind it; the last step's loss
+    double loss;
+    double clock_at; // base_seconds() since which --save-every counts
+    int code;        // of its end
     struct Error error;
 };
 
