@@ -32,12 +32,18 @@ static void set_loss_scale(struct Plan *p) {
     else if (power || !plan_any(p, POWER))
         plan_set(p, POWER, "loss-scale",
                  base_format("%.0f", ldexp(1, power ? (int)power->number : 16)));
+    const struct Node *least = plan_value(p, LEAST);
+    int exponent;
+    bool odd = least && (least->number < 1 || frexp(least->number, &exponent) != 0.5);
+    if (odd)
+        plan_refuse(p, "line %zu: %s %s: expected a power of two, at least 1", least->line, LEAST,
+                    least->text);
     static const struct {
         const char *key, *flag, *otherwise;
     } rows[] = {{"fp16.loss_scale_window", "loss-scale-window", "1000"},
                 {"fp16.hysteresis", "loss-scale-hysteresis", "2"},
                 {LEAST, "loss-scale-min", "1"}};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 - odd; i++)
         if (plan_value(p, rows[i].key))
             plan_count(p, rows[i].key, rows[i].flag);
         else if (!plan_any(p, rows[i].key))

@@ -155,7 +155,7 @@ static void look_inside(struct Plan *p, const struct DsRow *row, const char *key
     const struct DsRow *head = ds_row(row->key, &other);
     if (head != row && value->kind != NODE_NULL && !ds_is_auto(value))
         plan_refuse(p, "line %zu: %s is refused: %s", value->line, key, row->why);
-    if (value->kind == NODE_OBJECT)
+    if (value->kind == NODE_OBJECT && ds_lists_inside(row, key))
         look_object(p, value, key);
 }
 

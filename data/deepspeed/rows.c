@@ -64,6 +64,15 @@ const struct DsRow *ds_row(const char *key, bool *inside) {
     return found;
 }
 
+bool ds_lists_inside(const struct DsRow *row, const char *key) {
+    const char *rest = key + first_name(row) + 1, *dot;
+    size_t n = strlen(rest);
+    for (const char *at = row->inner; (dot = strchr(at, '.')); at = dot + 1)
+        if ((size_t)(dot - row->inner) >= n && strncmp(dot - n, rest, n) == 0)
+            return true;
+    return false;
+}
+
 bool deepspeed_verdict(const char *key, enum DsVerdict *verdict) {
     bool inside;
     const struct DsRow *row = ds_row(key, &inside);

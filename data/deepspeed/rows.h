@@ -33,6 +33,9 @@ struct DsTable ds_table(int i);
 // The row of a key path; *inside: it is one of the keys inside the row's. NULL: it has none.
 const struct DsRow *ds_row(const char *key, bool *inside);
 
+// Does the row, inside which the key path is, name keys of that one? Else it may have any.
+bool ds_lists_inside(const struct DsRow *row, const char *key);
+
 // A key path that a person may have meant by one that has no row. free() it; NULL: none is near.
 char *ds_nearest(const char *key);
 

@@ -92,6 +92,8 @@ static void test_what_is_near_a_key_is_refused(void **state) {
             "", "compression_training {\"sparse_pruning\"");
     refused("{\"elasticity\": {\"enabled\": \"no\"}}", "",
             "elasticity.enabled \"no\": expected true");
+    is_set("{\"autotuning\": {\"arg_mappings\": {\"train_batch_size \": \"--b\"}}}", "", "zero",
+           "0");
     is_set("{\"steps_per_print\": 20000000000000000}", "", "log-every", "20000000000000000");
 }
 
