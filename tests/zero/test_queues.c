@@ -202,21 +202,49 @@ static bool same(const struct Made *a, const struct Made *b) {
 }
 
 static const struct Setup setups[] = {{0, 1}, {0, 2}, {1, 2}, {2, 2}, {3, 2}};
-enum { NSETUP = sizeof setups / sizeof setups[0] };
+enum { NSETUP = sizeof setups / sizeof setups[0], PARTS = 8, LEAST_WAITS = 8 };
+
+// Calls work(0) .. work(n - 1), each in a process of its own, whose exit status it returns. The time
+// goes into sleeping queues, so all run side by side.
+static void in_processes(int n, int (*work)(int)) {
+    pid_t child[NSETUP * PARTS];
+    int failed = 0;
+    assert_true(n <= NSETUP * PARTS);
+    fflush(NULL);
+    for (int i = 0; i < n; i++) {
+        child[i] = fork();
+        assert_true(child[i] >= 0);
+        if (child[i] == 0)
+            _exit(work(i));
+    }
+    for (int i = 0; i < n; i++) {
+        int status;
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        failed += status != 0;
+        if (status && !(WIFEXITED(status) && WEXITSTATUS(status) == 1))
+            fprintf(stderr, "process %d of %d ended with %#x\n", i, n, (unsigned)status);
+    }
+    assert_int_equal(failed, 0);
+}
+
+static int slow_queue(int i) {
+    int setup = i / NQUEUE, q = i % NQUEUE, differ = 0;
+    struct Made reference = run(setups[setup], QUEUE_COMPUTE, false, 0);
+    for (uint64_t seed = 1; seed <= (setup ? 1 : 2); seed++) {
+        struct Made slowed = run(setups[setup], (enum Queue)q, true, seed);
+        if (same(&reference, &slowed))
+            continue;
+        differ++;
+        fprintf(stderr,
+                "stage %d, %d ranks: with queue %s slowed down (seed %d), the run differs\n",
+                setups[setup].stage, setups[setup].ranks, queue_names[q], (int)seed);
+    }
+    return differ > 0;
+}
 
 static void slow_queues_change_no_bit(void **state) {
     (void)state;
-    for (int i = 0; i < NSETUP; i++) {
-        struct Made reference = run(setups[i], QUEUE_COMPUTE, false, 0);
-        for (int q = 0; q < NQUEUE; q++)
-            for (uint64_t seed = 1; seed <= (i ? 1 : 2); seed++) {
-                struct Made slowed = run(setups[i], (enum Queue)q, true, seed);
-                if (!same(&reference, &slowed))
-                    fail_msg(
-                        "stage %d, %d ranks: with queue %s slowed down (seed %d), the run differs",
-                        setups[i].stage, setups[i].ranks, queue_names[q], (int)seed);
-            }
-    }
+    in_processes(NSETUP * NQUEUE, slow_queue);
 }
 
 // Events left out by test_queues:
@@ -278,11 +306,10 @@ static void expect_shown(void) {
     assert_int_equal(faults, 0);
 }
 
-// Every PARTS-th wait of a setup, from the part-th on; the exit status of a process of its own. The
-// time goes into sleeping queues, so many of these run side by side.
-enum { PARTS = 4, LEAST_WAITS = 8 };
-
-static int check_waits(struct Setup setup, int part) {
+// Every PARTS-th wait of a setup, from the part-th on.
+static int check_waits(int number) {
+    struct Setup setup = setups[number / PARTS];
+    int part = number % PARTS;
     memset(spy.seen, 0, sizeof spy.seen);
     struct Made reference = run(setup, QUEUE_COMPUTE, false, 0);
     bool seen[NWAITER][MAX_EVENTS];
@@ -299,26 +326,9 @@ static int check_waits(struct Setup setup, int part) {
 
 static void fault_01_to_04_each_wait_is_needed(void **state) {
     (void)state;
-    pid_t child[NSETUP * PARTS];
-    int failed = 0;
     were_shown = mmap(NULL, NSHOWN + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(were_shown != MAP_FAILED);
-    fflush(NULL);
-    for (int i = 0; i < NSETUP * PARTS; i++) {
-        child[i] = fork();
-        assert_true(child[i] >= 0);
-        if (child[i] == 0)
-            _exit(check_waits(setups[i / PARTS], i % PARTS));
-    }
-    for (int i = 0; i < NSETUP * PARTS; i++) {
-        int status;
-        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
-        failed += status != 0;
-        if (status && !(WIFEXITED(status) && WEXITSTATUS(status) == 1))
-            fprintf(stderr, "stage %d, %d ranks, part %d: ended with %#x\n",
-                    setups[i / PARTS].stage, setups[i / PARTS].ranks, i % PARTS, (unsigned)status);
-    }
-    assert_int_equal(failed, 0);
+    in_processes(NSETUP * PARTS, check_waits);
     expect_shown();
     munmap(were_shown, NSHOWN + 1);
 }
