@@ -409,7 +409,7 @@ quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(S
 
 TESTS ?= $(ALL_TESTS)
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
-    bash scripts/run_tests.sh $(BUILD)
+    TESTS_ASLEEP="$(ASLEEP)" bash scripts/run_tests.sh $(BUILD)
 test: test-build
 	@$(RUN_TESTS) $(TESTS)
 

@@ -10,8 +10,10 @@
 #
 # Programs run side by side, TEST_JOBS at a time (default: a core each, at most 4). TESTS_FIRST has
 # those that take long and so begin first, TESTS_ALONE those that nothing may run beside, which come
-# last; both hold file names (test_x.c) and come from the Makefile. Lines are printed in the order
-# in which the programs begin, whichever ends first.
+# last. TESTS_ASLEEP has those that take no core but time: with several jobs one of them at a time
+# runs beside all others, also beside one that is alone. All three hold file names (test_x.c) and
+# come from the Makefile. Lines are printed in the order in which the programs begin, whichever ends
+# first.
 #
 # A program counts as one more failure when it crashes, ends with a status that does not fit what it
 # printed, passes the time limit (TEST_SECONDS), runs no test at all, or leaves a process behind.
@@ -110,18 +112,47 @@ report() { # report NUMBER SOURCE
     passed=$((passed + ok)) failed=$((failed + bad))
 }
 
+started=0 told=0 sources=() sleeper=0
+start() { # start SOURCE
+    started=$((started + 1)) sources[started]=$1
+    run_one $started "$1" &
+}
+
+# The next of those that sleep, if none runs.
+start_sleeper() {
+    [ ${#asleep[@]} -gt 0 ] && { [ $sleeper = 0 ] || [ -e "$work/$sleeper.end" ]; } || return
+    start "${asleep[0]}"
+    sleeper=$started asleep=("${asleep[@]:1}")
+}
+
+# Sets `awake`: how many programs run, but for the one that sleeps.
+count_awake() {
+    awake=$(jobs -rp | wc -l)
+    if [ $sleeper != 0 ] && [ ! -e "$work/$sleeper.end" ]; then
+        awake=$((awake - 1))
+    fi
+}
+
 # run_list HOW_MANY SOURCE...: so many at a time.
-started=0 told=0 sources=()
 run_list() {
     local source
     for source in "${@:2}"; do
-        while [ "$(jobs -rp | wc -l)" -ge "$1" ]; do
+        start_sleeper
+        while count_awake && [ "$awake" -ge "$1" ]; do
             wait_for_one
+            start_sleeper
         done
-        started=$((started + 1)) sources[started]=$source
-        run_one $started "$source" &
+        start "$source"
     done
-    while [ $told -lt $started ]; do
+    while count_awake && [ "$awake" -gt 0 ]; do
+        wait_for_one
+        start_sleeper
+    done
+}
+
+# The rest of those that sleep, and all lines.
+run_rest() {
+    while start_sleeper || [ $told -lt $started ]; do
         wait_for_one
     done
 }
@@ -134,13 +165,15 @@ wait_for_one() {
     done
 }
 
-# pick FIRST|ALONE|OTHERS SOURCE...: those that TESTS_FIRST or TESTS_ALONE names, or neither.
+# pick FIRST|ALONE|ASLEEP|OTHERS SOURCE...: those that TESTS_FIRST or another list names, or none;
+# of several lists the last counts.
 pick() {
     local source name where
     for source in "${@:2}"; do
         name=$(basename "$source") where=OTHERS
         [[ " ${TESTS_FIRST:-} " != *" $name "* ]] || where=FIRST
         [[ " ${TESTS_ALONE:-} " != *" $name "* ]] || where=ALONE
+        [ "$together" = 1 ] || [[ " ${TESTS_ASLEEP:-} " != *" $name "* ]] || where=ASLEEP
         [ $where != "$1" ] || echo "$source"
     done
 }
@@ -148,7 +181,9 @@ pick() {
 python=$(find_python)
 readarray -t beside < <(pick FIRST "$@" && pick OTHERS "$@")
 readarray -t alone < <(pick ALONE "$@")
+readarray -t asleep < <(pick ASLEEP "$@")
 run_list "$together" "${beside[@]}"
 run_list 1 "${alone[@]}"
+run_rest
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed -gt 0 ]
