@@ -121,11 +121,20 @@ try() { # try WORK CLASS SCENARIO DO N; adds a line to $work.results
     return 0
 }
 
-# Every WORKERS-th of them, from the worker's own.
-sweep() { # sweep WORKER CLASS SCENARIO DO STRIDE
+# Every WORKERS-th of all calls, from the worker's own, until there are no more.
+sweep() { # sweep WORKER CLASS SCENARIO DO
     local n missed=0
-    for ((n = 1 + $1 * $5; missed < 2; n += WORKERS * $5)); do
+    for ((n = 1 + $1; missed < 2; n += WORKERS)); do
         try "$folder/w$1" "$2" "$3" "$4" "$n" || missed=$((missed + 1))
+    done
+}
+
+# Every WORKERS-th of the faults in `sampled`, from the worker's own.
+try_sampled() { # try_sampled WORKER SCENARIO
+    local i class what n
+    for ((i = $1; i < ${#sampled[@]}; i += WORKERS)); do
+        read -r class what n <<<"${sampled[i]}"
+        try "$folder/w$1" "$class" "$2" "$what" "$n"
     done
 }
 
@@ -141,7 +150,7 @@ count_calls() { # count_calls CLASS SCENARIO
 }
 
 sweep_scenario() { # sweep_scenario SCENARIO
-    local class what stride w
+    local class what calls n w
     run_references "$1" || {
         echo "faults: $1 fails without a fault: $(tail -n 1 "$folder/reference-$1/said")"
         exit 2
@@ -154,18 +163,24 @@ sweep_scenario() { # sweep_scenario SCENARIO
         exit 2
     }
     awk '/^site / { print $2, $3 }' "$folder/counts-$1" >>"$folder/hit.count"
+    sampled=()
     for class in "${classes[@]}"; do
         has_scenario "$class" "$1" || continue
-        stride=1
-        [ "$MOST" = 0 ] || stride=$((($(count_calls "$class" "$1") + MOST - 1) / MOST))
-        [ $stride -gt 0 ] || stride=1
+        calls=$(count_calls "$class" "$1")
         for what in $(kinds_of "$class"); do
-            for ((w = 0; w < WORKERS; w++)); do
-                sweep $w "$class" "$1" "$what" $stride &
+            for ((n = 1; MOST > 0 && n <= calls; n += (calls + MOST - 1) / MOST)); do
+                sampled+=("$class $what $n")
+            done
+            for ((w = 0; MOST == 0 && w < WORKERS; w++)); do
+                sweep $w "$class" "$1" "$what" &
             done
             wait
         done
     done
+    for ((w = 0; w < WORKERS; w++)); do
+        try_sampled $w "$1" &
+    done
+    wait
 }
 
 table() {
@@ -210,11 +225,13 @@ list_unreached() {
     total=$(awk '$1 == "total" { print $2 }' "$folder/unreached")
     left=$(grep -vc '^total' "$folder/unreached")
     echo "calls of our objects: $total places, $left of them in no run here:"
-    grep -v '^total' "$folder/unreached" | while read -r at name; do
-        printf '    %-26s %s\n' "$name" \
-            "$(addr2line -e "$train" "$(printf '%x' $((0x$at - 1)))" |
-                sed -E 's#^.*/((data|kernels|model|zero)/|train\.c)#\1#; s/ .*//')"
-    done | sort | uniq -c | sort -k 3
+    grep -v '^total' "$folder/unreached" >"$folder/left"
+    while read -r at _; do # the call itself
+        printf '%x\n' $((0x$at - 1))
+    done <"$folder/left" | addr2line -e "$train" |
+        sed -E 's#^.*/((data|kernels|model|zero)/|train\.c)#\1#; s/ .*//' |
+        paste -d ' ' <(awk '{ printf "    %-26s\n", $2 }' "$folder/left") - | sort | uniq -c |
+        sort -k 3
 }
 
 for name in $SCENARIOS; do
