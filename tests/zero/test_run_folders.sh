@@ -211,6 +211,24 @@ run --steps 9 --out first --save-also second --resume first/checkpoints/step-000
 [ $status = 2 ] && grep -q -- '--save-also second holds a later checkpoint, of step 6' <<<"$said"
 result $? "a later checkpoint is told with the flag of its folder" "status $status: $said"
 
+# ---- a name is not believed ----
+
+# Of a step beyond --steps there is a folder, and then one with a checkpoint that is torn.
+mkdir first/checkpoints/step-99999999
+run --steps 6 --out first --resume auto
+[ $status = 0 ] && grep -q 'resumed after step 4' <<<"$said"
+result $? "an empty folder with a later name is no checkpoint" "status $status: $said"
+rm -rf first/checkpoints/step-99999999 first/checkpoints/step-00000006
+cp -r second/checkpoints/step-00000006 first/checkpoints/step-00000009
+truncate -s -1 first/checkpoints/step-00000009/rank-0000.state
+run --steps 8 --out first --resume auto
+[ $status = 0 ] && grep -q 'step-00000009.*damaged.*trying the one before' <<<"$said" &&
+    grep -q 'resumed after step 4' <<<"$said"
+result $? "nor is a damaged one that the run has not come to" "status $status: $said"
+run --steps 5 --out first --resume auto
+[ $status = 2 ] && grep -q 'the checkpoint is of step 8 already' <<<"$said"
+result $? "but the whole one behind it is believed" "status $status: $said"
+
 # ---- room that is there when the signal comes ----
 
 (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out room --steps 3 >room.said 2>&1) &

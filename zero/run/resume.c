@@ -20,10 +20,17 @@ static const char *newest_home(const struct Resume *r) {
 }
 
 // What a run that goes on from that step, or trains on, is refused for.
+static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
+    if (step <= r->asked.steps)
+        return 0;
+    return error_set(e, -EINVAL, "--steps %llu: the checkpoint is of step %llu already",
+                     (unsigned long long)r->asked.steps, (unsigned long long)step);
+}
+
 static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
-    if (step > r->asked.steps)
-        return error_set(e, -EINVAL, "--steps %llu: the checkpoint is of step %llu already",
-                         (unsigned long long)r->asked.steps, (unsigned long long)step);
+    int err = check_end(r, step, e);
+    if (err)
+        return err;
     if (r->newest > step)
         return error_set(
             e, -EEXIST,
@@ -74,6 +81,34 @@ static bool has_diverged(const struct Resume *r) {
             any = any || diverged_once(r->folder[i]);
     free(beside);
     return world_most(world_of(r), any);
+}
+
+enum Whole { DAMAGED, WHOLE, NOT_HERE };
+
+// What this process's disk has of the newest checkpoint.
+static enum Whole look_at_newest(const struct Resume *r) {
+    struct CheckpointHead head;
+    struct Error ignored;
+    char *folder = checkpoint_path(r->folder[r->newest_also], r->newest);
+    int err = checkpoint_file_look(folder, &head, &ignored);
+    enum Whole is = err == -ENOENT || err == -ENOTDIR ? NOT_HERE : err ? DAMAGED : WHOLE;
+    for (uint32_t i = 0; is == WHOLE && i < head.size; i++) {
+        char *path = checkpoint_rank_path(folder, (int)i);
+        err = checkpoint_file_check(AT_FDCWD, path, &ignored);
+        if (err && !(err == -ENOENT && home_is_apart(&r->disk[r->newest_also])))
+            is = DAMAGED;
+        free(path);
+    }
+    checkpoint_head_free(&head);
+    free(folder);
+    return is;
+}
+
+// Whether the newest is more than a name: a damaged one says nothing of how far the run has come,
+// and resume_load will fall back behind it. One process of each node looks.
+static bool newest_is_whole(const struct Resume *r) {
+    const struct World *w = world_of(r);
+    return world_least(w, w->node_rank ? NOT_HERE : look_at_newest(r)) == WHOLE;
 }
 
 // The step of the checkpoint that the user named.
@@ -229,6 +264,8 @@ int resume_check(struct Resume *r, struct Error *e) {
         log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
                  r->asked.out);
     uint64_t step = newest ? r->newest : 0;
+    if (step > r->asked.steps && !r->asked.only && !newest_is_whole(r))
+        step = 0;
     int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
     return err || r->asked.only || !step ? err : check_step(r, step, e);
 }
@@ -293,8 +330,8 @@ int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct E
     if (err || r->asked.only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.
-    if (strcmp(r->asked.which, "auto") != 0)
-        err = check_step(r, z->step, e);
+    bool newest = strcmp(r->asked.which, "auto") == 0;
+    err = newest ? check_end(r, z->step, e) : check_step(r, z->step, e);
     if (err)
         return err;
     if (z->all->rank == 0)
