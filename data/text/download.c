@@ -6,6 +6,7 @@
 // file is the right one (data/text/part.c, which keeps what has come).
 #include "data/text/download.h"
 #include "data/file.h"
+#include "data/text/http_line.h"
 #include "data/text/part.h"
 #include "kernels/show.h"
 
@@ -19,7 +20,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CONNECT_TRIES = 2 };
+enum { FEW_TRIES = 2 }; // where there is no connection, or hardly one
+
+// What comes slower than this, for as long as a server may be silent, is given up: a megabyte would
+// take a quarter of an hour.
+static const long LEAST_RATE = 1000; // bytes/s
 
 // No token shard has more than 4 GiB, and no text that fits into memory is much larger.
 static const uint64_t BYTES_MAX = (uint64_t)16 << 30;
@@ -43,6 +48,8 @@ struct Transfer {
     bool began;           // the body has begun
     bool mixed_up;        // it continues at another place than asked
     bool too_large;       // more comes than the file may have
+    bool slow;            // something came to the end, and slower than LEAST_RATE
+    double came_s;        // when the last of it came
     char curl_text[CURL_ERROR_SIZE];
 
     double begin_s, said_s; // progress
@@ -92,19 +99,6 @@ static void clear_progress(struct Transfer *t) {
 
 // ---- one attempt --------------------------------------------------------------------------------
 
-// The value of header `name` (with its colon), cut to `room` bytes; false for another header.
-static bool header_value(const char *line, size_t n, const char *name, char *value, size_t room) {
-    size_t skip = strlen(name);
-    if (n <= skip || strncasecmp(line, name, skip))
-        return false;
-    while (skip < n && line[skip] == ' ')
-        skip++;
-    while (n > skip && (line[n - 1] == '\r' || line[n - 1] == '\n' || line[n - 1] == ' '))
-        n--;
-    snprintf(value, room, "%.*s", (int)(n - skip), line + skip);
-    return true;
-}
-
 // Header lines. A redirection answers several times: the last answer counts. A weak tag promises no
 // equality of bytes, so it is not used; a date is the second choice.
 static size_t on_header(char *line, size_t size, size_t count, void *user) {
@@ -145,6 +139,7 @@ static uint64_t bytes_max(const struct Download *d) {
 static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     struct Transfer *t = user;
     size_t n = size * count;
+    t->came_s = base_seconds();
     if (status_of(t) >= 300)
         return n; // the text of a refusal
     if (t->head) {
@@ -185,8 +180,12 @@ static bool is_local(const char *url) {
     return !strncmp(url, "file:", 5);
 }
 
+static double stall_seconds(const struct Download *d) {
+    return d->stall_s > 0 ? d->stall_s : 30;
+}
+
 static struct curl_slist *set_options(struct Transfer *t) {
-    double stall_s = t->d->stall_s > 0 ? t->d->stall_s : 30;
+    double stall_s = stall_seconds(t->d);
     CURL *c = t->curl;
     curl_easy_reset(c);
     curl_easy_setopt(c, CURLOPT_URL, t->d->url);
@@ -197,7 +196,7 @@ static struct curl_slist *set_options(struct Transfer *t) {
     set_protocols(c, !strncmp(t->d->url, "https:", 6), is_local(t->d->url));
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(1000 * stall_s));
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, LEAST_RATE);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)(stall_s < 1 ? 1 : stall_s));
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, t);
@@ -277,7 +276,11 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
         *code = error_set(e, -ECONNREFUSED, "%s: no connection: %s", url, text);
         return AGAIN;
     case CURLE_OPERATION_TIMEDOUT:
-        *code = error_set(e, -ETIMEDOUT, "%s: the server has stopped sending: %s", url, text);
+        t->slow = t->came_s > base_seconds() - stall_seconds(t->d) / 2;
+        *code = t->slow
+                    ? error_set(e, -ETIMEDOUT, "%s: the server sends fewer than %ld bytes a second",
+                                url, LEAST_RATE)
+                    : error_set(e, -ETIMEDOUT, "%s: the server has stopped sending: %s", url, text);
         return AGAIN;
     case CURLE_PARTIAL_FILE:
     case CURLE_RECV_ERROR:
@@ -302,7 +305,8 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
 
 static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
     t->head_have = 0;
-    t->began = t->mixed_up = t->too_large = false;
+    t->began = t->mixed_up = t->too_large = t->slow = false;
+    t->came_s = 0;
     t->answer_tag[0] = t->curl_text[0] = 0;
     t->answer_from = UINT64_MAX;
     t->have_at_begin = t->part.have;
@@ -315,8 +319,9 @@ static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
 }
 
 // Attempts until one is whole. An attempt that came further than all before resets the count: a bad
-// line that crawls on is worth waiting for. Where not even a connection comes about, patience is
-// shorter: most often there is no network at all.
+// line that breaks again and again is worth waiting for, if it brings LEAST_RATE in between. Where
+// it does not, or not even a connection comes about, patience is shorter: most often there is no
+// network at all.
 static int attempt_until_done(struct Transfer *t, struct Error *e) {
     const struct Download *d = t->d;
     int code = 0, tries = d->tries ? d->tries : 5, failed = 0;
@@ -326,9 +331,10 @@ static int attempt_until_done(struct Transfer *t, struct Error *e) {
         enum Verdict v = attempt(t, &code, e);
         if (v == DONE || v == GIVE_UP)
             return code;
-        if (t->part.have > furthest)
+        if (t->part.have > furthest && !t->slow)
             failed = 0, pause_s = first_pause_s, furthest = t->part.have;
-        if (++failed >= (code == -ECONNREFUSED && tries > CONNECT_TRIES ? CONNECT_TRIES : tries))
+        bool few = (code == -ECONNREFUSED || t->slow) && tries > FEW_TRIES;
+        if (++failed >= (few ? FEW_TRIES : tries))
             return code;
         bool useless = v == AFRESH || !part_may_continue(&t->part);
         struct Error disk;

@@ -21,7 +21,7 @@ struct Download {
     uint64_t bytes_max; // where they are not: what is larger is given up; 0: 16 GiB
     int tries;          // attempts in a row that bring nothing, 0: 5
     double pause_s;     // before the second attempt, then doubled each time; 0: 1 s
-    double stall_s;     // a server that sends nothing for so long is given up; 0: 30 s
+    double stall_s;     // a server that sends hardly anything for so long is given up; 0: 30 s
 };
 
 // Returns when PATH is there and whole (at once if it was). Errors: -ENOENT for 404, -EACCES for

@@ -240,6 +240,18 @@ static void a_stalled_server_is_given_up(void **state) {
     http_file_stop(f);
 }
 
+// Each attempt comes further, which is no reason to try for ever.
+static void a_server_that_hardly_sends_is_given_up(void **state) {
+    struct HttpFile *f = *state;
+    struct Error e;
+    http_file_start(f, drip);
+    double begin = base_seconds();
+    assert_error(download_file(&f->d, &e), -ETIMEDOUT, &e, "sends fewer than 1000 bytes a second");
+    assert_true(base_seconds() - begin < 15);
+    assert_int_equal(f->server.requests, 2);
+    http_file_stop(f);
+}
+
 static void a_slow_server_is_waited_for(void **state) {
     struct HttpFile *f = *state;
     http_file_start(f, trickle); // 1.5 s in all, more than stall_s
@@ -359,6 +371,7 @@ int main(void) {
         TEST(a_foreign_part_is_replaced),
         TEST(a_part_too_long_is_replaced),
         TEST(a_stalled_server_is_given_up),
+        TEST(a_server_that_hardly_sends_is_given_up),
         TEST(a_slow_server_is_waited_for),
         TEST(fault_19_a_full_disk_is_told),
         TEST(an_unwritable_folder_is_told),

@@ -73,6 +73,14 @@ static inline void trickle(struct HttpServer *s, int c, int nth) {
     }
 }
 
+// Some bytes a second, for as long as the client takes them.
+static inline void drip(struct HttpServer *s, int c, int nth) {
+    (void)nth;
+    http_send_file(s, c, 0);
+    for (size_t at = 0; at < s->body_bytes && send(c, s->body + at, 1, MSG_NOSIGNAL) == 1; at++)
+        usleep(100000);
+}
+
 static inline void redirect(struct HttpServer *s, int c, int nth) {
     (void)nth;
     if (strstr(s->request, "GET /folder/"))
