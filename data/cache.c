@@ -77,6 +77,18 @@ int cache_make_folder(const char *path, struct Error *e) {
     return code ? code : cache_check(path, e);
 }
 
+int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e) {
+    struct stat st;
+    *path = base_format("%s/%s", cache_dir, name);
+    int code = cache_make_folder(cache_dir, e);
+    if (!code && !lstat(*path, &st) && S_ISLNK(st.st_mode))
+        code = error_set(e, -EPERM,
+                         "--cache %s: %s is a symbolic link there: remove it, or name another "
+                         "folder with --cache DIR",
+                         cache_dir, name);
+    return code ? code : cache_make_folder(*path, e);
+}
+
 // ---- removing -----------------------------------------------------------------------------------
 
 // Is this one of the names, or a replacement of one that was in the making?

@@ -81,8 +81,8 @@ static int open_shakespeare(struct Source *s, const char *cache_dir, struct Erro
 }
 
 static int open_fineweb(struct Source *s, const char *cache_dir, struct Error *e) {
-    char *folder = base_format("%s/fineweb10B", cache_dir);
-    int code = cache_make_folder(folder, e);
+    char *folder;
+    int code = cache_make_inside(cache_dir, "fineweb10B", &folder, e);
     s->kind = SOURCE_SHARDS;
     for (int i = 0; i <= FINEWEB_SHARDS; i++) { // number 0 is the validation shard
         char *name = base_format("fineweb_%s_%06d.bin", i ? "train" : "val", i);
@@ -113,7 +113,8 @@ static int refuse_masked(const char *flag, const char *url, struct Error *e) {
 static int fetch_url(char **path, const char *url, const char *cache_dir, struct Error *e) {
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];
-    char hex[SHA256_HEX_BYTES], *folder = base_format("%s/downloads", cache_dir);
+    char hex[SHA256_HEX_BYTES], *folder;
+    int code = cache_make_inside(cache_dir, "downloads", &folder, e);
     sha256_init(&h);
     sha256_update(&h, url, strlen(url));
     sha256_final(&h, digest);
@@ -125,7 +126,6 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     *path =
         base_format("%s/%.12s-%.*s", folder, hex, (int)size_min((size_t)(bare - name), 100), name);
     struct Download d = {.url = url, .path = *path};
-    int code = cache_make_folder(folder, e);
     if (!code)
         code = download_file(&d, e);
     free(folder);

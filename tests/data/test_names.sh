@@ -150,5 +150,12 @@ said=$("$train" --out "$folder/out" --resume auto --steps 2 --data "$url" 2>&1)
 [ -n "$(hash_of <<<"$said")" ] && grep -q '^resumed after step 1' <<<"$said"
 result $? "and takes them from the line" "$said"
 
+rm -rf "$XDG_CACHE_HOME/zero.c/downloads" "$folder/elsewhere"
+mkdir "$folder/elsewhere"
+ln -s "$folder/elsewhere" "$XDG_CACHE_HOME/zero.c/downloads"
+refused "a link in the cache" "--cache .*/zero.c: downloads is a symbolic link there" --data "$url"
+[ -z "$(ls -A "$folder/elsewhere")" ]
+result $? "and nothing is written through it" "$(ls -A "$folder/elsewhere")"
+
 echo "1..$count"
 exit $failed

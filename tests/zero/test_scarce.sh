@@ -118,7 +118,7 @@ else
             "${nvme[@]}" --ranks 4 --zero 2 --batch 1 2>&1 | tail -n 1)
         told+=$said$'\n'
     done
-    grep -q 'refuses: Too many open files (raise `ulimit -n`, or ask for fewer --ranks)' \
+    grep -q 'refuses: Too many open files (raise .ulimit -n., or ask for fewer --ranks)' \
         <<<"$told" && ! grep -q 'open files.*io_uring_disabled' <<<"$told"
     result $? "descriptors refused to ranks on NVMe" "$told"
 fi
