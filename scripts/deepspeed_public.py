@@ -33,7 +33,8 @@ def number(found, key):
 
 
 def ranks(found):
-    all_, micro = number(found, "train_batch_size"), number(found, "train_micro_batch_size_per_gpu")
+    all_ = number(found, "train_batch_size")
+    micro = number(found, "train_micro_batch_size_per_gpu")
     steps = number(found, "gradient_accumulation_steps") or 1
     data = max(1, int(all_ / (micro * steps))) if all_ and micro else 1
     return data * (number(found.get("tensor_parallel", {}), "autotp_size") or 1)
@@ -53,8 +54,8 @@ def main():
     if len(sys.argv) < 2 or any("=" not in a for a in sys.argv[1:]):
         sys.exit(__doc__.split("\n\n")[1].strip())
     seen = set()
-    print("# Keys and values of public configurations for DeepSpeed, by scripts/deepspeed_public.py:")
-    print("# verdict, ranks, project, path; then the keys.")
+    print("# Keys and values of public configurations for DeepSpeed, by "
+          "scripts/deepspeed_public.py:\n# verdict, ranks, project, path; then the keys.")
     for project, folder in (a.split("=", 1) for a in sorted(sys.argv[1:])):
         taken = 0
         for path, found in configurations(folder):
