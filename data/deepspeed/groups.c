@@ -99,12 +99,17 @@ void plan_precision(struct Plan *p) {
         plan_set(p, bf16_key, "dtype", base_format("%s", dtype = "bf16"));
     else if (fp16 == SAID_TRUE)
         plan_set(p, fp16_key, "dtype", base_format("%s", dtype = "fp16"));
-    else if (bf16 != SAID_AUTO && fp16 != SAID_AUTO && !is_given)
+    else if (!is_given && (bf16 == SAID_FALSE || (bf16 != SAID_AUTO && fp16 != SAID_AUTO)))
         plan_set(p, bf16 == SAID_FALSE || fp16 == SAID_NOTHING ? bf16_key : fp16_key, "dtype",
                  base_format("%s", dtype = "fp32"));
     else if (is_given && ((bf16 == SAID_FALSE && strcmp(given, "bf16") == 0) ||
                           (fp16 == SAID_FALSE && strcmp(given, "fp16") == 0)))
         plan_refuse(p, "%s.enabled is false, and --dtype %s is given", given, given);
+    const char *other = bf16 == SAID_TRUE ? fp16_key : bf16_key;
+    if (bf16 == SAID_TRUE || fp16 == SAID_TRUE)
+        plan_say(p, other, bf16 == SAID_TRUE ? "bf16 is on" : "fp16 is on");
+    else if (bf16 == SAID_FALSE)
+        plan_say(p, fp16_key, "it is off");
     bool scaled = fp16 == SAID_TRUE || (fp16 != SAID_FALSE && strcmp(given, "fp16") == 0);
     static const char *const scale_keys[] = {"fp16.loss_scale", POWER, "fp16.loss_scale_window",
                                              "fp16.hysteresis", LEAST};

@@ -56,8 +56,7 @@ const struct DsRow ds_rest_rows[] = {
     {"zero_force_ds_cpu_optimizer", "b", DS_NOT_APPLICABLE, NULL, "there is AdamW alone", NULL, 0},
     {"sequence_parallel_size", "i", DS_REFUSED, NULL,
      "Ulysses, which is not built: leave it out; --sequence-parallel is Megatron's", NULL, 1},
-    {"tensor_parallel", "o", DS_NOT_APPLICABLE, NULL,
-     "but for autotp_size: all else follows from --tp",
+    {"tensor_parallel", "o", DS_NOT_APPLICABLE, NULL, "but for autotp_size, all follows from --tp",
      "dtype injection_policy_tuple keep_module_on_host kernel_inject partition_config preset_model "
      "replace_with_kernel_inject tensor_parallel tensor_parallel.mpu tensor_parallel.tp_grain_size "
      "tensor_parallel.tp_group tp tp.mpu tp.tp_grain_size tp.tp_group tp_overlap_comm "

@@ -120,6 +120,11 @@ sed -n '/^<!-- first steps -->$/,/^$/p' docs/from-deepspeed.md | sed '1,2d' | se
     cmp -s - "$files/first_steps.txt"
 result $? "and the page's table is the one that was made with DeepSpeed's scheduler"
 
+printf '{"fp16": {"enabled": false}, "bf16": {"enabled": true}}' >"$folder/bf16.json"
+said=$(run --plan --deepspeed "$folder/bf16.json")
+grep -q '^  fp16.enabled false  *bf16 is on$' <<<"$said"
+result $? "a format that is off says which is on" "$said"
+
 said=$("$train" --help deepspeed | sed '1,/^$/d')
 table=$(sed -n '/^<!-- table -->$/,/^<!-- end -->$/p' docs/from-deepspeed.md | sed '1,2d' |
     sed '$d' | sed '$d')

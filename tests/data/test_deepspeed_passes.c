@@ -59,6 +59,18 @@ static void test_what_deepspeed_passes_over_is_no_reason_to_refuse(void **state)
     assert_true(passed > 80 && refused > 10);
 }
 
+// What is off stays off where the other format is "auto".
+static void test_formats_that_are_off(void **state) {
+    (void)state;
+    static const char half[] =
+        "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": false}}";
+    is_set(half, "", "dtype", "fp32");
+    is_set(half, "--dtype fp16", "dtype", "fp16");
+    refused(half, "--dtype bf16", "bf16.enabled is false, and --dtype bf16 is given");
+    is_set("{\"fp16\": {\"enabled\": false}, \"bf16\": {\"enabled\": \"auto\"}}", "", "dtype",
+           "auto");
+}
+
 #define PARTED(tp, more) "{\"tensor_parallel\": {\"autotp_size\": " #tp "}" more "}"
 #define BATCHES ", \"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 4"
 
@@ -100,6 +112,7 @@ static void test_what_is_near_a_key_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_deepspeed_passes_over_is_no_reason_to_refuse),
+        cmocka_unit_test(test_formats_that_are_off),
         cmocka_unit_test(test_tensor_parallelism_is_tp),
         cmocka_unit_test(test_what_is_near_a_key_is_refused),
     };
