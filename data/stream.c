@@ -112,8 +112,7 @@ static int step(struct Stream *s, struct Unpacking *u, struct Error *e) {
     s->inside = said <= 0;
     if (!said && still && !left)
         return refuse(s, "the file ends inside of what is packed with ", s->unpack->format, e);
-    return said < 0 || (!said && still) ? refuse(s, "it is damaged near there: ", wrong, e)
-                                        : 0;
+    return said < 0 || (!said && still) ? refuse(s, "it is damaged near there: ", wrong, e) : 0;
 }
 
 static ssize_t unpack(struct Stream *s, uint8_t *bytes, size_t n, struct Error *e) {
