@@ -11,7 +11,8 @@ once more, in Python, as other trainers have it:
 
   ShareGPT's human and gpt are user and assistant (TRL, LlamaFactory, axolotl); an instruction and
   its input are one message, on lines of their own (LlamaFactory); OpenAI's parts are joined by the
-  template, without anything between them (Qwen2-VL's, Llama 3.2's); the developer is the system.
+  template, without anything between them (Qwen2-VL's, Llama 3.2's); the developer is the system;
+  of a prompt and a completion of messages the completion's answers are learned (TRL).
 
 Tokenizer, masks and the form of the lines are those of scripts/chat_fixtures.py, whose merges are
 read and not made anew.
@@ -94,6 +95,7 @@ def shapes(r):
                                [{"from": m["role"], "value": m["content"]} for m in messages]},
             messages)
         add("messages", {"messages": messages, "tools": [None, [], {}, "", "[]"][i]}, messages)
+        add("prompt_messages", {"completion": messages[-1:], "prompt": messages[:-1]}, messages)
         add("ultrachat", {"prompt": messages[0]["content"], "prompt_id": "f0e37e",
                           "messages": messages}, messages)
         add("parts", {"messages": in_parts(r, messages)}, messages)
@@ -114,7 +116,9 @@ def line_of(name, form, ids, counts):
 
 def expect(t, parts, name, example, messages, prompt):
     text = chat.render(t, messages)
-    ids, counts = chat.mask(t, text, chat.answers(t, messages, text))
+    answers = chat.answers(t, messages, text)
+    # What stands in the prompt is not learned.
+    ids, counts = chat.mask(t, text, answers[-1:] if name == "prompt_messages" else answers)
     assert ids == chat.tokenize(t, messages), name
     if name == "parts":  # as a template that knows parts renders the file's own messages
         assert chat.tokenize(parts, example["messages"]) == ids

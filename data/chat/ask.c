@@ -7,7 +7,7 @@
 #include <string.h>
 
 static struct Message message(enum Role role, const char *text) {
-    return (struct Message){role, text, strlen(text)};
+    return (struct Message){role, text, strlen(text), false};
 }
 
 static int render(const struct Template *template, const struct ChatAsk *ask,

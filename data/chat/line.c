@@ -40,7 +40,10 @@ struct Reading {
     unsigned seen, has; // as null, too; as something
     struct Piece text[NMEMBER];
     const char *other[NMEMBER]; // what a member is that is no text
-    struct Shown filled;        // a member that no conversation may have beside it
+    struct {
+        size_t begin, count;
+    } talk[NMEMBER];     // which of the line's messages a member is; count 0: none
+    struct Shown filled; // a member that no conversation may have beside it
 };
 
 // ---- members that are refused -------------------------------------------------------------------
@@ -91,6 +94,18 @@ static int pass_over(struct Reading *r, const struct Piece *name, bool null, str
 
 // ---- members that a shape has -------------------------------------------------------------------
 
+// Is the value a list of messages, in a member that may be one? A prompt or completion is where it
+// begins with an object (TRL's); other lists may be anything, and matter only if they are needed.
+static bool is_talk(struct Scan *s, enum Member m, const char *other) {
+    char *at = s->at;
+    if (!other || strcmp(other, "a list") != 0)
+        return false;
+    bool objects = scan_take(s, '[') && scan_take(s, '{');
+    s->at = at;
+    return m == MEMBER_MESSAGES || m == MEMBER_CONVERSATIONS ||
+           (objects && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
+}
+
 static int read_member(struct Reading *r, const struct Piece *name, struct Error *e) {
     struct Scan *s = &r->scan;
     enum Member m = r->map ? data_map_find(r->map, name) : member_named(name);
@@ -103,8 +118,12 @@ static int read_member(struct Reading *r, const struct Piece *name, struct Error
         return error_set(e, -EINVAL, "\"%s\" is there twice", line_shown(name).text);
     r->has |= 1u << m;
     r->other[m] = other;
-    if ((m == MEMBER_MESSAGES || m == MEMBER_CONVERSATIONS) && other && !strcmp(other, "a list"))
-        return line_read_messages(r->line, s, e);
+    if (is_talk(s, m, other)) {
+        r->talk[m].begin = r->line->count;
+        int err = line_read_messages(r->line, s, e);
+        r->talk[m].count = r->line->count - r->talk[m].begin;
+        return err;
+    }
     if (other)
         scan_skip(s, NULL);
     else
@@ -169,15 +188,34 @@ static int take_text(const struct Reading *r, enum Member m, struct Piece *text,
                             : 0;
 }
 
-static int check_messages(const struct Reading *r, struct Error *e) {
+// Appends the messages of a member to the line's.
+static void add_talk(const struct Reading *r, enum Member m, bool given) {
+    for (size_t i = 0; i < r->talk[m].count; i++) {
+        struct Message *added = line_add_message(r->line);
+        *added = r->line->messages[r->talk[m].begin + i];
+        added->given = given;
+    }
+}
+
+// Leaves the line the messages of its conversation alone, a prompt's in front of its completion's.
+static void take_talk(const struct Reading *r, enum Member prompt, enum Member m) {
+    struct Line *line = r->line;
+    size_t read = line->count;
+    add_talk(r, prompt, true);
+    add_talk(r, m, false);
+    line->count -= read;
+    if (line->count)
+        memmove(line->messages, line->messages + read, line->count * sizeof *line->messages);
+}
+
+static int check_talk(const struct Reading *r, enum Member m, struct Error *e) {
     const struct Line *line = r->line;
-    enum Member m = r->has >> MEMBER_MESSAGES & 1 ? MEMBER_MESSAGES : MEMBER_CONVERSATIONS;
     bool answer = false;
     if (!r->other[m] || strcmp(r->other[m], "a list") != 0)
         return error_set(e, -EINVAL, "\"%s\" is %s; expected a list of messages",
                          name_of(r, m).text, r->other[m] ? r->other[m] : "a text");
     for (size_t i = 0; i < line->count; i++)
-        answer |= line->messages[i].role == ROLE_ASSISTANT;
+        answer |= line->messages[i].role == ROLE_ASSISTANT && !line->messages[i].given;
     if (!line->count)
         return error_set(e, -EINVAL, "the conversation is empty");
     return answer ? 0
@@ -192,11 +230,27 @@ static void add_system(struct Line *line) {
         return;
     line_add_message(line);
     memmove(line->messages + 1, line->messages, (line->count - 1) * sizeof *line->messages);
-    line->messages[0] = (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes};
+    line->messages[0] = (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
+}
+
+static int take_conversation(const struct Reading *r, struct Error *e) {
+    struct Line *line = r->line;
+    bool prompt = line->shape == &shape_prompt_of_messages;
+    enum Member m = prompt                          ? MEMBER_COMPLETION
+                    : r->has >> MEMBER_MESSAGES & 1 ? MEMBER_MESSAGES
+                                                    : MEMBER_CONVERSATIONS;
+    take_talk(r, prompt ? MEMBER_PROMPT : MEMBER_NONE, m);
+    int err = check_talk(r, m, e);
+    if (!err)
+        add_system(line);
+    return err;
 }
 
 static int take_shape(const struct Reading *r, struct Error *e) {
     struct Line *line = r->line;
+    if (line->shape->kind == LINE_PROMPT && r->talk[MEMBER_PROMPT].count &&
+        r->talk[MEMBER_COMPLETION].count)
+        line->shape = &shape_prompt_of_messages;
     const struct Shape *shape = line->shape;
     bool converses = shape->kind == LINE_MESSAGES || shape->kind == LINE_TASK;
     int err = take_text(r, shape->prompt, &line->prompt, e);
@@ -206,11 +260,7 @@ static int take_shape(const struct Reading *r, struct Error *e) {
         err = take_text(r, shape->answer, &line->answer, e);
     if (!err)
         err = take_text(r, converses ? MEMBER_SYSTEM : MEMBER_NONE, &line->system, e);
-    if (!err && shape->kind == LINE_MESSAGES)
-        err = check_messages(r, e);
-    if (!err && shape->kind == LINE_MESSAGES)
-        add_system(line);
-    return err;
+    return err || shape->kind != LINE_MESSAGES ? err : take_conversation(r, e);
 }
 
 int line_read(struct Line *line, const struct DataMap *map, char *text, size_t bytes,
@@ -243,11 +293,11 @@ void line_converse(struct Line *line) {
     line->count = 0;
     if (line->system.bytes)
         *line_add_message(line) =
-            (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes};
+            (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
     *line_add_message(line) =
-        (struct Message){ROLE_USER, line->joined, p->bytes + between + in->bytes};
+        (struct Message){ROLE_USER, line->joined, p->bytes + between + in->bytes, false};
     *line_add_message(line) =
-        (struct Message){ROLE_ASSISTANT, line->answer.text, line->answer.bytes};
+        (struct Message){ROLE_ASSISTANT, line->answer.text, line->answer.bytes, false};
 }
 
 void line_free(struct Line *line) {

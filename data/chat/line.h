@@ -14,6 +14,7 @@ struct Message {
     enum Role role;
     const char *text;
     size_t bytes;
+    bool given; // by the prompt: it is not learned, whoever says it
 };
 
 struct Line {

@@ -46,6 +46,14 @@ static const struct Shape shapes[] = {
      MEMBER_NONE},
 };
 
+const struct Shape shape_prompt_of_messages = {"prompt and completion of messages",
+                                               LINE_MESSAGES,
+                                               HAS(PROMPT) | HAS(COMPLETION),
+                                               0,
+                                               MEMBER_NONE,
+                                               MEMBER_NONE,
+                                               MEMBER_NONE};
+
 static bool is(const struct Piece *name, const char *text) {
     return name->bytes == strlen(text) && !memcmp(name->text, text, name->bytes);
 }

@@ -43,6 +43,9 @@ struct Shape {
     enum Member input;          // LINE_TASK: what the prompt is about
 };
 
+// TRL's prompt and completion that are lists of messages, of which the completion's are learned.
+extern const struct Shape shape_prompt_of_messages;
+
 // The member of this name; MEMBER_NONE: it is none that a shape has.
 enum Member member_named(const struct Piece *name);
 

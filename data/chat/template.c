@@ -312,7 +312,7 @@ static int render_head(struct Render *r, size_t i, struct Message *m, struct Err
 
 static int render_message(struct Render *r, size_t i, struct Error *e) {
     struct Message m = content_of(r, i);
-    bool answer = m.role == ROLE_ASSISTANT;
+    bool answer = m.role == ROLE_ASSISTANT && !m.given;
     int err = render_tool_edge(r, i, true, e);
     if (!err)
         err = render_head(r, i, &m, e);

@@ -124,9 +124,9 @@ static void a_message_never_becomes_a_control_token(void **state) {
         }
         bool thinks = strstr(all, "</think>") != NULL;
         struct Message with[] = {
-            {ROLE_USER, all, strlen(all)},
-            {ROLE_ASSISTANT, thinks ? "<think>" : all, thinks ? 7 : strlen(all)}};
-        struct Message without[] = {{ROLE_USER, "x", 1}, {ROLE_ASSISTANT, "y", 1}};
+            {ROLE_USER, all, strlen(all), false},
+            {ROLE_ASSISTANT, thinks ? "<think>" : all, thinks ? 7 : strlen(all), false}};
+        struct Message without[] = {{ROLE_USER, "x", 1, false}, {ROLE_ASSISTANT, "y", 1, false}};
         struct Masked m[2] = {0};
         struct Template *t;
         struct Error e;
@@ -150,7 +150,7 @@ static void a_message_never_becomes_a_control_token(void **state) {
 static void masks_follow_a_text_that_is_normalised(void **state) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "chatml")->toy;
-    struct Message messages[] = {{ROLE_USER, "AAA", 3}, {ROLE_ASSISTANT, "AbA", 3}};
+    struct Message messages[] = {{ROLE_USER, "AAA", 3, false}, {ROLE_ASSISTANT, "AbA", 3, false}};
     struct Masked m = {0};
     struct Template *t;
     struct Error e;

@@ -61,6 +61,13 @@ static const struct {
     {"{\"prompt\": \"a\"}", "it has \"prompt\" and nothing to learn from", NULL},
     {"{\"completion\": \"a\"}", "it has \"completion\" and nothing to learn from", NULL},
     {"{\"prompt\": [], \"completion\": \"a\"}", "\"prompt\" is a list; expected a text", NULL},
+    {"{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}], \"completion\": \"b\"}",
+     "\"prompt\" is a list; expected a text", NULL},
+    {"{\"prompt\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"completion\": [{\"role\": "
+     "\"user\", \"content\": \"a\"}]}",
+     "the conversation has no answer", NULL},
+    {"{\"prompt\": [{\"role\": \"user\", \"content\": 5}], \"completion\": \"b\"}",
+     "message 1: its content is a number", NULL},
     {"{\"a\": 1}", "it has \"a\" and nothing to learn from that is known; expected \"messages\", ",
      NULL},
     {"{\"question\": \"a\", \"answers\": \"b\"}", "it has \"question\", \"answers\" and", NULL},

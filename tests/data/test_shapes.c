@@ -16,6 +16,7 @@ static const struct {
               {"sharegpt", "conversations (ShareGPT)"},
               {"sharegpt_roles", "conversations (ShareGPT)"},
               {"messages", "messages"},
+              {"prompt_messages", "prompt and completion of messages"},
               {"ultrachat", "messages"},
               {"parts", "messages"},
               {"developer", "messages"},

@@ -66,6 +66,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
         ", \"system\": \"a\"",
         ", \"tools\": [ ]",
         ", \"text\": null",
+        "{\"prompt\": [",
+        "], \"completion\": [",
         "[",
         "]",
         ", \"label\": false"};
