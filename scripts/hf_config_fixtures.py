@@ -11,12 +11,19 @@ edits.jsonl    a case a line: a model of tests/fixtures/hf, what is set in its c
                for what transformers computes in fp32 in any dtype (RMS norms are replaced, as
                there); or "fails": transformers does not open it, or does not run. "refused": what
                ./train refuses it by, although transformers runs it
+keys.jsonl     each key that a configuration class has, or that the code of a family asks its
+               configuration for, with another value than usual, and what that changes: "forward"
+               (the loss), "shape" (weights are missing, left over or of another shape), "training"
+               (the loss in training mode alone), "fails" (it does not open or run), "nothing"
 rotations.jsonl  a configuration a line, the inverse frequencies that transformers has for it, and
                the factor of their cosines and sines
 """
 
 import argparse
+import ast
 import copy
+import dataclasses
+import importlib
 import json
 import os
 import shutil
@@ -26,7 +33,7 @@ import tempfile
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModelForCausalLM, masking_utils, modeling_rope_utils
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hf_fixtures  # noqa: E402
@@ -243,6 +250,168 @@ def make_rotations(root):
         f.write("\n".join(lines) + "\n")
 
 
+# ---- every key ----------------------------------------------------------------------------------
+
+# The rest is probed with a value that its type has besides the usual one. A list: each by itself.
+PROBES = {
+    "activation_function": ["relu", "gelu", "gelu_pytorch_tanh"], "hidden_act": ["gelu", "relu"],
+    "head_dim": [32], "hidden_size": [32], "n_embd": [32], "n_head": [2], "n_inner": [128],
+    "num_attention_heads": [2], "num_key_value_heads": [4, 1], "intermediate_size": [128],
+    "num_hidden_layers": [1], "n_layer": [1], "vocab_size": [180], "n_positions": [20],
+    "rms_norm_eps": [1e-2], "layer_norm_epsilon": [1e-2], "sliding_window": [3, "null"],
+    "layer_types": [FULL, SLIDING, ["full_attention", "sliding_attention"]],
+    "max_window_layers": [0, 1], "rope_theta": [5e5], "rope_scaling": [LINEAR, LLAMA3, YARN],
+    "rope_parameters": [{**LINEAR, "rope_theta": 1e4}, {**YARN, "rope_theta": 1e4},
+                        {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}],
+    "partial_rotary_factor": [0.5], "is_causal": [False], "attention_chunk_size": [3],
+    "original_max_position_embeddings": [8], "max_position_embeddings": [20],
+    "quantization_config": [{"quant_method": "fp8"}], "model_type": ["phi"],
+    "tie_word_embeddings": [True, False], "architectures": [["LlamaForSequenceClassification"]],
+    "dtype": ["bfloat16"], "torch_dtype": ["float16"], "problem_type": ["regression"],
+    "id2label": [{"0": "a"}], "label2id": [{"a": 0}], "pad_token_id": [0],
+    "bos_token_id": [5], "eos_token_id": [5, [5, 6]], "pretraining_tp": [2],
+    "summary_type": ["mean"], "summary_activation": ["tanh"], "chunk_size_feed_forward": [8],
+    "num_labels": [3], "mlp_bias": [True], "attention_bias": [True],
+    "initializer_range": [0.5], "per_layer_config": [{"0": {"sliding_window": 3}}],
+}
+# Without which a key has nothing to change.
+SLIDES = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0,
+          "layer_types": None}
+BESIDE = {
+    "rope_theta": OLD, "original_max_position_embeddings": {"rope_scaling": LLAMA3},
+    "use_sliding_window": {**SLIDES, "use_sliding_window": None}, "sliding_window": SLIDES,
+    "max_window_layers": {**SLIDES, "max_window_layers": 2}, "layer_types": SLIDES,
+}
+# What is in a rope_parameters, by the kind that reads it.
+TURNS = {
+    "linear": (LINEAR, {"factor": 3.0, "partial_rotary_factor": 0.5, "rope_theta": 5e5}),
+    "llama3": (LLAMA3, {"factor": 3.0, "low_freq_factor": 2.0, "high_freq_factor": 9.0,
+                        "original_max_position_embeddings": 8}),
+    "yarn": (YARN, {"factor": 3.0, "attention_factor": 1.5, "beta_fast": 1.2, "beta_slow": 0.1,
+                    "truncate": False, "original_max_position_embeddings": 8,
+                    "mscale": 0.7, "mscale_all_dim": 1.2}),
+}
+OF_REFUSED_KINDS = {"long_factor", "short_factor"}
+# What the code asks for that no config.json says, or that is of other models than these.
+NOT_OF_A_FILE = {
+    "_attn_implementation", "get_text_config", "classifier_dropout", "hidden_dropout",
+    "token_classification_bias", "summary_last_dropout", "return_dict",
+}
+
+
+def asked_of_config(path):
+    """Names X of config.X, self.config.X and getattr(config, "X")."""
+    with open(path, encoding="utf-8") as f:
+        tree = ast.parse(f.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if name in ("config", "effective_config"):
+                yield node.attr
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            owner = node.args[0]
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if name in ("config", "effective_config") and isinstance(node.args[1], ast.Constant):
+                yield node.args[1].value
+
+
+def asked_of_turns():
+    """Keys that the code of rotary embedding reads of its dictionary."""
+    with open(modeling_rope_utils.__file__, encoding="utf-8") as f:
+        tree = ast.parse(f.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and getattr(node.value, "id", "").startswith("rope_par"):
+            if isinstance(node.slice, ast.Constant):
+                yield node.slice.value
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "get" and \
+                getattr(node.func.value, "id", "").startswith("rope_par"):
+            yield node.args[0].value
+
+
+def keys_of(config):
+    """Of a configuration's class, its aliases, and what the family's code asks for."""
+    own = {f.name for f in dataclasses.fields(config)} | set(config.attribute_map)
+    module = type(config).__module__.replace("configuration", "modeling")
+    code = importlib.import_module(module).__file__
+    asked = set(asked_of_config(code)) | set(asked_of_config(masking_utils.__file__))
+    asked = {k for k in asked if not callable(getattr(type(config), k, None))}
+    old = {"is_causal", "quantization_config", "torch_dtype", "num_labels", "per_layer_config"}
+    turns = {"rope_theta", "rope_scaling", "partial_rotary_factor",
+             "original_max_position_embeddings"}
+    old |= turns if hasattr(config, "rope_parameters") else set()
+    return sorted((own | asked | old) - NOT_OF_A_FILE)
+
+
+def probes_of(key, config):
+    if key in PROBES:
+        return PROBES[key]
+    value = getattr(config, key, None)
+    if isinstance(value, bool) or value is None:
+        return [not value]
+    if isinstance(value, (int, float)):
+        return [value + 0.25 if key.endswith(("dropout", "pdrop")) else value + 1]
+    if isinstance(value, str):
+        return ["other"]
+    raise SystemExit(f"{key}: {value!r} has no probe")
+
+
+def effect_of(model, edits, facts, usual):
+    """In which mode a loss differs, or how weights do."""
+    with tempfile.TemporaryDirectory() as folder:
+        edit(folder, model, edits)
+        try:
+            opened, info = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float64, attn_implementation="sdpa", output_loading_info=True,
+                ignore_mismatched_sizes=True)
+            if any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+                return "shape", None
+            hf_fixtures.replace_norms(opened)
+            tokens, targets = torch.tensor(facts["tokens"]), torch.tensor(facts["targets"])
+            losses = []
+            for mode in (opened.eval, opened.train):
+                torch.manual_seed(1)
+                with torch.no_grad():
+                    losses.append(hf_fixtures.loss_of(mode(), tokens, targets)[1].item())
+        except Exception as error:  # a reader's, of any kind
+            return "fails", type(error).__name__
+    if usual is None:
+        return None, losses
+    if abs(losses[0] - usual[0]) > 1e-12:
+        return "forward", losses
+    return ("training" if abs(losses[1] - usual[1]) > 1e-12 else "nothing"), losses
+
+
+def make_keys(root):
+    lines = []
+    unknown = set(asked_of_turns()) - OF_REFUSED_KINDS - {"rope_type", "type"}
+    unknown -= {k for _, probes in TURNS.values() for k in probes}
+    assert not unknown, f"no probe for {unknown}"
+    for model in ("gpt2", "llama", "mistral", "qwen2", "qwen3"):
+        with open(f"{MODELS}/{model}/reference.json", encoding="utf-8") as f:
+            facts = json.load(f)
+        config = AutoConfig.from_pretrained(f"{MODELS}/{model}")
+        usual = effect_of(model, {}, facts, None)[1]
+        beside = BESIDE if model.startswith("qwen") else {
+            k: v for k, v in BESIDE.items() if "rope_theta" in k or "original" in k}
+        rows = [(key, beside.get(key, {}), {**beside.get(key, {}), key: value})
+                for key in keys_of(config) for value in probes_of(key, config)]
+        for kind, (base, probes) in TURNS.items() if model != "gpt2" else ():
+            for key, value in probes.items():
+                said = {**base, "mscale_all_dim": 0.4} if key == "mscale" else base
+                said = {**base, "mscale": 0.4} if key == "mscale_all_dim" else said
+                rows.append((f"rope_scaling.{key} ({kind})", {"rope_scaling": said},
+                             {"rope_scaling": {**said, key: value}}))
+        for key, before, edits in rows:
+            without = effect_of(model, before, facts, None)[1] if before else usual
+            effect, _ = effect_of(model, edits, facts, without)
+            lines.append({"model": model, "key": key, "before": before, "set": edits,
+                          "effect": effect})
+    with open(f"{root}/keys.jsonl", "w", encoding="utf-8") as f:
+        f.write("\n".join(json.dumps(line) for line in lines) + "\n")
+    print(f"{len(lines)} probes of keys")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", nargs="?", default="tests/fixtures/hf_config")
@@ -255,6 +424,7 @@ def main():
     check_head_alone()
     make_edits(given.folder)
     make_rotations(given.folder)
+    make_keys(given.folder)
     print(f"transformers {transformers.__version__}")
 
 

@@ -34,6 +34,12 @@ static const struct Number {
     {"head-size", {NULL, "head_dim"}, {NAN, 0, 0, 0, 128}},
 };
 
+// Other words for gpt2's keys, which transformers lets go before them.
+static const char *const gpt2_words[][2] = {{"n_layer", "num_hidden_layers"},
+                                            {"n_head", "num_attention_heads"},
+                                            {"n_embd", "hidden_size"},
+                                            {"n_positions", "max_position_embeddings"}};
+
 // Keys with which our computation would be another: each may be absent, or have one of these
 // values. Of booleans: false, or true where it is written so.
 static const struct Must {
@@ -50,6 +56,7 @@ static const struct Must {
     {"is_causal", "true", {true, true, true, true, true}},
     {"is_encoder_decoder", "false", {true, true, true, true, true}},
     {"quantization_config", "", {true, true, true, true, true}},
+    {"per_layer_config", "", {true, true, true, true, true}},
 };
 
 const cJSON *hf_config_value(const cJSON *object, const char *key) {
@@ -86,6 +93,9 @@ static int read_number(struct HfReading *r, const struct Number *n) {
     double value = n->otherwise[r->class];
     if (isnan(value))
         return 0;
+    for (size_t i = 0; i < sizeof gpt2_words / sizeof gpt2_words[0] && r->class == HF_GPT2; i++)
+        if (strcmp(key, gpt2_words[i][0]) == 0 && hf_config_value(r->config, gpt2_words[i][1]))
+            key = gpt2_words[i][1];
     const cJSON *item = hf_config_value(r->config, key);
     bool whole = strcmp(n->flag, "norm-eps") != 0;
     if (item) {
@@ -137,7 +147,7 @@ static int check_must(struct HfReading *r, const struct Must *m) {
     if (*text && is_among(m->values, text))
         return 0;
     return hf_config_refuse(r, m->key, item,
-                            *m->values ? m->values : "none: such weights cannot be read");
+                            *m->values ? m->values : "none: such a model cannot be read");
 }
 
 // ---- windows ----

@@ -1,7 +1,8 @@
 // config.json's keys against transformers: tests/fixtures/hf_config, which
 // scripts/hf_config_fixtures.py made (it says what is there). A model of tests/fixtures/hf with
-// edited keys has the loss that transformers has with them, or is refused by name; and rotary
-// embedding turns as there.
+// edited keys has the loss that transformers has with them, or is refused by name; rotary embedding
+// turns as there; and each key that changes something there has the verdict that docs/config-json.md
+// tells.
 #include "data/file.h"
 #include "data/hf/config.h"
 #include "data/json_members.h"
@@ -168,8 +169,113 @@ static void test_rotations(void **state) {
     assert_true(n > 5);
 }
 
+// ---- every key ----------------------------------------------------------------------------------
+
+enum Verdict { HONOURED = 1, TOLD = 2, REFUSED = 4 };
+
+// The page's table.
+static char *page;
+static struct Row {
+    char *key, *families, *here;
+    int met; // verdicts that a probe had
+} rows[128];
+static size_t nrow;
+
+static void read_page(void) {
+    struct Error e = {{0}};
+    size_t n;
+    assert_ok(file_read("docs/config-json.md", 1 << 20, &page, &n, &e), &e);
+    char *state, *at;
+    for (char *line = strtok_r(page, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+        if (strncmp(line, "| `", 3) != 0)
+            continue;
+        struct Row *r = &rows[nrow++];
+        assert_true(nrow < 128);
+        r->key = strtok_r(line, "|", &at);
+        r->families = strtok_r(NULL, "|", &at);
+        assert_non_null(strtok_r(NULL, "|", &at));
+        r->here = strtok_r(NULL, "|", &at);
+        assert_non_null(r->here);
+    }
+}
+
+static struct Row *row_of(const char *key, const char *family) {
+    char *quoted = base_format(" `%s` ", key);
+    struct Row *found = NULL;
+    for (size_t i = 0; i < nrow; i++)
+        if (strcmp(rows[i].key, quoted) == 0 && strstr(rows[i].families, family))
+            found = &rows[i];
+    free(quoted);
+    return found;
+}
+
+// What such a config.json becomes, and what is told of it; *flags NULL: it is refused.
+static void read_edited(const char *model, const cJSON *edits, char **flags, char **told) {
+    char *folder = edited(model, edits), *path = base_format("%s/config.json", folder), *said;
+    struct Error e = {{0}};
+    size_t n;
+    assert_ok(file_read(path, 1 << 20, &said, &n, &e), &e);
+    cJSON *config = cJSON_ParseWithLength(said, n);
+    if (hf_config_flags(config, "config.json", flags, &e))
+        assert_true(*flags == NULL && strstr(e.text, "config.json: "));
+    *told = hf_config_told(config, "config.json");
+    cJSON_Delete(config);
+    free(said);
+    free(path);
+    scratch_remove(folder);
+}
+
+static int verdict_of(const cJSON *c) {
+    const char *model = json_text(c, "model");
+    char *flags[2], *told[2];
+    read_edited(model, cJSON_GetObjectItem(c, "before"), &flags[0], &told[0]);
+    read_edited(model, cJSON_GetObjectItem(c, "set"), &flags[1], &told[1]);
+    assert_non_null(flags[0]);
+    int verdict = !flags[1]                         ? REFUSED
+                  : strcmp(flags[0], flags[1]) != 0 ? HONOURED
+                  : strcmp(told[0], told[1]) != 0   ? TOLD
+                                                    : 0;
+    for (int i = 0; i < 2; i++) {
+        free(flags[i]);
+        free(told[i]);
+    }
+    return verdict;
+}
+
+static void test_keys(void **state) {
+    (void)state;
+    static const char *const words[] = {"honoured", "told", "refused"};
+    cJSON *c;
+    int n = 0;
+    read_page();
+    open_rows("keys.jsonl");
+    for (; (c = next_row()); n++) {
+        const char *key = json_text(c, "key"), *effect = json_text(c, "effect");
+        int verdict = verdict_of(c);
+        bool trains = strcmp(effect, "training") == 0, nothing = strcmp(effect, "nothing") == 0;
+        if (!nothing && !(verdict & (trains ? TOLD | REFUSED : HONOURED | REFUSED)))
+            fail_msg("%s of %s changes the %s, and nothing here", key, json_text(c, "model"),
+                     effect);
+        struct Row *r = row_of(key, json_text(c, "model"));
+        if (!r && verdict)
+            fail_msg("%s of %s is %s, and docs/config-json.md has no row of it", key,
+                     json_text(c, "model"), words[verdict / 2]);
+        if (r)
+            r->met |= verdict;
+        cJSON_Delete(c);
+    }
+    assert_true(n > 250);
+    for (size_t i = 0; i < nrow; i++)
+        for (int v = 0; v < 3; v++)
+            if ((strstr(rows[i].here, words[v]) != NULL) != (rows[i].met >> v & 1))
+                fail_msg("docs/config-json.md:%s:%s: no probe says so of \"%s\"", rows[i].key,
+                         rows[i].here, words[v]);
+    free(page);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits),
-                                       cmocka_unit_test(test_rotations)};
+                                       cmocka_unit_test(test_rotations),
+                                       cmocka_unit_test(test_keys)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
