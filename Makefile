@@ -125,7 +125,7 @@ ZERO_run := shared settings settings_flags settings_grid settings_nearest rank r
     rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
-    diverged score loss_scale
+    diverged best score loss_scale
 ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit half predict \
     table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json

@@ -380,7 +380,7 @@ static const struct {
 } modes[] = {
     [MODE_HELP] = {print, NULL},       [MODE_VERSION] = {print, NULL},
     [MODE_PLAN] = {plan, NULL},        [MODE_PLAN_PARAMETERS] = {plan, NULL},
-    [MODE_SAMPLE] = {run_job, sample}, [MODE_EVAL] = {run_job, only_evaluate},
+    [MODE_SAMPLE] = {run_job, sample}, [MODE_EVAL... MODE_EXPORT] = {run_job, only_evaluate},
     [MODE_TRAIN] = {run_job, train},
 };
 

@@ -18,11 +18,11 @@
 // Here all state is on the device. What is elsewhere is zero/offload's: when a group is opened,
 // its BACKING puts other operations into the group's row, and the walk never asks.
 //
-// Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
-// entries), slots.c; then backing.h and open.c, where state gets its places;
-// zero/offload/offload.h.
+// Read next: step.c (the walk), stages.c (the table), param.c, grad.c and opt.c (its entries),
+// slots.c; backing.h and open.c, where state gets its places; zero/offload/offload.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
+#include "kernels/judged.h"
 #include "kernels/kernels.h"
 #include "kernels/mark.h"
 #include "kernels/tier.h"
@@ -177,8 +177,6 @@ struct HostCopy {
     struct Event *received_all;
 };
 
-enum { ZERO_SKIPPED_MAX = 10 }; // a run ends after as many in a row with the least loss scale
-
 struct Zero {
     struct ZeroPlan plan;
     const struct ZeroStage *stage;
@@ -207,6 +205,7 @@ struct Zero {
     struct LossScaleSettings loss_scale_settings;
     struct LossScale loss_scale; // after the known steps
     size_t skipped_at_least;     // known steps in a row, skipped with the least loss scale
+    struct Best best;            // as a checkpoint of this run keeps it
 
     struct Block control_block;
     struct StepState *control;              // on the device

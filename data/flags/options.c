@@ -82,8 +82,9 @@ const struct Flag options_table[] = {
      "Run", "DIR", NULL},
     {"resume", FLAG_STRING, AT(resume), NULL,
      "auto: go on from the newest checkpoint in --out that is intact, or start; or a checkpoint's "
-     "folder. Flags that are not given are taken from --out's config.json.",
-     "Run", "auto|DIR", NULL},
+     "folder; best: what --keep-best keeps, for --export, --eval-only or --sample-only. Flags that "
+     "are not given are taken from --out's config.json.",
+     "Run", "auto|best|DIR", NULL},
     {"config", FLAG_STRING, AT(config), NULL, "Read flags from a config.json.", "Run", "FILE",
      NULL},
     {"deepspeed", FLAG_STRING, AT(deepspeed), NULL,
@@ -167,7 +168,8 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
 enum Mode options_mode(const struct Options *o) {
     const bool asked[] = {[MODE_HELP] = o->help != NULL,           [MODE_VERSION] = o->version,
                           [MODE_PLAN_PARAMETERS] = o->params != 0, [MODE_PLAN] = o->plan,
-                          [MODE_SAMPLE] = o->sample_only,          [MODE_EVAL] = o->eval_only};
+                          [MODE_SAMPLE] = o->sample_only,          [MODE_EVAL] = o->eval_only,
+                          [MODE_EXPORT] = options_only(o) != NULL};
     enum Mode mode = MODE_HELP;
     while (mode < MODE_TRAIN && !asked[mode])
         mode++;
@@ -232,9 +234,9 @@ static int check_only(struct Options *o, const char *only, struct Error *e) {
         return error_set(e, -ENOENT, "%s: --out %s holds no run", only, o->out);
     if (o->system && !o->chat)
         return error_set(e, -EINVAL, "--system %s: there is no --chat", o->system);
-    const char *given = o->trace ? o->trace : o->export;
+    const char *given = o->trace ? o->trace : o->sample_only || o->eval_only ? o->export : NULL;
     return given ? error_set(e, -EINVAL, "--%s %s: %s makes no step", o->trace ? "trace" : "export",
-                             given, o->sample_only ? "a sample" : "--eval-only")
+                             given, o->sample_only ? "a sample" : only)
                  : 0;
 }
 
@@ -276,6 +278,10 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
         err = check_chat(o, said, e);
     if (err)
         return err;
+    if (options_best(o) && !only)
+        return error_set(e, -EINVAL,
+                         "--resume best: expected --export, --eval-only or --sample-only beside "
+                         "it: a run goes on from its newest checkpoint, --resume auto");
     if (o->plan && !o->data)
         o->data = "random"; // and so the model's own vocabulary and sequence length
     if (o->resume && !o->data)

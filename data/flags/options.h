@@ -10,6 +10,8 @@
 #include "data/flags/flags.h"
 #include "data/flags/init.h"
 
+#include <string.h>
+
 struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     int pack;     // an enum Packing
@@ -33,10 +35,18 @@ struct Options {
     struct DeepSpeed *resolved;
 };
 
+// A checkpoint that is not gone on from.
+static inline bool options_best(const struct Options *o) {
+    return o->resume && strcmp(o->resume, "best") == 0;
+}
+
 // The flag by which no step is made, a result alone is printed, and --out left as it is; NULL: the
 // run trains.
 static inline const char *options_only(const struct Options *o) {
-    return o->sample_only ? "--sample-only" : o->eval_only ? "--eval-only" : NULL;
+    return o->sample_only                 ? "--sample-only"
+           : o->eval_only                 ? "--eval-only"
+           : o->export && options_best(o) ? "--resume best"
+                                          : NULL;
 }
 
 // What the program is to do; the first of these that is asked for.
@@ -47,6 +57,7 @@ enum Mode {
     MODE_PLAN,
     MODE_SAMPLE,
     MODE_EVAL,
+    MODE_EXPORT,
     MODE_TRAIN,
 };
 enum Mode options_mode(const struct Options *o);

@@ -77,7 +77,7 @@ scenario() { # scenario NAME
     encode) steps=2 fresh_cache=yes args+=(--tokenizer "$PWD/tests/fixtures/bpe/llama3") ;;
     lists) steps=2 args=("${tiny[@]/#"$text"/"$lists"}") ;;
     packed) steps=2 args=("${tiny[@]/#"$text"/tests/fixtures/packed/frames.zst}") ;;
-    prune) every=1 args+=(--keep 1) ;;
+    prune) every=1 args+=(--keep 1 --keep-best --val-every 1) ;;
     *)
         echo "$0: no scenario $1" >&2
         exit 2

@@ -26,6 +26,9 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ARRAYS = {5: ["master", "m", "v"], 6: ["master", "m", "v", "in_use"]}
+ARRAYS |= {7: ARRAYS[5], 8: ARRAYS[6]}
+# Of validations the best: step, sequences, loss; those since. In formats 7 and 8, behind FIXED.
+BEST = struct.Struct("<QQfI")
 MAGIC = {b"zero.c state %d\n\0" % n: n for n in ARRAYS}
 # step; rank, size, groups, bytes of identity; updates, hysteresis, good steps; scale; bytes of
 # algorithms; the grid: tp, dp, pp, replicas
@@ -113,6 +116,8 @@ class File:
         fixed = FIXED.unpack(self.take(FIXED.size).tobytes())
         self.step, self.rank, self.size, self.ngroup, text = fixed[:5]
         self.updates, choices, self.grid = fixed[5], fixed[9], fixed[10:]
+        if self.format in (7, 8):
+            self.best = BEST.unpack(self.take(BEST.size).tobytes())
         if self.grid[0] > 1:
             self.fail("it has a part of the model, of %d; only whole ones are read" % self.grid[0])
         lines = self.take(text).tobytes().decode().splitlines()

@@ -49,6 +49,7 @@ struct CheckpointRefused {
 struct CheckpointKeep {
     size_t newest;                     // so many, and those between them; 0: all
     struct CheckpointRefused *refused; // that are not counted; NULL: none
+    uint64_t best;                     // a step whose checkpoint stays; 0: none
     const struct HomeDisk *disk;       // who keeps `folder` on which disk; NULL: rank 0, for all
 };
 
@@ -171,6 +172,7 @@ struct CheckpointGroup {
 struct CheckpointHead {
     uint64_t step, updates;
     struct LossScale loss_scale;
+    struct Best best;
     uint32_t rank, size;
     struct Grid grid; // of the size ranks
     uint32_t ngroup;

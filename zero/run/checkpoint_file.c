@@ -1,12 +1,13 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6 for 5
+//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6, 7, 8 for 5
 //         16   struct Fixed, native (little) endian
+//              formats 7 and 8: struct Best (zero/zero.h)
 //              identity text, identity_bytes
 //              algorithms of matrix products, choices_bytes
 //              ngroup struct CheckpointGroup
-//              for each group master, m, v: count fp32 values each; in format 6 a fourth such
-//              array, the weights that are in use while a delayed update waits to be installed
+//              for each group master, m, v: count fp32 values each; in formats 6 and 8 a fourth
+//              such array, the weights that are in use while a delayed update waits
 //   last 8     XXH64 of everything before
 //
 // A reader believes nothing before the hash of the whole file is right, and even then checks every
@@ -29,10 +30,12 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
 
-enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 6, NFORMAT };
+enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 6, JUDGED = 2, NFORMAT = LATE + JUDGED + 1 };
 
-static const char magic[NFORMAT][MAGIC_BYTES] = {
-    [USUAL] = "zero.c state 5\n", [LATE] = "zero.c state 6\n"};
+static const char magic[NFORMAT][MAGIC_BYTES] = {[USUAL] = "zero.c state 5\n",
+                                                 [LATE] = "zero.c state 6\n",
+                                                 [USUAL + JUDGED] = "zero.c state 7\n",
+                                                 [LATE + JUDGED] = "zero.c state 8\n"};
 
 struct Fixed {
     uint64_t step;
@@ -57,6 +60,15 @@ void checkpoint_head_free(struct CheckpointHead *h) {
 }
 
 // ---- writing ----
+
+// Whether validations are judged, in a run that needs it, or a file's format.
+static int format_for(const struct CheckpointHead *h) {
+    return (h->narray == NSTATE_LATE ? LATE : USUAL) + (h->best.samples ? JUDGED : 0);
+}
+
+static size_t fixed_bytes(int format) {
+    return MAGIC_BYTES + sizeof(struct Fixed) + (format > LATE ? sizeof(struct Best) : 0);
+}
 
 static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
     int err = base_write(w->fd, bytes, n, -1);
@@ -96,10 +108,11 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
         err = error_set(e, -errno, "cannot create checkpoint %s: %s", path, strerror(errno));
     struct Fixed fixed = fixed_of(head);
     if (!err)
-        err = checkpoint_file_append(w, magic[head->narray == NSTATE_LATE ? LATE : USUAL],
-                                     MAGIC_BYTES, e);
+        err = checkpoint_file_append(w, magic[format_for(head)], MAGIC_BYTES, e);
     if (!err)
         err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
+    if (!err && head->best.samples)
+        err = checkpoint_file_append(w, &head->best, sizeof head->best, e);
     if (!err)
         err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
     if (!err && head->choices_bytes)
@@ -197,7 +210,7 @@ static uint64_t promised_bytes(const struct CheckpointHead *h) {
 
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
     struct CheckpointHead written = *h;
-    written.fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed);
+    written.fixed_bytes = fixed_bytes(format_for(h));
     return promised_bytes(&written);
 }
 
@@ -212,7 +225,7 @@ static bool is_grid(const struct Grid *g, uint32_t size) {
 static bool is_sound(const struct CheckpointHead *h) {
     const struct LossScale *s = &h->loss_scale;
     return h->updates <= h->step && isfinite(s->scale) && s->scale > 0 && s->hysteresis > 0 &&
-           h->choices_bytes <= MAX_CHOICES;
+           h->choices_bytes <= MAX_CHOICES && h->best.step <= h->step && isfinite(h->best.loss);
 }
 
 static int check_head(const char *path, const struct CheckpointHead *h, struct Error *e) {
@@ -245,8 +258,8 @@ static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct 
     if (older)
         return error_set(e, -EBADMSG,
                          "checkpoint %s is of format %c, of an older version of this program; "
-                         "expected %d or %d",
-                         path, seen[13], USUAL, LATE);
+                         "expected %d to %d",
+                         path, seen[13], USUAL, NFORMAT - 1);
     return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
 }
 
@@ -257,7 +270,6 @@ static struct CheckpointHead head_of(const struct Fixed *f) {
                                .rank = f->rank,
                                .size = f->size,
                                .ngroup = f->ngroup,
-                               .fixed_bytes = MAGIC_BYTES + sizeof *f,
                                .choices_bytes = f->choices_bytes};
     for (int a = 0; a < NAXIS; a++)
         h.grid.size[a] = f->grid[a] <= INT_MAX ? (int)f->grid[a] : 0;
@@ -277,8 +289,11 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
         return refuse_format(path, seen, e);
     *h = head_of(&fixed);
-    h->narray = format == LATE ? NSTATE_LATE : NSTATE;
-    err = check_head(path, h, e);
+    h->narray = format == LATE || format == LATE + JUDGED ? NSTATE_LATE : NSTATE;
+    h->fixed_bytes = fixed_bytes(format);
+    if (format > LATE)
+        err = checkpoint_file_read(fd, path, &h->best, sizeof h->best, e);
+    err = err ? err : check_head(path, h, e);
     if (err)
         return err;
     h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);

@@ -156,7 +156,7 @@ void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep
     char *path;
     for (size_t kept = 0;
          keep.newest && checkpoint_find(folder, before, &path, &step, &ignored) == 1;) {
-        if (kept >= keep.newest)
+        if (kept >= keep.newest && step != keep.best)
             checkpoint_remove(path);
         else
             kept += !is_refused(keep.refused, step);

@@ -42,6 +42,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
     if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
         h->updates != first->updates || h->narray != first->narray ||
         !same_scale(&h->loss_scale, &first->loss_scale) ||
+        memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
         memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
         strcmp(h->identity, first->identity) != 0)
         return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
@@ -244,6 +245,7 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
         z->step = z->known = head->step;
         z->updates = head->updates;
         z->loss_scale = head->loss_scale;
+        z->best = head->best;
         zero_send_counts(z);
     }
     files_close(&f);

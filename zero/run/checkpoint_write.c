@@ -27,6 +27,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
     *h = (struct CheckpointHead){.step = z->step,
                                  .updates = z->updates,
                                  .loss_scale = z->loss_scale,
+                                 .best = z->best,
                                  .rank = (uint32_t)z->all->rank,
                                  .size = (uint32_t)z->all->size,
                                  .grid = saved_grid(z),

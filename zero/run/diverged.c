@@ -24,7 +24,7 @@ bool diverged_once(const char *folder) {
 static void leave_note(const struct Diverged *d, const char *folder) {
     char *path = note_path(folder), *text;
     text = base_format("%s; the last good step is %llu, with --lr %g: a resume may take another\n",
-                       d->what, (unsigned long long)d->good, d->lr);
+                       d->what, (unsigned long long)d->good, d->rates->lr);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     int err = fd < 0 ? -errno : base_write(fd, text, strlen(text), -1);
     if (fd >= 0 && close(fd) && !err)
@@ -92,11 +92,11 @@ int diverged_end(const struct Diverged *d, struct Error *e) {
         where = base_format("the checkpoint of step %llu", (unsigned long long)step);
     else
         where = base_format("the beginning, as no checkpoint is older");
-    if (d->min_lr > LOWER * d->lr)
-        snprintf(lowest, sizeof lowest, " --min-lr %g", LOWER * d->lr);
+    if (d->rates->min_lr > LOWER * d->rates->lr)
+        snprintf(lowest, sizeof lowest, " --min-lr %g", LOWER * d->rates->lr);
     error_set(e, -EDOM,
               "%s, and the last good step is %llu: try a lower --lr, from %s: ./train %s --lr %g%s",
-              d->what, (unsigned long long)d->good, where, way, LOWER * d->lr, lowest);
+              d->what, (unsigned long long)d->good, where, way, LOWER * d->rates->lr, lowest);
     free(where);
     free(way);
     free(path);

@@ -9,13 +9,14 @@
 #ifndef ZERO_RUN_DIVERGED_H
 #define ZERO_RUN_DIVERGED_H
 #include "zero/run/checkpoint.h"
+#include "zero/run/schedule.h"
 
 struct Diverged {
     const char *const *folders; // of checkpoints; NULL behind the last
     const char *out;
     const char *what; // has happened
     uint64_t good;    // the last step with a finite gradient
-    double lr, min_lr;
+    const struct LrSchedule *rates;
 };
 
 // Of rank 0: the error of such an end, with a command that goes on, and the note. Returns -EDOM.

@@ -37,7 +37,7 @@ static int take_step(struct Running *run, struct Error *e) {
     run->last_end = now;
     bool wish = run->loop->ended(run->loop->context, &result, seconds);
     run->stop = run->stop || result.words & WISH_STOP || (wish && z->all->size == 1);
-    if (z->skipped_at_least < ZERO_SKIPPED_MAX)
+    if (z->skipped_at_least < SKIPPED_MAX)
         return 0;
     return error_set(e, -EDOM, "the gradient was not finite in %zu steps", z->skipped_at_least);
 }

@@ -12,6 +12,8 @@
 #include "zero/run/rank.h"
 #include "zero/run/schedule.h"
 
+enum { SKIPPED_MAX = 10 }; // steps in a row, with the least loss scale, that end a run
+
 struct Loop {
     struct LrSchedule schedule; // and with it the step at which the loop ends
     struct AdamSettings adam;
@@ -34,7 +36,7 @@ struct Loop {
 
 // Makes the steps after r->zero.step. *stopped: some rank wished so before the last. In any case
 // all results have been taken at the end. All ranks return the same. Errors: the reader's where it
-// fails before the first step, those of `paused`, -EDOM after ZERO_SKIPPED_MAX steps whose gradient
+// fails before the first step, those of `paused`, -EDOM after SKIPPED_MAX steps whose gradient
 // was not finite.
 int loop_run(const struct Loop *loop, struct Rank *r, bool *stopped, struct Error *e);
 

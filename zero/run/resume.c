@@ -128,6 +128,44 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     return err ? error_set(e, err, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
+// What the newest checkpoint that can be read says is the best.
+static uint64_t best_step(const struct Resume *r) {
+    uint64_t step = UINT64_MAX, best = 0;
+    struct Error ignored;
+    char *path;
+    for (bool read = false; !read && checkpoint_newest((const char *const *)r->folder, step, &path,
+                                                       &step, &ignored) == 1;
+         free(path)) {
+        struct CheckpointHead head;
+        read = checkpoint_file_look(path, &head, &ignored) == 0;
+        best = read ? head.best.step : 0;
+        checkpoint_head_free(&head);
+    }
+    return world_most(world_of(r), best);
+}
+
+// --resume best is from here on the folder of that checkpoint. Any process may see it.
+static int find_best(struct Resume *r, struct Error *e) {
+    uint64_t step = best_step(r);
+    if (!step)
+        return error_set(e, -ENOENT,
+                         "--resume best: --out %s holds no checkpoint that says which is: expected "
+                         "a run with --keep-best",
+                         r->asked.out);
+    for (int i = 0; r->folder[i] && !r->best; i++) {
+        char *path = checkpoint_path(r->folder[i], step);
+        if (world_most(world_of(r), access(path, F_OK) == 0))
+            r->best = path;
+        else
+            free(path);
+    }
+    if (!r->best)
+        return error_set(e, -ENOENT, "--resume best: the checkpoint of step %llu is gone",
+                         (unsigned long long)step);
+    r->asked.which = r->best;
+    return 0;
+}
+
 // Whether one of the lines is `name value`.
 static bool says(const char *identity, const char *name, const char *value) {
     char *line = base_format("\n%s %s\n", name, value);
@@ -172,6 +210,8 @@ void resume_close(struct Resume *r) {
     for (int i = 0; r->folder[i]; i++)
         free(r->folder[i]);
     r->folder[0] = r->folder[1] = NULL;
+    free(r->best);
+    r->best = NULL;
     for (int i = 0; i < 2; i++) {
         home_close(&r->disk[i]);
         run_lock_release(&r->linked[i]);
@@ -201,7 +241,8 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
         return;
     name_folders(&r);
     char *path;
-    bool newest = strcmp(r.asked.which, "auto") == 0,
+    bool best = strcmp(r.asked.which, "best") == 0; // of the same run
+    bool newest = best || strcmp(r.asked.which, "auto") == 0,
          found = !newest && look_into(r.asked.which, use);
     struct Error ignored;
     uint64_t step = newest ? UINT64_MAX : 0;
@@ -248,6 +289,8 @@ int resume_check(struct Resume *r, struct Error *e) {
         return claimed;
     int unseen = world_agree(world_of(r), look_for_newest(r, e), e);
     if (unseen)
+        return unseen;
+    if (r->asked.which && strcmp(r->asked.which, "best") == 0 && (unseen = find_best(r, e)))
         return unseen;
     r->other_rate = r->asked.which && !r->asked.only && has_diverged(r);
     bool found = r->newest;

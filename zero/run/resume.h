@@ -8,7 +8,7 @@
 
 struct ResumeAsked {
     const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
-    const char *which;      // --resume: NULL, "auto" or a checkpoint's folder
+    const char *which;      // --resume: NULL, "auto", "best" or a checkpoint's folder
     const char *only;       // the flag that wants the weights alone; NULL: a run is gone on with
     // The job, of whose disks one process each writes to --out (home.h). NULL: this process alone.
     const struct World *world;
@@ -20,6 +20,7 @@ struct Resume {
     uint64_t newest;                  // filled by resume_check: the step of the newest checkpoint
     bool newest_also;                 // likewise: it is --save-also's
     char *folder[3];                  // likewise: OUT/checkpoints, ALSO/checkpoints; then NULL
+    char *best;                       // likewise: the folder that best names
     bool other_rate;                  // likewise: the run has diverged, and may take another --lr
     struct CheckpointRefused refused; // by resume_load
     struct HomeDisk disk[2];          // of --out and --save-also,

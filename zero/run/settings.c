@@ -397,6 +397,9 @@ static int check_training(const struct Settings *s, struct Error *e) {
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
     if (l->min_lr > l->lr)
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
+    if ((s->habits.keep_best || s->habits.patience) && !s->habits.val_every)
+        return error_set(e, -EINVAL, "--%s: nothing validates on the way: expected --val-every",
+                         s->habits.keep_best ? "keep-best" : "patience");
     if (l->linear && !schedule_is_deepspeeds(l->kind))
         return error_set(e, -EINVAL,
                          "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "

@@ -95,6 +95,8 @@ struct Habits {
     size_t val_every, eval_every, sample_every, hash_every;
     struct FlagEvery save_every;
     size_t keep;       // checkpoints; 0: all
+    bool keep_best;    // and that with the lowest validation loss
+    size_t patience;   // validations without a better one that end the run; 0: it has no such end
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 

@@ -354,6 +354,14 @@ const struct Flag settings_table[] = {
      "CPU's: 12 bytes for each parameter of a rank's shard. Results are unchanged.",
      "Run", NULL, NULL},
     {"keep", FLAG_SIZE, AT(habits.keep), "2", "Checkpoints to keep; 0: all.", "Run", "N", NULL},
+    {"keep-best", FLAG_BOOL, AT(habits.keep_best), "false",
+     "Save also after each validation on the way that has a lower loss than all before, and keep "
+     "that checkpoint beside those of --keep: --resume best takes it. Expects --val-every.",
+     "Run", NULL, NULL},
+    {"patience", FLAG_SIZE, AT(habits.patience), "0",
+     "End the run after so many validations on the way in a row without a lower loss; 0: never. "
+     "Expects --val-every.",
+     "Run", "N<=1000000", NULL},
     {"time-limit", FLAG_TIME, AT(habits.time_limit), "0",
      "So long after its start, such as 3h55m, the run saves and stops as after SIGTERM; 0: never.",
      "Run", "TIME", NULL},

@@ -63,7 +63,9 @@ static void tell_path(struct Trainer *t, const char *what) {
 }
 
 static void tell_saved(void *trainer) {
-    tell_path(trainer, "saved");
+    struct Trainer *t = trainer;
+    tell_path(t, "saved");
+    judge_saved(&t->judge);
 }
 
 static int sync_told(void *trainer, struct Error *e) {
@@ -99,22 +101,25 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
         err = resume_load(&t->resume, z, identity, e);
     if (!err && !z->step && t->init.context)
         err = import_weights(z, &t->init, e);
-    t->saver = (struct Saver){.zero = z,
-                              .folder = {t->resume.folder[0], t->resume.folder[1]},
-                              .lock = t->resume.lock,
-                              .linked = t->resume.linked,
-                              .disk = t->resume.disk,
-                              .identity = identity,
-                              .keep = {t->settings->habits.keep, &t->resume.refused, NULL},
-                              .saved = z->step ? z->step : UINT64_MAX,
-                              .place = -1,
-                              .known = {t->resume.newest, t->resume.newest},
-                              .before = sync_told,
-                              .after = tell_saved,
-                              .context = t,
-                              .room = &t->rank.snapshot};
+    t->saver =
+        (struct Saver){.zero = z,
+                       .folder = {t->resume.folder[0], t->resume.folder[1]},
+                       .lock = t->resume.lock,
+                       .linked = t->resume.linked,
+                       .disk = t->resume.disk,
+                       .identity = identity,
+                       .keep = {.newest = t->settings->habits.keep, .refused = &t->resume.refused},
+                       .saved = z->step ? z->step : UINT64_MAX,
+                       .place = -1,
+                       .known = {t->resume.newest, t->resume.newest},
+                       .before = sync_told,
+                       .after = tell_saved,
+                       .context = t,
+                       .room = &t->rank.snapshot};
     t->rank.own_word = &t->saver.word;
     t->good = z->step;
+    if (!err && !t->resume.asked.only)
+        judge_open(&t->judge, &t->saver, &t->settings->habits, t->val_samples);
     return err;
 }
 
@@ -128,6 +133,7 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
         err = unread;
     if (!err && trainer_speaks(t))
         h->validated(t, *loss, samples);
+    t->last_val = (struct Best){t->rank.zero.step, err ? 0 : samples, *loss, 0};
     return err;
 }
 
@@ -136,8 +142,20 @@ static int evaluate_items(struct Trainer *t, struct Error *e) {
     return t->hooks.evaluate ? t->hooks.evaluate(t, e) : 0;
 }
 
+static int export_model(struct Trainer *t, struct Error *e) {
+    struct Error why = {{0}};
+    int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
+    if (err && why.text[0] && t->resume.asked.only)
+        error_set(e, err, "--export: %s", why.text);
+    else if (err && why.text[0])
+        error_set(e, err, "--export: %s; the run is saved, and --resume auto exports it", why.text);
+    return err;
+}
+
 int trainer_evaluate(struct Trainer *t, struct Error *e) {
     float loss;
+    if (t->exported.write)
+        return export_model(t, e);
     int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
     return err ? err : evaluate_items(t, e);
 }
@@ -238,25 +256,49 @@ static bool is_pause(void *trainer, uint64_t step) {
            is_due(step, h->save_every.steps) || t->save_wished;
 }
 
+static bool judges(const struct Trainer *t) {
+    return t->judge.keeps || t->judge.patience;
+}
+
+// A validation on the way, which is judged if its step made an update. *better: it is to be saved.
+static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct Error *e) {
+    float loss;
+    int err = validate(t, t->val_samples, &loss, e);
+    if (!err && judges(t) && t->rank.zero.step > 0 && !t->skipped)
+        *better = judge_loss(&t->judge, loss, t->val_samples, due);
+    return err;
+}
+
+// Whether --patience ends the run here.
+static bool ends_here(struct Trainer *t) {
+    t->ended = judge_ends(&t->judge);
+    if (t->ended)
+        tell(t, judge_end_text(&t->judge));
+    return t->ended;
+}
+
 static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Habits *h = &t->settings->habits;
     uint64_t step = t->rank.zero.step;
     bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
     bool evaluates = on_the_way && is_due(step, h->eval_every);
-    float loss;
+    bool validates = is_due(step, h->val_every), better = false;
+    bool judged = judges(t) && step > 0 && (validates || !on_the_way);
     int err = 0;
     if (step > 0 && is_due(step, h->hash_every))
         note_hash(t);
-    if (on_the_way && is_due(step, h->val_every) && !(evaluates && t->eval_samples))
-        err = validate(t, t->val_samples, &loss, e);
+    if (judged || (on_the_way && validates && !(evaluates && t->eval_samples)))
+        err = validate_and_judge(t, validates, &better, e);
     if (!err && evaluates)
         err = trainer_evaluate(t, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
         t->hooks.sample(t);
     if (!err && step > 0 && on_the_way && // the last is saved by saver_save_last
-        (t->save_wished || is_due(step, h->save_every.steps)))
+        (t->save_wished || better || is_due(step, h->save_every.steps)))
         save(t);
+    if (!err && on_the_way && ends_here(t))
+        err = -EINTR;
     breakdown_pause(&t->breakdown);
     return err;
 }
@@ -297,10 +339,11 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
                         .paused = after_step};
     int err = t->rank.zero.step == 0 ? after_step(t, e) : 0;
     *stop = err == -EINTR;
-    if (err)
+    if (err || (t->rank.zero.step < t->settings->schedule.steps && ends_here(t)))
         return err;
     breakdown_open(&t->breakdown, &t->rank.zero, t->rank.trace, t->rank.host_trace);
     err = loop_run(&loop, &t->rank, stop, e);
+    *stop = *stop && !t->ended;
     end_breakdown(t);
     return err;
 }
@@ -315,32 +358,27 @@ static bool is_sound(const struct Trainer *t) {
 
 // The end of a run that has diverged, where it is not good for anything that follows.
 static int end_diverged(struct Trainer *t, const char *what, struct Error *e) {
-    struct Diverged d = {(const char *const *)t->resume.folder,
-                         t->resume.asked.out,
-                         what,
-                         t->good,
-                         t->settings->schedule.lr,
-                         t->settings->schedule.min_lr};
+    struct Diverged d = {(const char *const *)t->resume.folder, t->resume.asked.out, what, t->good,
+                         &t->settings->schedule};
     e->text[0] = 0;
     return trainer_speaks(t) ? diverged_end(&d, e) : -EDOM;
 }
 
 static int end_skipping(struct Trainer *t, int err, struct Error *e) {
-    char *what = err ? base_format("%s", e->text)
-                     : base_format("the gradient was not finite in the last %zu step%s", t->skipped,
-                                   t->skipped == 1 ? "" : "s");
-    int end = end_diverged(t, what, e);
-    free(what);
-    return end;
+    char what[ERROR_TEXT_BYTES];
+    snprintf(what, sizeof what, "the gradient was not finite in the last %zu step%s", t->skipped,
+             t->skipped == 1 ? "" : "s");
+    return end_diverged(t, err ? strcpy(what, e->text) : what, e);
 }
 
 // What was trained is kept, also where `failed` says that the run ends by an error.
 static int save_last(struct Trainer *t, bool failed, struct Error *e) {
     struct Error lost; // what went wrong before is the error
-    bool due = is_sound(t) && (t->rank.zero.step > 0 || !failed);
-    if (!due)
+    int err = 0;
+    if (is_sound(t) && (t->rank.zero.step > 0 || !failed))
+        err = saver_save_last(&t->saver, failed ? &lost : e);
+    else
         saver_settle(&t->saver);
-    int err = due ? saver_save_last(&t->saver, failed ? &lost : e) : 0;
     if (err && t->saver.place >= 0)
         tell_path(t, "the newest checkpoint is");
     return err;
@@ -349,9 +387,12 @@ static int save_last(struct Trainer *t, bool failed, struct Error *e) {
 // After the last step of the schedule its validation, of all, and its evaluation; else a line that
 // says how to go on.
 static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
-    float loss;
+    const struct Best *had = &t->last_val; // judged already
+    float loss = had->loss;
     if (!stop) {
-        int err = validate(t, t->val_samples_at_end, &loss, e);
+        bool known = had->samples == t->val_samples_at_end && had->step == t->rank.zero.step;
+        int err =
+            known && !t->settings->rank.delayed ? 0 : validate(t, t->val_samples_at_end, &loss, e);
         if (!err && !isfinite(loss))
             return end_diverged(t, "the validation loss is not finite", e);
         if (!err)
@@ -364,14 +405,6 @@ static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
                             t->exported.write ? "; nothing is exported yet: give --export again"
                                               : ""));
     return 0;
-}
-
-static int export_model(struct Trainer *t, struct Error *e) {
-    struct Error why = {{0}};
-    int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
-    if (err && why.text[0])
-        error_set(e, err, "--export: %s; the run is saved, and --resume auto exports it", why.text);
-    return err;
 }
 
 // Such as 30M for half an hour.
@@ -406,6 +439,8 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     err = err == -EINTR ? 0 : err;
     if (!err && !stop)
         err = export_model(t, e);
+    if (!err && t->judge.keeps && t->judge.kept.step)
+        tell(t, judge_best_text(&t->judge));
     if (!err && t->trace)
         trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
     return err;

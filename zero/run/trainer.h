@@ -8,6 +8,7 @@
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
 #include "kernels/log_step.h"
+#include "zero/run/best.h"
 #include "zero/run/breakdown.h"
 #include "zero/run/export.h"
 #include "zero/run/import.h"
@@ -49,9 +50,12 @@ struct Trainer {
     struct Breakdown breakdown;
     char *identity; // what a resumed run may not change; trainer_close frees it
     struct Saver saver;
-    bool save_wished; // some rank wishes to
-    uint64_t good;    // the last step with a finite gradient, or that was begun with
-    size_t skipped;   // updates behind it; the last step's loss
+    struct Judge judge;   // of validations
+    bool ended;           // by --patience
+    struct Best last_val; // the last validation; of no samples: there was none
+    bool save_wished;     // some rank wishes to
+    uint64_t good;        // the last step with a finite gradient, or that was begun with
+    size_t skipped;       // updates behind it; the last step's loss
     double loss;
     double clock_at; // base_seconds() since which --save-every counts
     int code;        // of its end
@@ -80,8 +84,8 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
 // t->code has what the hooks refused.
 int trainer_run(struct Trainer *t, struct Error *e);
 
-// What --eval asks for, of the weights as they are. Errors: rank_validate's, the hook's; -EINTR a
-// stop was asked for.
+// What --eval asks for, of the weights as they are; or their export, where that is all. Errors:
+// rank_validate's, the hook's, export_weights'; -EINTR a stop was asked for.
 int trainer_evaluate(struct Trainer *t, struct Error *e);
 
 // Remembers the first error that ends the run, and asks all ranks to stop.
