@@ -1,6 +1,7 @@
 #!/bin/bash
 # What happens to a job of processes when a rank dies, stops, is told to end, or does not do as the
-# others do. Speaks TAP. Nothing should run beside it: ranks have seconds to be noticed.
+# others do. Speaks TAP. It computes for 20 of its 140 s: ranks have seconds to be noticed, which
+# they are beside other work, too.
 #
 # TRAIN names the program (default ./train); the helpers lie beside it in tests/. KILLS (default 3)
 # is how often a rank is killed; with ONLY=kills that is all that is done.
