@@ -9,11 +9,11 @@
 # N failed`; the status is 0 if none failed.
 #
 # Programs run side by side, TEST_JOBS at a time (default: a core each, at most 4). TESTS_FIRST has
-# those that take long and so begin first, TESTS_ALONE those that nothing may run beside, which come
-# last. TESTS_ASLEEP has those that take no core but time: with several jobs one of them at a time
-# runs beside all others, also beside one that is alone. All three hold file names (test_x.c) and
-# come from the Makefile. Lines are printed in the order in which the programs begin, whichever ends
-# first.
+# those that take long and so begin first, in its order, TESTS_ALONE those that nothing may run
+# beside, which come last. TESTS_ASLEEP has those that take no core but time: with several jobs two
+# of them run beside all others, also beside one that is alone. All three hold file names (test_x.c)
+# and come from the Makefile. Lines are printed in the order in which the programs begin, whichever
+# ends first.
 #
 # A program counts as one more failure when it crashes, ends with a status that does not fit what it
 # printed, passes the time limit (TEST_SECONDS), runs no test at all, or leaves a process behind.
@@ -112,48 +112,58 @@ report() { # report NUMBER SOURCE
     passed=$((passed + ok)) failed=$((failed + bad))
 }
 
-started=0 told=0 sources=() sleeper=0
+started=0 told=0 sources=() sleepers=()
 start() { # start SOURCE
     started=$((started + 1)) sources[started]=$1
     run_one $started "$1" &
 }
 
-# The next of those that sleep, if none runs.
-start_sleeper() {
-    [ ${#asleep[@]} -gt 0 ] && { [ $sleeper = 0 ] || [ -e "$work/$sleeper.end" ]; } || return
-    start "${asleep[0]}"
-    sleeper=$started asleep=("${asleep[@]:1}")
+# Sets how many programs run: `sleeping` of those that sleep, `awake` of all others.
+count_running() {
+    local number
+    sleeping=0
+    for number in "${sleepers[@]}"; do
+        [ -e "$work/$number.end" ] || sleeping=$((sleeping + 1))
+    done
+    awake=$(($(jobs -rp | wc -l) - sleeping))
 }
 
-# Sets `awake`: how many programs run, but for the one that sleeps.
-count_awake() {
-    awake=$(jobs -rp | wc -l)
-    if [ $sleeper != 0 ] && [ ! -e "$work/$sleeper.end" ]; then
-        awake=$((awake - 1))
-    fi
+# The next of those that sleep, if fewer than two run; status 1: there is none, or no place for it.
+start_sleeper() {
+    count_running
+    [ ${#asleep[@]} -gt 0 ] && [ "$sleeping" -lt 2 ] || return
+    start "${asleep[0]}"
+    sleepers+=("$started") asleep=("${asleep[@]:1}")
+}
+start_sleepers() {
+    while start_sleeper; do :; done
+    count_running
 }
 
 # run_list HOW_MANY SOURCE...: so many at a time.
 run_list() {
     local source
     for source in "${@:2}"; do
-        start_sleeper
-        while count_awake && [ "$awake" -ge "$1" ]; do
+        start_sleepers
+        while [ "$awake" -ge "$1" ]; do
             wait_for_one
-            start_sleeper
+            start_sleepers
         done
         start "$source"
     done
-    while count_awake && [ "$awake" -gt 0 ]; do
+    start_sleepers
+    while [ "$awake" -gt 0 ]; do
         wait_for_one
-        start_sleeper
+        start_sleepers
     done
 }
 
 # The rest of those that sleep, and all lines.
 run_rest() {
-    while start_sleeper || [ $told -lt $started ]; do
+    start_sleepers
+    while [ $told -lt $started ]; do
         wait_for_one
+        start_sleepers
     done
 }
 

@@ -67,7 +67,7 @@ ALONE := test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh t
     test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c test_pipe_time.c \
     test_cluster.sh test_nodes.sh
 # Programs that wait for time-outs, disks and slow queues, and compute for less than a quarter of
-# their time: one of them at a time runs beside all others.
+# their time: two of them at a time run beside all others.
 ASLEEP := test_mpi_faults.sh test_scarce.sh test_run_edges.sh test_run_folders.sh test_delay.c test_queues.c
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
 # model_logits, tokenizer_compare.sh tokenizer_check exports_torch.sh chat_texts, real_model.sh train_batches, and test_mpi*.sh

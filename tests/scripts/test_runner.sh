@@ -107,17 +107,19 @@ said=$(TEST_JOBS=3 TESTS_FIRST=slow.sh TESTS_ALONE=alone.sh bash scripts/run_tes
     [ "$(tail -n 1 <<<"$said")" = "3 passed, 0 failed" ]
 result $? "long ones first, in order; nothing runs beside those that are to be alone" "$said"
 
-# One that sleeps takes nobody's place, but another sleeper's: the alone one meets the first, which
-# waits for it, and no second.
-printf '%s\n' "touch $folder/naps" "for i in {1..100}; do [ -e $folder/met ] && break; sleep 0.1; done" \
-    "rm $folder/naps" '[ $i != 100 ] && echo "ok 1 - a"' >"$folder/nap.sh"
-printf '%s\n' "[ ! -e $folder/naps ] && [ -e $folder/met ] && echo 'ok 1 - b'" >"$folder/later.sh"
-printf '%s\n' "until [ -e $folder/naps ]; do sleep 0.1; done; touch $folder/met" \
-    'echo "ok 1 - c"' >"$folder/alone.sh"
-said=$(TEST_JOBS=2 TESTS_ALONE=alone.sh TESTS_ASLEEP="nap.sh later.sh" TEST_SECONDS=15 \
-    bash scripts/run_tests.sh "$folder" "$folder"/{alone,fast,nap,later}.sh)
-[ "$(tail -n 1 <<<"$said")" = "4 passed, 0 failed" ]
-result $? "one that sleeps runs beside all others, one at a time" "$said"
+# Two that sleep take nobody's place: the alone one meets both, which wait for it, and no third.
+for name in nap doze; do
+    printf '%s\n' "touch $folder/$name" \
+        "for i in {1..100}; do [ -e $folder/met ] && break; sleep 0.1; done" \
+        "rm $folder/$name" '[ $i != 100 ] && echo "ok 1 - a"' >"$folder/$name.sh"
+done
+printf '%s\n' "[ -e $folder/met ] && echo 'ok 1 - b'" >"$folder/later.sh"
+printf '%s\n' "until [ -e $folder/nap ] && [ -e $folder/doze ]; do sleep 0.1; done" \
+    "sleep 0.3; touch $folder/met" 'echo "ok 1 - c"' >"$folder/alone.sh"
+said=$(TEST_JOBS=2 TESTS_ALONE=alone.sh TESTS_ASLEEP="nap.sh doze.sh later.sh" TEST_SECONDS=15 \
+    bash scripts/run_tests.sh "$folder" "$folder"/{alone,fast,nap,doze,later}.sh)
+[ "$(tail -n 1 <<<"$said")" = "5 passed, 0 failed" ]
+result $? "those that sleep run beside all others, two at a time" "$said"
 
 # ---- the short list ----
 
