@@ -10,10 +10,15 @@
 # over those below: --steps 50 for a short run, --data FILE for a text of your own. The last line is
 # "quickstart: done in N min N s".
 #
+# Training takes some three minutes: its first steps are timed, and where 3,600 would take longer,
+# on an older CPU or a busy one, it does fewer, or trains a GPT of half the size. --steps N does N
+# of the usual size.
+#
 # The sizes are for few cores and little text: bits per byte of the last tenth of `fortunes` are
 # 2.28 (seed 1, bf16). Of 1.64 million tokens, with 2,048 pieces, steps of 16 sequences left 2.42,
 # of 8 2.37, of 4 2.36; 4,096 pieces are worth 0.07 more. A learning rate of 3e-3 was worse (2.41,
-# of 25% more steps of 8) than 2e-3 and 1e-3 (2.37 and 2.38).
+# of 25% more steps of 8) than 2e-3 and 1e-3 (2.37 and 2.38). 600 steps leave 2.70; 1,200 of the
+# smaller model take no longer and leave 2.54, 700 2.65.
 set -eu -o pipefail
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
@@ -44,11 +49,20 @@ flag_value() {
     printf '%s' "$value"
 }
 
-steps=$(flag_value --steps "$@")
-[[ $steps =~ ^[0-9]+$ ]] || steps=3600
-model=(--layers 4 --heads 4 --channels 256 --seq-len 128)
-training=(--batch 4 --steps "$steps" --lr 1e-3 --warmup $((steps / 20)) --schedule linear
-    --beta2 0.99 --weight-decay 0.1 --val-every 1000 --log-every 100 --save-every 1000)
+# plan SIZE STEPS: sets model, training and steps.
+plan() {
+    local lr=1e-3
+    model=(--layers 4 --heads 4 --channels 256 --seq-len 128)
+    if [ "$1" = small ]; then
+        model=(--layers 3 --heads 3 --channels 192 --seq-len 128) lr=2e-3
+    fi
+    steps=$2
+    training=(--batch 4 --steps "$steps" --lr $lr --warmup $((steps / 20)) --schedule linear
+        --beta2 0.99 --weight-decay 0.1 --val-every 1000 --log-every 100 --save-every 1000)
+}
+asked=$(flag_value --steps "$@")
+[[ $asked =~ ^[0-9]+$ ]] || asked=
+plan usual "${asked:-3600}"
 
 # Where downloads and prepared text are kept: below the home folder; beside the results without one.
 cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
@@ -94,6 +108,43 @@ train() { # train ARGUMENT...: the run itself
     ./train "${model[@]}" "${training[@]}" "${text[@]}" --cache "$cache" "$@" --out "$out"
 }
 
+# Milliseconds of a step, the mean of the last 20 of the first 24: into $step_ms. The text is in the
+# cache then.
+time_steps() {
+    local said out=$cache/first-steps-$$
+    said=$(train "$@" --steps 24 --warmup 2 --val-batches 1 --val-every 24 --save-every 24 \
+        --no-tensorboard) || { say "$said"; return 1; }
+    step_ms=$(sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$out/log.jsonl" | tail -n 20 |
+        awk '{ sum += $1 } END { printf "%d", sum / NR + 1 }')
+    rm -rf "$out"
+}
+
+# Takes what fits into three minutes, as the first steps go.
+fit_to_this_machine() {
+    local fit seconds=175 size="a GPT of 4 million parameters"
+    say "Timing the first steps, which also prepares the text."
+    time_steps "$@" || return
+    fit=$((seconds * 1000 / step_ms))
+    if [ $fit -ge 3600 ]; then
+        return
+    elif [ $fit -ge 1800 ]; then
+        plan usual $fit
+    else
+        plan small 3600
+        time_steps "$@" || return
+        fit=$((seconds * 1000 / step_ms)) size="a GPT of 2 million parameters"
+        plan small $((fit < 900 ? 900 : fit > 3600 ? 3600 : fit))
+    fi
+    say "3600 steps of the usual size would take more than three minutes on this machine now."
+    say "So $steps steps of $size, $step_ms ms each: some" \
+        "$(((steps * step_ms + 30000) / 60000)) min. (--steps N does N of the usual size.)"
+}
+
+train_here() { # train_here ARGUMENT...
+    [ -n "$asked" ] || fit_to_this_machine "$@" || return
+    train "$@"
+}
+
 # values KEY: first and last value of a key of the log.
 values() {
     sed -n "s/.*\"$1\": *\([-+0-9.eE]*\).*/\1/p" "$out/log.jsonl" | sed -n '1p;$p' | tr '\n' ' '
@@ -118,14 +169,14 @@ else
 fi
 
 step training "a small GPT, in $out"
-if ! train "$@"; then
+if ! train_here "$@"; then
     if [ "$data" != tinyshakespeare ] || [ -s "$out/log.jsonl" ] || [ -n "$given" ]; then
         die "the training failed; the line above says why"
     fi
     say "The text could not be downloaded."
     make_fortunes_text
     rm -rf "$out" && mkdir "$out"
-    train "$@"
+    train_here "$@"
 fi
 
 step sample "what it has learned, from \"The\" on"
