@@ -12,6 +12,7 @@
 #include "zero/comm/mpi.h"
 
 #include "zero/comm/mpi_end.h"
+#include "zero/comm/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ void mpi_share(uint64_t mine, uint64_t *all) {
 // ---- exchanges ----
 
 static void wait_all(struct MpiComm *c) {
-    double now = base_seconds(), deadline = now + c->base.comm.timeout_s, look = now + WATCH_S;
+    double limit = c->base.comm.timeout_s, look = base_seconds() + WATCH_S;
+    struct Wait wait = wait_begin();
     unsigned pause = SLEEP_MIN_US;
     bool excused = false; // the missing, once
     int done;
@@ -90,15 +92,15 @@ static void wait_all(struct MpiComm *c) {
             continue;
         mpi_sleep_us(pause);
         pause = pause < SLEEP_MAX_US / 2 ? pause * 2 : SLEEP_MAX_US;
-        now = base_seconds();
-        if (now > deadline) {
+        if (wait_look(&wait) > limit) {
             mpi_give_up(c, excused);
             excused = true;
-            deadline = base_seconds() + MPI_EXCUSED_S;
+            wait = wait_begin();
+            limit = MPI_EXCUSED_S;
         }
-        if (now > look) {
+        if (wait.looked > look) {
             mpi_watch(c);
-            look = now + WATCH_S;
+            look = wait.looked + WATCH_S;
         }
     }
 }

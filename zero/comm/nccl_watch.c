@@ -19,15 +19,16 @@ static bool is_late(struct Watch *w, struct CommCall *now) {
     uint64_t begun = w->begun, ended = w->ended, before = ended;
     while (ended < begun && device_event_done(d, w->ring[ended % WATCHED].end))
         ended++;
-    w->since = ended == before ? w->since : 0;
+    bool waits = w->waits && ended == before;
     w->ended = ended;
     struct Watched *first = &w->ring[ended % WATCHED];
-    if (ended == begun || !device_event_done(d, first->begin))
+    w->waits = ended != begun && device_event_done(d, first->begin);
+    if (!w->waits)
         return false;
-    if (w->since == 0)
-        w->since = base_seconds();
+    if (!waits)
+        w->wait = wait_begin();
     *now = first->call;
-    return base_seconds() - w->since > w->comm->timeout_s;
+    return wait_look(&w->wait) > w->comm->timeout_s;
 }
 
 // The watcher's sleep, which the host ends where the ring is full or closes. The lock is held.

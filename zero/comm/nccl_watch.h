@@ -3,6 +3,7 @@
 #ifndef ZERO_COMM_NCCL_WATCH_H
 #define ZERO_COMM_NCCL_WATCH_H
 #include "zero/comm/comm.h"
+#include "zero/comm/wait.h"
 
 #include <pthread.h>
 
@@ -26,7 +27,8 @@ struct Watch {
     bool full, closing;
     _Atomic uint64_t begun, ended; // so far; ring slot = count % WATCHED
     struct Watched ring[WATCHED];
-    double since; // the oldest was seen to have begun; 0: it has not
+    bool waits;       // the oldest was seen to have begun, which
+    struct Wait wait; // is so long ago
     // Both end the job if there is reason to. look: for failures that the backend knows of, while
     // `now` is at hand. late: that collective has run for longer than comm->timeout_s.
     void (*look)(struct Comm *, const struct CommCall *now);

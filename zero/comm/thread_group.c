@@ -1,7 +1,8 @@
 // Meetings of ranks that are threads. See thread_group.h; called by comm/thread.c.
 #include "zero/comm/thread_group.h"
 
-#include <errno.h>
+#include "zero/comm/wait.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -55,7 +56,8 @@ static struct timespec after(double seconds) {
 void group_meet(const void *meeting) {
     const struct Meeting *m = meeting;
     struct ThreadGroup *g = m->group;
-    struct timespec deadline = after(m->comm->timeout_s);
+    double limit = m->comm->timeout_s;
+    struct Wait wait = wait_begin();
     _Atomic int *waits = &g->waits[comm_job_rank(m->comm, m->comm->rank)];
     bool excused = false; // the missing, once
     pthread_mutex_lock(&g->lock);
@@ -66,13 +68,16 @@ void group_meet(const void *meeting) {
         check_calls(m->comm, g);
         leave(g);
     }
-    while (g->meetings == this_one)
-        if (pthread_cond_timedwait(&g->changed, &g->lock, &deadline) == ETIMEDOUT &&
-            g->meetings == this_one) {
-            give_up(m, excused); // with the lock held: the others stay silent
-            excused = true;
-            deadline = after(EXCUSED_S);
-        }
+    while (g->meetings == this_one) {
+        struct timespec look = after(WAIT_LOOK_S);
+        pthread_cond_timedwait(&g->changed, &g->lock, &look);
+        if (wait_look(&wait) < limit || g->meetings != this_one)
+            continue;
+        give_up(m, excused); // with the lock held: the others stay silent
+        excused = true;
+        wait = wait_begin();
+        limit = EXCUSED_S;
+    }
     --*waits;
     for (int r = 0; r < g->size; r++)
         m->peer[r] = g->attendee[r].mem;
