@@ -70,9 +70,9 @@ ALONE := test_mpi_gpu.sh test_nccl_watch.c test_gpu_calls.sh test_train.sh test_
 ASLEEP := test_mpi_faults.sh test_scarce.sh test_run_edges.sh test_run_folders.sh test_delay.c test_queues.c \
     test_bench_gpu.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
-# model_logits, tokenizer_compare.sh tokenizer_check exports_torch.sh chat_texts, real_model.sh train_batches, and test_mpi*.sh
-# mpi_ranks and mpi_stops.
-STARTED_release := model_logits tokenizer_check train_batches
+# model_logits, tokenizer_compare.sh tokenizer_check, exports_torch.sh chat_texts, real_model.sh
+# train_batches, and test_mpi*.sh mpi_ranks and mpi_stops.
+STARTED_release := model_logits tokenizer_check chat_texts train_batches
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention smoke_kernel_name
@@ -102,7 +102,8 @@ BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_long bench_matmul bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 # A tokenizer of tests in place of the program's (tests/lib/toy_tokenizer.h).
-$(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines fuzz_chat chat_texts): test_shapes WRAP = $(addprefix \
+$(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines test_shapes fuzz_chat \
+    chat_texts): WRAP = $(addprefix \
     -Wl$(comma)--wrap=tokenizer_,encode encode_plain control token_text begin end chat_template describe decode)
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
     fuzz_safetensors fuzz_llmc fuzz_chat fuzz_stream fuzz_eval fuzz_deepspeed fuzz_bpe
