@@ -14,8 +14,8 @@
 # CUDA's kernels, where nvcc is installed, are compiled for the GPUs of this machine; without a GPU
 # they are left out, as compiling them takes minutes. `make cuda` and CUDA_ARCHS=all build them for
 # every target below, CUDA_ARCHS="90" for that compute capability alone; "90a" the same, and with
-# them the kernels that no other GPU runs (CU_90a).
-# WERROR= (empty) lets the warnings of newer compilers pass. V=1 shows the commands in full.
+# them the kernels that no other GPU runs (CU_90a). WERROR= (empty) lets newer compilers warn. V=1
+# shows the commands in full.
 
 MODE ?= release
 BUILD := build/$(MODE)
@@ -205,8 +205,7 @@ PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
 TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED))
 BENCH_BINARIES := $(call PROGRAM,$(BENCHES))
 FUZZ_BINARIES := $(call PROGRAM,$(FUZZERS))
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) $(LIBS_PCRE2) \
-    $(LIBS_ZLIB) $(LIBS_ZSTD) \
+LIBS := $(foreach l,DNNL SPM CURL MPI URING PCRE2 ZLIB ZSTD,$(LIBS_$l)) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
 .DELETE_ON_ERROR:
@@ -433,7 +432,6 @@ tsan:
 
 fuzz:
 	bash scripts/fuzz.sh
-# The binaries behind scripts/fuzz.sh.
 fuzz-build: $(FUZZ_BINARIES)
 
 bench: all $(BENCH_BINARIES)

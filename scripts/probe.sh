@@ -1,8 +1,8 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl zlib zstd pcre2 mpi uring cuda nccl"
-#       ["80 90a"]]
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS
+#       ["dnnl spm curl zlib zstd pcre2 mpi uring cuda nccl" ["80 90a"]]
 #
 # (the last two: libraries to pass over as if they were not there; the targets of CUDA's kernels,
 # where they are not to be those of the GPUs that are here)

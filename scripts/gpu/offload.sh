@@ -1,6 +1,7 @@
 # scripts/gpu_check.sh offload: GPT-2 1.5B, 256 sequences a step: without offload; with the
 # optimizer on the CPU; the same with delayed updates; and all states on the CPU, with a tenth of
-# the device memory that the run without offload plans. Ends with the ratios that docs/gpu.md asks for. Sourced; see lib.sh.
+# the device memory that the run without offload plans. Ends with the ratios that docs/gpu.md asks
+# for. Sourced; see lib.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 

@@ -204,8 +204,8 @@ static bool same(const struct Made *a, const struct Made *b) {
 static const struct Setup setups[] = {{0, 1}, {0, 2}, {1, 2}, {2, 2}, {3, 2}};
 enum { NSETUP = sizeof setups / sizeof setups[0], PARTS = 8, LEAST_WAITS = 8 };
 
-// Calls work(0) .. work(n - 1), each in a process of its own, whose exit status it returns. The time
-// goes into sleeping queues, so all run side by side.
+// Calls work(0) .. work(n - 1), each in a process of its own, whose exit status it returns. The
+// time goes into sleeping queues, so all run side by side.
 static void in_processes(int n, int (*work)(int)) {
     pid_t child[NSETUP * PARTS];
     int failed = 0;
