@@ -432,6 +432,7 @@ tsan:
 
 fuzz:
 	bash scripts/fuzz.sh
+
 fuzz-build: $(FUZZ_BINARIES)
 
 bench: all $(BENCH_BINARIES)
@@ -442,10 +443,8 @@ bench: all $(BENCH_BINARIES)
 ROOMS := $(foreach top,model zero data kernels tests,$(top) $(top)/*) \
     $(addprefix tests/cusim/include/,cusim kernels/cuda)
 FORMATTED = $(wildcard *.c $(foreach d,$(ROOMS),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
-format:
-	@$(CLANG_FORMAT) -i $(FORMATTED)
-check-format:
-	@$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
+format check-format:
+	@$(CLANG_FORMAT) $(if $(filter format,$@),-i,--dry-run --Werror) $(FORMATTED)
 
 clean:
 	rm -rf build train

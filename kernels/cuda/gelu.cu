@@ -9,8 +9,9 @@
 // One e^x, one addition and one division an element are near what a GPU does in the time that it
 // moves 4 bytes, so both are the hardware's approximations, good to 2 units in the last place.
 //
-// gelu_slope_kernel multiplies a gradient by GELU's derivative in a pass of its own, which cuBLASLt's
-// DGELU epilogue does otherwise; blas_choose.c takes it where it was timed as the quicker way.
+// gelu_slope_kernel multiplies a gradient by GELU's derivative in a pass of its own, which
+// cuBLASLt's DGELU epilogue does otherwise; blas_choose.c takes it where it was timed as the
+// quicker way.
 //
 // Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016 (the tanh form). Called through the kernel
 // table. Read next: norm.cu.

@@ -7,14 +7,15 @@
 // channel in registers, for all rows that the team sees: 5120 channels at most. Teams take rows in
 // turn.
 //
-// What bounds the kernel is the memory, if enough of it is under way: 3.35 TB/s at 700 ns want
-// 18 KB of reads for each multiprocessor of an H100, and an H200's 4.8 TB/s 25 KB (Little's law),
-// and enough warps to add up rows behind one another. So a row lies in shared memory, where cp.async brings it without a register,
-// and the team's next row is on its way there while it works on one. A thread reads what it has
-// copied itself, so a slot wants no barrier. Two blocks fit a multiprocessor, each with as many
-// teams as its threads allow: from 768 to 5120 channels in 16 bits 31 to 61 KB are under way, and
-// 20 to 32 warps work. On an H200 that gives 0.61 to 0.78 of a copy's rate, least at 1600 channels,
-// for a reason that is not known yet (docs/gpu.md has the table).
+// What bounds the kernel is the memory, if enough of it is under way: 3.35 TB/s at 700 ns want 18
+// KB of reads for each multiprocessor of an H100, and an H200's 4.8 TB/s 25 KB (Little's law), and
+// enough warps to add up rows behind one another. So a row lies in shared memory, where cp.async
+// brings it without a register, and the team's next row is on its way there while it works on one.
+// A thread reads what it has copied itself, so a slot wants no barrier. Two blocks fit a
+// multiprocessor, each with as many teams as its threads allow: from 768 to 5120 channels in 16
+// bits 31 to 61 KB are under way, and 20 to 32 warps work. On an H200 that gives 0.61 to 0.78 of a
+// copy's rate, least at 1600 channels, for a reason that is not known yet (docs/gpu.md has the
+// table).
 //
 // At its end a block adds the sums of its teams and writes them to scratch; a second kernel adds
 // the blocks, in order. How many blocks there are depends on sizes alone: CHUNKS is two for each
