@@ -157,7 +157,7 @@ static void a_folder_of_it_has_the_same_values(void **state) {
     char *out = base_format("%s/hf", folder);
     write_version(3);
     assert_ok(llmc_weights.open(path, &c.from, &e), &e);
-    const struct ExportModel model = {model_flags, F32, &c.from};
+    const struct ExportModel model = {.flags = model_flags, .dtype = F32, .from = &c.from};
     assert_ok(hf_weights.make(out, &model, &c.to, &e), &e);
     for_all(list_one, &c);
     assert_ok(c.to.make(c.to.context, &e), &e);

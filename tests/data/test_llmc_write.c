@@ -87,7 +87,7 @@ static void write_one(void *sink, int layer, const char *param, size_t begin, si
 static void write_all(enum Dtype dtype) {
     struct ExportSink s[2];
     struct Error e = {{0}};
-    const struct ExportModel model = {model_flags, dtype, NULL};
+    const struct ExportModel model = {.flags = model_flags, .dtype = dtype};
     for (int i = 0; i < 2; i++)
         assert_ok(llmc_weights.make(path, &model, &s[i], &e), &e);
     assert_ok(s[0].make(s[0].context, &e), &e);
@@ -148,11 +148,11 @@ static void other_models_are_refused(void **state) {
         const char *at = strstr(model_flags, cases[i].from);
         char *flags = base_format("%.*s%s%s", (int)(at - model_flags), model_flags, cases[i].to,
                                   at + strlen(cases[i].from));
-        const struct ExportModel model = {flags, F32, NULL};
+        const struct ExportModel model = {.flags = flags, .dtype = F32};
         assert_error(llmc_weights.make(path, &model, &s, &e), -EINVAL, &e, cases[i].line);
         free(flags);
     }
-    const struct ExportModel fp16 = {model_flags, F16, NULL};
+    const struct ExportModel fp16 = {.flags = model_flags, .dtype = F16};
     assert_error(llmc_weights.make(path, &fp16, &s, &e), -EINVAL, &e,
                  "has no fp16: expected --export-dtype fp32 or bf16");
     assert_int_equal(scratch_count_files(folder), 0);
@@ -160,7 +160,7 @@ static void other_models_are_refused(void **state) {
 
 // ---- complete or not there ----------------------------------------------------------------------
 
-static const struct ExportModel model32 = {model_flags, F32, NULL};
+static const struct ExportModel model32 = {.flags = model_flags, .dtype = F32};
 
 static void existing_files_stay(void **state) {
     (void)state;
