@@ -136,8 +136,8 @@ static int read_object(struct Making *m, const char *name, cJSON **object) {
     if (text && !err) {
         *object = json_parse_object(text, n, path, m->e);
         err = *object ? 0 : -EINVAL;
+        free(text);
     }
-    free(text);
     free(path);
     return err;
 }

@@ -60,13 +60,15 @@ cp -r "$folder/own" "$folder/base"
 echo '{"eos_token": {"content": "<|endoftext|>", "special": true}, "mine": 1}' \
     >"$folder/base/tokenizer_config.json"
 echo '{"eos_token_id": 597, "mine": 2}' >"$folder/base/generation_config.json"
+echo '{}' >"$folder/base/vocab.json"
+echo mine >"$folder/base/LICENSE"
 said=$(run --init "hf:$folder/base" "${chats[@]}" --chat-template chatml \
     --export "hf:$folder/tuned")
 [ "$(ends_of "$folder/tuned")" = '{"mine":2,"eos_token_id":[597,599]}' ] &&
     [ "$(value_of "$folder/tuned/tokenizer_config.json" eos_token)" = '"<|im_end|>"' ] &&
     [ "$(value_of "$folder/tuned/tokenizer_config.json" mine)" = 1 ] &&
     grep -q "{{- '<|im_start|>assistant" "$folder/tuned/chat_template.jinja" &&
-    cmp -s "$folder"/{base,tuned}/tokenizer.json
+    cmp -s "$folder"/{base,tuned}/tokenizer.json && [ -f "$folder/tuned/vocab.json" ]
 result $? "tuned with --chat-template: the export has the template and both ends" \
     "$said $(cat "$folder"/tuned/*config.json)"
 seen=$(run --init "hf:$folder/tuned" "${chats[@]}" --eval-only)
@@ -83,7 +85,8 @@ said=$(run --init "hf:$folder/base" --tokenizer "$bpe/smollm/tokenizer.json" --v
     "${chats[@]}" --chat-template chatml --export "hf:$folder/again")
 cmp -s "$bpe/smollm/tokenizer.json" "$folder/again/tokenizer.json" &&
     [ "$(value_of "$folder/again/tokenizer_config.json" mine)" = "" ] &&
-    [ "$(ends_of "$folder/again")" = '{"eos_token_id":2}' ]
+    [ "$(ends_of "$folder/again")" = '{"eos_token_id":2}' ] &&
+    [ ! -e "$folder/again/vocab.json" ] && cmp -s "$folder"/{base,again}/LICENSE
 result $? "of another tokenizer than the folder's, that one is exported" \
     "$said $(cat "$folder"/again/*config.json)"
 echo '[]' >"$folder/base/generation_config.json"
