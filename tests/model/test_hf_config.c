@@ -272,9 +272,81 @@ static void test_keys(void **state) {
     free(page);
 }
 
+// Whatever stands there, it is taken or refused with one line. `holder` is config, or lies in it.
+static void try_odd_values(cJSON *config, cJSON *holder, const char *key) {
+    static const char *const odd[] = {"null",
+                                      "true",
+                                      "\"\"",
+                                      "\"x\"",
+                                      "-1",
+                                      "0",
+                                      "0.5",
+                                      "1e300",
+                                      "[]",
+                                      "[1]",
+                                      "[{}]",
+                                      "{}",
+                                      "{\"rope_type\":1}"};
+    cJSON *usual = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(holder, key), true);
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        struct Error e = {{0}};
+        char *flags = NULL;
+        cJSON_DeleteItemFromObjectCaseSensitive(holder, key);
+        cJSON_AddItemToObject(holder, key, cJSON_Parse(odd[i]));
+        int err = hf_config_flags(config, "config.json", &flags, &e);
+        free(hf_config_told(config, "config.json"));
+        if (err)
+            assert_error(err, -EINVAL, &e, "config.json: ");
+        else
+            assert_non_null(flags);
+        free(flags);
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(holder, key);
+    if (usual)
+        cJSON_AddItemToObject(holder, key, usual);
+}
+
+static void test_odd_values(void **state) {
+    (void)state;
+    static const char *const inside[] = {"rope_type",
+                                         "factor",
+                                         "low_freq_factor",
+                                         "beta_fast",
+                                         "original_max_position_embeddings",
+                                         "truncate",
+                                         "mscale",
+                                         "mscale_all_dim",
+                                         "attention_factor",
+                                         "rope_theta",
+                                         "partial_rotary_factor"};
+    static const char *const kinds[] = {"linear", "llama3", "yarn"};
+    cJSON *c, *config = read_json("llama", "config.json");
+    for (size_t k = 0; k < 3; k++) {
+        cJSON_DeleteItemFromObjectCaseSensitive(config, "rope_scaling");
+        cJSON *rope = cJSON_AddObjectToObject(config, "rope_scaling");
+        cJSON_AddStringToObject(rope, "rope_type", kinds[k]);
+        cJSON_AddNumberToObject(rope, "factor", 2);
+        cJSON_AddNumberToObject(rope, "low_freq_factor", 1);
+        cJSON_AddNumberToObject(rope, "high_freq_factor", 4);
+        for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++)
+            try_odd_values(config, rope, inside[i]);
+    }
+    cJSON_Delete(config);
+    open_rows("keys.jsonl");
+    for (char last[64] = ""; (c = next_row()); cJSON_Delete(c)) {
+        const char *key = json_text(c, "key");
+        if (strcmp(key, last) == 0 || strchr(key, '.'))
+            continue;
+        snprintf(last, sizeof last, "%s", key);
+        config = read_json(json_text(c, "model"), "config.json");
+        try_odd_values(config, config, key);
+        cJSON_Delete(config);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits),
-                                       cmocka_unit_test(test_rotations),
-                                       cmocka_unit_test(test_keys)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edits), cmocka_unit_test(test_rotations), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_odd_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
