@@ -116,7 +116,7 @@ KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_at
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
     sample
 ZERO := open stages step reports param grad opt state slots
-ZERO_comm := comm self thread choose thread_group world process
+ZERO_comm := comm self thread choose thread_group world process guard
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe

@@ -72,7 +72,7 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
     flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
     run->said.run.kinds = weights_kinds;
     run->said.run.resolved = &run->deepspeed;
-    run->said.run.processes = run->world.launched ? (size_t)run->world.size : 0;
+    run->said.run.processes = (size_t)world_launched();
     int err = options_read(&run->flags, &run->said.run, argc, argv, e);
     run->line = run->said;
     run->resolved = flags_over(&run->flags, &run->line);
@@ -426,9 +426,10 @@ int main(int argc, char **argv) {
     base_keep_status();
     wish_begin();
     char *cache = cache_default_folder();
-    int err = world_open(&run.world, &e);
+    int misread = read_line(&run, argc, argv, &e); // it says how long others are waited for
+    int err = world_open(&run.world, run.said.train.rank.timeout_s, &e);
     if (!err)
-        err = world_agree(&run.world, read_line(&run, argc, argv, &e), &e);
+        err = world_agree(&run.world, misread, &e);
     if (!run.line.run.cache)
         run.line.run.cache = cache;
     if (!err)

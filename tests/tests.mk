@@ -44,7 +44,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/
     tests/data/test_bpe.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_diverged.sh test_keep_best.sh test_master.sh \
-    test_fit_auto.sh test_slow_reader.sh test_cluster.sh test_nodes.sh) \
+    test_fit_auto.sh test_slow_reader.sh test_waits.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_portable.sh test_gpu_check.sh \
     test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh test_events.sh test_cublaslt.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
@@ -64,7 +64,7 @@ LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_gpu.sh test_nccl_watch.c test_gpu_calls.sh test_train.sh test_trace.c test_fit_auto.sh \
-    test_slow_reader.sh test_breakdown.c test_pipe_time.c test_cluster.sh
+    test_slow_reader.sh test_waits.sh test_breakdown.c test_pipe_time.c test_cluster.sh
 # Programs that wait for time-outs, disks and slow queues, and compute for less than a quarter of
 # their time: two of them at a time run beside all others.
 ASLEEP := test_mpi_faults.sh test_scarce.sh test_run_edges.sh test_run_folders.sh test_delay.c test_queues.c \

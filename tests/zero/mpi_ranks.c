@@ -277,7 +277,7 @@ int main(int argc, char **argv) {
     struct MpiPlace place;
     struct Error e;
     CHECK(argc > 1, "what to do is missing");
-    CHECK(!mpi_start(&place, &e), "%s", e.text);
+    CHECK(!mpi_start(&place, 0, 60, &e), "%s", e.text);
     base_set_rank(place.rank);
     if (strcmp(argv[1], "collectives") == 0)
         collectives(place.size, false);
@@ -288,6 +288,6 @@ int main(int argc, char **argv) {
     else
         skip(&place, atoi(argv[2]), atoi(argv[3]));
     fflush(stdout);
-    mpi_stop();
+    mpi_stop(place.rank, 60);
     return 0;
 }

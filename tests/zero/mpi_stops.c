@@ -212,7 +212,7 @@ int main(int argc, char **argv) {
         printf("%s\n", cases[i].name);
     if (argc < 4)
         return 0;
-    CHECK(!mpi_start(&place, &e), "%s", e.text);
+    CHECK(!mpi_start(&place, 0, 60, &e), "%s", e.text);
     CHECK(place.size == RANKS, "%d ranks: expected %d", place.size, RANKS);
     base_set_rank(place.rank);
     word = strcmp(argv[2], "kill") ? SIGSTOP : SIGKILL;

@@ -112,6 +112,40 @@ for stage in 0 1 2 3; do
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
 done
 
+# Stopped before there is any: while MPI starts, and while processes agree.
+for moment in 0 0.3; do
+    rm -rf "$folder/job"
+    mpirun -np 4 "$train" "${model[@]}" --tp 2 --steps 100000 --comm-timeout 2 \
+        --out "$folder/job" >"$folder/said" 2>&1 &
+    mpirun=$!
+    for _ in $(seq 200); do
+        pids=$(pgrep -P $mpirun)
+        [ "$(wc -w <<<"$pids")" = 4 ] && [ -n "$(process_of 2)" ] && break
+        sleep 0.02
+    done
+    sleep $moment
+    kill -STOP "$(process_of 2)"
+    end_of_job 12
+    [ $status = 139 ] && grep -q 'no sign for' "$folder/said" && status=2 # mpirun's own, see below
+    [ $gone = yes ] && [ $status = 2 ] &&
+        grep -qE '^train: rank [013]: .*no sign (for 2 s of rank 2 \(process|of rank 2 for)' \
+            "$folder/said"
+    result $? "fault_20: rank 2 stopped $moment s after its start: named after --comm-timeout" \
+        "gone $gone, status $status: $(tail -n 20 "$folder/said")"
+done
+
+# All of them stopped, and later let go on, as a container may be.
+begin_job 3 --zero 2 --comm-timeout 1
+kill -STOP $pids
+sleep 2.5
+kill -CONT $pids
+sleep 1.5
+alive "$(process_of 0)" && ! grep -q '^train: ' "$folder/said"
+result $? "a job that was suspended longer than --comm-timeout goes on" \
+    "$(tail -n 5 "$folder/said")"
+kill -TERM "$(process_of 0)"
+end_of_job 20
+
 # With replicas ranks wait in two groups: for the victim, or for one that waits for it.
 for stage in 1 3; do
     victim=$((RANDOM % 4))

@@ -336,7 +336,7 @@ int main(int argc, char **argv) {
     };
     whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
     struct Error e;
-    CHECK(!world_open(&world, &e), "%s", e.text);
+    CHECK(!world_open(&world, 60, &e), "%s", e.text);
     tiny_join(&world);
     // Other worlds, and a rank that goes wrong alone, are for threads.
     int failed = world.launched

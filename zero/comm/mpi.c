@@ -11,8 +11,8 @@
 // Next: mpi_watch.c, which looks after the other ranks.
 #include "zero/comm/mpi.h"
 
+#include "zero/comm/guard.h"
 #include "zero/comm/mpi_end.h"
-#include "zero/comm/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,17 +35,28 @@ struct Peer {
     char node[MPI_MAX_PROCESSOR_NAME];
 };
 
-static void ask_peers(MPI_Comm ranks, struct Peer *peers) {
+static int job_rank(void) {
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+}
+
+static void ask_peers(MPI_Comm ranks, double timeout_s, struct Peer *peers) {
     struct Peer mine = {.process = getpid()};
     int length;
     MPI_Get_processor_name(mine.node, &length);
+    struct GuardThread *guard =
+        guard_begin("the ranks' first exchange", job_rank(), timeout_s, true);
     MPI_Allgather(&mine, sizeof mine, MPI_BYTE, peers, sizeof mine, MPI_BYTE, ranks);
+    guard_end(guard);
 }
 
-int mpi_start(struct MpiPlace *place, struct Error *e) {
+int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e) {
     int threads = MPI_THREAD_SINGLE;
     *place = (struct MpiPlace){0};
+    struct GuardThread *guard = guard_begin("the start of MPI", rank, timeout_s, true);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &threads);
+    guard_end(guard);
     MPI_Comm_rank(MPI_COMM_WORLD, &place->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &place->size);
     if (threads < MPI_THREAD_MULTIPLE)
@@ -54,7 +65,7 @@ int mpi_start(struct MpiPlace *place, struct Error *e) {
                          "MPI_THREAD_MULTIPLE",
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)place->size * sizeof *peers);
-    ask_peers(MPI_COMM_WORLD, peers);
+    ask_peers(MPI_COMM_WORLD, timeout_s, peers);
     for (int r = 0; r < place->size; r++) {
         bool here = strcmp(peers[r].node, peers[place->rank].node) == 0;
         place->node_size += here;
@@ -64,16 +75,22 @@ int mpi_start(struct MpiPlace *place, struct Error *e) {
     return 0;
 }
 
-void mpi_stop(void) {
+// Rank 0 may be waiting for whoever reads what it printed.
+void mpi_stop(int rank, double timeout_s) {
+    struct GuardThread *guard = guard_begin("the end of MPI", rank, timeout_s, false);
     MPI_Finalize();
+    guard_end(guard);
 }
 
-void mpi_share(uint64_t mine, uint64_t *all) {
+void mpi_share(uint64_t mine, uint64_t *all, double timeout_s) {
     MPI_Request request;
     int done = 0;
+    struct Guard guard = guard_of("what all agree upon", job_rank(), timeout_s, false);
     MPI_Iallgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
-    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done)
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done) {
         mpi_sleep_us(SLEEP_MAX_US);
+        guard_look(&guard);
+    }
 }
 
 // ---- exchanges ----
@@ -194,7 +211,10 @@ void mpi_close(struct Comm *comm) {
         device_free_host(comm->device, c->base.in);
     }
     if (c->split_off) {
+        struct GuardThread *guard =
+            guard_begin("the closing of a group", job_rank(), comm->timeout_s, true);
         MPI_Comm_free(&c->ranks);
+        guard_end(guard);
     } else {
         pthread_mutex_destroy(c->telling);
         free(c->telling);
@@ -209,12 +229,15 @@ void mpi_close(struct Comm *comm) {
 static void find_processes(struct MpiComm *c) {
     int size = c->base.comm.size, me = c->base.comm.rank;
     struct Peer *peers = base_alloc_zeroed((size_t)size * sizeof *peers);
-    ask_peers(c->ranks, peers);
+    ask_peers(c->ranks, c->base.comm.timeout_s, peers);
     for (int r = 0; r < size; r++)
         if (r != me && strcmp(peers[r].node, peers[me].node) == 0)
             c->process[r] = (pid_t)peers[r].process;
     free(peers);
+    struct GuardThread *guard =
+        guard_begin("the opening of a group", job_rank(), c->base.comm.timeout_s, true);
     MPI_Barrier(c->ranks); // now all are there
+    guard_end(guard);
     for (int r = 0; r < size; r++)
         if (mpi_is_gone(c, r))
             c->process[r] = 0;
@@ -271,7 +294,10 @@ struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) {
     const struct Block *staging = split->staging ? split->staging : all->base.staging;
     struct MpiSettings settings = {comm->timeout_s, all->chunk_bytes, all->check};
     MPI_Comm ranks;
+    struct GuardThread *guard =
+        guard_begin("the opening of a group", job_rank(), comm->timeout_s, true);
     MPI_Comm_split(all->ranks, line->origin, line->place, &ranks);
+    guard_end(guard);
     struct MpiComm *c = open_end(comm->device, &settings, staging, ranks);
     c->base.piece =
         size_min(c->base.piece, (size_t)comm->size * all->base.piece / (size_t)line->size);

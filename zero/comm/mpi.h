@@ -11,13 +11,15 @@ struct MpiPlace {
     int node_rank, node_size; // among those of its machine
 };
 
-// Starts MPI. Errors: -ENOTSUP.
-int mpi_start(struct MpiPlace *place, struct Error *e);
-void mpi_stop(void); // every process calls it; it returns when all have
+// Starts MPI; `rank` as the launcher says it. Whoever waits for a process that does not come, here
+// and below, ends the job after timeout_s (guard.h). Errors: -ENOTSUP.
+int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e);
+void mpi_stop(int rank, double timeout_s); // every process calls it; it returns when all have
 
-// Hands `mine` to all processes: all[r] becomes rank r's. Waits, without a time-out and without
-// work for the CPU: the others may be preparing data. Only while no group of ranks is open.
-void mpi_share(uint64_t mine, uint64_t *all);
+// Hands `mine` to all processes: all[r] becomes rank r's. Waits without work for the CPU, and for
+// as long as it takes where none is stopped: the others may be preparing data. Only while no group
+// of ranks is open.
+void mpi_share(uint64_t mine, uint64_t *all, double timeout_s);
 
 struct MpiSettings {
     double timeout_s;   // how long a rank waits without a sign of another

@@ -33,15 +33,21 @@ static bool is_launched(int *size, int *rank) {
     return false;
 }
 
-int world_open(struct World *w, struct Error *e) {
+int world_launched(void) {
+    int size, rank;
+    return is_launched(&size, &rank) ? size : 0;
+}
+
+int world_open(struct World *w, double timeout_s, struct Error *e) {
     *w = (struct World){.size = 1, .count = 1, .node_size = 1};
     int size, rank;
     if (!is_launched(&size, &rank))
         return 0;
     struct MpiPlace place;
-    int err = mpi_start(&place, e);
+    int err = mpi_start(&place, rank, timeout_s, e);
     if (!err)
-        *w = (struct World){true, place.size, place.rank, 1, place.node_rank, place.node_size};
+        *w = (struct World){true,     place.size, place.rank, 1, place.node_rank, place.node_size,
+                            timeout_s};
     if (!err && size != place.size)
         err = error_set(e, -EINVAL,
                         "the launcher started %d processes, but MPI knows of %d: try srun "
@@ -56,7 +62,7 @@ int world_open(struct World *w, struct Error *e) {
 
 void world_close(struct World *w) {
     if (w->launched)
-        mpi_stop();
+        mpi_stop(w->first, w->timeout_s);
     *w = (struct World){0};
 }
 
@@ -85,7 +91,7 @@ int world_agree(const struct World *w, int err, struct Error *e) {
     if (!w->launched)
         return err;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    mpi_share((uint64_t)-err << 1 | (e->text[0] ? HAS_TEXT : 0), all);
+    mpi_share((uint64_t)-err << 1 | (e->text[0] ? HAS_TEXT : 0), all, w->timeout_s);
     int teller = -1;
     err = 0;
     for (int r = w->size - 1; r >= 0; r--) {
@@ -106,7 +112,7 @@ uint64_t world_least(const struct World *w, uint64_t mine) {
     if (!w->launched)
         return mine;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    mpi_share(mine, all);
+    mpi_share(mine, all, w->timeout_s);
     for (int r = 0; r < w->size; r++)
         mine = all[r] < mine ? all[r] : mine;
     free(all);
@@ -117,7 +123,7 @@ uint64_t world_of_first(const struct World *w, uint64_t mine) {
     if (!w->launched)
         return mine;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    mpi_share(mine, all);
+    mpi_share(mine, all, w->timeout_s);
     mine = all[0];
     free(all);
     return mine;
@@ -126,7 +132,7 @@ uint64_t world_of_first(const struct World *w, uint64_t mine) {
 void world_share(const struct World *w, uint64_t mine, uint64_t *all) {
     all[0] = mine;
     if (w->launched)
-        mpi_share(mine, all);
+        mpi_share(mine, all, w->timeout_s);
 }
 
 int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,

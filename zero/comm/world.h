@@ -13,6 +13,7 @@ struct World {
     int size;                 // ranks of the job
     int first, count;         // this process's: first .. first + count - 1
     int node_rank, node_size; // this process among those of its machine
+    double timeout_s;         // launched: how long a process that is stopped is waited for
 };
 
 // This process alone, with so many ranks.
@@ -20,9 +21,12 @@ static inline struct World world_of_threads(int ranks) {
     return (struct World){.size = ranks, .count = ranks, .node_size = 1};
 }
 
+// How many processes the launcher has started; 0: there is none.
+int world_launched(void);
+
 // Joins the launcher's job, if there is one; else the world is one rank. world_close is due in any
 // case. Errors: -ENOTSUP; -EINVAL where the launcher and MPI do not know each other.
-int world_open(struct World *w, struct Error *e);
+int world_open(struct World *w, double timeout_s, struct Error *e);
 void world_close(struct World *w); // waits for the other processes
 
 // Makes this process's ranks the whole world, unless a launcher has set it; *ranks becomes its
