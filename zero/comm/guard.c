@@ -62,7 +62,7 @@ static void *stand(void *thread) {
     pthread_mutex_lock(&t->lock);
     while (!t->ended) {
         struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += (long)(WAIT_LOOK_S / 2 * 1e9);
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
@@ -77,8 +77,12 @@ static void *stand(void *thread) {
 struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends) {
     struct GuardThread *t = base_alloc_zeroed(sizeof *t);
     t->guard = guard_of(call, rank, timeout_s, ends);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->changed, NULL);
+    pthread_cond_init(&t->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     int err = pthread_create(&t->thread, NULL, stand, t);
     if (err)
         base_out_of_threads(err, "the guard of a wait");
