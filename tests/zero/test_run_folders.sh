@@ -231,14 +231,36 @@ result $? "but the whole one behind it is believed" "status $status: $said"
 
 # ---- room that is there when the signal comes ----
 
-(ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out room --steps 3 >room.said 2>&1) &
-pid=$!
+starts room.said room --steps 1000000 --save-every 1000000
+mkdir -p room/checkpoints/writing
+touch room/checkpoints/writing/mine
+kill -TERM $pid
 until_true 400 grep -q 'trying again' room.said
-prlimit --pid $pid --fsize=unlimited:
+rm -r room/checkpoints/writing
 kill -TERM $pid
 ends $pid
-[ $status = 0 ] && ls room/checkpoints/step-00000003 >/dev/null
+[ $status = 0 ] && ls room/checkpoints/step-* >/dev/null
 result $? "a signal in the wait for room still lets it try once" "status $status: $(cat room.said)"
+
+# ---- a limit that no waiting lifts ----
+
+(ulimit -S -f 8 && exec timeout 60 "$train" "${tiny[@]}" --out small --steps 3 >small.said 2>&1)
+[ $? = 2 ] && [ "$(grep -c '^train: no checkpoint fits: .*ulimit -f' small.said)" = 1 ] &&
+    ! grep -q '"step"' small/log.jsonl
+result $? "a ulimit -f that no checkpoint fits is refused at the start" "$(cat small.said)"
+rm -rf small
+starts small.said small --steps 1000000 --save-every 2 --ranks 3 --zero 3
+until_true 400 grep -q '^saved' small.said
+prlimit --pid $pid --fsize=8192:
+until_true 400 grep -q 'is not saved: .*File too large' small.said
+kill -TERM $pid
+ends $pid
+[ $status = 2 ] && [ "$(grep -c '^train: .*File too large' small.said)" = 1 ] &&
+    ! grep -q 'trying again' small.said && [ ! -e small/checkpoints/writing ] &&
+    saved=$(ls small/checkpoints | tail -n 1) &&
+    run --steps $((10#${saved#step-} + 1)) --ranks 3 --out small --resume auto && [ $status = 0 ]
+result $? "one that comes later ends the last save at once, and costs nothing saved" \
+    "status $status: $(cat small.said) ${said:-}"
 
 # ---- a log that cannot be written for a while ----
 
@@ -249,9 +271,8 @@ log_is_whole() {
 }
 for events in --no-tensorboard --tensorboard; do
     rm -rf log log.said
-    (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out log --steps 1000000 $events \
-        >log.said 2>&1) &
-    pid=$!
+    starts log.said log --steps 1000000 $events
+    prlimit --pid $pid --fsize=8192:
     until_true 400 grep -q 'log.jsonl: File too large; what is for it waits in memory' log.said
     sleep 0.2
     prlimit --pid $pid --fsize=unlimited:

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -108,7 +109,34 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
     return err ? err : checkpoint_clear(s->folder[0], e);
 }
 
+// No waiting lifts `ulimit -f`. The first rank whose file is larger says it.
+static int check_limit(const struct Saver *s, struct Error *e) {
+    const struct Comm *c = s->zero->all;
+    struct rlimit most;
+    uint64_t bytes = checkpoint_bytes(s->zero, s->identity);
+    bool over = !getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur;
+    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all);
+    zero_share(s->zero, over, all);
+    int first = 0;
+    while (first < c->size && !all[first])
+        first++;
+    free(all);
+    if (first != c->rank)
+        return first < c->size ? -EFBIG : 0;
+    char *takes = size_text(bytes), *allowed = size_text(most.rlim_cur);
+    int err = error_set(e, -EFBIG,
+                        "no checkpoint fits: a rank's file takes %s, and `ulimit -f` allows %s; "
+                        "raise it",
+                        takes, allowed);
+    free(takes);
+    free(allowed);
+    return err;
+}
+
 int saver_check(const struct Saver *s, struct Error *e) {
+    int limited = check_limit(s, e);
+    if (limited)
+        return limited;
     uint64_t wanted = wanted_bytes(s, 0);
     int err = keeps(s, 0) ? check_folders(s, wanted, e) : 0;
     name_node(s, 0, e);
@@ -370,18 +398,23 @@ static bool waits(struct Saver *s, unsigned stops) {
     return go_on;
 }
 
+// Whether the last save may succeed later: not for a file that is larger than any may be.
+static bool may_pass(const struct Saver *s, int err) {
+    return err && !all_lost(s) && err != -EFBIG;
+}
+
 int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
     saver_settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
-    bool waits_on = err && !all_lost(s);
+    bool waits_on = may_pass(s, err);
     if (waits_on && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
                  SAVER_AGAIN_S);
     while (waits_on) { // what there was no room for may have it when the signal comes
         bool goes_on = waits(s, stops);
         err = try_folders(s, e);
-        waits_on = err && goes_on && !all_lost(s);
+        waits_on = may_pass(s, err) && goes_on;
     }
     return err;
 }

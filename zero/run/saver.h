@@ -4,7 +4,8 @@
 // line says what was wrong, and training goes on. A folder that is no longer the one that this run
 // has locked (lock.h) is not touched. The last save is what the run was for. It is tried below
 // --out, then below --save-also, and again every ten seconds until there is room, or a signal ends
-// the wait with one last try. That there is room at all is asked before the first step.
+// the wait with one last try; but `ulimit -f` stays, and ends it at once. That there is room at
+// all, and no such limit, is asked before the first step.
 //
 // With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
 // all of them tell, with their report of a step, that they are done, rank 0 (of several disks, who
@@ -59,7 +60,7 @@ struct Saver {
 };
 
 // Before the first step: whether one of the folders has room for a checkpoint, and nothing is in
-// its way. Errors: -ENOSPC, with what is missing; checkpoint_clear's.
+// its way. Errors: -ENOSPC, with what is missing; -EFBIG past `ulimit -f`; checkpoint_clear's.
 int saver_check(const struct Saver *s, struct Error *e);
 
 // Saves the present step, if it is not saved yet, or begins to. A failure is said, and training can
@@ -67,7 +68,7 @@ int saver_check(const struct Saver *s, struct Error *e);
 void saver_save(struct Saver *s);
 
 // Saves it at the end of a run, at once: tries until it is done. Errors: those of the last try,
-// after a signal asked to end, or where each folder is another run's for ever.
+// after a signal asked to end, or where each folder is another run's for ever; -EFBIG at once.
 int saver_save_last(struct Saver *s, struct Error *e);
 
 // After a step: what its words tell of the checkpoint that is under way.
