@@ -1,6 +1,8 @@
 // A cluster's forecast in print: see cluster.h.
 #include "zero/plan/cluster.h"
 
+#include "kernels/show.h"
+
 #include <cjson/cJSON.h>
 
 // The parts of a step, one after another; together they are the step.
@@ -41,7 +43,9 @@ static void print_row(FILE *out, const char *name, double value, const char *for
 static void print_grid(FILE *out, const struct Cluster *c, const struct ClusterForecast *f) {
     const struct RankSettings *s = &f->rank.settings;
     size_t nodes = ceil_div((size_t)s->ranks, c->node_gpus);
-    fprintf(out, "%s: %d GPUs on %zu node%s\n", c->name, s->ranks, nodes, nodes > 1 ? "s" : "");
+    char name[4 * sizeof c->name]; // a file's
+    show_line(name, sizeof name, c->name);
+    fprintf(out, "%s: %d GPUs on %zu node%s\n", name, s->ranks, nodes, nodes > 1 ? "s" : "");
     fprintf(out,
             "grid: tp %zu, pp %zu, dp %zu; ZeRO stage %d; a step of %zu micro-batch%s of %zu, "
             "%.0f tokens\n",
