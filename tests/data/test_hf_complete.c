@@ -259,13 +259,15 @@ static void no_value_becomes_infinite(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct HfWriter w;
         struct Error e = {{0}};
-        float values[3] = {rows[i].fits, -INFINITY, rows[i].over};
+        float values[3] = {rows[i].fits, rows[i].fits, rows[i].over}, none = -INFINITY;
         hf_writer_init(&w, out, two, 2, rows[i].dtype, HF_SHARD_BYTES);
         assert_ok(hf_writer_make(&w, &e), &e);
         assert_ok(hf_write_range(&w, 0, 3, 2, values, &e), &e);
         assert_error(hf_write_range(&w, 0, 3, 3, values, &e), -ERANGE, &e,
                      i ? "first.weight has 3.39617753e+38, which bf16 cannot hold"
                        : "first.weight has -65520, which fp16 cannot hold");
+        assert_error(hf_write_range(&w, 0, 5, 1, &none, &e), -ERANGE, &e,
+                     "first.weight has a value that is not finite");
         hf_writer_abandon(&w);
         hf_writer_free(&w);
     }

@@ -248,9 +248,9 @@ static void a_checkpoint_of_another_format_is_refused(void **state) {
     static const struct {
         char number;
         const char *said;
-    } formats[] = {{'2', "is of format 2, of an older version of this program; expected 5 or 6"},
-                   {'4', "is of format 4, of an older version of this program; expected 5 or 6"},
-                   {'7', "is no checkpoint of this program"}};
+    } formats[] = {{'2', "is of format 2, of an older version of this program; expected 5 to 8"},
+                   {'4', "is of format 4, of an older version of this program; expected 5 to 8"},
+                   {'9', "is no checkpoint of this program"}};
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         char *folder = scratch_make();
         char *path = base_format("%s/step-00000002/rank-0000.state", folder);
