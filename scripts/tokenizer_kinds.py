@@ -2,8 +2,8 @@
 """Makes tests/fixtures/bpe/kinds, or random strings to compare by, of many kinds of tokenizer.json.
 
     PYTHON scripts/tokenizer_kinds.py [FOLDER]
-    PYTHON scripts/tokenizer_kinds.py json KIND FILE        one tokenizer.json
-    PYTHON scripts/tokenizer_kinds.py list
+    PYTHON scripts/tokenizer_kinds.py files FOLDER          KIND.json of each kind
+    PYTHON scripts/tokenizer_kinds.py pcre2 FILE OUT        FILE, but with no pattern of a scanner
 
 A kind is a family's published normalizer, pre-tokenizers, model settings and decoder, or a setting
 of one pre-tokenizer, over one of two small vocabularies: `letters` is byte-level, `marks` of
@@ -19,6 +19,7 @@ import json
 import os
 import struct
 import sys
+from collections import Counter
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from tokenizer_fixtures import LLAMA3, strings, training_text
@@ -162,8 +163,11 @@ def learn_marks():
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     named = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     trainer = trainers.BpeTrainer(vocab_size=900, show_progress=False, special_tokens=named,
-                                  max_token_length=10, limit_alphabet=150)
-    t.train_from_iterator([s.replace("  ", " ") for s in training_text()], trainer)
+                                  max_token_length=10)
+    texts = [s.replace("  ", " ") for s in training_text()]
+    count = Counter("".join(texts))
+    known = sorted(count, key=lambda c: (-count[c], c))[:150]
+    t.train_from_iterator(["".join(c for c in s if c in known) for s in texts], trainer)
     tree = json.loads(t.to_str())
     tree["added_tokens"] = tree["added_tokens"][:3]
     tree["pre_tokenizer"] = None
@@ -178,6 +182,20 @@ def apply(base, sets):
     return tree
 
 
+def without_scanner(pre):
+    """The same pre-tokenizers, whose patterns are written as no scanner knows them."""
+    steps = pre["pretokenizers"] if pre["type"] == "Sequence" else [pre]
+    out = []
+    for step in steps:
+        if step["type"] == "ByteLevel" and step.get("use_regex", True):
+            out += [split(f"(?:{GPT2})"), level(False, step["add_prefix_space"])]
+        elif step["type"] == "Split" and "Regex" in step["pattern"]:
+            out.append({**step, "pattern": {"Regex": f"(?:{step['pattern']['Regex']})"}})
+        else:
+            out.append(step)
+    return sequence(*out)
+
+
 def text_of(tree):
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
 
@@ -190,14 +208,17 @@ def sum_of(ids):
 
 
 def main():
-    if sys.argv[1:2] == ["list"]:
-        print("\n".join(kinds()))
+    if sys.argv[1:2] == ["pcre2"]:
+        with open(sys.argv[2], encoding="utf-8") as f:
+            tree = json.load(f)
+        with open(sys.argv[3], "w", encoding="utf-8") as f:
+            f.write(text_of({**tree, "pre_tokenizer": without_scanner(tree["pre_tokenizer"])}))
         return
     base = {"letters": learn_letters(), "marks": learn_marks()}
-    if sys.argv[1:2] == ["json"]:
-        name, sets = kinds()[sys.argv[2]]
-        with open(sys.argv[3], "w", encoding="utf-8") as f:
-            f.write(text_of(apply(base[name], sets)))
+    if sys.argv[1:2] == ["files"]:
+        for kind, (name, sets) in kinds().items():
+            with open(f"{sys.argv[2]}/{kind.replace(' ', '-')}.json", "w", encoding="utf-8") as f:
+                f.write(text_of(apply(base[name], sets)))
         return
     folder = sys.argv[1] if len(sys.argv) > 1 else "tests/fixtures/bpe/kinds"
     os.makedirs(folder, exist_ok=True)

@@ -11,10 +11,12 @@ enum { MATCH_LIMIT = 10000000, STACK_FIRST = 64 << 10, STACK_MAX = 16 << 20 };
 
 struct Regex {
     pcre2_code *code;
+    bool compiled; // to machine code
 };
 
 struct RegexWork {
     pcre2_match_data *data;
+    const size_t *place; // where it says what has matched
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
 };
@@ -30,9 +32,9 @@ int regex_open(struct Regex **out, const struct Bytes *pattern, struct Error *e)
         pcre2_get_error_message(number, (PCRE2_UCHAR *)why, sizeof why);
         return error_set(e, -EINVAL, "PCRE2: %s", why);
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD); // else it interprets
     *out = base_alloc(sizeof **out);
     (*out)->code = code;
+    (*out)->compiled = !pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     return 0;
 }
 
@@ -50,6 +52,7 @@ struct RegexWork *regex_work_open(void) {
     w->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MAX, NULL);
     if (!w->data || !w->context || !w->stack)
         base_out_of_memory(STACK_MAX, "a regular expression");
+    w->place = pcre2_get_ovector_pointer(w->data);
     pcre2_set_match_limit(w->context, MATCH_LIMIT);
     pcre2_jit_stack_assign(w->context, NULL, w->stack);
     return w;
@@ -66,11 +69,11 @@ void regex_work_close(struct RegexWork *w) {
 
 enum RegexFound regex_find(const struct Regex *x, struct RegexWork *w, const uint8_t *text,
                            size_t n, size_t from, bool open, size_t at[2]) {
-    int found =
-        pcre2_match(x->code, text, n, from, open ? PCRE2_PARTIAL_HARD : 0, w->data, w->context);
-    const size_t *place = pcre2_get_ovector_pointer(w->data);
-    at[0] = place[0];
-    at[1] = place[1];
+    uint32_t options = open ? PCRE2_PARTIAL_HARD : 0;
+    int found = x->compiled ? pcre2_jit_match(x->code, text, n, from, options, w->data, w->context)
+                            : pcre2_match(x->code, text, n, from, options, w->data, w->context);
+    at[0] = w->place[0];
+    at[1] = w->place[1];
     if (found >= 0)
         return REGEX_FOUND;
     if (found == PCRE2_ERROR_NOMATCH)

@@ -68,6 +68,8 @@ static int add_item(struct Splitting *x, size_t begin, size_t end, bool match) {
     size_t cut = x->s.cut;
     if (match && begin < cut && cut < end)
         return -EAGAIN;
+    if (x->step->behavior == ISOLATED) // no part grows
+        return hand_on(x, begin, end, x->s.open && end == x->s.n);
     match = match != x->step->invert;
     if (x->step->behavior == REMOVED && match)
         return begin >= cut ? DONE : 0;
@@ -201,6 +203,17 @@ static int refuse(const struct Splitting *x, size_t byte) {
                      json_shown(x->step->text).text, x->s.at + byte);
 }
 
+// What a match may follow, at or behind the cut: if none does, this part is longer.
+static int hand_on_open(struct Splitting *x, size_t begin, size_t end) {
+    bool any = begin < end;
+    if (any && x->step->behavior == ISOLATED)
+        return hand_on(x, begin, end, true);
+    int err = any ? add_item(x, begin, end, false) : 0;
+    bool part = !err && x->any;
+    x->any = false;
+    return part ? hand_on(x, x->begin, x->end, true) : err;
+}
+
 static int split_regex(struct Splitting *x) {
     struct Bytes *room = &x->run->work->room[x->k];
     struct RegexWork **work = &x->run->work->regex;
@@ -228,14 +241,12 @@ static int split_regex(struct Splitting *x) {
         size_t begin = byte_at(x, ascii, &character, &byte, at[0]);
         if (found == REGEX_OPEN && begin < x->s.cut)
             return -EAGAIN;
+        if (found == REGEX_OPEN)
+            return hand_on_open(x, prev, begin);
         if (prev < begin)
             err = add_item(x, prev, begin, false);
-        if (err || found == REGEX_OPEN) {
-            // What lies behind may be no match, and then this part is longer.
-            int left = err || !x->any ? err : hand_on(x, x->begin, x->end, true);
-            x->any = false;
-            return left;
-        }
+        if (err)
+            break;
         from = last = at[1];
         prev = byte_at(x, ascii, &character, &byte, at[1]);
         err = add_item(x, begin, prev, true);

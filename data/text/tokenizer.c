@@ -152,29 +152,13 @@ int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *
     return 0;
 }
 
-// Does a tokenizer.json say "byte_fallback": true? One that cannot be read does not.
-static bool is_sentencepiece(const char *file) {
-    static const char key[] = "\"byte_fallback\"";
-    char *text;
-    size_t bytes;
-    struct Error e;
-    if (file_read(file, MODEL_BYTES_MAX, &text, &bytes, &e))
-        return false;
-    const char *at = memmem(text, bytes, key, sizeof key - 1);
-    at = at ? at + sizeof key - 1 : "";
-    at += strspn(at, " \t\r\n:");
-    bool says = strncmp(at, "true", 4) == 0;
-    free(text);
-    return says;
-}
-
 char *tokenizer_file(const struct TokenizerSpec *spec) {
     struct stat st;
     if (stat(spec->path, &st) || !S_ISDIR(st.st_mode))
         return base_format("%s", spec->path);
     char *file = base_format("%s/tokenizer.json", spec->path);
     char *model = base_format("%s/tokenizer.model", spec->path);
-    bool takes = !access(model, F_OK) && (access(file, F_OK) || is_sentencepiece(file));
+    bool takes = access(file, F_OK) && !access(model, F_OK);
     free(takes ? file : model);
     return takes ? model : file;
 }

@@ -2,12 +2,11 @@
 //
 //   byte        256 ids, one per byte; no file
 //   NAME.model  a SentencePiece model, trained here (data/text/prepare.c) or elsewhere
-//   NAME.json   a tokenizer.json of Hugging Face's, byte-level BPE (data/bpe/bpe.h)
+//   NAME.json   a tokenizer.json of Hugging Face's, BPE (data/bpe/bpe.h)
 //   ids         for token shards whose tokenizer is not at hand: text is a list of numbers, such
 //               as "464 3290"
 //
-// A folder stands for its tokenizer.json, or else its tokenizer.model; for the second too where it
-// has both, and the first says "byte_fallback": then it spells out the same SentencePiece model.
+// A folder stands for its tokenizer.json, as in transformers, or else its tokenizer.model.
 //
 // Used by data/text/prepare.c to make shards and by sampling to read prompts and print what the
 // model says.

@@ -405,23 +405,24 @@ static void what_is_broken_is_refused(void **state) {
     refuse("gpt2", "\"vocab\"", "\"words\"", "no \"vocab\"");
 }
 
-// A checkpoint of SentencePiece as tokenizer.json stands for the .model beside it.
+// Its tokenizer.json goes before its tokenizer.model, as in transformers.
 static void a_folder_stands_for_its_tokenizer(void **state) {
     (void)state;
-    static const char fallback[] = "{\"model\":{\"byte_fallback\": true}}";
     char *folder = scratch_make();
     struct TokenizerSpec spec;
     struct Error e;
     struct Tokenizer *t;
     assert_ok(tokenizer_parse(&spec, folder, &e), &e);
     assert_error(tokenizer_open_spec(&t, &spec, &e), -ENOENT, &e, "tokenizer.json");
-    char *json = scratch_write(folder, "tokenizer.json", fallback, sizeof fallback - 1);
-    assert_error(tokenizer_open_spec(&t, &spec, &e), -EINVAL, &e, "tokenizer.json: model");
     char *model = scratch_write(folder, "tokenizer.model", "x", 1);
     char *file = tokenizer_file(&spec);
     assert_string_equal(file, model);
     assert_ok(tokenizer_parse(&spec, folder, &e), &e);
     assert_int_equal(spec.kind, TOKENIZER_MODEL);
+    char *json = scratch_write(folder, "tokenizer.json", "{}", 2);
+    assert_ok(tokenizer_parse(&spec, folder, &e), &e);
+    assert_int_equal(spec.kind, TOKENIZER_JSON);
+    assert_error(tokenizer_open_spec(&t, &spec, &e), -EINVAL, &e, "tokenizer.json: model");
     free(file);
     free(model);
     free(json);
