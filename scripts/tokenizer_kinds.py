@@ -116,6 +116,8 @@ LETTERS = {  # over `letters`: pre-tokenizers; a dictionary: what else
     "looks": sequence(split(r"(?<=\p{L})\p{N}+|(?<!\s)\p{L}(?=\p{P})|^\s+|\S$"), level()),
     "any case": sequence(split(r"\p{N}|(?:x(?i)he|[k-t]+)|q|(?i:o)s", "Isolated"), level()),
     "quantifiers": sequence(split(r"\p{L}{2,3}?|\d{2}+|\s{,2}\S|[^\W\d_]*+"), level()),
+    "across a cut": sequence(split(r"[^\s,]+ [^\s,]+"), level(True)),
+    "words in brackets": sequence(split(r"[\w]+|[^\w\s]+"), level()),
     "whole words": {"pre_tokenizer": sequence(split(O200K), level()),
                     "model.ignore_merges": True},
 }
@@ -171,6 +173,9 @@ def learn_marks():
     tree = json.loads(t.to_str())
     tree["added_tokens"] = tree["added_tokens"][:3]
     tree["pre_tokenizer"] = None
+    for half in (MARK, 2 * MARK):  # as the families have them: spaces that belong together
+        tree["model"]["vocab"][2 * half] = len(tree["model"]["vocab"])
+        tree["model"]["merges"].append([half, half])
     return tree
 
 

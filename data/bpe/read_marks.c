@@ -114,10 +114,19 @@ static const char *written_mark(const struct Bpe *b) {
     return "";
 }
 
+// May a character leave nothing? Then what stands on its two sides are neighbours.
+static bool leaves_out(const struct Bpe *b) {
+    bool falls_back = true;
+    for (size_t byte = 0; byte < 256; byte++)
+        falls_back = falls_back && b->fallback[byte] >= 0;
+    return !falls_back && b->unknown < 0;
+}
+
 void bpe_use_marks(struct Bpe *b) {
     const char *mark = written_mark(b);
     show_pieces(b);
-    if (b->letters || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 || reaches_over(b, mark))
+    if (b->letters || leaves_out(b) || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 ||
+        reaches_over(b, mark))
         return;
     b->steps.step[b->steps.count++] =
         (struct Step){.kind = STEP_RUNS, .text = base_format("%s", mark), .bytes = strlen(mark)};
