@@ -20,7 +20,7 @@ struct Splitting {
     size_t begin, end;
 };
 
-static int hand_on(const struct Splitting *x, size_t begin, size_t end, bool open) {
+static inline int hand_on(const struct Splitting *x, size_t begin, size_t end, bool open) {
     const struct Stretch *s = &x->s;
     if (begin >= s->cut)
         return DONE;
@@ -64,7 +64,7 @@ static bool joins(const struct Splitting *x, bool match) {
 
 // The next item. A match that lies across the cut, and a part that grows across it, would be others
 // where the text is cut.
-static int add_item(struct Splitting *x, size_t begin, size_t end, bool match) {
+static inline int add_item(struct Splitting *x, size_t begin, size_t end, bool match) {
     size_t cut = x->s.cut;
     if (match && begin < cut && cut < end)
         return -EAGAIN;

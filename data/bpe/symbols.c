@@ -101,8 +101,18 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
 
 size_t pattern_symbols(const struct Pattern *p, const uint8_t *text, size_t n_bytes, uint8_t *out) {
     size_t count = 0;
-    for (size_t i = 0, w; i < n_bytes; i += w)
+    uint64_t eight;
+    for (size_t i = 0, w; i < n_bytes; i += w) {
+        for (; n_bytes - i >= sizeof eight; i += sizeof eight, count += sizeof eight) {
+            memcpy(&eight, text + i, sizeof eight);
+            if (eight & 0x8080808080808080u)
+                break;
+            memcpy(out + count, &eight, sizeof eight); // ASCII is itself
+        }
+        if (i == n_bytes)
+            break;
         out[count++] = p->symbol[unicode_at(text + i, &w)];
+    }
     return count;
 }
 
