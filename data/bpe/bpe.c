@@ -373,7 +373,7 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
                         .n = t->n + size_min(t->behind, BEHIND_MAX),
                         .cut = t->behind ? t->n : SIZE_MAX,
                         .at = t->at,
-                        .begins = !t->inside,
+                        .begins = !t->inside && !t->follows,
                         .middle = t->inside};
     while (s.n < t->n + t->behind && (s.text[s.n] & 0xc0) == 0x80)
         s.n++;
@@ -385,6 +385,13 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
         w->missing = missing;
     }
     return err;
+}
+
+bool bpe_tells_first(const struct Bpe *b) {
+    for (size_t i = 0; i < b->steps.count; i++)
+        if (b->steps.step[i].kind == STEP_MARK && b->steps.step[i].prepend == PREPEND_FIRST)
+            return true;
+    return false;
 }
 
 size_t bpe_missing(struct BpeWork *w) {

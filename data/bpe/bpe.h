@@ -68,12 +68,16 @@ struct BpeText {
     size_t at;     // bytes in front of it, for error lines
     bool inside;   // there are some
     bool plain;    // no special token is found in it
+    bool follows;  // a token stands in front of it, which is no part of it
 };
 
 // Appends the ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut behind these n
 // bytes; -EINVAL: an expression takes too long.
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
                struct Error *e);
+
+// Is a text encoded in another way where it follows a token?
+bool bpe_tells_first(const struct Bpe *b);
 
 // How many bytes without a piece there were since this was asked last.
 size_t bpe_missing(struct BpeWork *w);

@@ -280,7 +280,7 @@ size_t tokenizer_cut(const struct Tokenizer *t, const char *text, size_t bytes, 
 // ---- a text ----
 
 static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
-                      struct Ids *ids, struct Error *e) {
+                      bool follows, struct Ids *ids, struct Error *e) {
     size_t bad = text_find_invalid(text, bytes);
     if (bad < bytes)
         return error_set(e, -EINVAL, "a text to be encoded is not UTF-8 at byte %zu of %zu", bad,
@@ -288,7 +288,7 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
     struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
     if (!work)
         work = bpe_work_open();
-    struct BpeText whole = {text, bytes, .plain = plain};
+    struct BpeText whole = {text, bytes, .plain = plain, .follows = follows};
     int err = encode_json(t, work, &whole, ids, e);
     bpe_work_close(atomic_exchange(&t->spare->work, work)); // another thread's
     return err;
@@ -297,15 +297,25 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e) {
     if (t->kind == TOKENIZER_JSON)
-        return encode_bpe(t, text, bytes, false, ids, e);
+        return encode_bpe(t, text, bytes, false, false, ids, e);
     return tokenizer_encode_part(t, NULL, &(struct TextPart){text, bytes, 0, 0}, ids, e);
 }
 
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e) {
     if (t->kind == TOKENIZER_JSON)
-        return encode_bpe(t, text, bytes, true, ids, e);
+        return encode_bpe(t, text, bytes, true, false, ids, e);
     return tokenizer_encode(t, text, bytes, ids, e);
+}
+
+bool tokenizer_tells_first(const struct Tokenizer *t) {
+    return t->kind == TOKENIZER_JSON && bpe_tells_first(&t->bpe);
+}
+
+int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
+                            struct Ids *ids, struct Error *e) {
+    CHECK(t->kind == TOKENIZER_JSON, "tokenizer %d", t->kind);
+    return encode_bpe(t, text, bytes, plain, true, ids, e);
 }
 
 char *tokenizer_missing(const struct Tokenizer *t) {

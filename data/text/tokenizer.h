@@ -63,6 +63,12 @@ int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, 
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e);
 
+// Does the tokenizer put a mark in front of a text's very first part alone? Then what stands behind
+// a control token is encoded by the function that follows, as part of a text that began before it.
+bool tokenizer_tells_first(const struct Tokenizer *t);
+int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
+                            struct Ids *ids, struct Error *e);
+
 // What became, since this was asked last, of bytes that the vocabulary of a tokenizer.json has no
 // piece for, as the reference implementation has it: "3 bytes ... are left out", or become its
 // unk_token. free() it; NULL: there were none.

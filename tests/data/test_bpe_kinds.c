@@ -228,6 +228,39 @@ static void bytes_without_a_piece(void **state) {
     }
 }
 
+// A mark in front of the first part alone: not behind a token, whether the text has it or not.
+static void what_follows_a_token_is_not_first(void **state) {
+    (void)state;
+    cJSON *base = load_tree("kinds/marks.json");
+    cJSON *sets =
+        cJSON_Parse("{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81"
+                    "\",\"prepend_scheme\":\"first\",\"split\":false}}");
+    cJSON *tree = make_kind(base, sets);
+    char *json = cJSON_PrintUnformatted(tree);
+    struct Bpe b;
+    struct Error e;
+    struct Ids ids[3] = {{0}};
+    assert_ok(bpe_parse(&b, json, strlen(json), "first", &e), &e);
+    assert_true(bpe_tells_first(&b));
+    struct BpeWork *w = bpe_work_open();
+    static const struct BpeText texts[] = {{.text = "</s>the of", .n = 10},
+                                           {.text = "the of", .n = 6, .follows = true},
+                                           {.text = "the of", .n = 6}};
+    for (size_t i = 0; i < 3; i++)
+        assert_ok(bpe_encode(&b, w, &texts[i], &ids[i], &e), &e);
+    assert_int_equal(ids[0].count, ids[1].count + 1);
+    assert_memory_equal(ids[0].data + 1, ids[1].data, ids[1].count * sizeof *ids[1].data);
+    assert_true(ids[2].data[0] != ids[1].data[0]);
+    for (size_t i = 0; i < 3; i++)
+        ids_free(&ids[i]);
+    bpe_work_close(w);
+    bpe_close(&b);
+    cJSON_free(json);
+    cJSON_Delete(tree);
+    cJSON_Delete(sets);
+    cJSON_Delete(base);
+}
+
 static void an_unknown_token_is_a_piece(void **state) {
     (void)state;
     char *json = base_format(gaps, "\"unk_token\":\"<none>\",");
@@ -340,6 +373,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_every_kind),
         cmocka_unit_test(bytes_without_a_piece),
+        cmocka_unit_test(what_follows_a_token_is_not_first),
         cmocka_unit_test(an_unknown_token_is_a_piece),
         cmocka_unit_test(what_is_missing_is_told),
         cmocka_unit_test(patterns_that_are_not_read),
