@@ -31,6 +31,8 @@ lists=$folder/lists.json.gz
     done
     echo ']'
 } | gzip -c >"$lists"
+# A pattern that no scanner knows.
+sed 's/|\\\\s+"}/|\\\\s+|(?!)"}/' tests/fixtures/bpe/llama3/tokenizer.json >"$folder/pattern.json"
 tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --heads 1 --channels 16
     --seq-len 16 --batch 1 --threads 1 --val-batches 1 --log-every 1)
 
@@ -75,6 +77,7 @@ scenario() { # scenario NAME
     prepare) steps=2 fresh_cache=yes ;;
     tokenizer) steps=2 fresh_cache=yes args+=(--tokenizer train:300) ;;
     encode) steps=2 fresh_cache=yes args+=(--tokenizer "$PWD/tests/fixtures/bpe/llama3") ;;
+    pattern) steps=2 fresh_cache=yes args+=(--tokenizer "$folder/pattern.json") ;;
     lists) steps=2 args=("${tiny[@]/#"$text"/"$lists"}") ;;
     packed) steps=2 args=("${tiny[@]/#"$text"/tests/fixtures/packed/frames.zst}") ;;
     prune) every=1 args+=(--keep 1 --keep-best --val-every 1) ;;
@@ -102,6 +105,7 @@ can_run() { # can_run SCENARIO: with the libraries that the program was built wi
     tokenizer) has_library SentencePiece ;;
     lists) has_library zlib ;;
     packed) has_library libzstd ;;
+    pattern) has_library PCRE2 ;;
     gpu-nvme) has_library CUDA && has_library liburing && has_disk ;;
     nccl-mpirun) has_library NCCL && has_library OpenMPI && command -v mpirun >/dev/null ;;
     nccl*) has_library NCCL ;;
