@@ -17,9 +17,9 @@ const struct Flag options_table[] = {
      "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N", NULL},
     {"data", FLAG_LIST, AT(data), NULL,
      "A text file, a folder of them, a pipe, a glob of token shards, a .jsonl or .json file of "
-     "examples, a URL, tinyshakespeare, fineweb10B, or random. Given several times, samples come "
-     "from all, as "
-     "often as the weights say: a.jsonl:3 thrice as often as b.jsonl:1.",
+     "examples, a URL, tinyshakespeare, fineweb10B, or random. Text and examples may be packed: "
+     ".gz, .zst. Given several times, samples come from all, as often as the weights say: "
+     "a.jsonl:3 thrice as often as b.jsonl:1.",
      "Data", "WHAT[:WEIGHT]", NULL},
     {"val-data", FLAG_STRING, AT(val_data), NULL,
      "Validation data, like one --data. Without it, the last tenth of each text, or of the "
