@@ -79,10 +79,10 @@ static int refuse(const struct Stream *s, const char *what, const char *more, st
 
 // Between two streams: is there another? What is no stream is refused.
 static int begin_stream(struct Stream *s, struct Error *e) {
-    ssize_t left = need(s, UNPACK_MAGIC_BYTES, e);
+    ssize_t left = need(s, UNPACK_HEAD_BYTES, e);
     while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {
         s->begin++;
-        left = need(s, UNPACK_MAGIC_BYTES, e);
+        left = need(s, UNPACK_HEAD_BYTES, e);
     }
     if (left < 0 || (left == 0 && s->any))
         return (int)left;

@@ -16,7 +16,8 @@ struct Unpacking {
     size_t out_bytes;
 };
 
-enum { UNPACK_MAGIC_BYTES = 4 }; // of which `begins` wants to see so many
+// `begins` looks at so many; and so many are there, if the file has them, when a stream begins.
+enum { UNPACK_MAGIC_BYTES = 4, UNPACK_HEAD_BYTES = 18 };
 
 struct Unpack {
     const char *ending;                     // of a file's name

@@ -3,6 +3,7 @@
 #include "data/unpack.h"
 #include "kernels/base.h"
 
+#include <stdlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -14,23 +15,45 @@ static bool zst_begins(const uint8_t m[UNPACK_MAGIC_BYTES]) {
     return frame || ((m[0] & 0xf0) == 0x50 && m[1] == 0x2a && m[2] == 0x4d && m[3] == 0x18);
 }
 
+// The library does not always compare a frame's length with what its head says.
+struct Zst {
+    ZSTD_DStream *z;
+    bool inside;                   // of a frame
+    unsigned long long says, made; // how long it is
+};
+
 static void *zst_open(void) {
-    ZSTD_DStream *z = ZSTD_createDStream();
-    if (!z || ZSTD_isError(ZSTD_DCtx_setParameter(z, ZSTD_d_windowLogMax, WINDOW_LOG)))
+    struct Zst *s = base_alloc_zeroed(sizeof *s);
+    s->z = ZSTD_createDStream();
+    if (!s->z || ZSTD_isError(ZSTD_DCtx_setParameter(s->z, ZSTD_d_windowLogMax, WINDOW_LOG)))
         base_give_up("no memory to unpack zstd");
-    return z;
+    return s;
+}
+
+static int end_frame(struct Zst *s, const char **wrong) {
+    bool known = s->says != ZSTD_CONTENTSIZE_UNKNOWN && s->says != ZSTD_CONTENTSIZE_ERROR;
+    *wrong = "its length does not agree";
+    s->inside = false;
+    return known && s->says != s->made ? -1 : 1;
 }
 
 static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
+    struct Zst *s = state;
     ZSTD_inBuffer in = {u->in, u->in_bytes, 0};
     ZSTD_outBuffer out = {u->out, u->out_bytes, 0};
-    size_t said = ZSTD_decompressStream(state, &out, &in);
+    if (!s->inside) {
+        s->says = ZSTD_getFrameContentSize(u->in, u->in_bytes);
+        s->made = 0;
+        s->inside = true;
+    }
+    size_t said = ZSTD_decompressStream(s->z, &out, &in);
+    s->made += out.pos;
     u->in += in.pos;
     u->in_bytes -= in.pos;
     u->out += out.pos;
     u->out_bytes -= out.pos;
     if (!ZSTD_isError(said))
-        return said == 0;
+        return said ? 0 : end_frame(s, wrong);
     ZSTD_ErrorCode code = ZSTD_getErrorCode(said);
     if (code == ZSTD_error_memory_allocation)
         base_give_up("no memory to unpack zstd");
@@ -43,7 +66,9 @@ static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
 }
 
 static void zst_close(void *state) {
-    ZSTD_freeDStream(state);
+    struct Zst *s = state;
+    ZSTD_freeDStream(s->z);
+    free(s);
 }
 
 const struct Unpack unpack_zst = {.ending = ".zst",

@@ -157,6 +157,18 @@ static void a_file_that_is_not_packed_is_read_as_it_is(void **state) {
     assert_int_equal(stream_bare("a/.zst"), 6);
 }
 
+// A frame that says 35 bytes in its head, and ends with none.
+static void a_frame_of_another_length_is_refused(void **state) {
+    static const char frame[] = "\x28\xb5\x2f\xfd\x20\x23\x01\0";
+    char text[ROOM], *path = scratch_write(*state, "short.zst", frame, sizeof frame);
+    struct Error e;
+    assert_error((int)read_pieces(path, 1, text, &e), -EBADMSG, &e,
+                 "it is damaged near there: its ");
+    assert_error((int)read_pieces(path, 100, text, &e), -EBADMSG, &e,
+                 "it is damaged near there: i");
+    free(path);
+}
+
 // 1.5 MB that nothing can pack: more than a piece on its way in.
 static void long_files_are_unpacked_whole(void **state) {
     static const char *const commands[] = {"gzip", "zstd"};
@@ -204,6 +216,7 @@ int main(void) {
         cmocka_unit_test(each_packing_gives_its_text),
         cmocka_unit_test(what_python_refuses_is_refused_with_its_byte),
         cmocka_unit_test(a_file_that_is_not_packed_is_read_as_it_is),
+        cmocka_unit_test(a_frame_of_another_length_is_refused),
         cmocka_unit_test(long_files_are_unpacked_whole),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
