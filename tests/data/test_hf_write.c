@@ -282,8 +282,8 @@ static void large_models_are_laid_out(void **state) {
 
 static void values_are_rounded_to_the_nearest(void **state) {
     (void)state;
-    // Ties in bf16 (1 + 2^-8, 1 + 3 * 2^-8) and in fp16 (1 + 2^-11, 1 + 3 * 2^-11), and what
-    // fp16 cannot hold, of which it is handed its largest value.
+    // Ties in bf16 (1 + 2^-8, 1 + 3 * 2^-8) and in fp16 (1 + 2^-11, 1 + 3 * 2^-11); what fp16 has
+    // not, in whose place it gets its largest.
     static const float all[10] = {0x1.01p0f,     0x1.03p0f, 0x1.002p0f, 0x1.006p0f,  -0x1.01p0f,
                                   0x1.010002p0f, 70000.0f,  1e-7f,      0x1.fep127f, -0.0f};
     static const float bf16[10] = {1, 0x1.04p0f, 1, 1, -1, 0x1.02p0f, 70144.0f, 0, 0x1.fep127f, 0};
