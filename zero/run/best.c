@@ -43,10 +43,11 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Habits *h, uint64
     s->keep.best = j->keeps ? b->step : 0;
 }
 
-// A best that could not be saved is none.
+// A best that could not be saved is none. Only where it is still being written this waits.
 static void settle(struct Judge *j) {
     struct Best *b = &j->saver->zero->best;
-    saver_settle(j->saver);
+    if (j->keeps && b->step != j->kept.step)
+        saver_settle(j->saver);
     if (!j->keeps || b->step == j->kept.step)
         return;
     uint32_t worse = b->worse;
