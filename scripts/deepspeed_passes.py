@@ -56,6 +56,8 @@ OFF = [
     {"weight_quantization": {"enabled": False}},
     {"fp16": {"enabled": False, "consecutive_hysteresis": True, "opt_level": "O2"}},
     {"bf16": {"enabled": False, "opt_level": "O2"}},
+    {"bf16": {"enabled": False, "loss_scale": 0, "initial_scale_power": 16,
+              "loss_scale_window": 1000, "hysteresis": 2, "min_loss_scale": 1}},
 ]
 COMPILE = [
     {"compile": {"disable": False, "backend": "inductor"}},

@@ -2,6 +2,8 @@
 // flag, what to say, keys inside: see rows.h. Those without a flag's copy are resolved by groups.c.
 #include "data/deepspeed/rows.h"
 
+static const char unscaled[] = "bf16 needs no loss scale; DeepSpeed passes over it, or refuses it";
+
 const struct DsRow ds_train_rows[] = {
     {"train_batch_size", "i", DS_HONOURED, "global-batch",
      "any two of the three; the third follows with the ranks", NULL, 0},
@@ -20,6 +22,14 @@ const struct DsRow ds_train_rows[] = {
     {"bf16.bf16_master_weights_and_grads", "b", DS_REFUSED, NULL,
      "--master bf16 --grad-dtype bf16 rounds at random instead, which loses less", NULL, 0},
     {"bf16.bf16_optimizer_states", "b", DS_REFUSED, NULL, "use --moments bf16", NULL, 0},
+    {"bf16.loss_scale|bfloat16.loss_scale", "*", DS_NOT_APPLICABLE, NULL, unscaled, NULL, 0},
+    {"bf16.initial_scale_power|bfloat16.initial_scale_power", "*", DS_NOT_APPLICABLE, NULL,
+     unscaled, NULL, 0},
+    {"bf16.loss_scale_window|bfloat16.loss_scale_window", "*", DS_NOT_APPLICABLE, NULL, unscaled,
+     NULL, 0},
+    {"bf16.hysteresis|bfloat16.hysteresis", "*", DS_NOT_APPLICABLE, NULL, unscaled, NULL, 0},
+    {"bf16.min_loss_scale|bfloat16.min_loss_scale", "*", DS_NOT_APPLICABLE, NULL, unscaled, NULL,
+     0},
     {"bfloat16", "o", DS_HONOURED, NULL, "the old name of bf16", NULL, 0},
     {"bfloat16.enabled", "b", DS_HONOURED, "dtype", "as bf16.enabled", NULL, 0},
     {"bfloat16.check_grad_overflow", "b", DS_EQUAL, NULL, "as of bf16", NULL, 0},
