@@ -6,6 +6,7 @@
 // Each run that ends the process is a child. On a real GPU none of them can be made to fail.
 #include "kernels/cards.h"
 #include "tests/lib/cusim_help.h"
+#include "tests/lib/planned.h"
 #include "tests/lib/tiny.h"
 
 #include <stdio.h>
@@ -287,6 +288,22 @@ static void auto_is_a_gpu_that_can_be_used(void **state) {
     }
 }
 
+// Ranks that share a GPU read each other's buffers; between GPUs NCCL has a buffer for pieces.
+static void pieces_are_planned_where_they_are(void **state) {
+    (void)state;
+    struct RankSettings s = tiny_settings(BF16);
+    s.device = DEVICE_CUDA;
+    s.ranks = s.stage = 2;
+    s.comm_chunk = 1 << 16;
+    size_t shared = planned_is_measured(&s, "one GPU").is.tier[TIER_DEVICE].most[TAG_COMM];
+    if (sim_is_real())
+        return;
+    sim_set_gpus(2);
+    size_t apart = planned_is_measured(&s, "two GPUs").is.tier[TIER_DEVICE].most[TAG_COMM];
+    sim_set_gpus(1);
+    assert_int_equal(apart, shared + s.comm_chunk);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_is_a_gpu_that_can_be_used), // first: CUDA has not started
@@ -298,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_mistake_of_ours_aborts),
         cmocka_unit_test(unwritten_memory_is_not_read),
         cmocka_unit_test(the_flag_changes_no_bit),
+        cmocka_unit_test(pieces_are_planned_where_they_are),
     };
     return cmocka_run_group_tests_name("the host's side of a GPU", tests, NULL, NULL);
 }

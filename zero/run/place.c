@@ -34,13 +34,15 @@ void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats
     bool cuda = s->device == DEVICE_CUDA;
     if (cuda && !dry)
         choose_loading(s);
+    int gpus = cuda ? device_count_cuda() : 0;
+    bool elsewhere = dry && gpus != 1; // ranks that share the one that is here do so on paper, too
     *seats = (struct CommSeats){.cuda = cuda,
                                 .processes = s->processes,
                                 .ranks = s->ranks,
                                 .node_rank = s->processes ? s->node_rank : s->rank,
                                 .node_ranks = s->processes ? s->node_ranks : s->ranks,
-                                .gpus = cuda && !dry ? device_count_cuda() : 0,
-                                .nccl = cuda && s->ranks > 1 && nccl_find(&ignored) == 0};
+                                .gpus = elsewhere ? 0 : gpus};
+    seats->nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
 }
 
 static int gpu_of(const struct RankSettings *s) {

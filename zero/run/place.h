@@ -5,13 +5,15 @@
 #include "zero/comm/choose.h"
 #include "zero/run/settings.h"
 
-// What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank.
+// What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank,
+// but where this one has just one.
 // The first time, before ranks have threads: it may change the environment.
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats);
 
 // What a line leaves to the world and the machine: s->ranks, and use's cores (of `cores` on this
-// machine) and chosen. Processes agree: what is chosen all of them have. All of them call it
-// together, after they agreed on the line. Errors: -EINVAL, those of world_set_ranks.
+// machine) and chosen; a plan with --device-mem is for a GPU. Processes agree: what is chosen all
+// of them have. All of them call it together, after they agreed on the line. Errors: -EINVAL, those
+// of world_set_ranks.
 int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
                struct Error *e);
 

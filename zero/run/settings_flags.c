@@ -170,8 +170,9 @@ const struct Flag settings_table[] = {
      "2^30; 0: all. Costs nothing; what does not fit is refused with what would.",
      "Memory", "BYTES", NULL},
     {"device", FLAG_CHOICE, AT(rank.device), "auto",
-     "Where it computes. auto: cuda where this build and machine have a GPU that it can use, else "
-     "cpu; a resumed run keeps its own. A GPU rounds otherwise than a CPU.",
+     "Where it computes. auto: cuda where this build and machine have a GPU that it can use, and "
+     "in a plan with --device-mem, else cpu; a resumed run keeps its own. A GPU rounds otherwise "
+     "than a CPU.",
      "Machine", NULL, device_words},
     {"autotune", FLAG_BOOL, AT(rank.autotune), "false",
      "On a GPU: time the algorithms there are for each matrix product at its first use, and take "
