@@ -188,8 +188,16 @@ pick() {
     done
 }
 
+in_order() { # in_order SOURCES: lines, as TESTS_FIRST has them
+    local name
+    for name in ${TESTS_FIRST:-}; do
+        grep -E "(^|/)${name//./\\.}\$" <<<"$1"
+    done
+    true
+}
+
 python=$(find_python)
-readarray -t beside < <(pick FIRST "$@" && pick OTHERS "$@")
+readarray -t beside < <(in_order "$(pick FIRST "$@")" && pick OTHERS "$@")
 readarray -t alone < <(pick ALONE "$@")
 readarray -t asleep < <(pick ASLEEP "$@")
 run_list "$together" "${beside[@]}"

@@ -99,12 +99,12 @@ result $? "two run side by side" "$said"
 # The first takes longest; the alone one must see no other.
 printf '%s\n' "touch $folder/slow" 'sleep 0.6' "rm $folder/slow" 'echo "ok 1 - a"' \
     >"$folder/slow.sh"
-printf '%s\n' 'echo "ok 1 - b"' >"$folder/fast.sh"
+printf '%s\n' 'echo "ok 1 - b"' | tee "$folder/fast.sh" >"$folder/early.sh"
 printf '%s\n' "[ ! -e $folder/slow ] && echo 'ok 1 - c'" >"$folder/alone.sh"
-said=$(TEST_JOBS=3 TESTS_FIRST=slow.sh TESTS_ALONE=alone.sh bash scripts/run_tests.sh "$folder" \
-    "$folder"/{alone,fast,slow}.sh)
-[ "$(sed -n 's|.*/\([a-z]*\).sh .*|\1|p' <<<"$said" | xargs)" = "slow fast alone" ] &&
-    [ "$(tail -n 1 <<<"$said")" = "3 passed, 0 failed" ]
+said=$(TEST_JOBS=3 TESTS_FIRST="slow.sh early.sh" TESTS_ALONE=alone.sh \
+    bash scripts/run_tests.sh "$folder" "$folder"/{alone,early,fast,slow}.sh)
+[ "$(sed -n 's|.*/\([a-z]*\).sh .*|\1|p' <<<"$said" | xargs)" = "slow early fast alone" ] &&
+    [ "$(tail -n 1 <<<"$said")" = "4 passed, 0 failed" ]
 result $? "long ones first, in order; nothing runs beside those that are to be alone" "$said"
 
 # Two that sleep take nobody's place: the alone one meets both, which wait for it, and no third.
