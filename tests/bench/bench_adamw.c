@@ -14,6 +14,7 @@
 // takes one contiguous part.
 //
 // scripts/bench_offload.sh drives it. Read next: kernels/cpu/adamw.c.
+#include "kernels/cpu/instructions.h"
 #include "kernels/kernels.h"
 
 #include <immintrin.h>
@@ -182,7 +183,7 @@ int main(int argc, char **argv) {
                 millions, threads);
         return 2;
     }
-    if (!__builtin_cpu_supports("avx512f")) {
+    if (!instructions_run(INSTRUCTIONS_AVX512)) {
         fprintf(stderr,
                 "bench_adamw: the copy loop is written for AVX-512, which this CPU lacks\n");
         return 2;
