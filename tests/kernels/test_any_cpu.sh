@@ -43,8 +43,12 @@ for cpu in avx2 base; do
         result $? "$cpu: a run has the bits of its table in $dtype" "$said"
     done
     ZERO_CPU=$cpu run --dtype bf16
-    [ -n "$(hash_of)" ]
+    want=$(hash_of)
+    [ -n "$want" ]
     result $? "$cpu: it trains in bf16, if that is asked for" "$said"
+    DNNL_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 run --kernels $cpu --dtype bf16
+    [ "$(hash_of)" = "$want" ]
+    result $? "$cpu: the same where oneDNN alone is bounded, by its own variables" "$said"
     said=$(ZERO_CPU=$cpu "$train" --device cpu --kernels avx512 --data random --plan 2>&1)
     grep -qF -- "--kernels avx512: this CPU lacks their instructions" <<<"$said"
     result $? "$cpu: a table that it lacks is refused" "$said"
