@@ -1,9 +1,8 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: the command line; what a rank does and tells (training itself is in
-// zero/run/trainer.c); from the command line to the ranks; the modes; main. Here alone zero/ and
-// data/ meet: each is handed what it needs of the other. Flags are in zero/run/settings_flags.c and
-// data/flags/options.c. Next: zero/step.c, model/block.c, data/text/loader.c.
+// From top to bottom: the command line; what a rank does and tells; from the command line to the
+// ranks; the modes; main. Here alone zero/ and data/ meet: each is handed what it needs of the
+// other. Flags: zero/run/settings_flags.c, data/flags/options.c. Next: zero/run/trainer.c.
 #include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
