@@ -6,7 +6,7 @@
 // Expressions that are not read, not compiled or never done are refused with one line.
 #include "data/bpe/read.h"
 #include "data/file.h"
-#include "data/text/tokenizer.h"
+#include "data/text/encode.h"
 #include "tests/lib/scratch.h"
 
 #include <cjson/cJSON.h>
@@ -228,6 +228,49 @@ static void bytes_without_a_piece(void **state) {
     }
 }
 
+static int append(void *ids, const struct Ids *more, size_t done, struct Error *e) {
+    (void)done, (void)e;
+    for (size_t i = 0; i < more->count; i++)
+        ids_append(ids, more->data[i]);
+    return 0;
+}
+
+// No place is one where this text may be cut, so it is one stretch from the first on.
+static void a_text_that_is_never_cut(void **state) {
+    (void)state;
+    static const char pre[] =
+        "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
+        "\"pattern\":"
+        "{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\"},{\"type\":\"ByteLevel\","
+        "\"add_prefix_space\":false,\"use_regex\":false}]}}";
+    enum { BYTES = 2500000 };
+    cJSON *base = load_tree("kinds/letters.json"), *sets = cJSON_Parse(pre);
+    cJSON *tree = make_kind(base, sets);
+    char *folder = scratch_make(), *json = cJSON_PrintUnformatted(tree);
+    char *path = scratch_write(folder, "tokenizer.json", json, strlen(json));
+    char *text = base_alloc(BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        text[i] = "the of and i"[i % 12];
+    struct Tokenizer *t;
+    struct Error e;
+    struct Ids whole = {0}, ids = {0};
+    assert_ok(tokenizer_open_json(&t, path, &e), &e);
+    assert_ok(tokenizer_encode(t, text, BYTES, &whole, &e), &e);
+    assert_ok(encode_text(t, text, BYTES, 2, append, &ids, &e), &e);
+    assert_int_equal(ids.count, whole.count);
+    assert_memory_equal(ids.data, whole.data, ids.count * sizeof *ids.data);
+    ids_free(&ids);
+    ids_free(&whole);
+    tokenizer_close(t);
+    free(text);
+    free(path);
+    cJSON_free(json);
+    scratch_remove(folder);
+    cJSON_Delete(tree);
+    cJSON_Delete(sets);
+    cJSON_Delete(base);
+}
+
 // A mark in front of the first part alone: not behind a token, whether the text has it or not.
 static void what_follows_a_token_is_not_first(void **state) {
     (void)state;
@@ -373,6 +416,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_every_kind),
         cmocka_unit_test(bytes_without_a_piece),
+        cmocka_unit_test(a_text_that_is_never_cut),
         cmocka_unit_test(what_follows_a_token_is_not_first),
         cmocka_unit_test(an_unknown_token_is_a_piece),
         cmocka_unit_test(what_is_missing_is_told),
