@@ -3,7 +3,7 @@
 // A process that was suspended (Ctrl-Z, kill -STOP, a container that is paused) finds, when it goes
 // on, that time has passed, and none of its threads has done anything. Whoever waits looks at the
 // clock every so often; where a look comes much later than it was meant to, the wait begins anew.
-// Used by thread_group.c, mpi.c, mpi_guard.c and nccl_watch.c.
+// Used by thread_group.c, mpi.c, guard.c and nccl_watch.c.
 #ifndef ZERO_COMM_WAIT_H
 #define ZERO_COMM_WAIT_H
 #include "kernels/base.h"
