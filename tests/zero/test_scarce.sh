@@ -113,13 +113,14 @@ else
     refused uring "a rank on NVMe" 'io_uring: Cannot allocate memory' "${nvme[@]}"
     # Descriptors: some number of them is too small for the rings, and then for nothing before.
     told=
-    for open_max in $(seq 14 2 18); do
+    ring='refuses: Too many open files (raise .ulimit -n., or ask for fewer --ranks)'
+    for open_max in {12..40}; do
         said=$(ulimit -n "$open_max" && timeout 60 "$train" "${tiny[@]}" --out "$folder/few" \
             "${nvme[@]}" --ranks 4 --zero 2 --batch 1 2>&1 | tail -n 1)
         told+=$said$'\n'
+        ! grep -q "$ring" <<<"$said" || break
     done
-    grep -q 'refuses: Too many open files (raise .ulimit -n., or ask for fewer --ranks)' \
-        <<<"$told" && ! grep -q 'open files.*io_uring_disabled' <<<"$told"
+    grep -q "$ring" <<<"$told" && ! grep -q 'open files.*io_uring_disabled' <<<"$told"
     result $? "descriptors refused to ranks on NVMe" "$told"
 fi
 
