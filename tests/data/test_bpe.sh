@@ -53,6 +53,7 @@ result $? "a text begins with the token that the template puts there" "$first"
 refused "a name, where a folder is meant" \
     '--init hf:meta-llama/Llama-3.2-1B: .*No such file.*as nothing is downloaded' \
     --init hf:meta-llama/Llama-3.2-1B --data "$text"
+rm "$folder"/model/tokenizer*.json
 refused "text for a model without a tokenizer" 'brings no tokenizer' --init "hf:$folder/model" \
     --data "$text"
 cp "$bpe"/llama3/*.json "$folder/model/"
