@@ -54,7 +54,7 @@ for release in "${releases[@]}"; do
     result $? "$release: scripts/quickstart.sh ends with status 0"
     quickstart_learned "$log"
     result $? "$release: $(grep -aE '^(bits per byte of|time  )' "$log" || echo 'no bits per byte')"
-    sample_is_text "$root/root/zero.c/out/quickstart/sample.txt" "$root"/root/.cache/zero.c/*.txt
+    sample_is_text "$root/root/zero.c/out/quickstart/sample.txt" "$root"/root/zero.c/out/cache/*.txt
     result $? "$release: the sample is text"
     log=$logs/$release.test.log
     inside "$log" scripts/test.sh
