@@ -154,7 +154,7 @@ static int export_model(struct Trainer *t, struct Error *e) {
 
 int trainer_evaluate(struct Trainer *t, struct Error *e) {
     float loss;
-    if (t->exported.write)
+    if (t->resume.asked.only && t->exported.write)
         return export_model(t, e);
     int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
     return err ? err : evaluate_items(t, e);
