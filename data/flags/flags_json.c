@@ -204,13 +204,21 @@ static bool is_number(const struct Flag *flag, const char *text) {
     return flag_is_number(flag) || (flag->type == FLAG_EVERY && !text[strspn(text, "0123456789")]);
 }
 
-// cJSON's own printing of numbers allows an error of one bit, so numbers are added as finished
-// text. Others may read the file, so that no URL's password or query stands in it.
-static cJSON *value_item(const struct Flag *flag, const void *at) {
-    char *text = flag_value_format(flag, at);
+// The value of a flag that may be a URL: others may read the file, so that no password or query
+// stands in it.
+static cJSON *url_item(const char *text) {
     size_t room = 3 * strlen(text) + 1;
     char *masked = base_alloc(room);
     show_masked(masked, room, text);
+    cJSON *item = cJSON_CreateString(masked);
+    free(masked);
+    return item;
+}
+
+// cJSON's own printing of numbers allows an error of one bit, so numbers are added as finished
+// text.
+static cJSON *value_item(const struct Flag *flag, const void *at) {
+    char *text = flag_value_format(flag, at);
     bool exact = flag->type == FLAG_FLOAT ||
                  (is_number(flag, text) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
     cJSON *item;
@@ -218,9 +226,10 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
         item = cJSON_CreateRaw(text);
     else if ((flag->type == FLAG_STRING || flag->type == FLAG_LIST) && !*(char *const *)at)
         item = cJSON_CreateNull();
+    else if (strcmp(flag->name, "data") == 0 || strcmp(flag->name, "val-data") == 0)
+        item = url_item(text);
     else
-        item = cJSON_CreateString(masked);
-    free(masked);
+        item = cJSON_CreateString(text);
     free(text);
     return item;
 }
