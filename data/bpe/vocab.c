@@ -223,15 +223,13 @@ static int normalize_added(const struct Bpe *b, struct Added *a, const char *pat
                            struct Error *e) {
     struct Stretch s = {.text = (const uint8_t *)a->name, .n = strlen(a->name), .cut = SIZE_MAX};
     struct Bytes room[2] = {{0}, {0}};
-    if (!s.n)
-        return error_set(e, -EINVAL, "%s: an added token is empty", path);
-    if (a->normalized)
+    if (s.n && a->normalized)
         normal_apply(&b->normal, &b->unicode, room, &s);
     a->text = base_format("%.*s", (int)s.n, (const char *)s.text);
     a->bytes = s.n;
     free(room[0].data);
     free(room[1].data);
-    return 0;
+    return a->bytes ? 0 : error_set(e, -EINVAL, "%s: an added token is empty", path);
 }
 
 // The id that the reference gives it: a piece's of the same letters, else the next one.
