@@ -199,6 +199,8 @@ static int write_config(struct Making *m, char *jinja, int32_t stop) {
         cJSON_DeleteItemFromObjectCaseSensitive(config, "chat_template");
         set_token(m, config, "eos_token", stop);
         err = set_special_end(m, stop);
+    } else {
+        free(jinja);
     }
     if (!err && (made || jinja || !m->imported))
         add_json(m->x, CONFIG, config);
