@@ -20,8 +20,8 @@ again() {
     local name=$1 tokenizer=$2 said seen
     shift 2
     rm -rf "$folder/scratch"
-    said=$(run "${small[@]}" --tokenizer "$tokenizer" --steps 2 --val-data README.md --eval ppl --eval-every 1 \
-        --export "hf:$folder/scratch")
+    said=$(run "${small[@]}" --tokenizer "$tokenizer" --steps 2 --val-data README.md --eval ppl \
+        --eval-every 1 --export "hf:$folder/scratch")
     seen=$(run --init "hf:$folder/scratch" --val-data README.md --eval ppl --eval-only)
     [ "$(loss_of <<<"$said")" ] && [ "$(loss_of <<<"$said")" = "$(loss_of <<<"$seen")" ] &&
         [ "$(cd "$folder/scratch" && echo *)" = "$*" ]
