@@ -30,7 +30,7 @@ const struct Flag options_table[] = {
      "its own, the rest of which is wasted. auto: on, where there are examples.",
      "Data", FLAG_WORDS([PACK_AUTO] = "auto", [PACK_ON] = "on", [PACK_OFF] = "off")},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
-     "train:N trains N pieces on the training text, byte, a tokenizer.json (byte-level BPE) or "
+     "train:N trains N pieces on the training text, byte, a tokenizer.json (BPE) or "
      "SentencePiece .model file, or a folder that has one. Default: that of the folder of --init "
      "hf:; else what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT", NULL},
