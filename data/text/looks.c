@@ -82,6 +82,25 @@ bool looks_member(const char *path) {
     return n < 0 || has_member(head, (size_t)n);
 }
 
+const char *looks_format(const char *head, size_t bytes, bool *rows) {
+    static const struct {
+        const char *begin, *name;
+        bool rows;
+    } formats[] = {{"PAR1", "Parquet", true},
+                   {"ARROW1", "Arrow", true},
+                   {"PK\3\4", "a zip file", false},
+                   {"\3757zXZ", "packed by xz", false},
+                   {"BZh91AY", "packed by bzip2", false},
+                   {"SQLite format 3", "SQLite", false}};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        size_t n = strlen(formats[i].begin);
+        *rows = formats[i].rows;
+        if (bytes >= n && !memcmp(head, formats[i].begin, n))
+            return formats[i].name;
+    }
+    return NULL;
+}
+
 int looks_check(const char *flag, const char *name, const char *head, size_t bytes,
                 struct Error *e) {
     size_t n = size_min(bytes, HEAD_BYTES);

@@ -18,6 +18,10 @@ bool looks_examples(const char *path);
 // Does a file's beginning have a member of examples? Of a .json file in a folder.
 bool looks_member(const char *path);
 
+// A format by a file's first bytes that is not read, such as "Parquet"; NULL: none that is known.
+// *rows: it has a data set's rows, and is nothing that merely lies in a folder of texts.
+const char *looks_format(const char *head, size_t bytes, bool *rows);
+
 // Of a text's first bytes. `flag` and `name` stand in the error line. Errors: -EINVAL.
 int looks_check(const char *flag, const char *name, const char *head, size_t bytes,
                 struct Error *e);

@@ -1,6 +1,7 @@
 // Reading text: see text.h for what counts as text.
 #include "data/text/text.h"
 #include "data/stream.h"
+#include "data/text/looks.h"
 #include "data/text/walk.h"
 
 #include <errno.h>
@@ -73,6 +74,13 @@ static int check_text(const char *path, const char *data, size_t bytes, struct E
 // The text of one file behind what there is, if it is text.
 static int append(struct Text *t, const char *path, const char *data, size_t bytes,
                   struct Error *e) {
+    bool rows;
+    const char *format = looks_format(data, bytes, &rows);
+    if (format)
+        return error_set(e, -EINVAL,
+                         "--data %s: it is %s, which is not read: expected text, or examples as "
+                         "NAME.jsonl with an object on each line",
+                         path, format);
     int code = check_text(path, data, bytes, e);
     if (code)
         return code;
@@ -124,7 +132,8 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
                       : file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
     if (code)
         return packed ? code : error_set(e, code, "--data: %s", cause.text);
-    if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)))
+    bool rows, format = looks_format(data, bytes, &rows);
+    if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)) && !(format && rows))
         ++*skipped;
     else
         code = append(t, path, data, bytes, e);
@@ -134,16 +143,19 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
 
 static int load_folder(struct Text *t, const char *path, struct Error *e) {
     struct Walk walk;
-    size_t skipped = 0;
+    size_t skipped = 0, first = 0;
     int code = walk_folder(&walk, "--data", path, e);
     if (!code)
         walk_tell(&walk, "--data", path);
-    for (size_t i = 0; !code && i < walk.count; i++)
+    for (size_t i = 0; !code && i < walk.count; i++) {
         code = load_file(t, walk.path[i], &skipped, e);
-    walk_free(&walk);
+        first += !skipped;
+    }
     if (!code && skipped)
-        log_line(LOG_NORMAL, "%s: left out %zu file%s that %s no text", path, skipped,
-                 skipped == 1 ? "" : "s", skipped == 1 ? "is" : "are");
+        log_line(LOG_NORMAL, "%s: left out %zu file%s that %s no text: %s%s", path, skipped,
+                 skipped == 1 ? "" : "s", skipped == 1 ? "is" : "are", walk.path[first],
+                 skipped == 1 ? "" : " and others");
+    walk_free(&walk);
     return code;
 }
 

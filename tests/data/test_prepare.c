@@ -144,6 +144,17 @@ static void what_is_no_text_is_refused(void **state) {
     char *latin = scratch_write(folder, "latin.txt", "caf\xe9 au lait", 12);
     expect_text_error(latin, -EINVAL, "byte 3 (0xe9) is not UTF-8");
     expect_text_error(folder, -EINVAL, "latin.txt: byte 3 (0xe9) is not UTF-8");
+    char *rows = scratch_write(folder, "a.parquet", "PAR1\0\0", 6); // before latin.txt
+    expect_text_error(rows, -EINVAL, "it is Parquet, which is not read");
+    struct Text none;
+    struct Error why;
+    struct SourceFile source = {.path = folder};
+    assert_error(text_load(&none, &source, 1, &why), -EINVAL, &why, "a.parquet: it is Parquet");
+    assert_int_equal(unlink(rows), 0);
+    free(rows);
+    char *zip = scratch_write(folder, "a.zip", "PK\3\4abc", 7);
+    expect_text_error(zip, -EINVAL, "it is a zip file");
+    free(zip);
     char *binary = scratch_write(folder, "binary", "abc\0def", 7);
     expect_text_error(binary, -EINVAL, "byte 3 is zero");
     char *empty = scratch_write(folder, "empty", "", 0);
