@@ -230,7 +230,10 @@ static int sync_files(void *export, struct Error *e) {
 
 static int commit_folder(void *export, struct Error *e) {
     struct HfExport *x = export;
-    return hf_writer_commit(&x->writer, e);
+    int err = hf_writer_commit(&x->writer, e);
+    if (!err)
+        log_line(LOG_NORMAL, "exported hf:%s", x->writer.path);
+    return err;
 }
 
 static void abandon_folder(void *export) {

@@ -236,6 +236,7 @@ static int commit_file(void *export, struct Error *e) {
     if (err)
         return err;
     x->made = false; // what lies there now is whole, whatever fails from here on
+    log_line(LOG_NORMAL, "exported llmc:%s", x->path);
     return file_sync_name(x->path, e);
 }
 

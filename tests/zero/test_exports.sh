@@ -24,6 +24,7 @@ again() {
         --eval-every 1 --export "hf:$folder/scratch")
     seen=$(run --init "hf:$folder/scratch" --val-data README.md --eval ppl --eval-only)
     [ "$(loss_of <<<"$said")" ] && [ "$(loss_of <<<"$said")" = "$(loss_of <<<"$seen")" ] &&
+        grep -q "^exported hf:$folder/scratch$" <<<"$said" &&
         [ "$(cd "$folder/scratch" && echo *)" = "$*" ]
     result $? "from scratch, $name: --init takes the export, with the same ids" \
         "$said $seen $(ls "$folder/scratch")"
