@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static const double PROCESSES_S = 1;             // between two looks at the other processes
+static const double SLOW_S = 60;                 // what a busy machine may take where nobody stands
 static const double TELL_S = 2, TELL_MOST_S = 4; // later for each rank: one line is enough
 
 struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends) {
@@ -37,10 +38,11 @@ void guard_look(struct Guard *g) {
         snprintf(why, sizeof why, "no sign for %g s of%s", g->timeout_s, names);
         end_job(g, why);
     }
-    if (waited <= g->timeout_s || g->told || *names)
+    double most = g->ends ? fmax(g->timeout_s, SLOW_S) : g->timeout_s;
+    if (waited <= most || g->told || *names)
         return;
     g->told = true;
-    snprintf(why, sizeof why, "it waits for other processes of the job for %g s", g->timeout_s);
+    snprintf(why, sizeof why, "it waits for other processes of the job for %g s", most);
     if (g->ends)
         end_job(g, why);
     if (g->rank <= 1) // 0 may be who is waited for

@@ -3,8 +3,9 @@
 //
 // Such a wait may last: another process may be preparing data. So a guard looks whether one of this
 // machine's processes of the job is stopped, and ends the job, with a line that names it, when that
-// has lasted for --comm-timeout. Where none is, it ends the job after that time if nobody has a
-// reason to be late, and else tells once that this process waits. Called by mpi.c.
+// has lasted for --comm-timeout. Where none is, it ends the job after that time, and a minute at
+// least, if nobody has a reason to be late, and else tells once that this process waits. Called by
+// mpi.c.
 #ifndef ZERO_COMM_GUARD_H
 #define ZERO_COMM_GUARD_H
 #include "zero/comm/wait.h"
