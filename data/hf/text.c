@@ -1,6 +1,7 @@
 // See text.h. First the tokenizer's files, then what a chat template adds, then the ends.
 #include "data/hf/text.h"
 
+#include "data/bpe/steps.h"
 #include "data/chat/template.h"
 #include "data/file.h"
 #include "data/json.h"
@@ -81,9 +82,8 @@ static int take_beside(struct Making *m, const char *name) {
 // The ids of bytes are the bytes, each of which has a letter of its own in these files.
 static void add_byte_tokenizer(struct HfText *x) {
     cJSON *vocab = cJSON_CreateObject();
-    for (int b = 0, others = 0; b < 256; b++) {
-        bool itself = (b > 32 && b < 127) || (b > 160 && b < 173) || b > 173;
-        int letter = itself ? b : 256 + others++;
+    for (int b = 0; b < 256; b++) {
+        uint32_t letter = letter_of((uint8_t)b);
         char utf8[3] = {(char)letter};
         if (letter > 127) {
             utf8[0] = (char)(0xc0 | letter >> 6);
