@@ -25,19 +25,15 @@ static const struct {
 } also[] = {
     {"developer", ROLE_SYSTEM, false}, {"human", ROLE_USER, true}, {"gpt", ROLE_ASSISTANT, true}};
 
-static bool is(const struct Piece *name, const char *text) {
-    return name->bytes == strlen(text) && !memcmp(name->text, text, name->bytes);
-}
-
 static int read_role(const struct Piece *name, bool from, size_t number, enum Role *role,
                      struct Error *e) {
     for (int r = 0; r < NROLE; r++)
-        if (is(name, role_names[r])) {
+        if (piece_is(name, role_names[r])) {
             *role = (enum Role)r;
             return 0;
         }
     for (size_t i = 0; i < sizeof also / sizeof also[0]; i++)
-        if (is(name, also[i].name) && (from || !also[i].from)) {
+        if (piece_is(name, also[i].name) && (from || !also[i].from)) {
             *role = also[i].role;
             return 0;
         }
@@ -59,9 +55,9 @@ static int read_part(struct Scan *s, struct Piece *content, size_t number, struc
     bool first = true, null;
     scan_expect(s, '{', "a part of a content is no object; expected {\"type\", \"text\"}");
     while (scan_member(s, &first, &name)) {
-        if (is(&name, "type"))
+        if (piece_is(&name, "type"))
             take_once(s, &type, "a part has two types", "a part's type is no text");
-        else if (is(&name, "text") && !scan_other(s))
+        else if (piece_is(&name, "text") && !scan_other(s))
             take_once(s, &text, "a part has two texts", "a part's text is no text");
         else if (scan_skip(s, &null) && !null)
             return error_set(e, -EINVAL,
@@ -71,7 +67,7 @@ static int read_part(struct Scan *s, struct Piece *content, size_t number, struc
     }
     if (s->wrong)
         return -EINVAL; // told by the caller
-    if (!type.text || !is(&type, "text") || !text.text)
+    if (!type.text || !piece_is(&type, "text") || !text.text)
         return error_set(e, -EINVAL,
                          "message %zu: a part of its content is no text; expected {\"type\": "
                          "\"text\", \"text\": ...} alone",
@@ -116,10 +112,10 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     int err = 0;
     scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
     while (!err && scan_member(s, &first, &name)) {
-        if (is(&name, "role") || is(&name, "from")) {
+        if (piece_is(&name, "role") || piece_is(&name, "from")) {
             take_once(s, &role, "a message has two roles", "a message's role is no text");
-            from = is(&name, "from");
-        } else if (is(&name, "content") || is(&name, "value")) {
+            from = piece_is(&name, "from");
+        } else if (piece_is(&name, "content") || piece_is(&name, "value")) {
             err = read_content(s, &content, number, e);
         } else if (scan_skip(s, &null) && !null) {
             return error_set(e, -EINVAL,

@@ -22,6 +22,10 @@ static void pass_space(struct Scan *s) {
         s->at++;
 }
 
+bool piece_is(const struct Piece *piece, const char *text) {
+    return piece->bytes == strlen(text) && !memcmp(piece->text, text, piece->bytes);
+}
+
 bool scan_take(struct Scan *s, char c) {
     pass_space(s);
     if (s->wrong || s->at == s->end || *s->at != c)

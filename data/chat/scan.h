@@ -24,6 +24,9 @@ struct Scan {
     const char *wrong; // what the first fault was; NULL: none so far. Then nothing matches any more
 };
 
+// Whether it is that text, of the same length.
+bool piece_is(const struct Piece *piece, const char *text);
+
 // Begins a line of so many bytes.
 struct Scan scan_line(char *line, size_t bytes);
 

@@ -54,15 +54,11 @@ const struct Shape shape_prompt_of_messages = {"prompt and completion of message
                                                MEMBER_NONE,
                                                MEMBER_NONE};
 
-static bool is(const struct Piece *name, const char *text) {
-    return name->bytes == strlen(text) && !memcmp(name->text, text, name->bytes);
-}
-
 enum Member member_named(const struct Piece *name) {
     for (int m = MEMBER_NONE + 1; m < NMEMBER; m++)
-        if (is(name, member_names[m]))
+        if (piece_is(name, member_names[m]))
             return (enum Member)m;
-    return is(name, "system_prompt") ? MEMBER_SYSTEM : MEMBER_NONE;
+    return piece_is(name, "system_prompt") ? MEMBER_SYSTEM : MEMBER_NONE;
 }
 
 const struct Shape *shape_find(unsigned has, bool *two) {
@@ -88,7 +84,7 @@ enum Refusal member_refused(const struct Piece *name) {
                    {"label", REFUSE_FALSE},        {"chosen", REFUSE_PREFERENCE},
                    {"rejected", REFUSE_PREFERENCE}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (is(name, refused[i].name))
+        if (piece_is(name, refused[i].name))
             return refused[i].refusal;
     return REFUSE_NEVER;
 }
