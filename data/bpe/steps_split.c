@@ -98,18 +98,25 @@ static int finish(int err, struct Splitting *x) {
 
 // ---- what is found ----
 
+// The next character of the step's classes at or behind byte i, and its bytes; s.n: there is none.
+static size_t find_class(const struct Splitting *x, size_t i, size_t *bytes) {
+    const uint8_t *kind = x->run->unicode->kind, *text = x->s.text;
+    size_t n = x->s.n, w = 1;
+    while (i < n && !(kind[unicode_at(text + i, &w)] & x->step->mask))
+        i += w;
+    *bytes = w;
+    return i;
+}
+
 static int split_class(struct Splitting *x) {
-    const uint8_t *kind = x->run->unicode->kind;
-    size_t prev = 0;
+    size_t prev = 0, at, w;
     int err = 0;
-    for (size_t i = 0, w; !err && i < x->s.n; i += w) {
-        if (!(kind[unicode_at(x->s.text + i, &w)] & x->step->mask))
-            continue;
-        if (prev < i)
-            err = add_item(x, prev, i, false);
+    while (!err && (at = find_class(x, prev, &w)) < x->s.n) {
+        if (prev < at)
+            err = add_item(x, prev, at, false);
         if (!err)
-            err = add_item(x, i, i + w, true);
-        prev = i + w;
+            err = add_item(x, at, at + w, true);
+        prev = at + w;
     }
     if (!err && prev < x->s.n)
         err = add_item(x, prev, x->s.n, false);
