@@ -22,30 +22,10 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/torch.sh
 torch_install || exit 1
 "$python" -c 'import transformers' 2>/dev/null || "$python" -m pip install -q transformers || exit 1
-if [ -z "${TRAIN:-}" ]; then
-    scripts/setup.sh --test || exit 1
-    make -s -j"$(nproc)" WITHOUT=cuda build/release/train || exit 1
-fi
+. tests/lib/tuning.sh
+epochs=${EPOCHS:-30} lr=${LR:-2e-3} seeds=${SEEDS:-1 2 3}
 
-train=${TRAIN:-build/release/train} epochs=${EPOCHS:-30} lr=${LR:-2e-3} seeds=${SEEDS:-1 2 3}
-work=${KEEP:-}
-if [ -z "$work" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-fi
-mkdir -p "$work" || exit 1
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
-. tests/lib/tally.sh
-
-py() { # py WORD...: scripts/finetune.py; what goes wrong is the last line it said
-    "$python" scripts/finetune.py "$@" 2>"$work/said.py" && return
-    tail -n 1 "$work/said.py" >&2
-    return 1
-}
-holds() { awk "BEGIN { exit !($1) }"; } # holds CONDITION: of numbers; one that lacks is an error
 apart() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; printf "%.2g", d < 0 ? -d : d }'; }
-# The loss that a log has in its last line about "ppl".
-loss_in() { sed -n 's/.*"val_loss": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n 1; }
 
 begin=$SECONDS
 py make "$work" || exit 1
@@ -84,11 +64,8 @@ result $? "transformers find ${theirs:-nothing} in the exported folder, \
 $(apart "${ours:-9}" "${theirs:-0}") from it"
 
 py ask "$exported" "$held" >"$work/answers"
-"$python" -c 'import json, sys
-for line in open(sys.argv[1]): print(json.loads(line)["messages"][-1]["content"])' "$held" \
-    >"$work/right"
-right=$(paste -d '\n' "$work/answers" "$work/right" | awk 'NR % 2 { a = $0; next } a == $0 { n++ }
-    END { print n + 0 }')
+last_words "$held" >"$work/right"
+right=$(same_lines "$work/answers" "$work/right")
 [ "$right" -ge 40 ]
 result $? "transformers' generate() answers $right of $(wc -l <"$work/right") held-out questions \
 word for word; 40 are demanded"

@@ -29,40 +29,18 @@ else
         python3 -m venv "$cache/real_model" && "$python" -m pip install -q "${versions[@]}"
     } || die "cannot install ${versions[*]}: set PYTHON to a python3 that has them"
 fi
-if [ -z "${TRAIN:-}" ]; then
-    scripts/setup.sh --test || exit 1
-    make -s -j"$(nproc)" WITHOUT=cuda build/release/train build/release/tests/train_batches ||
-        exit 1
-fi
-train=${TRAIN:-build/release/train} batches=${TRAIN_BATCHES:-build/release/tests/train_batches}
-work=${KEEP:-}
-if [ -z "$work" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-fi
-mkdir -p "$work" || exit 1
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
-. tests/lib/tally.sh
+. tests/lib/tuning.sh
+batches=${TRAIN_BATCHES:-build/release/tests/train_batches}
 
-py() { # py WORD...: scripts/real_model.py; what goes wrong is the last line it said
-    "$python" scripts/real_model.py "$@" 2>"$work/said.py" && return
-    tail -n 1 "$work/said.py" >&2
-    return 1
-}
 ours() { # ours FLAG...: ./train on the CPU in fp32; its output is kept in $work/said
     "$train" --device cpu --dtype fp32 "$@" >"$work/said" 2>&1 && return
     tail -n 1 "$work/said" >&2
     return 1
 }
-holds() { awk "BEGIN { exit !($1) }"; } # holds CONDITION: of numbers; one that lacks is an error
 within() { # within A B SHARE: are they so near?
     holds "(${1:-0} - ${2:-9}) ^ 2 <= ($3 * ${2:-0}) ^ 2"
 }
-loss_in_log() { sed -n 's/.*"val_loss": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n 1; }
 validation_loss() { sed -n 's/.*validation loss \([0-9.]*\).*/\1/p' "$work/said" | tail -n 1; }
-same_lines() { # same_lines A B: how many lines of two files are equal
-    paste -d '\n' "$1" "$2" | awk 'NR % 2 { a = $0; next } a == $0 { n++ } END { print n + 0 }'
-}
 # The answers of ./train to the questions of a file of conversations, a line each.
 answers() { # answers JSONL FLAG...
     "$python" -c 'import json, sys
@@ -114,7 +92,7 @@ ours --init "hf:$model" --data "$work/train.jsonl" --val-data "$held" --fit auto
     --eval ppl --out "$work/out" --export "hf:$work/exported"
 result $? "fine-tuned with --fit auto and exported, in $((SECONDS - begin)) s so far"
 [ -d "$work/exported" ] || { tally_end; exit; }
-loss=$(loss_in_log "$work/out/log.jsonl")
+loss=$(loss_in "$work/out/log.jsonl")
 steps=$(grep -c '"lr"' "$work/out/log.jsonl")
 "$batches" "$model" "$work/train.jsonl" "$held" $T 1 $((steps * S)) >"$work/batches" || exit 1
 py loop "$model" "$work/batches" $T $S "$work/out/log.jsonl" >"$work/losses.torch"
@@ -134,9 +112,7 @@ within "$again" "$loss" 1e-3
 result $? "transformers find $again in the exported folder"
 
 py ask "$work/exported" "$held" >"$work/chat.torch"
-"$python" -c 'import json, sys
-for line in open(sys.argv[1]): print(json.loads(line)["messages"][-1]["content"])' "$held" \
-    >"$work/right"
+last_words "$held" >"$work/right"
 right=$(same_lines "$work/chat.torch" "$work/right")
 friends=$(grep -c '^Count with me: .*, friend\.$' "$work/chat.torch")
 [ "$friends" -ge 36 ]

@@ -4,13 +4,8 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
 fixtures=$(realpath "${BASH_SOURCE%/*}/../fixtures")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. "${BASH_SOURCE%/*}/../lib/small_text.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
 text=$folder/text.txt
 small_text 400 >"$text"
@@ -22,7 +17,6 @@ shape=(--family llama --layers 1 --heads 2 --channels 32)
 run() { # run OUT ARGUMENT...
     timeout 60 "$train" "${base[@]}" --out "$folder/$1" "${@:2}"
 }
-hash_of() { sed -n 's/^weights hash: //p'; }
 # refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
 refused() {
     local name=$1 pattern=$2 said status

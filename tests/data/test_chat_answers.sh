@@ -4,11 +4,7 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
 for _ in $(seq 300); do
     printf '<|im_start|>user\nIs water wet?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n'

@@ -4,12 +4,7 @@
 #
 # TRAIN names the program (default ./train); tests/scarce.so and test_chat_lines lie beside it.
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. "${BASH_SOURCE%/*}/../lib/small_text.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
 text=$folder/text.txt
 small_text 50 >"$text"

@@ -5,12 +5,8 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
 files=$PWD/tests/fixtures/deepspeed
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 tiny=(--device cpu --data README.md --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
     --threads 1 --no-tensorboard)
 cp README.md "$folder"
@@ -22,7 +18,6 @@ run() { # run ARGUMENT...: a fresh run, whose configuration is kept in $folder/c
     cp "$folder/out/config.json" "$folder/config.json" 2>/dev/null
     return $status
 }
-hash_of() { sed -n 's/^weights hash: //p'; }
 
 # equal NAME FILE "WHAT BOTH HAVE" FLAG...: the file gives the run of the flags.
 equal() {

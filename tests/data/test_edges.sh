@@ -5,40 +5,17 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. "${BASH_SOURCE%/*}/../lib/small_text.sh"
+. "${BASH_SOURCE%/*}/../lib/fresh_runs.sh"
 
 text=$folder/text.txt
 small_text 400 >"$text"
 tiny=(--device cpu --dtype fp32 --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
     --batch 4 --log-every 1 --threads 1 --steps 3 --no-tensorboard)
 
-run() { # run ARGUMENT...: a fresh run
-    rm -rf "$folder/out"
-    timeout 60 "$train" "${tiny[@]}" --out "$folder/out" "$@"
-}
-hash_of() {
-    sed -n 's/^weights hash: //p'
-}
 # same NAME: what is in $said is a run with the hash of the file.
 same() {
     [ -n "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ]
     result $? "$1" "$said (wanted: $want)"
-}
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
-refused() {
-    local name=$1 pattern=$2 said status
-    shift 2
-    said=$(run "$@" 2>&1 >/dev/null)
-    status=$?
-    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
-    result $? "refused: $name" "status $status: $said"
 }
 
 # ---- pipes ----

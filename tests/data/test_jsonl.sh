@@ -4,11 +4,7 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/fresh_runs.sh"
 
 tiny=(--device cpu --dtype fp32 --layers 2 --heads 2 --channels 32 --seq-len 64 --batch 2
     --log-every 1 --threads 1 --no-tensorboard --tokenizer byte)
@@ -18,30 +14,13 @@ examples() { # examples N LETTER
             $((i * i))
     done
 }
-run() { # run ARGUMENT...: a fresh run
-    rm -rf "$folder/out"
-    timeout 60 "$train" "${tiny[@]}" --out "$folder/out" "$@"
-}
 go_on() {
     timeout 60 "$train" --out "$folder/out" --resume auto "$@"
-}
-hash_of() {
-    sed -n 's/^weights hash: //p'
 }
 # says NAME PATTERN: $said holds it.
 says() {
     grep -qE -- "$2" <<<"$said"
     result $? "$1" "$said"
-}
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
-refused() {
-    local name=$1 pattern=$2 said status
-    shift 2
-    said=$(run "$@" 2>&1 >/dev/null)
-    status=$?
-    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
-    result $? "refused: $name" "status $status: $said"
 }
 a=$folder/a.jsonl
 b=$folder/b.jsonl

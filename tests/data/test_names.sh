@@ -5,38 +5,14 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. "${BASH_SOURCE%/*}/../lib/small_text.sh"
+. "${BASH_SOURCE%/*}/../lib/fresh_runs.sh"
 
 text=$folder/text.txt
 small_text 400 >"$text"
 small_text 100 | tr a-m n-z >"$folder/other.txt"
 tiny=(--device cpu --dtype fp32 --tokenizer byte --layers 1 --heads 2 --channels 32 --seq-len 32
     --batch 4 --threads 1 --steps 1 --no-tensorboard)
-flags=("${tiny[@]}")
-
-run() { # run ARGUMENT...: a fresh run
-    rm -rf "$folder/out"
-    timeout 60 "$train" "${flags[@]}" --out "$folder/out" "$@"
-}
-hash_of() {
-    sed -n 's/^weights hash: //p'
-}
-# refused NAME PATTERN ARGUMENT...: a last line "train: ..." that matches, status 2.
-refused() {
-    local name=$1 pattern=$2 said status
-    shift 2
-    said=$(run "$@" 2>&1 >/dev/null)
-    status=$?
-    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
-    result $? "refused: $name" "status $status: $said"
-}
+usual=("${tiny[@]}")
 
 # ---- links ----
 # same NAME FOLDER [PATTERN]: trained on as the copies are, with a line that matches or none.
@@ -103,7 +79,7 @@ printf '{"lay\\u001b[31mers": 3}' >"$folder/odd.json"
 escaped "a key of --config" 'unknown key "lay\\x1b\[31mers"' --config "$folder/odd.json"
 touch "$folder/file"
 escaped "an escape in --out" 'x\\x1b\[31m' --data "$text" --out "$folder/file/x$esc"
-flags=()
+tiny=()
 escaped "a key of --cluster" 'a key "lay\\x1b\[31mers"' --plan --cluster "$folder/odd.json"
 mkdir "$folder/model"
 cp "${BASH_SOURCE%/*}/../fixtures/hf/llama/config.json" "$folder/model"
@@ -115,7 +91,7 @@ sed 's/00001-of-00007.safetensors/&\\u0000x/' \
     "${BASH_SOURCE%/*}/../fixtures/hf/llama/model.safetensors.index.json" >"$index"
 refused "a shard's name with a zero byte" 'index.json: a text in it holds a zero byte' \
     --data random --init "hf:$folder/model"
-flags=("${tiny[@]}")
+tiny=("${usual[@]}")
 printf '{"data": "%s\\u0000x"}' "$text" >"$folder/odd.json"
 refused "a value of --config with one" 'odd.json: a text in it holds a zero byte' \
     --config "$folder/odd.json"

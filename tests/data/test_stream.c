@@ -206,11 +206,6 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    scratch_remove(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_packing_gives_its_text),
@@ -219,5 +214,5 @@ int main(void) {
         cmocka_unit_test(a_frame_of_another_length_is_refused),
         cmocka_unit_test(long_files_are_unpacked_whole),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, scratch_tear_down);
 }

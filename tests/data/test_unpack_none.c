@@ -37,18 +37,8 @@ static void all_else_is_read(void **state) {
     free(path);
 }
 
-static int set_up(void **state) {
-    *state = scratch_make();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    scratch_remove(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_is_refused),
                                        cmocka_unit_test(all_else_is_read)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

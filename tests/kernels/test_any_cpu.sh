@@ -7,11 +7,7 @@
 # TRAIN names the program (default ./train); tests of kernels lie beside it. A CPU of that kind,
 # emulated, which stops at an instruction that it lacks: scripts/old_cpu.sh.
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 tests=$(dirname "$train")/tests
 
 # run ARGUMENT...: into $said.
@@ -20,9 +16,6 @@ run() {
         --seq-len 16 --batch 2 --threads 2 --steps 3 --val-batches 1 --no-tensorboard \
         --out "$folder/out" "$@" 2>&1)
     rm -rf "$folder/out"
-}
-hash_of() {
-    sed -n 's/^weights hash: //p' <<<"$said"
 }
 
 for cpu in avx2 base; do
@@ -37,17 +30,17 @@ for cpu in avx2 base; do
     fi
     for dtype in fp32 fp16; do
         run --kernels $cpu --dtype $dtype
-        want=$(hash_of)
+        want=$(hash_of <<<"$said")
         ZERO_CPU=$cpu run --dtype "${dtype/fp32/auto}"
-        [ -n "$want" ] && [ "$(hash_of)" = "$want" ]
+        [ -n "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ]
         result $? "$cpu: a run has the bits of its table in $dtype" "$said"
     done
     ZERO_CPU=$cpu run --dtype bf16
-    want=$(hash_of)
+    want=$(hash_of <<<"$said")
     [ -n "$want" ]
     result $? "$cpu: it trains in bf16, if that is asked for" "$said"
     DNNL_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 run --kernels $cpu --dtype bf16
-    [ "$(hash_of)" = "$want" ]
+    [ "$(hash_of <<<"$said")" = "$want" ]
     result $? "$cpu: the same where oneDNN alone is bounded, by its own variables" "$said"
     said=$(ZERO_CPU=$cpu "$train" --device cpu --kernels avx512 --data random --plan 2>&1)
     grep -qF -- "--kernels avx512: this CPU lacks their instructions" <<<"$said"

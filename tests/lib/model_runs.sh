@@ -1,11 +1,7 @@
 # Runs of ./train with somebody's model, for test scripts: source this file. TRAIN names the program
 # (default ./train); the models are the fixtures in $models.
-train=$(realpath "${TRAIN:-./train}")
 models=$PWD/tests/fixtures/hf
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/tap.sh"
+. "${BASH_SOURCE%/*}/own_folder.sh"
 usual=(--device cpu --dtype fp32 --data random --seq-len 17 --batch 1 --threads 1 --no-tensorboard)
 
 run() { # run ARGUMENT...: a fresh run
@@ -16,7 +12,6 @@ run() { # run ARGUMENT...: a fresh run
 on() {
     usual[5]=$1
 }
-hash_of() { sed -n 's/^weights hash: //p'; }
 
 # refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no folder.
 refused() {

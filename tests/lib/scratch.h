@@ -31,6 +31,16 @@ static inline void scratch_remove(char *path) {
     free(path);
 }
 
+// For a group of tests: *state is such a folder.
+static inline int scratch_set_up(void **state) {
+    *state = scratch_make();
+    return 0;
+}
+static inline int scratch_tear_down(void **state) {
+    scratch_remove(*state);
+    return 0;
+}
+
 // Writes FOLDER/NAME and returns its path; free() it.
 static inline char *scratch_write(const char *folder, const char *name, const void *bytes,
                                   size_t n) {

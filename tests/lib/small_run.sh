@@ -2,13 +2,9 @@
 # goes into the folder, where text.txt is trained on, and takes it away at the end.
 #
 # TRAIN names the program (default ./train).
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-. "${BASH_SOURCE%/*}/tap.sh"
-. "${BASH_SOURCE%/*}/small_text.sh"
+. "${BASH_SOURCE%/*}/own_folder.sh"
+export LC_ALL=C
 cd "$folder" || exit 1
-export XDG_CACHE_HOME=$folder/cache LC_ALL=C
 
 small_text 400 >text.txt
 tiny=(--device cpu --dtype fp32 --data text.txt --tokenizer byte --layers 1 --heads 1 --channels 16

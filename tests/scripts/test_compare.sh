@@ -109,14 +109,13 @@ result $? "a folder that is not there is refused" "$said"
 
 # ---- runs ----
 
-hash_of() { sed -n 's/^weights hash: //p' <<<"$said"; }
 hash_at() { sed -n "s/^{\"step\":$2,\"weights_hash\":\"\\(.*\\)\"}/\\1/p" "$1/log.jsonl"; }
 
 tiny+=(--global-batch 6 --hash-every 2 --steps 6)
 run --out one --batch 1
-whole=$(hash_of)
+whole=$(hash_of <<<"$said")
 run --out three --batch 2 --ranks 3 --zero 1 --offload-optimizer cpu
-[ "$(hash_of)" ] && look one three && grep -q 'ranks 1 | 3' <<<"$said"
+[ "$(hash_of <<<"$said")" ] && look one three && grep -q 'ranks 1 | 3' <<<"$said"
 [ "$(hash_at one 6)" = "$whole" ] && [ "$whole" ] && [ "$(hash_at one 2)" != "$whole" ] &&
     [ "$(grep -c weights_hash one/log.jsonl)" = 3 ]
 result $? "the last hash is the one that the run prints" "$said"
@@ -131,18 +130,18 @@ result $? "stages and tiers have the same hashes on the way" "$said"
 
 late=(--ranks 3 --zero 1 --offload-optimizer cpu --delay-update --delay-after 1)
 run --out late "${late[@]}"
-whole=$(hash_of)
+whole=$(hash_of <<<"$said")
 run --out late4 "${late[@]}" --steps 4
-[ "$(hash_at late 4)" = "$(hash_of)" ] && [ "$(hash_at late 4)" ] &&
+[ "$(hash_at late 4)" = "$(hash_of <<<"$said")" ] && [ "$(hash_at late 4)" ] &&
     [ "$(hash_at late 6)" = "$whole" ]
 result $? "a hash is what a run that ends there would save, late updates included" "$said"
 deep=("${late[@]}" --layers 6) # so that most of an update is still to come when a step ends
 run --out deep "${deep[@]}" --steps 4
 run --out deep2 "${deep[@]}" --steps 2
-[ "$(hash_at deep 2)" = "$(hash_of)" ] && [ "$(hash_of)" ]
+[ "$(hash_at deep 2)" = "$(hash_of <<<"$said")" ] && [ "$(hash_of <<<"$said")" ]
 result $? "also where layers are updated long behind the step" "$said"
 run --out quiet "${late[@]}" --hash-every 0
-[ "$(hash_of)" = "$whole" ] && ! grep -q weights_hash quiet/log.jsonl
+[ "$(hash_of <<<"$said")" = "$whole" ] && ! grep -q weights_hash quiet/log.jsonl
 result $? "hashes change nothing, late updates included" "$said"
 look late zero0
 same 1 'weights: part at step'

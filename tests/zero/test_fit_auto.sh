@@ -5,11 +5,7 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
 model=(--device cpu --dtype bf16 --data random --vocab 61 --layers 3 --channels 48 --heads 2
     --seq-len 32 --global-batch 4 --threads 1 --val-batches 1 --no-tensorboard)

@@ -17,7 +17,6 @@ steps_of() { # steps_of STEP...: the names of their checkpoints
 }
 best_of() { sed -n 's/^the best is step \([0-9]*\),.*/\1/p' <<<"$said"; }
 last_of() { sed -n 's/^step \([0-9]*\) is the last: .*/\1/p' <<<"$said"; }
-hash_of() { sed -n 's/^weights hash: //p' <<<"$said"; }
 lowest() { # lowest OUT: the first step on the way with the least loss
     sed -n 's/.*"step":\([0-9]*\),"val_loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl" |
         awk '$1 > 0 && (!n++ || $2 < least) { least = $2; step = $1 } END { print step }'
@@ -32,7 +31,7 @@ judged_by() { # judged_by NAME ARGUMENT...: refused with that
 }
 
 run "${judged[@]}" --steps 400 --keep 1 --out a
-best=$(best_of) last=$(last_of) hash=$(hash_of)
+best=$(best_of) last=$(last_of) hash=$(hash_of <<<"$said")
 [ $status = 0 ] && [ "${last:-0}" -lt 400 ] && [ "$last" = $((best + 20)) ] &&
     grep -qE "^step $last is the last: 4 validations that are not better than step $best's, " \
         <<<"$said" && [ "$hash" ]
@@ -52,7 +51,7 @@ cmp -s best/model.safetensors wanted/model.safetensors &&
     [ "$(cat a/log.jsonl a/config.json | cksum)" = "$before" ]
 result $? "and exports it, and touches nothing else" "$said"
 said=$("$train" --out a --resume auto 2>&1)
-[ "$(last_of)" = "$last" ] && [ "$(hash_of)" = "$hash" ]
+[ "$(last_of)" = "$last" ] && [ "$(hash_of <<<"$said")" = "$hash" ]
 result $? "a resume of a run that has ended so does nothing" "$said"
 said=$("$train" --out a --resume auto --patience 6 2>&1)
 [ "$(last_of)" = $((best + 30)) ] && [ "$(kept a)" = "$(steps_of "$best" $((best + 30)))" ]
@@ -61,7 +60,7 @@ result $? "but with more patience goes on" "$said $(kept a)"
 # In two parts, one of which ends between validations.
 run "${judged[@]}" --steps $((best + 8)) --keep 1 --out c
 said=$("$train" --out c --resume auto --steps 400 2>&1)
-[ "$(last_of)" = "$last" ] && [ "$(hash_of)" = "$hash" ] &&
+[ "$(last_of)" = "$last" ] && [ "$(hash_of <<<"$said")" = "$hash" ] &&
     [ "$(kept c)" = "$(steps_of "$best" "$last")" ]
 result $? "a resume keeps the best and the count" "$said $(kept c)"
 

@@ -5,11 +5,7 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
 model=(--device cpu --dtype bf16 --data random --vocab 61 --layers 2 --channels 24 --heads 2
     --seq-len 16 --batch 2 --threads 1 --lr 3e-3 --schedule constant --val-batches 1
@@ -18,25 +14,22 @@ model=(--device cpu --dtype bf16 --data random --vocab 61 --layers 2 --channels 
 run() { # run NAME ARGUMENT...
     "$train" "${model[@]}" --out "$folder/$1" "${@:2}" 2>&1
 }
-hash_of() {
-    sed -n 's/^weights hash: //p' <<<"$1"
-}
 
 # ---- one result ----
 
 said=$(run fp32 --steps 20)
-want=$(hash_of "$said")
+want=$(hash_of <<<"$said")
 said=$(run split --steps 20 --master split)
-[ -n "$want" ] && [ "$(hash_of "$said")" = "$want" ]
+[ -n "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ]
 result $? "split has the weights of fp32" "$said"
 grep -q '"master":[[:space:]]*"split"' "$folder/split/config.json"
 result $? "config.json says so" "$(cat "$folder/split/config.json")"
 said=$(run bf16 --steps 20 --master bf16)
-rounded=$(hash_of "$said")
+rounded=$(hash_of <<<"$said")
 [ -n "$rounded" ] && [ "$rounded" != "$want" ]
 result $? "bf16 has others" "$said"
 said=$(run bf16-again --steps 20 --master bf16 --offload-optimizer cpu)
-[ "$(hash_of "$said")" = "$rounded" ]
+[ "$(hash_of <<<"$said")" = "$rounded" ]
 result $? "the same where the host updates" "$said"
 
 # ---- resume ----
@@ -45,7 +38,7 @@ for master in split bf16; do
     run "half-$master" --steps 10 --master $master >/dev/null
     said=$(run "half-$master" --steps 20 --master $master --resume auto --offload-optimizer cpu)
     [ $master = split ] || want=$rounded
-    [ "$(hash_of "$said")" = "$want" ]
+    [ "$(hash_of <<<"$said")" = "$want" ]
     result $? "$master: a resumed run has the bits of one that never stopped" "$said"
 done
 # refused NAME LINE ARGUMENT...: no status 0, and one line that has LINE

@@ -6,7 +6,6 @@
 # TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
-hash_of() { grep -o 'weights hash: .*' <<<"$1"; }
 
 # in_background OUT ARGUMENT...: a run that goes on; returns when it has made two steps. (A shell
 # starts what is in the background with INT and QUIT ignored.)
@@ -187,7 +186,7 @@ ends 20
 
 rm -rf e e.said
 run --steps 4 --out e
-whole=$(hash_of "$said")
+whole=$(hash_of <<<"$said")
 rm -rf e e.said
 in_background e --steps 1000000 --save-every 1s
 for ((i = 0; i < 200; i++)); do [ -n "$(newest e)" ] && break || sleep 0.05; done
@@ -208,9 +207,9 @@ result $? "--time-limit saves and stops" "status $status: $said"
 for ranks in 1 3; do
     rm -rf h h2
     run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --out h
-    whole=$(hash_of "$said")
+    whole=$(hash_of <<<"$said")
     run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --save-async --out h2
-    [ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ] &&
+    [ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of <<<"$said")" ] &&
         diff -r h/checkpoints h2/checkpoints &&
         diff <(sed -n 's/^saved //p' <<<"$said") <(printf '%s\n' h2/checkpoints/step-*)
     result $? "$ranks ranks: --save-async writes the same checkpoints" "status $status: $said"
@@ -227,9 +226,9 @@ done
 rm -rf i
 late=(--offload-optimizer cpu --offload-param cpu --delay-update)
 run --steps 4 "${late[@]}" --out i
-whole=$(hash_of "$said")
+whole=$(hash_of <<<"$said")
 run --steps 4 "${late[@]}" --out i --resume auto
-[ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ]
+[ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of <<<"$said")" ]
 result $? "a run with late updates that is done already is resumed" "status $status: $said"
 
 # Each write takes its time: what has its name before it is whole is caught half-written.
@@ -312,10 +311,10 @@ for ranks in 1 2; do
         grep -q '^train: .*f.bin' f.said && [ -n "$(newest f)" ] && cp train.bin f.bin
     step=$(basename "$(newest f)" | tr -dc 0-9 | sed 's/^0*//')
     run --steps $((step + 2)) "${tokens[@]}" --out f --resume auto
-    resumed=$(hash_of "$said")
+    resumed=$(hash_of <<<"$said")
     rm -rf f2
     run --steps $((step + 2)) "${tokens[@]}" --out f2
-    [ -n "$resumed" ] && [ "$resumed" = "$(hash_of "$said")" ]
+    [ -n "$resumed" ] && [ "$resumed" = "$(hash_of <<<"$said")" ]
     result $? "$ranks ranks: a shard that shrinks is one line, and what was trained is saved" \
         "status $status, step $step: $(cat f.said) $said"
 done
@@ -367,9 +366,9 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
         grep -q '^saved also/so/checkpoints/step-00000004' <<<"$said"
     result $? "--save-also has what --out has no room for" "status $status: $said"
     run --steps 6 --out small/out --resume auto
-    also=$(hash_of "$said")
+    also=$(hash_of <<<"$said")
     [ $status = 0 ] && grep -q 'resumed after step 4' <<<"$said" && [ -n "$also" ] &&
-        run --steps 6 --out g3 && [ "$also" = "$(hash_of "$said")" ]
+        run --steps 6 --out g3 && [ "$also" = "$(hash_of <<<"$said")" ]
     result $? "--resume auto finds it there" "status $status: $said"
 
     # A disk that fills up while a run trains: what the log lacks at the end is an error.
