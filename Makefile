@@ -181,9 +181,6 @@ STARTED := $(STARTED_$(MODE):%=tests/bench/%.c)
 SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
 FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
 MAIN := train.c
-# Of a release, tests and benches compute on the CPU. What a build without CUDA has stands before
-# the library where they are linked, so that 120 MB of GPUs' kernels stay out of each of them.
-CPU_ALONE := $(if $(filter release,$(MODE)),$(filter-out $(C_FILES),$(CUDA_none) $(NCCL_none)))
 
 OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
 CUSIM_FILES := $(CUSIM_$(MODE):%=tests/cusim/%.cc)
@@ -201,7 +198,7 @@ ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o)) \
     $(ISA_FILES_amx:%=$(BUILD)/kernels/cpu/%.amx.o)
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
 TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
-    $(STARTED) $(SMOKE_PARTS) $(CPU_ALONE))
+    $(STARTED) $(SMOKE_PARTS))
 LIBRARY := $(BUILD)/libzero.a
 # The program that is made of tests/ROOM/NAME.c.
 PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
@@ -364,8 +361,7 @@ $(call PROGRAM,$(1)): $(call OBJ,$(1))
 endef
 $(foreach p,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED) $(BENCHES) $(FUZZERS),\
     $(eval $(call PROGRAM_RULE,$p)))
-$(TEST_BINARIES) $(BENCH_BINARIES): $(call OBJ,$(TEST_SHARED) $(CPU_ALONE)) $(CUSIM_OBJECTS) \
-    $(LIBRARY)
+$(TEST_BINARIES) $(BENCH_BINARIES): $(call OBJ,$(TEST_SHARED)) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $(WRAP) $(filter %.o,$^) $(LIBRARY) $(LIBS) -lcmocka -o $@
 

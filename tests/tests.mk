@@ -84,7 +84,11 @@ STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out moved) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
+# Of a release, tests and benches compute on the CPU. What a build without CUDA has stands before
+# the library where they are linked, so that 120 MB of GPUs' kernels stay out of each of them.
+TEST_SHARED := $(if $(filter releaseyes,$(MODE)$(HAVE_CUDA)),kernels/cuda/none) \
+    $(if $(filter releaseyes,$(MODE)$(HAVE_NCCL)),zero/comm/nccl_none) \
+    $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
