@@ -9,8 +9,9 @@ trap 'rm -rf "$tree"' EXIT
 
 find . \( -path ./.git -o -path ./build -o -path ./out \) -prune -o -type f -print0 |
     xargs -0 cp --parents --preserve=timestamps -t "$tree"
-mkdir "$tree/build"
-cp -a "$(dirname "$train")" "$tree/build/release"
+mkdir -p "$tree/build/release"
+find "$(dirname "$train")" -mindepth 1 -maxdepth 1 ! -name tests \
+    -exec cp -at "$tree/build/release" {} +
 sed -n '/^```diff$/,/^```$/p' docs/add-a-stage.md | sed '1d;$d' >"$tree/stage.diff"
 
 lines=$(grep -c '^+[^+]' "$tree/stage.diff") files=$(grep -c '^+++ ' "$tree/stage.diff")
