@@ -3,7 +3,6 @@
 // control tokens are found in a text, but not in what people wrote; and what is not built is
 // refused with one line.
 #include "data/bpe/read.h"
-#include "data/file.h"
 #include "data/text/encode.h"
 #include "tests/lib/scratch.h"
 
@@ -25,14 +24,6 @@ static struct Tokenizer *open_fixture(const char *name) {
     return t;
 }
 
-static char *load(const char *name, size_t *bytes) {
-    char *path = base_format(FIXTURES "%s", name), *text = NULL;
-    struct Error e;
-    assert_ok(file_read(path, 1 << 20, &text, bytes, &e), &e);
-    free(path);
-    return text;
-}
-
 static unsigned count_at(const char *p) {
     return (uint8_t)p[0] | (unsigned)(uint8_t)p[1] << 8;
 }
@@ -47,7 +38,7 @@ static void check_strings(const char *name, const char *strings, size_t bytes) {
     struct Tokenizer *t = open_fixture(name);
     char *file = base_format("%s.ids", name);
     size_t ids_bytes, texts = 0;
-    char *want = load(file, &ids_bytes);
+    char *want = scratch_read(FIXTURES, file, &ids_bytes);
     const char *w = want;
     struct Ids ids = {0};
     for (const char *s = strings; s < strings + bytes; s += 2 + count_at(s), texts++) {
@@ -71,7 +62,7 @@ static void check_strings(const char *name, const char *strings, size_t bytes) {
 static void ids_are_the_references(void **state) {
     (void)state;
     size_t bytes;
-    char *strings = load("strings.bin", &bytes);
+    char *strings = scratch_read(FIXTURES, "strings.bin", &bytes);
     for (int i = 0; i < NAMES; i++)
         check_strings(names[i], strings, bytes);
     free(strings);
@@ -149,7 +140,8 @@ static int append(void *all, const struct Ids *ids, size_t done, struct Error *e
 // All texts of the fixtures, over and over with a line's end behind each, of some 5 MB.
 static char *large_text(size_t *n) {
     size_t bytes, room = 5 << 20, at = 0;
-    char *strings = load("strings.bin", &bytes), *text = base_alloc(room + (1 << 16));
+    char *strings = scratch_read(FIXTURES, "strings.bin", &bytes),
+         *text = base_alloc(room + (1 << 16));
     const char *s = strings;
     while (at < room) {
         memcpy(text + at, s + 2, count_at(s));
@@ -349,7 +341,7 @@ static void the_longest_added_token_is_found(void **state) {
 static void refuse(const char *name, const char *old, const char *new, const char *part) {
     char *file = base_format("%s/tokenizer.json", name);
     size_t n;
-    char *text = load(file, &n);
+    char *text = scratch_read(FIXTURES, file, &n);
     size_t before = 0;
     while (before < n && strncmp(text + before, old, strlen(old)))
         before++;

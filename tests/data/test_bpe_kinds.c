@@ -5,7 +5,6 @@
 // A vocabulary that lacks bytes encodes a text by what it has, and says how many bytes it lacked.
 // Expressions that are not read, not compiled or never done are refused with one line.
 #include "data/bpe/read.h"
-#include "data/file.h"
 #include "data/text/encode.h"
 #include "tests/lib/scratch.h"
 
@@ -18,17 +17,9 @@
 // In parts: texts, and places of a long one, over all kinds.
 enum { TEXTS = 1000, KINDS_MIN = 40, PARTS_MIN = 17000, LONG_CUTS = 8, LONG_MIN = 200 };
 
-static char *load(const char *name, size_t *bytes) {
-    char *path = base_format(FIXTURES "%s", name), *text = NULL;
-    struct Error e;
-    assert_ok(file_read(path, 1 << 20, &text, bytes, &e), &e);
-    free(path);
-    return text;
-}
-
 static cJSON *load_tree(const char *name) {
     size_t n;
-    char *text = load(name, &n);
+    char *text = scratch_read(FIXTURES, name, &n);
     cJSON *tree = cJSON_Parse(text);
     assert_non_null(tree);
     free(text);
@@ -149,7 +140,8 @@ static void ids_of_every_kind(void **state) {
     cJSON *marks = load_tree("kinds/marks.json");
     size_t bytes, sums_bytes, kinds = 0, parts[2] = {0, 0};
     bool all = true;
-    char *texts = load("strings.bin", &bytes), *sums = load("kinds/kinds.bin", &sums_bytes);
+    char *texts = scratch_read(FIXTURES, "strings.bin", &bytes),
+         *sums = scratch_read(FIXTURES, "kinds/kinds.bin", &sums_bytes);
     const cJSON *kind;
     cJSON_ArrayForEach(kind, cJSON_GetObjectItem(rows, "kinds")) {
         bool is_letters = !strcmp(cJSON_GetObjectItem(kind, "base")->valuestring, "letters");

@@ -2,6 +2,7 @@
 // check an error line with.
 #ifndef TESTS_LIB_SCRATCH_H
 #define TESTS_LIB_SCRATCH_H
+#include "data/file.h"
 #include "kernels/base.h"
 
 #include <setjmp.h>
@@ -50,6 +51,16 @@ static inline char *scratch_write(const char *folder, const char *name, const vo
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
     return path;
+}
+
+// The bytes of FOLDER/NAME, at most a MiB; free() them.
+static inline char *scratch_read(const char *folder, const char *name, size_t *bytes) {
+    char *path = base_format("%s/%s", folder, name), *text = NULL;
+    struct Error e;
+    if (file_read(path, 1 << 20, &text, bytes, &e))
+        fail_msg("%s", e.text);
+    free(path);
+    return text;
 }
 
 static inline size_t scratch_count_files(const char *folder) {
