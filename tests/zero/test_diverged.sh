@@ -96,6 +96,29 @@ for how in "--ranks 2 --zero 3 --save-async" "--ranks 2 --pp 2 --layers 2 --glob
     result $? "$how: and the same checkpoints" "$(kept f)"
 done
 
+# Stopped behind a skipped step, as any run meets one: what was trained is saved, and what is older
+# stays, as no step has proven it.
+mkfifo told
+"$train" "${tiny[@]}" --layers 2 --channels 64 --seq-len 256 --batch 16 --lr 1000 --steps 400 \
+    --save-every 2 --keep 1 --out stopped >told 2>&1 &
+said=
+while read -r heard; do
+    said+=$heard$'\n'
+    [[ $heard = *'the update was skipped'* ]] && kill -TERM $!
+done <told
+wait $!
+status=$?
+last=$(sed -n 's/^stopped after step \([0-9]*\), as asked.*/\1/p' <<<"$said")
+[ $status = 0 ] && [ "$last" ] && [ ! -e stopped/checkpoints/diverged ] &&
+    [[ $(kept stopped) = step-*" $(printf 'step-%08d' "$last")" ]]
+result $? "a run that is stopped behind a skipped step is saved" "$status: $said: $(kept stopped)"
+before=$(kept stopped)
+said=$("$train" --out stopped --resume auto 2>&1)
+status=$?
+diverged "and says from where, if it goes on to no good" "$last" "the checkpoint of step [0-9]*"
+[ "$(kept stopped)" = "$before" ]
+result $? "where both are still there" "$(kept stopped)"
+
 # fp16: an overflow is no divergence, and the step behind it saves.
 run --dtype fp16 --loss-scale 256Mi --loss-scale-hysteresis 1 --steps 12 \
     --save-every 1 --keep 0 --out g

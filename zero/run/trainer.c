@@ -348,12 +348,12 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     return err;
 }
 
-// Whether the weights are worth keeping: the last update was made; or fp16 has found a lower loss
-// scale for the next.
-static bool is_sound(const struct Trainer *t) {
+// Whether it has given up, or comes to its own end behind a skipped update; fp16 may have found a
+// lower loss scale for the next. What was merely stopped may go on.
+static bool has_diverged(const struct Trainer *t, int err, bool stop) {
     const struct Zero *z = &t->rank.zero;
     bool scaled = z->plan.param.dtype == F16 && !z->skipped_at_least && isfinite(t->loss);
-    return !t->skipped || scaled;
+    return err == -EDOM || (!err && !stop && t->skipped && !scaled);
 }
 
 // The end of a run that has diverged, where it is not good for anything that follows.
@@ -372,10 +372,10 @@ static int end_skipping(struct Trainer *t, int err, struct Error *e) {
 }
 
 // What was trained is kept, also where `failed` says that the run ends by an error.
-static int save_last(struct Trainer *t, bool failed, struct Error *e) {
+static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error *e) {
     struct Error lost; // what went wrong before is the error
     int err = 0;
-    if (is_sound(t) && (t->rank.zero.step > 0 || !failed))
+    if (!diverged && (t->rank.zero.step > 0 || !failed))
         err = saver_save_last(&t->saver, failed ? &lost : e);
     else
         saver_settle(&t->saver);
@@ -429,10 +429,11 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     tell_done(t);
     err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
-    int not_saved = save_last(t, err != 0, e);
+    bool diverged = has_diverged(t, err, stop);
+    int not_saved = save_last(t, err != 0, diverged, e);
     err = err ? err : not_saved;
     zero_install(z); // what was saved is as if the run went on
-    if (!is_sound(t) && (!err || err == -EDOM))
+    if (diverged)
         err = end_skipping(t, err, e);
     if (!err)
         err = tell_result(t, stop, e);
