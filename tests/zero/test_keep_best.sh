@@ -89,6 +89,20 @@ grep -q "^the best checkpoint, of step $best, is gone: the next is the best" <<<
     [ "$(best_of)" -gt "$best" ]
 result $? "and the next takes its place" "$said"
 
+# A best whose own save fails is none, in any checkpoint behind it.
+fault=(env LD_PRELOAD="${train%/*}/tests/libfault.so" FAULT_CLASS=rename FAULT_DO=EIO)
+for at in 3 4 5 6; do
+    rm -rf unsaved
+    said=$("${fault[@]}" FAULT_AT=$at "$train" "${tiny[@]}" --steps 8 --val-every 5 --save-every 7 \
+        --keep 0 --keep-best --out unsaved 2>&1)
+    grep -q '^step 5 is not saved' <<<"$said" && break
+done
+rm -rf unsaved/checkpoints/step-00000008
+said+=$("$train" --out unsaved --resume best --eval ppl --eval-only 2>&1)
+[ "$(kept unsaved)" = "$(steps_of 7)" ] &&
+    grep -q -- '--resume best: --out unsaved holds no checkpoint that says which is' <<<"$said"
+result $? "a best that could not be saved is none" "$said $(kept unsaved)"
+
 judged_by "a best where nothing validates" '--keep-best: nothing validates' --keep-best --out f
 judged_by "patience where nothing validates" '--patience: nothing validates' --patience 3 --out f
 judged_by "a run from the best" '--resume best: expected --export' --out a --resume best

@@ -43,12 +43,13 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Habits *h, uint64
     s->keep.best = j->keeps ? b->step : 0;
 }
 
-// A best that could not be saved is none. Only where it is still being written this waits.
-static void settle(struct Judge *j) {
+void judge_settle(struct Judge *j) {
     struct Best *b = &j->saver->zero->best;
-    if (j->keeps && b->step != j->kept.step)
+    if (!j->keeps || b->step == j->saver->zero->step)
+        return;
+    if (b->step != j->kept.step)
         saver_settle(j->saver);
-    if (!j->keeps || b->step == j->kept.step)
+    if (b->step == j->kept.step)
         return;
     uint32_t worse = b->worse;
     *b = j->kept;
@@ -58,7 +59,7 @@ static void settle(struct Judge *j) {
 bool judge_loss(struct Judge *j, float loss, uint64_t samples, bool counts) {
     struct Zero *z = j->saver->zero;
     struct Best *b = &z->best;
-    settle(j);
+    judge_settle(j);
     b->samples = samples;
     if (!isfinite(loss) || (b->step && loss >= b->loss)) {
         b->worse += counts;
