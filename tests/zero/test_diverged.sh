@@ -43,7 +43,7 @@ follow --lr 0.01
 [ $status = 0 ] && grep -q "^resumed after step $last (" <<<"$said" &&
     grep -qx -- '--lr 0.01 from here on, instead of 1e+03' <<<"$said" &&
     grep -q '^step 400  *validation loss [0-9]' <<<"$said" &&
-    grep -q '"lr":[[:space:]]*0.01,' a/config.json
+    grep -q '"lr":[[:space:]]*0.01,' a/config.json && [ ! -e a/checkpoints/diverged ]
 result $? "the command that is named goes on to the end, at a lower rate" "$status: $said"
 run --out a --resume auto --steps 410
 [ $status = 0 ] && grep -q '^resumed after step 400' <<<"$said" &&
@@ -54,8 +54,15 @@ run --steps 8 --out sound --resume auto --lr 0.5
 [ $status = 2 ] && grep -q 'is of another run: it has "--lr ' <<<"$said"
 result $? "a run that has not diverged keeps its rate" "$said"
 
+run --out a --resume auto --steps 420 --lr 0.02
+[ $status = 2 ] && grep -q 'is of another run: it has "--lr ' <<<"$said"
+result $? "at that rate alone" "$said"
+
 # The checkpoint of the last good step itself leads to what came.
-run "${rise[@]}" --save-every 1 --keep 1 --out 'b 1'
+run "${rise[@]}" --save-every 1 --keep 1 --out 'b 1' --save-also 'also/b 1'
+mkdir -p 'also/b 1'
+cp -r 'b 1/checkpoints' 'also/b 1/checkpoints'
+run --out 'b 1' --resume auto
 diverged "the last checkpoint may be no good" "$good" "the checkpoint of step $((good - 1))"
 [ "$(kept 'b 1')" = "$(printf 'step-%08d step-%08d' $((good - 1)) "$good")" ]
 result $? "so the one before it stays, too" "$(kept 'b 1')"

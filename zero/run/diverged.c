@@ -20,6 +20,13 @@ bool diverged_once(const char *folder) {
     return found;
 }
 
+void diverged_forget(const char *folder) {
+    char *path = note_path(folder);
+    if (unlink(path) && errno != ENOENT)
+        log_line(LOG_NORMAL, "cannot remove %s: %s", path, strerror(errno));
+    free(path);
+}
+
 // Where there are no checkpoints, nothing is resumed.
 static void leave_note(const struct Diverged *d, const char *folder) {
     char *path = note_path(folder), *text;
@@ -54,28 +61,41 @@ static char *shell_word(const char *text) {
     return all;
 }
 
-// From where: the flags in front of the rate. A checkpoint that is of no use, as it leads to what
-// came, stays, and so the run goes on in another folder.
-static char *way_on(const struct Diverged *d, const char *path, bool newest) {
-    size_t n = strlen(d->out);
-    while (n > 1 && d->out[n - 1] == '/')
+// " --FLAG VALUE", as a shell takes it; "" where the value is NULL, which it frees.
+static char *flag_text(const char *flag, char *value) {
+    char *word = value ? shell_word(value) : NULL;
+    char *text = word ? base_format(" --%s %s", flag, word) : base_format("%s", "");
+    free(word);
+    free(value);
+    return text;
+}
+
+// The first of FOLDER-again, FOLDER-again-again, ... that is not there; NULL where there is none.
+static char *beside(const char *folder) {
+    size_t n = folder ? strlen(folder) : 0;
+    while (n > 1 && folder[n - 1] == '/')
         n--;
-    char *home = base_format("%.*s", (int)n, d->out);
-    char *config = base_format("%s/config.json", home), *beside = base_format("%s-again", home);
-    char *out = shell_word(home), *file = shell_word(config), *other = shell_word(beside);
-    char *from = path ? shell_word(path) : NULL, *way;
-    if (newest)
-        way = base_format("--out %s --resume auto", out);
-    else
-        way = base_format("--config %s --out %s%s%s", file, other, from ? " --resume " : "",
-                          from ? from : "");
-    free(home);
-    free(config);
-    free(beside);
-    free(out);
-    free(file);
-    free(other);
-    free(from);
+    char *path = folder ? base_format("%.*s-again", (int)n, folder) : NULL;
+    while (path && access(path, F_OK) == 0) {
+        char *next = base_format("%s-again", path);
+        free(path);
+        path = next;
+    }
+    return path;
+}
+
+// From where: the flags in front of the rate. A checkpoint that is of no use, as it leads to what
+// came, stays, and so the run goes on in other folders.
+static char *way_on(const struct Diverged *d, const char *path, bool newest) {
+    const char *resume = newest ? "auto" : path;
+    char *config = newest ? NULL : base_format("%s/config.json", d->out);
+    char *part[] = {flag_text("config", config),
+                    flag_text("out", newest ? base_format("%s", d->out) : beside(d->out)),
+                    flag_text("save-also", newest ? NULL : beside(d->also)),
+                    flag_text("resume", resume ? base_format("%s", resume) : NULL)};
+    char *way = base_format("%s%s%s%s", part[0], part[1], part[2], part[3]);
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        free(part[i]);
     return way;
 }
 
@@ -95,7 +115,7 @@ int diverged_end(const struct Diverged *d, struct Error *e) {
     if (d->rates->min_lr > LOWER * d->rates->lr)
         snprintf(lowest, sizeof lowest, " --min-lr %g", LOWER * d->rates->lr);
     error_set(e, -EDOM,
-              "%s, and the last good step is %llu: try a lower --lr, from %s: ./train %s --lr %g%s",
+              "%s, and the last good step is %llu: try a lower --lr, from %s: ./train%s --lr %g%s",
               d->what, (unsigned long long)d->good, where, way, LOWER * d->rates->lr, lowest);
     free(where);
     free(way);

@@ -1,6 +1,7 @@
 // Where a checkpoint goes, and when it is tried again: see saver.h.
 #include "zero/run/saver.h"
 
+#include "zero/run/diverged.h"
 #include "zero/run/wish.h"
 
 #include <errno.h>
@@ -224,8 +225,13 @@ void saver_prove(struct Saver *s, uint64_t step) {
     if (!s->unproven || step <= s->saved)
         return;
     s->unproven = false;
-    if (keeps(s, s->place) && !(s->lock && check_locks(s, s->place, &ignored)))
-        checkpoint_prune(s->folder[s->place], s->saved, s->keep);
+    for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
+        if (!keeps(s, i) || (s->lock && check_locks(s, i, &ignored)))
+            continue;
+        diverged_forget(s->folder[i]);
+        if (i == s->place)
+            checkpoint_prune(s->folder[i], s->saved, s->keep);
+    }
 }
 
 static int save_in(struct Saver *s, int place, struct Error *e) {

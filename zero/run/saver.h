@@ -78,7 +78,7 @@ void saver_hear(struct Saver *s, uint64_t words);
 void saver_settle(struct Saver *s);
 
 // After a step with a finite gradient: a checkpoint of a step before it is good, and older ones may
-// go. By each rank alone.
+// go, as does the note that the run has diverged. By each rank alone.
 void saver_prove(struct Saver *s, uint64_t step);
 
 // Waits for the thread that writes, after an error that others may not have. What it wrote goes.

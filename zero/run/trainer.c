@@ -165,6 +165,7 @@ static void save(struct Trainer *t) {
     t->save_wished = t->skipped > 0;
     if (t->save_wished)
         return;
+    judge_settle(&t->judge);
     saver_save(&t->saver);
     t->clock_at = base_seconds();
 }
@@ -358,7 +359,12 @@ static bool has_diverged(const struct Trainer *t, int err, bool stop) {
 
 // The end of a run that has diverged, where it is not good for anything that follows.
 static int end_diverged(struct Trainer *t, const char *what, struct Error *e) {
-    struct Diverged d = {(const char *const *)t->resume.folder, t->resume.asked.out, what, t->good,
+    const struct ResumeAsked *asked = &t->resume.asked;
+    struct Diverged d = {(const char *const *)t->resume.folder,
+                         asked->out,
+                         asked->also,
+                         what,
+                         t->good,
                          &t->settings->schedule};
     e->text[0] = 0;
     return trainer_speaks(t) ? diverged_end(&d, e) : -EDOM;
@@ -375,6 +381,7 @@ static int end_skipping(struct Trainer *t, int err, struct Error *e) {
 static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error *e) {
     struct Error lost; // what went wrong before is the error
     int err = 0;
+    judge_settle(&t->judge);
     if (!diverged && (t->rank.zero.step > 0 || !failed))
         err = saver_save_last(&t->saver, failed ? &lost : e);
     else
@@ -418,9 +425,8 @@ static void tell_late_save(const struct Trainer *t) {
 }
 
 int trainer_run(struct Trainer *t, struct Error *e) {
-    struct Zero *z = &t->rank.zero;
     bool stop;
-    int err = z->step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
+    int err = t->rank.zero.step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
     if (err)
         return err;
     wish_on_signals();
@@ -432,7 +438,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     bool diverged = has_diverged(t, err, stop);
     int not_saved = save_last(t, err != 0, diverged, e);
     err = err ? err : not_saved;
-    zero_install(z); // what was saved is as if the run went on
+    zero_install(&t->rank.zero); // what was saved is as if the run went on
     if (diverged)
         err = end_skipping(t, err, e);
     if (!err)
