@@ -211,6 +211,12 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     return code;
 }
 
+// Whether an error begins with a file of that folder.
+static bool is_below(const char *text, const char *folder) {
+    size_t n = folder ? strlen(folder) : 0;
+    return n && !strncmp(text, folder, n) && (text[n] == '/' || text[n - 1] == '/');
+}
+
 void loader_blame(const struct Data *d, int code, struct Error *e) {
     static const char says[] = "--data ";
     struct Error cause = *e;
@@ -220,12 +226,17 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
         return;
     }
     const char *rest = cause.text + strlen(says);
-    for (size_t i = 0; !strncmp(cause.text, says, strlen(says)) && i < d->val_source.train.count;
-         i++) {
+    if (strncmp(cause.text, says, strlen(says)))
+        return;
+    bool val = is_below(rest, d->spec.val_data);
+    for (size_t s = 0; val && s < d->named.count; s++)
+        val = !is_below(rest, d->source[s].name);
+    for (size_t i = 0; i < d->val_source.train.count && !val; i++) {
         const char *path = d->val_source.train.file[i].path;
-        if (path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':')
-            error_set(e, code, "--val-data %s", rest);
+        val = path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':';
     }
+    if (val)
+        error_set(e, code, "--val-data %s", rest);
 }
 
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {

@@ -55,6 +55,9 @@ fi
 refused "a device without an end" '--data /dev/zero: it is a character device' --data /dev/zero
 refused "a random device" '--data /dev/urandom: it is a character device' --data /dev/urandom
 refused "a device as a URL" 'file:///dev/zero: it is a character device' --data file:///dev/zero
+mkdir "$folder/fold" && printf 'abc\xff' >"$folder/fold/x.txt"
+refused "a file of a folder to validate on" '--val-data .*fold/x.txt: byte 3' --data "$text" \
+    --val-data "$folder/fold"
 refused "a device to validate on" '--val-data /dev/zero: it is a character device' --data "$text" \
     --val-data /dev/zero
 refused "a pipe as a tokenizer" '--tokenizer .*p.model: .*it is a pipe' --data "$text" \
