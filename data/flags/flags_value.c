@@ -15,15 +15,20 @@
 static const char *const INTEGER_HINT = "an integer such as 12, 64k, 1.5M (k M G T = powers of "
                                         "1000) or 64Ki (Ki Mi Gi Ti = powers of 1024)";
 
-// The factor that a suffix stands for; 0 where there is no such suffix.
+// The factor that a suffix stands for; 0 where there is no such suffix. Behind a letter a B may
+// stand, and says nothing: GB is G, GiB is Gi.
 static uint64_t suffix_factor(const char *suffix) {
     static const char letters[] = "kMGT";
-    if (!*suffix)
+    size_t n = strlen(suffix);
+    if (!n)
         return 1;
-    bool binary = suffix[1] == 'i' && !suffix[2];
+    n -= n > 1 && suffix[n - 1] == 'B';
+    if (n > 2)
+        return 0;
+    bool binary = n == 2 && suffix[1] == 'i';
     char letter = binary && *suffix == 'K' ? 'k' : *suffix;
     const char *at = strchr(letters, letter);
-    if (!at || (suffix[1] && !binary) || (binary && *suffix == 'k'))
+    if (!at || (n == 2 && !binary) || (binary && *suffix == 'k'))
         return 0;
     uint64_t factor = 1;
     for (const char *p = letters; p <= at; p++)
