@@ -103,14 +103,27 @@ static bool search(struct Search *s) {
     return found;
 }
 
+// Where it fits: of all that the run lacks.
+static void tell_least(const struct Search *s, const struct Needs *run, char text[LACK_BYTES]) {
+    size_t at = 0;
+    for (enum Shortage of = SHORT_DEVICE; of < NSHORTAGE; of++) {
+        char one[LACK_BYTES];
+        if (run->of[of] <= s->room->of[of] || at >= LACK_BYTES)
+            continue;
+        room_tell_need(&s->needs, of, one);
+        at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s", at ? ", and " : "", one);
+    }
+}
+
 // advice: the change as flags, or "" where none helps.
 static int refuse(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *e) {
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
     room_tell(s->room, &s->needs, lack);
+    struct Needs lacks = s->needs;
     bool found = search(s);
-    room_tell_need(&s->needs, s->shortage, least); // where it fits: of what the run lacks
+    tell_least(s, &lacks, least);
     candidate_describe(&s->best, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)

@@ -96,7 +96,7 @@ void room_tell_need(const struct Needs *needs, enum Shortage of, char text[LACK_
     char bytes[LACK_BYTES], who[LACK_BYTES];
     tell_bytes(needs, of, bytes);
     tell_who(needs, of, "on", who);
-    snprintf(text, LACK_BYTES, "%.100s%.100s", bytes, who);
+    snprintf(text, LACK_BYTES, "%.100s of %s memory%.100s", bytes, shortages[of].memory, who);
 }
 
 void room_tell(const struct Room *room, const struct Needs *needs, char text[LACK_BYTES]) {
@@ -112,5 +112,9 @@ void room_tell(const struct Room *room, const struct Needs *needs, char text[LAC
                                "%s%s of %s memory are needed%s, %s %.1f MiB (%.2f GB)",
                                at ? ", and " : "", bytes, shortages[s].memory, who,
                                shortages[s].limit, mib(has), gb(has));
+        if (s == SHORT_NODE && needs->node_ranks > 1 && at < LACK_BYTES)
+            at += (size_t)snprintf(text + at, LACK_BYTES - at,
+                                   " together (older runs meant each rank's: "
+                                   "--host-mem-per-rank)");
     }
 }
