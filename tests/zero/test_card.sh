@@ -19,7 +19,7 @@ fi
 eight=(--plan --model llama3.1-8b --ranks 4 --zero 3)
 for card in 16=a4000 20=a10g 24=a10g 25=a6000 48=a6000 80=a100 81=a100; do
     "$TRAIN" "${eight[@]}" --device-mem "${card%=*}G" 2>/dev/null |
-        grep -A 1 '^device: cuda (chosen), dtype: bf16 (chosen)$' |
+        grep -A 1 '^device: cuda (for a card, by --device-mem), dtype: bf16 (' |
         grep -q "^rates: .* (docs/clusters/${card#*=}.json): no GPU is here; --cluster names"
     result $? "a card of ${card%=*} GB has the rates of docs/clusters/${card#*=}.json"
 done

@@ -106,7 +106,7 @@ int place_join(struct RankSettings *s, struct World *w, size_t cores, struct Set
     bool card = use->plan && s->device_bytes && !s->kernels; // whose memory was said
     use->chosen = (struct Chosen){.device = gpu || card ? DEVICE_CUDA : DEVICE_CPU,
                                   .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
-                                  .from = "chosen"};
+                                  .from = gpu || !card ? "chosen" : "for a card, by --device-mem"};
     return 0;
 }
 
