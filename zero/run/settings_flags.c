@@ -166,8 +166,8 @@ const struct Flag settings_table[] = {
      "unchanged.",
      "Memory", NULL, recompute_words},
     {"device-mem", FLAG_SIZE, AT(rank.device_bytes), "0",
-     "Capacity of the device's memory that a rank may use, in bytes: 24G is 24e9, 24Gi is 24 times "
-     "2^30; 0: all. Costs nothing; what does not fit is refused with what would.",
+     "Capacity of the device's memory that a rank may use, in bytes: 24G or 24GB is 24e9, 24Gi or "
+     "24GiB is 24 times 2^30; 0: all. Costs nothing; what does not fit is refused with what would.",
      "Memory", "BYTES", NULL},
     {"device", FLAG_CHOICE, AT(rank.device), "auto",
      "Where it computes. auto: cuda where this build and machine have a GPU that it can use, and "
@@ -265,7 +265,8 @@ const struct Flag settings_table[] = {
     {"fit", FLAG_CHOICE, AT(fit), "off",
      "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
      "weights are split, as far as no flag says them: of what fits, what is forecast to train "
-     "fastest. auto,masters: --master bf16 and --moments bf16, too, which change results. A "
+     "fastest, and of two within 1% the smaller change. auto,masters: --master bf16 and --moments "
+     "bf16, too, which change results. A "
      "resumed "
      "run keeps its batch, masters and moments, and fits again only where the line says --fit.",
      "ZeRO", FLAG_WORDS([FIT_OFF] = "off", [FIT_AUTO] = "auto", [FIT_MASTERS] = "auto,masters")},
