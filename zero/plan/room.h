@@ -56,8 +56,8 @@ struct Needs room_needs(const struct Forecast *f);
 enum { LACK_BYTES = 512 };
 void room_tell(const struct Room *room, const struct Needs *needs, char text[LACK_BYTES]);
 
-// The same of one: "2 x 10.0 MiB (0.01 GB) of device memory", or "20.0 MiB (0.02 GB) of CPU memory on a
-// node of 2 ranks".
+// The same of one: "2 x 10.0 MiB (0.01 GB) of device memory", or "20.0 MiB (0.02 GB) of CPU memory
+// on a node of 2 ranks".
 void room_tell_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]);
 
 #endif

@@ -24,8 +24,8 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Habits *h, uint64
 // run that may go on adds none. Returns whether its checkpoint is to be saved.
 bool judge_loss(struct Judge *j, float loss, uint64_t samples, bool counts);
 
-// Before a checkpoint says which is the best: one of an earlier step that could not be saved is none.
-// Only where it is still being written this waits.
+// Before a checkpoint says which is the best: one of an earlier step that could not be saved is
+// none. Only where it is still being written this waits.
 void judge_settle(struct Judge *j);
 
 // When a checkpoint has its name.

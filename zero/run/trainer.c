@@ -359,13 +359,9 @@ static bool has_diverged(const struct Trainer *t, int err, bool stop) {
 
 // The end of a run that has diverged, where it is not good for anything that follows.
 static int end_diverged(struct Trainer *t, const char *what, struct Error *e) {
-    const struct ResumeAsked *asked = &t->resume.asked;
-    struct Diverged d = {(const char *const *)t->resume.folder,
-                         asked->out,
-                         asked->also,
-                         what,
-                         t->good,
-                         &t->settings->schedule};
+    const struct ResumeAsked *a = &t->resume.asked;
+    const char *const *folders = (const char *const *)t->resume.folder;
+    struct Diverged d = {folders, a->out, a->also, what, t->good, &t->settings->schedule};
     e->text[0] = 0;
     return trainer_speaks(t) ? diverged_end(&d, e) : -EDOM;
 }
