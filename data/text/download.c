@@ -6,7 +6,6 @@
 // file is the right one (data/text/part.c, which keeps what has come).
 #include "data/text/download.h"
 #include "data/file.h"
-#include "data/text/http_line.h"
 #include "data/text/part.h"
 #include "kernels/show.h"
 
@@ -99,22 +98,26 @@ static void clear_progress(struct Transfer *t) {
 
 // ---- one attempt --------------------------------------------------------------------------------
 
-// Header lines. A redirection answers several times: the last answer counts. A weak tag promises no
-// equality of bytes, so it is not used; a date is the second choice.
-static size_t on_header(char *line, size_t size, size_t count, void *user) {
+// Lines of heads, "NAME: VALUE". A redirection answers several times: the last answer counts. A
+// weak tag promises no equality of bytes, so it is not used; a date is the second choice.
+static size_t on_header(char *bytes, size_t size, size_t count, void *user) {
     struct Transfer *t = user;
-    char value[PART_TAG_BYTES];
-    size_t n = size * count;
-    if (n >= 5 && !strncmp(line, "HTTP/", 5))
+    char *line = base_format("%.*s", (int)(size * count), bytes);
+    line[strcspn(line, "\r\n")] = 0;
+    char *value = line + strcspn(line, ":");
+    if (*value)
+        *value++ = 0;
+    value += strspn(value, " ");
+    if (!strncmp(line, "HTTP/", 5))
         t->answer_tag[0] = 0;
-    if (header_value(line, n, "ETag:", value, sizeof value) && value[0] == '"')
+    if (!strcasecmp(line, "ETag") && value[0] == '"')
         snprintf(t->answer_tag, sizeof t->answer_tag, "%s", value);
-    if (header_value(line, n, "Last-Modified:", value, sizeof value) && !t->answer_tag[0])
+    if (!strcasecmp(line, "Last-Modified") && !t->answer_tag[0])
         snprintf(t->answer_tag, sizeof t->answer_tag, "%s", value);
-    if (header_value(line, n, "Content-Range:", value, sizeof value) &&
-        !strncasecmp(value, "bytes ", 6))
+    if (!strcasecmp(line, "Content-Range") && !strncasecmp(value, "bytes ", 6))
         t->answer_from = strtoull(value + 6, NULL, 10);
-    return n;
+    free(line);
+    return size * count;
 }
 
 // The first bytes of a body that we keep: it continues the part, or is the file from its beginning.
@@ -318,10 +321,10 @@ static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
     return result ? judge_failure(t, result, code, e) : judge_status(t, code, e);
 }
 
-// Attempts until one is whole. An attempt that came further than all before resets the count: a bad
-// line that breaks again and again is worth waiting for, if it brings LEAST_RATE in between. Where
-// it does not, or not even a connection comes about, patience is shorter: most often there is no
-// network at all.
+// Attempts until one is whole, and checked. One that came further than all before resets the count:
+// a bad line that breaks again and again is worth waiting for, if it brings LEAST_RATE in between.
+// Where it does not, or not even a connection comes about, patience is shorter: most often there is
+// no network at all.
 static int attempt_until_done(struct Transfer *t, struct Error *e) {
     const struct Download *d = t->d;
     int code = 0, tries = d->tries ? d->tries : 5, failed = 0;
@@ -329,7 +332,9 @@ static int attempt_until_done(struct Transfer *t, struct Error *e) {
     uint64_t furthest = t->part.have;
     for (;;) {
         enum Verdict v = attempt(t, &code, e);
-        if (v == DONE || v == GIVE_UP)
+        if (v == DONE)
+            return t->head ? 0 : part_check(&t->part, d->url, e);
+        if (v == GIVE_UP)
             return code;
         if (t->part.have > furthest && !t->slow)
             failed = 0, pause_s = first_pause_s, furthest = t->part.have;
@@ -368,15 +373,11 @@ static int fetch_part(struct Transfer *t, struct Error *e) {
         code = part_start_over(&t->part, "", e);
     if (!code)
         code = attempt_until_done(t, e);
-    if (!code)
-        code = part_check(&t->part, t->d->url, e);
     if (code == -EBADMSG && t->continued) {
         log_line(LOG_NORMAL, "%s; once more from the beginning", e->text);
         code = part_start_over(&t->part, "", e);
         if (!code)
             code = attempt_until_done(t, e);
-        if (!code)
-            code = part_check(&t->part, t->d->url, e);
     }
     if (code == -EBADMSG || code == -EFBIG || (code && !t->part.have))
         part_discard(&t->part);
