@@ -32,6 +32,11 @@ const char *file_kind(mode_t mode) {
     }
 }
 
+bool file_ends_in(const char *path, size_t n, const char *ending) {
+    size_t m = strlen(ending);
+    return n > m && path[n - m - 1] != '/' && !memcmp(path + n - m, ending, m);
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 static int refuse(const char *flag, const char *path, mode_t mode, struct Error *e) {

@@ -19,6 +19,9 @@
 // What has this mode, for an error line: "a folder", "a pipe", "a character device".
 const char *file_kind(mode_t mode);
 
+// Is what the first n bytes of a path name called NAME and the ending, such as ".gz"?
+bool file_ends_in(const char *path, size_t n, const char *ending);
+
 // Opens a regular file to be read, without ever waiting. `flag` opens the error line ("--data",
 // "cannot read"). Errors: -errno of open, -EISDIR for a folder, -EINVAL for what is neither.
 int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e);

@@ -9,15 +9,11 @@
 
 enum { READ_BYTES = 1 << 17 };
 
-static bool ends_in(const char *path, const char *ending) {
-    size_t n = strlen(path), m = strlen(ending);
-    return n > m && path[n - m - 1] != '/' && !strcmp(path + n - m, ending);
-}
-
 const struct Unpack *stream_packing(const char *path) {
-    return ends_in(path, unpack_gz.ending)    ? &unpack_gz
-           : ends_in(path, unpack_zst.ending) ? &unpack_zst
-                                              : NULL;
+    size_t n = strlen(path);
+    return file_ends_in(path, n, unpack_gz.ending)    ? &unpack_gz
+           : file_ends_in(path, n, unpack_zst.ending) ? &unpack_zst
+                                                      : NULL;
 }
 
 size_t stream_bare(const char *path) {

@@ -2,6 +2,7 @@
 #include "data/chat/template.h"
 #include "data/chat/jinja.h"
 #include "data/chat/writer.h"
+#include "data/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,11 +14,6 @@ struct Template {
     struct FormFile file;       // where the form is a file's
     int32_t control[2 * NROLE]; // with which the roles' messages begin and end; -1: with text
 };
-
-static bool ends_in_json(const char *name) {
-    size_t n = strlen(name);
-    return n > 5 && !strcmp(name + n - 5, ".json");
-}
 
 static int refuse(const char *what, struct Error *e) {
     char *names = form_names();
@@ -49,7 +45,7 @@ static const struct Form *form_of(const struct Tokenizer *t, const char *jinja) 
 // The form that is named, or that the tokenizer's own template is.
 static int choose(struct Template *t, const char *name, struct Error *e) {
     const char *own = tokenizer_chat_template(t->tokenizer);
-    if (name && ends_in_json(name)) {
+    if (name && file_ends_in(name, strlen(name), ".json")) {
         t->form = &t->file.form;
         return form_file_open(&t->file, name, e);
     }

@@ -44,17 +44,12 @@ static bool has_objects(const char *head, size_t n, bool *list) {
     return at < n && (head[at] == '"' || head[at] == '}');
 }
 
-static bool ends_in(const char *path, const char *ending) {
-    size_t n = stream_bare(path), m = strlen(ending);
-    return n > m && path[n - m - 1] != '/' && !memcmp(path + n - m, ending, m);
-}
-
 bool looks_named_jsonl(const char *path) {
-    return ends_in(path, ".jsonl");
+    return file_ends_in(path, stream_bare(path), ".jsonl");
 }
 
 bool looks_named_json(const char *path) {
-    return ends_in(path, ".json");
+    return file_ends_in(path, stream_bare(path), ".json");
 }
 
 static ssize_t read_head(const char *path, char head[HEAD_BYTES]) {

@@ -37,11 +37,6 @@ struct Spare {
     _Atomic(size_t) missing; // bytes that had no piece
 };
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && !strcmp(text + n - m, end);
-}
-
 int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *e) {
     *spec = (struct TokenizerSpec){0};
     if (!strcmp(text, "byte") || !strcmp(text, "ids")) {
@@ -50,10 +45,11 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
     }
     struct stat st;
     bool folder = !stat(text, &st) && S_ISDIR(st.st_mode);
-    if (folder || ends_with(text, ".model") || ends_with(text, ".json")) {
+    if (folder || file_ends_in(text, strlen(text), ".model") ||
+        file_ends_in(text, strlen(text), ".json")) {
         *spec = (struct TokenizerSpec){.kind = TOKENIZER_JSON, .path = text};
         char *file = tokenizer_file(spec);
-        spec->kind = ends_with(file, ".model") ? TOKENIZER_MODEL : TOKENIZER_JSON;
+        spec->kind = file_ends_in(file, strlen(file), ".model") ? TOKENIZER_MODEL : TOKENIZER_JSON;
         free(file);
         return 0;
     }
@@ -165,8 +161,8 @@ char *tokenizer_file(const struct TokenizerSpec *spec) {
 
 int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e) {
     char *file = tokenizer_file(spec);
-    int code = ends_with(file, ".model") ? tokenizer_open_model(out, file, e)
-                                         : tokenizer_open_json(out, file, e);
+    int code = file_ends_in(file, strlen(file), ".model") ? tokenizer_open_model(out, file, e)
+                                                          : tokenizer_open_json(out, file, e);
     free(file);
     return code;
 }
