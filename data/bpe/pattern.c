@@ -19,7 +19,7 @@ struct Group {
     bool any_case, implied;
 };
 
-struct Reading {
+struct PatternReading {
     struct PatternReader r;
     struct Group group[GROUPS_MAX];
     size_t ngroup;
@@ -60,7 +60,7 @@ static void add_text(struct PatternReader *r, const char *text) {
 }
 
 // The set is the reader's from now on.
-static void add_set(struct Reading *x, struct PointSet s) {
+static void add_set(struct PatternReading *x, struct PointSet s) {
     struct PatternReader *r = &x->r;
     if (r->nset == r->set_room) {
         r->set_room = r->set_room ? 2 * r->set_room : 16;
@@ -73,7 +73,7 @@ static void add_set(struct Reading *x, struct PointSet s) {
 
 // ---- groups ----
 
-static int open_group(struct Reading *x, const char *text, bool implied) {
+static int open_group(struct PatternReading *x, const char *text, bool implied) {
     if (x->ngroup == GROUPS_MAX)
         return pattern_refuse(&x->r, x->r.at, "a group within so many");
     x->group[x->ngroup++] = (struct Group){x->r.nitem, x->r.any_case, implied};
@@ -82,7 +82,7 @@ static int open_group(struct Reading *x, const char *text, bool implied) {
     return 0;
 }
 
-static int read_open(struct Reading *x) {
+static int read_open(struct PatternReading *x) {
     static const struct {
         const char *text, *becomes;
         bool looks_back, sets, any_case, implied;
@@ -109,14 +109,14 @@ static int read_open(struct Reading *x) {
     return open_group(x, "(?:", false);
 }
 
-static void close_group(struct Reading *x) {
+static void close_group(struct PatternReading *x) {
     struct Group g = x->group[--x->ngroup];
     add_text(&x->r, ")");
     x->r.any_case = g.any_case;
     x->atom = g.item;
 }
 
-static int read_close(struct Reading *x) {
+static int read_close(struct PatternReading *x) {
     while (x->ngroup && x->group[x->ngroup - 1].implied)
         close_group(x);
     if (!x->ngroup)
@@ -154,7 +154,7 @@ static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool
 }
 
 // Puts "(?:" in front of the last atom and ")" behind it.
-static void wrap_atom(struct Reading *x) {
+static void wrap_atom(struct PatternReading *x) {
     struct PatternReader *r = &x->r;
     add_text(r, ")");
     add_text(r, "(?:");
@@ -163,7 +163,7 @@ static void wrap_atom(struct Reading *x) {
     r->item[x->atom] = open;
 }
 
-static int read_quantifier(struct Reading *x, bool *found) {
+static int read_quantifier(struct PatternReading *x, bool *found) {
     struct PatternReader *r = &x->r;
     char c = r->text[r->at], text[24] = {c, 0};
     size_t begin = r->at, bytes = 1;
@@ -206,7 +206,7 @@ static int read_quantifier(struct Reading *x, bool *found) {
 
 // ---- all else ----
 
-static int add_look(struct Reading *x, size_t bytes, const char *first, const char *second) {
+static int add_look(struct PatternReading *x, size_t bytes, const char *first, const char *second) {
     x->r.looks_back = true;
     x->atom = x->r.nitem;
     add_text(&x->r, first);
@@ -217,7 +217,7 @@ static int add_look(struct Reading *x, size_t bytes, const char *first, const ch
 }
 
 // \b and \B, by the sets of \w.
-static int add_boundary(struct Reading *x, bool is_one) {
+static int add_boundary(struct PatternReading *x, bool is_one) {
     struct PatternReader *r = &x->r;
     static const char *const looks[2][4] = {{"(?:(?<=", ")(?=", ")|(?<!", ")(?!"},
                                             {"(?:(?<=", ")(?!", ")|(?<!", ")(?="}};
@@ -236,7 +236,7 @@ static int add_boundary(struct Reading *x, bool is_one) {
 }
 
 // (?i) folds two letters to one where there is such a one: \xdf for ss.
-static int check_pair(struct Reading *x, size_t at, uint32_t point) {
+static int check_pair(struct PatternReading *x, size_t at, uint32_t point) {
     static const char *const pairs[] = {"ss", "st", "ff", "fi", "fl"};
     char letter = x->r.any_case && point < 0x80 ? (char)(point | 0x20) : 0;
     for (size_t i = 0; letter && i < 5; i++)
@@ -246,7 +246,7 @@ static int check_pair(struct Reading *x, size_t at, uint32_t point) {
     return 0;
 }
 
-static int read_character(struct Reading *x) {
+static int read_character(struct PatternReading *x) {
     struct PatternReader *r = &x->r;
     struct PointSet s = {0};
     size_t begin = r->at;
@@ -286,7 +286,7 @@ static int read_character(struct Reading *x) {
     return err;
 }
 
-static int read_part(struct Reading *x) {
+static int read_part(struct PatternReading *x) {
     struct PatternReader *r = &x->r;
     bool found;
     char c = r->text[r->at];
@@ -311,7 +311,7 @@ static int read_part(struct Reading *x) {
 }
 
 int pattern_open(struct Pattern *p, const char *text, size_t n, struct Error *e) {
-    struct Reading *x = base_alloc_zeroed(sizeof *x);
+    struct PatternReading *x = base_alloc_zeroed(sizeof *x);
     struct PatternReader *r = &x->r;
     *p = (struct Pattern){0};
     *r = (struct PatternReader){.text = text, .n = n, .e = e};

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct Shown line_shown(const struct Piece *name) {
-    struct Shown s = {{0}};
+struct ShownName line_shown(const struct Piece *name) {
+    struct ShownName s = {{0}};
     size_t n = size_min(name->bytes, sizeof s.text - 1);
     for (size_t i = 0; i < n; i++)
         s.text[i] = (name->text[i] >= ' ' && name->text[i] <= '~') ? name->text[i] : '?';
@@ -32,7 +32,7 @@ static void add_name(struct Names *n, const struct Piece *name) {
 }
 
 // A line on its way.
-struct Reading {
+struct LineReading {
     struct Line *line;
     const struct DataMap *map;
     struct Scan scan;
@@ -42,8 +42,8 @@ struct Reading {
     const char *other[NMEMBER]; // what a member is that is no text
     struct {
         size_t begin, count;
-    } talk[NMEMBER];     // which of the line's messages a member is; count 0: none
-    struct Shown filled; // a member that no conversation may have beside it
+    } talk[NMEMBER];         // which of the line's messages a member is; count 0: none
+    struct ShownName filled; // a member that no conversation may have beside it
 };
 
 // ---- members that are refused -------------------------------------------------------------------
@@ -67,7 +67,7 @@ static bool take_empty(struct Scan *s) {
 }
 
 // Takes the value of a member of no shape.
-static int pass_over(struct Reading *r, const struct Piece *name, bool null, struct Error *e) {
+static int pass_over(struct LineReading *r, const struct Piece *name, bool null, struct Error *e) {
     struct Scan *s = &r->scan;
     enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
     bool wrong = !null && s->at < s->end && *s->at == 'f'; // behind scan_other: no white space
@@ -106,7 +106,7 @@ static bool is_talk(struct Scan *s, enum Member m, const char *other) {
            (objects && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
 }
 
-static int read_member(struct Reading *r, const struct Piece *name, struct Error *e) {
+static int read_member(struct LineReading *r, const struct Piece *name, struct Error *e) {
     struct Scan *s = &r->scan;
     enum Member m = r->map ? data_map_find(r->map, name) : member_named(name);
     const char *other = scan_other(s);
@@ -132,8 +132,8 @@ static int read_member(struct Reading *r, const struct Piece *name, struct Error
 }
 
 // What a member is called in the line.
-static struct Shown name_of(const struct Reading *r, enum Member m) {
-    struct Shown own = {{0}};
+static struct ShownName name_of(const struct LineReading *r, enum Member m) {
+    struct ShownName own = {{0}};
     for (size_t i = 0; r->map && i < r->map->count; i++)
         if (r->map->entry[i].target == m)
             return line_shown(&r->map->entry[i].name);
@@ -142,7 +142,7 @@ static struct Shown name_of(const struct Reading *r, enum Member m) {
 }
 
 // All that the map names has to be there; null is enough of what a task may lack.
-static int check_map(const struct Reading *r, struct Error *e) {
+static int check_map(const struct LineReading *r, struct Error *e) {
     for (size_t i = 0; i < r->map->count; i++) {
         enum Member m = r->map->entry[i].target;
         bool may_lack = m == MEMBER_INPUT || m == MEMBER_SYSTEM;
@@ -154,7 +154,7 @@ static int check_map(const struct Reading *r, struct Error *e) {
     return 0;
 }
 
-static int choose_shape(struct Reading *r, struct Error *e) {
+static int choose_shape(struct LineReading *r, struct Error *e) {
     bool two = false;
     if (r->map && check_map(r, e))
         return -EINVAL;
@@ -181,7 +181,8 @@ static int choose_shape(struct Reading *r, struct Error *e) {
 }
 
 // The text of a member that the shape has.
-static int take_text(const struct Reading *r, enum Member m, struct Piece *text, struct Error *e) {
+static int take_text(const struct LineReading *r, enum Member m, struct Piece *text,
+                     struct Error *e) {
     *text = m ? r->text[m] : (struct Piece){0};
     return m && r->other[m] ? error_set(e, -EINVAL, "\"%s\" is %s; expected a text",
                                         name_of(r, m).text, r->other[m])
@@ -189,7 +190,7 @@ static int take_text(const struct Reading *r, enum Member m, struct Piece *text,
 }
 
 // Appends the messages of a member to the line's.
-static void add_talk(const struct Reading *r, enum Member m, bool given) {
+static void add_talk(const struct LineReading *r, enum Member m, bool given) {
     for (size_t i = 0; i < r->talk[m].count; i++) {
         struct Message *added = line_add_message(r->line);
         *added = r->line->messages[r->talk[m].begin + i];
@@ -198,7 +199,7 @@ static void add_talk(const struct Reading *r, enum Member m, bool given) {
 }
 
 // Leaves the line the messages of its conversation alone, a prompt's in front of its completion's.
-static void take_talk(const struct Reading *r, enum Member prompt, enum Member m) {
+static void take_talk(const struct LineReading *r, enum Member prompt, enum Member m) {
     struct Line *line = r->line;
     size_t read = line->count;
     add_talk(r, prompt, true);
@@ -208,7 +209,7 @@ static void take_talk(const struct Reading *r, enum Member prompt, enum Member m
         memmove(line->messages, line->messages + read, line->count * sizeof *line->messages);
 }
 
-static int check_talk(const struct Reading *r, enum Member m, struct Error *e) {
+static int check_talk(const struct LineReading *r, enum Member m, struct Error *e) {
     const struct Line *line = r->line;
     bool answer = false;
     if (!r->other[m] || strcmp(r->other[m], "a list") != 0)
@@ -233,7 +234,7 @@ static void add_system(struct Line *line) {
     line->messages[0] = (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
 }
 
-static int take_conversation(const struct Reading *r, struct Error *e) {
+static int take_conversation(const struct LineReading *r, struct Error *e) {
     struct Line *line = r->line;
     bool prompt = line->shape == &shape_prompt_of_messages;
     enum Member m = prompt                          ? MEMBER_COMPLETION
@@ -246,7 +247,7 @@ static int take_conversation(const struct Reading *r, struct Error *e) {
     return err;
 }
 
-static int take_shape(const struct Reading *r, struct Error *e) {
+static int take_shape(const struct LineReading *r, struct Error *e) {
     struct Line *line = r->line;
     if (line->shape->kind == LINE_PROMPT && r->talk[MEMBER_PROMPT].count &&
         r->talk[MEMBER_COMPLETION].count)
@@ -265,7 +266,7 @@ static int take_shape(const struct Reading *r, struct Error *e) {
 
 int line_read(struct Line *line, const struct DataMap *map, char *text, size_t bytes,
               struct Error *e) {
-    struct Reading r = {.line = line, .map = map, .scan = scan_line(text, bytes)};
+    struct LineReading r = {.line = line, .map = map, .scan = scan_line(text, bytes)};
     struct Piece name;
     bool first = true;
     int err = 0;

@@ -45,9 +45,9 @@ int line_read_messages(struct Line *line, struct Scan *s, struct Error *e);
 struct Message *line_add_message(struct Line *line);
 
 // A name out of a line, for an error line: what cannot be printed is "?", and a long one is cut.
-struct Shown {
+struct ShownName {
     char text[48];
 };
-struct Shown line_shown(const struct Piece *name);
+struct ShownName line_shown(const struct Piece *name);
 
 #endif

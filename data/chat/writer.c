@@ -17,7 +17,7 @@ void write_text(struct Writer *w, const char *text, size_t bytes, bool counts) {
             w->counted = base_realloc(w->counted, w->stretch_room * sizeof *w->counted,
                                       "a conversation's answers");
         }
-        w->counted[w->stretches++] = (struct Stretch){w->bytes, w->bytes + bytes};
+        w->counted[w->stretches++] = (struct CountedBytes){w->bytes, w->bytes + bytes};
     }
     if (bytes)
         memcpy(w->text + w->bytes, text, bytes);
@@ -51,7 +51,7 @@ static int find_decoded(const struct Writer *w, size_t at, size_t *decoded, stru
 static int place_stretches(struct Writer *w, struct Error *e) {
     int err = 0;
     for (size_t i = 0; i < w->stretches && !err; i++) {
-        struct Stretch *s = &w->counted[i];
+        struct CountedBytes *s = &w->counted[i];
         err = find_decoded(w, s->begin, &s->begin, e);
         if (!err)
             err = find_decoded(w, s->end, &s->end, e);
@@ -60,7 +60,7 @@ static int place_stretches(struct Writer *w, struct Error *e) {
 }
 
 static void mark(struct Writer *w, const struct Ids *ids) {
-    const struct Stretch *s = w->counted, *end = s + w->stretches;
+    const struct CountedBytes *s = w->counted, *end = s + w->stretches;
     size_t at = 0;
     for (size_t i = 0; i < ids->count; i++) {
         size_t from = at;

@@ -7,7 +7,7 @@
 #include "data/chat/masked.h"
 #include "data/text/tokenizer.h"
 
-struct Stretch {
+struct CountedBytes {
     size_t begin, end; // bytes of the text
 };
 
@@ -17,7 +17,7 @@ struct Writer {
     bool raw; // text is encoded with its control tokens (tokenizer_encode); false: plainly
     char *text;
     size_t bytes, room;
-    struct Stretch *counted; // what counts of the text, in order, apart from each other
+    struct CountedBytes *counted; // what counts of the text, in order, apart from each other
     size_t stretches, stretch_room;
 };
 

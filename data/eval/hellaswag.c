@@ -18,7 +18,7 @@ enum Field { LABEL_TEXT, CTX, CTX_A, CTX_B, NTEXT };
 static const char *const field_names[] = {"activity_label", "ctx", "ctx_a", "ctx_b"};
 
 // A line on its way to sequences.
-struct Reading {
+struct ItemReading {
     const struct EvalSpec *spec;
     struct EvalItems *out;
     const char *name;
@@ -30,14 +30,14 @@ struct Reading {
     struct Ids context, whole;
 };
 
-static int refuse(const struct Reading *r, const char *what, struct Error *e) {
+static int refuse(const struct ItemReading *r, const char *what, struct Error *e) {
     return error_set(e, -EINVAL, "%s: line %zu: %s", r->name, r->line, what);
 }
 
 // ---- JSON ----
 
 // The only member of that name; NULL, with a line, where there is none, or a second.
-static const cJSON *member(const struct Reading *r, const cJSON *object, const char *name,
+static const cJSON *member(const struct ItemReading *r, const cJSON *object, const char *name,
                            struct Error *e) {
     const cJSON *item, *found = NULL;
     size_t count = 0;
@@ -51,7 +51,7 @@ static const cJSON *member(const struct Reading *r, const cJSON *object, const c
     return count == 1 ? found : NULL;
 }
 
-static int read_endings(struct Reading *r, const cJSON *object, struct Error *e) {
+static int read_endings(struct ItemReading *r, const cJSON *object, struct Error *e) {
     const cJSON *ending;
     int n = 0;
     r->endings = member(r, object, "endings", e);
@@ -69,7 +69,7 @@ static int read_endings(struct Reading *r, const cJSON *object, struct Error *e)
 }
 
 // As a number, or as the digit that Hugging Face's copy of the data set has.
-static int read_label(struct Reading *r, const cJSON *object, struct Error *e) {
+static int read_label(struct ItemReading *r, const cJSON *object, struct Error *e) {
     const cJSON *item = member(r, object, "label", e);
     int n = cJSON_GetArraySize(r->endings);
     if (!item)
@@ -92,7 +92,7 @@ static int read_label(struct Reading *r, const cJSON *object, struct Error *e) {
     return err;
 }
 
-static int read_object(struct Reading *r, const cJSON *object, struct Error *e) {
+static int read_object(struct ItemReading *r, const cJSON *object, struct Error *e) {
     for (int f = 0; f < NTEXT; f++) {
         const cJSON *item = member(r, object, field_names[f], e);
         if (!item)
@@ -109,7 +109,7 @@ static int read_object(struct Reading *r, const cJSON *object, struct Error *e) 
 // ---- tokens ----
 
 // Behind the token that begins a text, if the tokenizer has one.
-static int encode(const struct Reading *r, const char *text, size_t n, struct Ids *ids,
+static int encode(const struct ItemReading *r, const char *text, size_t n, struct Ids *ids,
                   struct Error *e) {
     int32_t begin = tokenizer_begin(r->spec->tokenizer);
     struct Error why;
@@ -121,7 +121,8 @@ static int encode(const struct Reading *r, const char *text, size_t n, struct Id
 }
 
 // The harness's: a text of context and answer, and of its tokens those behind the context's count.
-static int add_lm_eval(struct Reading *r, const char *query, const char *choice, struct Error *e) {
+static int add_lm_eval(struct ItemReading *r, const char *query, const char *choice,
+                       struct Error *e) {
     size_t T = r->spec->seq_len, cut = 0;
     char *text = base_format("%s %s", query, choice);
     int err = encode(r, query, clean_length(query), &r->context, e);
@@ -145,7 +146,7 @@ static int add_lm_eval(struct Reading *r, const char *query, const char *choice,
     return 0;
 }
 
-static int add_llmc(struct Reading *r, const char *ending, struct Error *e) {
+static int add_llmc(struct ItemReading *r, const char *ending, struct Error *e) {
     char *text = base_format(" %s", ending);
     int err = encode(r, r->text[CTX], strlen(r->text[CTX]), &r->whole, e);
     size_t from = r->whole.count;
@@ -165,7 +166,7 @@ static int add_llmc(struct Reading *r, const char *ending, struct Error *e) {
     return 0;
 }
 
-static int add_item(struct Reading *r, struct Error *e) {
+static int add_item(struct ItemReading *r, struct Error *e) {
     char *query = clean_query(r->text[LABEL_TEXT], r->text[CTX_A], r->text[CTX_B]);
     const cJSON *ending;
     size_t c = 0;
@@ -190,7 +191,7 @@ static int add_item(struct Reading *r, struct Error *e) {
 
 // ---- lines ----
 
-static int read_line(struct Reading *r, const char *line, size_t n, struct Error *e) {
+static int read_line(struct ItemReading *r, const char *line, size_t n, struct Error *e) {
     const char *end = NULL;
     if (n > LINE_BYTES_MAX)
         return error_set(e, -EINVAL, "%s: line %zu: it has %zu bytes; at most %d are read", r->name,
@@ -221,7 +222,7 @@ static bool is_blank(const char *line, size_t n) {
     return !n;
 }
 
-static int read_lines(struct Reading *r, const char *bytes, size_t n, struct Error *e) {
+static int read_lines(struct ItemReading *r, const char *bytes, size_t n, struct Error *e) {
     int err = 0;
     for (size_t at = 0; at < n && !err;) {
         const char *end = memchr(bytes + at, '\n', n - at);
@@ -236,7 +237,7 @@ static int read_lines(struct Reading *r, const char *bytes, size_t n, struct Err
     return err;
 }
 
-static void tell_lengths(const struct Reading *r) {
+static void tell_lengths(const struct ItemReading *r) {
     if (r->out->cut)
         log_line(LOG_NORMAL,
                  "%s: lm-eval's protocol: %zu endings with their contexts are longer than "
@@ -272,7 +273,7 @@ static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const c
 int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const char *name,
                     const char *bytes, size_t n, struct Error *e) {
     bool bin = hellaswag_bin_detect(bytes, n);
-    struct Reading r = {.spec = spec, .out = out, .name = name};
+    struct ItemReading r = {.spec = spec, .out = out, .name = name};
     int err = check_tokenizer(spec, !bin, name, e);
     if (err)
         return err;

@@ -11,7 +11,7 @@
 
 enum { STRETCH_BYTES = 1 << 20, THREADS_MAX = 64 };
 
-struct Stretch {
+struct EncodeStretch {
     const struct Tokenizer *t;
     struct TokenizerWork *work;
     struct TextPart part;
@@ -23,14 +23,15 @@ struct Stretch {
 };
 
 static void *encode_stretch(void *stretch) {
-    struct Stretch *s = stretch;
+    struct EncodeStretch *s = stretch;
     s->ids.count = 0;
     s->code = tokenizer_encode_part(s->t, s->work, &s->part, &s->ids, &s->error);
     return NULL;
 }
 
 // Cuts up to n stretches off the text, from *at on. Returns how many there are.
-static size_t cut_round(struct Stretch *s, size_t n, const char *text, size_t bytes, size_t *at) {
+static size_t cut_round(struct EncodeStretch *s, size_t n, const char *text, size_t bytes,
+                        size_t *at) {
     size_t count = 0;
     for (; count < n && *at < bytes; count++) {
         size_t size = tokenizer_cut(s->t, text + *at, bytes - *at, STRETCH_BYTES);
@@ -41,7 +42,7 @@ static size_t cut_round(struct Stretch *s, size_t n, const char *text, size_t by
 }
 
 // The caller encodes the first one, and such as no thread could be had for.
-static void encode_round(struct Stretch *s, size_t n) {
+static void encode_round(struct EncodeStretch *s, size_t n) {
     for (size_t i = 1; i < n; i++)
         s[i].started = !pthread_create(&s[i].thread, NULL, encode_stretch, &s[i]);
     for (size_t i = 0; i < n; i++)
@@ -54,7 +55,7 @@ static void encode_round(struct Stretch *s, size_t n) {
 
 // The ids of the stretches, in their order. A text that cannot be cut where it was is encoded from
 // there on in one stretch; *at is its end then.
-static int take_round(struct Stretch *s, size_t n, size_t bytes, size_t *at, IdsTaker *take,
+static int take_round(struct EncodeStretch *s, size_t n, size_t bytes, size_t *at, IdsTaker *take,
                       void *context, struct Error *e) {
     int code = 0;
     for (size_t i = 0; !code && i < n; i++) {
@@ -85,7 +86,7 @@ int encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t n = size_min(threads ? threads : cores > 0 ? (size_t)cores : 1, THREADS_MAX), at = 0;
     n = size_max(1, size_min(n, ceil_div(bytes, STRETCH_BYTES)));
-    struct Stretch *s = base_alloc_zeroed(n * sizeof *s);
+    struct EncodeStretch *s = base_alloc_zeroed(n * sizeof *s);
     for (size_t i = 0; i < n; i++) {
         s[i].t = t;
         s[i].work = tokenizer_work_open(t);
