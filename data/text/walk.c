@@ -41,8 +41,10 @@ static int take(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, stru
     case FTS_SLNONE:
         return refuse_link(flag, entry->fts_path, e);
     case FTS_DC:
-        return error_set(e, -ELOOP, "%s %s: it is a link back to %s, and has no end; remove it",
-                         flag, entry->fts_path, entry->fts_cycle->fts_path);
+        // All paths of fts are the beginnings of one.
+        return error_set(e, -ELOOP, "%s %s: it leads back to %.*s, and has no end; remove the link",
+                         flag, entry->fts_path, (int)entry->fts_cycle->fts_pathlen,
+                         entry->fts_path);
     case FTS_DNR:
     case FTS_ERR:
     case FTS_NS:
