@@ -37,6 +37,10 @@ bool file_ends_in(const char *path, size_t n, const char *ending) {
     return n > m && path[n - m - 1] != '/' && !memcmp(path + n - m, ending, m);
 }
 
+size_t file_mark_bytes(const char *text, size_t n) {
+    return n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 static int refuse(const char *flag, const char *path, mode_t mode, struct Error *e) {

@@ -22,6 +22,10 @@ const char *file_kind(mode_t mode);
 // Is what the first n bytes of a path name called NAME and the ending, such as ".gz"?
 bool file_ends_in(const char *path, size_t n, const char *ending);
 
+// Bytes of the byte order mark that a text may begin with (EF BB BF), as Python's utf-8-sig passes
+// over: 3 or 0.
+size_t file_mark_bytes(const char *text, size_t n);
+
 // Opens a regular file to be read, without ever waiting. `flag` opens the error line ("--data",
 // "cannot read"). Errors: -errno of open, -EISDIR for a folder, -EINVAL for what is neither.
 int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e);

@@ -168,10 +168,6 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
         return error_set(e, -EINVAL, "byte %zu: a zero byte", (size_t)(zero - text) + 1);
     if (valid < bytes)
         return error_set(e, -EINVAL, "byte %zu: it is no UTF-8", valid + 1);
-    if (x->lines.number == 1 && bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3))
-        return error_set(e, -EINVAL,
-                         "a byte-order mark (EF BB BF) stands before it; expected UTF-8 without "
-                         "one");
     int err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
         err = make(x, e);

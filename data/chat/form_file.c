@@ -88,7 +88,8 @@ int form_file_open(struct FormFile *f, const char *path, struct Error *e) {
     int err = file_read(path, FILE_BYTES_MAX, &f->text, &n, &why);
     if (err)
         return error_set(e, err, "--chat-template %s: %s", path, why.text);
-    struct Scan s = scan_line(f->text, n);
+    size_t mark = file_mark_bytes(f->text, n);
+    struct Scan s = scan_line(f->text + mark, n - mark);
     f->form = (struct Form){.name = path};
     if (memchr(f->text, 0, n) || text_find_invalid(f->text, n) < n)
         scan_fail(&s, "it is no UTF-8, or holds a zero byte");

@@ -43,6 +43,7 @@ static int fill(struct Lines *s, struct Error *e) {
     ssize_t n = stream_read(&s->stream, s->buffer + kept, s->room - kept, e);
     if (n < 0)
         return (int)n;
+    s->begin = s->at ? 0 : file_mark_bytes(s->buffer, (size_t)n);
     s->end += (size_t)n;
     s->at += (uint64_t)n;
     return n > 0;

@@ -1,6 +1,7 @@
 // See tree.h. A reader with one letter of foresight: each function reads what its name says, from
 // `at`, and leaves `at` behind it; the first that fails has written the line.
 #include "data/deepspeed/tree.h"
+#include "data/file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -273,7 +274,7 @@ static int read_value(struct Reader *r, struct Node *node, int depth) {
 }
 
 struct Node *tree_read(const char *text, size_t n, const char *path, struct Error *e) {
-    struct Reader r = {text, text + n, 1, 0, path, e};
+    struct Reader r = {text + file_mark_bytes(text, n), text + n, 1, 0, path, e};
     struct Node *root = base_alloc_zeroed(sizeof *root);
     int err = 0;
     skip_space(&r);

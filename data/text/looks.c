@@ -34,7 +34,7 @@ static bool has_member(const char *head, size_t n) {
 
 // Does it begin with an object, or a list of such? An empty list is one of them.
 static bool has_objects(const char *head, size_t n, bool *list) {
-    size_t at = pass_space(head, n, n >= 3 && !memcmp(head, "\xef\xbb\xbf", 3) ? 3 : 0);
+    size_t at = pass_space(head, n, file_mark_bytes(head, n));
     *list = at < n && head[at] == '[';
     if (*list)
         at = pass_space(head, n, at + 1);

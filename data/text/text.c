@@ -84,6 +84,9 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
     int code = check_text(path, data, bytes, e);
     if (code)
         return code;
+    size_t mark = file_mark_bytes(data, bytes);
+    data += mark;
+    bytes -= mark;
     bool newline = t->bytes && bytes && t->data[t->bytes - 1] != '\n';
     char *longer = realloc(t->data, t->bytes + bytes + 1);
     if (!longer)

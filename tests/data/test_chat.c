@@ -217,7 +217,8 @@ static void a_form_can_be_a_file(void **state) {
     };
     const struct Toy *toy = &chat_form(f, "zephyr")->toy;
     static const char zephyr[] =
-        "{\"system\": {\"prefix\": \"<|system|>\\n\", \"suffix\": \"{eos}\\n\"}, \"user\": "
+        "\xef\xbb\xbf{\"system\": {\"prefix\": \"<|system|>\\n\", \"suffix\": \"{eos}\\n\"}, "
+        "\"user\": "
         "{\"prefix\": \"<|user|>\\n\", \"suffix\": \"</s>\\n\"}, \"assistant\": {\"prefix\": "
         "\"<|assistant|>\\n\", \"suffix\": \"{eos}\\n\"}}";
     char *path = scratch_write(f->folder, "form.json", zephyr, strlen(zephyr));

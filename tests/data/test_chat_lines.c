@@ -91,7 +91,7 @@ static const struct {
      "it has \"history\", which is not supported", NULL},
     {"{\"text\": null}", "it has \"text\" and nothing to learn from", NULL},
     {"{}", "it has no member and nothing to learn from", NULL},
-    {"\xef\xbb\xbf{\"text\": \"a\"}", "line 1: a byte-order mark", NULL},
+    {"\xef\xbb\xbf\xef\xbb\xbf{\"text\": \"a\"}", "line 1: byte 1: it is no JSON", NULL},
     {"{\"messages\": {}}", "\"messages\" is an object; expected a list of messages", NULL},
     {"{\"messages\": []}", "the conversation is empty", NULL},
     {"{\"messages\": [1]}", "a message is no object", NULL},

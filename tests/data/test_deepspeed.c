@@ -123,8 +123,9 @@ static void test_what_is_not_json_is_refused_with_its_line(void **state) {
 
 static void test_texts_are_read_as_json_means_them(void **state) {
     (void)state;
-    static const char text[] = "{\"a\": [1, -2.5e1, \"x\\u00e4\\ud83d\\ude00\\n\"], \"b\": {}, "
-                               "\"c\": {\"d\": null}}";
+    static const char text[] =
+        "\xef\xbb\xbf{\"a\": [1, -2.5e1, \"x\\u00e4\\ud83d\\ude00\\n\"], \"b\": {}, "
+        "\"c\": {\"d\": null}}";
     struct Error e;
     struct Node *root = tree_read(text, strlen(text), "text", &e);
     assert_non_null(root);

@@ -106,7 +106,7 @@ static void folders_are_read_in_order(void **state) {
     char *hidden = base_format("%s/.git", folder), *link = base_format("%s/a-link", folder);
     assert_int_equal(mkdir(inner, 0777), 0);
     assert_int_equal(mkdir(hidden, 0777), 0);
-    free(scratch_write(folder, "z.txt", "last", 4));
+    free(scratch_write(folder, "z.txt", "\xef\xbb\xbflast", 7));
     free(scratch_write(folder, "b", "first\n", 6));
     free(scratch_write(inner, "c.md", "second", 6));
     free(scratch_write(folder, "picture", "\x89PNG\0\0\xff", 7));
