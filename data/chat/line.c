@@ -44,6 +44,7 @@ struct LineReading {
         size_t begin, count;
     } talk[NMEMBER];         // which of the line's messages a member is; count 0: none
     struct ShownName filled; // a member that no conversation may have beside it
+    struct ShownName inner;  // a member of no shape that is a list of objects
 };
 
 // ---- members that are refused -------------------------------------------------------------------
@@ -66,11 +67,21 @@ static bool take_empty(struct Scan *s) {
     return false;
 }
 
+// Is the next value a list that begins with an object?
+static bool begins_objects(struct Scan *s) {
+    char *at = s->at;
+    bool objects = scan_take(s, '[') && scan_take(s, '{');
+    s->at = at;
+    return objects;
+}
+
 // Takes the value of a member of no shape.
 static int pass_over(struct LineReading *r, const struct Piece *name, bool null, struct Error *e) {
     struct Scan *s = &r->scan;
     enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
     bool wrong = !null && s->at < s->end && *s->at == 'f'; // behind scan_other: no white space
+    if (begins_objects(s))
+        r->inner = line_shown(name);
     if (refusal == REFUSE_FILLED && !take_empty(s) && !*r->filled.text)
         r->filled = line_shown(name);
     if (refusal != REFUSE_FILLED)
@@ -97,13 +108,10 @@ static int pass_over(struct LineReading *r, const struct Piece *name, bool null,
 // Is the value a list of messages, in a member that may be one? A prompt or completion is where it
 // begins with an object (TRL's); other lists may be anything, and matter only if they are needed.
 static bool is_talk(struct Scan *s, enum Member m, const char *other) {
-    char *at = s->at;
     if (!other || strcmp(other, "a list") != 0)
         return false;
-    bool objects = scan_take(s, '[') && scan_take(s, '{');
-    s->at = at;
     return m == MEMBER_MESSAGES || m == MEMBER_CONVERSATIONS ||
-           (objects && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
+           (begins_objects(s) && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
 }
 
 static int read_member(struct LineReading *r, const struct Piece *name, struct Error *e) {
@@ -154,6 +162,22 @@ static int check_map(const struct LineReading *r, struct Error *e) {
     return 0;
 }
 
+static int refuse_shapeless(const struct LineReading *r, struct Error *e) {
+    char *more = *r->inner.text
+                     ? base_format("; where \"%s\" is the list of examples, write it alone into a "
+                                   "file, as jq '.\"%s\"' does",
+                                   r->inner.text, r->inner.text)
+                     : base_format("%s", "");
+    int err =
+        error_set(e, -EINVAL,
+                  "it has %s and nothing to learn from that is known; expected \"messages\", "
+                  "\"conversations\", \"text\", two such as \"prompt\" and \"completion\" or "
+                  "\"instruction\" and \"output\", or --data-map prompt=NAME,completion=NAME%s",
+                  *r->names.text ? r->names.text : "no member", more);
+    free(more);
+    return err;
+}
+
 static int choose_shape(struct LineReading *r, struct Error *e) {
     bool two = false;
     if (r->map && check_map(r, e))
@@ -164,12 +188,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
                          "it is two things at once: it has %s; --data-map says what to learn of it",
                          r->names.text);
     if (!r->line->shape)
-        return error_set(
-            e, -EINVAL,
-            "it has %s and nothing to learn from that is known; expected \"messages\", "
-            "\"conversations\", \"text\", two such as \"prompt\" and \"completion\" or "
-            "\"instruction\" and \"output\", or --data-map prompt=NAME,completion=NAME",
-            *r->names.text ? r->names.text : "no member");
+        return refuse_shapeless(r, e);
     bool converses = r->line->shape->kind == LINE_MESSAGES || r->line->shape->kind == LINE_TASK;
     if (converses && *r->filled.text)
         return error_set(
