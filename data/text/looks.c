@@ -96,6 +96,13 @@ const char *looks_format(const char *head, size_t bytes, bool *rows) {
     return NULL;
 }
 
+const char *looks_table(const char *path) {
+    size_t n = stream_bare(path);
+    return file_ends_in(path, n, ".csv")   ? "read_csv"
+           : file_ends_in(path, n, ".tsv") ? "read_table"
+                                           : NULL;
+}
+
 int looks_check(const char *flag, const char *name, const char *head, size_t bytes,
                 struct Error *e) {
     size_t n = size_min(bytes, HEAD_BYTES);

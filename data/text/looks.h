@@ -22,6 +22,9 @@ bool looks_member(const char *path);
 // *rows: it has a data set's rows, and is nothing that merely lies in a folder of texts.
 const char *looks_format(const char *head, size_t bytes, bool *rows);
 
+// The pandas function that reads a table of text such as NAME.csv, by its name; NULL: it is none.
+const char *looks_table(const char *path);
+
 // Of a text's first bytes. `flag` and `name` stand in the error line. Errors: -EINVAL.
 int looks_check(const char *flag, const char *name, const char *head, size_t bytes,
                 struct Error *e);

@@ -81,6 +81,13 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
                          "--data %s: it is %s, which is not read: expected text, or examples as "
                          "NAME.jsonl with an object on each line",
                          path, format);
+    const char *reader = looks_table(path);
+    if (reader)
+        return error_set(e, -EINVAL,
+                         "--data %s: it is a table, and its rows would be learned as plain text: "
+                         "write them as examples, as pandas does by %s(\"NAME\").to_json("
+                         "\"NAME.jsonl\", orient=\"records\", lines=True), or name it .txt",
+                         path, reader);
     int code = check_text(path, data, bytes, e);
     if (code)
         return code;

@@ -152,6 +152,11 @@ static void what_is_no_text_is_refused(void **state) {
     assert_error(text_load(&none, &source, 1, &why), -EINVAL, &why, "a.parquet: it is Parquet");
     assert_int_equal(unlink(rows), 0);
     free(rows);
+    char *table = scratch_write(folder, "a.csv.b.csv", "prompt,completion\n", 18);
+    expect_text_error(table, -EINVAL, "it is a table, and its rows would be learned as plain text");
+    expect_text_error(folder, -EINVAL, "by read_csv(");
+    assert_int_equal(unlink(table), 0);
+    free(table);
     char *zip = scratch_write(folder, "a.zip", "PK\3\4abc", 7);
     expect_text_error(zip, -EINVAL, "it is a zip file");
     free(zip);
