@@ -5,7 +5,9 @@
 // is accepted here is exact: 1.5k is 1500, and 1.0001k is refused. Called by flags.c and
 // flags_json.c; see flags.h.
 #include "data/flags/flags.h"
+#include "data/nearest.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -241,6 +243,31 @@ char *flag_argument(const struct Flag *flag) {
     return all;
 }
 
+static char *lower_case(const char *text) {
+    char *lower = base_format("%s", text);
+    for (char *p = lower; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    return lower;
+}
+
+// The word nearest to a mistyped one, whatever the case of letters; NULL: none is near.
+static const char *nearest_word(const struct Flag *flag, const char *text) {
+    char *typed = lower_case(text);
+    size_t best = size_min(nearest_limit(typed), strlen(typed)); // one letter is no slip of another
+    const char *nearest = NULL;
+    for (int i = 0; flag->words[i]; i++) {
+        char *word = lower_case(flag->words[i]);
+        size_t distance = nearest_distance(typed, word);
+        if (distance < best) {
+            best = distance;
+            nearest = flag->words[i];
+        }
+        free(word);
+    }
+    free(typed);
+    return nearest;
+}
+
 static int parse_choice(const struct Flag *flag, const char *where, const char *text,
                         union FlagValue *v, struct Error *e) {
     for (int i = 0; flag->words[i]; i++)
@@ -249,7 +276,9 @@ static int parse_choice(const struct Flag *flag, const char *where, const char *
             return 0;
         }
     char *all = flag_argument(flag);
-    error_set(e, -EINVAL, "%s: '%s' is not one of %s", where, text, all);
+    const char *nearest = nearest_word(flag, text);
+    error_set(e, -EINVAL, "%s: '%s' is not one of %s%s%s%s", where, text, all,
+              nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     free(all);
     return -EINVAL;
 }

@@ -167,6 +167,9 @@ static void mistakes_of_the_line_are_named(void **state) {
     ERROR_SAYS(x, "--out", "value is missing", "--quiet", "--out=VALUE");
     assert_int_equal(PARSE(x, "--dtype", "fp8"), -EINVAL);
     ERROR_SAYS(x, "--dtype", "'fp8' is not one of fp32|bf16|fp16");
+    assert_null(strstr(x->error.text, "did you mean"));
+    assert_int_equal(PARSE(x, "--dtype", "BF1"), -EINVAL);
+    ERROR_SAYS(x, "'BF1' is not one of fp32|bf16|fp16; did you mean bf16?");
     assert_int_equal(PARSE(x, "--dtype", "fp32|bf16"), -EINVAL);
     assert_int_equal(PARSE(x, "--dtype", ""), -EINVAL);
     assert_int_equal(PARSE(x, "--no-lr"), -EINVAL);
