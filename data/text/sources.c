@@ -25,7 +25,7 @@ static const char SHAKESPEARE_SHA256[] =
 static const char FINEWEB_HOME[] =
     "https://huggingface.co/datasets/kjj0/fineweb10B-gpt2/resolve/main";
 
-enum { SHAKESPEARE_BYTES = 1115394, FINEWEB_SHARDS = 103 };
+enum { SHAKESPEARE_BYTES = 1115394, FINEWEB_SHARDS = 103, NAME_BYTES_MAX = 100 };
 
 // Takes over both strings.
 static void files_add(struct SourceFiles *files, char *path, char *url) {
@@ -123,8 +123,9 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     const char *first = host + strcspn(host, "/?#"); // a host may have a password in front
     while (name > first && name[-1] != '/')
         name--;
-    *path =
-        base_format("%s/%.12s-%.*s", folder, hex, (int)size_min((size_t)(bare - name), 100), name);
+    if (bare - name > NAME_BYTES_MAX) // its end says what the file is
+        name = bare - NAME_BYTES_MAX;
+    *path = base_format("%s/%.12s-%.*s", folder, hex, (int)(bare - name), name);
     struct Download d = {.url = url, .path = *path};
     if (!code)
         code = download_file(&d, e);

@@ -166,6 +166,10 @@ said=$(run --data "$folder/mixed" --steps 1 2>&1)
 says "a folder of packed ones, and others" '^examples: 160, of '
 said=$(run --data "file://$folder/p.jsonl.gz" --steps 1 2>&1)
 says "packed behind a URL" '^weights hash: '
+long=$(printf 'long-%.0s' {1..40}).jsonl.gz
+cp "$folder/p.jsonl.gz" "$folder/$long"
+said=$(run --data "file://$folder/$long" --steps 1 2>&1)
+says "and by a long name" 'prompt and completion; line 1, '
 head -c 100 "$folder/p.jsonl.gz" >"$folder/cut.jsonl.gz"
 refused "cut short" 'cut.jsonl.gz: byte 100: the file ends inside of what is packed with gzip' \
     --data "$folder/cut.jsonl.gz"
