@@ -242,7 +242,7 @@ void plan_offload(struct Plan *p) {
 // ---- tensor parallelism ----
 
 static void set_parts(struct Plan *p) {
-    static const char key[] = "tensor_parallel.autotp_size";
+    const char *key = PLAN_AUTOTP;
     static const char *const others[] = {"tensor_parallel.tensor_parallel.tp_size",
                                          "tensor_parallel.tp.tp_size"};
     const struct Node *parts = plan_value(p, key);

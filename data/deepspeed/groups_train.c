@@ -12,7 +12,6 @@
 
 // ---- batches ----
 
-static const char AUTOTP[] = "tensor_parallel.autotp_size";
 static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_size_per_gpu",
                   STEPS[] = "gradient_accumulation_steps";
 
@@ -31,7 +30,7 @@ static bool is_whole(double x) {
 // Ranks with micro-batches of their own. What does not go into --ranks is refused as without a
 // file.
 static double data_ranks(const struct Plan *p) {
-    const struct Node *parts = plan_value(p, AUTOTP);
+    const struct Node *parts = plan_value(p, PLAN_AUTOTP);
     double tp = parts && parts->number >= 1 ? parts->number : plan_flag_number(p, "tp");
     double places = tp * plan_flag_number(p, "pp"), ranks = (double)p->flags->ranks;
     return fmod(ranks, places) == 0 ? ranks / places : ranks;
@@ -141,12 +140,12 @@ static bool scheduler_has_lr(const struct Plan *p) {
 
 void plan_optimizer(struct Plan *p) {
     const struct Node *type = plan_value(p, "optimizer.type");
-    if (!plan_value(p, "optimizer"))
+    bool missing = !type && !ds_is_auto(plan_any(p, "optimizer.type"));
+    if (missing && plan_any(p, "optimizer.params"))
+        plan_refuse(p, "optimizer.type is missing, and without it DeepSpeed passes over "
+                       "optimizer.params: expected AdamW, or Adam");
+    if (missing || !plan_value(p, "optimizer"))
         return;
-    if (!type && !ds_is_auto(plan_any(p, "optimizer.type"))) {
-        plan_refuse(p, "optimizer.type is missing: expected AdamW, or Adam");
-        return;
-    }
     if (type && strcasecmp(type->text, "adam") != 0 && strcasecmp(type->text, "adamw") != 0) {
         char *text = tree_print(type);
         plan_refuse(p, "line %zu: optimizer.type %s is refused: expected AdamW, or Adam",
@@ -276,7 +275,8 @@ void plan_scheduler(struct Plan *p) {
     plan_set(p, "scheduler.type", "schedule", base_format("%s", type->text));
     set_rates(p, type->text);
     set_length(p, type->text);
+    bool linear = shape && strcmp(shape->text, "linear") == 0; // DeepSpeed takes all else for log
     if (shape || !ds_is_auto(plan_any(p, SCHED "warmup_type")))
         plan_set(p, SCHED "warmup_type", "warmup-type",
-                 base_format("%s", shape ? shape->text : "log"));
+                 base_format("%s", linear ? "linear" : "log"));
 }

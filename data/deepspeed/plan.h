@@ -4,6 +4,9 @@
 #include "data/deepspeed/rows.h"
 #include "data/deepspeed/tree.h"
 
+// The key of --tp, by which batches are counted, too.
+static const char PLAN_AUTOTP[] = "tensor_parallel.autotp_size";
+
 struct Plan {
     const struct Node *root;
     const struct DsFlags *flags;

@@ -12,9 +12,9 @@ const struct DsRow ds_rest_rows[] = {
     {"tensorboard.job_name", "t", DS_NOT_APPLICABLE, NULL, "events go to --out", NULL, 0},
     {"csv_monitor", "o", DS_EQUAL, NULL, "--out has a log of every step",
      "enabled output_path job_name", 0},
-    {"wandb", "o", DS_REFUSED, NULL, "TensorBoard's events and a log are written to --out",
+    {"wandb", "o", DS_REFUSED, NULL, "leave it out, as --out has TensorBoard's events and a log",
      "enabled group team project", 0},
-    {"comet", "o", DS_REFUSED, NULL, "TensorBoard's events and a log are written to --out",
+    {"comet", "o", DS_REFUSED, NULL, "leave it out, as --out has TensorBoard's events and a log",
      "enabled api_key experiment_key experiment_name mode online project samples_log_interval "
      "workspace",
      0},

@@ -154,6 +154,13 @@ static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
     refused("{\"fp16\": {\"enabled\": true, \"consecutive_hysteresis\": true}}", "",
             "consecutive_hysteresis true is refused");
     is_set("{\"optimizer\": {\"type\": \"adam\"}}", "", "lr", "0.001");
+    is_set("{\"optimizer\": {}}", "", "beta2", "0.95"); // no type: as no block, in DeepSpeed, too
+    refused("{\"optimizer\": {\"params\": {\"lr\": 1}}}", "",
+            "optimizer.type is missing, and without it DeepSpeed passes over optimizer.params");
+    is_set("{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"cosine\"}}}",
+           "", "warmup-type", "log");
+    refused("{\"wandb\": {\"enabled\": true}}", "",
+            "leave it out, as --out has TensorBoard's events");
     is_set("{\"optimizer\": {\"type\": \"adam\"}}", "--lr 0.5", "lr", "0.5");
     is_set("{}", "", "beta2", "0.95"); // no block: the flag's own
     is_set("{\"zero_optimization\": true}", "", "zero", "1");
