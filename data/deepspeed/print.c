@@ -1,6 +1,7 @@
 // The tables that a person reads: a configuration, resolved, and all rows. See deepspeed.h.
 #include "data/deepspeed/rows.h"
 #include "data/deepspeed/tree.h"
+#include "kernels/show.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,12 +52,14 @@ static char *line_says(const struct DsLine *line) {
 }
 
 void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
-    fprintf(out, "%s\n", d->path);
+    char shown[ERROR_TEXT_BYTES];
+    show_line(shown, sizeof shown, d->path);
+    fprintf(out, "%s\n", shown);
     for (size_t i = 0; i < d->n; i++) {
         const struct DsLine *line = &d->lines[i];
-        const char *key = skip_prefix(line->key, "zero_optimization.");
+        show_line(shown, sizeof shown, skip_prefix(line->key, "zero_optimization."));
         char *says = tree_line(line_says(line));
-        int at = fprintf(out, "%*s%s %.*s", KEY_COLUMN, "", key, VALUE_MAX, line->value);
+        int at = fprintf(out, "%*s%s %.*s", KEY_COLUMN, "", shown, VALUE_MAX, line->value);
         go_to(out, at, SAY_COLUMN);
         print_words(out, says, SAY_COLUMN, SAY_COLUMN);
         free(says);

@@ -52,6 +52,11 @@ equal "fp16, WarmupLR, accumulation 2, batch 32, 4 a GPU" fp16_full "--ranks 4 -
     --dtype fp16 --loss-scale 65536 --loss-scale-window 1000 --loss-scale-hysteresis 2 \
     --loss-scale-min 1 --zero 2 --overlap on --clip 1 --log-every 10
 
+printf '{"train_batch_size": 2, "zz\\u001b[31m\\nzz": 1}' >"$folder/a"$'\e[31m.json'
+said=$(run --steps 1 --deepspeed "$folder/a"$'\e[31m.json')
+grep -qF '/a\x1b[31m.json' <<<"$said" && grep -qF 'zz\x1b[31m zz 1' <<<"$said" &&
+    ! grep -q $'\e' <<<"$said"
+result $? "names reach the terminal without what it would obey" "$said"
 said=$(run --ranks 4 --steps 3 --deepspeed "$files/fp16_full.json")
 grep -q '^  gradient_accumulation_steps 2 *with 4 ranks: 2$' <<<"$said" &&
     grep -q '^  scheduler.params.warmup_type absent *--warmup-type log, DeepSpeed.s default$' \
