@@ -11,13 +11,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+// Of a folder without config.json: it may be what PEFT saves, which is no model by itself.
+static int refuse_adapter(const char *folder, struct Error *e) {
+    char *path = base_format("%s/adapter_config.json", folder);
+    int err = access(path, F_OK)
+                  ? -ENOENT
+                  : error_set(e, -ENOENT,
+                              "%s has adapter_config.json and no config.json: it is an adapter of "
+                              "PEFT's (LoRA), not a model; merge it into its base by PEFT's "
+                              "merge_and_unload(), save that by save_pretrained(), and name its "
+                              "folder",
+                              folder);
+    free(path);
+    return err;
+}
 
 int hf_model_flags(const char *folder, char **text, struct Error *e) {
     char *path = base_format("%s/config.json", folder), *config_text = NULL;
     size_t n = 0;
     int err = file_read(path, CONFIG_BYTES_MAX, &config_text, &n, e);
+    if (err == -ENOENT)
+        err = refuse_adapter(folder, e);
     cJSON *config = err ? NULL : json_parse_object(config_text, n, path, e);
     if (!err && !config)
         err = -EINVAL;

@@ -14,6 +14,10 @@ refused "a tokenizer that is not the model's" \
     "--vocab 211: .* has 256 ids: .*; expected that of --init" \
     --init "hf:$models/qwen3" --tokenizer byte
 on random
+mkdir "$folder/lora"
+echo '{"peft_type": "LORA"}' >"$folder/lora/adapter_config.json"
+refused "an adapter" "$folder/lora has .*: it is an adapter of PEFT's .*; merge it into its base" \
+    --init "hf:$folder/lora"
 refused "a format of no export" "--export-dtype: there is no --export" --export-dtype bf16
 refused "positions of a rotary embedding" "--positions: --family llama has a rotary embedding" \
     --family llama --positions 100
