@@ -38,6 +38,7 @@ struct Form {
     unsigned rules;
     const char *ask;               // opens an answer that is asked for
     const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have
+    bool source;                   // a file's: as Jinja text it says itself, to be known again
 };
 
 // The form with this name, or the one whose template, as Jinja text, this is; NULL: none.
@@ -58,6 +59,12 @@ struct FormFile {
     char *text; // which the form's strings lie in
 };
 int form_file_open(struct FormFile *f, const char *path, struct Error *e);
+
+// What the Jinja text of such a form opens with (jinja.h), before the form.
+#define FORM_SOURCE "{#- form: "
+
+// The same from n bytes of text, which are used up by that, and the caller's to keep.
+int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e);
 void form_file_close(struct FormFile *f);
 
 #endif

@@ -82,25 +82,30 @@ static void read_form(struct Form *form, struct Scan *s) {
         scan_fail(s, "it has a \"default_system\" and no \"system\"");
 }
 
+int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e) {
+    size_t mark = file_mark_bytes(text, n);
+    struct Scan s = scan_line(text + mark, n - mark);
+    *f = (struct Form){.name = path, .source = true};
+    if (memchr(text, 0, n) || text_find_invalid(text, n) < n)
+        scan_fail(&s, "it is no UTF-8, or holds a zero byte");
+    read_form(f, &s);
+    f->ask = f->role[ROLE_ASSISTANT].prefix;
+    if (!s.wrong)
+        return 0;
+    return n ? error_set(e, -EINVAL, "--chat-template %s: byte %zu: %s", path,
+                         (size_t)(s.at - text) + 1, s.wrong)
+             : error_set(e, -EINVAL, "--chat-template %s: the file is empty", path);
+}
+
 int form_file_open(struct FormFile *f, const char *path, struct Error *e) {
     struct Error why;
     size_t n;
     int err = file_read(path, FILE_BYTES_MAX, &f->text, &n, &why);
     if (err)
         return error_set(e, err, "--chat-template %s: %s", path, why.text);
-    size_t mark = file_mark_bytes(f->text, n);
-    struct Scan s = scan_line(f->text + mark, n - mark);
-    f->form = (struct Form){.name = path};
-    if (memchr(f->text, 0, n) || text_find_invalid(f->text, n) < n)
-        scan_fail(&s, "it is no UTF-8, or holds a zero byte");
-    read_form(&f->form, &s);
-    f->form.ask = f->form.role[ROLE_ASSISTANT].prefix;
-    if (!s.wrong)
-        return 0;
-    err = n ? error_set(e, -EINVAL, "--chat-template %s: byte %zu: %s", path,
-                        (size_t)(s.at - f->text) + 1, s.wrong)
-            : error_set(e, -EINVAL, "--chat-template %s: the file is empty", path);
-    form_file_close(f);
+    err = form_file_read(&f->form, path, f->text, n, e);
+    if (err)
+        form_file_close(f);
     return err;
 }
 

@@ -25,9 +25,19 @@ static void put_letters(FILE *out, const char *text, size_t n) {
         }
 }
 
-// A form's string as one of Jinja.
-static void put_string(const struct Jinja *j, const char *text) {
-    fputc('\'', j->out);
+// As in a text of JSON. A # could end the comment of Jinja's that it stands in.
+static void put_json_letters(FILE *out, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < ' ' || strchr("\"\\#", text[i]))
+            fprintf(out, "\\u%04x", (unsigned)text[i]);
+        else
+            fputc(text[i], out);
+}
+
+typedef void PutLetters(FILE *out, const char *text, size_t n);
+
+// A form's string, with the tokens that its marks stand for.
+static void put_marked(const struct Jinja *j, PutLetters *put_letters, const char *text) {
     while (*text) {
         const char *mark = strstr(text, "{bos}"), *other = strstr(text, "{eos}");
         mark = !mark || (other && other < mark) ? other : mark;
@@ -38,7 +48,40 @@ static void put_string(const struct Jinja *j, const char *text) {
         put_letters(j->out, token ? token : "", token ? strlen(token) : 0);
         text = mark + strlen("{bos}");
     }
+}
+
+// The same as one of Jinja.
+static void put_string(const struct Jinja *j, const char *text) {
     fputc('\'', j->out);
+    put_marked(j, put_letters, text);
+    fputc('\'', j->out);
+}
+
+static void put_member(const struct Jinja *j, const char *name, PutLetters *put, const char *text) {
+    fprintf(j->out, "\"%s\": \"", name);
+    put ? put(j->out, text, strlen(text)) : put_marked(j, put_json_letters, text);
+    fputc('"', j->out);
+}
+
+// A file's form itself, as form_file_read takes it.
+static void put_source(const struct Jinja *j) {
+    const struct Form *f = j->form;
+    fputs(FORM_SOURCE "{", j->out);
+    for (int r = 0; r < NROLE; r++) {
+        if (!f->role[r].prefix)
+            continue;
+        fprintf(j->out, "\"%s\": {", role_names[r]);
+        put_member(j, "prefix", NULL, f->role[r].prefix);
+        fputs(", ", j->out);
+        put_member(j, "suffix", NULL, f->role[r].suffix);
+        fputs("}, ", j->out);
+    }
+    if (f->default_system) { // it is text, without marks
+        put_member(j, "default_system", put_json_letters, f->default_system);
+        fputs(", ", j->out);
+    }
+    put_member(j, "begin", NULL, f->begin ? f->begin : "");
+    fputs("} -#}\n", j->out);
 }
 
 static void print_string(const struct Jinja *j, const char *text) {
@@ -194,6 +237,8 @@ char *form_jinja(const struct Form *f, const char *begin, const char *end) {
     struct Jinja j = {open_memstream(&text, &n), f, begin, end};
     if (!j.out)
         base_out_of_memory(0, "a chat template");
+    if (f->source)
+        put_source(&j);
     put_head(&j);
     put_messages(&j);
     if (f->ask && *f->ask) {

@@ -42,6 +42,23 @@ static const struct Form *form_of(const struct Tokenizer *t, const char *jinja) 
     return f;
 }
 
+// The same of a file's form, which an export of ours says before the text; it has to be of it.
+static const struct Form *form_of_source(struct Template *t, const char *jinja) {
+    size_t begin = strlen(FORM_SOURCE);
+    const char *end = strstr(jinja, " -#}\n");
+    struct Error ignored;
+    if (strncmp(jinja, FORM_SOURCE, begin) || !end)
+        return NULL;
+    size_t n = (size_t)(end - jinja) - begin;
+    t->file.text = base_format("%.*s", (int)n, jinja + begin);
+    if (form_file_read(&t->file.form, "the tokenizer's own", t->file.text, n, &ignored))
+        return NULL;
+    char *ours = jinja_of(t->tokenizer, &t->file.form);
+    bool same = strcmp(ours, jinja) == 0;
+    free(ours);
+    return same ? &t->file.form : NULL;
+}
+
 // The form that is named, or that the tokenizer's own template is.
 static int choose(struct Template *t, const char *name, struct Error *e) {
     const char *own = tokenizer_chat_template(t->tokenizer);
@@ -50,6 +67,8 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
         return form_file_open(&t->file, name, e);
     }
     t->form = name ? form_named(name) : own ? form_of(t->tokenizer, own) : NULL;
+    if (!name && own && !t->form)
+        t->form = form_of_source(t, own);
     if (t->form)
         return 0;
     char *what = name  ? base_format("--chat-template %s: it is not known", name)
@@ -149,7 +168,11 @@ size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {
 
 char *template_jinja(const struct Template *t) {
     const char *own = tokenizer_chat_template(t->tokenizer);
-    return own && form_of(t->tokenizer, own) == t->form ? NULL : jinja_of(t->tokenizer, t->form);
+    char *text = jinja_of(t->tokenizer, t->form);
+    bool is_own = own && (form_of(t->tokenizer, own) == t->form || strcmp(own, text) == 0);
+    if (is_own)
+        free(text);
+    return is_own ? NULL : text;
 }
 
 // ---- what messages say --------------------------------------------------------------------------

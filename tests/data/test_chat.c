@@ -227,7 +227,19 @@ static void a_form_can_be_a_file(void **state) {
     assert_ok(template_open(&t, toy_tokenizer(toy), path, &e), &e);
     for (size_t i = 0; i < CONVERSATIONS; i++)
         check_conversation(t, chat_form(f, "zephyr"), &f->conversation[i], i);
+    struct Toy exported = *toy; // it goes out as Jinja text, and is known again
+    char *jinja = template_jinja(t);
+    assert_non_null(jinja);
+    exported.chat_template = jinja;
     template_close(t);
+    assert_ok(template_open(&t, toy_tokenizer(&exported), NULL, &e), &e);
+    assert_null(template_jinja(t));
+    for (size_t i = 0; i < CONVERSATIONS; i++)
+        check_conversation(t, chat_form(f, "zephyr"), &f->conversation[i], i);
+    template_close(t);
+    strstr(jinja, "endfor")[0] = 'E'; // not what the form is any longer
+    assert_int_equal(template_open(&t, toy_tokenizer(&exported), NULL, &e), -EINVAL);
+    free(jinja);
     free(path);
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
         path = scratch_write(f->folder, "form.json", broken[i].text, strlen(broken[i].text));
