@@ -288,8 +288,7 @@ static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct ExportSink *to = &run->texts.exported;
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
-    if (!err)
-        err = params_tell(model, to->list, to->context, e);
+    err = err ? err : params_tell(model, to->list, to->context, e);
     return err ? err : to->room(to->context, e);
 }
 
@@ -302,8 +301,7 @@ static int take_data(struct Run *run, struct Error *e) {
     if (!s->epochs || options_only(&run->line.run))
         return 0;
     int err = texts_epoch(&run->texts, &samples, e);
-    if (!err)
-        err = settings_set_epochs(s, &run->said.train, samples, share, e);
+    err = err ? err : settings_set_epochs(s, &run->said.train, samples, share, e);
     if (!err && !run->world.first)
         settings_tell_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
@@ -317,7 +315,7 @@ static void tell_what_it_follows(struct Run *run) {
         init_tell_defaults(&run->flags);
     if (!run->world.first)
         import_tell(&run->job.settings.model, &run->texts.model);
-    if (o->deepspeed && !o->json && !run->world.first)
+    if (o->deepspeed && !o->json && run->request.out && !run->world.first)
         deepspeed_tell(&run->deepspeed, &run->resolved, run->request.out);
 }
 
@@ -411,7 +409,9 @@ static int start(struct Run *run, struct Error *e) {
                                            .steps = !options_only(o) && line->train.schedule.steps,
                                            .plan = o->plan,
                                            .json = o->json,
-                                           .out = options_only(o) ? stderr : stdout};
+                                           .out = mode == MODE_SAMPLE ? NULL // it plans no training
+                                                  : options_only(o)   ? stderr
+                                                                      : stdout};
     int err = modes[mode].start(run, e);
     if ((err == -EINVAL || err == -ENOMEM) && e->text[0])
         flags_tell_sources(&run->resolved, err == -EINVAL, e);
