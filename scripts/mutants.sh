@@ -1,56 +1,105 @@
 #!/bin/bash
 # Proves that tests can fail: breaks one line at a time and expects a test to notice.
 #
-#   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; half an hour or so
-#   scripts/mutants.sh tests/mutants/swarm/*.patch     what scripts/swarm.sh must find in 10 minutes
-#   scripts/mutants.sh tests/mutants/cusim/*.patch     what the simulator of a GPU must find
+#   scripts/mutants.sh [PATTERN ...]    default: all but the swarm's; half an hour or so
+#   scripts/mutants.sh zero/grad.c test_mpi.sh     the mutants whose row has one of these texts
+#   scripts/mutants.sh swarm.sh         what scripts/swarm.sh must find in 10 minutes each
+#   scripts/mutants.sh cusim/           what the simulator of a GPU must find
+#   scripts/mutants.sh --check [TABLE]  only looks whether each row can be tried; a second or two
 #
-# A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
-# what ends in .sh or .py is a script of tests/ that speaks TAP, and cusim/PROGRAM one of the GPU
-# simulator's. It is applied to a copy of the working tree, the programs are built and run, and one
-# of them must fail.
-# A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
-# Where a program is skipped, for want of CUDA's compiler, so are the patches that it should notice.
+# The mutants are rows of tests/mutants.tsv, at whose head its form is told. Each is tried in a copy
+# of the working tree: the programs that should notice are built and run, and one of them must fail.
+# A row whose old text does not occur once, or that does not build, has survived: it must follow the
+# line that it guards. Where a program is skipped, for want of CUDA's compiler, so are its mutants.
 # The last line is `N caught, N survived`; status 0 if none survived.
 set -u
 . "${0%"${0##*/}"}help.sh"
+[ $# = 2 ] && [ "$1" = --check ] && table=$(realpath "$2")
 cd "$(dirname "$0")/.." || exit 1
-source=$PWD
+table=${table:-tests/mutants.tsv} caught=0 survived=0 swarm_s=60 skipped=" "
+sources=" swarm.sh $(find tests -type f -printf '%f ')"
+
+# read_row ROW: sets `file`, `programs` and `why`, the file's `text`, how it is `broken`, and the
+# `line` of that; or else `fault`, which says why the row cannot be tried. Bytes are quick, and no
+# two characters begin alike.
+read_row() {
+    local LC_ALL=C olds news old new before program
+    fault='' text='' line=1
+    IFS=$'\037' read -r file olds news test why <<<"${1//$'\t'/$'\037'}"
+    read -ra programs <<<"$test"
+    [[ $why == *[!\ ]* && $why != *$'\037'* ]] || fault="not five columns, each with a text but new"
+    for program in "${programs[@]:-}"; do
+        [[ $sources == *" ${program#cusim/}"?(.c)" "* ]] || fault="no test $program"
+    done
+    if [ ! -f "$file" ]; then
+        fault="no such file"
+        return
+    fi
+    IFS= read -rd '' text <"$file"
+    broken=$text
+    printf -v olds '%b\f' "$olds"
+    printf -v news '%b\f' "$news"
+    while [ -n "$olds" ]; do
+        old=${olds%%$'\f'*} olds=${olds#*$'\f'}
+        new=${news%%$'\f'*} news=${news#*$'\f'}
+        before=${broken%%"$old"*}
+        if [ "$before" = "$broken" ]; then
+            fault="its old text does not occur"
+        elif [ "$before" != "${broken%"$old"*}" ]; then
+            fault="its old text occurs more than once"
+        elif [ "$old" = "$new" ]; then
+            fault="it changes nothing"
+        fi
+        broken=$before$new${broken:${#before}+${#old}}
+    done
+    before=${before//[!$'\n']/}
+    line=$((${#before} + 1))
+}
+
+# ---- --check ----
+
+if [ "${1:-}" = --check ]; then
+    readarray -t rows < <(grep -v '^#' "$table")
+    for row in "${rows[@]}"; do
+        read_row "$row"
+        [ -z "$fault" ] || survived=$((survived + 1))
+        [ -z "$fault" ] || echo "$fault: $row"
+    done
+    echo "${#rows[@]} mutants, $survived that cannot be tried"
+    [ $survived = 0 ] && [ ${#rows[@]} != 0 ]
+    exit
+fi
+
+# ---- a copy of the working tree, and what is built of it already ----
+
+if [ $# = 0 ]; then
+    readarray -t rows < <(grep -v -e '^#' -e $'\tswarm.sh\t' "$table")
+else
+    readarray -t rows < <(grep -v '^#' "$table" | grep -F "${@/#/-e}")
+fi
+if [ ${#rows[@]} = 0 ]; then
+    echo "mutants: no row of $table has $*" >&2
+    exit 2
+fi
 scripts/setup.sh --test || exit 1
-command -v git >/dev/null && command -v patch >/dev/null || {
-    echo "mutants: git or patch is missing (apt-get install git patch)" >&2
+command -v git >/dev/null || {
+    echo "mutants: git is missing (apt-get install git)" >&2
     exit 2
 }
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-caught=0 survived=0 swarm_s=60 skipped=" "
-
-patches=("$@")
-[ $# -gt 0 ] || patches=(tests/mutants/*.patch)
-
-# The working tree, and what is built of it already.
+printf '%s\n' "${rows[@]}" | cut -f 4 | tr ' ' '\n' | sort -u >"$tree/programs"
 git ls-files --cached --others --exclude-standard | while read -r f; do
     [ ! -f "$f" ] || cp --parents --preserve=timestamps "$f" "$tree"
 done
 mkdir -p "$tree/build"
 [ ! -d build/release ] || cp -a build/release "$tree/build/"
-if [ -d build/cusim ] && grep -q '^test: .*cusim/' "${patches[@]}"; then
+if [ -d build/cusim ] && grep -q '^cusim/' "$tree/programs"; then
     cp -a build/cusim "$tree/build/"
 fi
 cd "$tree" || exit 1
 
-from_here() {
-    case $1 in /*) echo "$1" ;; *) echo "$source/$1" ;; esac
-}
-
-outcome() { # outcome caught|survived NAME DETAIL
-    printf '%-9s %-44s %s\n' "$1" "$2" "$3"
-    if [ "$1" = caught ]; then
-        caught=$((caught + 1))
-    else
-        survived=$((survived + 1))
-    fi
-}
+# ---- programs ----
 
 # What `make` is to build for a program: each mode by itself.
 build() { # build PROGRAM...
@@ -89,7 +138,7 @@ run() {
             wait $pid
             return 1
         fi
-        sleep 0.5
+        sleep 0.1
     done
     wait $pid
 }
@@ -111,9 +160,6 @@ first_failure() {
 }
 
 # A program that fails anyway would catch everything.
-for patch in "${patches[@]}"; do
-    sed -n '2s/^test: //p' "$(from_here "$patch")"
-done | tr ' ' '\n' | sort -u >"$tree/programs"
 while read -r program; do
     if ! build "$program" >"$tree/log" 2>&1; then
         echo "mutants: $program does not build: $(grep -m 1 error "$tree/log")" >&2
@@ -121,37 +167,44 @@ while read -r program; do
     fi
     by=$(first_failure "$program" </dev/null)
     if [ -n "$by" ]; then
-        echo "mutants: $by fails without any patch" >&2
+        echo "mutants: $by fails without any mutant" >&2
         exit 2
     fi
     ! grep -q '^1\.\.0 # SKIP' "$tree/log" || skipped+="$program "
 done <"$tree/programs"
 swarm_s=600
 
-for patch in "${patches[@]}"; do
-    patch=$(from_here "$patch")
-    name=$(basename "$patch" .patch)
-    read -ra programs < <(sed -n '2s/^test: //p' "$patch")
-    if [[ $skipped == *" ${programs[*]} "* ]]; then
-        printf 'skipped   %-44s %s\n' "$name" "${programs[*]}"
+# ---- mutants ----
+
+outcome() { # outcome caught|survived|skipped BY
+    printf '%-9s %-36s %s (%s)\n' "$1" "$file:$line" "$why" "$2"
+}
+
+for row in "${rows[@]}"; do
+    read_row "$row"
+    by=
+    if [ -n "$fault" ]; then
+        said=$fault
+    elif [[ $skipped == *" $test "* ]]; then
+        outcome skipped "$test"
         continue
-    fi
-    if ! patch -p1 -s --dry-run <"$patch" >"$tree/log" 2>&1; then
-        outcome survived "$name" "the patch does not apply: $(head -n 1 "$tree/log")"
-        continue
-    fi
-    patch -p1 -s --no-backup-if-mismatch <"$patch"
-    if ! build "${programs[@]}" >"$tree/log" 2>&1; then
-        outcome survived "$name" "it does not build: $(grep -m 1 error "$tree/log")"
     else
-        by=$(first_failure "${programs[@]}")
-        if [ -n "$by" ]; then
-            outcome caught "$name" "$by"
+        printf %s "$broken" >"$file"
+        if ! build "${programs[@]}" >"$tree/log" 2>&1; then
+            said="it does not build: $(grep -m 1 error "$tree/log")"
         else
-            outcome survived "$name" "${programs[*]}"
+            by=$(first_failure "${programs[@]}")
+            said=$test
         fi
+        printf %s "$text" >"$file"
     fi
-    patch -R -p1 -s --no-backup-if-mismatch <"$patch"
+    if [ -n "$by" ]; then
+        outcome caught "$by"
+        caught=$((caught + 1))
+    else
+        outcome survived "$said"
+        survived=$((survived + 1))
+    fi
 done
 echo "$caught caught, $survived survived"
 [ $survived = 0 ]
