@@ -40,7 +40,8 @@ refused "not five columns, each with a text but new" $file 'exit 0' 'exit 1' tes
 mkdir -p "$folder/made/"{scripts,tests}
 cp --parents scripts/{mutants,help}.sh "$folder/made"
 cd "$folder/made" || exit 1
-git init -q .
+git() { find -- * -type f; } # which need not be there
+export -f git
 printf '#!/bin/bash\n' >scripts/setup.sh
 chmod +x scripts/setup.sh
 printf 'build/release/%%:\n\t@true\n' >Makefile
