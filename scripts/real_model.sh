@@ -24,6 +24,7 @@ die() { echo "real_model.sh: $*" >&2; exit 1; }
 if [ -n "${PYTHON:-}" ]; then
     python=$PYTHON
 else
+    scripts/setup.sh --test || exit 1
     python=$cache/real_model/bin/python
     "$python" -c 'import torch, transformers, gguf' 2>/dev/null || {
         python3 -m venv "$cache/real_model" && "$python" -m pip install -q "${versions[@]}"
