@@ -33,7 +33,7 @@ struct Bpe {
     const char *kind; // a name for people
     bool letters;     // words are of bytes, in ByteLevel's alphabet; else of characters
     bool whole_words; // a word that is a piece is that piece, whatever is merged ("ignore_merges")
-    bool one_stretch; // an added token reaches across places where a text could be cut
+    bool one_stretch; // a text that is cut might have other ids than the whole
     struct Bytes bytes;
     struct BpePiece *piece; // by id
     struct BpePiece *shown; // the text that it decodes to; `piece` where that is the same

@@ -133,8 +133,10 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
 static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     if (b->letters)
         return error_set(e, -EINVAL, "%s: two pre-tokenizers \"ByteLevel\" are not built", path);
-    if (!cJSON_IsFalse(member(p, "add_prefix_space")))
+    if (!cJSON_IsFalse(member(p, "add_prefix_space"))) {
+        b->one_stretch = b->one_stretch || b->steps.count; // where parts begin, the cut hides
         add_step(b, STEP_PREFIX);
+    }
     if (!cJSON_IsFalse(member(p, "use_regex")))
         add_step(b, STEP_SCAN)->scan = SPLIT_GPT2;
     add_step(b, STEP_LETTERS);
@@ -150,6 +152,7 @@ static int read_metaspace(struct Bpe *b, const cJSON *p, const char *path, struc
                          "%s: a \"Metaspace\" without \"replacement\", or whose "
                          "\"add_prefix_space\" is not what its \"prepend_scheme\" says",
                          path);
+    b->one_stretch = b->one_stretch || (!never && b->steps.count); // as for ByteLevel's space
     struct Step *s = add_step(b, STEP_MARK);
     s->prepend = never                          ? PREPEND_NEVER
                  : strcmp(scheme, "first") == 0 ? PREPEND_FIRST

@@ -340,6 +340,25 @@ static const char split[] =
     "{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":"
     "false,\"use_regex\":false}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
 
+// ByteLevel puts a space in front of each part that a split leaves: behind a cut none would be.
+static void no_cut_where_parts_begin_with_a_space(void **state) {
+    (void)state;
+    static const char text[] = "ab cd ab", before[] = "add_prefix_space\":false";
+    for (int with = 0; with < 2; with++) {
+        char *json = base_format(split, "b");
+        char *flag = strstr(json, before);
+        if (with)
+            memcpy(flag, "add_prefix_space\":true ", sizeof before - 1);
+        struct Bpe b;
+        struct Error e;
+        assert_ok(bpe_parse(&b, json, strlen(json), "x.json", &e), &e);
+        size_t cut = bpe_cut(&b, text, sizeof text - 1, 4);
+        assert_true(with ? cut == sizeof text - 1 : cut < 4);
+        bpe_close(&b);
+        free(json);
+    }
+}
+
 static void open_pattern(const char *pattern, const char *wanted) {
     char *json = base_format(split, pattern);
     struct Bpe b;
@@ -409,6 +428,7 @@ int main(void) {
         cmocka_unit_test(ids_of_every_kind),
         cmocka_unit_test(bytes_without_a_piece),
         cmocka_unit_test(a_text_that_is_never_cut),
+        cmocka_unit_test(no_cut_where_parts_begin_with_a_space),
         cmocka_unit_test(what_follows_a_token_is_not_first),
         cmocka_unit_test(an_unknown_token_is_a_piece),
         cmocka_unit_test(what_is_missing_is_told),

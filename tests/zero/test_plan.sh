@@ -354,7 +354,7 @@ result $? "a bound stands in the table in all three units" "$said"
 four=(--plan --model llama3.1-8b --device cpu --dtype bf16 --ranks 4 --zero 2 --batch 1 --seq-len 64
     --offload-optimizer cpu --steps 0)
 refused "four ranks that take more than their host has" \
-    'needed by a node of 4 ranks, --host-mem allows 122070.3 MiB \(128.00 GB\): with' \
+    'of 4 ranks, --host-mem allows 122070.3 MiB \(128.00 GB\) together \(.*\): with' \
     "${four[@]}" --host-mem 128G
 said=$("$TRAIN" "${four[@]}" --host-mem 128G --node-size 2 --host-mem-per-rank 33G 2>&1)
 [ $? = 0 ] && grep -qE '^  node of 2 +61266.03$' <<<"$said" &&
