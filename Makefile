@@ -115,12 +115,12 @@ KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_at
     ref_norm ref_swiglu ref_ends ref_update ref_quantize
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
     sample
-ZERO := open stages step reports param grad opt state slots
+ZERO := open stages step reports param chain grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process guard
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe
-ZERO_rooms := wire/wire master/master hpz/second tensor/across
+ZERO_rooms := wire/wire master/master hpz/second replica/replica tensor/across
 ZERO_run := shared settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
     rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \

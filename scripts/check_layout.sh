@@ -79,8 +79,8 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero/wire zero zero/master zero/hpz zero/tensor zero/pipe " \
-            "zero/offload zero/run zero/plan ", path " ")
+        return index("zero/comm zero/wire zero zero/master zero/hpz zero/replica zero/tensor " \
+            "zero/pipe zero/offload zero/run zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
         path " ")
 }
@@ -171,10 +171,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 980)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 980")
-    if (core_lines > 1720)
-        fault("the files of the core have " core_lines " lines; at most 1720")
+    if (path_lines > 1165)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1165")
+    if (core_lines > 1870)
+        fault("the files of the core have " core_lines " lines; at most 1870")
 }
 
 function check_include(text,    target) {
@@ -312,7 +312,7 @@ function check_file(    text) {
         }
     }
     close(file)
-    if (file ~ /^zero\/(zero\.h|(step|stages|param|grad|opt|slots)\.c)$/)
+    if (file ~ /^zero\/((zero|hop)\.h|(step|stages|chain|param|grad|opt|slots)\.c)$/)
         path_lines += line
     if (file ~ /^zero\/[^\/]*$/)
         core_lines += line

@@ -9,99 +9,118 @@
 //   only a shard is kept         each micro-batch's gradient is made in a bucket, reduced at once,
 //                                and added to the shard; the bucket is free for the next unit
 //
-// Where groups of ranks are replicas, that is the sum over one of them; the last micro-batch's is
-// then reduced over the replicas (Zhang et al. 2022, "MiCS", section 3). Both ends of a pipeline
-// make a part of the gradient of a group that both use (zero/pipe/pipe.h).
-//
-//   comm -> compute   bucket drained   a unit's gradient overwrites one that is being reduced
-//
-// The updates wait for all of it, through the reports that follow on the comm queue (step.c). Read
-// next: opt.c.
-#include "zero/zero.h"
+// What happens to it then is the group's chain REDUCE; the queues wait as chain.c says. The updates
+// wait for all of it, through the reports that follow on the comm queue (step.c). Read next: opt.c.
 #include "zero/report.h"
+#include "zero/zero.h"
 
 #include "model/grad.h"
 
-bool grads_last_micro(const struct Zero *z) {
-    return z->micro + 1 == z->plan.nmicro;
-}
+// ---- where it is made ----
 
-// ---- before the backward pass ----
-
-void grads_keep_whole(struct Zero *z, const struct Visit *v) {
-    z->dw[v->group] = (struct Grad){z->state[v->group].grad.mem, z->micro > 0};
+// Its buffers: the whole in a bucket, or where it is kept; the shard where it is kept, on its way
+// to another tier, or in its place in the whole.
+static struct HopArgs args_of(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    struct Slot *bucket = s->buckets ? slots_find(s->buckets, g) : NULL;
+    struct Slot *shard = s->shards ? slots_find(s->shards, g) : NULL;
+    void *whole = bucket ? bucket->block.mem : s->grad.mem;
+    size_t begin = zero_shard_numel(z, g) * (size_t)z->dp->rank;
+    struct HopArgs a = {g, {whole, s->grad.mem}, {bucket, shard}, bucket};
+    if (shard)
+        a.mem[BUFFER_SHARD] = shard->block.mem;
+    if (z->plan.grad.over)
+        return a;
+    a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.grad.dtype, begin);
+    a.slot[BUFFER_SHARD] = bucket;
+    return a;
 }
 
 // A group that two units use has its bucket from the later one's backward pass on.
-void grads_take_bucket(struct Zero *z, const struct Visit *v) {
-    struct Slot *bucket = slots_find(&z->buckets, v->group);
-    if (!bucket) {
-        bucket = slots_take(&z->buckets, v->group);
-        mark_wait(&bucket->drained, z->device, QUEUE_COMPUTE);
-    }
-    z->dw[v->group] = (struct Grad){bucket->block.mem, false};
-}
-
-// ---- after it ----
-
-void grads_hand_over(struct Zero *z, enum Queue to) {
-    device_record(z->device, QUEUE_COMPUTE, z->backward_done);
-    device_wait(z->device, to, z->backward_done);
-}
-
-// The sum of n elements over ranks that have a part of it each; NULL: there are no others.
-static void add_parts(struct Zero *z, struct Comm *c, void *mem, size_t n) {
-    if (c)
-        c->ops->all_reduce(c, mem, n / (size_t)c->size, z->plan.grad.dtype);
-}
-
-// Gradients are summed over all data-parallel ranks; their placement says only who keeps the sum.
-void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
-    size_t n = zero_shard_numel(z, g);
-    void *shard = dtype_at(whole, z->plan.grad.dtype, n * (size_t)z->dp->rank);
-    z->parts->complete(z, g, whole);
-    grads_hand_over(z, QUEUE_COMM);
-    add_parts(z, zero_ends(z, g), whole, z->params->group[g].padded);
-    if (all)
-        z->dp->ops->all_reduce(z->dp, whole, n, z->plan.grad.dtype);
-    else
-        wire_reduce(z->wire, z->dp, shard, whole, n, z->plan.grad.dtype, false);
-    add_parts(z, z->replicas, shard, n);
-    zero_tell_squares(z, g, shard);
-}
-
-void grads_all_reduce(struct Zero *z, const struct Visit *v) {
-    if (v->gradient_ends && grads_last_micro(z))
-        grads_reduce_whole(z, v->group, z->state[v->group].grad.mem, true);
-}
-
-void grads_reduce_scatter(struct Zero *z, const struct Visit *v) {
-    if (v->gradient_ends && grads_last_micro(z))
-        grads_reduce_whole(z, v->group, z->state[v->group].grad.mem, false);
-}
-
-void grads_give_up(struct Zero *z, struct Slot *bucket) {
-    z->dw[bucket->owner] = (struct Grad){0};
-    bucket->owner = -1;
-}
-
-void grads_add_up(struct Zero *z, int g, void *shard) {
-    struct Slot *bucket = slots_find(&z->buckets, g);
-    wire_reduce(z->wire, z->dp, shard, bucket->block.mem, zero_shard_numel(z, g),
-                z->plan.grad.dtype, z->micro > 0);
-    mark_record(&bucket->drained, z->device, QUEUE_COMM);
-    grads_give_up(z, bucket);
-    if (!grads_last_micro(z))
+void gradient_begin(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    if (!s->buckets || slots_find(s->buckets, g))
         return;
-    add_parts(z, zero_ends(z, g), shard, zero_shard_numel(z, g));
-    add_parts(z, z->replicas, shard, zero_shard_numel(z, g));
-    zero_tell_squares(z, g, shard);
+    slots_take(s->buckets, g);
+    if (s->shards)
+        slots_take(s->shards, g);
+    struct HopArgs a = args_of(z, g);
+    a.held = NULL;
+    if (z->micro > 0)
+        chain_run(z, ACCUMULATE, QUEUE_IN, &a);
 }
 
-void grads_reduce_each(struct Zero *z, const struct Visit *v) {
-    if (!v->gradient_ends)
-        return;
-    z->parts->complete(z, v->group, slots_find(&z->buckets, v->group)->block.mem);
-    grads_hand_over(z, QUEUE_COMM);
-    grads_add_up(z, v->group, z->state[v->group].grad.mem);
+void gradient_place(struct Zero *z, const struct Visit *v) {
+    gradient_begin(z, v->group);
+    struct HopArgs a = args_of(z, v->group);
+    if (a.held && !z->dw[v->group].mem)
+        slot_wait(z, a.held, QUEUE_COMPUTE);
+    z->dw[v->group] = (struct Grad){a.mem[BUFFER_WHOLE], z->micro > 0 && !z->plan.grad.over};
 }
+
+// ---- how it is reduced ----
+
+void gradient_reduce(struct Zero *z, const struct Visit *v) {
+    struct HopArgs a = args_of(z, v->group);
+    chain_run(z, REDUCE, QUEUE_COMPUTE, &a);
+    if (a.held)
+        z->dw[v->group] = (struct Grad){0};
+    for (int b = 0; b < NBUFFER; b++)
+        if (a.slot[b])
+            a.slot[b]->owner = -1;
+}
+
+static void run_all_reduce(struct Zero *z, const struct HopArgs *a, void *context) {
+    (void)context;
+    size_t n = zero_shard_numel(z, a->group);
+    z->dp->ops->all_reduce(z->dp, a->mem[BUFFER_WHOLE], n, z->plan.grad.dtype);
+}
+
+static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a, void *context) {
+    (void)context;
+    bool accumulate = z->plan.grad.over && z->micro > 0;
+    wire_reduce(z->wire, z->dp, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
+                zero_shard_numel(z, a->group), z->plan.grad.dtype, accumulate);
+}
+
+// Of a shard that is complete. What several ranks keep alike counts at one of them.
+static void run_grad_norm(struct Zero *z, const struct HopArgs *a, void *context) {
+    (void)context;
+    struct Device *d = z->device;
+    struct Span span[MAX_PARAM];
+    enum Dtype dtype = z->plan.grad.dtype;
+    double *out = zero_squares(z, a->group);
+    size_t n = zero_shard_numel(z, a->group), begin = n * (size_t)z->dp->rank;
+    int spans = params_counted(z->params, a->group, begin, begin + n, span);
+    if (!spans)
+        device_zero(d, QUEUE_COMM, out, sizeof *out);
+    for (int i = 0; i < spans; i++)
+        d->kernels->sum(d->queue[QUEUE_COMM],
+                        &(struct Sum){
+                            .n = span[i].end - span[i].begin,
+                            .dtype = dtype,
+                            .x = dtype_at(a->mem[BUFFER_SHARD], dtype, span[i].begin - begin),
+                            .square = true,
+                            .accumulate = i > 0,
+                            .out = out,
+                        });
+}
+
+const struct Hop hop_all_reduce = {.name = "all_reduce",
+                                   .point = REDUCE_RANKS,
+                                   .when = WHEN_REDUCED,
+                                   .queue = QUEUE_COMM,
+                                   .uses = USES_WHOLE,
+                                   .run = run_all_reduce};
+const struct Hop hop_reduce_scatter = {.name = "reduce_scatter",
+                                       .point = REDUCE_RANKS,
+                                       .when = WHEN_REDUCED,
+                                       .queue = QUEUE_COMM,
+                                       .uses = USES_WHOLE | USES_SHARD,
+                                       .run = run_reduce_scatter};
+const struct Hop hop_grad_norm = {.name = "grad_norm",
+                                  .point = REDUCE_NORM,
+                                  .when = WHEN_LAST,
+                                  .queue = QUEUE_COMM,
+                                  .uses = USES_SHARD,
+                                  .run = run_grad_norm};

@@ -126,15 +126,19 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
 
 // ---- the visits of a step ----
 
-static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps) {
+// A copy's gradient is completed by another rank, which waits for this one's last pass.
+static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps,
+                             bool last) {
     const struct Unit *unit = &p->unit[u];
+    bool ends = pass->backward && p->group[unit->group].first_unit == u;
     return (struct Visit){.unit = u,
                           .group = unit->group,
                           .micro = pass->micro,
                           .backward = pass->backward,
                           .reads = !pass->backward || unit->reads_backward,
                           .keeps = keeps,
-                          .gradient_ends = pass->backward && p->group[unit->group].first_unit == u};
+                          .gradient_ends = ends,
+                          .reduced_late = ends && last && p->group[unit->group].copy};
 }
 
 // Of these passes, in a step or of a forward pass alone; and an end with unit -1.
@@ -147,7 +151,7 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
         pass[i].visit = v;
         for (int n = 0; n < units; n++)
             *v++ = visit_of(p, &pass[i], pass[i].backward ? units - 1 - n : n,
-                            step && !pass[i].backward);
+                            step && !pass[i].backward, pass[i].micro + 1 == count / 2);
     }
     *v = (struct Visit){.unit = -1, .group = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
@@ -158,7 +162,8 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
 static void open_events(struct Zero *z) {
     struct Device *d = z->device;
     z->word_sent = device_open_event(d, "word sent");
-    z->backward_done = device_open_event(d, "backward done");
+    z->handed_over[QUEUE_COMPUTE] = device_open_event(d, "backward done");
+    z->handed_over[QUEUE_COMM] = device_open_event(d, "gradient reduced");
     z->loss_summed = device_open_event(d, "loss summed");
     z->reported = device_open_event(d, "reported");
     z->clipped = device_open_event(d, "clipped");
@@ -168,8 +173,10 @@ static void open_events(struct Zero *z) {
 }
 
 static void close_events(struct Zero *z) {
-    struct Event *events[] = {z->word_sent, z->backward_done, z->loss_summed,
-                              z->reported,  z->clipped,       z->settings_used};
+    struct Event *events[] = {z->word_sent,    z->handed_over[QUEUE_COMPUTE],
+                              z->loss_summed,  z->handed_over[QUEUE_COMM],
+                              z->reported,     z->clipped,
+                              z->settings_used};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         device_close_event(z->device, events[i]);
 }
@@ -194,6 +201,11 @@ static void open_group(struct Zero *z, int g) {
         .masters = p->masters,
         .newest = p->own_master ? zero_own_block(z, g) : NULL,
     };
+    if (p->grad.over)
+        s->buckets = &z->buckets;
+    for (size_t i = 0; i < 2; i++) // another rank counts a copy's norm
+        if (z->stage->reduce[i] != &hop_grad_norm || !z->params->group[g].copy)
+            chain_add(&s->chain[REDUCE], z->stage->reduce[i], NULL);
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");
     z->backing.ops->serve(z, g);

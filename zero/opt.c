@@ -13,7 +13,7 @@ void update_begin(struct Zero *z) {
     const struct RankReport *first = (const struct RankReport *)z->reports;
     d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
                           &(struct StepClip){
-                              .ranks = (size_t)(z->dp->size * z->parts->places),
+                              .ranks = (size_t)(z->dp->size * z->tp_size),
                               .n = (size_t)z->params->all_groups,
                               .stages = (size_t)z->pipe->stages,
                               .stride = z->report_bytes / sizeof first->squares[0],

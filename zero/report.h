@@ -11,15 +11,6 @@ struct RankReport {
     double squares[]; // (groups of the model): squared norm of this rank's shard of each gradient
 };
 
-// On how many ranks the model lies, in parts (zero/tensor), and so what is done with a gradient
-// before it is reduced, and which squares this rank is to tell of its shard.
-struct Parts {
-    int places;
-    void (*complete)(struct Zero *, int g, void *whole);
-    void (*squares)(struct Zero *, int g, const void *shard);
-};
-extern const struct Parts zero_whole; // all of it on each rank
-
 // In how many stages of a pipeline the model's layers lie, and which this rank has (zero/pipe); the
 // first one and the last, where both use one group; the passes that it makes in a step of so many
 // micro-batches, two of each; and what its neighbours and it hand each other before a pass and
@@ -41,17 +32,6 @@ static inline struct RankReport *zero_report(const struct Zero *z) {
 // Where it tells the squares of group g's gradient: rows have a number for each of the model's.
 static inline double *zero_squares(const struct Zero *z, int g) {
     return &zero_report(z)->squares[z->params->group[g].number];
-}
-
-// Who else makes a part of group g's gradient, the last micro-batch's pass behind it; or NULL.
-static inline struct Comm *zero_ends(const struct Zero *z, int g) {
-    return z->params->group[g].shared ? z->pipe->ends : NULL;
-}
-
-// Of a shard that is complete; of one that two stages have the first one's counts.
-static inline void zero_tell_squares(struct Zero *z, int g, const void *shard) {
-    if (!z->params->group[g].copy)
-        z->parts->squares(z, g, shard);
 }
 
 void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row

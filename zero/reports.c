@@ -41,7 +41,7 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->all->size; r++) {
-        if (r % z->parts->places == 0)
+        if (r % z->tp_size == 0)
             sum.loss_sum += received_report(z, copy, r)->loss_sum;
         sum.words |= received_report(z, copy, r)->word;
     }
@@ -77,27 +77,6 @@ int zero_agree(struct Zero *z, int err) {
     free(all);
     return err;
 }
-
-// ---- a model that is whole on each rank ----
-
-static void complete_already(struct Zero *z, int g, void *whole) {
-    (void)z;
-    (void)g;
-    (void)whole;
-}
-
-static void sum_squares(struct Zero *z, int g, const void *shard) {
-    struct Device *d = z->device;
-    d->kernels->sum(d->queue[QUEUE_COMM], &(struct Sum){
-                                              .n = zero_shard_numel(z, g),
-                                              .dtype = z->plan.grad.dtype,
-                                              .x = shard,
-                                              .square = true,
-                                              .out = zero_squares(z, g),
-                                          });
-}
-
-const struct Parts zero_whole = {1, complete_already, sum_squares};
 
 // ---- a model whose layers are all on each rank ----
 

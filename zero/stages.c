@@ -2,9 +2,10 @@
 // place of a step.
 //
 // Reading a row from top to bottom is reading what the stage does during a step. The entries are
-// functions of param.c, grad.c and opt.c. Every group gets a copy of its stage's row; what lies
-// elsewhere than on the device has other entries put in its place (backing.h, struct BackingOps).
-// The walk (step.c) calls the four functions at the end, alike for all stages. Next: param.c.
+// functions of param.c, grad.c and opt.c, and hops (hop.h). Every group gets a copy of its stage's
+// row; what lies elsewhere than on the device has other entries put in its place (backing.h, struct
+// BackingOps), and hops of its own. The walk (step.c) calls the four functions at the end, alike
+// for all stages. Next: hop.h.
 #include "zero/backing.h"
 
 static const struct ZeroStage stages[] = {
@@ -13,10 +14,9 @@ static const struct ZeroStage stages[] = {
         .ops = {.weights_ahead = weights_nothing,
                 .weights_ready = weights_here,
                 .weights_released = weights_nothing,
-                .gradient_place = grads_keep_whole,
-                .gradient_reduced = grads_all_reduce,
                 .update = update_here,
                 .after_update = update_nothing},
+        .reduce = {&hop_all_reduce, &hop_grad_norm},
     },
     // 1: optimizer state in shards
     {
@@ -24,10 +24,9 @@ static const struct ZeroStage stages[] = {
         .ops = {.weights_ahead = weights_nothing,
                 .weights_ready = weights_here,
                 .weights_released = weights_nothing,
-                .gradient_place = grads_keep_whole,
-                .gradient_reduced = grads_reduce_scatter,
                 .update = update_here,
                 .after_update = weights_gather},
+        .reduce = {&hop_reduce_scatter, &hop_grad_norm},
     },
     // 2: gradients and optimizer state in shards
     {
@@ -36,10 +35,9 @@ static const struct ZeroStage stages[] = {
         .ops = {.weights_ahead = weights_nothing,
                 .weights_ready = weights_here,
                 .weights_released = weights_nothing,
-                .gradient_place = grads_take_bucket,
-                .gradient_reduced = grads_reduce_each,
                 .update = update_here,
                 .after_update = weights_gather},
+        .reduce = {&hop_reduce_scatter, &hop_grad_norm},
     },
     // 3: everything in shards
     {
@@ -49,10 +47,9 @@ static const struct ZeroStage stages[] = {
         .ops = {.weights_ahead = weights_fetch,
                 .weights_ready = weights_arrive,
                 .weights_released = weights_give_up,
-                .gradient_place = grads_take_bucket,
-                .gradient_reduced = grads_reduce_each,
                 .update = update_here,
                 .after_update = update_nothing},
+        .reduce = {&hop_reduce_scatter, &hop_grad_norm},
     },
 };
 
@@ -92,7 +89,7 @@ void zero_before_backward(struct Zero *z, const struct Visit *v) {
     z->device->label.unit = z->params->first_unit + v->unit;
     if (v->reads)
         ops_of(z, v)->weights_ready(z, v);
-    ops_of(z, v)->gradient_place(z, v);
+    gradient_place(z, v);
     z->backing.ops->before_unit(z, v);
 }
 
@@ -100,7 +97,8 @@ void zero_before_backward(struct Zero *z, const struct Visit *v) {
 // this unit's backward pass, as that does.
 void zero_after_backward(struct Zero *z, const struct Visit *v) {
     look_ahead(z, v);
-    ops_of(z, v)->gradient_reduced(z, v);
+    if (v->gradient_ends && !v->reduced_late)
+        gradient_reduce(z, v);
     if (v->reads)
         ops_of(z, v)->weights_released(z, v);
     z->backing.ops->after_unit(z, v);

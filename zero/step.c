@@ -10,7 +10,6 @@
 // Events tie the four queues together: who records one and who waits for it, and without it ...
 //
 //   in -> comm               word sent      ranks get the word and the settings of an older step
-//   compute -> comm, out     backward done  a gradient is reduced, or leaves, before it is complete
 //   compute -> comm          loss summed    validation reports a loss that is not summed yet
 //   comm -> compute, out     reported       the norm is summed before all reductions and reports
 //   compute -> out           clipped        the host gets results that are not made yet
@@ -66,6 +65,15 @@ void zero_send_counts(struct Zero *z) {
     device_sync_queue(z->device, QUEUE_IN);
 }
 
+// Gradients that nothing behind this pass may wait for, while others wait for the pass.
+static void reduce_late(struct Zero *z, const struct Pass *p) {
+    for (const struct Visit *v = p->visit; v < p->visit + model_units(z->model); v++) {
+        z->device->label.unit = z->params->first_unit + v->unit;
+        if (v->reduced_late)
+            gradient_reduce(z, v);
+    }
+}
+
 void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
     acts->loss_sum = &zero_report(z)->loss_sum;
@@ -81,6 +89,7 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         walk_forward(z, p->visit, model_units(z->model), acts);
     }
     z->pipe->after(z, p, acts);
+    reduce_late(z, p);
     z->micro += p->backward;
 }
 

@@ -28,13 +28,13 @@
 #include "kernels/tier.h"
 #include "model/params.h"
 #include "zero/comm/comm.h"
+#include "zero/hop.h"
 #include "zero/wire/wire.h"
 
 struct Model;
 struct Acts;
 struct Grad;
 struct MasterOps;
-struct Parts;
 struct Pipe;
 struct Zero;
 
@@ -79,6 +79,7 @@ struct Visit {
     bool stays;         // and the next visit reads them, too
     bool keeps;         // forward: for a backward pass that follows
     bool gradient_ends; // backward: no later visit of the micro-batch adds to the group's gradient
+    bool reduced_late;  // and that is reduced behind the pass
 };
 
 // The visits of one micro-batch in one direction, in the list of those that this rank makes in a
@@ -100,9 +101,6 @@ struct GroupOps {
     void (*weights_ahead)(struct Zero *, const struct Visit *);
     void (*weights_ready)(struct Zero *, const struct Visit *);
     void (*weights_released)(struct Zero *, const struct Visit *);
-    // Around each backward visit: z->dw[g] is where its gradient goes between the two.
-    void (*gradient_place)(struct Zero *, const struct Visit *);
-    void (*gradient_reduced)(struct Zero *, const struct Visit *);
     // At the step's end.
     void (*update)(struct Zero *, int g);
     void (*after_update)(struct Zero *, int g);
@@ -112,6 +110,7 @@ struct GroupOps {
 struct ZeroStage {
     bool shards_param, shards_grad, shards_optimizer;
     struct GroupOps ops;
+    const struct Hop *reduce[2]; // a gradient: its hops
 };
 
 // A buffer that one owner has after another: a group, for weights that were gathered or fetched, or
@@ -144,6 +143,9 @@ struct SlotSource {
 struct GroupState {
     struct GroupOps ops;             // what serves it
     const struct SlotSource *source; // of its weights, where they come to slots
+    struct Chain chain[NCHAIN];
+    struct Slots *buckets; // where its gradient is made; NULL: where it is kept
+    struct Slots *shards;  // where its reduced shard is, on its way to another tier; NULL: kept
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
     size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
     struct Block param;            // padded (or a shard's) elements, plan.param.dtype
@@ -186,8 +188,8 @@ struct Zero {
     struct Comm *dp;         // of these the ranks that a placement is cut over: all, or some
     struct Comm *replicas;   // and the ranks that keep the same shards as this one; NULL: it alone
     const struct Wire *wire; // in what form weights and gradients travel; NULL: as they are
-    const struct Parts *parts; // of the model, on how many ranks (report.h)
-    const struct Pipe *pipe;   // of which this rank is a stage; zero_no_pipe: of none
+    int tp_size;             // ranks that have parts of one model
+    const struct Pipe *pipe; // of which this rank is a stage; zero_no_pipe: of none
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -212,7 +214,8 @@ struct Zero {
     size_t report_bytes;                    // of one row
     char *reports;                          // on the device: (size) rows of struct RankReport
     struct HostCopy host_copy[HOST_COPIES]; // in turn
-    struct Event *word_sent, *backward_done, *loss_summed, *reported, *clipped, *settings_used;
+    struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
+    struct Event *handed_over[NQUEUE]; // a gradient, from that queue to another
 };
 
 // Of the step that is queued now; between steps, that of the next. And of the step before it.
@@ -302,18 +305,13 @@ extern const struct SlotSource slot_source_shards;           // gathered from th
 void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard);
 
 // ---- grad.c ----
-void grads_keep_whole(struct Zero *z, const struct Visit *v); // place
-void grads_take_bucket(struct Zero *z, const struct Visit *v);
-void grads_all_reduce(struct Zero *z, const struct Visit *v); // reduced: once, in the last micro
-void grads_reduce_scatter(struct Zero *z, const struct Visit *v);
-void grads_reduce_each(struct Zero *z, const struct Visit *v); // in every micro
-// Parts of these. reduce: a whole gradient in place, to all of it or to this rank's shard, and the
-// shard's squares. add_up: from the group's bucket to a shard.
-bool grads_last_micro(const struct Zero *z);
-void grads_hand_over(struct Zero *z, enum Queue to); // `to` waits for what compute has made
-void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all);
-void grads_add_up(struct Zero *z, int g, void *shard);
-void grads_give_up(struct Zero *z, struct Slot *bucket);
+// Before a backward visit: z->dw[g] is where its gradient goes. begin: its buffers are taken, and
+// the sum so far is on its way there; as soon as the visit before is queued, or with the visit.
+void gradient_begin(struct Zero *z, int g);
+void gradient_place(struct Zero *z, const struct Visit *v);
+// Behind the visit that completes it: the hops of its chain; it has no buffers any more.
+void gradient_reduce(struct Zero *z, const struct Visit *v);
+extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
 void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor

@@ -4,6 +4,7 @@
 #include "zero/report.h"
 #include "zero/comm/world.h"
 #include "zero/master/master.h"
+#include "zero/replica/replica.h"
 #include "zero/run/weights_hash.h"
 
 #include <setjmp.h>
@@ -49,11 +50,12 @@ static void open_seat(struct Seat *s, const struct SeatsJob *job, int rank, stru
                             .all = s->all,
                             .dp = s->dp,
                             .replicas = s->replicas,
-                            .parts = &zero_whole,
+                            .tp_size = 1,
                             .pipe = &zero_no_pipe,
                             .params = &s->params,
                             .backing = zero_on_device};
     CHECK(!zero_open(&s->zero, &options, &plan, &e), "%s", e.text);
+    replica_join(&s->zero, s->replicas);
     zero_init_weights(&s->zero, 1);
 }
 

@@ -155,7 +155,7 @@ static void expect_state(const struct Whole *saved, const struct Leg *leg) {
 
 // ---- chains ----
 
-struct Chain {
+struct Continued {
     enum Dtype dtype, moments;
     bool late;
     uint64_t after;
@@ -164,7 +164,7 @@ struct Chain {
     enum MasterFormat master;
 };
 
-static struct RankSettings settings_of(const struct Chain *c) {
+static struct RankSettings settings_of(const struct Continued *c) {
     struct RankSettings s = tiny_settings(c->dtype);
     struct Error e;
     s.model.layers = 5; // more groups than the host has queued ahead
@@ -186,7 +186,7 @@ static struct RankSettings settings_of(const struct Chain *c) {
 }
 
 // Stages that add up in the same order, where that matters.
-static void place_leg(struct RankSettings *s, const struct Chain *c, int place, int i) {
+static void place_leg(struct RankSettings *s, const struct Continued *c, int place, int i) {
     static const int worlds[] = {4, 3, 1, 2};
     static const double ratios[] = {1, 0.3, 0.7};
     s->ranks = c->ranks ? c->ranks : worlds[i % 4];
@@ -225,7 +225,7 @@ static void expect_close(const struct TinyStep *want, const struct Leg *leg, int
                  i + 1);
 }
 
-static void run_chain(const struct Chain *c) {
+static void run_chain(const struct Continued *c) {
     bool went[PLACES][PLACES] = {{false}};
     struct Leg never = {.settings = settings_of(c), .steps = MOST_STEPS};
     char *own = folder;
@@ -257,7 +257,7 @@ static void run_chain(const struct Chain *c) {
 
 static void fault_14_every_tier_resumes_every_other_bitwise(void **state) {
     (void)state;
-    static const struct Chain chains[] = {
+    static const struct Continued chains[] = {
         {F32, F32, .ranks = 2, .nmicro = 1},
         {BF16, BF16, .ranks = 2, .nmicro = 1},
         {F16, F32, .ranks = 3, .nmicro = 2},
@@ -270,7 +270,7 @@ static void fault_14_every_tier_resumes_every_other_bitwise(void **state) {
 
 static void fault_14_a_late_update_is_resumed_bitwise(void **state) {
     (void)state;
-    static const struct Chain chains[] = {
+    static const struct Continued chains[] = {
         {BF16, F32, .late = true, .ranks = 2, .nmicro = 1},
         {F32, F32, .late = true, .after = 3, .ranks = 1, .nmicro = 1},
         {F16, BF16, .late = true, .after = 1, .ranks = 3, .nmicro = 2},
@@ -283,10 +283,10 @@ static void fault_14_a_late_update_is_resumed_bitwise(void **state) {
 
 static void fault_15_other_ranks_in_other_tiers_go_on(void **state) {
     (void)state;
-    static const struct Chain chains[] = {{F32, F32, .nmicro = 1},
-                                          {F32, F32, .late = true, .after = 1, .nmicro = 1},
-                                          {BF16, BF16, .nmicro = 1, .master = MASTER_SPLIT},
-                                          {BF16, F32, .nmicro = 1, .master = MASTER_BF16}};
+    static const struct Continued chains[] = {{F32, F32, .nmicro = 1},
+                                              {F32, F32, .late = true, .after = 1, .nmicro = 1},
+                                              {BF16, BF16, .nmicro = 1, .master = MASTER_SPLIT},
+                                              {BF16, F32, .nmicro = 1, .master = MASTER_BF16}};
     for (size_t i = 0; i < sizeof chains / sizeof chains[0]; i++)
         run_chain(&chains[i]);
 }
@@ -295,7 +295,7 @@ static void fault_15_other_ranks_in_other_tiers_go_on(void **state) {
 static void a_save_changes_nothing(void **state) {
     (void)state;
     for (int i = 0; i < 2 * PLACES; i++) {
-        struct Chain c = {BF16, F32, i < PLACES, 1, 2, 1, (enum MasterFormat)(i % NMASTER)};
+        struct Continued c = {BF16, F32, i < PLACES, 1, 2, 1, (enum MasterFormat)(i % NMASTER)};
         struct Leg leg = {.settings = settings_of(&c), .steps = 6}, saves;
         if (c.late && i % NTIER == TIER_DEVICE)
             continue;
@@ -317,7 +317,7 @@ static void a_run_may_go_back(void **state) {
     (void)state;
     char *own = folder;
     for (int i = 0; i < 2 * PLACES; i++) {
-        struct Chain c = {BF16, F32, i < PLACES, 1, 2, 1, (enum MasterFormat)(i % NMASTER)};
+        struct Continued c = {BF16, F32, i < PLACES, 1, 2, 1, (enum MasterFormat)(i % NMASTER)};
         if (c.late && i % NTIER == TIER_DEVICE)
             continue;
         folder = scratch_make_in("build");
@@ -359,7 +359,7 @@ static void late_and_not_late_are_told_apart(void **state) {
     (void)state;
     char *own = folder;
     make_folder();
-    struct Chain late = {BF16, F32, true, 1, 1, 1, MASTER_FP32}, plain = late;
+    struct Continued late = {BF16, F32, true, 1, 1, 1, MASTER_FP32}, plain = late;
     plain.late = false;
     const char *of_late = "--lr 0.001\n--delay-after 1\n";
     struct Leg leg = {.settings = settings_of(&late), .steps = 3, .text = of_late};

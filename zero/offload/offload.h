@@ -9,7 +9,7 @@
 // of this folder into the group's row:
 //
 //   weights ahead, ready    come from where they are, as a shard or whole        weights.c
-//   gradient place, reduced leave as soon as they are reduced                    gradients.c
+//   chains of a gradient    it leaves as soon as it is reduced                   gradients.c
 //   update, after update    by the host, and installed before their next use     update.c
 //
 // and around units, what a unit keeps for its backward pass (activations.c). Below all of these:
@@ -91,7 +91,6 @@ struct Offload {
     struct Slots shards;     // reduced shards on their way to the host
     struct Staging *staging; // (nstaging): of each slot of weights, where those are on NVMe
     int nstaging;
-    struct Event *reduced;
     struct HostUpdate update;
     struct Keep *keep; // NULL: activations stay on the device
 };
@@ -123,11 +122,7 @@ void offload_weights_gather(struct Zero *z, int g);
 extern const struct SlotSource offload_source; // of slots: the store, then the other ranks
 
 // ---- gradients.c: of groups that the host updates ----
-void offload_take_whole(struct Zero *z, const struct Visit *v);  // place: a bucket, with the sum
-void offload_take_bucket(struct Zero *z, const struct Visit *v); // likewise, and a shard's slot
-void offload_all_reduce(struct Zero *z, const struct Visit *v);  // reduced, and sent to the store
-void offload_reduce_scatter(struct Zero *z, const struct Visit *v);
-void offload_reduce_each(struct Zero *z, const struct Visit *v);
+void offload_serve_gradient(struct Zero *z, int g); // a group is opened: its hops
 // Behind any visit: the sum so far of the next one's gradient comes to a bucket.
 void offload_sum_ahead(struct Zero *z, const struct Visit *v);
 // Which of two gradients the step at hand makes: 0, but with delayed updates. And where that is.

@@ -99,20 +99,6 @@ static void serve_installing(struct Zero *z, int g) {
     }
 }
 
-// In host memory a whole gradient has no place but where micro-batches are added up.
-static void serve_gradients(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    const struct ZeroPlan *p = &z->plan;
-    s->ops.gradient_place = p->grad.over ? offload_take_bucket : offload_take_whole;
-    s->ops.gradient_reduced = p->grad.over        ? offload_reduce_each
-                              : p->optimizer.over ? offload_reduce_scatter
-                                                  : offload_all_reduce;
-    if (p->grad.over || p->nmicro > 1)
-        return;
-    s->grad_begin = zero_owned_begin(z, g);
-    s->grad_numel = zero_owned_numel(z, g);
-}
-
 static void serve(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Offload *o = offload_of(z);
@@ -126,7 +112,7 @@ static void serve(struct Zero *z, int g) {
     if (!host_updates(z, g)) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
     } else {
-        serve_gradients(z, g);
+        offload_serve_gradient(z, g);
         serve_installing(z, g);
         s->ops.update = host_update;
     }
@@ -203,9 +189,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
 }
 
 static int open_rest(struct Zero *z, struct Error *e) {
-    struct Offload *o = offload_of(z);
     int err = 0;
-    o->reduced = device_open_event(z->device, "gradient reduced");
     for (int g = 0; g < z->params->ngroup && !err; g++)
         err = open_group(z, g, e);
     if (!err)
@@ -224,8 +208,6 @@ static void close_rest(struct Zero *z) {
     slots_close(&o->shards);
     host_close(z);
     keep_close(z);
-    if (o->reduced)
-        device_close_event(z->device, o->reduced);
     free(o->staging);
     free(o->group);
     free(o);

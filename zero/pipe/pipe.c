@@ -53,28 +53,35 @@ static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         swap(z, g->before, next, acts->dx, acts);
     else if (p->sends)
         swap(z, g->behind, next, acts->x_final, acts);
-    if (g->reduced && p->backward && grads_last_micro(z)) {
-        z->device->label.unit = p->visit->unit; // the head, with which the pass began
-        g->reduced(z, p->visit);
-    }
 }
 
 // ---- a group that two stages use ----
 
-static void reduce_later(struct Zero *z, const struct Visit *v) {
-    if (!grads_last_micro(z)) // else behind the pass (send)
-        group_of(z)->reduced(z, v);
+static void sum_ends(struct Zero *z, struct Comm *ends, void *mem, size_t numel) {
+    ends->ops->all_reduce(ends, mem, numel / (size_t)ends->size, z->plan.grad.dtype);
 }
 
-static void serve_copy(struct PipeGroup *p, struct Zero *z) {
-    for (int g = 0; g < z->params->ngroup; g++) {
-        struct GroupOps *ops = &z->state[g].ops;
-        if (!z->params->group[g].copy)
-            continue;
-        p->reduced = ops->gradient_reduced;
-        ops->gradient_reduced = reduce_later;
-    }
+static void sum_whole(struct Zero *z, const struct HopArgs *a, void *ends) {
+    sum_ends(z, ends, a->mem[BUFFER_WHOLE], z->params->group[a->group].padded);
 }
+
+static void sum_shard(struct Zero *z, const struct HopArgs *a, void *ends) {
+    sum_ends(z, ends, a->mem[BUFFER_SHARD], zero_shard_numel(z, a->group));
+}
+
+// Once a step: the gradient before it is reduced, or what each micro-batch has been reduced into.
+static const struct Hop tied_all_reduce = {.name = "tied_all_reduce",
+                                           .point = REDUCE_BEFORE,
+                                           .when = WHEN_LAST,
+                                           .queue = QUEUE_COMM,
+                                           .uses = USES_WHOLE,
+                                           .run = sum_whole};
+static const struct Hop tied_all_reduce_shard = {.name = "tied_all_reduce",
+                                                 .point = REDUCE_AFTER,
+                                                 .when = WHEN_LAST,
+                                                 .queue = QUEUE_COMM,
+                                                 .uses = USES_SHARD,
+                                                 .run = sum_shard};
 
 // ---- opening and closing ----
 
@@ -119,7 +126,10 @@ void pipe_join(struct PipeGroup *p, struct Comm *all, const struct Grid *grid,
 
 int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,
               struct Error *e) {
-    serve_copy(p, z);
+    const struct Hop *hop = z->plan.grad.over ? &tied_all_reduce_shard : &tied_all_reduce;
+    for (int g = 0; g < z->params->ngroup; g++)
+        if (p->pipe.ends && z->params->group[g].shared)
+            chain_add(&z->state[g].chain[REDUCE], hop, p->pipe.ends);
     return p->pipe.stages > 1 && staged
                ? tier_alloc(device, TAG_COMM, "pieces from other stages", staged, &p->staging, e)
                : 0;

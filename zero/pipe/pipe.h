@@ -22,7 +22,6 @@ struct PipeGroup {
     struct SplitPart part;
     struct Comm *before, *behind; // with the stage before this one, and the one behind it; or NULL
     struct Block staging;         // of swaps between processes, or GPUs
-    void (*reduced)(struct Zero *, const struct Visit *); // of a copy's gradient; else NULL
 };
 
 // This rank's ends of its groups along the grid's axis of stages; nothing where that has one.

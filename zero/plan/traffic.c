@@ -66,7 +66,7 @@ static void add_reduction(const struct Zero *z, const struct Visit *v, const str
         tell(s, hop[i].over, hop[i].kind, hop[i].bytes, each ? SEND_BACKWARD : SEND_LAST);
     if (!scatters && is_last_micro(z, v))
         tell(s, z->dp, COMM_ALL_REDUCE, bytes, SEND_LAST);
-    const struct Comm *ends = zero_ends(z, v->group);
+    const struct Comm *ends = z->params->group[v->group].shared ? z->pipe->ends : NULL;
     if (ends && is_last_micro(z, v))
         tell(s, ends, COMM_ALL_REDUCE,
              (each ? bytes : bytes * (uint64_t)z->dp->size) / (uint64_t)ends->size, SEND_LAST);

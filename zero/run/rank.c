@@ -9,6 +9,7 @@
 #include "zero/master/master.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
+#include "zero/replica/replica.h"
 #include "zero/run/breakdown.h"
 #include "zero/run/checkpoint.h"
 
@@ -156,7 +157,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .dp = r->dp,
                             .replicas = r->replicas,
                             .wire = &r->wire,
-                            .parts = &zero_whole,
+                            .tp_size = settings_places(s),
                             .pipe = pipe_of(&r->pipe),
                             .model = &r->model,
                             .params = &r->params,
@@ -170,6 +171,8 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
         err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
         err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+    if (!err)
+        replica_join(&r->zero, r->replicas);
     return err || !r->near ? err
                            : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }

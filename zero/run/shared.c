@@ -62,7 +62,7 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
 
 // Places of one model lie next to each other.
 static int check_places(struct Zero *z, struct Error *e) {
-    int places = z->parts->places, other = -1;
+    int places = z->tp_size, other = -1;
     if (places == 1)
         return 0;
     uint64_t *all = hash_shards(z, hash_whole_tensors);
@@ -78,7 +78,7 @@ static int check_places(struct Zero *z, struct Error *e) {
 
 static int check_ends(struct Zero *z, struct Error *e) {
     int last = z->pipe->stages - 1, other = -1;
-    int ranks = z->dp->size * z->parts->places; // of a stage; replicas have stages of their own
+    int ranks = z->dp->size * z->tp_size; // of a stage; replicas have stages of their own
     if (last == 0 || z->params->config.untied)
         return 0;
     uint64_t *all = hash_shards(z, hash_tied);

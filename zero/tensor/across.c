@@ -52,36 +52,21 @@ static void move_partial(const struct TensorGroup *t, const struct Zero *z, int 
 }
 
 // By way of scratch, since they lie apart and a sum may take more than there is.
-static void complete(struct Zero *z, int g, void *whole) {
-    const struct TensorGroup *t = (const struct TensorGroup *)z->parts;
-    size_t n = partial_numel(t, z, g);
-    if (!n)
-        return;
-    move_partial(t, z, g, whole, false);
+static void sum_partial(struct Zero *z, const struct HopArgs *a, void *tensor) {
+    const struct TensorGroup *t = tensor;
+    void *whole = a->mem[BUFFER_WHOLE];
+    size_t n = partial_numel(t, z, a->group);
+    move_partial(t, z, a->group, whole, false);
     sum_places(&t->across, t->partial.mem, n, z->plan.grad.dtype);
-    move_partial(t, z, g, whole, true);
+    move_partial(t, z, a->group, whole, true);
 }
 
-// What all places have counts at one of them.
-static void squares(struct Zero *z, int g, const void *shard) {
-    struct Device *d = z->device;
-    struct Span span[MAX_PARAM];
-    double *out = zero_squares(z, g);
-    size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
-    int spans = params_counted(z->params, g, begin, begin + n, span);
-    if (!spans)
-        device_zero(d, QUEUE_COMM, out, sizeof *out);
-    for (int i = 0; i < spans; i++)
-        d->kernels->sum(d->queue[QUEUE_COMM],
-                        &(struct Sum){
-                            .n = span[i].end - span[i].begin,
-                            .dtype = z->plan.grad.dtype,
-                            .x = dtype_at(shard, z->plan.grad.dtype, span[i].begin - begin),
-                            .square = true,
-                            .accumulate = i > 0,
-                            .out = out,
-                        });
-}
+static const struct Hop tp_all_reduce = {.name = "tp_all_reduce",
+                                         .point = REDUCE_BEFORE,
+                                         .when = WHEN_REDUCED,
+                                         .queue = QUEUE_COMPUTE,
+                                         .uses = USES_WHOLE,
+                                         .run = sum_partial};
 
 // ---- opening and closing ----
 
@@ -106,11 +91,13 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
     if (!t->comm)
         return 0;
     size_t n = 0;
-    for (int g = 0; g < z->params->ngroup; g++)
-        n = size_max(n, partial_numel(t, z, g));
+    for (int g = 0; g < z->params->ngroup; g++) {
+        size_t partial = partial_numel(t, z, g);
+        if (partial)
+            chain_add(&z->state[g].chain[REDUCE], &tp_all_reduce, t);
+        n = size_max(n, partial);
+    }
     size_t bytes = across_room(t->across.places, n) * dtype_size(z->plan.grad.dtype);
-    t->parts = (struct Parts){t->comm->size, complete, squares};
-    z->parts = &t->parts;
     int err = staged
                   ? tier_alloc(device, TAG_COMM, "pieces from other places", staged, &t->staging, e)
                   : 0;

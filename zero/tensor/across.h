@@ -1,13 +1,12 @@
 // Tensor parallelism between ranks: their group, the exchanges that the model asks for
-// (kernels/across.h), and what the core leaves to them (zero/report.h, struct Parts).
+// (kernels/across.h), and what it adds to a gradient's chain.
 #ifndef ZERO_TENSOR_ACROSS_H
 #define ZERO_TENSOR_ACROSS_H
 #include "kernels/across.h"
 #include "zero/report.h"
 
 struct TensorGroup {
-    struct Parts parts; // first: a z->parts of several places is a struct TensorGroup
-    struct Comm *comm;  // of the places, on the compute queue; NULL: there is one
+    struct Comm *comm; // of the places, on the compute queue; NULL: there is one
     struct Across across;
     struct Block staging; // of collectives between processes, or GPUs
     struct Block partial; // scratch for gradients in parts

@@ -1,0 +1,81 @@
+// Hops: how one group's bytes travel in a step.
+//
+// A HOP moves or changes the bytes of one group once, in one queue: a collective, a copy, a
+// kernel. A CHAIN is the hops of a group in their order. Each group has its own, made when it is
+// opened: a stage puts its hops in (stages.c), and what else a run is asked to do adds hops of its
+// own at named points, in files of its own. Nothing that is in a chain is ever replaced.
+//
+// Hops of one queue follow each other. Where the next hop is in another queue, that queue waits
+// for the last one; where a hop is the first to use a buffer, its queue waits until the buffer is
+// free, or filled; and behind the last hop that uses a buffer the queue records that it is drained
+// (chain.c). So what a hop has to say is its queue, its buffers, and its work.
+//
+// Read next: stages.c, where the chains of a stage are.
+#ifndef ZERO_HOP_H
+#define ZERO_HOP_H
+#include "kernels/device.h"
+
+struct Slot;
+struct Zero;
+
+// Where in its chain a hop runs, in this order.
+enum HopPoint {
+    // ACCUMULATE: the sum over the micro-batches before, to where this one's is added
+    ACCUMULATE_LOAD,
+    // REDUCE: from the gradient that a backward pass made to where its sum is kept
+    REDUCE_BEFORE,
+    REDUCE_RANKS, // the stage's own: over the ranks that share state
+    REDUCE_AFTER,
+    REDUCE_NORM, // the sum is complete
+    REDUCE_STORE,
+};
+
+// In which micro-batches of a step it runs: all; those whose gradient is reduced, which is each
+// where only shards are kept, else the last; those whose gradient is not; the last.
+enum HopWhen { WHEN_ANY, WHEN_REDUCED, WHEN_NOT_REDUCED, WHEN_LAST };
+
+// The buffers of one gradient: all of the group, and the shard that this rank keeps of its sum.
+// Where the sum is made in place, the shard is a part of the whole.
+enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, NBUFFER };
+enum { USES_WHOLE = 1 << BUFFER_WHOLE, USES_SHARD = 1 << BUFFER_SHARD };
+
+// What a hop works on. slot: which a buffer lies in; NULL: in the group's own memory, which nobody
+// else uses. held: the slot that the chain begins with, since `from` has made what is in it.
+struct HopArgs {
+    int group;
+    void *mem[NBUFFER];
+    struct Slot *slot[NBUFFER], *held;
+};
+
+struct Hop {
+    const char *name; // as NCCL, CUDA or DeepSpeed name it
+    enum HopPoint point;
+    enum HopWhen when;
+    enum Queue queue;
+    unsigned uses; // buffers
+    void (*run)(struct Zero *, const struct HopArgs *, void *context);
+};
+
+// A hop of a group's chain, and what its feature wants to know of it.
+struct Link {
+    const struct Hop *hop;
+    void *context;
+};
+
+enum { HOPS_MAX = 8 };
+struct Chain {
+    int n;
+    struct Link link[HOPS_MAX];
+};
+enum ChainKind { ACCUMULATE, REDUCE, NCHAIN };
+
+// Adds a hop at its point, behind those that are there.
+void chain_add(struct Chain *c, const struct Hop *hop, void *context);
+
+// Queues the hops that are due in this micro-batch, behind what `from` has queued.
+void chain_run(struct Zero *z, enum ChainKind kind, enum Queue from, const struct HopArgs *a);
+
+// Queue q waits until the slot is filled, or, where nothing fills it, free.
+void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q);
+
+#endif

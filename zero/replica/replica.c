@@ -1,0 +1,20 @@
+// The sum over replicas: see replica.h.
+#include "zero/replica/replica.h"
+
+static void run(struct Zero *z, const struct HopArgs *a, void *replicas) {
+    struct Comm *c = replicas;
+    size_t n = zero_shard_numel(z, a->group) / (size_t)c->size;
+    c->ops->all_reduce(c, a->mem[BUFFER_SHARD], n, z->plan.grad.dtype);
+}
+
+static const struct Hop replica_all_reduce = {.name = "replica_all_reduce",
+                                              .point = REDUCE_AFTER,
+                                              .when = WHEN_LAST,
+                                              .queue = QUEUE_COMM,
+                                              .uses = USES_SHARD,
+                                              .run = run};
+
+void replica_join(struct Zero *z, struct Comm *replicas) {
+    for (int g = 0; g < z->params->ngroup && replicas; g++)
+        chain_add(&z->state[g].chain[REDUCE], &replica_all_reduce, replicas);
+}
