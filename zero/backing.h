@@ -11,6 +11,8 @@ struct BackingOps {
     // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
     int (*open)(struct Zero *, struct Error *);
     void (*close)(struct Zero *);
+    // A visit is about to read group g's weights, or fetch them: new ones are put in their place.
+    void (*weights_due)(struct Zero *, int g);
     // Around a unit: what it keeps for its backward pass.
     void (*before_unit)(struct Zero *, const struct Visit *);
     void (*after_unit)(struct Zero *, const struct Visit *);

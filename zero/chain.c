@@ -11,7 +11,7 @@
 //                                               being reduced, or leaves
 //   out -> in, comm           shard drained     the next shard, or sum, overwrites one that leaves
 //
-// Read next: grad.c.
+// The same of weights: param.c. Read next: param.c.
 #include "zero/zero.h"
 
 void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
@@ -22,60 +22,103 @@ void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
     c->link[at] = (struct Link){hop, context};
 }
 
-static bool is_due(const struct Zero *z, const struct Hop *h) {
+static bool is_due(const struct Zero *z, const struct Link *l, int g) {
     bool last = z->micro + 1 == z->plan.nmicro, reduced = last || z->plan.grad.over;
     const bool due[] = {[WHEN_ANY] = true,
                         [WHEN_REDUCED] = reduced,
                         [WHEN_NOT_REDUCED] = !reduced,
                         [WHEN_LAST] = last};
-    return due[h->when];
+    return due[l->hop->when] && (!l->hop->instead || l->hop->instead(z, g, l->context));
 }
 
-// Whether one of the links [from, to) that are due uses the slot.
+static bool uses(const struct Hop *h, const struct HopArgs *a, const struct Slot *slot) {
+    bool found = false;
+    for (int b = 0; b < NBUFFER; b++)
+        found = found || (h->uses >> b & 1 && a->slot[b] == slot);
+    return found;
+}
+
+// Whether one of the links [from, to) that are due uses that slot; NULL: the store.
 static bool is_used(const struct Zero *z, const struct Chain *c, int from, int to,
                     const struct HopArgs *a, const struct Slot *slot) {
-    for (int i = from; i < to; i++)
-        for (int b = 0; b < NBUFFER; b++)
-            if (is_due(z, c->link[i].hop) && c->link[i].hop->uses >> b & 1 && a->slot[b] == slot)
-                return true;
+    for (int i = from; i < to; i++) {
+        const struct Hop *h = c->link[i].hop;
+        if (is_due(z, &c->link[i], a->group) && (slot ? uses(h, a, slot) : h->uses & USES_STORE))
+            return true;
+    }
     return false;
 }
 
-static void hand_over(struct Zero *z, enum Queue from, enum Queue to) {
-    if (from == to)
-        return;
+// The slot that a hop's buffer lies in; NULL: none, or one that another buffer of it has named.
+static struct Slot *slot_of(const struct Hop *h, const struct HopArgs *a, int b) {
+    bool named = b > 0 && h->uses & USES_WHOLE && a->slot[b] == a->slot[BUFFER_WHOLE];
+    return h->uses >> b & 1 && !named ? a->slot[b] : NULL;
+}
+
+void chain_hand_over(struct Zero *z, enum Queue from, enum Queue to) {
     struct Event *over = z->handed_over[from];
-    device_record(z->device, from, over); // backward done, gradient reduced
-    device_wait(z->device, to, over);     // backward done, gradient reduced
+    device_record(z->device, from, over); // backward done, gradient reduced, weights part arrived
+    device_wait(z->device, to, over);     // backward done, gradient reduced, weights part arrived
 }
 
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q) {
-    const struct Mark *m = slot->fill_queued ? &slot->arrived : &slot->drained;
-    mark_wait(m, z->device, q); // bucket arrived, bucket drained, shard arrived, shard drained
+    if (slot->fill_queued)
+        mark_wait(&slot->arrived, z->device, q); // bucket arrived, shard arrived, weights arrived
+    else
+        mark_wait(&slot->drained, z->device, q); // bucket drained, shard drained, weights drained
 }
 
 static void slot_record(struct Zero *z, struct Slot *slot, bool filled, enum Queue q) {
-    struct Mark *m = filled ? &slot->arrived : &slot->drained;
     slot->fill_queued = filled;
-    mark_record(m, z->device, q); // bucket arrived, bucket drained, shard arrived, shard drained
+    if (filled)
+        mark_record(&slot->arrived, z->device, q); // bucket arrived, shard arrived, weights arrived
+    else
+        mark_record(&slot->drained, z->device, q); // bucket drained, shard drained
 }
 
-void chain_run(struct Zero *z, enum ChainKind kind, enum Queue from, const struct HopArgs *a) {
+// Waits for what link i is the first to use.
+static void acquire(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a) {
+    const struct Hop *h = c->link[i].hop;
+    struct Device *d = h->on_host ? z->backing.host : z->device;
+    for (int b = 0; b < NBUFFER; b++) {
+        struct Slot *slot = slot_of(h, a, b);
+        if (slot && slot != a->held && !is_used(z, c, 0, i, a, slot))
+            slot_wait(z, slot, h->queue);
+    }
+    if (h->uses & USES_STORE && !is_used(z, c, 0, i, a, NULL))
+        mark_wait(&z->state[a->group].updated, d, h->queue); // group updated
+}
+
+// Says of what link i is the last to use that it is filled, or drained.
+static void release(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a,
+                    bool fills) {
+    const struct Hop *h = c->link[i].hop;
+    int end = h->instead ? i + 1 : c->n;
+    for (int b = 0; b < NBUFFER; b++) {
+        struct Slot *slot = slot_of(h, a, b);
+        if (slot && !is_used(z, c, i + 1, end, a, slot))
+            slot_record(z, slot, fills, h->queue);
+    }
+}
+
+int chain_run(struct Zero *z, enum ChainKind kind, int first, enum Queue from,
+              const struct HopArgs *a) {
     const struct Chain *c = &z->state[a->group].chain[kind];
     enum Queue at = from;
-    for (int i = 0; i < c->n; i++) {
+    for (int i = first; i < c->n; i++) {
         const struct Hop *h = c->link[i].hop;
-        if (!is_due(z, h))
+        if (h->later && i > first)
+            return i;
+        if (!is_due(z, &c->link[i], a->group))
             continue;
-        hand_over(z, at, h->queue);
-        at = h->queue;
-        for (int b = 0; b < NBUFFER; b++)
-            if (a->slot[b] && h->uses >> b & 1 && a->slot[b] != a->held &&
-                !is_used(z, c, 0, i, a, a->slot[b]))
-                slot_wait(z, a->slot[b], at);
+        if (at != NQUEUE && at != h->queue)
+            chain_hand_over(z, at, h->queue);
+        at = h->on_host ? NQUEUE : h->queue;
+        acquire(z, c, i, a);
         h->run(z, a, c->link[i].context);
-        for (int b = 0; b < NBUFFER; b++)
-            if (a->slot[b] && h->uses >> b & 1 && !is_used(z, c, i + 1, c->n, a, a->slot[b]))
-                slot_record(z, a->slot[b], kind == ACCUMULATE, at);
+        release(z, c, i, a, kind != REDUCE);
+        if (h->instead)
+            return c->n;
     }
+    return c->n;
 }

@@ -47,7 +47,7 @@ void gradient_begin(struct Zero *z, int g) {
     struct HopArgs a = args_of(z, g);
     a.held = NULL;
     if (z->micro > 0)
-        chain_run(z, ACCUMULATE, QUEUE_IN, &a);
+        chain_run(z, ACCUMULATE, 0, NQUEUE, &a);
 }
 
 void gradient_place(struct Zero *z, const struct Visit *v) {
@@ -62,7 +62,7 @@ void gradient_place(struct Zero *z, const struct Visit *v) {
 
 void gradient_reduce(struct Zero *z, const struct Visit *v) {
     struct HopArgs a = args_of(z, v->group);
-    chain_run(z, REDUCE, QUEUE_COMPUTE, &a);
+    chain_run(z, REDUCE, 0, QUEUE_COMPUTE, &a);
     if (a.held)
         z->dw[v->group] = (struct Grad){0};
     for (int b = 0; b < NBUFFER; b++)

@@ -20,6 +20,12 @@ struct Zero;
 
 // Where in its chain a hop runs, in this order.
 enum HopPoint {
+    // FETCH: from where the weights are kept to where a unit uses them
+    FETCH_READ,  // from disk
+    FETCH_LOAD,  // to the device
+    FETCH_NEAR,  // from ranks that keep what came before
+    FETCH_RANKS, // the stage's own: from the ranks that share state
+    FETCH_KEEP,
     // ACCUMULATE: the sum over the micro-batches before, to where this one's is added
     ACCUMULATE_LOAD,
     // REDUCE: from the gradient that a backward pass made to where its sum is kept
@@ -34,10 +40,11 @@ enum HopPoint {
 // where only shards are kept, else the last; those whose gradient is not; the last.
 enum HopWhen { WHEN_ANY, WHEN_REDUCED, WHEN_NOT_REDUCED, WHEN_LAST };
 
-// The buffers of one gradient: all of the group, and the shard that this rank keeps of its sum.
-// Where the sum is made in place, the shard is a part of the whole.
+// The buffers of one group: all of its weights, or of a gradient; and the shard of them that this
+// rank keeps. It may lie in the whole. USES_STORE: the hop reads the weights where they are kept,
+// behind their update.
 enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, NBUFFER };
-enum { USES_WHOLE = 1 << BUFFER_WHOLE, USES_SHARD = 1 << BUFFER_SHARD };
+enum { USES_WHOLE = 1 << BUFFER_WHOLE, USES_SHARD = 1 << BUFFER_SHARD, USES_STORE = 1 << NBUFFER };
 
 // What a hop works on. slot: which a buffer lies in; NULL: in the group's own memory, which nobody
 // else uses. held: the slot that the chain begins with, since `from` has made what is in it.
@@ -53,7 +60,11 @@ struct Hop {
     enum HopWhen when;
     enum Queue queue;
     unsigned uses; // buffers
+    bool on_host;  // in the host's queue of that name; what orders it with others is its own
+    bool later;    // a GPU cannot wait for what is before it: it is queued when the walk is there
     void (*run)(struct Zero *, const struct HopArgs *, void *context);
+    // Whether it runs at all; then nothing behind it does. NULL: it does, and they do.
+    bool (*instead)(const struct Zero *, int g, void *context);
 };
 
 // A hop of a group's chain, and what its feature wants to know of it.
@@ -67,13 +78,19 @@ struct Chain {
     int n;
     struct Link link[HOPS_MAX];
 };
-enum ChainKind { ACCUMULATE, REDUCE, NCHAIN };
+enum ChainKind { FETCH, ACCUMULATE, REDUCE, NCHAIN };
 
 // Adds a hop at its point, behind those that are there.
 void chain_add(struct Chain *c, const struct Hop *hop, void *context);
 
-// Queues the hops that are due in this micro-batch, behind what `from` has queued.
-void chain_run(struct Zero *z, enum ChainKind kind, enum Queue from, const struct HopArgs *a);
+// Queues the hops that are due in this micro-batch, behind what `from` has queued; NQUEUE: nothing.
+// Begins with link `first`, and ends before one that is for later, but for link `first` itself.
+// Returns the link that is next.
+int chain_run(struct Zero *z, enum ChainKind kind, int first, enum Queue from,
+              const struct HopArgs *a);
+
+// Queue `to` waits for what `from` has done of a group.
+void chain_hand_over(struct Zero *z, enum Queue from, enum Queue to);
 
 // Queue q waits until the slot is filled, or, where nothing fills it, free.
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q);

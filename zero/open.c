@@ -80,19 +80,18 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t end = params_largest(params, false), block = params_largest(params, true);
     int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
     size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
-    struct SlotsSpec weights = {
-        .groups = true,
-        .turns = ahead + 1,
-        .bytes = {end * weight, block * weight},
-        .tier = device,
-        .purpose = "weights at hand",
-        .mark_names = {"weights part arrived", "weights arrived", "weights drained"}};
+    struct SlotsSpec weights = {.groups = true,
+                                .turns = ahead + 1,
+                                .bytes = {end * weight, block * weight},
+                                .tier = device,
+                                .purpose = "weights at hand",
+                                .mark_names = {"weights arrived", "weights drained"}};
     struct SlotsSpec buckets = {.groups = true,
                                 .turns = ahead ? 2 : 1,
                                 .bytes = {end * grad, block * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
-                                .mark_names = {NULL, "bucket arrived", "bucket drained"}};
+                                .mark_names = {"bucket arrived", "bucket drained"}};
     if (p->weight_slots)
         err = slots_open(z, &z->weights, &weights, e);
     if (!err && p->buckets)
@@ -164,6 +163,7 @@ static void open_events(struct Zero *z) {
     z->word_sent = device_open_event(d, "word sent");
     z->handed_over[QUEUE_COMPUTE] = device_open_event(d, "backward done");
     z->handed_over[QUEUE_COMM] = device_open_event(d, "gradient reduced");
+    z->handed_over[QUEUE_IN] = device_open_event(d, "weights part arrived");
     z->loss_summed = device_open_event(d, "loss summed");
     z->reported = device_open_event(d, "reported");
     z->clipped = device_open_event(d, "clipped");
@@ -173,10 +173,10 @@ static void open_events(struct Zero *z) {
 }
 
 static void close_events(struct Zero *z) {
-    struct Event *events[] = {z->word_sent,    z->handed_over[QUEUE_COMPUTE],
-                              z->loss_summed,  z->handed_over[QUEUE_COMM],
-                              z->reported,     z->clipped,
+    struct Event *events[] = {z->word_sent, z->loss_summed, z->reported, z->clipped,
                               z->settings_used};
+    for (int q = 0; q < NQUEUE; q++)
+        device_close_event(z->device, z->handed_over[q]);
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         device_close_event(z->device, events[i]);
 }
@@ -192,7 +192,7 @@ static void open_group(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     *s = (struct GroupState){
         .ops = z->stage->ops,
-        .source = &slot_source_shards,
+        .slots = p->weight_slots ? &z->weights : NULL,
         .param_tier = p->param.tier,
         .grad_tier = p->grad.tier,
         .optimizer_tier = p->optimizer.tier,
@@ -203,6 +203,8 @@ static void open_group(struct Zero *z, int g) {
     };
     if (p->grad.over)
         s->buckets = &z->buckets;
+    if (z->stage->fetch[0])
+        chain_add(&s->chain[FETCH], z->stage->fetch[0], NULL);
     for (size_t i = 0; i < 2; i++) // another rank counts a copy's norm
         if (z->stage->reduce[i] != &hop_grad_norm || !z->params->group[g].copy)
             chain_add(&s->chain[REDUCE], z->stage->reduce[i], NULL);
@@ -283,6 +285,10 @@ void zero_close(struct Zero *z) {
 static void nothing(struct Zero *z) {
     (void)z;
 }
+static void nothing_around(struct Zero *z, const struct Visit *v) {
+    (void)z;
+    (void)v;
+}
 static int nothing_to_open(struct Zero *z, struct Error *e) {
     (void)z;
     (void)e;
@@ -313,8 +319,9 @@ static const struct BackingOps on_device = {
     .serve = update_nothing,
     .open = nothing_to_open,
     .close = nothing,
-    .before_unit = weights_nothing,
-    .after_unit = weights_nothing,
+    .weights_due = update_nothing,
+    .before_unit = nothing_around,
+    .after_unit = nothing_around,
     .step_told = nothing,
     .step_queued = nothing,
     .sync = sync_queues,

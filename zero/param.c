@@ -14,23 +14,17 @@
 //   comm -> compute   weights arrived   a unit reads a slot before its group has come
 //   comm -> compute   group gathered    a unit reads other ranks' parts before they have come
 //
-// A slot may be filled from elsewhere, too (struct SlotSource).
-//
-// Read next: grad.c.
-#include "zero/zero.h"
+// What happens between is the group's chain FETCH; queues wait as chain.c says. Next: grad.c.
+#include "zero/backing.h"
 
-// ---- whole weights ----
+// ---- what a rank has whole ----
 
 // At stage 0 `gathered` is never recorded: compute itself has updated them.
-void weights_here(struct Zero *z, const struct Visit *v) {
-    struct GroupState *s = &z->state[v->group];
+static void ready_here(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    z->backing.ops->weights_due(z, g);
     mark_wait(&s->gathered, z->device, QUEUE_COMPUTE);
-    z->w[v->group] = s->param.mem;
-}
-
-void weights_nothing(struct Zero *z, const struct Visit *v) {
-    (void)z;
-    (void)v;
+    z->w[g] = s->param.mem;
 }
 
 void weights_gather(struct Zero *z, int g) {
@@ -43,53 +37,75 @@ void weights_gather(struct Zero *z, int g) {
     mark_record(&s->gathered, z->device, QUEUE_COMM);
 }
 
-// ---- weights that come to a slot ----
+// ---- what comes to a slot ----
 
-void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard) {
-    size_t n = z->params->group[slot->owner].padded / (size_t)over->size;
-    wire_gather(z->wire, over, slot->block.mem, shard, n, z->plan.param.dtype);
-    mark_record(&slot->arrived, z->device, QUEUE_COMM);
+// The shard lies where it is kept, or on its way here in its place of the whole.
+static struct HopArgs args_of(struct Zero *z, struct Slot *slot, int g) {
+    struct GroupState *s = &z->state[g];
+    void *whole = slot->block.mem;
+    size_t begin = zero_part_begin(z, &z->plan.param, g);
+    struct HopArgs a = {g, {whole, s->param.mem}, {slot, NULL}, NULL};
+    if (s->param_tier->kind == TIER_DEVICE)
+        return a;
+    a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.param.dtype, begin);
+    a.slot[BUFFER_SHARD] = slot;
+    return a;
 }
 
-static void gather_shards(struct Zero *z, struct Slot *slot, int g) {
-    mark_wait(&slot->drained, z->device, QUEUE_COMM);
-    mark_wait(&z->state[g].updated, z->device, QUEUE_COMM);
-    weights_gather_slot(z, slot, z->plan.param.over, z->state[g].param.mem);
+static void fetch(struct Zero *z, struct Slot *slot, int g) {
+    struct HopArgs a = args_of(z, slot, g);
+    slot->next = chain_run(z, FETCH, slot->next, NQUEUE, &a);
 }
 
-static void nothing_left(struct Zero *z, struct Slot *slot, int g) {
-    (void)z;
-    (void)slot;
-    (void)g;
-}
-
-const struct SlotSource slot_source_shards = {.begin = gather_shards, .finish = nothing_left};
-
-// Begins to fetch a group, unless it is here or on its way, or the model's other end still has the
-// slot: with few layers the head is within reach while the embedding computes.
-void weights_fetch(struct Zero *z, const struct Visit *v) {
+static void begin_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
-    if (slots_taken(&z->weights, v->group))
-        return;
     z->device->label.unit = z->params->first_unit + v->unit;
-    z->state[v->group].source->begin(z, slots_take(&z->weights, v->group), v->group);
+    z->backing.ops->weights_due(z, v->group); // which may take the slot for a while
+    fetch(z, slots_take(&z->weights, v->group), v->group);
     z->device->label.unit = labelled;
 }
 
-void weights_arrive(struct Zero *z, const struct Visit *v) {
-    weights_fetch(z, v);
-    struct Slot *slot = slots_find(&z->weights, v->group);
-    z->state[v->group].source->finish(z, slot, v->group);
-    mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
-    z->w[v->group] = slot->block.mem;
+// Begins to fetch a group, unless it is here or on its way, or the model's other end still has the
+// slot: with few layers the head is within reach while the embedding computes.
+void weights_ahead(struct Zero *z, const struct Visit *v) {
+    if (z->state[v->group].slots && !slots_taken(&z->weights, v->group))
+        begin_fetch(z, v);
+}
+
+void weights_ready(struct Zero *z, const struct Visit *v) {
+    int g = v->group;
+    if (!z->state[g].slots) {
+        ready_here(z, g);
+        return;
+    }
+    if (!slots_find(&z->weights, g))
+        begin_fetch(z, v);
+    struct Slot *slot = slots_find(&z->weights, g);
+    fetch(z, slot, g); // what was left
+    slot_wait(z, slot, QUEUE_COMPUTE);
+    z->w[g] = slot->block.mem;
 }
 
 // Weights stay where a pass ends with the unit that the next one begins with, such as the head.
-void weights_give_up(struct Zero *z, const struct Visit *v) {
-    struct Slot *slot = slots_find(&z->weights, v->group);
-    if (v->stays)
+void weights_released(struct Zero *z, const struct Visit *v) {
+    if (!z->state[v->group].slots || v->stays)
         return;
+    struct Slot *slot = slots_find(&z->weights, v->group);
     mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->owner = -1;
     z->w[v->group] = NULL;
 }
+
+static void run_all_gather(struct Zero *z, const struct HopArgs *a, void *context) {
+    (void)context;
+    struct Comm *over = z->plan.param.over;
+    size_t n = z->params->group[a->group].padded / (size_t)over->size;
+    wire_gather(z->wire, over, a->mem[BUFFER_WHOLE], a->mem[BUFFER_SHARD], n, z->plan.param.dtype);
+}
+
+const struct Hop hop_all_gather = {.name = "all_gather",
+                                   .point = FETCH_RANKS,
+                                   .when = WHEN_ANY,
+                                   .queue = QUEUE_COMM,
+                                   .uses = USES_WHOLE | USES_SHARD | USES_STORE,
+                                   .run = run_all_gather};

@@ -14,9 +14,8 @@ static int open_slot(struct Zero *z, struct Slot *slot, int i, const struct Slot
                      struct Error *e) {
     size_t bytes = spec->bytes[i > 0 || !spec->groups];
     slot->owner = -1;
-    zero_open_mark(z, &slot->part, spec->mark_names[0]);
-    zero_open_mark(z, &slot->arrived, spec->mark_names[1]);
-    zero_open_mark(z, &slot->drained, spec->mark_names[2]);
+    zero_open_mark(z, &slot->arrived, spec->mark_names[0]);
+    zero_open_mark(z, &slot->drained, spec->mark_names[1]);
     if (spec->tier)
         return tier_alloc(spec->tier, TAG_COMM, spec->purpose, bytes, &slot->block, e);
     slot->block = (struct Block){.mem = spec->mem + (size_t)i * bytes, .bytes = bytes};
@@ -36,7 +35,6 @@ void slots_close(struct Slots *s) {
     for (int i = 0; i < s->count; i++) {
         struct Slot *slot = &s->slot[i];
         tier_free(&slot->block);
-        mark_close(&slot->part);
         mark_close(&slot->arrived);
         mark_close(&slot->drained);
     }
@@ -64,5 +62,6 @@ struct Slot *slots_take(const struct Slots *s, int owner) {
     CHECK(slot->owner < 0, "%d wants a slot that %d still has", owner, slot->owner);
     slot->owner = owner;
     slot->fill_queued = false;
+    slot->next = 0;
     return slot;
 }

@@ -1,56 +1,31 @@
-// ZeRO's stages as a table: one row is one stage, and a column is what happens to a group at one
-// place of a step.
+// ZeRO's stages as a table: one row is one stage.
 //
-// Reading a row from top to bottom is reading what the stage does during a step. The entries are
-// functions of param.c, grad.c and opt.c, and hops (hop.h). Every group gets a copy of its stage's
-// row; what lies elsewhere than on the device has other entries put in its place (backing.h, struct
-// BackingOps), and hops of its own. The walk (step.c) calls the four functions at the end, alike
-// for all stages. Next: hop.h.
+// Reading a row is reading what the stage does during a step: in what it keeps shards, the hops by
+// which a unit gets its weights (fetch) and a gradient its sum (reduce; hop.h), then the update and
+// what follows it. The entries are in param.c, grad.c and opt.c. Every group gets a copy; what lies
+// elsewhere than on the device gets hops of its own, and another update (backing.h).
+// The walk (step.c) calls the four functions at the end, alike for all stages. Next: hop.h.
 #include "zero/backing.h"
 
 static const struct ZeroStage stages[] = {
     // 0: every rank keeps everything
-    {
-        .ops = {.weights_ahead = weights_nothing,
-                .weights_ready = weights_here,
-                .weights_released = weights_nothing,
-                .update = update_here,
-                .after_update = update_nothing},
-        .reduce = {&hop_all_reduce, &hop_grad_norm},
-    },
+    {.reduce = {&hop_all_reduce, &hop_grad_norm}, .ops = {update_here, update_nothing}},
     // 1: optimizer state in shards
-    {
-        .shards_optimizer = true,
-        .ops = {.weights_ahead = weights_nothing,
-                .weights_ready = weights_here,
-                .weights_released = weights_nothing,
-                .update = update_here,
-                .after_update = weights_gather},
-        .reduce = {&hop_reduce_scatter, &hop_grad_norm},
-    },
+    {.shards_optimizer = true,
+     .reduce = {&hop_reduce_scatter, &hop_grad_norm},
+     .ops = {update_here, weights_gather}},
     // 2: gradients and optimizer state in shards
-    {
-        .shards_grad = true,
-        .shards_optimizer = true,
-        .ops = {.weights_ahead = weights_nothing,
-                .weights_ready = weights_here,
-                .weights_released = weights_nothing,
-                .update = update_here,
-                .after_update = weights_gather},
-        .reduce = {&hop_reduce_scatter, &hop_grad_norm},
-    },
+    {.shards_grad = true,
+     .shards_optimizer = true,
+     .reduce = {&hop_reduce_scatter, &hop_grad_norm},
+     .ops = {update_here, weights_gather}},
     // 3: everything in shards
-    {
-        .shards_param = true,
-        .shards_grad = true,
-        .shards_optimizer = true,
-        .ops = {.weights_ahead = weights_fetch,
-                .weights_ready = weights_arrive,
-                .weights_released = weights_give_up,
-                .update = update_here,
-                .after_update = update_nothing},
-        .reduce = {&hop_reduce_scatter, &hop_grad_norm},
-    },
+    {.shards_param = true,
+     .shards_grad = true,
+     .shards_optimizer = true,
+     .fetch = {&hop_all_gather},
+     .reduce = {&hop_reduce_scatter, &hop_grad_norm},
+     .ops = {update_here, update_nothing}},
 };
 
 const struct ZeroStage *zero_stage(int stage) {
@@ -60,35 +35,31 @@ const struct ZeroStage *zero_stage(int stage) {
 
 // ---- around a visit ----
 
-static const struct GroupOps *ops_of(const struct Zero *z, const struct Visit *v) {
-    return &z->state[v->group].ops;
-}
-
 // Weights of visits to come, behind this one, which has been queued; of the next pass, too, so that
 // its first ones do not wait behind this one's last reductions.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
         if (next->reads)
-            ops_of(z, next)->weights_ahead(z, next);
+            weights_ahead(z, next);
 }
 
 void zero_before_forward(struct Zero *z, const struct Visit *v) {
     z->device->label.unit = z->params->first_unit + v->unit;
-    ops_of(z, v)->weights_ready(z, v);
+    weights_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
 
 void zero_after_forward(struct Zero *z, const struct Visit *v) {
     look_ahead(z, v);
-    ops_of(z, v)->weights_released(z, v);
+    weights_released(z, v);
     z->backing.ops->after_unit(z, v);
 }
 
 void zero_before_backward(struct Zero *z, const struct Visit *v) {
     z->device->label.unit = z->params->first_unit + v->unit;
     if (v->reads)
-        ops_of(z, v)->weights_ready(z, v);
+        weights_ready(z, v);
     gradient_place(z, v);
     z->backing.ops->before_unit(z, v);
 }
@@ -100,6 +71,6 @@ void zero_after_backward(struct Zero *z, const struct Visit *v) {
     if (v->gradient_ends && !v->reduced_late)
         gradient_reduce(z, v);
     if (v->reads)
-        ops_of(z, v)->weights_released(z, v);
+        weights_released(z, v);
     z->backing.ops->after_unit(z, v);
 }

@@ -93,15 +93,8 @@ struct Pass {
     const struct Visit *visit;
 };
 
-// What happens to a group, in the order of a step. A stage has a row of these, and every group a
-// copy of its own.
+// What happens to a group at a step's end.
 struct GroupOps {
-    // Around each visit that reads weights: z->w[g] is the whole group between ready and released.
-    // ahead: for a visit to come, as soon as one of the `prefetch` visits before it is queued.
-    void (*weights_ahead)(struct Zero *, const struct Visit *);
-    void (*weights_ready)(struct Zero *, const struct Visit *);
-    void (*weights_released)(struct Zero *, const struct Visit *);
-    // At the step's end.
     void (*update)(struct Zero *, int g);
     void (*after_update)(struct Zero *, int g);
 };
@@ -109,8 +102,8 @@ struct GroupOps {
 // One row of the stage table.
 struct ZeroStage {
     bool shards_param, shards_grad, shards_optimizer;
+    const struct Hop *fetch[1], *reduce[2];
     struct GroupOps ops;
-    const struct Hop *reduce[2]; // a gradient: its hops
 };
 
 // A buffer that one owner has after another: a group, for weights that were gathered or fetched, or
@@ -119,7 +112,7 @@ struct Slot {
     struct Block block;
     int owner;           // whose it is now; -1: nobody's
     bool fill_queued;    // the copy that fills it has been, or there is none
-    struct Mark part;    // this rank's part of the weights is here
+    int next;            // link of the chain that fills it
     struct Mark arrived; // all of it is here
     struct Mark drained; // what was here has been read for the last time
 };
@@ -132,18 +125,11 @@ struct Slots {
     struct Slot *slot;
 };
 
-// What fills a slot with a group's weights: begin as early as they are wanted, finish when the walk
-// is there. Together the two queue all of it.
-struct SlotSource {
-    void (*begin)(struct Zero *, struct Slot *, int g);
-    void (*finish)(struct Zero *, struct Slot *, int g);
-};
-
 // The state of one group on this rank.
 struct GroupState {
-    struct GroupOps ops;             // what serves it
-    const struct SlotSource *source; // of its weights, where they come to slots
+    struct GroupOps ops; // what serves it
     struct Chain chain[NCHAIN];
+    struct Slots *slots;   // where its weights come when a unit reads them; NULL: they are whole
     struct Slots *buckets; // where its gradient is made; NULL: where it is kept
     struct Slots *shards;  // where its reduced shard is, on its way to another tier; NULL: kept
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
@@ -295,14 +281,13 @@ void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 int zero_agree(struct Zero *z, int err);
 
 // ---- param.c ----
-void weights_here(struct Zero *z, const struct Visit *v);    // resident: ready
-void weights_nothing(struct Zero *z, const struct Visit *v); // resident: ahead, released
-void weights_fetch(struct Zero *z, const struct Visit *v);   // to a slot: ahead,
-void weights_arrive(struct Zero *z, const struct Visit *v);  // ready,
-void weights_give_up(struct Zero *z, const struct Visit *v); // released
-void weights_gather(struct Zero *z, int g);                  // what ranks updated, to all of them
-extern const struct SlotSource slot_source_shards;           // gathered from the ranks' devices
-void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard);
+// Around each visit that reads weights: z->w[g] is the whole group between ready and released.
+// ahead: for a visit to come, as soon as one of the `prefetch` visits before it is queued.
+void weights_ahead(struct Zero *z, const struct Visit *v);
+void weights_ready(struct Zero *z, const struct Visit *v);
+void weights_released(struct Zero *z, const struct Visit *v);
+void weights_gather(struct Zero *z, int g); // what ranks updated, to all of them
+extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
 // Before a backward visit: z->dw[g] is where its gradient goes. begin: its buffers are taken, and
@@ -330,7 +315,7 @@ struct SlotsSpec {
     struct Tier *tier; // NULL: they are at mem, one after another
     char *mem;
     const char *purpose;
-    const char *mark_names[3]; // names of part, arrived, drained; NULL: never recorded
+    const char *mark_names[2]; // names of arrived, drained; NULL: never recorded
 };
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e);
 void slots_close(struct Slots *s);

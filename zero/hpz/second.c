@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 struct SecondGroup {
-    struct SlotSource source; // first: the group's source is it
     struct Comm *near;
     struct Block kept;  // 1/H of the group
     bool has;           // anything,
@@ -24,41 +23,48 @@ struct Second {
     struct SecondGroup group[];
 };
 
-static void begin(struct Zero *z, struct Slot *slot, int g);
-
-static struct SecondGroup *second_of(const struct Zero *z, int g) {
-    const struct SlotSource *source = z->state[g].source;
-    return source && source->begin == begin ? (struct SecondGroup *)source : NULL;
-}
-
-const struct Comm *second_near(const struct Zero *z, int g) {
-    struct SecondGroup *s = second_of(z, g);
-    return s ? s->near : NULL;
-}
-
 // Of a neighbour, in bytes: of what came, in the form in which it came (zero/wire).
 static size_t second_bytes(const struct Zero *z, int g, const struct Comm *near) {
     size_t n = z->params->group[g].padded / (size_t)near->size;
     return wire_weight_bytes(z->wire, z->plan.param.dtype, n);
 }
 
-static void begin(struct Zero *z, struct Slot *slot, int g) {
-    struct SecondGroup *s = second_of(z, g);
-    uint64_t newest = z->state[g].updated.records;
-    char *arrivals = wire_arrivals(z->wire, slot->block.mem);
-    size_t part = second_bytes(z, g, s->near);
-    if (s->has && s->of_update == newest) {
-        mark_wait(&slot->drained, z->device, QUEUE_COMM); // weights drained
-        s->near->ops->all_gather(s->near, arrivals, s->kept.mem, part);
-        wire_read(z->wire, slot->block.mem, (size_t)z->dp->size, zero_shard_numel(z, g),
-                  z->plan.param.dtype);
-        mark_record(&slot->arrived, z->device, QUEUE_COMM); // weights arrived
-        return;
-    }
-    slot_source_shards.begin(z, slot, g);
+static bool is_newest(const struct Zero *z, int g, void *second) {
+    const struct SecondGroup *s = second;
+    return s->has && s->of_update == z->state[g].updated.records;
+}
+
+static void gather_near(struct Zero *z, const struct HopArgs *a, void *second) {
+    struct SecondGroup *s = second;
+    void *whole = a->mem[BUFFER_WHOLE];
+    size_t part = second_bytes(z, a->group, s->near);
+    s->near->ops->all_gather(s->near, wire_arrivals(z->wire, whole), s->kept.mem, part);
+    wire_read(z->wire, whole, (size_t)z->dp->size, zero_shard_numel(z, a->group),
+              z->plan.param.dtype);
+}
+
+static void keep_shard(struct Zero *z, const struct HopArgs *a, void *second) {
+    struct SecondGroup *s = second;
+    size_t part = second_bytes(z, a->group, s->near);
+    char *arrivals = wire_arrivals(z->wire, a->mem[BUFFER_WHOLE]);
     device_copy(z->device, QUEUE_COMM, s->kept.mem, arrivals + part * (size_t)s->near->rank, part);
     s->has = true;
-    s->of_update = newest;
+    s->of_update = z->state[a->group].updated.records;
+}
+
+static const struct Hop hpz_all_gather = {.name = "hpz_all_gather",
+                                          .point = FETCH_NEAR,
+                                          .queue = QUEUE_COMM,
+                                          .uses = USES_WHOLE,
+                                          .run = gather_near,
+                                          .instead = is_newest};
+// Behind the gathering in its queue; a unit need not wait for it.
+static const struct Hop hpz_keep_shard = {
+    .name = "keep_shard", .point = FETCH_KEEP, .queue = QUEUE_COMM, .run = keep_shard};
+
+const struct Comm *second_near(const struct Zero *z, int g) {
+    const struct Link *first = &z->state[g].chain[FETCH].link[0];
+    return first->hop == &hpz_all_gather ? ((struct SecondGroup *)first->context)->near : NULL;
 }
 
 int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct Tier *tier,
@@ -71,9 +77,10 @@ int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct T
         const struct Group *of = &z->params->group[g];
         char purpose[64];
         snprintf(purpose, sizeof purpose, "the second partition of %s", of->name);
-        *group = (struct SecondGroup){.source = {begin, z->state[g].source->finish}, .near = near};
+        *group = (struct SecondGroup){.near = near};
         err = tier_alloc(tier, TAG_PARAM, purpose, second_bytes(z, g, near), &group->kept, e);
-        z->state[g].source = &group->source;
+        chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, group);
+        chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, group);
     }
     *out = s;
     return err;

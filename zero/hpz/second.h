@@ -7,8 +7,8 @@
 // changes no bit.
 //
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
-// (arXiv 2306.10209), section 3.2. Opened by zero/run/rank.c; it takes the place of the groups'
-// source of weights (zero.h, struct SlotSource). Read next: zero/param.c.
+// (arXiv 2306.10209), section 3.2. Opened by zero/run/rank.c; it adds hops to the groups'
+// chains. Read next: zero/param.c.
 #ifndef ZERO_HPZ_SECOND_H
 #define ZERO_HPZ_SECOND_H
 #include "zero/zero.h"

@@ -72,7 +72,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     struct SlotsSpec slots = {.turns = (int)s->slots,
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
-                              .mark_names = {NULL, "layer arrived", "layer drained"}};
+                              .mark_names = {"layer arrived", "layer drained"}};
     *k = (struct Keep){.layers = s->layers,
                        .sets = s->sets,
                        .leaving = s->sets > 1 ? s->layers : s->layers - s->slots,

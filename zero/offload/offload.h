@@ -8,7 +8,7 @@
 // The core (zero/zero.h) knows nothing of it. When it opens a group, serve.c puts the operations
 // of this folder into the group's row:
 //
-//   weights ahead, ready    come from where they are, as a shard or whole        weights.c
+//   chain FETCH             they come from where they are, as a shard or whole   weights.c
 //   chains of a gradient    it leaves as soon as it is reduced                   gradients.c
 //   update, after update    by the host, and installed before their next use     update.c
 //
@@ -112,14 +112,12 @@ struct Moved offload_moved(const struct Zero *z);
 // what serves a row's column is in the order of the columns.
 
 // ---- weights.c: parameters that are elsewhere, or that the host updates ----
-void offload_weights_ahead(struct Zero *z, const struct Visit *v); // to a slot, from their store
-void offload_weights_ready(struct Zero *z, const struct Visit *v);
-void offload_weights_here(struct Zero *z, const struct Visit *v); // ready: whole on the device
+void offload_serve_weights(struct Zero *z, int g); // a group is opened: its hops from their store
+void offload_weights_due(struct Zero *z, int g);   // struct BackingOps has it
 // update: the device's AdamW, whose new weights leave through a slot. after_update: of weights that
 // are whole in their store, the other ranks' parts, through a slot too.
 void offload_update_and_send(struct Zero *z, int g);
 void offload_weights_gather(struct Zero *z, int g);
-extern const struct SlotSource offload_source; // of slots: the store, then the other ranks
 
 // ---- gradients.c: of groups that the host updates ----
 void offload_serve_gradient(struct Zero *z, int g); // a group is opened: its hops

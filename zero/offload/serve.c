@@ -69,10 +69,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
 static void serve_weights(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    s->source = &offload_source;
-    s->ops.weights_ahead = offload_weights_ahead;
-    s->ops.weights_ready = offload_weights_ready;
-    s->ops.weights_released = weights_give_up;
+    offload_serve_weights(z, g);
     s->ops.update = offload_update_and_send;
     if (p->optimizer.over && !p->param.over)
         s->ops.after_update = z->dp->size > 1 ? offload_weights_gather : update_nothing;
@@ -86,17 +83,6 @@ static void serve_masters(struct Zero *z, int g) {
     s->newest = bf16 ? &s->master : NULL;
     if (!bf16)
         s->masters = &zero_masters_fp32;
-}
-
-// The host's new weights are installed before they are used, or gathered.
-static void serve_installing(struct Zero *z, int g) {
-    struct GroupOps *ops = &z->state[g].ops;
-    if (z->plan.weight_slots) {
-        ops->weights_ahead = offload_weights_ahead;
-        ops->weights_ready = offload_weights_ready;
-    } else {
-        ops->weights_ready = offload_weights_here;
-    }
 }
 
 static void serve(struct Zero *z, int g) {
@@ -113,7 +99,6 @@ static void serve(struct Zero *z, int g) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
     } else {
         offload_serve_gradient(z, g);
-        serve_installing(z, g);
         s->ops.update = host_update;
     }
     o->group[g].after_update = s->ops.after_update;
@@ -181,7 +166,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
                   params_largest(z->params, true) / ranks * size},
         .tier = &o->tier[TIER_DEVICE],
         .purpose = "a shard of gradients on its way",
-        .mark_names = {NULL, "shard arrived", "shard drained"},
+        .mark_names = {"shard arrived", "shard drained"},
     };
     if (!z->plan.grad.over || o->from == z->params->ngroup)
         return 0;
@@ -236,6 +221,7 @@ static const struct BackingOps offload_ops = {
     .serve = serve,
     .open = open_rest,
     .close = close_rest,
+    .weights_due = offload_weights_due,
     .before_unit = keep_before_unit,
     .after_unit = after_unit,
     .step_told = host_step_told,

@@ -15,7 +15,8 @@
 //   in -> compute         group updated         a unit reads weights before new ones are installed
 //   compute, comm -> out  weights arrived       weights leave before they are made, or whole
 //
-// Called through struct GroupOps (serve.c). Read next: gradients.c.
+// serve.c adds the hops to a group's chain, and puts the other calls into the group's row. Read
+// next: gradients.c.
 #include "zero/offload/offload.h"
 
 static size_t param_bytes(const struct Zero *z, size_t elements) {
@@ -42,70 +43,58 @@ static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
         .bytes = param_bytes(z, zero_part_numel(z, &z->plan.param, g)),
         .mem = over ? own_part(z, slot, over) : slot->block.mem,
         .staging = staging_of(z, slot),
-        .updated = &s->updated,
     };
-}
-
-static void copy_in(struct Zero *z, struct Slot *slot, const struct Move *m, struct Mark *done) {
-    mark_wait(&slot->drained, z->device, QUEUE_IN);
-    move_in(&offload_of(z)->mover, m);
-    mark_record(done, z->device, QUEUE_IN); // weights part arrived, weights arrived
 }
 
 // ---- to a slot ----
 
-static void finish_fill(struct Zero *z, struct Slot *slot, int g) {
-    struct Move m = move_of(z, slot, g);
-    struct Comm *over = z->plan.param.over;
-    if (slot->fill_queued)
-        return;
-    slot->fill_queued = true;
-    copy_in(z, slot, &m, over ? &slot->part : &slot->arrived);
-    if (!over)
-        return;
-    mark_wait(&slot->part, z->device, QUEUE_COMM);
-    weights_gather_slot(z, slot, over, m.mem);
-}
-
-static void begin_fill(struct Zero *z, struct Slot *slot, int g) {
-    struct Move m = move_of(z, slot, g);
-    if (!lies_on(&z->plan.param, TIER_NVME)) {
-        finish_fill(z, slot, g);
-        return;
-    }
+// From the disk the bytes begin to come as soon as they are wanted.
+static void run_read(struct Zero *z, const struct HopArgs *a, void *offload) {
+    struct Slot *slot = a->slot[BUFFER_WHOLE];
+    struct Move m = move_of(z, slot, a->group);
     z->backing.host->label = z->device->label;
-    move_begin(&offload_of(z)->mover, &m);
+    move_begin(&((struct Offload *)offload)->mover, &m);
 }
 
-const struct SlotSource offload_source = {.begin = begin_fill, .finish = finish_fill};
+static void run_h2d(struct Zero *z, const struct HopArgs *a, void *offload) {
+    struct Move m = move_of(z, a->slot[BUFFER_WHOLE], a->group);
+    move_in(&((struct Offload *)offload)->mover, &m);
+}
 
-// New weights are installed before they are fetched: installing may need a slot, too.
-static void install_and_fetch(struct Zero *z, const struct Visit *v) {
-    int labelled = z->device->label.unit;
-    if (slots_find(&z->weights, v->group))
+static const struct Hop read_hop = {.name = "read",
+                                    .point = FETCH_READ,
+                                    .queue = QUEUE_IN,
+                                    .uses = USES_STORE,
+                                    .on_host = true,
+                                    .run = run_read};
+static const struct Hop h2d = {.name = "h2d",
+                               .point = FETCH_LOAD,
+                               .queue = QUEUE_IN,
+                               .uses = USES_WHOLE | USES_SHARD | USES_STORE,
+                               .run = run_h2d};
+static const struct Hop h2d_of_disk = {.name = "h2d",
+                                       .point = FETCH_LOAD,
+                                       .queue = QUEUE_IN,
+                                       .uses = USES_WHOLE | USES_SHARD,
+                                       .later = true,
+                                       .run = run_h2d};
+
+void offload_serve_weights(struct Zero *z, int g) {
+    struct Chain *fetch = &z->state[g].chain[FETCH];
+    bool disk = lies_on(&z->plan.param, TIER_NVME);
+    if (disk)
+        chain_add(fetch, &read_hop, offload_of(z));
+    chain_add(fetch, disk ? &h2d_of_disk : &h2d, offload_of(z));
+}
+
+// Whole weights on the device that the host updates.
+void offload_weights_due(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    if (lies_on(&z->plan.param, TIER_DEVICE) && !host_updates(z, g))
         return;
-    z->device->label.unit = z->params->first_unit + v->unit;
-    host_install(z, v->group);
-    z->device->label.unit = labelled;
-    weights_fetch(z, v);
-}
-
-void offload_weights_ahead(struct Zero *z, const struct Visit *v) {
-    if (!slots_taken(&z->weights, v->group))
-        install_and_fetch(z, v);
-}
-
-void offload_weights_ready(struct Zero *z, const struct Visit *v) {
-    install_and_fetch(z, v);
-    weights_arrive(z, v);
-}
-
-void offload_weights_here(struct Zero *z, const struct Visit *v) {
-    struct GroupState *s = &z->state[v->group];
-    host_install(z, v->group);
-    if (s->gathered.last < 0)
+    host_install(z, g);
+    if (!s->slots && s->gathered.last < 0)
         mark_wait(&s->updated, z->device, QUEUE_COMPUTE);
-    weights_here(z, v);
 }
 
 // ---- back to the backing store ----
@@ -141,14 +130,18 @@ void offload_weights_gather(struct Zero *z, int g) {
     struct Slot *slot = slots_take(&z->weights, g);
     struct Mover *mover = &offload_of(z)->mover;
     struct Comm *over = z->plan.optimizer.over;
+    enum Dtype dtype = z->plan.param.dtype;
     struct Move own = move_of(z, slot, g), whole = own;
     own.offset = param_bytes(z, weights_own_offset(z, g));
     own.bytes = param_bytes(z, zero_owned_numel(z, g));
     own.mem = own_part(z, slot, over);
+    own.updated = &z->state[g].updated;
     move_begin(mover, &own);
-    copy_in(z, slot, &own, &slot->part);
-    mark_wait(&slot->part, z->device, QUEUE_COMM);
-    weights_gather_slot(z, slot, over, own.mem);
+    mark_wait(&slot->drained, z->device, QUEUE_IN);
+    move_in(mover, &own);
+    chain_hand_over(z, QUEUE_IN, QUEUE_COMM);
+    wire_gather(z->wire, over, slot->block.mem, own.mem, zero_owned_numel(z, g), dtype);
+    mark_record(&slot->arrived, z->device, QUEUE_COMM);
     mark_wait(&slot->arrived, z->device, QUEUE_OUT);
     move_out(mover, &whole);
     mark_record(&slot->drained, z->device, QUEUE_OUT);
