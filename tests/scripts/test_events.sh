@@ -46,9 +46,9 @@ broken "an event that nobody waits for" zero/reports.c \
     '/device_wait(d, QUEUE_COMM, z->word_sent)/d' '"word sent": nobody waits for it'
 broken "a mark that nobody records" zero/offload/activations.c \
     '/mark_record(&slot->arrived/d' '"layer arrived": nobody records it'
-broken "an event that is opened and not used" zero/offload/serve.c \
-    's|^    o->reduced = device_open.*|&\n    o->next = device_open_event(z->device, "second");|' \
-    'serve.c:[0-9]*: "second": nobody records it'
+broken "an event that is opened and not used" zero/offload/activations.c \
+    's|^    k->made = device_open.*|&\n    k->next = device_open_event(z->device, "second");|' \
+    'activations.c:[0-9]*: "second": nobody records it'
 broken "an event without a sentence" zero/run/feed.c '/^\/\/ .*tokens drained/d' \
     '"tokens drained": no essay says'
 broken "a sentence without an event" zero/open.c 's/"clipped"/"cut"/' \
