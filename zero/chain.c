@@ -33,7 +33,7 @@ static bool is_due(const struct Zero *z, const struct Link *l, int g) {
 
 static bool uses(const struct Hop *h, const struct HopArgs *a, const struct Slot *slot) {
     bool found = false;
-    for (int b = 0; b < NBUFFER; b++)
+    for (int b = 0; b < HOP_BUFFERS; b++)
         found = found || (h->uses >> b & 1 && a->slot[b] == slot);
     return found;
 }
@@ -80,7 +80,7 @@ static void slot_record(struct Zero *z, struct Slot *slot, bool filled, enum Que
 static void acquire(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a) {
     const struct Hop *h = c->link[i].hop;
     struct Device *d = h->on_host ? z->backing.host : z->device;
-    for (int b = 0; b < NBUFFER; b++) {
+    for (int b = 0; b < HOP_BUFFERS; b++) {
         struct Slot *slot = slot_of(h, a, b);
         if (slot && slot != a->held && !is_used(z, c, 0, i, a, slot))
             slot_wait(z, slot, h->queue);
@@ -94,7 +94,7 @@ static void release(struct Zero *z, const struct Chain *c, int i, const struct H
                     bool fills) {
     const struct Hop *h = c->link[i].hop;
     int end = h->instead ? i + 1 : c->n;
-    for (int b = 0; b < NBUFFER; b++) {
+    for (int b = 0; b < HOP_BUFFERS; b++) {
         struct Slot *slot = slot_of(h, a, b);
         if (slot && !is_used(z, c, i + 1, end, a, slot))
             slot_record(z, slot, fills, h->queue);

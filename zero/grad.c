@@ -65,7 +65,7 @@ void gradient_reduce(struct Zero *z, const struct Visit *v) {
     chain_run(z, REDUCE, 0, QUEUE_COMPUTE, &a);
     if (a.held)
         z->dw[v->group] = (struct Grad){0};
-    for (int b = 0; b < NBUFFER; b++)
+    for (int b = 0; b < HOP_BUFFERS; b++)
         if (a.slot[b])
             a.slot[b]->owner = -1;
 }
@@ -106,21 +106,10 @@ static void run_grad_norm(struct Zero *z, const struct HopArgs *a, void *context
                         });
 }
 
-const struct Hop hop_all_reduce = {.name = "all_reduce",
-                                   .point = REDUCE_RANKS,
-                                   .when = WHEN_REDUCED,
-                                   .queue = QUEUE_COMM,
-                                   .uses = USES_WHOLE,
-                                   .run = run_all_reduce};
-const struct Hop hop_reduce_scatter = {.name = "reduce_scatter",
-                                       .point = REDUCE_RANKS,
-                                       .when = WHEN_REDUCED,
-                                       .queue = QUEUE_COMM,
-                                       .uses = USES_WHOLE | USES_SHARD,
-                                       .run = run_reduce_scatter};
-const struct Hop hop_grad_norm = {.name = "grad_norm",
-                                  .point = REDUCE_NORM,
-                                  .when = WHEN_LAST,
-                                  .queue = QUEUE_COMM,
-                                  .uses = USES_SHARD,
-                                  .run = run_grad_norm};
+const struct Hop hop_all_reduce = {"all_reduce", REDUCE_RANKS, WHEN_REDUCED,
+                                   QUEUE_COMM,   USES_WHOLE,   .run = run_all_reduce};
+const struct Hop hop_reduce_scatter = {
+    "reduce_scatter",         REDUCE_RANKS, WHEN_REDUCED, QUEUE_COMM, USES_WHOLE | USES_SHARD,
+    .run = run_reduce_scatter};
+const struct Hop hop_grad_norm = {"grad_norm", REDUCE_NORM, WHEN_LAST,
+                                  QUEUE_COMM,  USES_SHARD,  .run = run_grad_norm};

@@ -21,10 +21,10 @@ struct Zero;
 // Where in its chain a hop runs, in this order.
 enum HopPoint {
     // FETCH: from where the weights are kept to where a unit uses them
-    FETCH_READ,  // from disk
-    FETCH_LOAD,  // to the device
-    FETCH_NEAR,  // from ranks that keep what came before
-    FETCH_RANKS, // the stage's own: from the ranks that share state
+    FETCH_READ,      // from disk
+    FETCH_LOAD,      // to the device
+    FETCH_SECONDARY, // from ranks that keep a second partition of what came before
+    FETCH_RANKS,     // the stage's own: from the ranks that share state
     FETCH_KEEP,
     // ACCUMULATE: the sum over the micro-batches before, to where this one's is added
     ACCUMULATE_LOAD,
@@ -43,15 +43,19 @@ enum HopWhen { WHEN_ANY, WHEN_REDUCED, WHEN_NOT_REDUCED, WHEN_LAST };
 // The buffers of one group: all of its weights, or of a gradient; and the shard of them that this
 // rank keeps. It may lie in the whole. USES_STORE: the hop reads the weights where they are kept,
 // behind their update.
-enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, NBUFFER };
-enum { USES_WHOLE = 1 << BUFFER_WHOLE, USES_SHARD = 1 << BUFFER_SHARD, USES_STORE = 1 << NBUFFER };
+enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, HOP_BUFFERS };
+enum {
+    USES_WHOLE = 1 << BUFFER_WHOLE,
+    USES_SHARD = 1 << BUFFER_SHARD,
+    USES_STORE = 1 << HOP_BUFFERS
+};
 
 // What a hop works on. slot: which a buffer lies in; NULL: in the group's own memory, which nobody
 // else uses. held: the slot that the chain begins with, since `from` has made what is in it.
 struct HopArgs {
     int group;
-    void *mem[NBUFFER];
-    struct Slot *slot[NBUFFER], *held;
+    void *mem[HOP_BUFFERS];
+    struct Slot *slot[HOP_BUFFERS], *held;
 };
 
 struct Hop {
@@ -60,9 +64,9 @@ struct Hop {
     enum HopWhen when;
     enum Queue queue;
     unsigned uses; // buffers
-    bool on_host;  // in the host's queue of that name; what orders it with others is its own
-    bool later;    // a GPU cannot wait for what is before it: it is queued when the walk is there
     void (*run)(struct Zero *, const struct HopArgs *, void *context);
+    bool on_host; // in the host's queue of that name; what orders it with others is its own
+    bool later;   // a GPU cannot wait for what is before it: it is queued when the walk is there
     // Whether it runs at all; then nothing behind it does. NULL: it does, and they do.
     bool (*instead)(const struct Zero *, int g, void *context);
 };

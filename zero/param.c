@@ -103,9 +103,6 @@ static void run_all_gather(struct Zero *z, const struct HopArgs *a, void *contex
     wire_gather(z->wire, over, a->mem[BUFFER_WHOLE], a->mem[BUFFER_SHARD], n, z->plan.param.dtype);
 }
 
-const struct Hop hop_all_gather = {.name = "all_gather",
-                                   .point = FETCH_RANKS,
-                                   .when = WHEN_ANY,
-                                   .queue = QUEUE_COMM,
-                                   .uses = USES_WHOLE | USES_SHARD | USES_STORE,
-                                   .run = run_all_gather};
+const struct Hop hop_all_gather = {
+    "all_gather",         FETCH_RANKS, WHEN_ANY, QUEUE_COMM, USES_WHOLE | USES_SHARD | USES_STORE,
+    .run = run_all_gather};

@@ -2,9 +2,9 @@
 //
 // Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward
 // pass, their gradients, and the optimizer's fp32 master weights and moments. A STAGE of ZeRO says
-// which of them each rank keeps only its shard of, and is one row of a table (stages.c): the
-// operations on a group in the order of a step. The walk (step.c) calls them at the same places for
-// every stage, and knows nothing else.
+// which of them each rank keeps only its shard of, and is one row of a table (stages.c): the hops
+// by which a group's bytes travel (hop.h), and its update. The walk (step.c) queues them at the
+// same places for every stage, and knows nothing else.
 //
 // What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
 // / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
@@ -16,10 +16,11 @@
 // step begins, so the next weights can be fetched ahead.
 //
 // Here all state is on the device. What is elsewhere is zero/offload's: when a group is opened,
-// its BACKING puts other operations into the group's row, and the walk never asks.
+// its BACKING adds hops to the group's chains and gives it another update, and the walk never asks.
 //
-// Read next: step.c (the walk), stages.c (the table), param.c, grad.c and opt.c (its entries),
-// slots.c; backing.h and open.c, where state gets its places; zero/offload/offload.h.
+// Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, param.c, grad.c and opt.c
+// (its entries), slots.c; backing.h and open.c, where state gets its places;
+// zero/offload/offload.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/judged.h"

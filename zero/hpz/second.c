@@ -52,15 +52,12 @@ static void keep_shard(struct Zero *z, const struct HopArgs *a, void *second) {
     s->of_update = z->state[a->group].updated.records;
 }
 
-static const struct Hop hpz_all_gather = {.name = "hpz_all_gather",
-                                          .point = FETCH_NEAR,
-                                          .queue = QUEUE_COMM,
-                                          .uses = USES_WHOLE,
-                                          .run = gather_near,
+static const struct Hop hpz_all_gather = {"hpz_all_gather",    FETCH_SECONDARY, WHEN_ANY,
+                                          QUEUE_COMM,          USES_WHOLE,      .run = gather_near,
                                           .instead = is_newest};
 // Behind the gathering in its queue; a unit need not wait for it.
-static const struct Hop hpz_keep_shard = {
-    .name = "keep_shard", .point = FETCH_KEEP, .queue = QUEUE_COMM, .run = keep_shard};
+static const struct Hop hpz_keep_shard = {"keep_shard", FETCH_KEEP, WHEN_ANY,
+                                          QUEUE_COMM,   0,          .run = keep_shard};
 
 const struct Comm *second_near(const struct Zero *z, int g) {
     const struct Link *first = &z->state[g].chain[FETCH].link[0];

@@ -33,54 +33,34 @@ static struct Move move_of_sum(struct Zero *z, const struct HopArgs *a) {
     return move_of(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
 }
 
-static void bring_sum(struct Zero *z, const struct HopArgs *a, void *offload) {
+static void bring_sum(struct Zero *z, const struct HopArgs *a, void *mover) {
     struct Move m = move_of_sum(z, a);
-    move_in(&((struct Offload *)offload)->mover, &m);
+    move_in(mover, &m);
 }
 
-static void send_sum(struct Zero *z, const struct HopArgs *a, void *offload) {
+static void send_sum(struct Zero *z, const struct HopArgs *a, void *mover) {
     struct Move m = move_of_sum(z, a);
-    move_out(&((struct Offload *)offload)->mover, &m);
+    move_out(mover, &m);
 }
 
 // Of a gradient that was whole, what this rank updates.
-static void send_reduced(struct Zero *z, const struct HopArgs *a, void *offload) {
+static void send_reduced(struct Zero *z, const struct HopArgs *a, void *mover) {
     size_t begin = zero_owned_begin(z, a->group), n = zero_owned_numel(z, a->group);
     void *mem = dtype_at(a->mem[BUFFER_WHOLE], z->plan.grad.dtype, begin);
     struct Move m = move_of(z, a->group, begin, n, mem);
-    move_out(&((struct Offload *)offload)->mover, &m);
+    move_out(mover, &m);
 }
 
-static const struct Hop h2d = {.name = "h2d",
-                               .point = ACCUMULATE_LOAD,
-                               .when = WHEN_ANY,
-                               .queue = QUEUE_IN,
-                               .uses = USES_WHOLE,
-                               .run = bring_sum};
-static const struct Hop d2h_sum = {.name = "d2h",
-                                   .point = REDUCE_STORE,
-                                   .when = WHEN_NOT_REDUCED,
-                                   .queue = QUEUE_OUT,
-                                   .uses = USES_WHOLE,
-                                   .run = send_sum};
-static const struct Hop d2h = {.name = "d2h",
-                               .point = REDUCE_STORE,
-                               .when = WHEN_REDUCED,
-                               .queue = QUEUE_OUT,
-                               .uses = USES_WHOLE,
-                               .run = send_reduced};
-static const struct Hop h2d_shard = {.name = "h2d",
-                                     .point = ACCUMULATE_LOAD,
-                                     .when = WHEN_ANY,
-                                     .queue = QUEUE_IN,
-                                     .uses = USES_SHARD,
-                                     .run = bring_sum};
-static const struct Hop d2h_shard = {.name = "d2h",
-                                     .point = REDUCE_STORE,
-                                     .when = WHEN_REDUCED,
-                                     .queue = QUEUE_OUT,
-                                     .uses = USES_SHARD,
-                                     .run = send_sum};
+static const struct Hop h2d = {"h2d",    ACCUMULATE_LOAD, WHEN_ANY,
+                               QUEUE_IN, USES_WHOLE,      .run = bring_sum};
+static const struct Hop d2h_sum = {"d2h",     REDUCE_STORE, WHEN_NOT_REDUCED,
+                                   QUEUE_OUT, USES_WHOLE,   .run = send_sum};
+static const struct Hop d2h = {"d2h",     REDUCE_STORE, WHEN_REDUCED,
+                               QUEUE_OUT, USES_WHOLE,   .run = send_reduced};
+static const struct Hop h2d_shard = {"h2d",    ACCUMULATE_LOAD, WHEN_ANY,
+                                     QUEUE_IN, USES_SHARD,      .run = bring_sum};
+static const struct Hop d2h_shard = {"d2h",     REDUCE_STORE, WHEN_REDUCED,
+                                     QUEUE_OUT, USES_SHARD,   .run = send_sum};
 
 void offload_serve_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
@@ -88,13 +68,13 @@ void offload_serve_gradient(struct Zero *z, int g) {
     s->buckets = &z->buckets;
     if (z->plan.grad.over) {
         s->shards = &o->shards;
-        chain_add(&s->chain[ACCUMULATE], &h2d_shard, o);
-        chain_add(&s->chain[REDUCE], &d2h_shard, o);
+        chain_add(&s->chain[ACCUMULATE], &h2d_shard, &o->mover);
+        chain_add(&s->chain[REDUCE], &d2h_shard, &o->mover);
         return;
     }
-    chain_add(&s->chain[ACCUMULATE], &h2d, o);
-    chain_add(&s->chain[REDUCE], &d2h_sum, o);
-    chain_add(&s->chain[REDUCE], &d2h, o);
+    chain_add(&s->chain[ACCUMULATE], &h2d, &o->mover);
+    chain_add(&s->chain[REDUCE], &d2h_sum, &o->mover);
+    chain_add(&s->chain[REDUCE], &d2h, &o->mover);
     if (z->plan.nmicro > 1)
         return;
     s->grad_begin = zero_owned_begin(z, g); // no sum is kept

@@ -49,42 +49,32 @@ static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
 // ---- to a slot ----
 
 // From the disk the bytes begin to come as soon as they are wanted.
-static void run_read(struct Zero *z, const struct HopArgs *a, void *offload) {
+static void run_read(struct Zero *z, const struct HopArgs *a, void *mover) {
     struct Slot *slot = a->slot[BUFFER_WHOLE];
     struct Move m = move_of(z, slot, a->group);
     z->backing.host->label = z->device->label;
-    move_begin(&((struct Offload *)offload)->mover, &m);
+    move_begin(mover, &m);
 }
 
-static void run_h2d(struct Zero *z, const struct HopArgs *a, void *offload) {
+static void run_h2d(struct Zero *z, const struct HopArgs *a, void *mover) {
     struct Move m = move_of(z, a->slot[BUFFER_WHOLE], a->group);
-    move_in(&((struct Offload *)offload)->mover, &m);
+    move_in(mover, &m);
 }
 
-static const struct Hop read_hop = {.name = "read",
-                                    .point = FETCH_READ,
-                                    .queue = QUEUE_IN,
-                                    .uses = USES_STORE,
-                                    .on_host = true,
-                                    .run = run_read};
-static const struct Hop h2d = {.name = "h2d",
-                               .point = FETCH_LOAD,
-                               .queue = QUEUE_IN,
-                               .uses = USES_WHOLE | USES_SHARD | USES_STORE,
-                               .run = run_h2d};
-static const struct Hop h2d_of_disk = {.name = "h2d",
-                                       .point = FETCH_LOAD,
-                                       .queue = QUEUE_IN,
-                                       .uses = USES_WHOLE | USES_SHARD,
-                                       .later = true,
-                                       .run = run_h2d};
+static const struct Hop read_hop = {"read",     FETCH_READ,      WHEN_ANY,       QUEUE_IN,
+                                    USES_STORE, .run = run_read, .on_host = true};
+static const struct Hop h2d = {
+    "h2d", FETCH_LOAD, WHEN_ANY, QUEUE_IN, USES_WHOLE | USES_SHARD | USES_STORE, .run = run_h2d};
+static const struct Hop h2d_of_disk = {
+    "h2d", FETCH_LOAD, WHEN_ANY, QUEUE_IN, USES_WHOLE | USES_SHARD, .run = run_h2d, .later = true};
 
 void offload_serve_weights(struct Zero *z, int g) {
     struct Chain *fetch = &z->state[g].chain[FETCH];
+    struct Mover *mover = &offload_of(z)->mover;
     bool disk = lies_on(&z->plan.param, TIER_NVME);
     if (disk)
-        chain_add(fetch, &read_hop, offload_of(z));
-    chain_add(fetch, disk ? &h2d_of_disk : &h2d, offload_of(z));
+        chain_add(fetch, &read_hop, mover);
+    chain_add(fetch, disk ? &h2d_of_disk : &h2d, mover);
 }
 
 // Whole weights on the device that the host updates.

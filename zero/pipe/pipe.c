@@ -70,18 +70,10 @@ static void sum_shard(struct Zero *z, const struct HopArgs *a, void *ends) {
 }
 
 // Once a step: the gradient before it is reduced, or what each micro-batch has been reduced into.
-static const struct Hop tied_all_reduce = {.name = "tied_all_reduce",
-                                           .point = REDUCE_BEFORE,
-                                           .when = WHEN_LAST,
-                                           .queue = QUEUE_COMM,
-                                           .uses = USES_WHOLE,
-                                           .run = sum_whole};
-static const struct Hop tied_all_reduce_shard = {.name = "tied_all_reduce",
-                                                 .point = REDUCE_AFTER,
-                                                 .when = WHEN_LAST,
-                                                 .queue = QUEUE_COMM,
-                                                 .uses = USES_SHARD,
-                                                 .run = sum_shard};
+static const struct Hop tied_all_reduce = {"tied_all_reduce", REDUCE_BEFORE, WHEN_LAST,
+                                           QUEUE_COMM,        USES_WHOLE,    .run = sum_whole};
+static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", REDUCE_AFTER, WHEN_LAST,
+                                                 QUEUE_COMM,        USES_SHARD,   .run = sum_shard};
 
 // ---- opening and closing ----
 

@@ -7,12 +7,8 @@ static void run(struct Zero *z, const struct HopArgs *a, void *replicas) {
     c->ops->all_reduce(c, a->mem[BUFFER_SHARD], n, z->plan.grad.dtype);
 }
 
-static const struct Hop replica_all_reduce = {.name = "replica_all_reduce",
-                                              .point = REDUCE_AFTER,
-                                              .when = WHEN_LAST,
-                                              .queue = QUEUE_COMM,
-                                              .uses = USES_SHARD,
-                                              .run = run};
+static const struct Hop replica_all_reduce = {"replica_all_reduce", REDUCE_AFTER, WHEN_LAST,
+                                              QUEUE_COMM,           USES_SHARD,   .run = run};
 
 void replica_join(struct Zero *z, struct Comm *replicas) {
     for (int g = 0; g < z->params->ngroup && replicas; g++)

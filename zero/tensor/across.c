@@ -61,12 +61,8 @@ static void sum_partial(struct Zero *z, const struct HopArgs *a, void *tensor) {
     move_partial(t, z, a->group, whole, true);
 }
 
-static const struct Hop tp_all_reduce = {.name = "tp_all_reduce",
-                                         .point = REDUCE_BEFORE,
-                                         .when = WHEN_REDUCED,
-                                         .queue = QUEUE_COMPUTE,
-                                         .uses = USES_WHOLE,
-                                         .run = sum_partial};
+static const struct Hop tp_all_reduce = {"tp_all_reduce", REDUCE_BEFORE, WHEN_REDUCED,
+                                         QUEUE_COMPUTE,   USES_WHOLE,    .run = sum_partial};
 
 // ---- opening and closing ----
 
