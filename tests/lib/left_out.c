@@ -219,7 +219,7 @@ size_t left_out_unneeded(const struct LeftOut *l) {
     return count[MISSED_NOT];
 }
 
-// ---- docs/events.md ----
+// ---- the list of a test ----
 
 // Of "wait by comm: word sent" the last part; NULL: a whole queue was waited for.
 static const char *event_of(const char *kind) {

@@ -40,8 +40,7 @@ enum Missed left_out_one(const struct RankSettings *s, const char *name);
 // Prints which nobody missed, and returns how many those are.
 size_t left_out_unneeded(const struct LeftOut *l);
 
-// Fails unless these n events are those of which something was left out and missed: the list that
-// docs/events.md shows this test for (scripts/events_table.sh).
+// Fails unless these n events are those of which something was left out and missed.
 void left_out_expect(const struct LeftOut *l, const char *const events[], size_t n);
 
 #endif

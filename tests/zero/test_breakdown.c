@@ -217,7 +217,7 @@ static void parts_are_of_a_whole(void **state) {
     }
 }
 
-// docs/events.md, which is made from the source: of "from -> to" in its second column, what compute
+// docs/events.md: of "from -> to" in its second column, what compute
 // waits for; or any queue, where the host waits for a GPU's.
 static void each_event_has_a_reason(void **state) {
     (void)state;
