@@ -28,7 +28,6 @@ list_files() {
     fi | sort
 }
 
-
 list_files >"${TMPDIR:-/tmp}/layout.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/layout.$$"' EXIT
 
@@ -167,10 +166,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 1200)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1200")
-    if (core_lines > 1910)
-        fault("the files of the core have " core_lines " lines; at most 1910")
+    if (path_lines > 1210)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1210")
+    if (core_lines > 1930)
+        fault("the files of the core have " core_lines " lines; at most 1930")
 }
 
 function check_include(text,    target) {

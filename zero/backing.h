@@ -6,7 +6,7 @@
 #include "zero/zero.h"
 
 struct BackingOps {
-    // Group g is being opened: its tiers, its gradient's part, its row of operations may change.
+    // Group g is being opened: its tiers and its gradient's part may change, hops are added.
     void (*serve)(struct Zero *, int g);
     // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
     int (*open)(struct Zero *, struct Error *);

@@ -1,17 +1,7 @@
 // The interpreter of chains: see hop.h.
 //
 // All that orders the queues of a chain is here, and follows from what its hops declare.
-//
-//   compute -> comm, out      backward done     a gradient is reduced, or leaves, before it is
-//                                               complete
-//   comm -> out               gradient reduced  a gradient leaves before it is reduced
-//   in -> compute             bucket arrived    a unit adds to a sum that has not come yet
-//   in -> comm                shard arrived     a reduction adds to a sum that has not come yet
-//   comm, out -> compute, in  bucket drained    a unit's gradient, or a sum, overwrites one that is
-//                                               being reduced, or leaves
-//   out -> in, comm           shard drained     the next shard, or sum, overwrites one that leaves
-//
-// The same of weights: param.c. Read next: param.c.
+// docs/events.md names the events, and says what happens without each. Read next: param.c.
 #include "zero/zero.h"
 
 void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
@@ -28,7 +18,7 @@ static bool is_due(const struct Zero *z, const struct Link *l, int g) {
                         [WHEN_REDUCED] = reduced,
                         [WHEN_NOT_REDUCED] = !reduced,
                         [WHEN_LAST] = last};
-    return due[l->hop->when] && (!l->hop->instead || l->hop->instead(z, g, l->context));
+    return due[l->hop->when] && (!l->hop->wanted || l->hop->wanted(z, g, l->context));
 }
 
 static bool uses(const struct Hop *h, const struct HopArgs *a, const struct Slot *slot) {
@@ -55,38 +45,42 @@ static struct Slot *slot_of(const struct Hop *h, const struct HopArgs *a, int b)
     return h->uses >> b & 1 && !named ? a->slot[b] : NULL;
 }
 
-void chain_hand_over(struct Zero *z, enum Queue from, enum Queue to) {
-    struct Event *over = z->handed_over[from];
-    device_record(z->device, from, over); // backward done, gradient reduced, weights part arrived
-    device_wait(z->device, to, over);     // backward done, gradient reduced, weights part arrived
+// Each event has two: of gradients, and of weights.
+static void hand_over(struct Zero *z, enum ChainKind kind, enum Queue from, enum Queue to) {
+    struct Event *over = z->handed_over[kind == ACCUMULATE || kind == REDUCE][from];
+    device_record(z->device, from, over);
+    device_wait(z->device, to, over);
 }
 
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q) {
     if (slot->fill_queued)
-        mark_wait(&slot->arrived, z->device, q); // bucket arrived, shard arrived, weights arrived
+        mark_wait(&slot->arrived, z->device, q);
     else
-        mark_wait(&slot->drained, z->device, q); // bucket drained, shard drained, weights drained
+        mark_wait(&slot->drained, z->device, q);
 }
 
 static void slot_record(struct Zero *z, struct Slot *slot, bool filled, enum Queue q) {
     slot->fill_queued = filled;
     if (filled)
-        mark_record(&slot->arrived, z->device, q); // bucket arrived, shard arrived, weights arrived
+        mark_record(&slot->arrived, z->device, q);
     else
-        mark_record(&slot->drained, z->device, q); // bucket drained, shard drained
+        mark_record(&slot->drained, z->device, q);
+}
+
+static struct Device *device_of(const struct Zero *z, const struct Hop *h) {
+    return h->on_host ? z->backing.host : z->device;
 }
 
 // Waits for what link i is the first to use.
 static void acquire(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a) {
     const struct Hop *h = c->link[i].hop;
-    struct Device *d = h->on_host ? z->backing.host : z->device;
     for (int b = 0; b < HOP_BUFFERS; b++) {
         struct Slot *slot = slot_of(h, a, b);
         if (slot && slot != a->held && !is_used(z, c, 0, i, a, slot))
             slot_wait(z, slot, h->queue);
     }
     if (h->uses & USES_STORE && !is_used(z, c, 0, i, a, NULL))
-        mark_wait(&z->state[a->group].updated, d, h->queue); // group updated
+        mark_wait(&z->state[a->group].updated, device_of(z, h), h->queue);
 }
 
 // Says of what link i is the last to use that it is filled, or drained.
@@ -99,24 +93,29 @@ static void release(struct Zero *z, const struct Chain *c, int i, const struct H
         if (slot && !is_used(z, c, i + 1, end, a, slot))
             slot_record(z, slot, fills, h->queue);
     }
+    if (h->uses & MAKES_STORE)
+        mark_record(&z->state[a->group].updated, device_of(z, h), h->queue);
 }
 
-int chain_run(struct Zero *z, enum ChainKind kind, int first, enum Queue from,
+int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
               const struct HopArgs *a) {
     const struct Chain *c = &z->state[a->group].chain[kind];
+    bool fills = kind == FETCH || kind == ACCUMULATE;
     enum Queue at = from;
     for (int i = first; i < c->n; i++) {
         const struct Hop *h = c->link[i].hop;
-        if (h->later && i > first)
+        if (h->later && ahead)
             return i;
         if (!is_due(z, &c->link[i], a->group))
             continue;
         if (at != NQUEUE && at != h->queue)
-            chain_hand_over(z, at, h->queue);
+            hand_over(z, kind, at, h->queue);
         at = h->on_host ? NQUEUE : h->queue;
         acquire(z, c, i, a);
-        h->run(z, a, c->link[i].context);
-        release(z, c, i, a, kind != REDUCE);
+        struct HopArgs args = *a;
+        args.context = c->link[i].context;
+        h->run(z, &args);
+        release(z, c, i, a, fills);
         if (h->instead)
             return c->n;
     }

@@ -26,7 +26,8 @@ static struct HopArgs args_of(struct Zero *z, int g) {
     struct Slot *shard = s->shards ? slots_find(s->shards, g) : NULL;
     void *whole = bucket ? bucket->block.mem : s->grad.mem;
     size_t begin = zero_shard_numel(z, g) * (size_t)z->dp->rank;
-    struct HopArgs a = {g, {whole, s->grad.mem}, {bucket, shard}, bucket};
+    struct HopArgs a = {
+        .group = g, .mem = {whole, s->grad.mem}, .slot = {bucket, shard}, .held = bucket};
     if (shard)
         a.mem[BUFFER_SHARD] = shard->block.mem;
     if (z->plan.grad.over)
@@ -47,7 +48,7 @@ void gradient_begin(struct Zero *z, int g) {
     struct HopArgs a = args_of(z, g);
     a.held = NULL;
     if (z->micro > 0)
-        chain_run(z, ACCUMULATE, 0, NQUEUE, &a);
+        chain_run(z, ACCUMULATE, 0, false, NQUEUE, &a);
 }
 
 void gradient_place(struct Zero *z, const struct Visit *v) {
@@ -62,7 +63,7 @@ void gradient_place(struct Zero *z, const struct Visit *v) {
 
 void gradient_reduce(struct Zero *z, const struct Visit *v) {
     struct HopArgs a = args_of(z, v->group);
-    chain_run(z, REDUCE, 0, QUEUE_COMPUTE, &a);
+    chain_run(z, REDUCE, 0, false, QUEUE_COMPUTE, &a);
     if (a.held)
         z->dw[v->group] = (struct Grad){0};
     for (int b = 0; b < HOP_BUFFERS; b++)
@@ -70,22 +71,19 @@ void gradient_reduce(struct Zero *z, const struct Visit *v) {
             a.slot[b]->owner = -1;
 }
 
-static void run_all_reduce(struct Zero *z, const struct HopArgs *a, void *context) {
-    (void)context;
+static void run_all_reduce(struct Zero *z, const struct HopArgs *a) {
     size_t n = zero_shard_numel(z, a->group);
     z->dp->ops->all_reduce(z->dp, a->mem[BUFFER_WHOLE], n, z->plan.grad.dtype);
 }
 
-static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a, void *context) {
-    (void)context;
+static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a) {
     bool accumulate = z->plan.grad.over && z->micro > 0;
     wire_reduce(z->wire, z->dp, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
                 zero_shard_numel(z, a->group), z->plan.grad.dtype, accumulate);
 }
 
 // Of a shard that is complete. What several ranks keep alike counts at one of them.
-static void run_grad_norm(struct Zero *z, const struct HopArgs *a, void *context) {
-    (void)context;
+static void run_grad_norm(struct Zero *z, const struct HopArgs *a) {
     struct Device *d = z->device;
     struct Span span[MAX_PARAM];
     enum Dtype dtype = z->plan.grad.dtype;
@@ -106,10 +104,10 @@ static void run_grad_norm(struct Zero *z, const struct HopArgs *a, void *context
                         });
 }
 
-const struct Hop hop_all_reduce = {"all_reduce", REDUCE_RANKS, WHEN_REDUCED,
-                                   QUEUE_COMM,   USES_WHOLE,   .run = run_all_reduce};
+const struct Hop hop_all_reduce = {"all_reduce", POINT_STAGE, WHEN_REDUCED,
+                                   QUEUE_COMM,   USES_WHOLE,  .run = run_all_reduce};
 const struct Hop hop_reduce_scatter = {
-    "reduce_scatter",         REDUCE_RANKS, WHEN_REDUCED, QUEUE_COMM, USES_WHOLE | USES_SHARD,
+    "reduce_scatter",         POINT_STAGE, WHEN_REDUCED, QUEUE_COMM, USES_WHOLE | USES_SHARD,
     .run = run_reduce_scatter};
-const struct Hop hop_grad_norm = {"grad_norm", REDUCE_NORM, WHEN_LAST,
-                                  QUEUE_COMM,  USES_SHARD,  .run = run_grad_norm};
+const struct Hop hop_grad_norm = {"grad_norm", POINT_NORM, WHEN_LAST,
+                                  QUEUE_COMM,  USES_SHARD, .run = run_grad_norm};

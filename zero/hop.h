@@ -18,22 +18,22 @@
 struct Slot;
 struct Zero;
 
+// The chains of a group. FETCH: its weights come from where they are kept to where a unit uses
+// them. ACCUMULATE: the sum of the micro-batches before comes to where this one's gradient is
+// added. REDUCE: the gradient that a backward pass made goes to where its sum is kept. UPDATE: of
+// that this rank makes new weights, where it keeps its part. PUBLISH: they go to the ranks that
+// keep them whole.
+enum ChainKind { FETCH, ACCUMULATE, REDUCE, UPDATE, PUBLISH, NCHAIN };
+
 // Where in its chain a hop runs, in this order.
 enum HopPoint {
-    // FETCH: from where the weights are kept to where a unit uses them
-    FETCH_READ,      // from disk
-    FETCH_LOAD,      // to the device
-    FETCH_SECONDARY, // from ranks that keep a second partition of what came before
-    FETCH_RANKS,     // the stage's own: from the ranks that share state
-    FETCH_KEEP,
-    // ACCUMULATE: the sum over the micro-batches before, to where this one's is added
-    ACCUMULATE_LOAD,
-    // REDUCE: from the gradient that a backward pass made to where its sum is kept
-    REDUCE_BEFORE,
-    REDUCE_RANKS, // the stage's own: over the ranks that share state
-    REDUCE_AFTER,
-    REDUCE_NORM, // the sum is complete
-    REDUCE_STORE,
+    POINT_READ,   // from disk
+    POINT_LOAD,   // to the device
+    POINT_BEFORE, // ahead of the stage's own
+    POINT_STAGE,  // the stage's own
+    POINT_AFTER,  // behind it
+    POINT_NORM,   // of a sum that is complete
+    POINT_STORE,  // to another tier
 };
 
 // In which micro-batches of a step it runs: all; those whose gradient is reduced, which is each
@@ -42,12 +42,13 @@ enum HopWhen { WHEN_ANY, WHEN_REDUCED, WHEN_NOT_REDUCED, WHEN_LAST };
 
 // The buffers of one group: all of its weights, or of a gradient; and the shard of them that this
 // rank keeps. It may lie in the whole. USES_STORE: the hop reads the weights where they are kept,
-// behind their update.
+// behind their update; MAKES_STORE: it is that update.
 enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, HOP_BUFFERS };
 enum {
     USES_WHOLE = 1 << BUFFER_WHOLE,
     USES_SHARD = 1 << BUFFER_SHARD,
-    USES_STORE = 1 << HOP_BUFFERS
+    USES_STORE = 1 << HOP_BUFFERS,
+    MAKES_STORE = 2 << HOP_BUFFERS
 };
 
 // What a hop works on. slot: which a buffer lies in; NULL: in the group's own memory, which nobody
@@ -56,6 +57,7 @@ struct HopArgs {
     int group;
     void *mem[HOP_BUFFERS];
     struct Slot *slot[HOP_BUFFERS], *held;
+    void *context; // the link's
 };
 
 struct Hop {
@@ -64,14 +66,14 @@ struct Hop {
     enum HopWhen when;
     enum Queue queue;
     unsigned uses; // buffers
-    void (*run)(struct Zero *, const struct HopArgs *, void *context);
+    void (*run)(struct Zero *, const struct HopArgs *);
     bool on_host; // in the host's queue of that name; what orders it with others is its own
     bool later;   // a GPU cannot wait for what is before it: it is queued when the walk is there
-    // Whether it runs at all; then nothing behind it does. NULL: it does, and they do.
-    bool (*instead)(const struct Zero *, int g, void *context);
+    bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
+    bool instead; // where it runs, nothing behind it does
 };
 
-// A hop of a group's chain, and what its feature wants to know of it.
+// A hop of a group's chain, and what its feature wants to be told.
 struct Link {
     const struct Hop *hop;
     void *context;
@@ -82,19 +84,15 @@ struct Chain {
     int n;
     struct Link link[HOPS_MAX];
 };
-enum ChainKind { FETCH, ACCUMULATE, REDUCE, NCHAIN };
 
 // Adds a hop at its point, behind those that are there.
 void chain_add(struct Chain *c, const struct Hop *hop, void *context);
 
 // Queues the hops that are due in this micro-batch, behind what `from` has queued; NQUEUE: nothing.
-// Begins with link `first`, and ends before one that is for later, but for link `first` itself.
-// Returns the link that is next.
-int chain_run(struct Zero *z, enum ChainKind kind, int first, enum Queue from,
+// Begins with link `first`; ahead: ends before a hop that is for later. Returns the link that is
+// next.
+int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
               const struct HopArgs *a);
-
-// Queue `to` waits for what `from` has done of a group.
-void chain_hand_over(struct Zero *z, enum Queue from, enum Queue to);
 
 // Queue q waits until the slot is filled, or, where nothing fills it, free.
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q);

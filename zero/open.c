@@ -161,9 +161,11 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
 static void open_events(struct Zero *z) {
     struct Device *d = z->device;
     z->word_sent = device_open_event(d, "word sent");
-    z->handed_over[QUEUE_COMPUTE] = device_open_event(d, "backward done");
-    z->handed_over[QUEUE_COMM] = device_open_event(d, "gradient reduced");
-    z->handed_over[QUEUE_IN] = device_open_event(d, "weights part arrived");
+    z->handed_over[0][QUEUE_COMPUTE] = device_open_event(d, "weights made");
+    z->handed_over[0][QUEUE_COMM] = device_open_event(d, "weights gathered");
+    z->handed_over[0][QUEUE_IN] = device_open_event(d, "weights part arrived");
+    z->handed_over[1][QUEUE_COMPUTE] = device_open_event(d, "backward done");
+    z->handed_over[1][QUEUE_COMM] = device_open_event(d, "gradient reduced");
     z->loss_summed = device_open_event(d, "loss summed");
     z->reported = device_open_event(d, "reported");
     z->clipped = device_open_event(d, "clipped");
@@ -176,7 +178,8 @@ static void close_events(struct Zero *z) {
     struct Event *events[] = {z->word_sent, z->loss_summed, z->reported, z->clipped,
                               z->settings_used};
     for (int q = 0; q < NQUEUE; q++)
-        device_close_event(z->device, z->handed_over[q]);
+        for (int of = 0; of < 2; of++)
+            device_close_event(z->device, z->handed_over[of][q]);
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         device_close_event(z->device, events[i]);
 }
@@ -187,11 +190,17 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 
 // ---- opening and closing ----
 
+// Another rank counts a copy's norm; and there may be nobody to publish to.
+static bool is_wanted(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
+    bool alone = z->dp->size == 1 && !z->plan.own_part;
+    bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
+    return hop && !counted_elsewhere && !(kind == PUBLISH && alone);
+}
+
 static void open_group(struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     struct GroupState *s = &z->state[g];
     *s = (struct GroupState){
-        .ops = z->stage->ops,
         .slots = p->weight_slots ? &z->weights : NULL,
         .param_tier = p->param.tier,
         .grad_tier = p->grad.tier,
@@ -203,11 +212,10 @@ static void open_group(struct Zero *z, int g) {
     };
     if (p->grad.over)
         s->buckets = &z->buckets;
-    if (z->stage->fetch[0])
-        chain_add(&s->chain[FETCH], z->stage->fetch[0], NULL);
-    for (size_t i = 0; i < 2; i++) // another rank counts a copy's norm
-        if (z->stage->reduce[i] != &hop_grad_norm || !z->params->group[g].copy)
-            chain_add(&s->chain[REDUCE], z->stage->reduce[i], NULL);
+    for (int kind = 0; kind < NCHAIN; kind++)
+        for (int i = 0; i < STAGE_HOPS; i++)
+            if (is_wanted(z, g, (enum ChainKind)kind, z->stage->hops[kind][i]))
+                chain_add(&s->chain[kind], z->stage->hops[kind][i], NULL);
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");
     z->backing.ops->serve(z, g);
@@ -294,6 +302,10 @@ static int nothing_to_open(struct Zero *z, struct Error *e) {
     (void)e;
     return 0;
 }
+static void nothing_due(struct Zero *z, int g) {
+    (void)z;
+    (void)g;
+}
 static bool never(const struct Zero *z) {
     (void)z;
     return false;
@@ -316,10 +328,10 @@ static void write_device(struct Zero *z, const struct Block *b, size_t offset, v
 }
 
 static const struct BackingOps on_device = {
-    .serve = update_nothing,
+    .serve = nothing_due,
     .open = nothing_to_open,
     .close = nothing,
-    .weights_due = update_nothing,
+    .weights_due = nothing_due,
     .before_unit = nothing_around,
     .after_unit = nothing_around,
     .step_told = nothing,

@@ -45,18 +45,26 @@ struct AdamW update_of(struct Zero *z, int g) {
     };
 }
 
-void update_run(struct Zero *z, int g, struct AdamW a) {
-    struct Device *d = z->device;
-    a.state = z->control;
-    d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
-    mark_record(&z->state[g].updated, d, QUEUE_COMPUTE);
+void update_run(struct Zero *z, struct AdamW *a) {
+    a->state = z->control;
+    z->device->kernels->adamw(z->device->queue[QUEUE_COMPUTE], a);
 }
 
-void update_here(struct Zero *z, int g) {
-    update_run(z, g, update_of(z, g));
+static void run_adamw(struct Zero *z, const struct HopArgs *args) {
+    struct AdamW a = update_of(z, args->group);
+    update_run(z, &a);
 }
 
-void update_nothing(struct Zero *z, int g) {
-    (void)z;
-    (void)g;
+void update_group(struct Zero *z, int g, bool ahead) {
+    struct GroupState *s = &z->state[g];
+    struct HopArgs a = weights_args(z, g);
+    s->update_next = chain_run(z, UPDATE, s->update_next, ahead, NQUEUE, &a);
+    weights_args_done(&a);
+    if (s->update_next < s->chain[UPDATE].n)
+        return;
+    s->update_next = 0;
+    weights_publish(z, g);
 }
+
+const struct Hop hop_adamw = {"adamw",       POINT_STAGE, WHEN_ANY,
+                              QUEUE_COMPUTE, MAKES_STORE, .run = run_adamw};

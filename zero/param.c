@@ -1,7 +1,7 @@
 // Parameters: how a unit gets its weights whole.
 //
 // A rank keeps the weights of a group whole, and uses them where they are; ranks that updated only
-// their part hand it round afterwards (weights_gather). Or it keeps its shard: then the group is
+// their part hand it round afterwards (chain PUBLISH). Or it keeps its shard: then the group is
 // gathered into a slot just before a unit needs it, and given up right after. Since the order of
 // visits is known, the next groups are gathered as soon as this visit is queued, to arrive while it
 // computes:
@@ -27,14 +27,31 @@ static void ready_here(struct Zero *z, int g) {
     z->w[g] = s->param.mem;
 }
 
-void weights_gather(struct Zero *z, int g) {
+// ---- what this rank has made ----
+
+struct HopArgs weights_args(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
-    struct Comm *over = z->plan.optimizer.over;
     enum Dtype dtype = z->plan.param.dtype;
-    const void *own = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
-    mark_wait(&s->updated, z->device, QUEUE_COMM);
-    wire_gather(z->wire, over, s->param.mem, own, zero_owned_numel(z, g), dtype);
-    mark_record(&s->gathered, z->device, QUEUE_COMM);
+    struct Slot *slot = s->param_tier->kind == TIER_DEVICE ? NULL : slots_take(s->slots, g);
+    void *whole = slot ? slot->block.mem : s->param.mem;
+    void *own = slot ? dtype_at(whole, dtype, zero_owned_begin(z, g))
+                     : dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
+    return (struct HopArgs){.group = g, .mem = {whole, own}, .slot = {slot, slot}};
+}
+
+void weights_args_done(const struct HopArgs *a) {
+    if (a->slot[BUFFER_WHOLE])
+        a->slot[BUFFER_WHOLE]->owner = -1;
+}
+
+void weights_publish(struct Zero *z, int g) {
+    if (!z->state[g].chain[PUBLISH].n)
+        return;
+    struct HopArgs a = weights_args(z, g);
+    chain_run(z, PUBLISH, 0, false, NQUEUE, &a);
+    weights_args_done(&a);
+    if (!z->state[g].slots)
+        mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
 }
 
 // ---- what comes to a slot ----
@@ -44,7 +61,7 @@ static struct HopArgs args_of(struct Zero *z, struct Slot *slot, int g) {
     struct GroupState *s = &z->state[g];
     void *whole = slot->block.mem;
     size_t begin = zero_part_begin(z, &z->plan.param, g);
-    struct HopArgs a = {g, {whole, s->param.mem}, {slot, NULL}, NULL};
+    struct HopArgs a = {.group = g, .mem = {whole, s->param.mem}, .slot = {slot}};
     if (s->param_tier->kind == TIER_DEVICE)
         return a;
     a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.param.dtype, begin);
@@ -52,16 +69,16 @@ static struct HopArgs args_of(struct Zero *z, struct Slot *slot, int g) {
     return a;
 }
 
-static void fetch(struct Zero *z, struct Slot *slot, int g) {
+static void fetch(struct Zero *z, struct Slot *slot, int g, bool ahead) {
     struct HopArgs a = args_of(z, slot, g);
-    slot->next = chain_run(z, FETCH, slot->next, NQUEUE, &a);
+    slot->next = chain_run(z, FETCH, slot->next, ahead, NQUEUE, &a);
 }
 
 static void begin_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     z->device->label.unit = z->params->first_unit + v->unit;
     z->backing.ops->weights_due(z, v->group); // which may take the slot for a while
-    fetch(z, slots_take(&z->weights, v->group), v->group);
+    fetch(z, slots_take(&z->weights, v->group), v->group, true);
     z->device->label.unit = labelled;
 }
 
@@ -81,7 +98,7 @@ void weights_ready(struct Zero *z, const struct Visit *v) {
     if (!slots_find(&z->weights, g))
         begin_fetch(z, v);
     struct Slot *slot = slots_find(&z->weights, g);
-    fetch(z, slot, g); // what was left
+    fetch(z, slot, g, false); // what was left
     slot_wait(z, slot, QUEUE_COMPUTE);
     z->w[g] = slot->block.mem;
 }
@@ -96,13 +113,11 @@ void weights_released(struct Zero *z, const struct Visit *v) {
     z->w[v->group] = NULL;
 }
 
-static void run_all_gather(struct Zero *z, const struct HopArgs *a, void *context) {
-    (void)context;
-    struct Comm *over = z->plan.param.over;
-    size_t n = z->params->group[a->group].padded / (size_t)over->size;
-    wire_gather(z->wire, over, a->mem[BUFFER_WHOLE], a->mem[BUFFER_SHARD], n, z->plan.param.dtype);
+static void run_all_gather(struct Zero *z, const struct HopArgs *a) {
+    size_t n = zero_shard_numel(z, a->group);
+    wire_gather(z->wire, z->dp, a->mem[BUFFER_WHOLE], a->mem[BUFFER_SHARD], n, z->plan.param.dtype);
 }
 
 const struct Hop hop_all_gather = {
-    "all_gather",         FETCH_RANKS, WHEN_ANY, QUEUE_COMM, USES_WHOLE | USES_SHARD | USES_STORE,
+    "all_gather",         POINT_STAGE, WHEN_ANY, QUEUE_COMM, USES_WHOLE | USES_SHARD | USES_STORE,
     .run = run_all_gather};

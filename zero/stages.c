@@ -1,31 +1,32 @@
 // ZeRO's stages as a table: one row is one stage.
 //
-// Reading a row is reading what the stage does during a step: in what it keeps shards, the hops by
-// which a unit gets its weights (fetch) and a gradient its sum (reduce; hop.h), then the update and
-// what follows it. The entries are in param.c, grad.c and opt.c. Every group gets a copy; what lies
-// elsewhere than on the device gets hops of its own, and another update (backing.h).
+// Reading a row is reading what the stage does during a step: in what it keeps shards, and the hops
+// of a group's chains (hop.h), in param.c, grad.c and opt.c. Whatever else a run is asked to do,
+// such as offload, adds hops to these chains when a group is opened.
 // The walk (step.c) calls the four functions at the end, alike for all stages. Next: hop.h.
 #include "zero/backing.h"
 
 static const struct ZeroStage stages[] = {
     // 0: every rank keeps everything
-    {.reduce = {&hop_all_reduce, &hop_grad_norm}, .ops = {update_here, update_nothing}},
+    {.hops = {[REDUCE] = {&hop_all_reduce, &hop_grad_norm}, [UPDATE] = {&hop_adamw}}},
     // 1: optimizer state in shards
     {.shards_optimizer = true,
-     .reduce = {&hop_reduce_scatter, &hop_grad_norm},
-     .ops = {update_here, weights_gather}},
+     .hops = {[REDUCE] = {&hop_reduce_scatter, &hop_grad_norm},
+              [UPDATE] = {&hop_adamw},
+              [PUBLISH] = {&hop_all_gather}}},
     // 2: gradients and optimizer state in shards
     {.shards_grad = true,
      .shards_optimizer = true,
-     .reduce = {&hop_reduce_scatter, &hop_grad_norm},
-     .ops = {update_here, weights_gather}},
+     .hops = {[REDUCE] = {&hop_reduce_scatter, &hop_grad_norm},
+              [UPDATE] = {&hop_adamw},
+              [PUBLISH] = {&hop_all_gather}}},
     // 3: everything in shards
     {.shards_param = true,
      .shards_grad = true,
      .shards_optimizer = true,
-     .fetch = {&hop_all_gather},
-     .reduce = {&hop_reduce_scatter, &hop_grad_norm},
-     .ops = {update_here, update_nothing}},
+     .hops = {[FETCH] = {&hop_all_gather},
+              [REDUCE] = {&hop_reduce_scatter, &hop_grad_norm},
+              [UPDATE] = {&hop_adamw}}},
 };
 
 const struct ZeroStage *zero_stage(int stage) {

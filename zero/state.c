@@ -118,7 +118,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
 void zero_stored_group(struct Zero *z, int g, bool late) {
     (void)late;
     mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
-    z->state[g].ops.after_update(z, g);
+    weights_publish(z, g);
 }
 
 void zero_store_params(struct Zero *z, bool late) {

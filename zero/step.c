@@ -125,8 +125,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     z->backing.ops->step_told(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = z->params->group[g].number;
-        z->state[g].ops.update(z, g);
-        z->state[g].ops.after_update(z, g);
+        update_group(z, g, true);
     }
     d->label.unit = -1;
     z->backing.ops->step_queued(z);

@@ -3,7 +3,7 @@
 // Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward
 // pass, their gradients, and the optimizer's fp32 master weights and moments. A STAGE of ZeRO says
 // which of them each rank keeps only its shard of, and is one row of a table (stages.c): the hops
-// by which a group's bytes travel (hop.h), and its update. The walk (step.c) queues them at the
+// by which a group's bytes travel (hop.h). The walk (step.c) queues them at the
 // same places for every stage, and knows nothing else.
 //
 // What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
@@ -16,7 +16,7 @@
 // step begins, so the next weights can be fetched ahead.
 //
 // Here all state is on the device. What is elsewhere is zero/offload's: when a group is opened,
-// its BACKING adds hops to the group's chains and gives it another update, and the walk never asks.
+// its BACKING adds hops to the group's chains, and the walk never asks.
 //
 // Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, param.c, grad.c and opt.c
 // (its entries), slots.c; backing.h and open.c, where state gets its places;
@@ -94,17 +94,11 @@ struct Pass {
     const struct Visit *visit;
 };
 
-// What happens to a group at a step's end.
-struct GroupOps {
-    void (*update)(struct Zero *, int g);
-    void (*after_update)(struct Zero *, int g);
-};
-
 // One row of the stage table.
+enum { STAGE_HOPS = 2 };
 struct ZeroStage {
     bool shards_param, shards_grad, shards_optimizer;
-    const struct Hop *fetch[1], *reduce[2];
-    struct GroupOps ops;
+    const struct Hop *hops[NCHAIN][STAGE_HOPS];
 };
 
 // A buffer that one owner has after another: a group, for weights that were gathered or fetched, or
@@ -128,8 +122,8 @@ struct Slots {
 
 // The state of one group on this rank.
 struct GroupState {
-    struct GroupOps ops; // what serves it
-    struct Chain chain[NCHAIN];
+    struct Chain chain[NCHAIN]; // how its bytes travel
+    int update_next;            // link of UPDATE
     struct Slots *slots;   // where its weights come when a unit reads them; NULL: they are whole
     struct Slots *buckets; // where its gradient is made; NULL: where it is kept
     struct Slots *shards;  // where its reduced shard is, on its way to another tier; NULL: kept
@@ -202,7 +196,7 @@ struct Zero {
     char *reports;                          // on the device: (size) rows of struct RankReport
     struct HostCopy host_copy[HOST_COPIES]; // in turn
     struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
-    struct Event *handed_over[NQUEUE]; // a gradient, from that queue to another
+    struct Event *handed_over[2][NQUEUE]; // weights, a gradient: from that queue to another
 };
 
 // Of the step that is queued now; between steps, that of the next. And of the step before it.
@@ -287,7 +281,11 @@ int zero_agree(struct Zero *z, int err);
 void weights_ahead(struct Zero *z, const struct Visit *v);
 void weights_ready(struct Zero *z, const struct Visit *v);
 void weights_released(struct Zero *z, const struct Visit *v);
-void weights_gather(struct Zero *z, int g); // what ranks updated, to all of them
+void weights_publish(struct Zero *z, int g); // what ranks updated, to all that keep the whole
+// The buffers of weights that this rank has made: its part, and the whole around it; in a slot,
+// which is taken, where they are kept elsewhere.
+struct HopArgs weights_args(struct Zero *z, int g);
+void weights_args_done(const struct HopArgs *a);
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
@@ -301,12 +299,12 @@ extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
 void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor
-void update_here(struct Zero *z, int g);
-void update_nothing(struct Zero *z, int g); // no other rank waits for it
-// The update of this rank's part of group g, but for its settings; and such an update of parameters
-// that are on the device.
+// The update of group g, and what follows it. ahead: as far as it is not for later.
+void update_group(struct Zero *z, int g, bool ahead);
+extern const struct Hop hop_adamw;
+// Of this rank's part of group g, but for its settings; and such an update, on the device.
 struct AdamW update_of(struct Zero *z, int g);
-void update_run(struct Zero *z, int g, struct AdamW a);
+void update_run(struct Zero *z, struct AdamW *a);
 
 // ---- slots.c ----
 struct SlotsSpec {

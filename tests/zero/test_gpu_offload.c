@@ -337,6 +337,8 @@ static const char *const shown[] = {
     "fresh made",
     "group updated",
     "weights part arrived",
+    "weights made",
+    "weights gathered",
     "weights arrived",
     "weights drained",
     "bucket arrived",

@@ -34,8 +34,8 @@ static bool is_newest(const struct Zero *z, int g, void *second) {
     return s->has && s->of_update == z->state[g].updated.records;
 }
 
-static void gather_near(struct Zero *z, const struct HopArgs *a, void *second) {
-    struct SecondGroup *s = second;
+static void gather_near(struct Zero *z, const struct HopArgs *a) {
+    struct SecondGroup *s = a->context;
     void *whole = a->mem[BUFFER_WHOLE];
     size_t part = second_bytes(z, a->group, s->near);
     s->near->ops->all_gather(s->near, wire_arrivals(z->wire, whole), s->kept.mem, part);
@@ -43,8 +43,8 @@ static void gather_near(struct Zero *z, const struct HopArgs *a, void *second) {
               z->plan.param.dtype);
 }
 
-static void keep_shard(struct Zero *z, const struct HopArgs *a, void *second) {
-    struct SecondGroup *s = second;
+static void keep_shard(struct Zero *z, const struct HopArgs *a) {
+    struct SecondGroup *s = a->context;
     size_t part = second_bytes(z, a->group, s->near);
     char *arrivals = wire_arrivals(z->wire, a->mem[BUFFER_WHOLE]);
     device_copy(z->device, QUEUE_COMM, s->kept.mem, arrivals + part * (size_t)s->near->rank, part);
@@ -52,12 +52,12 @@ static void keep_shard(struct Zero *z, const struct HopArgs *a, void *second) {
     s->of_update = z->state[a->group].updated.records;
 }
 
-static const struct Hop hpz_all_gather = {"hpz_all_gather",    FETCH_SECONDARY, WHEN_ANY,
-                                          QUEUE_COMM,          USES_WHOLE,      .run = gather_near,
-                                          .instead = is_newest};
+static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   WHEN_ANY,
+                                          QUEUE_COMM,          USES_WHOLE,     .run = gather_near,
+                                          .wanted = is_newest, .instead = true};
 // Behind the gathering in its queue; a unit need not wait for it.
-static const struct Hop hpz_keep_shard = {"keep_shard", FETCH_KEEP, WHEN_ANY,
-                                          QUEUE_COMM,   0,          .run = keep_shard};
+static const struct Hop hpz_keep_shard = {"keep_shard", POINT_AFTER, WHEN_ANY,
+                                          QUEUE_COMM,   0,           .run = keep_shard};
 
 const struct Comm *second_near(const struct Zero *z, int g) {
     const struct Link *first = &z->state[g].chain[FETCH].link[0];

@@ -72,7 +72,7 @@ void anywhere_stored(struct Zero *z, int g, bool late) {
     s->pending = late ? PENDING_LATE : PENDING_NOT;
     if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in their place already
         mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
-    s->after_update(z, g);
+    weights_publish(z, g);
 }
 
 bool anywhere_is_late(const struct Zero *z) {

@@ -33,34 +33,33 @@ static struct Move move_of_sum(struct Zero *z, const struct HopArgs *a) {
     return move_of(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
 }
 
-static void bring_sum(struct Zero *z, const struct HopArgs *a, void *mover) {
+static void bring_sum(struct Zero *z, const struct HopArgs *a) {
     struct Move m = move_of_sum(z, a);
-    move_in(mover, &m);
+    move_in(a->context, &m);
 }
 
-static void send_sum(struct Zero *z, const struct HopArgs *a, void *mover) {
+static void send_sum(struct Zero *z, const struct HopArgs *a) {
     struct Move m = move_of_sum(z, a);
-    move_out(mover, &m);
+    move_out(a->context, &m);
 }
 
 // Of a gradient that was whole, what this rank updates.
-static void send_reduced(struct Zero *z, const struct HopArgs *a, void *mover) {
+static void send_reduced(struct Zero *z, const struct HopArgs *a) {
     size_t begin = zero_owned_begin(z, a->group), n = zero_owned_numel(z, a->group);
     void *mem = dtype_at(a->mem[BUFFER_WHOLE], z->plan.grad.dtype, begin);
     struct Move m = move_of(z, a->group, begin, n, mem);
-    move_out(mover, &m);
+    move_out(a->context, &m);
 }
 
-static const struct Hop h2d = {"h2d",    ACCUMULATE_LOAD, WHEN_ANY,
-                               QUEUE_IN, USES_WHOLE,      .run = bring_sum};
-static const struct Hop d2h_sum = {"d2h",     REDUCE_STORE, WHEN_NOT_REDUCED,
-                                   QUEUE_OUT, USES_WHOLE,   .run = send_sum};
-static const struct Hop d2h = {"d2h",     REDUCE_STORE, WHEN_REDUCED,
-                               QUEUE_OUT, USES_WHOLE,   .run = send_reduced};
-static const struct Hop h2d_shard = {"h2d",    ACCUMULATE_LOAD, WHEN_ANY,
-                                     QUEUE_IN, USES_SHARD,      .run = bring_sum};
-static const struct Hop d2h_shard = {"d2h",     REDUCE_STORE, WHEN_REDUCED,
-                                     QUEUE_OUT, USES_SHARD,   .run = send_sum};
+static const struct Hop h2d = {"h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_WHOLE, .run = bring_sum};
+static const struct Hop d2h_sum = {"d2h",     POINT_STORE, WHEN_NOT_REDUCED,
+                                   QUEUE_OUT, USES_WHOLE,  .run = send_sum};
+static const struct Hop d2h = {"d2h",     POINT_STORE, WHEN_REDUCED,
+                               QUEUE_OUT, USES_WHOLE,  .run = send_reduced};
+static const struct Hop h2d_shard = {"h2d",    POINT_LOAD, WHEN_ANY,
+                                     QUEUE_IN, USES_SHARD, .run = bring_sum};
+static const struct Hop d2h_shard = {"d2h",     POINT_STORE, WHEN_REDUCED,
+                                     QUEUE_OUT, USES_SHARD,  .run = send_sum};
 
 void offload_serve_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];

@@ -119,17 +119,11 @@ static size_t over_bus(const struct Move *v) {
     return v->store->tier->kind == TIER_DEVICE ? 0 : v->bytes;
 }
 
-static void wait_updated(const struct Move *v, struct Device *d) {
-    if (v->updated)
-        mark_wait(v->updated, d, QUEUE_IN); // group updated
-}
-
 void move_begin(struct Mover *m, const struct Move *v) {
     if (!is_on_disk(v->store))
         return;
     struct Staging *s = v->staging;
     struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
-    wait_updated(v, m->host);
     mark_wait(&s->drained, m->host, QUEUE_IN);
     mark_wait(&s->stored, m->host, QUEUE_IN);
     move_read(m, &piece);
@@ -140,7 +134,6 @@ void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
     m->moved.in += over_bus(v);
     if (!is_on_disk(v->store)) {
-        wait_updated(v, d);
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
         return;
     }

@@ -64,15 +64,13 @@ int staging_open(struct Staging *s, struct Mover *m, enum Tag tag, const char *p
                  size_t bytes, struct Tier *cpu, struct Error *e);
 void staging_close(struct Staging *s); // of a zeroed one: nothing
 
+// What goes out and comes back needs no wait: an owner's bytes leave and come by the same slot,
+// which is drained between.
 struct Move {
     struct Block *store;
     size_t offset, bytes;    // of the store
     void *mem;               // on the device
     struct Staging *staging; // where the store is on NVMe
-    // in: waited for: the host's update, which writes the store, too. NULL: it never does. What
-    // went out needs no wait: an owner's bytes leave and come by the same slot, which is drained
-    // between.
-    const struct Mark *updated;
 };
 
 // in is two calls, so that the disk can be at work long before the device has room: move_begin

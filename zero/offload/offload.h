@@ -5,12 +5,12 @@
 // ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where it is: the host updates
 // it, beside the device's next forward pass.
 //
-// The core (zero/zero.h) knows nothing of it. When it opens a group, serve.c puts the operations
-// of this folder into the group's row:
+// The core (zero/zero.h) knows nothing of it. When it opens a group, serve.c adds the hops of this
+// folder to the group's chains:
 //
-//   chain FETCH             they come from where they are, as a shard or whole   weights.c
-//   chains of a gradient    it leaves as soon as it is reduced                   gradients.c
-//   update, after update    by the host, and installed before their next use     update.c
+//   FETCH, UPDATE, PUBLISH   weights come from where they are kept, and go back    weights.c
+//   ACCUMULATE, REDUCE       a gradient leaves as soon as it is reduced            gradients.c
+//   UPDATE                   by the host, and installed before their next use      update.c
 //
 // and around units, what a unit keeps for its backward pass (activations.c). Below all of these:
 // move.c, which moves bytes between tiers, and nvme_files.c, the disk.
@@ -55,7 +55,6 @@ struct OffloadGroup {
     struct Mark fresh_made;   // the host has made new weights: in fresh, or in param
     struct Mark state_stored; // the host's update is on disk
     enum Pending pending;
-    void (*after_update)(struct Zero *, int g); // of the row; the walk's comes before the update
 };
 
 // The host's updates go piece by piece: so many elements are long enough for a disk, and short
@@ -107,17 +106,13 @@ bool offload_is_late_after(const struct Zero *z, uint64_t step);
 // Bytes that were moved so far.
 struct Moved offload_moved(const struct Zero *z);
 
-// All that follows is entries of a group's row (struct GroupOps) or of struct BackingOps, or parts
-// of such. They queue work and return at once, but where a mark is of the other device (mark.h);
-// what serves a row's column is in the order of the columns.
+// All that follows is entries of struct BackingOps, or parts of such. They queue work and return at
+// once, but where a mark is of the other device (mark.h).
 
 // ---- weights.c: parameters that are elsewhere, or that the host updates ----
-void offload_serve_weights(struct Zero *z, int g); // a group is opened: its hops from their store
-void offload_weights_due(struct Zero *z, int g);   // struct BackingOps has it
-// update: the device's AdamW, whose new weights leave through a slot. after_update: of weights that
-// are whole in their store, the other ranks' parts, through a slot too.
-void offload_update_and_send(struct Zero *z, int g);
-void offload_weights_gather(struct Zero *z, int g);
+// A group is opened whose weights are elsewhere: their hops from and to their store.
+void offload_serve_weights(struct Zero *z, int g);
+void offload_weights_due(struct Zero *z, int g); // struct BackingOps has it
 
 // ---- gradients.c: of groups that the host updates ----
 void offload_serve_gradient(struct Zero *z, int g); // a group is opened: its hops
@@ -132,7 +127,7 @@ bool host_updates(const struct Zero *z, int g);     // and not the device
 bool host_needs_fresh(const struct Zero *z, int g); // new weights wait before they are installed
 int host_open(struct Zero *z, struct Error *e);     // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
-void host_update(struct Zero *z, int g);  // update: group g, and all after it, are due
+void host_serve(struct Zero *z, int g);   // a group is opened: the hops of its update
 void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late

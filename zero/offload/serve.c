@@ -1,8 +1,8 @@
-// Which operations serve a group whose state is kept elsewhere, and the memory that they need.
+// Which hops a group has whose state is kept elsewhere, and the memory that they need.
 //
 // This is where offload attaches: offload_plan says in which tier each kind of state is, `serve`
-// looks at that once for every group, when it is opened, and puts the operations of this folder
-// into its row. What is not replaced is the stage's own.
+// looks at that once for every group, when it is opened, and adds the hops of this folder to its
+// chains.
 //
 // Called by the core through struct BackingOps (zero/open.c). Read next: weights.c.
 #include "zero/offload/activations.h"
@@ -64,16 +64,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     return 0;
 }
 
-// ---- a group's row ----
-
-static void serve_weights(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    const struct ZeroPlan *p = &z->plan;
-    offload_serve_weights(z, g);
-    s->ops.update = offload_update_and_send;
-    if (p->optimizer.over && !p->param.over)
-        s->ops.after_update = z->dp->size > 1 ? offload_weights_gather : update_nothing;
-}
+// ---- a group ----
 
 // Where the device updates and the weights are elsewhere, it has no upper halves of master weights
 // at hand: fp32 has the bits of split, and those in bf16 are kept beside the state, too.
@@ -90,7 +81,7 @@ static void serve(struct Zero *z, int g) {
     struct Offload *o = offload_of(z);
     bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
     if (elsewhere)
-        serve_weights(z, g);
+        offload_serve_weights(z, g);
     if (elsewhere && !host_updates(z, g))
         serve_masters(z, g);
     else if (host_needs_fresh(z, g))
@@ -99,11 +90,8 @@ static void serve(struct Zero *z, int g) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
     } else {
         offload_serve_gradient(z, g);
-        s->ops.update = host_update;
+        host_serve(z, g);
     }
-    o->group[g].after_update = s->ops.after_update;
-    if (host_updates(z, g)) // when its weights are installed
-        s->ops.after_update = update_nothing;
 }
 
 // ---- memory ----

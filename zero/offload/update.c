@@ -37,8 +37,7 @@
 // after it writes again: by then the next step's updates, which wait for these, have been
 // installed.
 //
-// Called through struct GroupOps and struct BackingOps (serve.c), and by weights.c. Read next:
-// activations.h.
+// Called through hops and struct BackingOps (serve.c), and by weights.c. Read next: activations.h.
 #include "zero/offload/offload.h"
 
 #include <stdlib.h>
@@ -270,6 +269,19 @@ static void queue_group(struct Zero *z, int g) {
 
 // ---- when ----
 
+// All groups that the host updates are due.
+static void begin_update(struct Zero *z) {
+    struct Offload *o = offload_of(z);
+    struct HostUpdate *h = &o->update;
+    h->next = o->from;
+    h->turn = offload_turn(z);
+    h->copy = zero_host_copy(z);
+    h->late = o->options.delayed && z->step >= o->options.delay_after;
+    h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
+    for (int g = o->from; g < z->params->ngroup; g++)
+        o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
+}
+
 void host_step_told(struct Zero *z) {
     struct HostCopy *copy = zero_host_copy(z);
     if (offload_of(z)->from == z->params->ngroup)
@@ -277,19 +289,7 @@ void host_step_told(struct Zero *z) {
     mark_record(told_of(z, copy), z->device, QUEUE_OUT);
     offload_of(z)->update.newest = copy;
     host_install_late(z);
-}
-
-void host_update(struct Zero *z, int g) {
-    struct Offload *o = offload_of(z);
-    struct HostUpdate *h = &o->update;
-    if (h->next == z->params->ngroup) { // the step's first
-        h->next = g;
-        h->turn = offload_turn(z);
-        h->copy = zero_host_copy(z);
-        h->late = o->options.delayed && z->step >= o->options.delay_after;
-        h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
-    }
-    o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
+    begin_update(z);
 }
 
 void host_advance(struct Zero *z, int g) {
@@ -302,53 +302,85 @@ void host_step_queued(struct Zero *z) {
     host_advance(z, 0);
 }
 
-static void install_on_device(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    struct Offload *o = offload_of(z);
-    struct Device *d = z->device;
-    enum Dtype dtype = z->plan.param.dtype;
-    size_t bytes = zero_owned_numel(z, g) * dtype_size(dtype);
-    void *own = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
-    device_wait(d, QUEUE_IN, z->clipped);
-    mark_wait(&o->group[g].fresh_made, d, QUEUE_IN);
-    device_copy(d, QUEUE_IN, own, o->group[g].fresh.mem, bytes);
-    o->mover.moved.in += bytes;
-    mark_record(&s->updated, d, QUEUE_IN);
+// ---- the hops of an update ----
+
+static void run_adamw(struct Zero *z, const struct HopArgs *a) {
+    host_advance(z, a->group);
 }
 
-// Late weights, whose backing store is the host's, too.
-static void install_in_store(struct Zero *z, int g) {
-    struct Block *param = &z->state[g].param;
-    struct Offload *o = offload_of(z);
-    struct Device *host = z->backing.host;
-    enum Dtype dtype = z->plan.param.dtype;
-    void *fresh = o->group[g].fresh.mem;
-    size_t offset = weights_own_offset(z, g) * dtype_size(dtype), n = zero_owned_numel(z, g);
-    struct MovePieces piece = {
-        .piece = {{param->tag, param->offset + offset, fresh, n * dtype_size(dtype)}}, .n = 1};
-    struct Cast cast = {n, dtype, dtype, (char *)param->mem + offset, fresh};
-    bool disk = lies_on(&z->plan.param, TIER_NVME);
-    enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
-    if (o->update.newest) // NULL: this process has made no step, and nothing is under way
-        mark_wait(told_of(z, o->update.newest), host, q);
-    if (disk) // else the same queue has computed them
-        mark_wait(&o->group[g].fresh_made, host, q);
-    if (disk)
-        move_write(&o->mover, &piece);
-    else
-        host->kernels->cast(host->queue[q], &cast);
-    mark_record(&z->state[g].updated, host, q);
+// New weights to the device, where they are kept.
+static void load_fresh(struct Zero *z, const struct HopArgs *a) {
+    struct Offload *o = a->context;
+    struct Device *d = z->device;
+    size_t bytes = zero_owned_numel(z, a->group) * dtype_size(z->plan.param.dtype);
+    device_wait(d, QUEUE_IN, z->clipped);
+    mark_wait(&o->group[a->group].fresh_made, d, QUEUE_IN);
+    device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].fresh.mem, bytes);
+    o->mover.moved.in += bytes;
 }
+
+static void wait_told(struct Zero *z, enum Queue q) {
+    const struct HostCopy *newest = offload_of(z)->update.newest;
+    if (newest) // NULL: this process has made no step, and nothing is under way
+        mark_wait(told_of(z, newest), z->backing.host, q);
+}
+
+// Late weights to their store in host memory; the same queue has computed them.
+static void cast_fresh(struct Zero *z, const struct HopArgs *a) {
+    struct Offload *o = a->context;
+    enum Dtype dtype = z->plan.param.dtype;
+    void *own = dtype_at(z->state[a->group].param.mem, dtype, weights_own_offset(z, a->group));
+    struct Cast cast = {zero_owned_numel(z, a->group), dtype, dtype, own,
+                        o->group[a->group].fresh.mem};
+    wait_told(z, QUEUE_COMPUTE);
+    z->backing.host->kernels->cast(z->backing.host->queue[QUEUE_COMPUTE], &cast);
+}
+
+// And on disk.
+static void write_fresh(struct Zero *z, const struct HopArgs *a) {
+    struct Offload *o = a->context;
+    const struct Block *param = &z->state[a->group].param;
+    size_t size = dtype_size(z->plan.param.dtype);
+    struct MovePieces piece = {
+        .piece = {{param->tag, param->offset + weights_own_offset(z, a->group) * size,
+                   o->group[a->group].fresh.mem, zero_owned_numel(z, a->group) * size}},
+        .n = 1};
+    wait_told(z, QUEUE_OUT);
+    mark_wait(&o->group[a->group].fresh_made, z->backing.host, QUEUE_OUT);
+    move_write(&o->mover, &piece);
+}
+
+// The device's AdamW, behind these, is not for such a group.
+static const struct Hop host_adamw = {
+    "host_adamw",     POINT_BEFORE,    WHEN_ANY,     QUEUE_COMPUTE, 0,
+    .run = run_adamw, .on_host = true, .later = true};
+static const struct Hop host_adamw_in_place = {
+    "host_adamw",     POINT_BEFORE,    WHEN_ANY,      QUEUE_COMPUTE,  0,
+    .run = run_adamw, .on_host = true, .later = true, .instead = true};
+static const struct Hop h2d = {"h2d",       POINT_BEFORE,      WHEN_ANY,       QUEUE_IN,
+                               MAKES_STORE, .run = load_fresh, .instead = true};
+static const struct Hop host_cast = {"cast",          POINT_BEFORE,   WHEN_ANY,
+                                     QUEUE_COMPUTE,   MAKES_STORE,    .run = cast_fresh,
+                                     .on_host = true, .instead = true};
+static const struct Hop write_hop = {"write",         POINT_BEFORE,   WHEN_ANY,
+                                     QUEUE_OUT,       MAKES_STORE,    .run = write_fresh,
+                                     .on_host = true, .instead = true};
+
+void host_serve(struct Zero *z, int g) {
+    static const struct Hop *const installs[NTIER] = {
+        [TIER_DEVICE] = &h2d, [TIER_CPU] = &host_cast, [TIER_NVME] = &write_hop};
+    struct Chain *c = &z->state[g].chain[UPDATE];
+    bool fresh = host_needs_fresh(z, g);
+    chain_add(c, fresh ? &host_adamw : &host_adamw_in_place, NULL);
+    if (fresh)
+        chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
+}
+
+// ---- when its weights are used ----
 
 static void install(struct Zero *z, int g) {
-    struct OffloadGroup *s = &offload_of(z)->group[g];
-    host_advance(z, g);
-    s->pending = PENDING_NOT;
-    if (s->fresh.tier && lies_on(&z->plan.param, TIER_DEVICE))
-        install_on_device(z, g);
-    else if (s->fresh.tier)
-        install_in_store(z, g);
-    s->after_update(z, g);
+    offload_of(z)->group[g].pending = PENDING_NOT;
+    update_group(z, g, false);
 }
 
 void host_install(struct Zero *z, int g) {

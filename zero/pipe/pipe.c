@@ -61,19 +61,19 @@ static void sum_ends(struct Zero *z, struct Comm *ends, void *mem, size_t numel)
     ends->ops->all_reduce(ends, mem, numel / (size_t)ends->size, z->plan.grad.dtype);
 }
 
-static void sum_whole(struct Zero *z, const struct HopArgs *a, void *ends) {
-    sum_ends(z, ends, a->mem[BUFFER_WHOLE], z->params->group[a->group].padded);
+static void sum_whole(struct Zero *z, const struct HopArgs *a) {
+    sum_ends(z, a->context, a->mem[BUFFER_WHOLE], z->params->group[a->group].padded);
 }
 
-static void sum_shard(struct Zero *z, const struct HopArgs *a, void *ends) {
-    sum_ends(z, ends, a->mem[BUFFER_SHARD], zero_shard_numel(z, a->group));
+static void sum_shard(struct Zero *z, const struct HopArgs *a) {
+    sum_ends(z, a->context, a->mem[BUFFER_SHARD], zero_shard_numel(z, a->group));
 }
 
 // Once a step: the gradient before it is reduced, or what each micro-batch has been reduced into.
-static const struct Hop tied_all_reduce = {"tied_all_reduce", REDUCE_BEFORE, WHEN_LAST,
-                                           QUEUE_COMM,        USES_WHOLE,    .run = sum_whole};
-static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", REDUCE_AFTER, WHEN_LAST,
-                                                 QUEUE_COMM,        USES_SHARD,   .run = sum_shard};
+static const struct Hop tied_all_reduce = {"tied_all_reduce", POINT_BEFORE, WHEN_LAST,
+                                           QUEUE_COMM,        USES_WHOLE,   .run = sum_whole};
+static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER, WHEN_LAST,
+                                                 QUEUE_COMM,        USES_SHARD,  .run = sum_shard};
 
 // ---- opening and closing ----
 

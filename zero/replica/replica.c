@@ -1,14 +1,14 @@
 // The sum over replicas: see replica.h.
 #include "zero/replica/replica.h"
 
-static void run(struct Zero *z, const struct HopArgs *a, void *replicas) {
-    struct Comm *c = replicas;
+static void run(struct Zero *z, const struct HopArgs *a) {
+    struct Comm *c = a->context;
     size_t n = zero_shard_numel(z, a->group) / (size_t)c->size;
     c->ops->all_reduce(c, a->mem[BUFFER_SHARD], n, z->plan.grad.dtype);
 }
 
-static const struct Hop replica_all_reduce = {"replica_all_reduce", REDUCE_AFTER, WHEN_LAST,
-                                              QUEUE_COMM,           USES_SHARD,   .run = run};
+static const struct Hop replica_all_reduce = {"replica_all_reduce", POINT_AFTER, WHEN_LAST,
+                                              QUEUE_COMM,           USES_SHARD,  .run = run};
 
 void replica_join(struct Zero *z, struct Comm *replicas) {
     for (int g = 0; g < z->params->ngroup && replicas; g++)

@@ -52,8 +52,8 @@ static void move_partial(const struct TensorGroup *t, const struct Zero *z, int 
 }
 
 // By way of scratch, since they lie apart and a sum may take more than there is.
-static void sum_partial(struct Zero *z, const struct HopArgs *a, void *tensor) {
-    const struct TensorGroup *t = tensor;
+static void sum_partial(struct Zero *z, const struct HopArgs *a) {
+    const struct TensorGroup *t = a->context;
     void *whole = a->mem[BUFFER_WHOLE];
     size_t n = partial_numel(t, z, a->group);
     move_partial(t, z, a->group, whole, false);
@@ -61,8 +61,8 @@ static void sum_partial(struct Zero *z, const struct HopArgs *a, void *tensor) {
     move_partial(t, z, a->group, whole, true);
 }
 
-static const struct Hop tp_all_reduce = {"tp_all_reduce", REDUCE_BEFORE, WHEN_REDUCED,
-                                         QUEUE_COMPUTE,   USES_WHOLE,    .run = sum_partial};
+static const struct Hop tp_all_reduce = {"tp_all_reduce", POINT_BEFORE, WHEN_REDUCED,
+                                         QUEUE_COMPUTE,   USES_WHOLE,   .run = sum_partial};
 
 // ---- opening and closing ----
 
