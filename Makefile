@@ -126,7 +126,7 @@ ZERO_run := shared settings settings_flags settings_grid settings_nearest rank r
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
     diverged best score loss_scale
-ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit half predict \
+ZERO_plan := rehearse bound footprint pipeline room candidates count rates choose fit half predict \
     table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json
 DATA_bpe := unicode unicode_tables compose sets pattern pattern_class symbols split steps \

@@ -30,14 +30,6 @@ struct Across {
     void *context;
 };
 
-// What a micro-batch exchanges of its activations: how often, n elements each on a place.
-struct AcrossCount {
-    size_t sums, scattered_sums, gathers;
-    double forward; // share of these that the forward pass makes
-    size_t n, size; // of `size` bytes
-    size_t rows;    // beside these, of what is known of their softmax (kernels.h)
-};
-
 // NULL: there is one place.
 static inline size_t across_places(const struct Across *a) {
     return a ? a->places : 1;

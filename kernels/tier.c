@@ -46,7 +46,7 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
         return error_set(e, -ENOMEM,
                          "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken", name,
                          purpose, tag_names[tag], bytes, t->total, t->capacity);
-    void *mem = NULL;
+    void *mem = tier_is_dry(t) && bytes ? (void *)tier_align[t->kind] : NULL;
     if (t->device && bytes) {
         mem = take(t, bytes);
         if (!mem)
@@ -54,7 +54,7 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
                              name, bytes, purpose, tag_names[tag]);
     }
     *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
-    if (mem && t->kind != TIER_DEVICE)
+    if (mem && t->device && t->kind != TIER_DEVICE)
         tier_check_add(t->device, mem, bytes, name, purpose);
     t->used[tag] += bytes;
     t->most[tag] = size_max(t->most[tag], t->used[tag]);
@@ -67,9 +67,10 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
 void tier_free(struct Block *b) {
     if (!b->tier)
         return;
-    if (b->mem && b->tier->kind != TIER_DEVICE)
+    bool is_real = b->mem && b->tier->device;
+    if (is_real && b->tier->kind != TIER_DEVICE)
         tier_check_remove(b->tier->device, b->mem);
-    if (b->mem)
+    if (is_real)
         give_back(b);
     b->tier->used[b->tag] -= b->bytes;
     b->tier->total -= b->bytes;

@@ -2,8 +2,9 @@
 //
 // A tier is a place for bytes: the device's memory, the host's, files on NVMe. Each has a capacity
 // (a flag can set it, so a laptop can play a card of 16 GB) and counts what it holds by tag. A tier
-// can be opened dry: then it counts and allocates nothing. The planner runs the same set-up code
-// over dry tiers, so what is predicted and what is allocated cannot drift apart.
+// can be opened dry: then it counts and allocates nothing, and its blocks lie at an address that
+// nobody follows. The planner runs the same code over dry tiers, so what is predicted and what is
+// done cannot drift apart.
 //
 // With --device cpu the device's memory and the host's are the same chips, and two tiers all the
 // same: what is offloaded is out of reach for the device's kernels until it is copied.
@@ -43,9 +44,13 @@ struct Block {
     struct Tier *tier;
     enum Tag tag;
     size_t bytes;
-    void *mem;       // NULL in a dry tier, and on NVMe
+    void *mem;       // NULL on NVMe
     uint64_t offset; // NVMe: where it begins in its tag's file
 };
+
+static inline bool tier_is_dry(const struct Tier *t) {
+    return t->kind != TIER_NVME && !t->device;
+}
 
 void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t capacity);
 

@@ -143,9 +143,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);
     if (err)
         return err;
-    // In a dry tier the pieces are at addresses that nobody follows, but that are not NULL: NULL
-    // means "no such operand" to a kernel that is asked for its scratch.
-    bump.base = a->arena.mem ? a->arena.mem : (char *)ARENA_ALIGN;
+    bump.base = a->arena.mem;
     bump.used = 0;
     layout(a, c, spec, &bump);
     if (spec->no_head)

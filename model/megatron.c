@@ -54,27 +54,3 @@ void megatron_g_forward(struct Model *m, struct Acts *acts, void *y) {
 const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *dy) {
     return all_rows(m, acts, dy);
 }
-
-// Sums: the embedding's rows and the head's gradient, where these are here, and of each block two
-// forward, two backward, and one that is made again. With rows in parts, gathered are: the head's
-// input and the embedding's gradient; both branches' input going forward, and again for its
-// product's weights, and both gradients; and the input of what is made again.
-struct AcrossCount model_exchanges(const struct Model *m, const struct Acts *acts) {
-    const struct ModelConfig *c = &m->config;
-    const struct Params *p = m->params;
-    bool head = p->unit[p->nunit - 1].kind == UNIT_HEAD;
-    size_t ends = (p->unit[0].kind == UNIT_EMBEDDING) + head;
-    size_t sums = ends + c->layers * (acts->kept & BIT(ACT_X2) ? 4 : 5);
-    size_t again = !(acts->kept & BIT(ACT_QKV)) + !(acts->kept & BIT(ACT_FC));
-    bool whole = acts->row_parts == 1;
-    double of_block = acts->kept & BIT(ACT_X2) ? 4 : 5, forward = 2;
-    if (!whole)
-        of_block += 6 + (double)again, forward += 2;
-    return (struct AcrossCount){.sums = whole ? sums : 0,
-                                .scattered_sums = whole ? 0 : sums,
-                                .gathers = whole ? 0 : ends + c->layers * (6 + again),
-                                .forward = forward / of_block,
-                                .n = acts_own_rows(acts) * c->channels,
-                                .size = dtype_size(c->dtype),
-                                .rows = head ? acts_rows(acts) : 0};
-}

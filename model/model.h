@@ -52,9 +52,6 @@ void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts);
 
-// What a training micro-batch like acts exchanges between places (megatron.c).
-struct AcrossCount model_exchanges(const struct Model *m, const struct Acts *acts);
-
 // What a unit of each kind does, in block.c and ends.c: w, dw are its group's.
 void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
 void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,

@@ -70,7 +70,7 @@ typedef void FillTable(const struct ModelConfig *c, size_t b, size_t t, void *ta
 static int place_table(struct Model *m, struct Tier *tier, const char *what, const void *table,
                        size_t bytes, struct Block *out, struct Error *e) {
     int err = tier_alloc(tier, TAG_WORKSPACE, what, bytes, out, e);
-    if (err || !out->mem)
+    if (err || tier_is_dry(tier))
         return err;
     device_copy(m->device, QUEUE_COMPUTE, out->mem, table, bytes);
     device_sync_queue(m->device, QUEUE_COMPUTE);
@@ -98,18 +98,6 @@ static void fill_window(const struct ModelConfig *c, size_t b, size_t t, void *t
     int32_t *first = table;
     for (size_t i = 0; i < b * t; i++)
         first[i] = (int32_t)(i % t < c->window ? 0 : i % t - c->window + 1);
-}
-
-// That nobody follows, because NULL means "no such operand" to a kernel that is asked for its
-// scratch.
-static void *nowhere(void) {
-    static int32_t place[1];
-    return place;
-}
-
-// Of a table, NULL where there is none; that of a dry tier is nowhere.
-static void *address_of(const struct Block *table) {
-    return table->mem ? table->mem : table->bytes ? nowhere() : NULL;
 }
 
 // How long its lists are is known when they are made, in a dry run too.
@@ -140,9 +128,9 @@ static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *ti
                          &m->first_block, e);
     if (!err && c->sparse.mode != SPARSE_DENSE)
         err = open_layout(m, acts, tier, e);
-    m->rope = address_of(&m->rope_block);
-    m->layout.begin = address_of(&m->layout_block);
-    m->first = address_of(&m->first_block);
+    m->rope = m->rope_block.mem;
+    m->layout.begin = m->layout_block.mem;
+    m->first = m->first_block.mem;
     return err;
 }
 
@@ -150,7 +138,7 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
     m->sizing = true;
     m->work = (struct Work){0};
     acts->mode = HEAD_TRAIN;
-    acts->starts = acts->first = m->packed ? nowhere() : NULL;
+    acts->starts = acts->first = m->packed ? acts->arena.mem : NULL;
     measure_scratch(m, acts, true, false);
     measure_scratch(m, acts, true, true);
     acts->mode = HEAD_LOSS; // validation: whole micro-batches, and single sequences at the end

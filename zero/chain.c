@@ -114,7 +114,11 @@ int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Q
         acquire(z, c, i, a);
         struct HopArgs args = *a;
         args.context = c->link[i].context;
+        if (z->watch)
+            z->watch->begins(z->watch);
         h->run(z, &args);
+        if (z->watch)
+            z->watch->ended(z->watch, z, kind, h, &args);
         release(z, c, i, a, fills);
         if (h->instead)
             return c->n;

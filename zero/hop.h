@@ -57,6 +57,7 @@ struct HopArgs {
     int group;
     void *mem[HOP_BUFFERS];
     struct Slot *slot[HOP_BUFFERS], *held;
+    bool backward; // FETCH: for a unit's backward pass
     void *context; // the link's
 };
 
@@ -83,6 +84,13 @@ enum { HOPS_MAX = 8 };
 struct Chain {
     int n;
     struct Link link[HOPS_MAX];
+};
+
+// Who is told of each hop that runs, before and after (zero/plan/rehearse.h).
+struct HopWatch {
+    void (*begins)(struct HopWatch *);
+    void (*ended)(struct HopWatch *, const struct Zero *, enum ChainKind, const struct Hop *,
+                  const struct HopArgs *);
 };
 
 // Adds a hop at its point, behind those that are there.

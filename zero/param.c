@@ -57,11 +57,13 @@ void weights_publish(struct Zero *z, int g) {
 // ---- what comes to a slot ----
 
 // The shard lies where it is kept, or on its way here in its place of the whole.
-static struct HopArgs args_of(struct Zero *z, struct Slot *slot, int g) {
+static struct HopArgs args_of(struct Zero *z, struct Slot *slot, const struct Visit *v) {
+    int g = v->group;
     struct GroupState *s = &z->state[g];
     void *whole = slot->block.mem;
     size_t begin = zero_part_begin(z, &z->plan.param, g);
-    struct HopArgs a = {.group = g, .mem = {whole, s->param.mem}, .slot = {slot}};
+    struct HopArgs a = {
+        .group = g, .mem = {whole, s->param.mem}, .slot = {slot}, .backward = v->backward};
     if (s->param_tier->kind == TIER_DEVICE)
         return a;
     a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.param.dtype, begin);
@@ -69,8 +71,8 @@ static struct HopArgs args_of(struct Zero *z, struct Slot *slot, int g) {
     return a;
 }
 
-static void fetch(struct Zero *z, struct Slot *slot, int g, bool ahead) {
-    struct HopArgs a = args_of(z, slot, g);
+static void fetch(struct Zero *z, struct Slot *slot, const struct Visit *v, bool ahead) {
+    struct HopArgs a = args_of(z, slot, v);
     slot->next = chain_run(z, FETCH, slot->next, ahead, NQUEUE, &a);
 }
 
@@ -78,7 +80,7 @@ static void begin_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     z->device->label.unit = z->params->first_unit + v->unit;
     z->backing.ops->weights_due(z, v->group); // which may take the slot for a while
-    fetch(z, slots_take(&z->weights, v->group), v->group, true);
+    fetch(z, slots_take(&z->weights, v->group), v, true);
     z->device->label.unit = labelled;
 }
 
@@ -98,7 +100,7 @@ void weights_ready(struct Zero *z, const struct Visit *v) {
     if (!slots_find(&z->weights, g))
         begin_fetch(z, v);
     struct Slot *slot = slots_find(&z->weights, g);
-    fetch(z, slot, g, false); // what was left
+    fetch(z, slot, v, false); // what was left
     slot_wait(z, slot, QUEUE_COMPUTE);
     z->w[g] = slot->block.mem;
 }

@@ -196,6 +196,7 @@ struct Zero {
     char *reports;                          // on the device: (size) rows of struct RankReport
     struct HostCopy host_copy[HOST_COPIES]; // in turn
     struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
+    struct HopWatch *watch;               // NULL: nobody
     struct Event *handed_over[2][NQUEUE]; // weights, a gradient: from that queue to another
 };
 

@@ -162,14 +162,18 @@ static void replicas_lie_behind_all_stages(void **state) {
     assert_true(fabs(forecast(&c, &s).sent[SEND_LAST]) < 1e-9);
 }
 
-static void note_ends(void *context, const struct Comm *over, enum Collective kind, uint64_t bytes,
-                      enum SendPhase when) {
-    struct Rank *dry = context;
-    if (over != dry->pipe.pipe.ends)
+struct Ends {
+    const struct Rank *dry;
+    uint64_t bytes;
+};
+
+static void note_ends(void *context, const struct Rehearsed *one) {
+    struct Ends *ends = context;
+    if (!one->over || one->over != ends->dry->pipe.pipe.ends)
         return;
-    assert_int_equal(kind, COMM_ALL_REDUCE);
-    assert_int_equal(when, SEND_LAST);
-    dry->zero.step += bytes; // nobody else wants it here
+    assert_int_equal(one->collective, COMM_ALL_REDUCE);
+    assert_int_equal(one->when, SEND_LAST);
+    ends->bytes += one->bytes;
 }
 
 // The ends of a pipeline add up a tied head's gradient, as much as a run counts.
@@ -187,9 +191,10 @@ static void ends_add_up_the_embedding(void **state) {
         s.grad_auto = false;
         s.cluster = NULL;
         assert_int_equal(rank_open(&dry, &s, true, &e), 0);
-        dry.zero.step = 0;
-        zero_sends(&dry.zero, note_ends, &dry);
-        double bytes = (double)dry.zero.step;
+        struct Ends ends = {&dry, 0};
+        struct Rehearsal step;
+        rehearse(&dry, note_ends, &ends, &step);
+        double bytes = (double)ends.bytes;
         rank_close(&dry);
         s.cluster = "a test";
         struct ClusterGroup pair = {6, 2, 4};

@@ -73,6 +73,15 @@ static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     comm_queued(c);
 }
 
+// Of a dry group: a rank alone has nobody to swap with.
+static void dry_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+    (void)to;
+    comm_call(c, COMM_SWAP, F32, bytes);
+    if (!from)
+        comm_did_not_send(c, COMM_SWAP, bytes);
+    comm_queued(c);
+}
+
 static void self_barrier(struct Comm *c) {
     comm_call(c, COMM_BARRIER, F32, 0);
     comm_queued(c);
@@ -93,6 +102,7 @@ static const struct CommOps self_ops = {
     .all_reduce = self_all_reduce,
     .all_to_all = self_all_to_all,
     .broadcast = self_broadcast,
+    .swap = dry_swap,
     .barrier = self_barrier,
     .abort = self_abort,
     .close = self_close,

@@ -59,11 +59,6 @@ static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   W
 static const struct Hop hpz_keep_shard = {"keep_shard", POINT_AFTER, WHEN_ANY,
                                           QUEUE_COMM,   0,           .run = keep_shard};
 
-const struct Comm *second_near(const struct Zero *z, int g) {
-    const struct Link *first = &z->state[g].chain[FETCH].link[0];
-    return first->hop == &hpz_all_gather ? ((struct SecondGroup *)first->context)->near : NULL;
-}
-
 int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct Tier *tier,
                 struct Error *e) {
     int n = z->params->ngroup, err = 0;

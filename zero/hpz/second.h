@@ -22,7 +22,4 @@ int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct T
                 struct Error *e);
 void second_close(struct Second *s); // NULL: nothing
 
-// The neighbours of whom a group's later gatherings of a step are made; NULL: of all ranks.
-const struct Comm *second_near(const struct Zero *z, int g);
-
 #endif

@@ -264,22 +264,3 @@ void keep_after_unit(struct Zero *z, const struct Visit *v) {
     if (offload_of(z)->keep)
         look_ahead(z, v);
 }
-
-// ---- predicted ----
-
-struct Moved keep_moved(const struct Zero *z, const struct Visit *v) {
-    int owner = owner_of(z, v);
-    const struct Keep *k = owner < 0 ? NULL : offload_of(z)->keep;
-    if (!k || !leaves(k, owner) || !(v->backward || v->keeps))
-        return (struct Moved){0};
-    bool stays = k->store->tier->kind == TIER_DEVICE;
-    uint64_t bytes = stays ? 0 : k->bytes, disk = k->staging ? bytes : 0;
-    return v->backward ? (struct Moved){.in = bytes, .read = disk}
-                       : (struct Moved){.out = bytes, .written = disk};
-}
-
-size_t keep_gathered(const struct Zero *z) {
-    const struct Offload *o = offload_of(z);
-    const struct Keep *k = o ? o->keep : NULL;
-    return k && k->parts ? k->leaving * k->bytes : 0;
-}

@@ -59,9 +59,4 @@ void keep_close(struct Zero *z);
 void keep_before_unit(struct Zero *z, const struct Visit *v);
 void keep_after_unit(struct Zero *z, const struct Visit *v);
 
-// What a training step's visit moves for it.
-struct Moved keep_moved(const struct Zero *z, const struct Visit *v);
-// The parts that each place gathers from each other in a micro-batch, in bytes.
-size_t keep_gathered(const struct Zero *z);
-
 #endif

@@ -94,12 +94,14 @@ static void queue_call(struct Mover *m, enum Queue q, DeviceCall *call, const ch
 }
 
 void move_read(struct Mover *m, const struct MovePieces *p) {
-    m->moved.read += sum_bytes(p);
+    for (int i = 0; i < p->n; i++)
+        m->moved[p->piece[i].file].read += p->piece[i].bytes;
     queue_call(m, QUEUE_IN, read_pieces, "read", p);
 }
 
 void move_write(struct Mover *m, const struct MovePieces *p) {
-    m->moved.written += sum_bytes(p);
+    for (int i = 0; i < p->n; i++)
+        m->moved[p->piece[i].file].written += p->piece[i].bytes;
     queue_call(m, QUEUE_OUT, write_pieces, "write", p);
 }
 
@@ -132,7 +134,7 @@ void move_begin(struct Mover *m, const struct Move *v) {
 
 void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
-    m->moved.in += over_bus(v);
+    m->moved[v->store->tag].in += over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
         return;
@@ -144,7 +146,7 @@ void move_in(struct Mover *m, const struct Move *v) {
 
 void move_out(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
-    m->moved.out += over_bus(v);
+    m->moved[v->store->tag].out += over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);
         return;

@@ -21,7 +21,7 @@
 //   host's out -> host's in, out  layer staging stored   others overwrite some not on disk
 //
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
-// the bus and the disk carry in a step is predicted (traffic.c).
+// the bus and the disk carry in a step is predicted (zero/plan/rehearse.h).
 #ifndef ZERO_OFFLOAD_MOVE_H
 #define ZERO_OFFLOAD_MOVE_H
 #include "kernels/mark.h"
@@ -42,8 +42,8 @@ enum { MOVE_BUFFERS = 64 };
 struct Mover {
     struct Device *device, *host;
     struct Nvme *nvme;
-    struct Comm *all; // told when the disk fails
-    struct Moved moved;
+    struct Comm *all;         // told when the disk fails
+    struct Moved moved[NTAG]; // of stores with that tag
     // Host memory that the disk reads and writes again and again.
     const struct Block *buffer[MOVE_BUFFERS];
     int nbuffer;

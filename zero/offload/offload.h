@@ -134,7 +134,6 @@ void host_install_late(struct Zero *z);   // of all groups, also those that are 
 void host_finish(struct Zero *z);         // queues all that is due
 void host_step_told(struct Zero *z);      // struct BackingOps has these two
 void host_step_queued(struct Zero *z);
-struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, predicted
 
 // ---- anywhere.c: struct BackingOps between steps, wherever the state is ----
 void anywhere_init(struct Zero *z, int g);

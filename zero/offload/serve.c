@@ -251,5 +251,8 @@ bool offload_is_late_after(const struct Zero *z, uint64_t step) {
 
 struct Moved offload_moved(const struct Zero *z) {
     const struct Offload *o = offload_of(z);
-    return o ? o->mover.moved : (struct Moved){0};
+    struct Moved sum = {0};
+    for (int tag = 0; o && tag < NTAG; tag++)
+        moved_add(&sum, o->mover.moved[tag]);
+    return sum;
 }

@@ -188,25 +188,6 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
     return p;
 }
 
-struct Moved host_moves(struct Zero *z, int g) {
-    struct Moved m = {0};
-    uint64_t weights = zero_owned_numel(z, g) * dtype_size(z->plan.param.dtype);
-    for (enum State what = STATE_MASTER; what < NSTATE && on_disk(z); what++) {
-        m.read += is_on_disk(z, g, what) ? disk_bytes(z, g, what, zero_owned_numel(z, g)) : 0;
-        m.written += is_on_disk(z, g, what) ? disk_bytes(z, g, what, zero_owned_numel(z, g)) : 0;
-    }
-    if (on_disk(z) && param_with_pieces(z))
-        m.written += weights;
-    if (on_disk(z) && param_is_read(z))
-        m.read += weights;
-    bool fresh = offload_of(z)->group[g].fresh.tier;
-    if (fresh && lies_on(&z->plan.param, TIER_DEVICE))
-        m.in += weights;
-    if (fresh && lies_on(&z->plan.param, TIER_NVME))
-        m.written += weights;
-    return m;
-}
-
 static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t i, size_t n) {
     struct HostUpdate *h = &offload_of(z)->update;
     struct Device *host = z->backing.host;
@@ -316,7 +297,7 @@ static void load_fresh(struct Zero *z, const struct HopArgs *a) {
     device_wait(d, QUEUE_IN, z->clipped);
     mark_wait(&o->group[a->group].fresh_made, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].fresh.mem, bytes);
-    o->mover.moved.in += bytes;
+    o->mover.moved[TAG_PARAM].in += bytes;
 }
 
 static void wait_told(struct Zero *z, enum Queue q) {

@@ -135,11 +135,3 @@ void pipe_close(struct PipeGroup *p) {
             groups[i]->ops->close(groups[i]);
     *p = (struct PipeGroup){0};
 }
-
-// ---- what a step sends ----
-
-void pipe_count(const struct PipeGroup *p, const struct Zero *z, size_t bytes, struct Traffic *t) {
-    for (size_t i = 0; i < z->npass; i++)
-        if (z->pass[i].sends)
-            comm_count(z->pass[i].backward ? p->before : p->behind, COMM_SWAP, bytes, t);
-}

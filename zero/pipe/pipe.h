@@ -40,7 +40,4 @@ static inline const struct Pipe *pipe_of(const struct PipeGroup *p) {
     return p->pipe.stages > 1 ? &p->pipe : &zero_no_pipe;
 }
 
-// What a step sends in swaps of so many bytes.
-void pipe_count(const struct PipeGroup *p, const struct Zero *z, size_t bytes, struct Traffic *t);
-
 #endif

@@ -10,10 +10,10 @@
 // binds, and whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of
 // efficiency).
 //
-// Called by footprint.c and predict.c; table.c prints it. Read next: traffic.c, the bytes.
+// Called by footprint.c and predict.c; table.c prints it. Read next: rehearse.h, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
 #define ZERO_PLAN_BOUND_H
-#include "zero/plan/traffic.h"
+#include "zero/plan/rehearse.h"
 #include "zero/run/rank.h"
 
 // Per second; 0: not known, as of a GPU that is not here.

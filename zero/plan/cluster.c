@@ -74,7 +74,7 @@ struct Question {
     const struct RankSettings *whole;
     struct RankSettings stage; // of one that has most layers, with both ends
     struct KernelRates rates;
-    const struct Comm *replicas; // of its dry rank
+    const struct Rank *dry; // the one that is at hand
     struct PassCount of[NUNITKIND];
     double sent[NSENDPHASE];
 };
@@ -116,16 +116,19 @@ static void add_sent(struct Question *q, size_t size, size_t stride, enum Collec
     q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
 }
 
-// Between replicas lie the other stages, too, which a stage alone knows nothing of.
-static void add_collective(void *question, const struct Comm *over, enum Collective kind,
-                           uint64_t bytes, enum SendPhase when) {
+// Between replicas lie the other stages, too, which a stage alone knows nothing of. What kernels
+// wait for between them is counted with these (count.h).
+static void add_collective(void *question, const struct Rehearsed *one) {
     struct Question *q = question;
-    int apart = over == q->replicas ? settings_stages(q->whole) : 1;
-    add_sent(q, (size_t)over->size, (size_t)(over->stride * apart), kind, bytes, when);
+    const struct Comm *over = one->over;
+    int apart = over == q->dry->replicas ? settings_stages(q->whole) : 1;
+    if (over && over != q->dry->tensor.comm)
+        add_sent(q, (size_t)over->size, (size_t)(over->stride * apart), one->collective, one->bytes,
+                 one->when);
 }
 
-// A tied head's matrix is on the first stage and on the last, which add up its gradient (traffic.c
-// has the same of a real stage).
+// A tied head's matrix is on the first stage and on the last, which add up its gradient (a
+// rehearsal of a real stage has the same).
 static void add_ends(struct Question *q, const struct Zero *z) {
     struct Grid grid = whole_grid(q);
     size_t apart = (size_t)(grid.size[AXIS_PP] - 1) * (size_t)grid_stride(&grid, AXIS_PP);
@@ -140,11 +143,12 @@ static void add_ends(struct Question *q, const struct Zero *z) {
 
 static int look_at_stage(struct Question *q, struct Error *e) {
     struct Rank dry;
+    struct Rehearsal step;
     int err = rank_open(&dry, &q->stage, true, e);
     if (!err) {
         count_units(&dry, q->stage.nmicro > 1, q->of);
-        q->replicas = dry.zero.replicas;
-        zero_sends(&dry.zero, add_collective, q);
+        q->dry = &dry;
+        rehearse(&dry, add_collective, q, &step);
         add_ends(q, &dry.zero);
     }
     rank_close(&dry);

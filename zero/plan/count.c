@@ -6,11 +6,6 @@
 
 // ---- a table that counts ----
 
-// Stands where a queue does.
-struct Counter {
-    struct KernelCount *to;
-};
-
 static void add(struct Counter *c, enum KernelKind k, struct Cost cost) {
     c->to->flops[k] += cost.flops;
     c->to->bytes[k] += cost.bytes;
@@ -42,6 +37,37 @@ static void copy_nothing(struct Stream *s, void *dst, const void *src, size_t by
     (void)dst;
     (void)src;
     (void)bytes;
+}
+static void no_event(struct Stream *s, struct Event *event) {
+    (void)s;
+    (void)event;
+}
+static void call_nothing(struct Stream *s, DeviceCall *call, const void *args, size_t bytes) {
+    (void)s;
+    (void)call;
+    (void)args;
+    (void)bytes;
+}
+static void sync_nothing(struct Event *event) {
+    (void)event;
+}
+
+void count_begin(struct Counting *c, struct Device *d, struct KernelCount *to) {
+    *c = (struct Counting){.device = d, .opened = *d, .ops = *d->ops, .counter = {to}};
+    c->kernels = counting(d->kernels);
+    c->ops.zero = zero_nothing;
+    c->ops.copy = copy_nothing;
+    c->ops.record = c->ops.wait = no_event;
+    c->ops.call = call_nothing;
+    c->ops.sync_event = sync_nothing;
+    d->kernels = &c->kernels;
+    d->ops = &c->ops;
+    for (int q = 0; q < NQUEUE; q++)
+        d->queue[q] = (struct Stream *)&c->counter;
+}
+
+void count_end(struct Counting *c) {
+    *c->device = c->opened;
 }
 
 // ---- the walk ----
@@ -97,20 +123,13 @@ static void walk(struct Rank *r, struct Counter *counter, const struct Operands 
 }
 
 void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKIND]) {
-    struct Device opened = *dry->device;
-    struct Kernels kernels = counting(opened.kernels);
-    struct DeviceOps ops = *opened.ops;
-    struct Counter counter = {0};
+    struct Counting counting;
     struct Operands o = operands_of(dry, accumulate);
     memset(out, 0, NUNITKIND * sizeof *out);
-    ops.zero = zero_nothing;
-    ops.copy = copy_nothing;
-    dry->device->kernels = &kernels;
-    dry->device->ops = &ops;
-    dry->device->queue[QUEUE_COMPUTE] = (struct Stream *)&counter;
+    count_begin(&counting, dry->device, NULL);
     dry->acts.mode = HEAD_TRAIN;
-    walk(dry, &counter, &o, out);
-    *dry->device = opened;
+    walk(dry, &counting.counter, &o, out);
+    count_end(&counting);
     free(o.w);
     free(o.dw);
 }

@@ -6,10 +6,11 @@
 // what a window leaves out and how a vocabulary is cut are counted as a run does them, with no
 // second list of a block's kernels. The times come from a small model's real steps (rates.h).
 //
-// Called by choose.c.
+// Called by choose.c and cluster.c; rehearse.c counts a whole step so.
 #ifndef ZERO_PLAN_COUNT_H
 #define ZERO_PLAN_COUNT_H
 #include "kernels/cost.h"
+#include "kernels/kernels.h"
 #include "zero/run/rank.h"
 
 #define X(op, Args) KERNEL_##op,
@@ -22,6 +23,20 @@ struct KernelCount {
     // parallelism, and in how many collectives.
     double sent, collectives;
 };
+
+// A device whose queues do nothing, and whose kernels add their cost to `to`, which may change: all
+// since count_begin, until count_end. Events, memory and answers about scratch are its own.
+struct Counter { // stands where a queue does
+    struct KernelCount *to;
+};
+struct Counting {
+    struct Device *device, opened;
+    struct Kernels kernels;
+    struct DeviceOps ops;
+    struct Counter counter;
+};
+void count_begin(struct Counting *c, struct Device *d, struct KernelCount *to);
+void count_end(struct Counting *c);
 
 // Of one micro-batch; the backward pass with what it restores. accumulate: gradients are added to
 // what is there.

@@ -1,5 +1,5 @@
-// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory, and traffic.c,
-// which predicts what it sends.
+// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory, and
+// rehearse.c, which makes a step of it.
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"
@@ -83,47 +83,11 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
-// Of the places of tensor parallelism; kept: as tensor_count has it. A pipeline's neighbours hand
-// each other what places sum.
-static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
-    struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
-    if (dry->tensor.comm)
-        tensor_count(&dry->tensor, &dry->zero, &across, kept, t);
-}
-
-static struct Traffic traffic_of(const struct Rank *dry) {
-    struct Traffic t = zero_traffic(&dry->zero);
-    add_sums(dry, keep_gathered(&dry->zero), &t);
-    const struct ModelConfig *c = &dry->model.config;
-    size_t stream = acts_own_rows(&dry->acts) * c->channels * dtype_size(c->dtype);
-    pipe_count(&dry->pipe, &dry->zero, stream, &t);
-    return t;
-}
-
-static double bytes_of(const struct Traffic *t) {
-    return (double)(t->bytes[COMM_ALL_GATHER] + t->bytes[COMM_REDUCE_SCATTER] +
-                    t->bytes[COMM_ALL_TO_ALL] + t->bytes[COMM_ALL_REDUCE]);
-}
-
-static void add_sent(void *sent, const struct Comm *over, enum Collective kind, uint64_t bytes,
-                     enum SendPhase when) {
-    struct Traffic t = {{0}, 0};
-    comm_count(over, kind, bytes, &t);
-    ((double *)sent)[when] += bytes_of(&t);
-}
-
-static void sums_of(const struct Rank *dry, double sums[2]) {
-    struct Traffic made = {{0}, 0}, all = {{0}, 0};
-    add_sums(dry, 0, &made);
-    add_sums(dry, keep_gathered(&dry->zero), &all);
-    sums[0] = bytes_of(&made) * model_exchanges(&dry->model, &dry->acts).forward;
-    sums[1] = bytes_of(&all) - sums[0];
-}
-
-static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
+static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s,
+                               const struct Rehearsal *step) {
     struct StepUpdates n = rank_step_updates(dry);
     struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
-    struct StepWork w = {.moves = zero_moves(&dry->zero),
+    struct StepWork w = {.moves = step->moves,
                          .flops = rank_step_flops(dry, s),
                          .update = cost_adamw(&device).bytes,
                          .host_update = cost_adamw(&host).bytes,
@@ -132,8 +96,8 @@ static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
                          .nmicro = s->nmicro,
                          .disk_ranks = s->processes ? s->node_ranks : s->ranks,
                          .delayed = s->delayed};
-    zero_sends(&dry->zero, add_sent, w.sent);
-    sums_of(dry, w.sums);
+    memcpy(w.sent, step->sent, sizeof w.sent);
+    memcpy(w.sums, step->sums, sizeof w.sums);
     return w;
 }
 
@@ -202,16 +166,18 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
     struct RankSettings unbounded = settings_unbounded(s); // a table shows what is too much
     unbounded.rank = rank;
     struct Rank dry;
+    struct Rehearsal step;
     int err = rank_open(&dry, &unbounded, true, e);
     if (!err) {
+        rehearse(&dry, NULL, NULL, &step);
         *out = (struct Forecast){.settings = *s,
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
                                  .stage = stage_of(&dry.params)};
         out->settings.rank = rank;
-        out->is = (struct Footprint){.traffic = traffic_of(&dry), .stepped = true};
+        out->is = (struct Footprint){.traffic = step.traffic, .stepped = true};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
-        out->work = work_of(&dry, s);
+        out->work = work_of(&dry, s, &step);
         out->is.moved = sum_of(&out->work.moves);
         out->is.moved_known = true;
         out->is.io_bytes = io_bytes(&dry, s);

@@ -195,8 +195,8 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         .piece_bytes = r->device->piece_bytes,
         .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
-    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == kept && r->acts.arena.mem &&
-        pipe->stages == 1 && s->rank == 0)
+    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == kept &&
+        !tier_is_dry(&r->tier[TIER_DEVICE]) && pipe->stages == 1 && s->rank == 0)
         log_line(
             LOG_NORMAL,
             "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
@@ -210,7 +210,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .mem = r->acts.slot_mem,
                             .bytes = r->acts.slot_bytes,
                             .parts = parts,
-                            .dry = !r->acts.arena.mem};
+                            .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
     return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
 }
 

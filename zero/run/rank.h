@@ -87,6 +87,9 @@ void rank_tell_fallbacks(const struct Rank *r, FILE *out);
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);
 
+// The groups that this rank is in, each once; NULL: there is none such.
+enum { RANK_COMMS = 10 };
+void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]);
 // What this rank has sent so far, in all its groups.
 struct Traffic rank_traffic(const struct Rank *r);
 

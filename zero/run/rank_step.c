@@ -37,13 +37,20 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
     return (step * r->zero.plan.nmicro + micro) * together + b * rank_data_rank(r);
 }
 
+void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]) {
+    const struct Comm *all[RANK_COMMS] = {r->all,         r->dp == r->all ? NULL : r->dp,
+                                          r->replicas,    r->near,
+                                          r->tensor.comm, r->wire.near,
+                                          r->wire.far,    r->pipe.before,
+                                          r->pipe.behind, r->pipe.pipe.ends};
+    memcpy(groups, all, sizeof all);
+}
+
 struct Traffic rank_traffic(const struct Rank *r) {
-    const struct Comm *dp = r->dp == r->all ? NULL : r->dp;
-    const struct Comm *groups[] = {
-        r->all,       dp,          r->replicas,    r->near,        r->tensor.comm,
-        r->wire.near, r->wire.far, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
+    const struct Comm *groups[RANK_COMMS];
     struct Traffic t = {{0}, 0};
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+    rank_comms(r, groups);
+    for (size_t i = 0; i < RANK_COMMS; i++) {
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
             t.bytes[c] += groups[i]->sent.bytes[c];
         t.far += groups[i] ? groups[i]->sent.far : 0;

@@ -109,31 +109,3 @@ void tensor_close(struct TensorGroup *t) {
         t->comm->ops->close(t->comm);
     *t = (struct TensorGroup){0};
 }
-
-// ---- what a step sends ----
-
-static void count(const struct Comm *c, enum Collective kind, size_t bytes, size_t times,
-                  struct Traffic *t) {
-    for (size_t i = 0; i < times && bytes; i++)
-        comm_count(c, kind, bytes, t);
-}
-
-static size_t bytes_of_sum(const struct Comm *c, size_t n, size_t size) {
-    return across_room((size_t)c->size, n) / (size_t)c->size * size;
-}
-
-// The gradients in parts are summed in each micro-batch where gradients are reduced in each, else
-// once.
-void tensor_count(const struct TensorGroup *t, const struct Zero *z, const struct AcrossCount *a,
-                  size_t kept, struct Traffic *traffic) {
-    size_t micros = z->plan.nmicro, reductions = z->plan.grad.over ? micros : 1;
-    size_t bytes = bytes_of_sum(t->comm, a->n, a->size);
-    count(t->comm, COMM_ALL_REDUCE, bytes, micros * a->sums, traffic);
-    count(t->comm, COMM_REDUCE_SCATTER, a->n * a->size, micros * a->scattered_sums, traffic);
-    count(t->comm, COMM_ALL_GATHER, a->n * a->size, micros * a->gathers, traffic);
-    count(t->comm, COMM_ALL_GATHER, a->rows * sizeof(struct SoftmaxPart) + kept, micros, traffic);
-    for (int g = 0; g < z->params->ngroup; g++) {
-        bytes = bytes_of_sum(t->comm, partial_numel(t, z, g), dtype_size(z->plan.grad.dtype));
-        count(t->comm, COMM_ALL_REDUCE, bytes, reductions, traffic);
-    }
-}

@@ -28,9 +28,4 @@ static inline const struct Across *tensor_across(const struct TensorGroup *t) {
     return t->comm ? &t->across : NULL;
 }
 
-// What a step sends, of whose micro-batches each exchanges what `a` says, and gathers parts of
-// `kept` bytes in all of what was kept.
-void tensor_count(const struct TensorGroup *t, const struct Zero *z, const struct AcrossCount *a,
-                  size_t kept, struct Traffic *traffic);
-
 #endif

@@ -109,18 +109,6 @@ void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void 
                                           .accumulate = accumulate});
 }
 
-int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
-              struct WireHop hop[WIRE_HOPS]) {
-    if (!w || !w->near || dp->size == 1) {
-        hop[0] = (struct WireHop){dp, COMM_REDUCE_SCATTER, n * dtype_size(dtype)};
-        return 1;
-    }
-    uint64_t bytes = quantized_bytes(GRADIENT_BITS, n);
-    hop[0] = (struct WireHop){w->near, COMM_ALL_TO_ALL, (uint64_t)w->far->size * bytes};
-    hop[1] = (struct WireHop){w->far, COMM_ALL_TO_ALL, bytes};
-    return 2;
-}
-
 // ---- opening and closing ----
 
 void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry) {

@@ -55,18 +55,9 @@ void wire_gather(const struct Wire *w, struct Comm *over, void *whole, const voi
 void *wire_arrivals(const struct Wire *w, void *whole);
 void wire_read(const struct Wire *w, void *whole, size_t shards, size_t n, enum Dtype dtype);
 
-// As struct CommOps has reduce_scatter, over `dp`; and the collectives that this takes, with what
-// comm_count wants of each. Returns how many there are.
+// As struct CommOps has reduce_scatter, over `dp`.
 void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void *whole, size_t n,
                  enum Dtype dtype, bool accumulate);
-enum { WIRE_HOPS = 2 };
-struct WireHop {
-    const struct Comm *over;
-    enum Collective kind;
-    uint64_t bytes;
-};
-int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
-              struct WireHop hop[WIRE_HOPS]);
 
 // From now on gradients are quantized. shards: neighbours of all that there are, who share state;
 // node_ranks: those of a node, a divisor or a multiple of that. dry: of a plan. All ranks call it.

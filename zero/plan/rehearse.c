@@ -1,0 +1,178 @@
+// A training step of a dry rank: see rehearse.h. Next: bound.c.
+#include "zero/plan/rehearse.h"
+
+#include "zero/offload/offload.h"
+
+#include <string.h>
+
+// ---- what was counted so far ----
+
+struct Totals {
+    struct Traffic sent[RANK_COMMS];
+    struct Moved moved[NTAG];
+};
+
+struct Play {
+    struct HopWatch watch; // first: what the core calls is a struct Play
+    struct Rank *rank;
+    struct Counting device, host;
+    struct Totals before;
+    struct KernelCount kernels; // since then
+    enum SendPhase part;        // of the step
+    RehearseOne *each;
+    void *context;
+    struct Rehearsal *out;
+};
+
+static void count_all(const struct Play *p, struct Totals *t) {
+    const struct Comm *comms[RANK_COMMS];
+    const struct Offload *o = offload_of(&p->rank->zero);
+    memset(t, 0, sizeof *t);
+    rank_comms(p->rank, comms);
+    for (int i = 0; i < RANK_COMMS; i++)
+        if (comms[i])
+            t->sent[i] = comms[i]->sent;
+    if (o)
+        memcpy(t->moved, o->mover.moved, sizeof t->moved);
+}
+
+static double sum_of(const double of[NKERNEL]) {
+    double sum = 0;
+    for (int k = 0; k < NKERNEL; k++)
+        sum += of[k];
+    return sum;
+}
+
+// ---- to what it belongs ----
+
+// Of a hop; a gradient that is reduced once goes beside the last backward pass.
+static enum SendPhase phase_of(const struct Zero *z, enum ChainKind kind, const struct Hop *h,
+                               const struct HopArgs *a) {
+    bool once = h->when == WHEN_LAST || (h->when == WHEN_REDUCED && !z->plan.grad.over);
+    if (kind == FETCH)
+        return a->backward ? SEND_BACKWARD : SEND_FORWARD;
+    if (kind == UPDATE || kind == PUBLISH)
+        return SEND_UPDATE;
+    return once ? SEND_LAST : SEND_BACKWARD;
+}
+
+// Activations leave beside the forward passes and come back beside the others, whenever that is
+// queued. Where no hop moves anything else, the host's update does, beside the disk.
+static void add_moved(struct Moves *to, enum Tag tag, const struct Moved *m, const struct Hop *hop,
+                      enum SendPhase when) {
+    if (tag == TAG_ACTIVATION) {
+        moved_add(&to->forward, (struct Moved){.out = m->out, .written = m->written});
+        moved_add(&to->backward, (struct Moved){.in = m->in, .read = m->read});
+    } else if (!hop || when == SEND_UPDATE) {
+        moved_add(&to->update, *m);
+    } else {
+        moved_add(when == SEND_FORWARD ? &to->forward : &to->backward, *m);
+    }
+}
+
+static void add_sent(struct Play *p, const struct Comm *c, enum Collective kind, uint64_t sent,
+                     struct Rehearsed *one) {
+    bool backward = p->part != SEND_FORWARD;
+    uint64_t others = (uint64_t)(c->size - 1) * (kind == COMM_ALL_REDUCE ? 2 : 1);
+    p->out->traffic.bytes[kind] += sent;
+    if (c == p->rank->tensor.comm)
+        p->out->sums[backward] += (double)sent;
+    else if (kind != COMM_SWAP)
+        p->out->sent[one->when] += (double)sent;
+    one->over = c;
+    one->collective = kind;
+    one->bytes = sent / others;
+}
+
+static void take_sent(struct Play *p, const struct Totals *now, struct Rehearsed *one) {
+    const struct Comm *comms[RANK_COMMS];
+    rank_comms(p->rank, comms);
+    for (int i = 0; i < RANK_COMMS; i++) {
+        p->out->traffic.far += now->sent[i].far - p->before.sent[i].far;
+        for (int kind = 0; kind < NCOLLECTIVE; kind++) {
+            uint64_t sent = now->sent[i].bytes[kind] - p->before.sent[i].bytes[kind];
+            if (sent)
+                add_sent(p, comms[i], (enum Collective)kind, sent, one);
+        }
+    }
+}
+
+static void take_moved(struct Play *p, const struct Totals *now, struct Rehearsed *one) {
+    for (int tag = 0; tag < NTAG; tag++) {
+        struct Moved m = moved_since(now->moved[tag], p->before.moved[tag]);
+        add_moved(&p->out->moves, (enum Tag)tag, &m, one->hop, one->when);
+        moved_add(&one->moved, m);
+    }
+}
+
+// All since the last call, of which `one` says what it was.
+static void take(struct Play *p, struct Rehearsed *one) {
+    struct Totals now;
+    count_all(p, &now);
+    if (memcmp(&now, &p->before, sizeof now) != 0) {
+        take_sent(p, &now, one);
+        take_moved(p, &now, one);
+        p->before = now;
+    }
+    if (!p->each)
+        return;
+    one->kernel_bytes = sum_of(p->kernels.bytes);
+    one->flops = sum_of(p->kernels.flops);
+    p->kernels = (struct KernelCount){.sent = 0};
+    p->each(p->context, one);
+}
+
+static void hop_begins(struct HopWatch *watch) {
+    struct Play *p = (struct Play *)watch;
+    struct Rehearsed one = {.when = p->part};
+    take(p, &one);
+}
+
+static void hop_ended(struct HopWatch *watch, const struct Zero *z, enum ChainKind kind,
+                      const struct Hop *h, const struct HopArgs *a) {
+    struct Rehearsed one = {.kind = kind, .hop = h, .args = a, .when = phase_of(z, kind, h, a)};
+    take((struct Play *)watch, &one);
+}
+
+// ---- the step ----
+
+// The results of each step are known at once, and say nothing.
+static void step(struct Play *p) {
+    struct Zero *z = &p->rank->zero;
+    struct Acts *acts = &p->rank->acts;
+    struct StepState settings = {.lr = 0};
+    zero_step_begin(z, &settings);
+    for (size_t i = 0; i < z->npass; i++) {
+        p->part = z->pass[i].backward ? SEND_BACKWARD : SEND_FORWARD;
+        zero_step_pass(z, &z->pass[i], acts);
+        hop_begins(&p->watch);
+    }
+    p->part = SEND_LAST;
+    zero_step_end(z, 0);
+    hop_begins(&p->watch);
+    z->known = z->step;
+}
+
+void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehearsal *out) {
+    struct Zero *z = &dry->zero;
+    struct Rehearsal first;
+    struct Play p = {.watch = {hop_begins, hop_ended}, .rank = dry, .out = &first};
+    count_begin(&p.device, dry->device, &p.kernels);
+    if (dry->host)
+        count_begin(&p.host, dry->host, &p.kernels);
+    z->step = z->known = offload_is_delayed(z) ? offload_of(z)->options.delay_after : 0;
+    z->watch = &p.watch;
+    count_all(&p, &p.before);
+    memset(&first, 0, sizeof first);
+    step(&p);
+    *out = (struct Rehearsal){.sums = {0}};
+    p.out = out;
+    p.each = each;
+    p.context = context;
+    step(&p);
+    z->watch = NULL;
+    z->step = z->known = 0;
+    if (dry->host)
+        count_end(&p.host);
+    count_end(&p.device);
+}
