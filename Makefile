@@ -31,7 +31,6 @@ CFLAGS ?= -O3 -g
 ALL_ARCHS := 80 86 89 90 90a 100 120
 WERROR ?= -Werror
 
-SANITIZE_release :=
 # A variable that nobody has set holds a pattern, not what the stack held before. vptr checks need a
 # C++ linker, and find nothing in one small C++ file.
 SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all \
@@ -121,11 +120,12 @@ ZERO_offload := serve weights gradients update anywhere activations move nvme_fi
     nvme_preflight
 ZERO_pipe := order split pipe
 ZERO_rooms := wire/wire master/master hpz/second replica/replica tensor/across
-ZERO_run := shared settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
-    rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
-    export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
-    checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
-    diverged best score loss_scale
+ZERO_process := lock home wish
+ZERO_settings := settings settings_flags settings_grid settings_nearest schedule
+ZERO_checkpoint := checkpoint write folders load apart fetch identity read file shared
+ZERO_weights := import import_run export weights_hash
+ZERO_rank := rank rank_step rank_work rank_sample feed place breakdown score
+ZERO_train := job trainer loop ahead saver resume best diverged loss_scale
 ZERO_plan := rehearse bound footprint pipeline room candidates count rates choose fit half predict \
     table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json
@@ -160,8 +160,9 @@ ISA_SANITIZE_asan := $(if $(findstring clang,$(CC)),,--param asan-use-after-retu
 include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) $(MATMUL_$(HAVE_DNNL)) \
-    $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(ZERO_rooms:%=zero/%.c) $(foreach r,comm pipe offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
+    $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(ZERO_rooms:%=zero/%.c) $(DATA:%=data/%.c) \
+    $(foreach r,comm pipe offload process settings checkpoint weights rank train plan, \
+        $(ZERO_$(r):%=zero/$(r)/%.c)) \
     $(foreach r,text bpe chat eval hf llmc deepspeed flags log,$(DATA_$(r):%=data/$(r)/%.c)) \
     $(if $(filter yes,$(HAVE_ZLIB)),data/unpack_gz.c,data/unpack_gz_none.c) \
     $(if $(filter yes,$(HAVE_ZSTD)),data/unpack_zst.c,data/unpack_zst_none.c) \
@@ -180,7 +181,6 @@ PRELOADS := $(PRELOADS:%=$(BUILD)/tests/%.so)
 STARTED := $(STARTED_$(MODE):%=tests/bench/%.c)
 SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
 FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
-MAIN := train.c
 
 OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
 CUSIM_FILES := $(CUSIM_$(MODE):%=tests/cusim/%.cc)
@@ -196,7 +196,7 @@ CU_OBJECTS := $(call OBJ,$(CU_FILES))
 ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
 ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o)) \
     $(ISA_FILES_amx:%=$(BUILD)/kernels/cpu/%.amx.o)
-MAIN_OBJECTS := $(call OBJ,$(MAIN))
+MAIN_OBJECTS := $(BUILD)/train.o
 TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
     $(STARTED) $(SMOKE_PARTS))
 LIBRARY := $(BUILD)/libzero.a
@@ -286,7 +286,7 @@ $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c data/text/pack.c \
+HOOKED := train.c tests/lib/tiny.c data/text/shards.c data/text/pack.c \
     $(filter zero/%.c model/%.c data/hf/%.c data/llmc/%.c data/range.c kernels/mark.c \
     kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c \

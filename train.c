@@ -2,7 +2,7 @@
 //
 // From top to bottom: the command line; what a rank does and tells; from the command line to the
 // ranks; the modes; main. Here alone zero/ and data/ meet: each is handed what it needs of the
-// other. Flags: zero/run/settings_flags.c, data/flags/options.c. Next: zero/run/trainer.c.
+// other. Flags: zero/settings/settings_flags.c, data/flags/options.c. Next: zero/train/trainer.c.
 #include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
@@ -16,11 +16,11 @@
 #include "model/presets.h"
 #include "model/sample.h"
 #include "zero/plan/predict.h"
-#include "zero/run/import_run.h"
-#include "zero/run/job.h"
-#include "zero/run/score.h"
-#include "zero/run/weights_hash.h"
-#include "zero/run/wish.h"
+#include "zero/process/wish.h"
+#include "zero/rank/score.h"
+#include "zero/train/job.h"
+#include "zero/weights/import_run.h"
+#include "zero/weights/weights_hash.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ struct Run {
 
 // ---- the command line ----
 
-// A checkpoint's identity is text of data/flags/, in a file of zero/run/.
+// A checkpoint's identity is text of data/flags/, in a file of zero/checkpoint/.
 static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
     char *identity;
     int err = import_run_look(path, where, &identity, e);

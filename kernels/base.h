@@ -35,7 +35,7 @@ int error_set(struct Error *e, int code, const char *format, ...)
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
 // How much is said. With the process's two outputs (below), which whoever fails must find from
-// anywhere, and what signals reach (zero/run/wish.c) the only mutable globals of the program.
+// anywhere, and what signals reach (zero/process/wish.c) the only mutable globals of the program.
 extern enum LogLevel log_level;
 
 // A line on standard error, with "rank R: " in front where the calling thread is a rank other than

@@ -1,6 +1,6 @@
 // A micro-batch of token sequences, as whoever reads data hands it to whoever trains: data/text/
-// fills it in, zero/run/feed.c brings it to the device, model/ reads it there. And a sequence to be
-// scored, on its way from data/eval/ to zero/run/score.c.
+// fills it in, zero/rank/feed.c brings it to the device, model/ reads it there. And a sequence to
+// be scored, on its way from data/eval/ to zero/rank/score.c.
 #ifndef KERNELS_BATCH_H
 #define KERNELS_BATCH_H
 #include <stddef.h>

@@ -1,10 +1,10 @@
 // What a flag is: a row that names a value, its type, its place in a struct, its default and help.
 //
 // Whoever owns settings owns the rows that describe them, and so a new setting is a field and a row
-// side by side: those of a rank and its training are in zero/run/settings_flags.c, those of data,
-// files and samples in data/flags/options.c. The words of a choice stand beside the enum that the
-// field has, so nobody copies an enum. data/flags/flags.h reads the line and configuration files
-// into the structs; it alone knows how a value is written.
+// side by side: those of a rank and its training are in zero/settings/settings_flags.c, those of
+// data, files and samples in data/flags/options.c. The words of a choice stand beside the enum that
+// the field has, so nobody copies an enum. data/flags/flags.h reads the line and configuration
+// files into the structs; it alone knows how a value is written.
 #ifndef KERNELS_FLAG_H
 #define KERNELS_FLAG_H
 #include "kernels/base.h"

@@ -2,7 +2,7 @@
 // without following a link.
 //
 // POSIX promises a name only once the folder that holds it was forced to the disk. Used by data/
-// (cache, logs) and zero/run (checkpoints, lock). Read next: data/file.h, which is about files.
+// (cache, logs) and zero/ (checkpoints, lock). Read next: data/file.h, which is about files.
 #ifndef KERNELS_FOLDER_H
 #define KERNELS_FOLDER_H
 #include "kernels/base.h"

@@ -1,5 +1,5 @@
 // Of a run's validations, the one with the lowest loss: what a checkpoint keeps of them. Judged by
-// zero/run/best.c.
+// zero/train/best.c.
 #ifndef KERNELS_JUDGED_H
 #define KERNELS_JUDGED_H
 #include <stdint.h>

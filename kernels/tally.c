@@ -1,4 +1,4 @@
-// Time shared out among spans: see tally.h. Next: zero/run/breakdown.c.
+// Time shared out among spans: see tally.h. Next: zero/rank/breakdown.c.
 #include "kernels/tally.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 // for (docs/events.md). Where compute has nothing to do, the host comes late: for a reason, too,
 // where it says so (tally_host), else for none.
 //
-// Filled in by trace.c, as operations end; read by zero/run/breakdown.c. Adding takes a lock and
+// Filled in by trace.c, as operations end; read by zero/rank/breakdown.c. Adding takes a lock and
 // some tens of nanoseconds.
 #ifndef KERNELS_TALLY_H
 #define KERNELS_TALLY_H

@@ -75,7 +75,8 @@ function height(path) {
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
         return index("zero/comm zero/wire zero zero/master zero/hpz zero/replica zero/tensor " \
-            "zero/pipe zero/offload zero/run zero/plan ", path " ")
+            "zero/pipe zero/offload zero/process zero/settings zero/checkpoint zero/weights " \
+            "zero/rank zero/train zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
         path " ")
 }
@@ -90,7 +91,7 @@ function may_include(target,    to) {
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
-    if (file ~ /^zero\/(step\.c|pipe\/pipe\.c|run\/rank(\.[ch]|_sample\.c))$/ && to == "model")
+    if (file ~ /^zero\/(step\.c|pipe\/pipe\.c|rank\/rank(\.[ch]|_sample\.c))$/ && to == "model")
         return 1
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)
@@ -220,7 +221,7 @@ function check_code(text,    code, told_apart) {
         file != "zero/open.c" && folder != "tests")
         fault("only zero/open.c tells stages apart; read the stage table")
     if (code ~ /^static [^(]*(;|=)/ && code !~ /const|_Static_assert|sig_atomic_t/ &&
-        file != "kernels/base.c" && file != "zero/run/wish.c" && folder != "tests")
+        file != "kernels/base.c" && file != "zero/process/wish.c" && folder != "tests")
         fault("a mutable global; state hangs off a struct")
     if (in_define) {
         in_define = code ~ /\\$/

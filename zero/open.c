@@ -5,7 +5,7 @@
 // lines that allocate it. The last part is the backing of state that is on the device: what the
 // core does at the places where zero/offload does more.
 //
-// Called by zero/run/rank.c.
+// Called by zero/rank/rank.c.
 #include "zero/state.h"
 #include "zero/report.h"
 

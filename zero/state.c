@@ -1,7 +1,8 @@
 // The optimizer's state as a whole: initial values, and copies for checkpoints.
 //
 // What a training step does with it is in opt.c. Here it is read and written from the host's side
-// in chunks, so that no memory grows with the model. Read next: open.c, then zero/run/checkpoint.h.
+// in chunks, so that no memory grows with the model. Read next: open.c, then
+// zero/checkpoint/checkpoint.h.
 #include "zero/state.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // scored, and what their scores say.
 //
 // A protocol is a way to make sequences of an item, one for each answer; two are known, and a file
-// may allow one alone. Filled in by hellaswag.c and hellaswag_bin.c; scored by zero/run/score.c;
+// may allow one alone. Filled in by hellaswag.c and hellaswag_bin.c; scored by zero/rank/score.c;
 // judged here. Called by evals.c and data/log/teller.c.
 #ifndef DATA_EVAL_ITEMS_H
 #define DATA_EVAL_ITEMS_H

@@ -1,7 +1,7 @@
 // The options of ./train that are not a rank's settings: data, files, samples, and what to do.
 //
-// The table in options.c and that of zero/run/settings_flags.c are the two places that name a flag;
-// the line, --help, config.json and the checks for a resumed run all come from them.
+// The table in options.c and that of zero/settings/settings_flags.c are the two places that name a
+// flag; the line, --help, config.json and the checks for a resumed run all come from them.
 #ifndef DATA_FLAGS_OPTIONS_H
 #define DATA_FLAGS_OPTIONS_H
 #include "data/eval/evals.h"

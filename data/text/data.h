@@ -76,7 +76,7 @@ double data_bits_per_byte(struct Data *d, double loss);
 // Tells one data set from another: files, split, tokenizer and seq_len. A checkpoint keeps it.
 uint64_t data_fingerprint(const struct Data *d);
 
-// `data` is a struct Data *: these two are what zero/run/feed.h calls a BatchReader.
+// `data` is a struct Data *: these two are what zero/rank/feed.h calls a BatchReader.
 //
 // Samples first .. first + n - 1 of the endless training sequence; batch: (n, seq_len). Errors:
 // those of fetching and opening a shard that had not been needed before; -EIO with the file's name

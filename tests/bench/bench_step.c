@@ -16,8 +16,8 @@
 #include "zero/offload/offload.h"
 #include "kernels/trace.h"
 #include "tests/bench/bench_time.h"
-#include "zero/run/rank.h"
-#include "zero/run/schedule.h"
+#include "zero/rank/rank.h"
+#include "zero/settings/schedule.h"
 
 #include <stdio.h>
 

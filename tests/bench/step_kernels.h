@@ -6,7 +6,7 @@
 #ifndef TESTS_BENCH_STEP_KERNELS_H
 #define TESTS_BENCH_STEP_KERNELS_H
 #include "kernels/cost.h"
-#include "zero/run/rank.h"
+#include "zero/rank/rank.h"
 
 #include <stdio.h>
 

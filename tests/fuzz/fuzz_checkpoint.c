@@ -1,6 +1,6 @@
 // Fuzzes the reader of checkpoints: any bytes are refused with a line, or are a file whose sizes
 // add up. Built and run by scripts/fuzz.sh.
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include "kernels/hash.h"
 

@@ -2,7 +2,7 @@
 // value that its row allows, and a table that can be printed; or one line of complaint, and no flag
 // has changed. Built and run by scripts/fuzz.sh.
 #include "data/flags/options.h"
-#include "zero/run/settings.h"
+#include "zero/settings/settings.h"
 
 #include <stdlib.h>
 #include <string.h>

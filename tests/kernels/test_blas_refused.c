@@ -12,7 +12,7 @@
 #include "tests/cusim/sim.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 enum { STEPS = 3 };
 

@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
 

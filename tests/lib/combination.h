@@ -1,10 +1,10 @@
 // Runs whose flags were drawn at random: families, shapes, ranks and how they are laid out, stages,
 // tiers, wires, formats. A seed names each. Flags are read, resolved and refused as ./train does it
-// (zero/run/settings.h); half of the draws are no run, since nothing keeps them from it.
+// (zero/settings/settings.h); half of the draws are no run, since nothing keeps them from it.
 #ifndef TESTS_LIB_COMBINATION_H
 #define TESTS_LIB_COMBINATION_H
 #include "data/flags/flags.h"
-#include "zero/run/settings.h"
+#include "zero/settings/settings.h"
 
 enum { COMBINATION_WORDS = 128 };
 

@@ -4,7 +4,7 @@
 #define TESTS_LIB_DEEPSPEED_LINE_H
 #include "data/flags/options.h"
 #include "tests/lib/scratch.h"
-#include "zero/run/settings.h"
+#include "zero/settings/settings.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Grids of ranks, as what they change in settings: tests run them, and end ranks inside of them.
 #ifndef TESTS_LIB_GRIDS_H
 #define TESTS_LIB_GRIDS_H
-#include "zero/run/rank.h"
+#include "zero/rank/rank.h"
 
 static inline void grid_parts(struct RankSettings *s) {
     s->tp = 2;

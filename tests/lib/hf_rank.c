@@ -2,8 +2,8 @@
 #include "tests/lib/hf_rank.h"
 #include "data/json_members.h"
 #include "model/presets.h"
-#include "zero/run/import.h"
 #include "zero/state.h"
+#include "zero/weights/import.h"
 
 #include <stdlib.h>
 #include <string.h>

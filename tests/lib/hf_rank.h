@@ -3,7 +3,7 @@
 #ifndef TESTS_LIB_HF_RANK_H
 #define TESTS_LIB_HF_RANK_H
 #include "data/hf/model.h"
-#include "zero/run/rank.h"
+#include "zero/rank/rank.h"
 
 #include <cjson/cJSON.h>
 

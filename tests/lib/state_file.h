@@ -1,4 +1,4 @@
-// A rank's file of a checkpoint (format: zero/run/checkpoint_file.c), read without any of the
+// A rank's file of a checkpoint (format: zero/checkpoint/file.c), read without any of the
 // program's code but the hash, so that trials of that code believe nothing that it says.
 #ifndef TESTS_LIB_STATE_FILE_H
 #define TESTS_LIB_STATE_FILE_H

@@ -1,9 +1,9 @@
 // A tiny rank and some steps of training, for tests that compare whole runs.
 #ifndef TESTS_LIB_TINY_H
 #define TESTS_LIB_TINY_H
-#include "zero/run/rank.h"
-#include "zero/run/schedule.h"
-#include "zero/run/weights_hash.h"
+#include "zero/rank/rank.h"
+#include "zero/settings/schedule.h"
+#include "zero/weights/weights_hash.h"
 #include "zero/comm/world.h"
 
 // Odd sizes on purpose: 2 layers, 3 heads, 36 channels, sequences of 17, vocabulary 61.

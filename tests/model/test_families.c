@@ -8,7 +8,7 @@
 #include "model/presets.h"
 #include "data/json_members.h"
 #include "tests/lib/hf_rank.h"
-#include "zero/run/schedule.h"
+#include "zero/settings/schedule.h"
 
 #include <errno.h>
 #include <setjmp.h>

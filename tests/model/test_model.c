@@ -4,8 +4,8 @@
 #include "zero/state.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/lib/values.h"
-#include "zero/run/rank.h"
-#include "zero/run/schedule.h"
+#include "zero/rank/rank.h"
+#include "zero/settings/schedule.h"
 
 #include <errno.h>
 #include <setjmp.h>

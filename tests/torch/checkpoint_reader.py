@@ -6,7 +6,7 @@
 #   c.parameters()["block.0.mlp.fc.weight"]         fp32, shaped (rows, columns) or (rows,)
 #   c.hash()                                        the weights hash that ./train prints
 #
-# zero/run/checkpoint_file.c defines the format and model/params.c where a parameter lies in its
+# zero/checkpoint/file.c defines the format and model/params.c where a parameter lies in its
 # group. Nothing of a file is believed before the XXH64 behind it is found right. That hash is a
 # chain of multiplications, which Python makes at some 20 MB/s: so kernels/hash.h is compiled (with
 # $CC or cc) and called.

@@ -3,7 +3,7 @@
 #include "zero/state.h"
 #include "tests/lib/tiny.h"
 
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

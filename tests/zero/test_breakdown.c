@@ -5,7 +5,7 @@
 #include "zero/state.h"
 #include "kernels/trace.h"
 #include "tests/lib/tiny.h"
-#include "zero/run/breakdown.h"
+#include "zero/rank/breakdown.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // --fit auto's search (zero/plan/choose.h): on machines, models and lines that are drawn at random
 // it is as good as trying every batch of every candidate, keeps to all limits and to what was said,
-// and says the same again. What it counts of a step is what formulas say (zero/run/rank_work.c); a
+// and says the same again. What it counts of a step is what formulas say (zero/rank/rank_work.c); a
 // small model's real steps give each kernel a rate.
 #include "zero/plan/choose.h"
 #include "tests/lib/tiny.h"

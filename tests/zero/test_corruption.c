@@ -9,7 +9,7 @@
 #include "tests/lib/state_file.h"
 #include "tests/lib/tiny.h"
 
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>

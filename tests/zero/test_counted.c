@@ -4,7 +4,7 @@
 // was trained, and give up the same validation.
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
-#include "zero/run/loop.h"
+#include "zero/train/loop.h"
 
 #include <errno.h>
 

@@ -20,7 +20,7 @@
 #include "tests/lib/left_out.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 enum { STEPS = 3 };
 enum { SHORT = 96, LONG = 136 }; // tokens of a wide model's sequence

@@ -1,6 +1,6 @@
 // The loss scale's state machine, against sequences that were worked out by hand from its rules:
 // initial scale, hysteresis, halving, the minimum, the window, and what each of them resets.
-#include "zero/run/loss_scale.h"
+#include "zero/train/loss_scale.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "tests/lib/seats.h"
 #include "tests/lib/scratch.h"
 
-#include "zero/run/export.h"
-#include "zero/run/import.h"
+#include "zero/weights/export.h"
+#include "zero/weights/import.h"
 
 struct Shape {
     int tp, dp, replicas, stage;

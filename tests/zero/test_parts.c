@@ -4,7 +4,7 @@
 #include "tests/lib/scratch.h"
 
 #include "kernels/hash.h"
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include "zero/state.h"
 #include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
-#include "zero/run/shared.h"
+#include "zero/checkpoint/shared.h"
 
 #include <errno.h>
 #include <math.h>

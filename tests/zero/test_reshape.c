@@ -12,7 +12,7 @@
 #include "tests/lib/scratch.h"
 #include "tests/lib/tiny.h"
 
-#include "zero/run/checkpoint.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <sys/resource.h>

@@ -6,8 +6,8 @@
 #include "tests/lib/eval_fixture.h"
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/tiny.h"
-#include "zero/run/import.h"
-#include "zero/run/score.h"
+#include "zero/rank/score.h"
+#include "zero/weights/import.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // What auto means: device and dtype that nobody named are those of the machine, or of the
 // checkpoint that a run goes on from; what was named stays.
-#include "zero/run/place.h"
-#include "zero/run/resume.h"
+#include "zero/rank/place.h"
+#include "zero/train/resume.h"
 #include "kernels/cpu/matmul.h"
 #include "tests/lib/scratch.h"
 

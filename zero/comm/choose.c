@@ -1,4 +1,5 @@
-// How ranks are seated on GPUs. See comm/choose.h; called by place.c and rank.c.
+// How ranks are seated on GPUs. See comm/choose.h; called by zero/rank/place.c and
+// zero/rank/rank.c.
 #include "zero/comm/choose.h"
 
 #include <errno.h>

@@ -26,7 +26,7 @@
 // and after the time-out for one that does not answer, or has not come to this collective.
 //
 // Source: NVIDIA, "NCCL User Guide", sections on group calls, in-place operations and fault
-// tolerance. Called through struct CommOps; opened by rank.c. Read next: nccl_watch.c.
+// tolerance. Called through struct CommOps; opened by zero/rank/rank.c. Read next: nccl_watch.c.
 #include "zero/comm/nccl.h"
 
 #include "kernels/kernels.h"

@@ -7,7 +7,7 @@
 // changes no bit.
 //
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
-// (arXiv 2306.10209), section 3.2. Opened by zero/run/rank.c; it adds hops to the groups'
+// (arXiv 2306.10209), section 3.2. Opened by zero/rank/rank.c; it adds hops to the groups'
 // chains. Read next: zero/param.c.
 #ifndef ZERO_HPZ_SECOND_H
 #define ZERO_HPZ_SECOND_H

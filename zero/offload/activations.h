@@ -25,8 +25,8 @@
 // the pass before has given up its slot. Validation and samples have no backward pass, and keep
 // nothing.
 //
-// Called around each visit through struct BackingOps (serve.c); opened by rank.c. Read next:
-// offload/activations.c.
+// Called around each visit through struct BackingOps (serve.c); opened by zero/rank/rank.c. Read
+// next: offload/activations.c.
 #ifndef ZERO_OFFLOAD_ACTIVATIONS_H
 #define ZERO_OFFLOAD_ACTIVATIONS_H
 #include "kernels/across.h"

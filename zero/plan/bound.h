@@ -14,7 +14,7 @@
 #ifndef ZERO_PLAN_BOUND_H
 #define ZERO_PLAN_BOUND_H
 #include "zero/plan/rehearse.h"
-#include "zero/run/rank.h"
+#include "zero/rank/rank.h"
 
 // Per second; 0: not known, as of a GPU that is not here.
 struct Speeds {

@@ -11,7 +11,7 @@
 #define ZERO_PLAN_COUNT_H
 #include "kernels/cost.h"
 #include "kernels/kernels.h"
-#include "zero/run/rank.h"
+#include "zero/rank/rank.h"
 
 #define X(op, Args) KERNEL_##op,
 enum KernelKind { KERNEL_LIST(X) NKERNEL };

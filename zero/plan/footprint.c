@@ -5,8 +5,8 @@
 #include "kernels/cost.h"
 #include "zero/comm/grid.h"
 #include "zero/offload/activations.h"
-#include "zero/run/ahead.h"
 #include "zero/state.h"
+#include "zero/train/ahead.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // What a run takes: memory by tier and tag, and traffic by collective, predicted and measured.
 //
 // The forecast is made by opening a rank over dry tiers, which count and allocate nothing, with the
-// lines that open it for the run (rank.h); the measurement reads the same counters of a rank that
-// has trained. A forecast is of one rank. Most are equal, since shards are padded to one size; what
-// the others take where they are not, such as stages of a pipeline, its Demand says.
+// lines that open it for the run (zero/rank/rank.h); the measurement reads the same counters of a
+// rank that has trained. A forecast is of one rank. Most are equal, since shards are padded to one
+// size; what the others take where they are not, such as stages of a pipeline, its Demand says.
 //
 // Called by predict.c; table.h prints it, fit.h looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H

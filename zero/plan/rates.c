@@ -3,7 +3,7 @@
 
 #include "kernels/trace.h"
 #include "zero/state.h"
-#include "zero/run/schedule.h"
+#include "zero/settings/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -22,7 +22,7 @@ struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *plac
                           [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
 }
 
-// Each rank has a place of its own: a GPU (zero/run/place.c).
+// Each rank has a place of its own: a GPU (zero/rank/place.c).
 static bool places_apart(const struct RankSettings *s) {
     return s->device == DEVICE_CUDA && !s->processes && device_count_cuda() >= s->ranks;
 }

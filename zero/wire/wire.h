@@ -25,7 +25,7 @@
 //
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
 // (arXiv 2306.10209), sections 3.1 (qwZ) and 3.3 (qgZ). A struct Wire of NULL changes nothing. All
-// calls queue work on the comm queue. Opened by zero/run/rank.c, called by zero/param.c,
+// calls queue work on the comm queue. Opened by zero/rank/rank.c, called by zero/param.c,
 // zero/grad.c and zero/hpz/. Read next: zero/zero.h.
 #ifndef ZERO_WIRE_WIRE_H
 #define ZERO_WIRE_WIRE_H

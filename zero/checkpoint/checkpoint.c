@@ -1,0 +1,255 @@
+// Saving the ranks' state: see checkpoint.h.
+//
+// The ranks write side by side, and agree after each part before the next begins: rank 0 makes the
+// folder, all write their files (write.c), rank 0 gives the folder its name. Which folders there
+// are and may go is folders.c's; loading is in load.c, the file format in file.c.
+#include "kernels/folder.h"
+#include "zero/state.h"
+#include "zero/checkpoint/checkpoint.h"
+#include "zero/checkpoint/apart.h"
+#include "zero/checkpoint/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- saving ----
+
+// Where a checkpoint is written before it has its name.
+static char *aside_path(const char *folder) {
+    return base_format("%s/writing", folder);
+}
+
+// What lies under a name that is needed goes: a checkpoint of ours is removed; what is not ours, or
+// is being read, gets a name beside `path`, where it is in nobody's way.
+static void put_away(const char *what, const char *path) {
+    if (checkpoint_remove(what) == 0)
+        return;
+    char *other = base_format("%s.other", path);
+    checkpoint_remove(other);
+    renameat2(AT_FDCWD, what, AT_FDCWD, other, RENAME_NOREPLACE);
+    free(other);
+}
+
+// Gives the finished folder its name. Where the name is taken (this step again, after a resume from
+// an older one), the two change places, so that at no time the step has no checkpoint.
+static int move_in_place(const char *aside, const char *path, struct Error *e) {
+    if (renameat2(AT_FDCWD, aside, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        put_away(aside, path);
+        return 0;
+    }
+    bool free_name = errno == ENOENT;
+    if (errno == EINVAL || errno == ENOSYS) { // a file system that cannot exchange
+        put_away(path, path);
+        free_name = true;
+    }
+    if (free_name && rename(aside, path) == 0)
+        return 0;
+    return error_set(e, -errno, "cannot rename %s to %s: %s", aside, path, strerror(errno));
+}
+
+int checkpoint_clear(const char *folder, struct Error *e) {
+    char *aside = aside_path(folder);
+    int err = checkpoint_remove(aside);
+    if (err == -EEXIST)
+        error_set(e, err,
+                  "%s is in the way: it is a link, or holds what no checkpoint has; move it",
+                  aside);
+    else if (err)
+        error_set(e, err, "cannot remove %s: %s", aside, strerror(-err));
+    free(aside);
+    return err;
+}
+
+static int begin_aside(struct CheckpointSave *s, struct Error *e) {
+    bool made = mkdir(s->folder, 0777) == 0;
+    if (!made && errno != EEXIST)
+        return error_set(e, -errno, "cannot create folder %s: %s", s->folder, strerror(errno));
+    s->home = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->home < 0)
+        return error_set(e, -errno, "cannot open folder %s: %s", s->folder, strerror(errno));
+    int err = made ? folder_sync_above(s->folder, e) : 0;
+    if (!err)
+        err = checkpoint_clear(s->folder, e);
+    if (err)
+        return err;
+    if (mkdir(s->aside, 0777) != 0)
+        return error_set(e, -errno, "cannot create folder %s: %s", s->aside, strerror(errno));
+    return 0;
+}
+
+// Another run may have the name of the folder by now, and writes there in its own right.
+static bool is_at_home(const struct CheckpointSave *s) {
+    struct stat mine, named;
+    return s->home >= 0 && fstat(s->home, &mine) == 0 && stat(s->folder, &named) == 0 &&
+           mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+static int finish_aside(const struct CheckpointSave *s, struct Error *e) {
+    int err = folder_sync(s->aside, e);
+    if (!err)
+        err = move_in_place(s->aside, s->path, e);
+    return err ? err : folder_sync(s->folder, e);
+}
+
+int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
+                     struct CheckpointKeep keep, struct Error *e) {
+    *s = (struct CheckpointSave){.step = z->step,
+                                 .keep = keep,
+                                 .keeps = home_keeps(keep.disk, z->all->rank),
+                                 .home = -1,
+                                 .folder = base_format("%s", folder),
+                                 .path = checkpoint_path(folder, z->step),
+                                 .aside = aside_path(folder)};
+    zero_finish(z);
+    struct Error why;
+    if (shared_check(z, &why) &&
+        z->all->rank == 0) // the first place's is saved, and the run goes on
+        log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
+    int err = s->keeps ? begin_aside(s, e) : 0;
+    if (home_is_apart(keep.disk)) {
+        uint64_t word = checkpoint_apart_word(z);
+        if (s->keeps && !err)
+            err = checkpoint_mark(s->aside, word, keep.disk, e);
+    }
+    return zero_agree(z, err);
+}
+
+// It is saved anew, whatever was wrong with the one before.
+static void take_back(struct CheckpointRefused *refused, uint64_t step) {
+    for (size_t i = 0; refused && i < refused->n; i++)
+        if (refused->step[i] == step)
+            refused->step[i--] = refused->step[--refused->n];
+}
+
+static void prune(struct CheckpointSave *s) {
+    if (!s->named || !is_at_home(s))
+        return;
+    take_back(s->keep.refused, s->step);
+    checkpoint_prune(s->folder, s->step, s->keep);
+}
+
+int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
+    bool home = s->keeps && is_at_home(s), failed = err != 0;
+    if (s->keeps && !err)
+        err = home ? finish_aside(s, e)
+                   : error_set(e, -ESTALE, "%s is another folder now, or gone", s->folder);
+    if (home && err)
+        checkpoint_remove(s->aside);
+    s->named = home && !err && !failed;
+    s->ended = true;
+    if (!home_is_apart(s->keep.disk))
+        prune(s);
+    return err;
+}
+
+// Where disks are several, a power cut between two names leaves a checkpoint that not all of them
+// have: the one before it must still be there, and so goes only when all have this one.
+void checkpoint_close(struct CheckpointSave *s, int err) {
+    if (home_is_apart(s->keep.disk) && err && s->named && is_at_home(s))
+        checkpoint_remove(s->path);
+    else if (home_is_apart(s->keep.disk) && !err)
+        prune(s);
+    if (s->home >= 0)
+        close(s->home);
+    free(s->folder);
+    free(s->path);
+    free(s->aside);
+    *s = (struct CheckpointSave){.home = -1};
+}
+
+int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
+                    struct CheckpointKeep keep, struct Error *e) {
+    struct CheckpointSave s;
+    int err = checkpoint_begin(&s, z, folder, keep, e);
+    if (!err)
+        err = zero_agree(z, checkpoint_write(z, s.aside, identity, e));
+    err = zero_agree(z, checkpoint_end(&s, err, e));
+    checkpoint_close(&s, err);
+    return err;
+}
+
+// ---- resuming ----
+
+// The newest checkpoint before *step that any rank sees; all ranks get the same answer. As
+// checkpoint_newest.
+static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
+                         struct Error *e) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine, newest = 0;
+    int found = checkpoint_newest(folders, *step, path, &mine, e);
+    int err = zero_agree(z, found < 0 ? found : 0);
+    bool also = found == 1 && !checkpoint_is_below(*path, folders[0]);
+    free(found == 1 ? *path : NULL);
+    *path = NULL;
+    zero_share(z, found == 1 ? mine << 1 | !also : 0, all); // of one step in two, the first
+    for (int r = 0; r < z->all->size; r++)
+        newest = all[r] > newest ? all[r] : newest;
+    free(all);
+    if (err || !newest)
+        return err;
+    *step = newest >> 1;
+    *path = checkpoint_path(folders[!(newest & 1)], *step);
+    return 1;
+}
+
+// Whether an error is of this one checkpoint, which is damaged, being removed, or on bad sectors,
+// so that the one before may do.
+static bool is_of_this_one(int err) {
+    static const int codes[] = {EBADMSG, ENOENT, ENOTDIR, EIO, EACCES, EPERM, ELOOP, ESTALE, ENXIO};
+    bool found = false;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        found = found || err == -codes[i];
+    return found;
+}
+
+static void refuse(struct CheckpointRefused *refused, uint64_t step) {
+    if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
+        refused->step[refused->n++] = step;
+}
+
+// The newest that is intact. *path: its folder, or NULL.
+static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoad *load,
+                       const char *identity, struct CheckpointRefused *refused, char **path,
+                       struct Error *e) {
+    uint64_t step = UINT64_MAX;
+    struct Error newer = {{0}}; // of the one that was tried before
+    int found, err = 0;
+    *path = NULL;
+    while ((found = find_together(z, folders, path, &step, e)) == 1) {
+        if (newer.text[0])
+            log_line(LOG_NORMAL, "%s; trying the one before", newer.text);
+        e->text[0] = 0;
+        err = load(z, *path, identity, e);
+        if (!err)
+            return 0;
+        free(*path);
+        *path = NULL;
+        if (!is_of_this_one(err))
+            return err;
+        refuse(refused, step);
+        newer = *e;
+    }
+    return found < 0 ? found : err;
+}
+
+int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
+                      const char *identity, struct CheckpointRefused *refused, struct Error *e) {
+    if (strcmp(which, "auto") != 0)
+        return checkpoint_load(z, which, identity, e);
+    char *path;
+    int err = load_newest(z, folders, checkpoint_load, identity, refused, &path, e);
+    free(path);
+    return err;
+}
+
+int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const char *identity,
+                              char **path, struct Error *e) {
+    int err = load_newest(z, folders, checkpoint_load_weights, identity, NULL, path, e);
+    if (err || *path)
+        return err;
+    return error_set(e, -ENOENT, "%s holds no checkpoint any more", folders[0]);
+}

@@ -1,0 +1,383 @@
+// The file format of a checkpoint: see checkpoint.h.
+//
+//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6, 7, 8 for 5
+//         16   struct Fixed, native (little) endian
+//              formats 7 and 8: struct Best (zero/zero.h)
+//              identity text, identity_bytes
+//              algorithms of matrix products, choices_bytes
+//              ngroup struct CheckpointGroup
+//              for each group master, m, v: count fp32 values each; in formats 6 and 8 a fourth
+//              such array, the weights that are in use while a delayed update waits
+//   last 8     XXH64 of everything before
+//
+// A reader believes nothing before the hash of the whole file is right, and even then checks every
+// size against the file's length: the hash guards against accidents, the checks against files made
+// by hand. Format 6 is written where an update is late, else format 5. Older formats, which did not
+// say how the ranks stood in a grid, are not read.
+#include "zero/state.h"
+#include "zero/checkpoint/checkpoint.h"
+
+#include "kernels/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
+
+enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 6, JUDGED = 2, NFORMAT = LATE + JUDGED + 1 };
+
+static const char magic[NFORMAT][MAGIC_BYTES] = {[USUAL] = "zero.c state 5\n",
+                                                 [LATE] = "zero.c state 6\n",
+                                                 [USUAL + JUDGED] = "zero.c state 7\n",
+                                                 [LATE + JUDGED] = "zero.c state 8\n"};
+
+struct Fixed {
+    uint64_t step;
+    uint32_t rank, size, ngroup, identity_bytes;
+    uint64_t updates, hysteresis, good; // the last two, and scale: struct LossScale
+    float scale;
+    uint32_t choices_bytes;
+    uint32_t grid[NAXIS];
+};
+
+struct CheckpointWriter {
+    int fd;
+    char *path;
+    struct Hash64 hash;
+};
+
+void checkpoint_head_free(struct CheckpointHead *h) {
+    free(h->group);
+    free(h->identity);
+    free(h->choices);
+    *h = (struct CheckpointHead){0};
+}
+
+// ---- writing ----
+
+// Whether validations are judged, in a run that needs it, or a file's format.
+static int format_for(const struct CheckpointHead *h) {
+    return (h->narray == NSTATE_LATE ? LATE : USUAL) + (h->best.samples ? JUDGED : 0);
+}
+
+static size_t fixed_bytes(int format) {
+    return MAGIC_BYTES + sizeof(struct Fixed) + (format > LATE ? sizeof(struct Best) : 0);
+}
+
+static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
+    int err = base_write(w->fd, bytes, n, -1);
+    return err ? error_set(e, err, "cannot write checkpoint %s: %s", w->path, strerror(-err)) : 0;
+}
+
+int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
+                           struct Error *e) {
+    hash64_update(&w->hash, bytes, n);
+    return write_all(w, bytes, n, e);
+}
+
+static struct Fixed fixed_of(const struct CheckpointHead *h) {
+    struct Fixed f = {.step = h->step,
+                      .rank = h->rank,
+                      .size = h->size,
+                      .ngroup = h->ngroup,
+                      .identity_bytes = (uint32_t)strlen(h->identity),
+                      .updates = h->updates,
+                      .hysteresis = h->loss_scale.hysteresis,
+                      .good = h->loss_scale.good,
+                      .scale = h->loss_scale.scale,
+                      .choices_bytes = h->choices_bytes};
+    for (int a = 0; a < NAXIS; a++)
+        f.grid[a] = (uint32_t)h->grid.size[a];
+    return f;
+}
+
+int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
+                           const struct CheckpointHead *head, struct Error *e) {
+    struct CheckpointWriter *w = base_alloc_zeroed(sizeof *w);
+    w->path = base_format("%s", path);
+    hash64_init(&w->hash, 0);
+    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int err = 0;
+    if (w->fd < 0)
+        err = error_set(e, -errno, "cannot create checkpoint %s: %s", path, strerror(errno));
+    struct Fixed fixed = fixed_of(head);
+    if (!err)
+        err = checkpoint_file_append(w, magic[format_for(head)], MAGIC_BYTES, e);
+    if (!err)
+        err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
+    if (!err && head->best.samples)
+        err = checkpoint_file_append(w, &head->best, sizeof head->best, e);
+    if (!err)
+        err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
+    if (!err && head->choices_bytes)
+        err = checkpoint_file_append(w, head->choices, head->choices_bytes, e);
+    if (!err)
+        err = checkpoint_file_append(w, head->group, head->ngroup * sizeof *head->group, e);
+    if (err) {
+        checkpoint_file_abandon(w);
+        w = NULL;
+    }
+    *out = w;
+    return err;
+}
+
+void checkpoint_file_abandon(struct CheckpointWriter *w) {
+    if (w->fd >= 0) {
+        close(w->fd);
+        unlink(w->path);
+    }
+    free(w->path);
+    free(w);
+}
+
+int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
+    uint64_t hash = hash64_final(&w->hash);
+    int err = write_all(w, &hash, sizeof hash, e);
+    if (!err && fsync(w->fd) != 0)
+        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+    if (!err && close(w->fd) != 0) { // network file systems tell of a full disk only here
+        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        unlink(w->path);
+    } else if (err) {
+        checkpoint_file_abandon(w);
+        return err;
+    }
+    free(w->path);
+    free(w);
+    return err;
+}
+
+// ---- reading ----
+
+int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e) {
+    for (char *p = bytes; n;) {
+        ssize_t done = read(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+        if (done == 0)
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it ends too early", path);
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+// The hash of the first `bytes` bytes must stand behind them.
+static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e) {
+    struct Hash64 hash;
+    hash64_init(&hash, 0);
+    char *chunk = base_alloc(CHUNK_BYTES);
+    int err = 0;
+    while (bytes && !err) {
+        size_t n = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
+        err = checkpoint_file_read(fd, path, chunk, n, e);
+        if (!err)
+            hash64_update(&hash, chunk, n);
+        bytes -= n;
+    }
+    free(chunk);
+    uint64_t stored = 0;
+    if (!err)
+        err = checkpoint_file_read(fd, path, &stored, sizeof stored, e);
+    if (!err && stored != hash64_final(&hash))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its checksum is wrong", path);
+    return err;
+}
+
+// The bytes of a file with that head, or UINT64_MAX where it cannot be.
+static uint64_t promised_bytes(const struct CheckpointHead *h) {
+    const uint64_t most = UINT64_C(1) << 48;
+    uint64_t all = h->fixed_bytes + strlen(h->identity) + h->choices_bytes +
+                   h->ngroup * sizeof *h->group + sizeof(uint64_t);
+    for (uint32_t i = 0; i < h->ngroup; i++) {
+        const struct CheckpointGroup *g = &h->group[i];
+        if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
+            return UINT64_MAX;
+        all += g->count * h->narray * sizeof(float);
+        if (all > most)
+            return UINT64_MAX;
+    }
+    return all;
+}
+
+uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
+    struct CheckpointHead written = *h;
+    written.fixed_bytes = fixed_bytes(format_for(h));
+    return promised_bytes(&written);
+}
+
+// A grid of as many ranks as there are files.
+static bool is_grid(const struct Grid *g, uint32_t size) {
+    uint64_t ranks = 1;
+    for (int a = 0; a < NAXIS; a++)
+        ranks = g->size[a] > 0 && ranks <= size ? ranks * (uint64_t)g->size[a] : 0;
+    return ranks == size;
+}
+
+static bool is_sound(const struct CheckpointHead *h) {
+    const struct LossScale *s = &h->loss_scale;
+    return h->updates <= h->step && isfinite(s->scale) && s->scale > 0 && s->hysteresis > 0 &&
+           h->choices_bytes <= MAX_CHOICES && h->best.step <= h->step && isfinite(h->best.loss);
+}
+
+static int check_head(const char *path, const struct CheckpointHead *h, struct Error *e) {
+    const int *n = h->grid.size;
+    if (!is_sound(h))
+        return error_set(e, -EBADMSG,
+                         "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of "
+                         "%g, %u bytes of algorithms",
+                         path, (unsigned long long)h->updates, (unsigned long long)h->step,
+                         (double)h->loss_scale.scale, h->choices_bytes);
+    if (!is_grid(&h->grid, h->size))
+        return error_set(e, -EBADMSG,
+                         "checkpoint %s is damaged: %u ranks are no grid of %d x %d x %d x %d",
+                         path, h->size, n[0], n[1], n[2], n[3]);
+    return 0;
+}
+
+// 0: of no format that is known.
+static int format_of(const char seen[MAGIC_BYTES]) {
+    for (int format = USUAL; format < NFORMAT; format++)
+        if (memcmp(seen, magic[format], MAGIC_BYTES) == 0)
+            return format;
+    return 0;
+}
+
+// Of a file of no format that is read.
+static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct Error *e) {
+    bool older = memcmp(seen, magic[USUAL], 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
+                 memcmp(seen + 14, magic[USUAL] + 14, 2) == 0;
+    if (older)
+        return error_set(e, -EBADMSG,
+                         "checkpoint %s is of format %c, of an older version of this program; "
+                         "expected %d to %d",
+                         path, seen[13], USUAL, NFORMAT - 1);
+    return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
+}
+
+static struct CheckpointHead head_of(const struct Fixed *f) {
+    struct CheckpointHead h = {.step = f->step,
+                               .updates = f->updates,
+                               .loss_scale = {f->scale, f->hysteresis, f->good},
+                               .rank = f->rank,
+                               .size = f->size,
+                               .ngroup = f->ngroup,
+                               .choices_bytes = f->choices_bytes};
+    for (int a = 0; a < NAXIS; a++)
+        h.grid.size[a] = f->grid[a] <= INT_MAX ? (int)f->grid[a] : 0;
+    return h;
+}
+
+static int read_head(int fd, const char *path, uint64_t file_bytes, struct CheckpointHead *h,
+                     struct Error *e) {
+    struct Fixed fixed;
+    char seen[MAGIC_BYTES];
+    int err = checkpoint_file_read(fd, path, seen, sizeof seen, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, &fixed, sizeof fixed, e);
+    if (err)
+        return err;
+    int format = format_of(seen);
+    if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
+        return refuse_format(path, seen, e);
+    *h = head_of(&fixed);
+    h->narray = format == LATE || format == LATE + JUDGED ? NSTATE_LATE : NSTATE;
+    h->fixed_bytes = fixed_bytes(format);
+    if (format > LATE)
+        err = checkpoint_file_read(fd, path, &h->best, sizeof h->best, e);
+    err = err ? err : check_head(path, h, e);
+    if (err)
+        return err;
+    h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);
+    h->group = base_alloc_zeroed(fixed.ngroup * sizeof *h->group);
+    h->choices = h->choices_bytes ? base_alloc_zeroed(h->choices_bytes) : NULL;
+    err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, h->choices, h->choices_bytes, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
+    if (!err && strlen(h->identity) != fixed.identity_bytes)
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its text has a zero byte", path);
+    if (!err && promised_bytes(h) != file_bytes)
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its sizes do not add up", path);
+    if (err)
+        checkpoint_head_free(h);
+    return err;
+}
+
+uint64_t checkpoint_file_values(const struct CheckpointHead *h) {
+    return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * sizeof *h->group;
+}
+
+int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes,
+                         struct CheckpointHead *head, struct Error *e) {
+    *head = (struct CheckpointHead){0};
+    if (lseek(fd, (off_t)base, SEEK_SET) != (off_t)base)
+        return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+    int err = read_head(fd, path, bytes, head, e);
+    head->base = base;
+    return err;
+}
+
+int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
+                         int array, uint64_t i, struct Error *e) {
+    uint64_t at = head->base + checkpoint_file_values(head);
+    for (uint32_t before = 0; before < g; before++)
+        at += head->group[before].count * head->narray * sizeof(float);
+    at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
+    if (lseek(fd, (off_t)at, SEEK_SET) == (off_t)at)
+        return 0;
+    return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+}
+
+// Opens a regular file, and nothing else: a FIFO would be waited for.
+static int open_regular(int folder, const char *path, uint64_t *bytes, struct Error *e) {
+    const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
+    int fd = openat(folder, slash ? slash + 1 : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return error_set(e, -errno, "cannot open checkpoint %s: %s", path, strerror(errno));
+    struct stat st;
+    int err = 0;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        err = error_set(e, -EBADMSG, "checkpoint %s is no file", path);
+    *bytes = err ? 0 : (uint64_t)st.st_size;
+    if (!err && *bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
+                        (unsigned long long)*bytes);
+    if (err)
+        close(fd);
+    return err ? err : fd;
+}
+
+int checkpoint_file_check(int folder, const char *path, struct Error *e) {
+    uint64_t bytes = 0;
+    int fd = open_regular(folder, path, &bytes, e);
+    if (fd < 0)
+        return fd;
+    int err = check_hash(fd, path, bytes - sizeof(uint64_t), e);
+    close(fd);
+    return err;
+}
+
+int checkpoint_file_open(int folder, const char *path, int *fd, struct CheckpointHead *head,
+                         struct Error *e) {
+    uint64_t bytes = 0;
+    *head = (struct CheckpointHead){0};
+    *fd = open_regular(folder, path, &bytes, e);
+    if (*fd < 0)
+        return *fd;
+    int err = read_head(*fd, path, bytes, head, e);
+    if (err) {
+        close(*fd);
+        *fd = -1;
+    }
+    return err;
+}

@@ -1,0 +1,219 @@
+// The folders of checkpoints: their names, which is the newest, and which may go. See checkpoint.h.
+//
+// A folder belongs to us if it is a folder and no link to one, and holds regular files of our own
+// naming and nothing else; only such a folder is ever removed, file by file. What somebody else has
+// put there, or linked there, stays, and the folder with it.
+//
+// Whoever reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold): another
+// process that prunes passes over it.
+#include "kernels/folder.h"
+#include "zero/checkpoint/apart.h"
+#include "zero/checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- names ----
+
+char *checkpoint_rank_path(const char *folder, int rank) {
+    return base_format("%s/rank-%04d.state", folder, rank);
+}
+
+int checkpoint_file_look(const char *folder, struct CheckpointHead *head, struct Error *e) {
+    int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), lowest = 0, fd = -1;
+    if (at >= 0) {
+        lowest = checkpoint_lowest(at);
+        close(at);
+    }
+    char *path = checkpoint_rank_path(folder, lowest > 0 ? lowest : 0);
+    int err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
+    if (!err)
+        close(fd);
+    else
+        *head = (struct CheckpointHead){0};
+    free(path);
+    return err;
+}
+
+char *checkpoint_path(const char *folder, uint64_t step) {
+    return base_format("%s/step-%08llu", folder, (unsigned long long)step);
+}
+
+// The step of a folder named step-N, or false.
+static bool step_of(const char *name, uint64_t *step) {
+    unsigned long long n;
+    int end = 0;
+    if (sscanf(name, "step-%llu%n", &n, &end) != 1 || name[end] != '\0' || end < 13)
+        return false;
+    *step = n;
+    return true;
+}
+
+static bool is_rank_file(const char *name) {
+    char again[32];
+    int rank;
+    if (sscanf(name, "rank-%d.state", &rank) != 1)
+        return false;
+    snprintf(again, sizeof again, "rank-%04d.state", rank);
+    return strcmp(name, again) == 0;
+}
+
+bool checkpoint_is_below(const char *path, const char *folder) {
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
+// ---- who reads ----
+
+// A lock of the open file, not of the process: ranks that are threads hold one each.
+static bool lock(int fd, short type) {
+    struct flock all = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
+// The first file, or where that is on another disk, the lowest rank's; or -1.
+static int open_lowest(int folder, int flags) {
+    char name[32];
+    int fd = openat(folder, "rank-0000.state", flags), lowest = -1;
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    lowest = checkpoint_lowest(folder);
+    snprintf(name, sizeof name, "rank-%04d.state", lowest);
+    errno = ENOENT;
+    return lowest > 0 ? openat(folder, name, flags) : -1;
+}
+
+int checkpoint_hold(int folder) {
+    int fd = open_lowest(folder, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !lock(fd, F_RDLCK)) { // it is being removed
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+// Whether nobody reads the checkpoint; true for a torso without a first file. Where that cannot be
+// told, somebody may.
+static bool is_unread(int folder, int *held) {
+    *held = open_lowest(folder, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    return *held < 0 ? errno == ENOENT : lock(*held, F_WRLCK);
+}
+
+// ---- removing ----
+
+static bool is_ours(int folder, const char *name, void *unused) {
+    (void)unused;
+    return (is_rank_file(name) || checkpoint_is_mark(name)) && folder_has_file(folder, name, NULL);
+}
+
+static bool remove_file(int folder, const char *name, void *unused) {
+    return is_ours(folder, name, unused) && unlinkat(folder, name, 0) == 0;
+}
+
+// 0, or -errno: what is no folder, or a link to one, is not ours.
+static int open_ours(const char *path, int *folder) {
+    *folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*folder >= 0)
+        return 0;
+    return errno == ENOTDIR || errno == ELOOP ? -EEXIST : -errno;
+}
+
+int checkpoint_remove(const char *path) {
+    int held = -1, folder, err = open_ours(path, &folder);
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    errno = 0;
+    bool gone = folder_for_all(folder, is_ours, NULL) && is_unread(folder, &held) &&
+                folder_for_all(folder, remove_file, NULL) && rmdir(path) == 0;
+    static const int told[] = {EMFILE, ENFILE, ENOMEM, EIO, EACCES, EPERM, EROFS, EBUSY};
+    err = gone ? 0 : -EEXIST;
+    for (size_t i = 0; !gone && i < sizeof told / sizeof told[0]; i++)
+        if (errno == told[i])
+            err = -errno;
+    if (held >= 0)
+        close(held);
+    close(folder);
+    return err;
+}
+
+static bool is_refused(const struct CheckpointRefused *refused, uint64_t step) {
+    bool found = false;
+    for (size_t i = 0; refused && i < refused->n; i++)
+        found = found || refused->step[i] == step;
+    return found;
+}
+
+// A damaged one would otherwise take the place of one that can be gone back to.
+void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep keep) {
+    struct Error ignored;
+    uint64_t before = newest + 1, step;
+    char *path;
+    for (size_t kept = 0;
+         keep.newest && checkpoint_find(folder, before, &path, &step, &ignored) == 1;) {
+        if (kept >= keep.newest && step != keep.best)
+            checkpoint_remove(path);
+        else
+            kept += !is_refused(keep.refused, step);
+        free(path);
+        before = step;
+    }
+}
+
+// ---- finding ----
+
+int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
+                    struct Error *e) {
+    DIR *dir = opendir(folder);
+    if (!dir && errno == ENOENT)
+        return 0;
+    if (!dir)
+        return error_set(e, -errno, "cannot read folder %s: %s", folder, strerror(errno));
+    bool found = false;
+    int err = 0;
+    for (const char *name; (name = folder_next(dir, &err));) {
+        uint64_t n;
+        if (!step_of(name, &n) || n >= before || (found && n <= *step))
+            continue;
+        found = true;
+        *step = n;
+    }
+    closedir(dir);
+    if (err)
+        return error_set(e, err, "cannot read folder %s: %s", folder, strerror(-err));
+    if (found)
+        *path = checkpoint_path(folder, *step);
+    return found;
+}
+
+int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
+                      struct Error *e) {
+    int any = 0;
+    *path = NULL;
+    for (; *folders; folders++) {
+        char *here;
+        uint64_t n;
+        int found = checkpoint_find(*folders, before, &here, &n, e);
+        if (found == 1 && any && n <= *step) {
+            free(here);
+            continue;
+        }
+        if (found) {
+            free(*path);
+            *path = NULL;
+        }
+        if (found < 0)
+            return found;
+        if (found) {
+            *path = here;
+            *step = n;
+            any = 1;
+        }
+    }
+    return any;
+}

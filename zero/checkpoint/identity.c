@@ -1,0 +1,103 @@
+// Is a checkpoint of this run? Its identity is held against the run's, line by line: see
+// checkpoint.h.
+#include "zero/checkpoint/files.h"
+
+#include <errno.h>
+#include <string.h>
+
+// What a run of another number of ranks may change: they shape bits, but not what is computed.
+static bool is_of_the_shape(const char *line) {
+    static const char *const names[] = {"--batch ",
+                                        "--threads ",
+                                        "--grad-dtype ",
+                                        "--zero-shard-size ",
+                                        "--zero-quantized-weights ",
+                                        "--zero-quantized-gradients ",
+                                        "--node-size "};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strncmp(line, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
+struct Line {
+    const char *text; // NULL: there is none
+    size_t n, name;   // bytes: without the line feed; of its name
+};
+
+static bool is_flag(const struct Line *l) {
+    return l->n >= 2 && !memcmp(l->text, "--", 2);
+}
+
+// The first line of a text; the text goes on behind it. A flag's name ends at the first space, and
+// any other, which may have spaces itself, at the last.
+static struct Line next_line(const char **text) {
+    struct Line l = {*text, strcspn(*text, "\n"), 0};
+    if (is_flag(&l))
+        l.name = strcspn(l.text, " \n");
+    for (size_t i = 0; i < l.n && !is_flag(&l); i++)
+        if (l.text[i] == ' ')
+            l.name = i;
+    *text += l.n + (l.text[l.n] == '\n');
+    return l;
+}
+
+// One of the two says what a run computes with.
+static bool says_the_kernels(const struct Line *l) {
+    return (l->name == 8 && !memcmp(l->text, "--device", 8)) ||
+           (l->name == 9 && !memcmp(l->text, "--kernels", 9));
+}
+
+// The line of a text that has another's name.
+static struct Line line_named(const char *text, const struct Line *as) {
+    while (*text) {
+        struct Line l = next_line(&text);
+        if ((l.name == as->name && !memcmp(l.text, as->text, l.name)) ||
+            (says_the_kernels(&l) && says_the_kernels(as)))
+            return l;
+    }
+    return (struct Line){0};
+}
+
+// A value that is wanted as * may be any.
+static bool is_same(const struct Line *has, const struct Line *want) {
+    bool any = want->text && want->n == want->name + 2 && want->text[want->n - 1] == '*';
+    return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
+}
+
+// The first flag, or else the first other line, in which two identities differ; either may lack it.
+static bool find_difference(const char *stored, const char *wanted, bool flags, bool same_ranks,
+                            struct Line *has, struct Line *want) {
+    for (const char *s = stored; *s;) {
+        *has = next_line(&s);
+        *want = line_named(wanted, has);
+        if (!is_same(has, want) && is_flag(has) == flags &&
+            (same_ranks || !is_of_the_shape(has->text)))
+            return true;
+    }
+    for (const char *w = wanted; *w;) {
+        *want = next_line(&w);
+        *has = line_named(stored, want);
+        if (!has->text && is_flag(want) == flags && (same_ranks || !is_of_the_shape(want->text)))
+            return true;
+    }
+    return false;
+}
+
+// A flag is told before a hash, which other flags change too.
+int checkpoint_compare_identity(const char *path, const char *stored, const char *wanted,
+                                bool same_ranks, struct Error *e) {
+    struct Line has, want;
+    if (!find_difference(stored, wanted, true, same_ranks, &has, &want) &&
+        !find_difference(stored, wanted, false, same_ranks, &has, &want))
+        return 0;
+    if (!has.text)
+        return error_set(e, -EINVAL, "checkpoint %s is of another run: it has no \"%.*s\"", path,
+                         (int)want.n, want.text);
+    if (!want.text)
+        return error_set(e, -EINVAL,
+                         "checkpoint %s is of another run: it has \"%.*s\", and this run has not",
+                         path, (int)has.n, has.text);
+    return error_set(e, -EINVAL, "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"",
+                     path, (int)has.n, has.text, (int)want.n, want.text);
+}

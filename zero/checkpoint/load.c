@@ -1,0 +1,265 @@
+// Loading a checkpoint: every rank takes the elements it keeps from the files that have them.
+//
+//   file 0  |--------|                     a group's elements, as four ranks wrote them
+//   file 1           |--------|
+//   file 2                    |--------|
+//   file 3                             |---|
+//   rank 0  |--------------|               what each of three ranks keeps
+//   rank 1                 |-------------|
+//
+// Nothing of a file is believed before its hash is known to be right: rank 0 checks the first file,
+// which says how many there are, then the ranks share out the others, and only when all of them are
+// intact do they read the heads and ask whether this is a checkpoint of this run. Then they agree,
+// and read (read.c).
+//
+// All files are opened below one folder that stays open, so that they are of one checkpoint even if
+// another takes its name meanwhile, and the first is held, so that nobody prunes it.
+#include "zero/checkpoint/files.h"
+#include "zero/report.h"
+
+#include "zero/offload/offload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_FILES = 1 << 16 };
+
+// ---- do the files belong together, and to this model? ----
+
+static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
+    return a->scale == b->scale && a->hysteresis == b->hysteresis && a->good == b->good;
+}
+
+// Does a file have its place among those of this model? *next: for each place and group, where the
+// files before it end; becomes where it ends.
+static int check_file(const struct CheckpointFiles *f, int number, uint64_t *next,
+                      struct Error *e) {
+    const char *path = f->file[number].path;
+    const struct CheckpointHead *h = &f->file[number].head, *first = &f->file[0].head;
+    if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
+        h->updates != first->updates || h->narray != first->narray ||
+        !same_scale(&h->loss_scale, &first->loss_scale) ||
+        memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
+        memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
+        strcmp(h->identity, first->identity) != 0)
+        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
+                         path);
+    const struct Params *saved = &f->saved[checkpoint_place(f, number)];
+    next += checkpoint_place(f, number) * saved->ngroup;
+    bool same = h->ngroup == (uint32_t)saved->ngroup;
+    for (int g = 0; same && g < saved->ngroup; g++) {
+        const struct CheckpointGroup *part = &h->group[g];
+        bool elsewhere = !part->numel && !part->count; // in another stage of a pipeline
+        same = elsewhere || part->numel == saved->group[g].numel;
+        if (same && part->count && part->begin != next[g])
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu",
+                             path, (unsigned long long)part->begin);
+        next[g] += part->count;
+    }
+    return same ? 0 : error_set(e, -EINVAL, "checkpoint %s is of a model of another shape", path);
+}
+
+// ---- the files ----
+
+static void files_close(struct CheckpointFiles *f) {
+    if (f->held >= 0)
+        close(f->held);
+    if (f->folder >= 0)
+        close(f->folder);
+    if (f->fetched >= 0)
+        close(f->fetched);
+    for (int i = 0; i < f->count; i++) {
+        checkpoint_head_free(&f->file[i].head);
+        free(f->file[i].path);
+    }
+    for (int i = 0; i < f->places; i++)
+        params_free(&f->saved[i]);
+    free(f->saved);
+    free(f->file);
+    *f = (struct CheckpointFiles){0};
+}
+
+// The file is closed again: a checkpoint may have more files than a process may open.
+static int read_head(struct CheckpointFiles *f, int i, struct Error *e) {
+    struct CheckpointFile *file = &f->file[i];
+    int fd, err = checkpoint_file_open(f->folder, file->path, &fd, &file->head, e);
+    if (!err)
+        close(fd);
+    return err;
+}
+
+static int open_folder(struct CheckpointFiles *f, const char *folder, struct Error *e) {
+    f->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->folder < 0)
+        return error_set(e, -errno, "cannot open checkpoint %s: %s", folder, strerror(errno));
+    f->held = checkpoint_hold(f->folder);
+    return 0;
+}
+
+// The first file, which says how many they are.
+static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles *f,
+                      struct Error *e) {
+    *f = (struct CheckpointFiles){
+        .held = -1, .fetched = -1, .count = 1, .file = base_alloc_zeroed(sizeof *f->file)};
+    f->file[0] = (struct CheckpointFile){.path = checkpoint_rank_path(folder, 0)};
+    int err = open_folder(f, folder, e);
+    if (!err && z->all->rank == 0)
+        err = checkpoint_file_check(f->folder, f->file[0].path, e);
+    err = zero_agree(z, err);
+    return zero_agree(z, err ? err : read_head(f, 0, e));
+}
+
+// The others: each rank checks its share of them, and then reads all heads.
+static int open_others(struct Zero *z, const char *folder, struct CheckpointFiles *f,
+                       struct Error *e) {
+    uint32_t count = f->file[0].head.size;
+    if (count < 1 || count > MAX_FILES)
+        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
+    f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
+    int err = 0;
+    for (; f->count < (int)count; f->count++)
+        f->file[f->count] = (struct CheckpointFile){.path = checkpoint_rank_path(folder, f->count)};
+    for (int i = 1; i < f->count && !err; i++)
+        if (i % z->all->size == z->all->rank)
+            err = checkpoint_file_check(f->folder, f->file[i].path, e);
+    err = zero_agree(z, err);
+    for (int i = 1; i < f->count && !err; i++)
+        err = read_head(f, i, e);
+    return err;
+}
+
+// Whether the run that is resumed has a delayed update on its way after the checkpoint's step.
+static bool is_late_by_then(const struct Zero *z, const struct CheckpointHead *h) {
+    return offload_is_late_after(z, h->step);
+}
+
+static int check_late(const struct Zero *z, const struct CheckpointFile *f, struct Error *e) {
+    bool has = f->head.narray == NSTATE_LATE;
+    if (has == is_late_by_then(z, &f->head))
+        return 0;
+    return error_set(e, -EBADMSG,
+                     "checkpoint %s is damaged: %s the weights before a delayed update", f->path,
+                     has ? "it should not have" : "it lacks");
+}
+
+// Lays out the groups of each place that saved.
+static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error *e) {
+    const struct CheckpointHead *h = &f->file[0].head;
+    struct Error ignored;
+    int places = h->grid.size[AXIS_TP];
+    if (model_config_check_parts(&z->params->config, (size_t)places, &ignored))
+        return error_set(e, -EINVAL, "checkpoint %s is of a model of another shape",
+                         f->file[0].path);
+    f->saved = base_alloc_zeroed((size_t)places * sizeof *f->saved);
+    for (f->places = 0; f->places < places; f->places++)
+        params_layout(&z->params->config, 1, (size_t)f->places, (size_t)places,
+                      &f->saved[f->places]);
+    return 0;
+}
+
+static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct Error *e) {
+    int err = lay_out(z, f, e);
+    if (err)
+        return err;
+    int groups = z->params->all_groups;
+    uint64_t *next = base_alloc_zeroed((size_t)(f->places * groups) * sizeof *next);
+    for (int i = 0; i < f->count && !err; i++)
+        err = check_file(f, i, next, e);
+    for (int i = 0; i < f->places * groups && !err; i++)
+        if (next[i] != f->saved[i / groups].group[i % groups].numel)
+            err = error_set(e, -EBADMSG, "checkpoint %s is damaged: elements are missing",
+                            f->file[0].path);
+    free(next);
+    return err;
+}
+
+// ---- what is taken ----
+
+// Whoever only wants a sample may have asked for no delayed updates: the newest weights will do.
+static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
+    return offload_is_delayed(z) && h->narray == NSTATE_LATE;
+}
+
+// Whether it is of as many ranks, with the same parts of the model and as many stages.
+static bool is_as_wide(const struct Zero *z, const struct CheckpointHead *h) {
+    return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->places &&
+           h->grid.size[AXIS_PP] == z->pipe->stages;
+}
+
+// The file whose choices are this rank's: of another number of ranks one speaks for all.
+static const struct CheckpointHead *choices_of(const struct Zero *z,
+                                               const struct CheckpointFiles *f) {
+    return &f->file[is_as_wide(z, &f->file[0].head) ? z->all->rank : 0].head;
+}
+
+// Kernels of another kind compute other numbers, and a run does not change them on its way.
+static int take_variants(struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
+    const struct CheckpointHead *h = choices_of(z, f);
+    return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
+}
+
+// A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
+// with others, and says so: its weights are right, and their bits are not those of a run that was
+// never stopped.
+static void take_choices(struct Zero *z, const struct CheckpointFiles *f) {
+    const struct CheckpointHead *h = choices_of(z, f);
+    struct Error why;
+    if (is_as_wide(z, h) && h->choices &&
+        device_set_choices(z->device, h->choices, h->choices_bytes, &why))
+        log_line(LOG_NORMAL, "%s", why.text);
+}
+
+// Opens all files, and finds them intact, of that run and of this model. same_ranks: a run of as
+// many ranks must be the same in what shapes its bits, too. files_close is due in any case.
+static int open_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
+                    struct CheckpointFiles *f, struct Error *e) {
+    bool apart = checkpoint_is_apart(z, path);
+    int err = apart ? checkpoint_fetch(z, path, f, e) : open_first(z, path, f, e);
+    if (!err && !apart)
+        err = open_others(z, path, f, e);
+    const struct CheckpointHead *head = &f->file[0].head;
+    if (!err && identity)
+        err = checkpoint_compare_identity(path, head->identity, identity,
+                                          same_ranks && is_as_wide(z, head), e);
+    return err ? err : files_check(z, f, e);
+}
+
+int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
+    struct CheckpointFiles f;
+    int err = open_all(z, path, identity, true, &f, e);
+    const struct CheckpointHead *head = &f.file[0].head;
+    if (!err && identity)
+        err = check_late(z, &f.file[0], e);
+    if (!err && identity)
+        err = take_variants(z, &f, e);
+    err = zero_agree(z, err);
+    if (!err)
+        err = zero_agree(
+            z, checkpoint_read_arrays(z, &f, loads_late(z, head) ? NSTATE_LATE : NSTATE, e));
+    if (!err) {
+        take_choices(z, &f);
+        zero_store_params(z, loads_late(z, head));
+        z->step = z->known = head->step;
+        z->updates = head->updates;
+        z->loss_scale = head->loss_scale;
+        z->best = head->best;
+        zero_send_counts(z);
+    }
+    files_close(&f);
+    return err;
+}
+
+int checkpoint_load_weights(struct Zero *z, const char *path, const char *identity,
+                            struct Error *e) {
+    struct CheckpointFiles f;
+    int err = zero_agree(z, open_all(z, path, identity, false, &f, e));
+    if (!err)
+        err = zero_agree(z, checkpoint_read_arrays(z, &f, STATE_MASTER + 1, e));
+    if (!err)
+        zero_store_params(z, false);
+    files_close(&f);
+    return err;
+}

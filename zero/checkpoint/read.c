@@ -1,0 +1,177 @@
+// Reading the arrays of a checkpoint's files: each chunk of what this rank keeps is put together
+// from the files that have its elements. See checkpoint.h.
+//
+//     kept here, by place 1 of 3      |--.--.--|     columns of a matrix, row by row
+//     saved by place 0 of 2        |-----.-----.-----|
+//     saved by place 1 of 2        |-----.-----.-----|
+//
+// A piece of a parameter is side by side in the whole tensor, or its runs are, and so are those of
+// a saver's; so they meet in runs (model/params.h). Of each place that saved, what a chunk wants
+// lies in the order of its files. Where runs are short, a window of the file is read at once, and
+// they are picked from it. The elements of padding are 0.
+#include "zero/checkpoint/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WINDOW = 1 << 16 }; // elements
+
+struct Reader {
+    struct Zero *z;
+    const struct CheckpointFiles *files;
+    int file, fd; // that is open; -1: none
+    // In the window: elements [begin, end) of an array of its group.
+    int group;
+    enum State what;
+    uint64_t begin, end;
+    float *window;
+};
+
+// ---- elements of a place's group, from its files ----
+
+static bool has(const struct CheckpointFiles *f, int file, int place, int g, uint64_t i) {
+    const struct CheckpointGroup *part = &f->file[file].head.group[g];
+    return checkpoint_place(f, file) == place && i >= part->begin && i - part->begin < part->count;
+}
+
+static void close_file(struct Reader *r) {
+    if (r->file >= 0)
+        close(r->fd);
+    r->file = -1;
+    r->begin = r->end = 0;
+}
+
+// Opens the file with element i of a place's group, unless it is open.
+static int open_file(struct Reader *r, int place, int g, uint64_t i, struct Error *e) {
+    const struct CheckpointFiles *f = r->files;
+    struct CheckpointHead again;
+    int file = 0;
+    if (r->file >= 0 && has(f, r->file, place, g, i))
+        return 0;
+    close_file(r);
+    while (file < f->count && !has(f, file, place, g, i))
+        file++;
+    CHECK(file < f->count, "no file has element %llu of group %d", (unsigned long long)i, g);
+    const struct CheckpointFile *from = &f->file[file];
+    int err = 0;
+    if (from->fetched)
+        r->fd = fcntl(f->fetched, F_DUPFD_CLOEXEC, 0);
+    else if (!(err = checkpoint_file_open(f->folder, from->path, &r->fd, &again, e)))
+        checkpoint_head_free(&again);
+    if (from->fetched && r->fd < 0)
+        err = error_set(e, -errno, "cannot read checkpoint %s: %s", from->path, strerror(errno));
+    if (!err)
+        r->file = file;
+    return err;
+}
+
+static int read_long(struct Reader *r, int g, enum State what, uint64_t i, size_t n, float *out,
+                     struct Error *e) {
+    const struct CheckpointFile *f = &r->files->file[r->file];
+    int err = checkpoint_file_seek(r->fd, f->path, &f->head, (uint32_t)g, (int)what, i, e);
+    return err ? err : checkpoint_file_read(r->fd, f->path, out, n * sizeof *out, e);
+}
+
+// Elements [i, i + n) of an array of the file that is open.
+static int read_elements(struct Reader *r, int g, enum State what, uint64_t i, size_t n, float *out,
+                         struct Error *e) {
+    uint64_t left = r->files->file[r->file].head.group[g].count - i;
+    int err = 0;
+    if (n >= WINDOW / 4)
+        return read_long(r, g, what, i, n, out, e);
+    if (r->group != g || r->what != what || i < r->begin || i + n > r->end) {
+        size_t ahead = left < WINDOW ? (size_t)left : WINDOW;
+        err = read_long(r, g, what, i, ahead, r->window, e);
+        r->group = g;
+        r->what = what;
+        r->begin = i;
+        r->end = err ? i : i + ahead;
+    }
+    if (!err)
+        memcpy(out, r->window + (i - r->begin), n * sizeof *out);
+    return err;
+}
+
+// Elements [i, i + n) of a place's group, from as many files as have them.
+static int take(struct Reader *r, int place, int g, enum State what, uint64_t i, size_t n,
+                float *out, struct Error *e) {
+    int err = 0;
+    for (size_t count; n && !err; n -= count, i += count, out += count) {
+        err = open_file(r, place, g, i, e);
+        if (err)
+            return err;
+        const struct CheckpointGroup *part = &r->files->file[r->file].head.group[g];
+        uint64_t left = part->begin + part->count - i;
+        count = left < n ? (size_t)left : n;
+        err = read_elements(r, g, what, i - part->begin, count, out, e);
+    }
+    return err;
+}
+
+// ---- chunks of what is kept here ----
+
+// What a place has of a piece; out: where the piece begins.
+static int take_piece(struct Reader *r, int place, int g, enum State what, const struct Piece *p,
+                      float *out, struct Error *e) {
+    ptrdiff_t which = p->param - r->z->params->group[g].param;
+    int number = r->z->params->group[g].number;
+    const struct Param *from = &r->files->saved[place].group[number].param[which];
+    int err = 0;
+    for (size_t n, i = 0; i < p->range.n && !err; i += n) {
+        n = weights_beside(&p->range, i);
+        uint64_t begin = weights_at(&p->range, i), end = begin + n, at = begin;
+        size_t element, beside;
+        while (!err && at < end && (beside = params_find(from, &at, &element)) && at < end) {
+            beside = size_min(beside, (size_t)(end - at));
+            err = take(r, place, number, what, element, beside, out + i + (at - begin), e);
+            at += beside;
+        }
+    }
+    return err;
+}
+
+// Elements [begin, begin + n) of a group.
+static int read_chunk(struct Reader *r, int g, enum State what, size_t begin, size_t n,
+                      float *chunk, struct Error *e) {
+    struct Piece piece[MAX_PIECES];
+    int pieces = params_pieces(&r->z->params->group[g], begin, begin + n, piece), err = 0;
+    memset(chunk, 0, n * sizeof *chunk);
+    for (int place = 0; place < r->files->places && !err; place++)
+        for (int i = 0; i < pieces && !err; i++)
+            if (params_counts(&r->files->saved[place], piece[i].param))
+                err = take_piece(r, place, g, what, &piece[i], chunk + (piece[i].begin - begin), e);
+    return err;
+}
+
+static int read_group(struct Reader *r, int g, enum State arrays, float *chunk, struct Error *e) {
+    struct Zero *z = r->z;
+    size_t kept = zero_owned_begin(z, g), numel = z->params->group[g].numel;
+    size_t end = size_min(kept + zero_owned_numel(z, g), numel);
+    int err = 0;
+    for (enum State what = 0; what < arrays; what++)
+        for (size_t n, i = kept; i < end && !err; i += n) {
+            n = size_min(STATE_CHUNK, end - i);
+            err = read_chunk(r, g, what, i, n, chunk, e);
+            if (!err)
+                zero_write_state(z, g, what, i - kept, n, chunk);
+        }
+    return err;
+}
+
+int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum State arrays,
+                           struct Error *e) {
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    struct Reader r = {.z = z, .files = f, .file = -1};
+    int err = 0;
+    r.window = base_alloc(WINDOW * sizeof *r.window);
+    zero_finish(z);
+    for (int g = 0; g < z->params->ngroup && !err; g++)
+        err = read_group(&r, g, arrays, chunk, e);
+    close_file(&r);
+    free(r.window);
+    device_free_host(z->device, chunk);
+    return err;
+}

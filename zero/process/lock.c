@@ -1,0 +1,218 @@
+// The lock on --out: see lock.h.
+#include "kernels/folder.h"
+#include "zero/process/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WHO_BYTES = 320, TRIES = 100 };
+
+// A folder, and the flag that names it.
+struct Place {
+    const char *flag, *folder;
+};
+
+// "process 1234 on host name"
+static void tell_who(char who[WHO_BYTES]) {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
+}
+
+static int refuse(int fd, struct Place at, struct Error *e) {
+    char who[WHO_BYTES] = "";
+    ssize_t n = pread(fd, who, sizeof who - 1, 0);
+    who[n > 0 ? strcspn(who, "\n") : 0] = 0;
+    return error_set(e, -EBUSY,
+                     "%s %s: %s trains into it; expected another %s, or to wait until that run has "
+                     "ended",
+                     at.flag, at.folder, *who ? who : "another run", at.flag);
+}
+
+// Whether the file that is locked is still the one of that name: its last owner may have removed it
+// after we opened it.
+static bool is_named(int fd, const char *path) {
+    struct stat mine, named;
+    return fstat(fd, &mine) == 0 && lstat(path, &named) == 0 && mine.st_ino == named.st_ino &&
+           mine.st_dev == named.st_dev;
+}
+
+static int open_file(const char *path, struct Place at, struct Error *e) {
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0 && errno == ELOOP)
+        return error_set(e, -EINVAL, "%s %s: %s is a link, and no file; move it", at.flag,
+                         at.folder, path);
+    if (fd < 0)
+        return error_set(e, -errno, "%s %s: cannot write %s: %s", at.flag, at.folder, path,
+                         strerror(errno));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return error_set(e, -EINVAL, "%s %s: %s is no regular file", at.flag, at.folder, path);
+}
+
+// A descriptor with the lock, -EAGAIN to try once more, or another error.
+static int try_lock(const char *path, struct Place at, struct Error *e) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open_file(path, at, e), err = 0;
+    if (fd < 0)
+        return fd;
+    int refused = fcntl(fd, F_OFD_SETLK, &all) ? errno : 0;
+    if (refused == EAGAIN || refused == EACCES)
+        err = refuse(fd, at, e);
+    else if (refused)
+        log_line(LOG_NORMAL, "%s %s: no lock against a second run: %s", at.flag, at.folder,
+                 strerror(refused));
+    if (!err && !is_named(fd, path))
+        err = -EAGAIN;
+    if (err)
+        close(fd);
+    return err ? err : fd;
+}
+
+// What the file says: who, and of which job. It is on the disk before another machine looks. It is
+// the lock that counts, so that what cannot be written is not said.
+static void sign(int fd, struct LockJob job) {
+    char who[WHO_BYTES], text[WHO_BYTES + 64];
+    tell_who(who);
+    int n = snprintf(text, sizeof text, "%s\n", who);
+    if (job.word)
+        n += snprintf(text + n, sizeof text - (size_t)n, "job %016llx rank %d\n",
+                      (unsigned long long)job.word, job.rank);
+    (void)(ftruncate(fd, 0) + (int)pwrite(fd, text, (size_t)n, 0));
+    if (job.word)
+        (void)(fsync(fd) + 1);
+}
+
+int run_lock_holder(const char *folder, uint64_t word) {
+    char text[WHO_BYTES + 64] = "", *path = base_format("%s/lock", folder);
+    unsigned long long job = 0;
+    int rank = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    free(path);
+    if (fd < 0)
+        return -1;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strchr(text, '\n');
+    bool said = line && sscanf(line + 1, "job %llx rank %d", &job, &rank) == 2;
+    return said && job == word ? rank : -1;
+}
+
+int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct LockJob job,
+                  struct Error *e) {
+    struct Place at = {flag, folder};
+    int made, err = folder_make(folder, flag, 0777, &made, e);
+    if (err)
+        return err;
+    char *path = base_format("%s/lock", folder);
+    int fd = -EAGAIN;
+    for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
+        fd = try_lock(path, at, e);
+    if (fd == -EAGAIN)
+        fd = error_set(e, -EBUSY, "%s %s: others take and leave it all the time", flag, folder);
+    if (fd < 0) {
+        free(path);
+        return fd;
+    }
+    sign(fd, job);
+    *l = (struct RunLock){
+        .fd = fd, .path = path, .folder = base_format("%s", folder), .made = made, .job = job};
+    snprintf(l->flag, sizeof l->flag, "%s", flag);
+    struct stat st;
+    if (stat(folder, &st) == 0) {
+        l->device = st.st_dev;
+        l->inode = st.st_ino;
+    }
+    return 0;
+}
+
+// Whether the folder is the one that was locked, whatever has become of the lock.
+static bool is_our_folder(const struct RunLock *l) {
+    struct stat st;
+    return stat(l->folder, &st) == 0 && st.st_dev == l->device && st.st_ino == l->inode;
+}
+
+int run_lock_lose(struct RunLock *l, struct Error *e) {
+    l->lost = true;
+    return error_set(e, -EBUSY,
+                     "%s %s is another run's now, which came when %s had been removed: this one "
+                     "writes nothing there any more; expected a lock that is left alone",
+                     l->flag, l->folder, l->path);
+}
+
+// In a folder that has none any more. Its descriptor keeps its number, which copies of `l` have.
+static int take_again(struct RunLock *l, struct Error *e) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(l->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && (errno == EEXIST || errno == ELOOP))
+        return is_named(l->fd, l->path) ? 0 : run_lock_lose(l, e);
+    if (fd < 0)
+        return error_set(e, -errno, "%s %s: %s was removed, and cannot be made again: %s", l->flag,
+                         l->folder, l->path, strerror(errno));
+    if (fcntl(fd, F_OFD_SETLK, &all) && (errno == EAGAIN || errno == EACCES)) {
+        close(fd);
+        return run_lock_lose(l, e);
+    }
+    dup3(fd, l->fd, O_CLOEXEC); // between two numbers that are open it does not fail
+    close(fd);
+    sign(l->fd, l->job);
+    l->taken_again = true;
+    return 0;
+}
+
+int run_lock_hold(struct RunLock *l, struct Error *e) {
+    if (l->lost)
+        return run_lock_lose(l, e);
+    if (!l->path || is_named(l->fd, l->path))
+        return 0;
+    if (!is_our_folder(l))
+        return error_set(e, -ESTALE,
+                         "%s %s is another folder now: it was moved or removed while this run "
+                         "trained; expected it back, for nothing is written into another one",
+                         l->flag, l->folder);
+    return take_again(l, e);
+}
+
+// The folder and those above it, `made` in all. Changes the text.
+static void remove_made(char *folder, int made) {
+    while (made-- > 0 && rmdir(folder) == 0) {
+        size_t n = strlen(folder);
+        while (n && folder[n - 1] == '/')
+            n--;
+        while (n && folder[n - 1] != '/')
+            n--;
+        folder[n] = 0;
+    }
+}
+
+static void free_names(struct RunLock *l) {
+    free(l->folder);
+    free(l->path);
+    *l = (struct RunLock){0};
+}
+
+void run_lock_forget(struct RunLock *l) {
+    if (!l->path)
+        return;
+    close(l->fd);
+    free_names(l);
+}
+
+void run_lock_release(struct RunLock *l) {
+    if (!l->path)
+        return;
+    bool named = is_named(l->fd, l->path);
+    if (named)
+        unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
+    close(l->fd);
+    if (named)
+        remove_made(l->folder, l->made);
+    free_names(l);
+}

@@ -1,0 +1,80 @@
+// From signals to wishes: see wish.h.
+#include "zero/process/wish.h"
+
+#include "kernels/base.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static atomic_uint wishes, stops, interrupts; // all that a signal can reach
+static double began;                          // the program, base_seconds()
+
+static void on_signal(int number) {
+    bool at_once = number == SIGINT || number == SIGQUIT;
+    if (at_once && atomic_fetch_add(&interrupts, 1) > 0)
+        _exit(128 + number);
+    bool save = number == SIGUSR1 || number == SIGUSR2;
+    if (!save)
+        atomic_fetch_add(&stops, 1);
+    atomic_fetch_or(&wishes, save ? WISH_SAVE : WISH_STOP);
+}
+
+// What was ignored when the program began, as under nohup. A library may have taken it by the time
+// that main begins (UCX, below Open MPI 5, takes HUP), so it is looked up before any library runs:
+// by the kernel's own call and without a sanitizer's checks, as those are not ready yet.
+static bool was_ignored[32];
+
+__attribute__((no_sanitize_address)) __attribute__((no_sanitize_thread)) static void
+look_up_ignored(void) {
+    enum { MASK_BYTES = 8 };
+    static long action[32]; // the kernel's struct, which begins with the handler
+    for (int n = 1; n < 32; n++)
+        was_ignored[n] = syscall(SYS_rt_sigaction, n, NULL, action, MASK_BYTES) == 0 &&
+                         action[0] == (long)SIG_IGN;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = look_up_ignored;
+
+static void handle(const int *numbers, size_t count) {
+    struct sigaction action = {.sa_flags = SA_RESTART};
+    for (size_t i = 0; i < count; i++) {
+        action.sa_handler = was_ignored[numbers[i]] ? SIG_IGN : on_signal;
+        sigaction(numbers[i], &action, NULL);
+    }
+}
+
+void wish_begin(void) {
+    static const int numbers[] = {SIGUSR1, SIGUSR2};
+    began = base_seconds();
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    handle(numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+void wish_on_signals(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
+    handle(numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+double wish_age(void) {
+    return base_seconds() - began;
+}
+
+void wish_for(enum Wish wish) {
+    atomic_fetch_or(&wishes, wish);
+}
+
+atomic_uint *wish_all(void) {
+    return &wishes;
+}
+
+bool wish_asked(void) {
+    return wish_stops() > 0;
+}
+
+unsigned wish_stops(void) {
+    return atomic_load(&stops);
+}

@@ -1,0 +1,315 @@
+// Where a rank computes. See place.h.
+//
+// The tiers of a run on a GPU are in its memory, so what is predicted and measured is that memory:
+// the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
+#include "zero/rank/place.h"
+
+#include "kernels/cards.h"
+#include "kernels/kernels.h"
+#include "kernels/speed.h"
+#include "zero/comm/nccl.h"
+#include "zero/offload/offload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+enum {
+    PRODUCT = 256, // rows and columns of one that is made for its kernels' sake
+    PRODUCT_BYTES = PRODUCT * PRODUCT * sizeof(float),
+    UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
+};
+
+// Before CUDA's first call. Ranks that share a card wait for no kernel of another's (device.c). A
+// launcher may show each process a card of its own, so for processes it is the machine that counts.
+static void choose_loading(const struct RankSettings *s) {
+    struct Cards c = cards_count();
+    bool share = s->processes ? s->node_ranks > 1 && c.machine == 1 : c.shown <= 1;
+    if (s->ranks > 1 && !share)
+        device_load_eagerly_cuda();
+}
+
+void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
+    struct Error ignored;
+    bool cuda = s->device == DEVICE_CUDA;
+    if (cuda && !dry)
+        choose_loading(s);
+    int gpus = cuda ? device_count_cuda() : 0;
+    bool elsewhere = dry && gpus != 1; // ranks that share the one that is here do so on paper, too
+    *seats = (struct CommSeats){.cuda = cuda,
+                                .processes = s->processes,
+                                .ranks = s->ranks,
+                                .node_rank = s->processes ? s->node_rank : s->rank,
+                                .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                .gpus = elsewhere ? 0 : gpus};
+    seats->nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
+}
+
+static int gpu_of(const struct RankSettings *s) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    struct Error ignored;
+    place_seats(s, false, &seats);
+    comm_choose(&seats, &choice, &ignored);
+    return choice.gpu;
+}
+
+// Whether every process says so. A GPU on one node alone is no place for a job.
+static bool everywhere(const struct World *w, bool here) {
+    struct Error none = {{0}};
+    return !world_agree(w, here ? 0 : -ENODEV, &none);
+}
+
+// Whether there is a GPU for this process, and it can be used. One that cannot be is not passed
+// over in silence.
+static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
+    struct RankSettings on_gpu = *s;
+    struct Device *d;
+    struct Error e;
+    on_gpu.device = DEVICE_CUDA;
+    settings_take_seat(&on_gpu, w);
+    choose_loading(&on_gpu);
+    if (device_count_cuda() == 0)
+        return false;
+    int err = device_open_cuda(&d, gpu_of(&on_gpu), &e);
+    if (err)
+        log_line(LOG_NORMAL, "--device auto is cpu here: %s", e.text);
+    else
+        device_close(d);
+    return !err;
+}
+
+// What is on the stack is small, but a library may ask for more than some shells leave.
+static int check_stack(struct Error *e) {
+    const rlim_t least = 256 * 1024;
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= least)
+        return 0;
+    return error_set(e, -EINVAL, "ulimit -s %llu: expected a stack of at least %llu KiB",
+                     (unsigned long long)stack.rlim_cur / 1024, (unsigned long long)least / 1024);
+}
+
+int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
+               struct Error *e) {
+    size_t ranks = (size_t)s->ranks;
+    int err = check_stack(e);
+    if (!err)
+        err = world_set_ranks(w, &ranks, flag_is_on_line(&use->said, "ranks"), e);
+    err = world_agree(w, err, e); // not every process has the limits of the first one's shell
+    if (err)
+        return err;
+    s->ranks = (int)ranks;
+    use->cores = (int)world_cores(w, cores);
+    use->launched = w->launched;
+    bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
+    bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
+    bool card = use->plan && s->device_bytes && !s->kernels; // whose memory was said
+    use->chosen = (struct Chosen){.device = gpu || card ? DEVICE_CUDA : DEVICE_CPU,
+                                  .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
+                                  .from = gpu || !card ? "chosen" : "for a card, by --device-mem"};
+    return 0;
+}
+
+int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    int err = comm_choose(&seats, &choice, e);
+    if (!err)
+        err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)
+                                       : device_open_cpu(out, s->threads, s->kernels, e);
+    if (!err && s->one_queue)
+        device_join_queues(*out);
+    if (!err && s->autotune && !dry)
+        device_autotune(*out, true);
+    if (!err && s->check_launches && !dry)
+        device_check_launches(*out, true);
+    return err;
+}
+
+int place_check(const struct RankSettings *s, struct Error *e) {
+    struct Device *d;
+    int err = place_open(&d, s, false, e);
+    if (!err)
+        device_close(d);
+    return err;
+}
+
+// Ranks of this process that have a GPU to themselves; 1 where they share one.
+static size_t gpus_apart(const struct RankSettings *s) {
+    return !s->processes && device_count_cuda() >= s->ranks ? (size_t)s->ranks : 1;
+}
+
+// A product of the run's formats, with its epilogue or without: forward, of the inputs' gradients,
+// or of the weights'.
+static struct Matmul small_product(const struct RankSettings *s, int form, bool fused, char *mem,
+                                   char *out) {
+    enum Dtype in = s->model.dtype;
+    struct Matmul m = {.m = PRODUCT,
+                       .n = PRODUCT,
+                       .k = PRODUCT,
+                       .a = {mem, in, PRODUCT, form == 2, NULL},
+                       .b = {mem, in, PRODUCT, form == 0, NULL},
+                       .c = {out, form == 2 ? s->grad_dtype : in, PRODUCT, false, NULL}};
+    m.bias = fused && form == 0 ? mem : NULL;
+    m.dgelu = fused && form == 1 ? mem : NULL;
+    m.dbias = fused && form == 2 ? out + PRODUCT_BYTES : NULL;
+    return m;
+}
+
+// CUDA loads a library's kernels with the first product that needs them, and they stay in memory.
+// Products on a device of their own choose nothing for the run.
+static int load_products(const struct RankSettings *s, struct Error *e) {
+    struct Device *d;
+    int err = place_open(&d, s, false, e);
+    if (err)
+        return err;
+    size_t bytes = 3 * PRODUCT_BYTES;
+    char *mem = d->ops->alloc(d, bytes); // NULL: nothing is free, which is all that is asked
+    if (mem)
+        device_zero(d, QUEUE_COMPUTE, mem, bytes);
+    for (int i = 0; i < 6 && mem; i++) {
+        struct Matmul m = small_product(s, i / 2, i % 2, mem, mem + PRODUCT_BYTES);
+        m.work.bytes = d->kernels->matmul_work(d, &m);
+        m.work.mem = d->ops->alloc(d, m.work.bytes);
+        if (m.work.mem)
+            d->kernels->matmul(d->queue[QUEUE_COMPUTE], &m);
+        device_sync_queue(d, QUEUE_COMPUTE);
+        d->ops->free(d, m.work.mem, m.work.bytes);
+    }
+    d->ops->free(d, mem, bytes);
+    device_close(d);
+    return 0;
+}
+
+int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
+                 struct PlaceMemory *out, struct Error *e) {
+    int gpus = device_count_cuda();
+    *out = (struct PlaceMemory){SIZE_MAX, 0};
+    if (s->device == DEVICE_CPU)
+        *out = (struct PlaceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
+    if (s->device == DEVICE_CPU || gpus == 0)
+        return 0;
+    int err = load_products(s, e); // after it CUDA and its libraries are in memory, and stay
+    if (err)
+        return err;
+    struct DeviceMemory m = device_memory_cuda(gpu_of(s));
+    *out = (struct PlaceMemory){m.free_bytes * gpus_apart(s), m.used_bytes * gpus_apart(s)};
+    return 0;
+}
+
+size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
+    if (s->device == DEVICE_CPU)
+        return host_bytes;
+    return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
+}
+
+typedef double Measure(struct Device *d, const struct RankSettings *s);
+
+static double measure(const struct RankSettings *s, Measure *of) {
+    struct Device *d;
+    struct Error ignored;
+    if (place_open(&d, s, false, &ignored))
+        return 0;
+    double speed = of(d, s);
+    device_close(d);
+    return speed;
+}
+
+static double multiply(struct Device *d, const struct RankSettings *s) {
+    return matmul_speed_of_light(d, s->model.dtype);
+}
+static double copy_in(struct Device *d, const struct RankSettings *s) {
+    (void)s;
+    return copy_speed(d, QUEUE_IN);
+}
+static double copy_out(struct Device *d, const struct RankSettings *s) {
+    (void)s;
+    return copy_speed(d, QUEUE_OUT);
+}
+
+double place_measure_speed(void *settings) {
+    return measure(settings, multiply);
+}
+double place_measure_in(void *settings) {
+    return measure(settings, copy_in);
+}
+double place_measure_out(void *settings) {
+    return measure(settings, copy_out);
+}
+
+static char *name_of_cpu(const struct RankSettings *s) {
+    struct Device *d;
+    struct Error ignored;
+    bool opened = device_open_cpu(&d, s->threads, s->kernels, &ignored) == 0;
+    const char *table = opened ? d->kernels->name : NULL;
+    if (table)
+        device_close(d);
+    return base_format("%d threads, %s", s->threads, table ? table : "?");
+}
+
+char *place_speed_name(const struct RankSettings *s) {
+    bool cpu = s->device == DEVICE_CPU;
+    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
+    free(where);
+    return name;
+}
+
+char *place_copy_name(const struct RankSettings *s, const char *direction) {
+    char *where = s->device == DEVICE_CPU ? NULL : device_name_cuda(gpu_of(s));
+    char *name = base_format("copy B/s, %s, %s", direction, where ? where : "cpu");
+    free(where);
+    return name;
+}
+
+// ---- updates ----
+
+struct AdamW place_update(const struct RankSettings *s, size_t n) {
+    static char apart; // not NULL is all that is looked at
+    bool alone = s->model.dtype == F32 || s->master_format == MASTER_BF16;
+    return (struct AdamW){.n = n,
+                          .grad_dtype = s->grad_dtype,
+                          .param_dtype = s->model.dtype,
+                          .moments_dtype = s->moments_dtype,
+                          .master_format = s->master_format,
+                          .param = alone ? NULL : &apart};
+}
+
+// A measurement is good for all updates of as many elements or more, up to the next power of two,
+// and those past what caches hold are all alike. From a disk pieces come, which caches may hold.
+struct PlaceUpdate place_update_of(const struct RankSettings *s, size_t n, bool host) {
+    size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? HOST_PIECE : UPDATE_ELEMENTS;
+    while (2 * most <= n && most < pieces)
+        most *= 2;
+    return (struct PlaceUpdate){s, most, host};
+}
+
+double place_measure_update(void *update) {
+    const struct PlaceUpdate *u = update;
+    struct AdamW like = place_update(u->settings, u->n);
+    struct Device *d;
+    struct Error ignored;
+    if (u->host ? device_open_cpu(&d, u->settings->threads, u->settings->kernels, &ignored)
+                : place_open(&d, u->settings, false, &ignored))
+        return 0;
+    double speed = update_speed(d, &like);
+    device_close(d);
+    return speed;
+}
+
+char *place_update_name(const struct PlaceUpdate *u) {
+    const struct RankSettings *s = u->settings;
+    bool cpu = u->host || s->device == DEVICE_CPU;
+    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    bool fp32 = s->master_format == MASTER_FP32; // which was so when there was no other
+    char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, %s%sof %zu, %s",
+                             dtype_name(s->model.dtype), dtype_name(s->grad_dtype),
+                             dtype_name(s->moments_dtype), fp32 ? "" : "master ",
+                             fp32                               ? ""
+                             : s->master_format == MASTER_SPLIT ? "split, "
+                                                                : "bf16, ",
+                             u->n, where);
+    free(where);
+    return name;
+}

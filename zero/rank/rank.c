@@ -1,0 +1,342 @@
+// A rank's construction and end, and its trace. See rank.h. Next: rank_step.c.
+#include "zero/rank/rank.h"
+
+#include "kernels/trace.h"
+#include "zero/checkpoint/checkpoint.h"
+#include "zero/comm/choose.h"
+#include "zero/comm/grid.h"
+#include "zero/comm/mpi.h"
+#include "zero/comm/nccl.h"
+#include "zero/master/master.h"
+#include "zero/offload/activations.h"
+#include "zero/offload/offload.h"
+#include "zero/rank/breakdown.h"
+#include "zero/replica/replica.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+// Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is
+// counted. So is what a GPU's kernels cannot hold.
+static int check_sizes(const struct RankSettings *s, struct Error *e) {
+    const struct ModelConfig *c = &s->model;
+    double channels = (double)c->channels, layers = (double)c->layers;
+    double rows = (double)s->batch * (double)c->seq_len;
+    double widths = (double)(2 * model_qkv_width(c) + model_attention_width(c) + c->ffn +
+                             model_fc_width(c) + c->heads);
+    double kept = rows * layers * (5 * channels + widths) * sizeof(float);
+    double weights = (widths * layers + 2 * (double)c->vocab_padded + (double)c->positions) *
+                     channels * 5 * sizeof(float);
+    if (s->device == DEVICE_CUDA && s->ranks > GPU_MAX_RANKS)
+        return error_set(e, -EINVAL, "%d ranks: expected at most %d with --device cuda", s->ranks,
+                         GPU_MAX_RANKS);
+    if (s->device == DEVICE_CUDA && c->channels > GPU_MAX_CHANNELS)
+        return error_set(e, -EINVAL, "--channels %zu: expected at most %d with --device cuda",
+                         c->channels, GPU_MAX_CHANNELS);
+    if (kept + weights < 0x1p60)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--batch %zu --seq-len %zu --channels %zu --layers %zu: more than 2^60 bytes",
+                     s->batch, c->seq_len, c->channels, c->layers);
+}
+
+// The group of threads or processes, in which ranks find each other.
+static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
+    struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
+    if (s->processes)
+        return comm_open_mpi(r->device, &mpi, &r->staging);
+    return s->group ? comm_open_thread(s->group, s->rank, r->device, s->timeout_s)
+                    : comm_open_self(r->device);
+}
+
+// Processes find out together whether each has a GPU of its own.
+static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
+                         const struct CommChoice *choice) {
+    bool may = choice->kind == COMM_KIND_NCCL;
+    if (s->device == DEVICE_CPU || !s->processes)
+        return may;
+    uint64_t *gpu = base_alloc_zeroed((size_t)group->size * sizeof *gpu);
+    group->ops->share(group, may ? device_identity_cuda(choice->gpu) : 0, gpu);
+    may = comm_gpus_apart(gpu, group->size);
+    free(gpu);
+    if (!may && group->rank == 0)
+        log_line(LOG_NORMAL, "collectives go by MPI, through the host's memory: ranks share a GPU, "
+                             "or have no NCCL (libnccl2)");
+    return may;
+}
+
+// The groups along the axes of the grid.
+static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct SplitPart *parts = base_alloc((size_t)settings_stages(s) * sizeof *parts);
+    struct Error e;
+    CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
+          e.text);
+    int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
+    struct Grid grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
+    struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
+    r->dp = r->all;
+    if (grid.size[AXIS_DP] < s->ranks) {
+        r->all->axis = AXIS_ALL;
+        r->dp = comm_part(r->all, &grid, AXIS_DP, dry);
+    }
+    if (grid.size[AXIS_REPLICA] > 1)
+        r->replicas = comm_part(r->all, &grid, AXIS_REPLICA, dry);
+    if (s->near_ranks)
+        r->near = comm_part(r->all, &near, AXIS_DP, dry);
+    tensor_join(&r->tensor, r->all, s->rank, &grid, s->sequence_parallel, dry);
+    pipe_join(&r->pipe, r->all, &grid, parts, !s->model.untied, dry);
+    free(parts);
+    if (s->quantized_gradients)
+        wire_join(&r->wire, r->all, r->dp->size, settings_node_ranks(s), dry);
+    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,    r->near,
+                             r->tensor.comm, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i])
+            comm_set_nodes(groups[i], settings_node_ranks(s));
+}
+
+static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
+    struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
+    r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
+    if (!dry && may_use_nccl(r->all, s, &choice))
+        r->all = comm_open_nccl(r->all, &nccl, &r->staging);
+    open_parts(r, s, dry);
+    bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
+    return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks",
+                               s->comm_chunk, &r->staging, e)
+                  : 0;
+}
+
+static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct Device *d = dry ? NULL : r->device;
+    tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes ? s->device_bytes : SIZE_MAX);
+    size_t node = s->host_bytes ? s->host_bytes : SIZE_MAX; // of which a rank may have all
+    size_t own = s->rank_host_bytes ? s->rank_host_bytes : SIZE_MAX;
+    tier_init(&r->tier[TIER_CPU], TIER_CPU, d, size_min(node, own));
+    tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
+}
+
+static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
+    return (struct ZeroOptions){
+        .stage = s->stage,
+        .dp = r->dp,
+        .nmicro = s->nmicro,
+        .prefetch = s->prefetch,
+        .dtype = s->model.dtype,
+        .grad_dtype = s->grad_dtype,
+        .moments_dtype = s->moments_dtype,
+        .quantized_weights = s->quantized_weights,
+        .masters = master_ops(s->master_format),
+        .tier = r->tier,
+        .loss_scale = s->loss_scale,
+    };
+}
+
+// The run hands the core the operations of what is offloaded.
+static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    struct ZeroOptions options = options_of(r, s);
+    struct OffloadOptions offload = {.host = r->host,
+                                     .param_tier = s->param_tier,
+                                     .opt_tier = s->opt_tier,
+                                     .ratio = s->offload_ratio > 0 ? s->offload_ratio : 1,
+                                     .delayed = s->delayed,
+                                     .delay_after = s->delay_after};
+    struct ZeroPlan plan;
+    int from;
+    int err = zero_plan(&plan, &options, e);
+    if (!err)
+        err = offload_plan(&plan, &options, &offload, &r->params, &from, e);
+    if (err)
+        return err;
+    r->zero = (struct Zero){.device = r->device,
+                            .all = r->all,
+                            .dp = r->dp,
+                            .replicas = r->replicas,
+                            .wire = &r->wire,
+                            .tp_size = settings_places(s),
+                            .pipe = pipe_of(&r->pipe),
+                            .model = &r->model,
+                            .params = &r->params,
+                            .backing = zero_on_device};
+    if (settings_offload(s))
+        r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
+    err = zero_open(&r->zero, &options, &plan, e);
+    if (!err)
+        err = wire_open(&r->wire, r->device, params_most(&r->params), &r->tier[TIER_DEVICE], e);
+    if (!err)
+        err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+    if (!err)
+        err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+    if (!err)
+        replica_join(&r->zero, r->replicas);
+    return err || !r->near ? err
+                           : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
+}
+
+static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    const struct Across *parts = s->partition_activations ? r->model.across : NULL;
+    const struct Pipe *pipe = pipe_of(&r->pipe);
+    size_t layers = r->model.config.layers;
+    size_t sets = settings_kept_sets(s), kept = layers * sets;
+    struct ActsSpec spec = {
+        .level = s->recompute,
+        .sets = sets,
+        .no_head = pipe->stage + 1 < pipe->stages,
+        .b = s->batch,
+        .t = s->model.seq_len,
+        .slots = keep_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
+        .places = across_places(r->model.across),
+        .row_parts = across_row_parts(r->model.across),
+        .slot_parts = across_places(parts),
+        .piece_bytes = r->device->piece_bytes,
+        .piece_rows = r->device->piece_rows};
+    int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
+    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == kept &&
+        !tier_is_dry(&r->tier[TIER_DEVICE]) && pipe->stages == 1 && s->rank == 0)
+        log_line(
+            LOG_NORMAL,
+            "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
+            "nothing moves",
+            parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
+    struct KeepSpec keep = {.store = &r->tier[s->act_tier],
+                            .cpu = &r->tier[TIER_CPU],
+                            .layers = layers,
+                            .sets = sets,
+                            .slots = spec.slots,
+                            .mem = r->acts.slot_mem,
+                            .bytes = r->acts.slot_bytes,
+                            .parts = parts,
+                            .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
+    return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
+}
+
+static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    if (!s->save_async)
+        return 0;
+    return tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
+                      checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
+}
+
+// After everything that has a place in it was counted.
+static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    if (dry || !r->tier[TIER_NVME].total)
+        return 0;
+    int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
+    if (!err)
+        move_open_disk(&offload_of(&r->zero)->mover, r->nvme);
+    return err;
+}
+
+// Of the rank that speaks.
+static void open_tallies(struct Rank *r) {
+    r->trace = trace_open_tally(r->device, breakdown_reason);
+    if (r->host)
+        r->host_trace = trace_open_tally(r->host, breakdown_reason);
+}
+
+int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    *r = (struct Rank){0};
+    int err = check_sizes(s, e);
+    bool lent = dry && s->lent;
+    if (!err && !lent)
+        err = place_open(&r->device, s, dry, e);
+    if (err)
+        return err;
+    if (lent)
+        r->device = s->lent;
+    r->lent = lent;
+    bool traced = s->traced && !dry;
+    r->trace = traced ? trace_open(r->device, "") : NULL;
+    open_tiers(r, s, dry);
+    if (settings_offload(s) && lent)
+        r->host = s->lent_host;
+    else if (settings_offload(s))
+        err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    if (r->host && !lent)
+        r->host->yields = s->device == DEVICE_CPU; // before any work is queued
+    if (r->host && s->one_queue && !lent)
+        device_join_queues(r->host);
+    r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
+    if (s->breakdown && s->rank == 0 && !dry)
+        open_tallies(r);
+    if (!err)
+        err = open_comm(r, s, dry, e);
+    if (err)
+        return err;
+    const struct Across *across = tensor_across(&r->tensor);
+    size_t place = r->tensor.across.place, places = across_places(across);
+    params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
+    if (r->pipe.pipe.stages > 1)
+        params_take_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
+    r->wire.weights = s->quantized_weights;
+    r->model = (struct Model){.config = model_config_part(&s->model, place, places),
+                              .device = r->device,
+                              .params = &r->params,
+                              .across = across,
+                              .grad_dtype = s->grad_dtype,
+                              .packed = s->packed};
+    r->model.config.layers = params_layers(&r->params);
+    struct Tier *tier = &r->tier[TIER_DEVICE];
+    err = open_zero(r, s, e);
+    if (!err)
+        err = open_acts(r, s, e);
+    if (!err)
+        err = model_open(&r->model, &r->acts, tier, e);
+    if (!err)
+        err = feed_open(&r->feed, r->device, s, tier, e);
+    if (!err)
+        err = open_snapshot(r, s, e);
+    return err ? err : open_nvme(r, s, dry, e);
+}
+
+void rank_close(struct Rank *r) {
+    if (!r->device)
+        return;
+    if (r->zero.state)
+        zero_sync(&r->zero);
+    tier_free(&r->snapshot);
+    feed_close(&r->feed);
+    model_close(&r->model);
+    acts_close(&r->acts);
+    second_close(r->second);
+    wire_close(&r->wire);
+    zero_close(&r->zero);
+    params_free(&r->params);
+    tier_free(&r->staging);
+    nvme_close(r->nvme);
+    tensor_close(&r->tensor);
+    pipe_close(&r->pipe);
+    struct Comm *groups[] = {r->near, r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i])
+            groups[i]->ops->close(groups[i]);
+    if (r->host && !r->lent)
+        device_close(r->host);
+    if (!r->lent)
+        device_close(r->device);
+    trace_close(r->trace);
+    trace_close(r->host_trace);
+    *r = (struct Rank){0};
+}
+
+int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
+    const struct Trace *traces[] = {r->trace, r->host_trace};
+    zero_sync(&r->zero);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
+    char *file = r->all->rank ? base_format("%s.%d", path, r->all->rank) : base_format("%s", path);
+    int err = trace_write(traces, 2, file, r->zero.step, r->all->rank, e);
+    free(file);
+    return err;
+}
+
+void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
+    char *line = device_describe_fallbacks(r->device);
+    if (*line)
+        fprintf(out, "%s\n", line);
+    free(line);
+}

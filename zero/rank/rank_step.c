@@ -1,0 +1,163 @@
+// What a rank does with its parts: steps, and validation. See rank.h. Next: rank_work.c, which
+// counts what a step computes.
+#include "zero/offload/offload.h"
+#include "zero/rank/rank.h"
+
+#include <errno.h>
+#include <string.h>
+
+// Replicas are the slowest of the grid's axes, then stages, then ranks that share state.
+size_t rank_data_rank(const struct Rank *r) {
+    size_t places = across_places(r->model.across), shards = (size_t)r->dp->size;
+    size_t line = places * shards * (size_t)r->zero.pipe->stages, rank = (size_t)r->all->rank;
+    return rank / line * shards + rank / places % shards;
+}
+
+size_t rank_of_losses(const struct Rank *r, size_t data_rank) {
+    size_t places = across_places(r->model.across), shards = (size_t)r->dp->size;
+    size_t stages = (size_t)r->zero.pipe->stages;
+    return ((data_rank / shards * stages + stages - 1) * shards + data_rank % shards) * places;
+}
+
+static void use_batch(struct Rank *r, const int32_t *batch) {
+    size_t tokens = r->feed.tokens, arrays = (size_t)r->feed.arrays;
+    bool packed = arrays > FEED_STARTS;
+    r->acts.tokens = batch;
+    r->acts.targets = batch + FEED_TARGETS * tokens;
+    r->acts.starts = packed ? batch + FEED_STARTS * tokens : NULL;
+    r->acts.first = packed ? batch + (arrays - 1) * tokens : NULL;
+}
+
+void rank_take_batch(struct Rank *r) {
+    use_batch(r, feed_take(&r->feed));
+}
+
+uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
+    size_t b = r->acts.b_max, together = b * rank_data_ranks(r);
+    return (step * r->zero.plan.nmicro + micro) * together + b * rank_data_rank(r);
+}
+
+void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]) {
+    const struct Comm *all[RANK_COMMS] = {r->all,         r->dp == r->all ? NULL : r->dp,
+                                          r->replicas,    r->near,
+                                          r->tensor.comm, r->wire.near,
+                                          r->wire.far,    r->pipe.before,
+                                          r->pipe.behind, r->pipe.pipe.ends};
+    memcpy(groups, all, sizeof all);
+}
+
+struct Traffic rank_traffic(const struct Rank *r) {
+    const struct Comm *groups[RANK_COMMS];
+    struct Traffic t = {{0}, 0};
+    rank_comms(r, groups);
+    for (size_t i = 0; i < RANK_COMMS; i++) {
+        for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
+            t.bytes[c] += groups[i]->sent.bytes[c];
+        t.far += groups[i] ? groups[i]->sent.far : 0;
+    }
+    return t;
+}
+
+// What a step sent. With a second partition one behind a validation sends less: that has gathered
+// the weights that the step begins with.
+static void note_sent(struct Rank *r, const struct Traffic *before) {
+    bool follows = memcmp(before, &r->sent_end, sizeof *before) == 0;
+    r->sent_end = rank_traffic(r);
+    if (r->near && !follows)
+        return;
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        r->step_traffic.bytes[c] = r->sent_end.bytes[c] - before->bytes[c];
+    r->step_traffic.far = r->sent_end.far - before->far;
+    r->stepped = true;
+}
+
+// Of `samples` samples from `first` on, on all ranks.
+static int count_targets(const struct Rank *r, const struct BatchSource *from, uint64_t first,
+                         uint64_t samples, uint64_t *counted, struct Error *e) {
+    *counted = samples * r->acts.t_max;
+    return from->count ? from->count(from->data, first, samples, counted, e) : 0;
+}
+
+int rank_count_step(const struct Rank *r, const struct BatchSource *from, uint64_t step,
+                    uint64_t *counted, struct Error *e) {
+    uint64_t samples = r->acts.b_max * rank_data_ranks(r) * r->zero.plan.nmicro;
+    return count_targets(r, from, step * samples, samples, counted, e);
+}
+
+static double mean_of(double sum, uint64_t counted) {
+    return counted ? sum / (double)counted : 0;
+}
+
+double rank_mean_loss(const struct Rank *r, const struct StepResult *result) {
+    return mean_of(result->loss_sum, r->counted[(result->step - 1) % HOST_COPIES]);
+}
+
+int rank_queue_step(struct Rank *r, const struct BatchSource *from,
+                    const struct StepState *settings, struct Error *e) {
+    size_t b = r->acts.b;
+    const struct Pass *pass = r->zero.pass, *end = pass + r->zero.npass;
+    uint64_t step = r->zero.step, *counted = &r->counted[step % HOST_COPIES];
+    struct Traffic before = rank_traffic(r);
+    struct Moved moved = offload_moved(&r->zero);
+    bool follows = r->queued && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
+    int err = rank_count_step(r, from, step, counted, e);
+    if (!err)
+        err = feed_read(&r->feed, from, rank_first_sample(r, step, 0), b, e);
+    if (!err)
+        zero_step_begin(&r->zero, settings);
+    for (; pass < end && !err; pass++) {
+        use_batch(r, pass->backward ? feed_oldest(&r->feed) : feed_take(&r->feed));
+        r->acts.dloss = (float)mean_of(1, *counted);
+        zero_step_pass(&r->zero, pass, &r->acts);
+        if (pass->backward)
+            feed_done(&r->feed);
+        if (pass + 1 < end && !pass[1].backward)
+            err = feed_read(&r->feed, from, rank_first_sample(r, step, pass[1].micro), b, e);
+    }
+    if (err)
+        return err;
+    zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
+    note_sent(r, &before);
+    r->queued = true;
+    r->moved_end = offload_moved(&r->zero);
+    r->moved_known |= follows;
+    if (follows)
+        r->step_moved = moved_since(r->moved_end, moved);
+    return 0;
+}
+
+// A batch in place of one that cannot be read: the others wait for this rank.
+static void send_nothing(struct Rank *r) {
+    size_t arrays = (size_t)r->feed.arrays;
+    memset(feed_host(&r->feed), 0, arrays * r->feed.tokens * sizeof(int32_t));
+    feed_send(&r->feed);
+}
+
+// Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
+// find nothing left walk along, since the others may need their shards.
+int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
+                  struct Error *e) {
+    struct Acts *acts = &r->acts;
+    size_t ranks = rank_data_ranks(r);
+    double sum = 0;
+    uint64_t counted;
+    int err = 0, unread = count_targets(r, from, 0, samples, &counted, e);
+    for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
+        acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
+        uint64_t mine = i + acts->b * rank_data_rank(r);
+        bool counts = mine < samples;
+        if (!unread)
+            unread = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);
+        if (unread)
+            send_nothing(r);
+        rank_take_batch(r);
+        uint64_t word = unread ? WISH_STOP : wish_to_stop(r->wishes);
+        struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
+        feed_done(&r->feed);
+        sum += batch.loss_sum;
+        err = batch.words & WISH_STOP ? -EINTR : 0;
+    }
+    acts->b = acts->b_max;
+    *loss = (float)mean_of(sum, counted);
+    return unread ? unread : err;
+}

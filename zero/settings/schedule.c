@@ -1,0 +1,83 @@
+// Learning rate schedules: see schedule.h for the kinds and their sources.
+#include "zero/settings/schedule.h"
+
+#include <math.h>
+
+// How far the run is between the end of the warm-up (0) and its last step (1).
+static double progress(uint64_t done, uint64_t begin, uint64_t end) {
+    if (done <= begin || end <= begin + 1)
+        return done <= begin ? 0 : 1;
+    return fmin(1, (double)(done - begin) / (double)(end - 1 - begin));
+}
+
+static double between(const struct LrSchedule *s, double share_of_lr) {
+    return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
+}
+
+bool schedule_is_deepspeeds(enum Schedule kind) {
+    return kind == SCHEDULE_WARMUP_LR || kind == SCHEDULE_WARMUP_DECAY_LR ||
+           kind == SCHEDULE_WARMUP_COSINE_LR;
+}
+
+// Half a cosine, which is one step ahead of WarmupDecayLR's line.
+static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64_t warmup) {
+    double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
+    double part = fmin(1, (double)(done - warmup + 1) / span);
+    return between(s, (1 + cos(M_PI * part)) / 2);
+}
+
+// DeepSpeed counts from 0 and warms up over at least two steps (runtime/lr_schedules.py).
+static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
+    uint64_t warmup = s->warmup > 2 ? s->warmup : 2;
+    if (done < warmup) {
+        double share =
+            s->linear ? (double)done / (double)warmup : log((double)done + 1) / log((double)warmup);
+        return s->kind == SCHEDULE_WARMUP_COSINE_LR ? s->lr * share : between(s, share);
+    }
+    if (s->kind == SCHEDULE_WARMUP_COSINE_LR)
+        return deepspeed_cosine(s, done, warmup);
+    if (s->kind == SCHEDULE_WARMUP_LR)
+        return s->lr;
+    double left = s->steps > done ? (double)(s->steps - done) : 0;
+    double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
+    return between(s, fmin(1, left / span));
+}
+
+double schedule_lr(const struct LrSchedule *s, uint64_t done) {
+    if (schedule_is_deepspeeds(s->kind))
+        return deepspeed_lr(s, done);
+    if (done < s->warmup)
+        return s->lr * (double)(done + 1) / (double)s->warmup;
+    switch (s->kind) {
+    case SCHEDULE_COSINE:
+        return between(s, 0.5 + 0.5 * cos(M_PI * progress(done, s->warmup, s->steps)));
+    case SCHEDULE_LINEAR:
+        return between(s, 1 - progress(done, s->warmup, s->steps));
+    case SCHEDULE_WSD: {
+        uint64_t decay = (uint64_t)(s->decay_share * (double)s->steps);
+        uint64_t begin = s->steps > decay ? s->steps - decay : 0;
+        return between(s, 1 - progress(done, begin > s->warmup ? begin : s->warmup, s->steps));
+    }
+    default:
+        return s->lr;
+    }
+}
+
+struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
+                               uint64_t done, uint64_t updates) {
+    struct StepState out = {
+        .lr = (float)schedule_lr(s, done),
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .eps = (float)a->eps,
+        .weight_decay = (float)a->weight_decay,
+        .clip = (float)a->clip,
+        .known_updates = updates,
+    };
+    for (int i = 0; i <= STEPS_AHEAD; i++) {
+        double n = (double)updates + 1 + i;
+        out.corrections[i] =
+            (struct BiasCorrection){(float)(1 - pow(a->beta1, n)), (float)(1 - pow(a->beta2, n))};
+    }
+    return out;
+}

@@ -1,0 +1,439 @@
+// What 0 and auto stand for, and which settings go together: see settings.h.
+//
+// Each refusal is one line: the flag, its value, and what would be right.
+#include "zero/settings/settings.h"
+
+#include "model/presets.h"
+#include "zero/zero.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- defaults that depend on others ----
+
+static void fill(size_t *value, size_t otherwise) {
+    if (!*value)
+        *value = otherwise;
+}
+
+static int refuse_preset(const char *name, struct Error *e) {
+    char *names = preset_names();
+    int err = error_set(e, -EINVAL, "--model %s: expected one of %s", name, names);
+    free(names);
+    return err;
+}
+
+// The model that --model names, changed by what is said of it.
+static int resolve_model(struct Settings *s, struct Error *e) {
+    const struct Preset *p = preset_named(s->preset);
+    struct ModelConfig *m = &s->rank.model;
+    if (!p)
+        return refuse_preset(s->preset, e);
+    m->kind = m->kind == NFAMILY ? p->family : m->kind;
+    fill(&m->layers, p->layers);
+    fill(&m->heads, p->heads);
+    fill(&m->channels, p->channels);
+    fill(&m->seq_len, p->seq_len);
+    if (m->kind == p->family) { // what another family has is its own
+        fill(&m->kv_heads, p->kv_heads);
+        fill(&m->head_size, p->head_size);
+        fill(&m->ffn, p->ffn);
+        fill(&m->window, p->window);
+        m->norm_eps = m->norm_eps > 0 ? m->norm_eps : p->norm_eps;
+        m->rope.theta = m->rope.theta > 0 ? m->rope.theta : p->rope_theta;
+        s->rope_scaling = s->rope_scaling ? s->rope_scaling : p->rope_scaling;
+        s->tie = s->tie == TIE_AUTO && p->untied ? TIE_OFF : s->tie;
+    }
+    s->rope_scaling = s->rope_scaling ? s->rope_scaling : "none";
+    m->untied = s->tie == TIE_OFF;
+    int err = model_rope_scaling(&m->rope, s->rope_scaling, e);
+    if (!err)
+        err = sparse_read(&m->sparse, s->sparse_attention ? s->sparse_attention : "dense", e);
+    s->sparse_attention = m->sparse.text; // all of it: "fixed" and "fixed:block=16" are one
+    return err;
+}
+
+static bool is_default(const struct SettingsUse *use, const char *name) {
+    return use->said.source(use->said.flags, name) == FLAG_FROM_DEFAULT;
+}
+
+// What --fit may choose. A configuration that repeats a run says --fit, too: a resumed run goes on
+// as it was, unless its own line says so again.
+static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
+    const struct RankSettings *r = &s->rank;
+    bool fresh = !use->resumed, again = flag_is_on_line(&use->said, "fit");
+    bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
+    bool stay = r->near_ranks || r->quantized_weights; // weights, on the device
+    s->open = (struct FitOpen){0};
+    s->tunes = use->tunes && fresh && s->fit == FIT_OFF && is_default(use, "batch");
+    if (s->fit == FIT_OFF || (use->resumed && !again))
+        return;
+    s->open = (struct FitOpen){.stage = is_default(use, "zero"),
+                               .recompute = is_default(use, "recompute"),
+                               .opt = is_default(use, "offload-optimizer"),
+                               .param = !stay && is_default(use, "offload-param"),
+                               .act = is_default(use, "offload-activations"),
+                               .batch = fresh && is_default(use, "batch"),
+                               .split = fresh && bf16 && is_default(use, "master"),
+                               .master = masters && bf16 && is_default(use, "master"),
+                               .moments = masters && is_default(use, "moments"),
+                               .tp = r->cluster && is_default(use, "tp"),
+                               .pp = r->cluster && is_default(use, "pp"),
+                               .pair = use->resumed};
+}
+
+// A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
+// micro-batch is then the largest, up to what it was, that divides it. So is one that --fit, or
+// --init, begins its search with.
+static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
+    size_t ranks = (size_t)settings_data_ranks(&s->rank), each = s->global_batch / ranks;
+    if (!(use->resumed || s->open.batch || s->tunes) || flag_is_on_line(&use->said, "batch") ||
+        s->global_batch % ranks)
+        return; // settings_check looks at what it is
+    s->rank.batch = size_min(s->rank.batch, each);
+    while (each % s->rank.batch)
+        s->rank.batch--;
+}
+
+// The kernels of --kernels are the CPU's.
+static void choose_place(struct RankSettings *r, struct RankSettings *said,
+                         const struct Chosen *chosen) {
+    r->device_from = r->device == NDEVICEKIND ? chosen->from : NULL;
+    r->dtype_from = r->model.dtype == NDTYPE ? chosen->from : NULL;
+    if (r->device == NDEVICEKIND)
+        r->device = r->kernels ? DEVICE_CPU : chosen->device;
+    if (r->model.dtype == NDTYPE)
+        r->model.dtype = chosen->dtype[r->device];
+    said->device = r->device;
+    said->model.dtype = r->model.dtype;
+}
+
+// Of the two that say where the run ends, the line's counts.
+static int choose_end(struct Settings *s, struct Settings *said, const struct FlagsSaid *flags,
+                      struct Error *e) {
+    bool steps = flag_is_on_line(flags, "steps"), epochs = flag_is_on_line(flags, "epochs");
+    if (steps && epochs && s->epochs)
+        return error_set(e, -EINVAL,
+                         "--steps %llu: --epochs %zu says where the run ends; expected one of the "
+                         "two",
+                         (unsigned long long)s->schedule.steps, s->epochs);
+    if (epochs && !s->epochs)
+        return error_set(e, -EINVAL, "--epochs 0: expected at least 1; without it --steps counts");
+    if (steps && s->epochs)
+        s->epochs = said->epochs = 0;
+    return 0;
+}
+
+static int check_warmup(const struct LrSchedule *l, struct Error *e) {
+    if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // which ends nowhere
+        return 0;
+    return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
+                     (unsigned long long)l->warmup, (unsigned long long)l->steps);
+}
+
+void settings_tell_epochs(const struct Settings *s, uint64_t samples) {
+    if (samples)
+        log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch",
+                 s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,
+                 (unsigned long long)samples);
+    else
+        log_line(
+            LOG_NORMAL,
+            "--epochs %zu: its steps are the training sequences, %zu times, over --global-batch "
+            "%zu; how many sequences there are is known when the data are prepared",
+            s->epochs, s->epochs, s->global_batch);
+}
+
+int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
+                        double warmup_share, struct Error *e) {
+    const uint64_t most = 99999999;
+    if (!s->epochs)
+        return 0;
+    uint64_t steps = (s->epochs * samples + s->global_batch - 1) / s->global_batch;
+    if (samples > UINT64_MAX / s->epochs - s->global_batch || steps > most)
+        return error_set(e, -EINVAL,
+                         "--epochs %zu: more than %llu steps through %llu sequences; expected less",
+                         s->epochs, (unsigned long long)most, (unsigned long long)samples);
+    s->schedule.steps = said->schedule.steps = steps;
+    if (warmup_share >= 0)
+        s->schedule.warmup = said->schedule.warmup = (uint64_t)(warmup_share * (double)steps);
+    return check_warmup(&s->schedule, e);
+}
+
+// What the ranks' settings will be looked at for, as far as no text has a say.
+static int check_model(const struct Settings *s, struct Error *e) {
+    const struct World w = world_of_threads(s->rank.ranks);
+    struct RankSettings unused;
+    return settings_of_ranks(s, &w, 1, &unused, e);
+}
+
+// A cut of layers is one of so many stages: a line that says other stages says another cut, too, or
+// leaves it to the costs, as `auto` does.
+static void settle_split(struct RankSettings *r, struct RankSettings *said,
+                         const struct SettingsUse *use) {
+    bool other = use->resumed && flag_is_on_line(&use->said, "pp") &&
+                 !flag_is_on_line(&use->said, "pp-split");
+    if (r->pp_split && (other || !strcmp(r->pp_split, "auto")))
+        r->pp_split = said->pp_split = NULL;
+}
+
+static int resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                   struct Error *e) {
+    struct RankSettings *r = &s->rank;
+    int err = resolve_model(s, e);
+    if (!err)
+        err = choose_end(s, said, &use->said, e);
+    if (err)
+        return err;
+    choose_place(r, &said->rank, &use->chosen);
+    settle_split(r, &said->rank, use);
+    open_to_fit(s, use);
+    r->global_batch = s->global_batch;
+    r->grad_auto = r->grad_dtype == NDTYPE;
+    if ((err = settings_check_places(r, use->plan, e)))
+        return err;
+    size_t together = (size_t)settings_data_ranks(r);
+    fill(&s->global_batch, r->batch * together);
+    said->global_batch = s->global_batch;
+    refit_batch(s, use);
+    r->nmicro = s->global_batch / (r->batch * together);
+    fill(&r->shard_ranks, together);
+    if (r->quantized_gradients && !use->launched && !r->cluster) // whose sums it shapes
+        fill(&r->node_size, (size_t)r->ranks);
+    r->threads = r->threads ? r->threads : use->cores;
+    r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
+                     is_default(use, "master");
+    if (r->grad_auto)
+        r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
+    err = settings_check(s, use, e);
+    return err ? err : check_model(s, e);
+}
+
+static int resolves(const struct Settings *line, const struct SettingsUse *use, struct Error *e) {
+    struct Settings s = *line, said = *line;
+    return resolve(&s, &said, use, e);
+}
+
+int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                     struct Error *e) {
+    const struct Settings line = *s;
+    int err = resolve(s, said, use, e);
+    if (err)
+        settings_tell_nearest(&line, use, resolves, e);
+    return err;
+}
+
+void settings_take_seat(struct RankSettings *s, const struct World *w) {
+    s->processes = w->launched && s->ranks > 1;
+    s->node_rank = w->node_rank;
+    s->node_ranks = w->node_size;
+}
+
+// A document in a sequence of several is to see what it sees in a sequence of its own, and blocks
+// are counted from the sequence's beginning.
+static int check_packed(const struct RankSettings *r, struct Error *e) {
+    if (!r->packed || r->model.sparse.mode == SPARSE_DENSE)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--sparse-attention %s: sequences of these data are packed with documents, "
+                     "whose blocks would begin anywhere; expected dense, or --pack off",
+                     r->model.sparse.text);
+}
+
+int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
+                      struct RankSettings *out, struct Error *e) {
+    *out = s->rank;
+    settings_take_seat(out, w);
+    out->model.vocab = vocab;
+    if (out->processes && s->rank.quantized_gradients && !s->rank.node_size)
+        return error_set(e, -EINVAL,
+                         "--zero-quantized-gradients: expected --node-size, too: the ranks of a "
+                         "node, among which sums are made first");
+    int err = check_packed(out, e);
+    if (!err)
+        err = model_config_finish(&out->model, e);
+    if (!err)
+        err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
+    if (!err)
+        err = settings_check_split(out, e);
+    return err ? err : settings_check_rows(out, e);
+}
+
+int settings_set_batch(struct RankSettings *s, size_t batch) {
+    size_t together = batch * (size_t)settings_data_ranks(s);
+    if (!together || s->global_batch % together)
+        return -EINVAL;
+    s->batch = batch;
+    s->nmicro = s->global_batch ? s->global_batch / together : 1;
+    if (s->grad_auto)
+        s->grad_dtype = s->nmicro > 1 ? F32 : s->model.dtype;
+    return 0;
+}
+
+bool settings_offload(const struct RankSettings *s) {
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE ||
+           s->act_tier != TIER_DEVICE || s->partition_activations;
+}
+
+bool settings_use_disk(const struct RankSettings *s) {
+    return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
+}
+
+// ---- what goes together ----
+
+// The last of some flags that is on the command line; NULL: none is.
+static const char *last_on_line(const struct FlagsSaid *said, const char *const *names) {
+    const char *last = NULL;
+    for (; *names; names++)
+        last = flag_is_on_line(said, *names) ? *names : last;
+    return last;
+}
+
+// What fp16 needs, and what nothing else may have: without a loss scale its gradients are lost.
+static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said, struct Error *e) {
+    static const char *const names[] = {"loss-scale-min", "loss-scale-hysteresis",
+                                        "loss-scale-window", "loss-scale", NULL};
+    bool fp16 = r->model.dtype == F16;
+    const char *given = last_on_line(said, names);
+    if (!fp16 && given)
+        return error_set(e, -EINVAL, "--%s: only --dtype fp16 has a loss scale, not %s", given,
+                         dtype_name(r->model.dtype));
+    if (r->grad_dtype == (fp16 ? BF16 : F16))
+        return error_set(e, -EINVAL, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
+                         dtype_name(r->grad_dtype), dtype_name(r->model.dtype),
+                         fp16 ? " or fp16" : " or bf16");
+    if (r->loss_scale.least > r->loss_scale.initial)
+        return error_set(e, -EINVAL, "--loss-scale-min %.0f: expected at most --loss-scale %.0f",
+                         (double)r->loss_scale.least, (double)r->loss_scale.initial);
+    return 0;
+}
+
+// What the family has not would be passed over.
+static int check_family(const struct RankSettings *r, const struct FlagsSaid *said,
+                        struct Error *e) {
+    static const char *const angles[] = {"rope-theta", "rope-scaling", NULL};
+    static const char *const table[] = {"positions", NULL};
+    const struct Family *f = &families[r->model.kind];
+    bool rotary = f->position == POSITION_ROTARY;
+    const char *given = last_on_line(said, rotary ? table : angles);
+    if (!given)
+        return 0;
+    return error_set(e, -EINVAL, "--%s: --family %s has %s", given, f->name,
+                     rotary ? "a rotary embedding, and no positions of its own"
+                            : "positions of its own, and no rotary embedding");
+}
+
+// The upper half of an fp32 number is one of bf16, and of no other format.
+static int check_masters(const struct RankSettings *r, struct Error *e) {
+    if (r->master_format == MASTER_FP32 || r->model.dtype == BF16)
+        return 0;
+    return error_set(e, -EINVAL, "--master %s: expected --dtype bf16, not %s",
+                     master_name(r->master_format), dtype_name(r->model.dtype));
+}
+
+// --fit may still offload something, and then what is said of that has a meaning.
+static bool fits_offload(const struct Settings *s) {
+    return s->open.opt || s->open.param || s->open.act;
+}
+
+// What is offloaded to a disk needs one, and what only a disk has needs something that goes there.
+static int check_disk(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    static const char *const names[] = {"nvme-depth", "nvme-block", "nvme-path", NULL};
+    bool checks = r->nvme.check && flag_is_on_line(&use->said, "check-io");
+    const char *given = checks ? "check-io" : last_on_line(&use->said, names);
+    bool nvme = settings_use_disk(r);
+    if (nvme && !r->nvme.folder && !use->plan)
+        return error_set(e, -EINVAL,
+                         "--nvme-path is missing: expected a folder on an NVMe disk for what is "
+                         "offloaded to nvme");
+    if (!nvme && given && !fits_offload(s))
+        return error_set(e, -EINVAL,
+                         "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
+                         "--offload-param nvme or --offload-activations nvme",
+                         given);
+    return 0;
+}
+
+// A plan may be told of a host that nothing goes to yet: its advice then keeps to that.
+static int check_offload(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    const struct FlagsSaid *said = &use->said;
+    static const char *const bounds[] = {"host-mem-per-rank", "host-mem", NULL};
+    bool ratio = flag_is_on_line(said, "offload-ratio");
+    const char *bound = last_on_line(said, bounds);
+    size_t bytes = r->host_bytes ? r->host_bytes : r->rank_host_bytes;
+    bool update = r->opt_tier != TIER_DEVICE || s->open.opt;
+    if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
+        return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
+                         r->delayed ? "--delay-update" : "--offload-ratio");
+    if (r->delayed && r->offload_ratio < 1)
+        return error_set(
+            e, -EINVAL,
+            "--offload-ratio %g: expected 1 with --delay-update, under which no update "
+            "is made by the device",
+            r->offload_ratio);
+    if (!r->delayed && r->delay_after)
+        return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
+                         (unsigned long long)r->delay_after);
+    bool offloads = settings_offload(r) || fits_offload(s);
+    if (bytes && !use->plan && (ratio || bound) && !offloads)
+        return error_set(e, -EINVAL,
+                         "--%s %zu: nothing is offloaded: expected one of "
+                         "--offload-{optimizer,param,activations}, too",
+                         r->host_bytes ? "host-mem" : "host-mem-per-rank", bytes);
+    return 0;
+}
+
+static int check_training(const struct Settings *s, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    const struct LrSchedule *l = &s->schedule;
+    double clip = s->adam.clip;
+    if (s->global_batch % (r->batch * (size_t)settings_data_ranks(r)))
+        return settings_refuse_batch(s, e);
+    if (clip > 0 && clip < 1e-30)
+        return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
+    if (l->min_lr > l->lr)
+        return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
+    if ((s->habits.keep_best || s->habits.patience) && !s->habits.val_every)
+        return error_set(e, -EINVAL, "--%s: nothing validates on the way: expected --val-every",
+                         s->habits.keep_best ? "keep-best" : "patience");
+    if (l->linear && !schedule_is_deepspeeds(l->kind))
+        return error_set(e, -EINVAL,
+                         "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "
+                         "WarmupCosineLR; the others have it so");
+    return s->epochs ? 0 : check_warmup(l, e);
+}
+
+static int check_device(const struct RankSettings *r, struct Error *e) {
+    if (r->device == DEVICE_CUDA && r->kernels)
+        return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
+                         r->kernels);
+    if (r->device == DEVICE_CPU && (r->reduce_native || r->autotune || r->check_launches))
+        return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
+                         r->reduce_native ? "--reduce native"
+                         : r->autotune    ? "--autotune"
+                                          : "--check-launches");
+    return 0;
+}
+
+int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
+    int err = check_training(s, e);
+    if (!err)
+        err = settings_check_shards(&s->rank, e);
+    if (!err)
+        err = settings_check_kept(s, e);
+    if (!err)
+        err = check_device(&s->rank, e);
+    if (!err)
+        err = check_disk(s, use, e);
+    if (!err)
+        err = check_offload(s, use, e);
+    if (!err)
+        err = check_masters(&s->rank, e);
+    if (!err)
+        err = check_family(&s->rank, &use->said, e);
+    return err ? err : check_fp16(&s->rank, &use->said, e);
+}

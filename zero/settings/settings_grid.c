@@ -1,0 +1,278 @@
+// How ranks are laid out, and which layouts go together: places of tensor parallelism, shards,
+// second partitions, and the batches that data-parallel ranks share. See settings.h and
+// zero/comm/grid.h.
+#include "zero/settings/settings.h"
+#include "zero/comm/grid.h"
+#include "zero/pipe/order.h"
+#include "zero/pipe/split.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_RANKS = 1024 }; // of a run
+
+int settings_stage(const struct RankSettings *s) {
+    struct Grid grid =
+        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    return grid_place(&grid, s->rank, AXIS_PP);
+}
+
+size_t settings_kept_sets(const struct RankSettings *s) {
+    return s->kept_sets ? s->kept_sets
+                        : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+}
+
+// "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
+static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
+    size_t found[12], n = 0;
+    for (size_t i = 1; i <= size_min(whole, most) && n < 12; i++)
+        if (whole % i == 0)
+            found[n++] = i;
+    int at = snprintf(text, bytes, "; %s", flag);
+    for (size_t i = 0; i < n; i++)
+        at += snprintf(text + at, bytes - (size_t)at, "%s%zu",
+                       i == 0      ? " "
+                       : i + 1 < n ? ", "
+                                   : " or ",
+                       found[i]);
+    snprintf(text + at, bytes - (size_t)at, " would do");
+}
+
+// "--ranks 8 / --tp 2 / --pp 2": the data-parallel ranks, and what they come of.
+static const char *name_data_ranks(const struct RankSettings *r, char *text, size_t bytes) {
+    int at = snprintf(text, bytes, "--ranks %d", r->ranks);
+    if (settings_places(r) > 1)
+        at += snprintf(text + at, bytes - (size_t)at, " / --tp %d", settings_places(r));
+    if (settings_stages(r) > 1)
+        snprintf(text + at, bytes - (size_t)at, " / --pp %d", settings_stages(r));
+    return text;
+}
+
+// Which counts of ranks share the step in batches of this size; or which batches do.
+int settings_refuse_batch(const struct Settings *s, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
+    char counts[160] = "", shared[64];
+    if (s->global_batch % r->batch == 0 && ranks == (size_t)r->ranks)
+        tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
+    else if (s->global_batch % ranks == 0)
+        tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
+    return error_set(
+        e, -EINVAL, "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s%s",
+        s->global_batch, together, r->batch, name_data_ranks(r, shared, sizeof shared), counts);
+}
+
+// What only a plan for a cluster may ask for.
+static int check_cluster(const struct RankSettings *r, bool plan, struct Error *e) {
+    if (r->cluster && !plan)
+        return error_set(e, -EINVAL,
+                         "--cluster %s: only a plan is for machines that are not here: "
+                         "add --plan",
+                         r->cluster);
+    if (!r->cluster && r->ranks > MOST_RANKS)
+        return error_set(e, -EINVAL, "--ranks %d: expected at most %d but with --plan --cluster",
+                         r->ranks, MOST_RANKS);
+    if (!r->cluster)
+        return 0;
+    if (r->kernels)
+        return error_set(e, -EINVAL,
+                         "--kernels %s: they are the CPU's, and --cluster %s is of GPUs: leave out "
+                         "one of the two",
+                         r->kernels, r->cluster);
+    if (r->device == DEVICE_CPU && !r->device_from)
+        return error_set(e, -EINVAL, "--device cpu: --cluster %s is of GPUs: expected cuda or auto",
+                         r->cluster);
+    if (r->nvme.folder)
+        return error_set(e, -EINVAL,
+                         "--nvme-path %s: a node's disks are those of --cluster %s: leave out one "
+                         "of the two",
+                         r->nvme.folder, r->cluster);
+    return 0;
+}
+
+// Each place of tensor parallelism, in each stage, is a rank.
+int settings_check_places(const struct RankSettings *r, bool plan, struct Error *e) {
+    char would_do[160] = "";
+    size_t ranks = (size_t)r->ranks, places = (size_t)settings_places(r);
+    int err = check_cluster(r, plan, e);
+    if (err)
+        return err;
+    if (places > 1 && r->autotune)
+        return error_set(e, -EINVAL,
+                         "--autotune --tp %zu: places whose products are made by other algorithms "
+                         "would round otherwise: leave out one of the two",
+                         places);
+    if (ranks % (places * (size_t)settings_stages(r)) == 0)
+        return 0;
+    if (places > 1 && settings_stages(r) > 1)
+        return error_set(e, -EINVAL,
+                         "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu",
+                         places, settings_stages(r), ranks);
+    const char *flag = places > 1 ? "--tp" : "--pp";
+    tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
+    return error_set(e, -EINVAL, "%s %zu: expected a divisor of --ranks %zu%s", flag,
+                     places * (size_t)settings_stages(r), ranks, would_do);
+}
+
+int settings_check_split(const struct RankSettings *r, struct Error *e) {
+    size_t stages = (size_t)settings_stages(r);
+    if (r->cluster) // its stages are alike, and none is the embedding's alone
+        return stages <= r->model.layers
+                   ? 0
+                   : error_set(e, -EINVAL,
+                               "--pp %zu: expected at most one for each of --layers %zu", stages,
+                               r->model.layers);
+    struct SplitPart *parts = base_alloc(stages * sizeof *parts);
+    int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
+    free(parts);
+    return err;
+}
+
+int settings_check_rows(const struct RankSettings *r, struct Error *e) {
+    size_t places = (size_t)settings_places(r), t = r->model.seq_len;
+    if (!r->sequence_parallel || (places > 1 && t % places == 0))
+        return 0;
+    if (places == 1)
+        return error_set(e, -EINVAL,
+                         "--sequence-parallel: rows are cut over the places of --tp, of which "
+                         "there is one; expected --tp 2 or more with it");
+    return error_set(e, -EINVAL,
+                     "--seq-len %zu: expected a multiple of --tp %zu, over whose places "
+                     "--sequence-parallel cuts rows; %zu would do",
+                     t, places, size_max(t / places, 1) * places);
+}
+
+// What a block keeps is the same on all places where that is its input alone, and whole.
+int settings_check_kept(const struct Settings *s, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    const char *flag = "--partition-activations";
+    if (!r->partition_activations)
+        return 0;
+    if (settings_places(r) == 1)
+        return error_set(e, -EINVAL,
+                         "%s: parts are kept by the places of --tp, of which there is one; "
+                         "expected --tp 2 or more with it",
+                         flag);
+    if (r->sequence_parallel)
+        return error_set(e, -EINVAL,
+                         "%s: with --sequence-parallel a place keeps its rows alone, which are a "
+                         "part already: leave out one of the two",
+                         flag);
+    if (s->open.recompute || r->recompute != RECOMPUTE_BLOCK)
+        return error_set(e, -EINVAL,
+                         "%s --recompute %s: what else a layer keeps is in parts already; expected "
+                         "--recompute block",
+                         flag,
+                         s->open.recompute ? "as --fit chooses" : recompute_name(r->recompute));
+    return 0;
+}
+
+// Shards are cut over a divisor of the data-parallel ranks.
+static int check_shards(const struct RankSettings *r, struct Error *e) {
+    char would_do[160] = "", shared[64];
+    size_t ranks = (size_t)settings_data_ranks(r);
+    if (r->shard_ranks == ranks)
+        return 0;
+    tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
+    if (ranks % r->shard_ranks)
+        return error_set(e, -EINVAL, "--zero-shard-size %zu: expected a divisor of %s%s",
+                         r->shard_ranks, name_data_ranks(r, shared, sizeof shared), would_do);
+    if (!zero_stage(r->stage)->shards_optimizer)
+        return error_set(e, -EINVAL,
+                         "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
+                         "1, 2 or 3",
+                         r->shard_ranks);
+    return 0;
+}
+
+// A second partition is cut over neighbours of those that the first one is cut over.
+static int check_second(const struct RankSettings *r, struct Error *e) {
+    const char *flag = "--zero-hpz-partition-size";
+    char would_do[160] = "", shared[64];
+    if (!r->near_ranks)
+        return 0;
+    if (!zero_stage(r->stage)->shards_param)
+        return error_set(e, -EINVAL,
+                         "%s %zu: --zero %d gathers no weights for a unit; expected --zero 3", flag,
+                         r->near_ranks, r->stage);
+    if (r->param_tier != TIER_DEVICE)
+        return error_set(e, -EINVAL,
+                         "%s %zu: it keeps weights on the device, and --offload-param %s keeps "
+                         "them elsewhere: leave out one of the two",
+                         flag, r->near_ranks, tier_name(r->param_tier));
+    tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
+    if (r->shard_ranks % r->near_ranks == 0)
+        return 0;
+    if (r->shard_ranks == (size_t)settings_data_ranks(r))
+        return error_set(e, -EINVAL, "%s %zu: expected a divisor of %s%s", flag, r->near_ranks,
+                         name_data_ranks(r, shared, sizeof shared), would_do);
+    return error_set(e, -EINVAL, "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag,
+                     r->near_ranks, r->shard_ranks, would_do);
+}
+
+// The first hop of gradients is among the ranks of a node, or of a stage that lies in one.
+static int check_hops(const struct RankSettings *r, struct Error *e) {
+    const char *flag = "--zero-quantized-gradients";
+    char would_do[160] = "", shared[64];
+    size_t ranks = (size_t)settings_data_ranks(r);
+    if (!r->quantized_gradients)
+        return 0;
+    if (settings_shard_ranks(r) != settings_data_ranks(r))
+        return error_set(e, -EINVAL,
+                         "%s --zero-shard-size %zu: both say how sums are made in parts; leave out "
+                         "one of the two",
+                         flag, r->shard_ranks);
+    tell_divisors(ranks, ranks, "--node-size", would_do, sizeof would_do);
+    if (!r->node_size || ranks % r->node_size == 0 ||
+        (settings_stages(r) > 1 && r->node_size % ranks == 0))
+        return 0;
+    return error_set(e, -EINVAL, "%s --node-size %zu: expected a divisor of %s%s", flag,
+                     r->node_size, name_data_ranks(r, shared, sizeof shared), would_do);
+}
+
+// Blocks on their way are those of a whole model's groups; weights come to the device.
+static int check_quantized(const struct RankSettings *r, struct Error *e) {
+    const char *flag =
+        r->quantized_weights ? "--zero-quantized-weights" : "--zero-quantized-gradients";
+    const struct ZeroStage *stage = zero_stage(r->stage);
+    if (!r->quantized_weights && !r->quantized_gradients)
+        return 0;
+    if (!stage->shards_optimizer)
+        return error_set(e, -EINVAL, "%s: --zero %d has no shards; expected --zero 1, 2 or 3", flag,
+                         r->stage);
+    if (settings_places(r) > 1)
+        return error_set(e, -EINVAL,
+                         "%s --tp %d: places would round otherwise what all of them have: leave "
+                         "out one of the two",
+                         flag, settings_places(r));
+    if (r->quantized_weights && !stage->shards_param && r->param_tier != TIER_DEVICE)
+        return error_set(e, -EINVAL,
+                         "%s --offload-param %s: at --zero %d whole weights as they came would "
+                         "lie where they are updated; expected --zero 3, or --offload-param none",
+                         flag, tier_name(r->param_tier), r->stage);
+    return check_hops(r, e);
+}
+
+// Who may cut layers.
+static int check_cut(const struct RankSettings *r, struct Error *e) {
+    if (r->cluster && r->pp_split)
+        return error_set(e, -EINVAL,
+                         "--pp-split %s --cluster %s: stages of a plan for a cluster have as many "
+                         "layers each: leave out one of the two",
+                         r->pp_split, r->cluster);
+    if (settings_stages(r) == 1 && r->pp_split)
+        return error_set(e, -EINVAL, "--pp-split %s: there is one stage; expected --pp, too",
+                         r->pp_split);
+    return 0;
+}
+
+int settings_check_shards(const struct RankSettings *s, struct Error *e) {
+    bool shares = settings_shard_ranks(s) != settings_data_ranks(s); // 0 is all of them, too
+    int err = shares ? check_shards(s, e) : 0;
+    if (!err)
+        err = check_second(s, e);
+    if (!err)
+        err = check_cut(s, e);
+    return err ? err : check_quantized(s, e);
+}

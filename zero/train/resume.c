@@ -1,0 +1,386 @@
+// From --out and --resume to a checkpoint: see resume.h. Next: zero/checkpoint/checkpoint.c.
+#include "zero/train/resume.h"
+
+#include "zero/train/diverged.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Who holds the newest checkpoint.
+static const char *newest_flag(const struct Resume *r) {
+    return r->newest_also ? "--save-also" : "--out";
+}
+
+static const char *newest_home(const struct Resume *r) {
+    return r->newest_also ? r->asked.also : r->asked.out;
+}
+
+// What a run that goes on from that step, or trains on, is refused for.
+static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
+    if (step <= r->asked.steps)
+        return 0;
+    return error_set(e, -EINVAL, "--steps %llu: the checkpoint is of step %llu already",
+                     (unsigned long long)r->asked.steps, (unsigned long long)step);
+}
+
+static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
+    int err = check_end(r, step, e);
+    if (err)
+        return err;
+    if (r->newest > step)
+        return error_set(
+            e, -EEXIST,
+            "--resume %s: %s %s holds a later checkpoint, of step %llu; expected another "
+            "%s, or --resume auto",
+            r->asked.which, newest_flag(r), newest_home(r), (unsigned long long)r->newest,
+            newest_flag(r));
+    return 0;
+}
+
+// ---- what processes see, each on its disk ----
+
+static const struct World *world_of(const struct Resume *r) {
+    static const struct World alone = {.size = 1, .count = 1, .node_size = 1};
+    return r->asked.world ? r->asked.world : &alone;
+}
+
+// The most of what they say.
+static uint64_t world_most(const struct World *w, uint64_t mine) {
+    return ~world_least(w, ~mine);
+}
+
+static bool is_first(const struct Resume *r) {
+    return world_of(r)->first == 0;
+}
+
+// The newest checkpoint that any of them sees. Its step; 0: there is none.
+static int look_for_newest(struct Resume *r, struct Error *e) {
+    char *path;
+    uint64_t step = 0;
+    int found = checkpoint_newest((const char *const *)r->folder, UINT64_MAX, &path, &step, e);
+    bool also = found == 1 && !checkpoint_is_below(path, r->folder[0]);
+    uint64_t newest = world_most(world_of(r), found == 1 ? step << 1 | !also : 0);
+    free(found == 1 ? path : NULL);
+    r->newest = newest >> 1;
+    r->newest_also = newest && !(newest & 1);
+    return found < 0 ? found : 0;
+}
+
+// Whether the checkpoint is of a run that has diverged: any of its folders says so.
+static bool has_diverged(const struct Resume *r) {
+    bool any = false;
+    char *beside = base_format("%s/..", r->asked.which);
+    if (strcmp(r->asked.which, "auto") != 0)
+        any = diverged_once(beside);
+    else
+        for (int i = 0; r->folder[i]; i++)
+            any = any || diverged_once(r->folder[i]);
+    free(beside);
+    return world_most(world_of(r), any);
+}
+
+enum Whole { DAMAGED, WHOLE, NOT_HERE };
+
+// What this process's disk has of the newest checkpoint.
+static enum Whole look_at_newest(const struct Resume *r) {
+    struct CheckpointHead head;
+    struct Error ignored;
+    char *folder = checkpoint_path(r->folder[r->newest_also], r->newest);
+    int err = checkpoint_file_look(folder, &head, &ignored);
+    enum Whole is = err == -ENOENT || err == -ENOTDIR ? NOT_HERE : err ? DAMAGED : WHOLE;
+    for (uint32_t i = 0; is == WHOLE && i < head.size; i++) {
+        char *path = checkpoint_rank_path(folder, (int)i);
+        err = checkpoint_file_check(AT_FDCWD, path, &ignored);
+        if (err && !(err == -ENOENT && home_is_apart(&r->disk[r->newest_also])))
+            is = DAMAGED;
+        free(path);
+    }
+    checkpoint_head_free(&head);
+    free(folder);
+    return is;
+}
+
+// Whether the newest is more than a name: a damaged one says nothing of how far the run has come,
+// and resume_load will fall back behind it. One process of each node looks.
+static bool newest_is_whole(const struct Resume *r) {
+    const struct World *w = world_of(r);
+    return world_least(w, w->node_rank ? NOT_HERE : look_at_newest(r)) == WHOLE;
+}
+
+// The step of the checkpoint that the user named.
+static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
+    struct CheckpointHead head;
+    struct Error cause;
+    int err = checkpoint_file_look(r->asked.which, &head, &cause);
+    *step = world_most(world_of(r), head.step);
+    checkpoint_head_free(&head);
+    if (*step && (err == -ENOENT || err == -ENOTDIR))
+        return 0; // another node has it
+    if (err == -ENOENT || err == -ENOTDIR)
+        return error_set(e, err,
+                         "--resume %s: no checkpoint; expected auto, or a folder such as "
+                         "%s/step-00000100",
+                         r->asked.which, r->folder[0]);
+    return err ? error_set(e, err, "--resume %s: %s", r->asked.which, cause.text) : 0;
+}
+
+// What the newest checkpoint that can be read says is the best.
+static uint64_t best_step(const struct Resume *r) {
+    uint64_t step = UINT64_MAX, best = 0;
+    struct Error ignored;
+    char *path;
+    for (bool read = false; !read && checkpoint_newest((const char *const *)r->folder, step, &path,
+                                                       &step, &ignored) == 1;
+         free(path)) {
+        struct CheckpointHead head;
+        read = checkpoint_file_look(path, &head, &ignored) == 0;
+        best = read ? head.best.step : 0;
+        checkpoint_head_free(&head);
+    }
+    return world_most(world_of(r), best);
+}
+
+// --resume best is from here on the folder of that checkpoint. Any process may see it.
+static int find_best(struct Resume *r, struct Error *e) {
+    uint64_t step = best_step(r);
+    if (!step)
+        return error_set(e, -ENOENT,
+                         "--resume best: --out %s holds no checkpoint that says which is: expected "
+                         "a run with --keep-best",
+                         r->asked.out);
+    for (int i = 0; r->folder[i] && !r->best; i++) {
+        char *path = checkpoint_path(r->folder[i], step);
+        if (world_most(world_of(r), access(path, F_OK) == 0))
+            r->best = path;
+        else
+            free(path);
+    }
+    if (!r->best)
+        return error_set(e, -ENOENT, "--resume best: the checkpoint of step %llu is gone",
+                         (unsigned long long)step);
+    r->asked.which = r->best;
+    return 0;
+}
+
+// Whether one of the lines is `name value`.
+static bool says(const char *identity, const char *name, const char *value) {
+    char *line = base_format("\n%s %s\n", name, value);
+    bool found = strstr(identity, line) != NULL;
+    free(line);
+    return found;
+}
+
+// What the run of the checkpoint was computed with. False: nothing is known, for it cannot be read,
+// or its hash, which nobody has checked yet, will turn out to be wrong.
+static bool look_into(const char *folder, struct SettingsUse *use) {
+    struct CheckpointHead head;
+    struct Error ignored; // resume_check will say it, and of the newest one resume_load
+    bool found = false;
+    (void)checkpoint_file_look(folder, &head, &ignored);
+    const char *text = head.identity ? head.identity : "";
+    bool cuda = says(text, "--device", "cuda"), cpu = strstr(text, "\n--kernels ") != NULL;
+    for (enum Dtype d = F32; cuda != cpu && d < NDTYPE; d++)
+        if (says(text, "--dtype", dtype_name(d))) {
+            use->chosen = (struct Chosen){.device = cuda ? DEVICE_CUDA : DEVICE_CPU,
+                                          .dtype = {d, d},
+                                          .from = "the checkpoint's"};
+            found = true;
+        }
+    checkpoint_head_free(&head);
+    return found;
+}
+
+// OUT/checkpoints and ALSO/checkpoints.
+static void name_folders(struct Resume *r) {
+    const char *home[] = {r->asked.out, r->asked.also};
+    for (int i = 0, n = 0; i < 2; i++)
+        if (home[i] && !r->folder[n])
+            r->folder[n++] = base_format("%s/checkpoints", home[i]);
+}
+
+static const char *const *folders_of(const struct Resume *r) {
+    return (const char *const *)r->folder;
+}
+
+void resume_close(struct Resume *r) {
+    for (int i = 0; r->folder[i]; i++)
+        free(r->folder[i]);
+    r->folder[0] = r->folder[1] = NULL;
+    free(r->best);
+    r->best = NULL;
+    for (int i = 0; i < 2; i++) {
+        home_close(&r->disk[i]);
+        run_lock_release(&r->linked[i]);
+        run_lock_release(&r->lock[i]);
+    }
+}
+
+// A node without checkpoints goes by those that have one: by the newest.
+static void agree_on_chosen(const struct Resume *r, bool found, uint64_t step,
+                            struct SettingsUse *use) {
+    enum { CUDA = 128 };
+    struct Chosen *c = &use->chosen;
+    uint64_t mine = step << 8 | (uint64_t)c->dtype[0] | (c->device == DEVICE_CUDA ? CUDA : 0);
+    uint64_t least = world_least(world_of(r), found ? mine ^ UINT64_MAX << 8 : UINT64_MAX);
+    if (found || least == UINT64_MAX)
+        return;
+    enum Dtype d = (enum Dtype)(least & (CUDA - 1));
+    *c = (struct Chosen){.device = least & CUDA ? DEVICE_CUDA : DEVICE_CPU,
+                         .dtype = {d, d},
+                         .from = "the checkpoint's"};
+}
+
+void resume_look(const struct Resume *resume, struct SettingsUse *use) {
+    struct Resume r = *resume;
+    use->resumed = r.asked.which != NULL;
+    if (!r.asked.which)
+        return;
+    name_folders(&r);
+    char *path;
+    bool best = strcmp(r.asked.which, "best") == 0; // of the same run
+    bool newest = best || strcmp(r.asked.which, "auto") == 0,
+         found = !newest && look_into(r.asked.which, use);
+    struct Error ignored;
+    uint64_t step = newest ? UINT64_MAX : 0;
+    while (newest && !found &&
+           checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
+        found = look_into(path, use);
+        free(path);
+    }
+    agree_on_chosen(&r, found, step, use);
+    resume_close(&r);
+}
+
+// Two folders may hold links to one folder of checkpoints.
+static int claim_linked(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
+    struct stat st;
+    bool link = lstat(folder, &st) == 0 && S_ISLNK(st.st_mode);
+    return link ? run_lock_take(l, folder, flag, (struct LockJob){0}, e) : 0;
+}
+
+// The keeper of each disk does. Agreed upon by all processes.
+static int claim(struct Resume *r, struct Error *e) {
+    static const char *const flag[] = {"--out", "--save-also"};
+    const char *home[] = {r->asked.out, r->asked.also};
+    const struct World *w = world_of(r);
+    int err = 0;
+    for (int i = 0; i < 2 && home[i] && !err; i++) {
+        err = home_claim(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
+        bool keeps = !err && home_keeps(&r->disk[i], w->first);
+        if (!err)
+            err = world_agree(w, keeps ? claim_linked(&r->linked[i], r->folder[i], flag[i], e) : 0,
+                              e);
+    }
+    return err;
+}
+
+bool resume_is_fresh(const struct Resume *r) {
+    return !r->newest && (!r->asked.which || strcmp(r->asked.which, "auto") == 0);
+}
+
+int resume_check(struct Resume *r, struct Error *e) {
+    name_folders(r);
+    int claimed = r->asked.only ? 0 : claim(r, e);
+    if (claimed || (r->asked.only && !r->asked.which))
+        return claimed;
+    int unseen = world_agree(world_of(r), look_for_newest(r, e), e);
+    if (unseen)
+        return unseen;
+    if (r->asked.which && strcmp(r->asked.which, "best") == 0 && (unseen = find_best(r, e)))
+        return unseen;
+    r->other_rate = r->asked.which && !r->asked.only && has_diverged(r);
+    bool found = r->newest;
+    if (found && !r->asked.which)
+        return error_set(e, -EEXIST,
+                         "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
+                         "another folder",
+                         newest_flag(r), newest_home(r), (unsigned long long)r->newest);
+    bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
+    if (!found && r->asked.only && newest)
+        return error_set(e, -ENOENT, "%s: --out %s holds no checkpoint", r->asked.only,
+                         r->asked.out);
+    if (!found && newest && is_first(r))
+        log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
+                 r->asked.out);
+    uint64_t step = newest ? r->newest : 0;
+    if (step > r->asked.steps && !r->asked.only && !newest_is_whole(r))
+        step = 0;
+    int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
+    return err || r->asked.only || !step ? err : check_step(r, step, e);
+}
+
+// What a run that has diverged may take another of.
+static const char *const rates[] = {"--lr", "--min-lr"};
+enum { NRATE = sizeof rates / sizeof rates[0] };
+
+// The value in the line of that name, as a text's part: its first byte is NULL where there is none.
+static struct Value {
+    const char *text;
+    size_t n;
+} value_of(const char *identity, const char *name) {
+    char *begin = base_format("\n%s ", name);
+    const char *found = strstr(identity, begin);
+    struct Value v = {found ? found + strlen(begin) : NULL, 0};
+    v.n = found ? strcspn(v.text, "\n") : 0;
+    free(begin);
+    return v;
+}
+
+// The identity with any rate.
+static char *any_rate(const char *identity) {
+    char *text = base_format("%s", identity);
+    for (int i = 0; i < NRATE; i++) {
+        struct Value v = value_of(text, rates[i]);
+        char *other = v.text ? base_format("%.*s*%s", (int)(v.text - text), text, v.text + v.n)
+                             : base_format("%s", text);
+        free(text);
+        text = other;
+    }
+    return text;
+}
+
+// Says which rates are no longer those of the checkpoint.
+static void tell_rates(const struct Resume *r, uint64_t step, const char *identity) {
+    struct CheckpointHead head = {0};
+    struct Error ignored;
+    bool newest = strcmp(r->asked.which, "auto") == 0;
+    char *path = newest ? NULL : base_format("%s", r->asked.which);
+    if (newest && checkpoint_newest(folders_of(r), step + 1, &path, &step, &ignored) != 1)
+        return;
+    (void)checkpoint_file_look(path, &head, &ignored);
+    for (int i = 0; head.identity && i < NRATE; i++) {
+        struct Value was = value_of(head.identity, rates[i]), is = value_of(identity, rates[i]);
+        if (was.text && is.text && (was.n != is.n || memcmp(was.text, is.text, is.n) != 0))
+            log_line(LOG_NORMAL, "%s %.*s from here on, instead of %.*s", rates[i], (int)is.n,
+                     is.text, (int)was.n, was.text);
+    }
+    checkpoint_head_free(&head);
+    free(path);
+}
+
+// A sample needs the weights alone, so any checkpoint of this shape will do.
+int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
+    if (!r->asked.which)
+        return 0;
+    char *wanted = r->other_rate ? any_rate(identity) : base_format("%s", identity);
+    int err = checkpoint_resume(z, folders_of(r), r->asked.which, r->asked.only ? NULL : wanted,
+                                &r->refused, e);
+    free(wanted);
+    if (err || r->asked.only || !z->step)
+        return err;
+    // A damaged one lets "auto" fall back behind the newest, which is what it is for.
+    bool newest = strcmp(r->asked.which, "auto") == 0;
+    err = newest ? check_end(r, z->step, e) : check_step(r, z->step, e);
+    if (err)
+        return err;
+    if (z->all->rank == 0)
+        log_line(LOG_NORMAL, "resumed after step %llu (ranks %d, micro-batches %zu)",
+                 (unsigned long long)z->step, z->all->size, z->plan.nmicro);
+    if (z->all->rank == 0 && r->other_rate)
+        tell_rates(r, z->step, identity);
+    return 0;
+}

@@ -1,0 +1,426 @@
+// Where a checkpoint goes, and when it is tried again: see saver.h.
+#include "zero/train/saver.h"
+
+#include "zero/process/wish.h"
+#include "zero/train/diverged.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+// ---- room ----
+
+// Such as 1.234 GB, or 0.057 MB.
+static char *size_text(uint64_t bytes) {
+    bool large = bytes >= 1000 * 1000 * 1000;
+    return base_format("%.3f %s", (double)bytes * (large ? 1e-9 : 1e-6), large ? "GB" : "MB");
+}
+
+// The nearest folder above `folder` that exists, whose file system it will be on.
+static bool free_bytes(const char *folder, uint64_t *bytes) {
+    struct statvfs fs;
+    char *path = base_format("%s", folder);
+    int err = statvfs(path, &fs);
+    while (err && errno == ENOENT && strcmp(path, ".") != 0) {
+        char *slash = strrchr(path, '/');
+        if (slash)
+            slash[slash == path] = 0;
+        else
+            strcpy(path, ".");
+        err = statvfs(path, &fs);
+    }
+    free(path);
+    *bytes = err ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
+    return !err;
+}
+
+static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
+    uint64_t *all = base_alloc_zeroed((size_t)s->zero->all->size * sizeof *all), sum = 0;
+    zero_share(s->zero, mine, all);
+    for (int r = 0; r < s->zero->all->size; r++)
+        sum += all[r];
+    free(all);
+    return sum;
+}
+
+// Of one folder, on rank 0; what cannot be asked is tried.
+static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
+    uint64_t bytes;
+    if (!free_bytes(folder, &bytes) || bytes >= wanted)
+        return 0;
+    char *takes = size_text(wanted), *free_now = size_text(bytes);
+    int err = error_set(e, -ENOSPC, "no room for a checkpoint in %s: it takes %s, and %s are free",
+                        folder, takes, free_now);
+    free(takes);
+    free(free_now);
+    return err;
+}
+
+// ---- whose disk ----
+
+static const struct HomeDisk *disk_of(const struct Saver *s, int place) {
+    return s->disk ? &s->disk[place] : NULL;
+}
+
+static bool keeps(const struct Saver *s, int place) {
+    return home_keeps(disk_of(s, place), s->zero->all->rank);
+}
+
+static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
+    struct CheckpointKeep keep = s->keep;
+    keep.newest = 0; // until the new one is proven
+    keep.disk = disk_of(s, place);
+    return keep;
+}
+
+// What a checkpoint takes on this rank's disk of the place.
+static uint64_t wanted_bytes(const struct Saver *s, int place) {
+    const struct HomeDisk *d = disk_of(s, place);
+    const struct Comm *c = s->zero->all;
+    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all), sum = 0;
+    zero_share(s->zero, checkpoint_bytes(s->zero, s->identity), all);
+    for (int r = 0; r < c->size; r++)
+        if (!home_is_apart(d) || d->keeper[r] == d->keeper[c->rank])
+            sum += all[r];
+    free(all);
+    return sum;
+}
+
+// An error of another disk than rank 0's says which.
+static void name_node(const struct Saver *s, int place, struct Error *e) {
+    const struct HomeDisk *d = disk_of(s, place);
+    int rank = s->zero->all->rank;
+    struct Error cause = *e;
+    if (home_is_apart(d) && d->keeper[rank] && e->text[0])
+        error_set(e, -EIO, "node %s: %s", d->host[rank], cause.text);
+}
+
+static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {
+    struct Error other;
+    int err = ask_room(s->folder[0], wanted, e);
+    if (err && s->folder[1] && !ask_room(s->folder[1], wanted, &other)) {
+        log_line(LOG_NORMAL, "%s", e->text);
+        e->text[0] = 0;
+        err = 0;
+    }
+    return err ? err : checkpoint_clear(s->folder[0], e);
+}
+
+// No waiting lifts `ulimit -f`. The first rank whose file is larger says it.
+static int check_limit(const struct Saver *s, struct Error *e) {
+    const struct Comm *c = s->zero->all;
+    struct rlimit most;
+    uint64_t bytes = checkpoint_bytes(s->zero, s->identity);
+    bool over = !getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur;
+    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all);
+    zero_share(s->zero, over, all);
+    int first = 0;
+    while (first < c->size && !all[first])
+        first++;
+    free(all);
+    if (first != c->rank)
+        return first < c->size ? -EFBIG : 0;
+    char *takes = size_text(bytes), *allowed = size_text(most.rlim_cur);
+    int err = error_set(e, -EFBIG,
+                        "no checkpoint fits: a rank's file takes %s, and `ulimit -f` allows %s; "
+                        "raise it",
+                        takes, allowed);
+    free(takes);
+    free(allowed);
+    return err;
+}
+
+int saver_check(const struct Saver *s, struct Error *e) {
+    int limited = check_limit(s, e);
+    if (limited)
+        return limited;
+    uint64_t wanted = wanted_bytes(s, 0);
+    int err = keeps(s, 0) ? check_folders(s, wanted, e) : 0;
+    name_node(s, 0, e);
+    return zero_agree(s->zero, err);
+}
+
+// ---- one try ----
+
+// What belongs to the checkpoint lies below --out: where that has no room, the other folder's is
+// worth more than the log's last lines.
+static int tell_before(const struct Saver *s, int place, struct Error *e) {
+    struct Error cause;
+    int err = s->before(s->context, &cause);
+    if (err && place)
+        log_line(LOG_NORMAL, "%s; %s gets its checkpoint all the same", cause.text,
+                 s->folder[place]);
+    return err && !place ? error_set(e, err, "%s", cause.text) : 0;
+}
+
+// Whether this run may still write below a lock. One that was taken again may have been another
+// run's in between: that has saved what this run does not know of.
+static int check_lock(const struct Saver *s, struct RunLock *l, int place, struct Error *e) {
+    uint64_t step;
+    char *path;
+    int err = run_lock_hold(l, e);
+    if (err || !l->taken_again)
+        return err;
+    int found = checkpoint_find(s->folder[place], UINT64_MAX, &path, &step, e);
+    if (found < 0)
+        return found;
+    l->taken_again = false;
+    free(found ? path : NULL);
+    return found && step > s->known[place] ? run_lock_lose(l, e) : 0;
+}
+
+// That nobody has put a link in the place of the folder of checkpoints, or led one elsewhere.
+static int check_link(const struct Saver *s, int place, struct Error *e) {
+    struct stat st;
+    if (s->linked[place].path)
+        return check_lock(s, &s->linked[place], place, e);
+    if (lstat(s->folder[place], &st) || !S_ISLNK(st.st_mode))
+        return 0;
+    return error_set(e, -ESTALE,
+                     "%s is a link since this run began: nothing is written through it; expected "
+                     "the folder back",
+                     s->folder[place]);
+}
+
+static int check_locks(const struct Saver *s, int place, struct Error *e) {
+    int err = check_lock(s, &s->lock[place], place, e);
+    return err ? err : check_link(s, place, e);
+}
+
+// Whether each folder is another run's for ever. All ranks ask together.
+static bool all_lost(const struct Saver *s) {
+    bool all = true;
+    for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
+        bool lost = s->lock && (s->lock[i].lost || s->linked[i].lost);
+        all = sum_over_ranks(s, lost) > 0 && all;
+    }
+    return all;
+}
+
+static int prepare(struct Saver *s, int place, struct Error *e) {
+    uint64_t bytes = wanted_bytes(s, place);
+    int err = keeps(s, place) && s->lock ? check_locks(s, place, e) : 0;
+    if (!err && keeps(s, place))
+        err = ask_room(s->folder[place], bytes, e);
+    if (!err && s->zero->all->rank == 0 && s->before)
+        err = tell_before(s, place, e);
+    return zero_agree(s->zero, err);
+}
+
+static void is_saved(struct Saver *s, int place, uint64_t step) {
+    s->saved = step;
+    s->place = place;
+    s->unproven = true;
+    s->known[place] = step > s->known[place] ? step : s->known[place];
+    if (s->after)
+        s->after(s->context);
+}
+
+void saver_prove(struct Saver *s, uint64_t step) {
+    struct Error ignored;
+    if (!s->unproven || step <= s->saved)
+        return;
+    s->unproven = false;
+    for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
+        if (!keeps(s, i) || (s->lock && check_locks(s, i, &ignored)))
+            continue;
+        diverged_forget(s->folder[i]);
+        if (i == s->place)
+            checkpoint_prune(s->folder[i], s->saved, s->keep);
+    }
+}
+
+static int save_in(struct Saver *s, int place, struct Error *e) {
+    int err = prepare(s, place, e);
+    if (!err)
+        err = checkpoint_save(s->zero, s->folder[place], s->identity, keep_in(s, place), e);
+    name_node(s, place, e);
+    if (err)
+        return err;
+    s->at_once = place != 0;
+    is_saved(s, place, s->zero->step);
+    return 0;
+}
+
+static void tell_failure(uint64_t step, const struct Error *e) {
+    log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
+}
+
+// On all ranks, of which those that have seen what went wrong have a line: the first of these says
+// it. (A disk that is full is full for all of them.)
+static void tell_together(const struct Saver *s, uint64_t step, const struct Error *e) {
+    const struct Comm *all = s->zero->all;
+    uint64_t *seen = base_alloc_zeroed((size_t)all->size * sizeof *seen);
+    zero_share(s->zero, e->text[0] != 0, seen);
+    int first = 0;
+    while (first < all->size && !seen[first])
+        first++;
+    free(seen);
+    if (first == all->rank)
+        tell_failure(step, e);
+}
+
+// All folders in their order.
+static int try_folders(struct Saver *s, struct Error *e) {
+    int err = -ENOENT;
+    for (int i = 0; i < SAVER_FOLDERS && s->folder[i] && err; i++) {
+        e->text[0] = 0;
+        err = save_in(s, i, e);
+        if (err)
+            tell_together(s, s->zero->step, e);
+    }
+    return err;
+}
+
+// ---- from a snapshot ----
+
+// Into the first folder; the other is for when that fails.
+static int try_snapshot(struct Saver *s, struct Error *e) {
+    int err = prepare(s, 0, e);
+    if (err)
+        return err;
+    err = checkpoint_begin(&s->save, s->zero, s->folder[0], keep_in(s, 0), e);
+    if (!err)
+        err = zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
+                                                      s->identity, s->room, &s->word, e));
+    if (!err) {
+        s->under_way = true;
+        return 0;
+    }
+    struct Error ignored;
+    checkpoint_snapshot_close(s->snapshot, &ignored);
+    s->snapshot = NULL;
+    atomic_store(&s->word, 0);
+    checkpoint_end(&s->save, err, &ignored);
+    checkpoint_close(&s->save, err);
+    return err;
+}
+
+static int begin(struct Saver *s) {
+    struct Error e = {{0}};
+    int err = try_snapshot(s, &e);
+    name_node(s, 0, &e);
+    if (err)
+        tell_together(s, s->zero->step, &e);
+    return err;
+}
+
+// Waits for this rank's thread. Errors: its own.
+static int join(struct Saver *s, struct Error *e) {
+    int err = checkpoint_snapshot_close(s->snapshot, e);
+    s->snapshot = NULL;
+    return err;
+}
+
+// Where ranks cannot ask each other: the next step is under way.
+static void join_alone(struct Saver *s) {
+    struct Error e = {{0}};
+    if (join(s, &e))
+        tell_failure(s->save.step, &e);
+}
+
+// The checkpoint that was under way, whose thread is done, is no more; failed: what is there of it
+// goes.
+static void end(struct Saver *s, bool failed) {
+    struct Error ignored;
+    uint64_t step = s->save.step;
+    if (!s->save.ended)
+        checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
+    checkpoint_close(&s->save, failed ? -EIO : 0);
+    s->at_once = failed;
+    s->under_way = false;
+    atomic_store(&s->word, 0);
+    if (!failed)
+        is_saved(s, 0, step);
+}
+
+// On who keeps a disk.
+static int name_it(struct Saver *s) {
+    struct Error e = {{0}};
+    int err = checkpoint_end(&s->save, 0, &e);
+    name_node(s, 0, &e);
+    if (err)
+        tell_failure(s->save.step, &e);
+    return err;
+}
+
+void saver_hear(struct Saver *s, uint64_t words) {
+    if (!s->under_way || words & WORD_WRITING)
+        return;
+    if (words & (WORD_FAILED | WORD_NAMED)) {
+        join_alone(s);
+        end(s, words & WORD_FAILED);
+    } else if (!s->save.ended && s->save.keeps)
+        atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
+}
+
+void saver_settle(struct Saver *s) {
+    struct Error e = {{0}};
+    if (!s->under_way)
+        return;
+    int err = join(s, &e);
+    if (!err && atomic_load(&s->word) & WORD_FAILED)
+        err = -EIO; // it was told why it has no name
+    err = zero_agree(s->zero, err);
+    if (err)
+        tell_together(s, s->save.step, &e);
+    if (!err && !s->save.ended && s->save.keeps)
+        err = name_it(s);
+    end(s, zero_agree(s->zero, err) != 0);
+}
+
+void saver_close(struct Saver *s) {
+    if (!s->under_way)
+        return;
+    join_alone(s);
+    s->save.named = false; // what has its name keeps it
+    end(s, true);
+}
+
+void saver_save(struct Saver *s) {
+    struct Error said = {{0}};
+    saver_settle(s);
+    if (s->saved == s->zero->step)
+        return;
+    if (s->room->bytes && !s->at_once && begin(s) == 0)
+        return;
+    if (try_folders(s, &said) && s->zero->all->rank == 0)
+        log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");
+}
+
+// ---- until it is done ----
+
+// Ranks look for signals together each second, so that all of them leave at the same one.
+static bool waits(struct Saver *s, unsigned stops) {
+    bool go_on = true;
+    for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        go_on = sum_over_ranks(s, wish_stops() != stops) == 0;
+    }
+    return go_on;
+}
+
+// Whether the last save may succeed later: not for a file that is larger than any may be.
+static bool may_pass(const struct Saver *s, int err) {
+    return err && !all_lost(s) && err != -EFBIG;
+}
+
+int saver_save_last(struct Saver *s, struct Error *e) {
+    unsigned stops = wish_stops();
+    saver_settle(s);
+    int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
+    bool waits_on = may_pass(s, err);
+    if (waits_on && s->zero->all->rank == 0)
+        log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
+                 SAVER_AGAIN_S);
+    while (waits_on) { // what there was no room for may have it when the signal comes
+        bool goes_on = waits(s, stops);
+        err = try_folders(s, e);
+        waits_on = may_pass(s, err) && goes_on;
+    }
+    return err;
+}

@@ -1,0 +1,450 @@
+// What follows the steps of a run: see trainer.h. Next: loop.c.
+#include "zero/state.h"
+#include "zero/train/trainer.h"
+
+#include "kernels/hash.h"
+#include "kernels/trace.h"
+#include "zero/train/diverged.h"
+#include "zero/train/loss_scale.h"
+#include "zero/weights/weights_hash.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What only this rank has seen must not leave the others waiting in their first collective. (Before
+// ranks have a group they fail alike; and once they train, an error is kept, all stop after the
+// same step, and what was trained is saved.)
+static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
+    if (err && t->rank.all && t->rank.all->size > 1)
+        comm_fail(t->rank.all, "%s", e->text);
+}
+
+void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
+    if (!err || t->code)
+        return;
+    t->code = err;
+    t->error = *e;
+    wish_for(WISH_STOP);
+}
+
+static void tell(struct Trainer *t, char *line) {
+    if (trainer_speaks(t))
+        t->hooks.tell(t->hooks.teller, line);
+    free(line);
+}
+
+static bool is_due(uint64_t step, uint64_t every) {
+    return every && step % every == 0;
+}
+
+double trainer_step_tokens(const struct Trainer *t) {
+    return (double)(t->settings->global_batch * t->settings->rank.model.seq_len);
+}
+
+int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
+    int err = rank_open(&t->rank, s, false, e);
+    end_if_alone(t, err, e);
+    t->rank.wishes = wish_all();
+    return err;
+}
+
+void trainer_close(struct Trainer *t) {
+    saver_close(&t->saver);
+    rank_close(&t->rank);
+    free(t->identity);
+}
+
+static void tell_path(struct Trainer *t, const char *what) {
+    char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
+    tell(t, base_format("%s %s", what, path));
+    free(path);
+}
+
+static void tell_saved(void *trainer) {
+    struct Trainer *t = trainer;
+    tell_path(t, "saved");
+    judge_saved(&t->judge);
+}
+
+static int sync_told(void *trainer, struct Error *e) {
+    struct Trainer *t = trainer;
+    return t->hooks.sync ? t->hooks.sync(t->hooks.teller, e) : 0;
+}
+
+// 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
+// then names the first such rank, on rank 0 alone.
+static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
+    zero_share(z, hash64(text, strlen(text), 0), all);
+    int other = 0;
+    while (other < z->all->size && all[other] == all[0])
+        other++;
+    free(all);
+    if (other == z->all->size)
+        return 0;
+    if (z->all->rank > 0)
+        return -EINVAL;
+    return error_set(e, -EINVAL,
+                     "rank %d has another text, other kernels or other flags than rank 0: expected "
+                     "the same files on all machines, and --kernels that all of them run",
+                     other);
+}
+
+int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
+    struct Zero *z = &t->rank.zero;
+    t->identity = identity;
+    zero_init_weights(z, seed);
+    int err = compare_texts(z, identity, e);
+    if (!err)
+        err = resume_load(&t->resume, z, identity, e);
+    if (!err && !z->step && t->init.context)
+        err = import_weights(z, &t->init, e);
+    t->saver =
+        (struct Saver){.zero = z,
+                       .folder = {t->resume.folder[0], t->resume.folder[1]},
+                       .lock = t->resume.lock,
+                       .linked = t->resume.linked,
+                       .disk = t->resume.disk,
+                       .identity = identity,
+                       .keep = {.newest = t->settings->habits.keep, .refused = &t->resume.refused},
+                       .saved = z->step ? z->step : UINT64_MAX,
+                       .place = -1,
+                       .known = {t->resume.newest, t->resume.newest},
+                       .before = sync_told,
+                       .after = tell_saved,
+                       .context = t,
+                       .room = &t->rank.snapshot};
+    t->rank.own_word = &t->saver.word;
+    t->good = z->step;
+    if (!err && !t->resume.asked.only)
+        judge_open(&t->judge, &t->saver, &t->settings->habits, t->val_samples);
+    return err;
+}
+
+// The loss of the first `samples` validation sequences. -EINTR: none, as a stop was asked for.
+static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Error *e) {
+    const struct TrainerHooks *h = &t->hooks;
+    const struct BatchSource from = {h->read_val, h->count_val, h->data};
+    int err = rank_validate(&t->rank, &from, samples, loss, e);
+    int unread = zero_agree(&t->rank.zero, err == -EINTR ? 0 : err); // of any rank
+    if (err == -EINTR && unread)
+        err = unread;
+    if (!err && trainer_speaks(t))
+        h->validated(t, *loss, samples);
+    t->last_val = (struct Best){t->rank.zero.step, err ? 0 : samples, *loss, 0};
+    return err;
+}
+
+// The items of --eval. -EINTR as above.
+static int evaluate_items(struct Trainer *t, struct Error *e) {
+    return t->hooks.evaluate ? t->hooks.evaluate(t, e) : 0;
+}
+
+static int export_model(struct Trainer *t, struct Error *e) {
+    struct Error why = {{0}};
+    int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
+    if (err && why.text[0] && t->resume.asked.only)
+        error_set(e, err, "--export: %s", why.text);
+    else if (err && why.text[0])
+        error_set(e, err, "--export: %s; the run is saved, and --resume auto exports it", why.text);
+    return err;
+}
+
+int trainer_evaluate(struct Trainer *t, struct Error *e) {
+    float loss;
+    if (t->resume.asked.only && t->exported.write)
+        return export_model(t, e);
+    int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
+    return err ? err : evaluate_items(t, e);
+}
+
+// While updates are skipped the weights may be no good: the next step that is not saves.
+static void save(struct Trainer *t) {
+    t->save_wished = t->skipped > 0;
+    if (t->save_wished)
+        return;
+    judge_settle(&t->judge);
+    saver_save(&t->saver);
+    t->clock_at = base_seconds();
+}
+
+static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
+    char scale[128];
+    loss_scale_describe(&result->loss_scale, &t->rank.zero.loss_scale, scale, sizeof scale);
+    tell(t, base_format("step %llu: the gradient is not finite, the update was skipped%s",
+                        (unsigned long long)result->step, scale));
+}
+
+static void note(struct Trainer *t, const struct LogNote *n) {
+    if (trainer_speaks(t))
+        t->hooks.noted(t->hooks.teller, n);
+}
+
+// Where that step's time went; 0: of no step.
+static void note_breakdown(struct Trainer *t, uint64_t step) {
+    const struct BreakdownTimes *times = &t->breakdown.last;
+    struct LogValue v[BREAKDOWN_VALUES];
+    if (!step)
+        return;
+    int n = breakdown_shares(times, t->rank.host, v);
+    note(t, &(struct LogNote){.step = step, .what = "breakdown", .value = v, .n = n});
+    n = breakdown_waited(times, v);
+    note(t, &(struct LogNote){.step = step, .what = "waited_s", .value = v, .n = n});
+}
+
+static void end_breakdown(struct Trainer *t) {
+    note_breakdown(t, breakdown_end(&t->breakdown));
+    if (t->breakdown.sum.all > 0)
+        tell(t, breakdown_text(&t->breakdown.sum, t->rank.host));
+}
+
+// As a checkpoint of this step would have the weights.
+static void note_hash(struct Trainer *t) {
+    char word[17];
+    snprintf(word, sizeof word, "%016llx", (unsigned long long)zero_weights_hash(&t->rank.zero));
+    note(t, &(struct LogNote){.step = t->rank.zero.step, .what = "weights_hash", .word = word});
+}
+
+// The clock is rank 0's; the others learn of its wish as of any.
+static void look_at_clock(struct Trainer *t) {
+    const struct Habits *h = &t->settings->habits;
+    double now = base_seconds();
+    if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
+        t->clock_at = now;
+        wish_for(WISH_SAVE);
+    }
+    if (h->time_limit && wish_age() >= (double)h->time_limit)
+        wish_for(WISH_STOP);
+}
+
+static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
+    struct Trainer *t = trainer;
+    note_breakdown(t, breakdown_step(&t->breakdown, result->step));
+    t->loss = rank_mean_loss(&t->rank, result);
+    t->skipped = result->skipped ? t->skipped + 1 : 0;
+    t->good = result->skipped ? t->good : result->step;
+    if (result->skipped)
+        tell_skipped(t, result);
+    else
+        saver_prove(&t->saver, result->step);
+    if (trainer_speaks(t)) {
+        struct LogStep s = {.step = result->step,
+                            .loss = (float)t->loss,
+                            .grad_norm = result->grad_norm,
+                            .lr = result->lr,
+                            .loss_scale = result->loss_scale.scale,
+                            .tokens_seen = result->step * (uint64_t)trainer_step_tokens(t)};
+        t->hooks.stepped(t->hooks.teller, &s, seconds);
+        look_at_clock(t);
+    }
+    saver_hear(&t->saver, result->words);
+    t->save_wished = t->save_wished || result->words & WISH_SAVE;
+    return t->code || wish_to_stop(wish_all());
+}
+
+static void cannot_read(void *trainer, int err, const struct Error *e) {
+    trainer_keep_error(trainer, err, e);
+}
+
+// Whether something that wants the whole state follows that step.
+static bool is_pause(void *trainer, uint64_t step) {
+    const struct Trainer *t = trainer;
+    const struct Habits *h = &t->settings->habits;
+    return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
+           is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
+           is_due(step, h->save_every.steps) || t->save_wished;
+}
+
+static bool judges(const struct Trainer *t) {
+    return t->judge.keeps || t->judge.patience;
+}
+
+// A validation on the way, which is judged if its step made an update. *better: it is to be saved.
+static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct Error *e) {
+    float loss;
+    int err = validate(t, t->val_samples, &loss, e);
+    if (!err && judges(t) && t->rank.zero.step > 0 && !t->skipped)
+        *better = judge_loss(&t->judge, loss, t->val_samples, due);
+    return err;
+}
+
+// Whether --patience ends the run here.
+static bool ends_here(struct Trainer *t) {
+    t->ended = judge_ends(&t->judge);
+    if (t->ended)
+        tell(t, judge_end_text(&t->judge));
+    return t->ended;
+}
+
+static int after_step(void *trainer, struct Error *e) {
+    struct Trainer *t = trainer;
+    const struct Habits *h = &t->settings->habits;
+    uint64_t step = t->rank.zero.step;
+    bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
+    bool evaluates = on_the_way && is_due(step, h->eval_every);
+    bool validates = is_due(step, h->val_every), better = false;
+    bool judged = judges(t) && step > 0 && (validates || !on_the_way);
+    int err = 0;
+    if (step > 0 && is_due(step, h->hash_every))
+        note_hash(t);
+    if (judged || (on_the_way && validates && !(evaluates && t->eval_samples)))
+        err = validate_and_judge(t, validates, &better, e);
+    if (!err && evaluates)
+        err = trainer_evaluate(t, e);
+    if (!err && step > 0 && is_due(step, h->sample_every))
+        t->hooks.sample(t);
+    if (!err && step > 0 && on_the_way && // the last is saved by saver_save_last
+        (t->save_wished || better || is_due(step, h->save_every.steps)))
+        save(t);
+    if (!err && on_the_way && ends_here(t))
+        err = -EINTR;
+    breakdown_pause(&t->breakdown);
+    return err;
+}
+
+static void tell_done(struct Trainer *t) {
+    unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
+    if (step > 0 && step >= steps)
+        tell(t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
+}
+
+// Compute may stand still meanwhile.
+static int read_timed(void *trainer, uint64_t first, size_t n, const struct Batch *batch,
+                      struct Error *e) {
+    struct Trainer *t = trainer;
+    double begin = base_seconds();
+    int err = t->hooks.read_train(t->hooks.data, first, n, batch, e);
+    trace_host_waited(t->rank.device, "tokens read", begin);
+    return err;
+}
+
+static int count_targets(void *trainer, uint64_t first, uint64_t n, uint64_t *counted,
+                         struct Error *e) {
+    struct Trainer *t = trainer;
+    return t->hooks.count_train(t->hooks.data, first, n, counted, e);
+}
+
+// The steps to the end of the schedule, or of the run. Errors: -EINTR a validation was given up;
+// loop_run's.
+static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
+    struct Loop loop = {.schedule = t->settings->schedule,
+                        .adam = t->settings->adam,
+                        .one_by_one = t->settings->rank.one_queue,
+                        .from = {read_timed, t->hooks.count_train ? count_targets : NULL, t},
+                        .context = t,
+                        .unread = cannot_read,
+                        .pauses = is_pause,
+                        .ended = step_ended,
+                        .paused = after_step};
+    int err = t->rank.zero.step == 0 ? after_step(t, e) : 0;
+    *stop = err == -EINTR;
+    if (err || (t->rank.zero.step < t->settings->schedule.steps && ends_here(t)))
+        return err;
+    breakdown_open(&t->breakdown, &t->rank.zero, t->rank.trace, t->rank.host_trace);
+    err = loop_run(&loop, &t->rank, stop, e);
+    *stop = *stop && !t->ended;
+    end_breakdown(t);
+    return err;
+}
+
+// Whether it has given up, or comes to its own end behind a skipped update; fp16 may have found a
+// lower loss scale for the next. What was merely stopped may go on.
+static bool has_diverged(const struct Trainer *t, int err, bool stop) {
+    const struct Zero *z = &t->rank.zero;
+    bool scaled = z->plan.param.dtype == F16 && !z->skipped_at_least && isfinite(t->loss);
+    return err == -EDOM || (!err && !stop && t->skipped && !scaled);
+}
+
+// The end of a run that has diverged, where it is not good for anything that follows.
+static int end_diverged(struct Trainer *t, const char *what, struct Error *e) {
+    const struct ResumeAsked *a = &t->resume.asked;
+    const char *const *folders = (const char *const *)t->resume.folder;
+    struct Diverged d = {folders, a->out, a->also, what, t->good, &t->settings->schedule};
+    e->text[0] = 0;
+    return trainer_speaks(t) ? diverged_end(&d, e) : -EDOM;
+}
+
+static int end_skipping(struct Trainer *t, int err, struct Error *e) {
+    char what[ERROR_TEXT_BYTES];
+    snprintf(what, sizeof what, "the gradient was not finite in the last %zu step%s", t->skipped,
+             t->skipped == 1 ? "" : "s");
+    return end_diverged(t, err ? strcpy(what, e->text) : what, e);
+}
+
+// What was trained is kept, also where `failed` says that the run ends by an error.
+static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error *e) {
+    struct Error lost; // what went wrong before is the error
+    int err = 0;
+    judge_settle(&t->judge);
+    if (!diverged && (t->rank.zero.step > 0 || !failed))
+        err = saver_save_last(&t->saver, failed ? &lost : e);
+    else
+        saver_settle(&t->saver);
+    if (err && t->saver.place >= 0)
+        tell_path(t, "the newest checkpoint is");
+    return err;
+}
+
+// After the last step of the schedule its validation, of all, and its evaluation; else a line that
+// says how to go on.
+static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
+    const struct Best *had = &t->last_val; // judged already
+    float loss = had->loss;
+    if (!stop) {
+        bool known = had->samples == t->val_samples_at_end && had->step == t->rank.zero.step;
+        int err =
+            known && !t->settings->rank.delayed ? 0 : validate(t, t->val_samples_at_end, &loss, e);
+        if (!err && !isfinite(loss))
+            return end_diverged(t, "the validation loss is not finite", e);
+        if (!err)
+            saver_prove(&t->saver, UINT64_MAX);
+        return err ? err : evaluate_items(t, e);
+    }
+    if (!t->code)
+        tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on%s",
+                            (unsigned long long)t->rank.zero.step,
+                            t->exported.write ? "; nothing is exported yet: give --export again"
+                                              : ""));
+    return 0;
+}
+
+// Such as 30M for half an hour.
+static void tell_late_save(const struct Trainer *t) {
+    uint64_t every = t->settings->habits.save_every.steps, steps = t->settings->schedule.steps;
+    if (every > steps && t->rank.all->rank == 0)
+        log_line(LOG_NORMAL,
+                 "--save-every %llu: the run ends at step %llu, so it saves at its end alone "
+                 "(30m are minutes, 30M are steps)",
+                 (unsigned long long)every, (unsigned long long)steps);
+}
+
+int trainer_run(struct Trainer *t, struct Error *e) {
+    bool stop;
+    int err = t->rank.zero.step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
+    if (err)
+        return err;
+    wish_on_signals();
+    tell_late_save(t);
+    t->clock_at = base_seconds();
+    tell_done(t);
+    err = make_steps(t, &stop, e);
+    err = err == -EINTR ? 0 : err;
+    bool diverged = has_diverged(t, err, stop);
+    int not_saved = save_last(t, err != 0, diverged, e);
+    err = err ? err : not_saved;
+    zero_install(&t->rank.zero); // what was saved is as if the run went on
+    if (diverged)
+        err = end_skipping(t, err, e);
+    if (!err)
+        err = tell_result(t, stop, e);
+    err = err == -EINTR ? 0 : err;
+    if (!err && !stop)
+        err = export_model(t, e);
+    if (!err && t->judge.keeps && t->judge.kept.step)
+        tell(t, judge_best_text(&t->judge));
+    if (!err && t->trace)
+        trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
+    return err;
+}

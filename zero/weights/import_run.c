@@ -1,0 +1,103 @@
+// See import_run.h. Next: zero/checkpoint/load.c.
+#include "zero/weights/import_run.h"
+#include "zero/checkpoint/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// The identity in the checkpoint's first file.
+static int read_identity(const char *folder, char **identity, struct Error *e) {
+    struct CheckpointHead head;
+    int err = checkpoint_file_look(folder, &head, e);
+    if (err)
+        return err;
+    *identity = base_format("%s", head.identity);
+    checkpoint_head_free(&head);
+    return 0;
+}
+
+// Below an --out: the newest whose head can be read.
+static int look_below(const char *path, char **folder, char **identity, struct Error *e) {
+    char *checkpoints = base_format("%s/checkpoints", path), *one;
+    uint64_t step = UINT64_MAX;
+    struct Error cause;
+    int found, err = 0;
+    while ((found = checkpoint_find(checkpoints, step, &one, &step, &cause)) == 1) {
+        err = read_identity(one, identity, &cause);
+        if (!err)
+            *folder = one;
+        else
+            free(one);
+        if (!err)
+            break;
+    }
+    if (found < 0)
+        err = found;
+    if (err && err != -ENOTDIR)
+        error_set(e, err, "--init run:%s: %s", path, cause.text);
+    else if (step == UINT64_MAX)
+        err = error_set(e, -ENOENT,
+                        "--init run:%s: no checkpoint; expected the --out of another run, or a "
+                        "folder such as %s/step-00000100",
+                        path, checkpoints);
+    free(checkpoints);
+    return err;
+}
+
+int import_run_look(const char *path, char **folder, char **identity, struct Error *e) {
+    struct Error cause;
+    int err = read_identity(path, identity, &cause);
+    if (err == -ENOENT || err == -ENOTDIR)
+        return look_below(path, folder, identity, e);
+    if (err)
+        return error_set(e, err, "--init run:%s: %s", path, cause.text);
+    *folder = base_format("%s", path);
+    return 0;
+}
+
+// Is the path a checkpoint, as all ranks see it?
+static bool is_checkpoint(struct Zero *z, const char *path) {
+    char *first = checkpoint_rank_path(path, 0);
+    int missing = access(first, F_OK) ? -ENOENT : 0;
+    free(first);
+    return !zero_agree(z, missing);
+}
+
+static int load_one(struct Zero *z, const char *path, const char *identity, char **loaded,
+                    struct Error *e) {
+    char *below = base_format("%s/checkpoints", path);
+    const char *const folders[] = {below, NULL};
+    int err;
+    *loaded = NULL;
+    if (!is_checkpoint(z, path)) {
+        err = checkpoint_resume_weights(z, folders, identity, loaded, e);
+    } else {
+        err = checkpoint_load_weights(z, path, identity, e);
+        *loaded = base_format("%s", path);
+    }
+    free(below);
+    return err;
+}
+
+static int load(void *context, struct Zero *z, struct Error *e) {
+    const char *path = context;
+    char *folder = NULL, *identity = NULL, *loaded = NULL;
+    int err = zero_agree(z, import_run_look(path, &folder, &identity, e));
+    if (!err)
+        err = load_one(z, path, identity, &loaded, e);
+    if (!err && z->all->rank == 0)
+        log_line(LOG_NORMAL, "--init: the weights are those of %s", loaded);
+    free(folder);
+    free(identity);
+    free(loaded);
+    return err;
+}
+
+int import_run_open(const char *path, struct ImportSource *out, struct Error *e) {
+    (void)e;
+    *out = (struct ImportSource){.dtype = NDTYPE, .load = load, .context = (void *)path};
+    return 0;
+}
