@@ -60,37 +60,46 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     return all;
 }
 
-// Places of one model lie next to each other.
+// What of the job is neither of these is its pipeline.
+struct Grid shared_grid(const struct Zero *z) {
+    struct Grid g = {{(int)z->params->places, z->dp->size, 1, z->replicas ? z->replicas->size : 1}};
+    g.size[AXIS_PP] = z->all->size / (g.size[AXIS_TP] * g.size[AXIS_DP] * g.size[AXIS_REPLICA]);
+    CHECK(grid_place(&g, z->all->rank, AXIS_TP) == (int)z->params->place,
+          "rank %d has part %zu of %zu", z->all->rank, z->params->place, z->params->places);
+    return g;
+}
+
 static int check_places(struct Zero *z, struct Error *e) {
-    int places = z->tp_size, other = -1;
-    if (places == 1)
+    struct Grid grid = shared_grid(z);
+    int other = -1;
+    if (grid.size[AXIS_TP] == 1)
         return 0;
     uint64_t *all = hash_shards(z, hash_whole_tensors);
     for (int r = z->all->size - 1; r >= 0; r--)
-        other = all[r] != all[r - r % places] ? r : other;
+        other = all[r] != all[grid_member(&grid, r, AXIS_TP, 0)] ? r : other;
     free(all);
     if (other < 0)
         return 0;
     return error_set(e, -EIO,
                      "rank %d has other norms or biases than rank %d, whose model it has a part of",
-                     other, other - other % places);
+                     other, grid_member(&grid, other, AXIS_TP, 0));
 }
 
 static int check_ends(struct Zero *z, struct Error *e) {
-    int last = z->pipe->stages - 1, other = -1;
-    int ranks = z->dp->size * z->tp_size; // of a stage; replicas have stages of their own
+    struct Grid grid = shared_grid(z);
+    int last = grid.size[AXIS_PP] - 1, other = -1;
     if (last == 0 || z->params->config.untied)
         return 0;
     uint64_t *all = hash_shards(z, hash_tied);
     for (int r = z->all->size - 1; r >= 0; r--)
-        if (r / ranks % (last + 1) == last)
-            other = all[r] != all[r - last * ranks] ? r : other;
+        if (grid_place(&grid, r, AXIS_PP) == last)
+            other = all[r] != all[grid_member(&grid, r, AXIS_PP, 0)] ? r : other;
     free(all);
     if (other < 0)
         return 0;
     return error_set(e, -EIO,
                      "rank %d has another embedding than rank %d, whose head it has with --tie on",
-                     other, other - last * ranks);
+                     other, grid_member(&grid, other, AXIS_PP, 0));
 }
 
 int shared_check(struct Zero *z, struct Error *e) {

@@ -6,6 +6,7 @@
 // whole and rank 0 has given their folder its name.
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
+#include "zero/checkpoint/shared.h"
 #include "zero/process/wish.h"
 
 #include <errno.h>
@@ -14,15 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What of the job is neither of these is its pipeline.
-static struct Grid saved_grid(const struct Zero *z) {
-    struct Grid g = {{(int)z->params->places, z->dp->size, 1, z->replicas ? z->replicas->size : 1}};
-    g.size[AXIS_PP] = z->all->size / (g.size[AXIS_TP] * g.size[AXIS_DP] * g.size[AXIS_REPLICA]);
-    CHECK(grid_place(&g, z->all->rank, AXIS_TP) == (int)z->params->place,
-          "rank %d has part %zu of %zu", z->all->rank, z->params->place, z->params->places);
-    return g;
-}
-
 static void head_of(const struct Zero *z, const char *identity, struct CheckpointHead *h) {
     *h = (struct CheckpointHead){.step = z->step,
                                  .updates = z->updates,
@@ -30,7 +22,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
                                  .best = z->best,
                                  .rank = (uint32_t)z->all->rank,
                                  .size = (uint32_t)z->all->size,
-                                 .grid = saved_grid(z),
+                                 .grid = shared_grid(z),
                                  .ngroup = (uint32_t)z->params->all_groups,
                                  .narray = zero_is_late(z) ? NSTATE_LATE : NSTATE,
                                  .identity = base_format("%s", identity)};

@@ -51,6 +51,22 @@ static inline int grid_member(const struct Grid *g, int rank, enum Axis axis, in
     return rank + (i - grid_place(g, rank, axis)) * grid_stride(g, axis);
 }
 
+// Ranks that have tokens of their own, and which of them a rank is: those along tp and pp have the
+// same.
+static inline int grid_data_ranks(const struct Grid *g) {
+    return g->size[AXIS_REPLICA] * g->size[AXIS_DP];
+}
+static inline int grid_data_rank(const struct Grid *g, int rank) {
+    return grid_place(g, rank, AXIS_REPLICA) * g->size[AXIS_DP] + grid_place(g, rank, AXIS_DP);
+}
+
+// The rank that has the last stage of a pipeline for these tokens; of tp the first.
+static inline int grid_last_of_data(const struct Grid *g, int data_rank) {
+    int dp = g->size[AXIS_DP], replica = data_rank / dp, last = g->size[AXIS_PP] - 1;
+    return replica * grid_stride(g, AXIS_REPLICA) + last * grid_stride(g, AXIS_PP) +
+           data_rank % dp * grid_stride(g, AXIS_DP);
+}
+
 // A group as it lies in the job: place i is rank origin + i * stride.
 struct GridLine {
     enum Axis axis;

@@ -5,6 +5,7 @@
 #ifndef ZERO_RANK_RANK_H
 #define ZERO_RANK_RANK_H
 #include "model/model.h"
+#include "zero/comm/grid.h"
 #include "zero/hpz/second.h"
 #include "zero/tensor/across.h"
 #include "zero/offload/move.h"
@@ -25,6 +26,7 @@ struct Rank {
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
     struct Nvme *nvme;     // NULL: nothing lies there
+    struct Grid grid;      // that it stands in
     struct Comm *all;      // the ranks of the job,
     struct Comm *dp;       // those that this one shares shards with: all, or a part of them,
     struct Comm *replicas; // and then those that keep the same shards; else NULL
@@ -96,12 +98,15 @@ struct Traffic rank_traffic(const struct Rank *r);
 // Ranks that have tokens of their own, and which of them this is: the places of tensor parallelism,
 // and the stages of a pipeline, have the same.
 static inline size_t rank_data_ranks(const struct Rank *r) {
-    size_t stages = (size_t)r->zero.pipe->stages;
-    return (size_t)r->all->size / (across_places(r->model.across) * stages);
+    return (size_t)grid_data_ranks(&r->grid);
 }
-size_t rank_data_rank(const struct Rank *r);
+static inline size_t rank_data_rank(const struct Rank *r) {
+    return (size_t)grid_data_rank(&r->grid, r->all->rank);
+}
 // The rank, among all, that makes the losses of a data-parallel rank's tokens: with the head.
-size_t rank_of_losses(const struct Rank *r, size_t data_rank);
+static inline size_t rank_of_losses(const struct Rank *r, size_t data_rank) {
+    return (size_t)grid_last_of_data(&r->grid, (int)data_rank);
+}
 
 // The first of this rank's samples in a micro-batch of the step after `step` steps.
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);

@@ -6,19 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-// Replicas are the slowest of the grid's axes, then stages, then ranks that share state.
-size_t rank_data_rank(const struct Rank *r) {
-    size_t places = across_places(r->model.across), shards = (size_t)r->dp->size;
-    size_t line = places * shards * (size_t)r->zero.pipe->stages, rank = (size_t)r->all->rank;
-    return rank / line * shards + rank / places % shards;
-}
-
-size_t rank_of_losses(const struct Rank *r, size_t data_rank) {
-    size_t places = across_places(r->model.across), shards = (size_t)r->dp->size;
-    size_t stages = (size_t)r->zero.pipe->stages;
-    return ((data_rank / shards * stages + stages - 1) * shards + data_rank % shards) * places;
-}
-
 static void use_batch(struct Rank *r, const int32_t *batch) {
     size_t tokens = r->feed.tokens, arrays = (size_t)r->feed.arrays;
     bool packed = arrays > FEED_STARTS;

@@ -112,11 +112,11 @@ void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void 
 // ---- opening and closing ----
 
 void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry) {
-    int near = shards < node_ranks ? shards : node_ranks, place = all->rank % shards;
-    int first = all->rank - place; // of those that share state
+    int near = shards < node_ranks ? shards : node_ranks;
+    struct Grid grid = grid_of(shards, 1, near, 1); // of those that share state, again and again
     struct CommSplit hops[] = {
-        {{AXIS_DP, all->rank - place % near, 1, near, place % near}, QUEUE_COMM, NULL},
-        {{AXIS_REPLICA, first + place % near, near, shards / near, place / near}, QUEUE_COMM, NULL},
+        {grid_line(&grid, all->rank, AXIS_DP), QUEUE_COMM, NULL},
+        {grid_line(&grid, all->rank, AXIS_REPLICA), QUEUE_COMM, NULL},
     };
     w->near = comm_split_even(all, &hops[0], dry);
     w->far = comm_split_even(all, &hops[1], dry);
