@@ -74,7 +74,7 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero/wire zero zero/master zero/hpz zero/replica zero/tensor " \
+        return index("zero/comm zero zero/master zero/wire zero/hpz zero/replica zero/tensor " \
             "zero/pipe zero/offload zero/process zero/settings zero/checkpoint zero/weights " \
             "zero/rank zero/train zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
@@ -167,10 +167,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 1220)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1220")
-    if (core_lines > 1950)
-        fault("the files of the core have " core_lines " lines; at most 1950")
+    if (path_lines > 1240)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1240")
+    if (core_lines > 1970)
+        fault("the files of the core have " core_lines " lines; at most 1970")
 }
 
 function check_include(text,    target) {

@@ -39,6 +39,14 @@ static bool is_used(const struct Zero *z, const struct Chain *c, int from, int t
     return false;
 }
 
+// The link behind i, where that has run.
+static int link_behind(const struct Chain *c, int i) {
+    int next = i + 1;
+    while (c->link[i].hop->instead && next < c->n && c->link[next].hop->point <= POINT_STAGE)
+        next++;
+    return next;
+}
+
 // The slot that a hop's buffer lies in; NULL: none, or one that another buffer of it has named.
 static struct Slot *slot_of(const struct Hop *h, const struct HopArgs *a, int b) {
     bool named = b > 0 && h->uses & USES_WHOLE && a->slot[b] == a->slot[BUFFER_WHOLE];
@@ -87,10 +95,10 @@ static void acquire(struct Zero *z, const struct Chain *c, int i, const struct H
 static void release(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a,
                     bool fills) {
     const struct Hop *h = c->link[i].hop;
-    int end = h->instead ? i + 1 : c->n;
+    int next = link_behind(c, i);
     for (int b = 0; b < HOP_BUFFERS; b++) {
         struct Slot *slot = slot_of(h, a, b);
-        if (slot && !is_used(z, c, i + 1, end, a, slot))
+        if (slot && !is_used(z, c, next, c->n, a, slot))
             slot_record(z, slot, fills, h->queue);
     }
     if (h->uses & MAKES_STORE)
@@ -102,12 +110,14 @@ int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Q
     const struct Chain *c = &z->state[a->group].chain[kind];
     bool fills = kind == FETCH || kind == ACCUMULATE;
     enum Queue at = from;
-    for (int i = first; i < c->n; i++) {
+    for (int i = first; i < c->n;) {
         const struct Hop *h = c->link[i].hop;
         if (h->later && ahead)
             return i;
-        if (!is_due(z, &c->link[i], a->group))
+        if (!is_due(z, &c->link[i], a->group)) {
+            i++;
             continue;
+        }
         if (at != NQUEUE && at != h->queue)
             hand_over(z, kind, at, h->queue);
         at = h->on_host ? NQUEUE : h->queue;
@@ -120,8 +130,7 @@ int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Q
         if (z->watch)
             z->watch->ended(z->watch, z, kind, h, &args);
         release(z, c, i, a, fills);
-        if (h->instead)
-            return c->n;
+        i = link_behind(c, i);
     }
     return c->n;
 }

@@ -78,8 +78,8 @@ static void run_all_reduce(struct Zero *z, const struct HopArgs *a) {
 
 static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a) {
     bool accumulate = z->plan.grad.over && z->micro > 0;
-    wire_reduce(z->wire, z->dp, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
-                zero_shard_numel(z, a->group), z->plan.grad.dtype, accumulate);
+    z->dp->ops->reduce_scatter(z->dp, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
+                               zero_shard_numel(z, a->group), z->plan.grad.dtype, accumulate);
 }
 
 // Of a shard that is complete. What several ranks keep alike counts at one of them.

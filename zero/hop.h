@@ -29,11 +29,13 @@ enum ChainKind { FETCH, ACCUMULATE, REDUCE, UPDATE, PUBLISH, NCHAIN };
 enum HopPoint {
     POINT_READ,   // from disk
     POINT_LOAD,   // to the device
-    POINT_BEFORE, // ahead of the stage's own
+    POINT_BEFORE, // ahead of what follows, or instead of it
+    POINT_PACK,   // into the form in which it travels
     POINT_STAGE,  // the stage's own
-    POINT_AFTER,  // behind it
-    POINT_NORM,   // of a sum that is complete
-    POINT_STORE,  // to another tier
+    POINT_UNPACK, // from that form
+    POINT_AFTER,
+    POINT_NORM,  // of a sum that is complete
+    POINT_STORE, // to another tier
 };
 
 // In which micro-batches of a step it runs: all; those whose gradient is reduced, which is each
@@ -71,7 +73,7 @@ struct Hop {
     bool on_host; // in the host's queue of that name; what orders it with others is its own
     bool later;   // a GPU cannot wait for what is before it: it is queued when the walk is there
     bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
-    bool instead; // where it runs, nothing behind it does
+    bool instead; // where it runs, what follows does not, up to the stage's own
 };
 
 // A hop of a group's chain, and what its feature wants to be told.
@@ -80,7 +82,7 @@ struct Link {
     void *context;
 };
 
-enum { HOPS_MAX = 8 };
+enum { HOPS_MAX = 12 };
 struct Chain {
     int n;
     struct Link link[HOPS_MAX];

@@ -213,6 +213,7 @@ static void open_group(struct Zero *z, int g) {
         .masters = p->masters,
         .newest = p->own_master ? zero_own_block(z, g) : NULL,
     };
+    s->message_bytes = zero_shard_numel(z, g) * dtype_size(p->param.dtype);
     if (p->grad.over)
         s->buckets = &z->buckets;
     for (int kind = 0; kind < NCHAIN; kind++)

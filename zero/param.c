@@ -116,8 +116,10 @@ void weights_released(struct Zero *z, const struct Visit *v) {
 }
 
 static void run_all_gather(struct Zero *z, const struct HopArgs *a) {
-    size_t n = zero_shard_numel(z, a->group);
-    wire_gather(z->wire, z->dp, a->mem[BUFFER_WHOLE], a->mem[BUFFER_SHARD], n, z->plan.param.dtype);
+    const struct GroupState *s = &z->state[a->group];
+    char *all = weights_arrive(z, a), *packed = all + s->message_bytes * (size_t)z->dp->rank;
+    const void *own = s->messages ? packed : a->mem[BUFFER_SHARD];
+    z->dp->ops->all_gather(z->dp, all, own, s->message_bytes);
 }
 
 const struct Hop hop_all_gather = {

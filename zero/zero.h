@@ -30,7 +30,6 @@
 #include "model/params.h"
 #include "zero/comm/comm.h"
 #include "zero/hop.h"
-#include "zero/wire/wire.h"
 
 struct Model;
 struct Acts;
@@ -124,9 +123,12 @@ struct Slots {
 struct GroupState {
     struct Chain chain[NCHAIN]; // how its bytes travel
     int update_next;            // link of UPDATE
-    struct Slots *slots;   // where its weights come when a unit reads them; NULL: they are whole
-    struct Slots *buckets; // where its gradient is made; NULL: where it is kept
-    struct Slots *shards;  // where its reduced shard is, on its way to another tier; NULL: kept
+    struct Slots *slots;    // where its weights come when a unit reads them; NULL: they are whole
+    struct Slots *buckets;  // where its gradient is made; NULL: where it is kept
+    struct Block *messages; // where what ranks send of its weights arrives packed; NULL: in the
+                            // whole, as it is
+    size_t message_bytes;   // of a rank
+    struct Slots *shards;   // where its reduced shard is, on its way to another tier; NULL: kept
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
     size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
     struct Block param;            // padded (or a shard's) elements, plan.param.dtype
@@ -168,7 +170,6 @@ struct Zero {
     struct Comm *all;        // every rank of the job: over whom gradients are summed
     struct Comm *dp;         // of these the ranks that a placement is cut over: all, or some
     struct Comm *replicas;   // and the ranks that keep the same shards as this one; NULL: it alone
-    const struct Wire *wire; // in what form weights and gradients travel; NULL: as they are
     int tp_size;             // ranks that have parts of one model
     const struct Pipe *pipe; // of which this rank is a stage; zero_no_pipe: of none
     struct Model *model;
@@ -287,6 +288,11 @@ void weights_publish(struct Zero *z, int g); // what ranks updated, to all that 
 // which is taken, where they are kept elsewhere.
 struct HopArgs weights_args(struct Zero *z, int g);
 void weights_args_done(const struct HopArgs *a);
+// Where what ranks send of the weights arrives.
+static inline char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
+    const struct Block *messages = z->state[a->group].messages;
+    return messages ? messages->mem : a->mem[BUFFER_WHOLE];
+}
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----

@@ -103,7 +103,7 @@ append zero/step.c "$(yes '// x' | head -n 440)"
 append zero/grad.c "$(yes '// x' | head -n 440)"
 file zero/opt.c "$comment" "$(yes '// x' | head -n 340)"
 append Makefile 'MORE := opt'
-broken "the files in which ZeRO is learned have more than 1200 lines" zero "at most 1220"
+broken "the files in which ZeRO is learned have more than 1200 lines" zero "at most 1240"
 append train.c '#include "tests/lib/values.h"'
 broken "train.c includes tests" train.c "downward"
 append model/model.c '#include "kernels/cpu/cpu.h"'

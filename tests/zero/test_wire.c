@@ -262,7 +262,8 @@ struct Sums {
 };
 
 // Also onto a shard of ones, which may round otherwise than a sum by hand that begins with 0.
-static bool reduces_right(const struct Wire *w, struct Comm *c, int near, int rank) {
+static bool reduces_right(struct Zero *z, int near, int rank) {
+    struct Comm *c = z->dp;
     size_t n = NUMEL * (size_t)c->size;
     float *whole = base_alloc(n * sizeof *whole), shard[NUMEL], want[NUMEL];
     bool right = true;
@@ -272,7 +273,9 @@ static bool reduces_right(const struct Wire *w, struct Comm *c, int near, int ra
     for (int adds = 0; adds < 2; adds++) {
         for (size_t i = 0; i < NUMEL; i++)
             shard[i] = 1;
-        wire_reduce(w, c, shard, whole, NUMEL, F32, adds);
+        struct HopArgs a = {.mem = {whole, shard}};
+        z->micro = (size_t)adds;
+        chain_run(z, REDUCE, 0, false, NQUEUE, &a);
         device_sync_queue(c->device, QUEUE_COMM);
         for (size_t i = 0; i < NUMEL; i++)
             right = right && fabsf(shard[i] - want[i] - (float)adds) <= (adds ? 1e-4f : 0);
@@ -291,8 +294,14 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     tier_init(&tier, TIER_DEVICE, d, SIZE_MAX);
     struct Comm *c = comm_open_thread(group, rank, d, 60);
     wire_join(&w, c, c->size, s->near, false);
-    CHECK(!wire_open(&w, d, NUMEL * (size_t)c->size, &tier, &e), "%s", e.text);
-    s->right[rank] = reduces_right(&w, c, s->near, rank);
+    struct Group one = {.padded = NUMEL * (size_t)c->size};
+    struct Params params = {.ngroup = 1, .group = &one};
+    struct GroupState state = {.param_tier = &tier};
+    struct ZeroPlan plan = {.grad = {c, &tier, F32}, .nmicro = 2};
+    struct Zero z = {.plan = plan, .device = d, .dp = c, .params = &params, .state = &state};
+    chain_add(&state.chain[REDUCE], &hop_reduce_scatter, NULL);
+    CHECK(!wire_open(&w, &z, &tier, &e), "%s", e.text);
+    s->right[rank] = reduces_right(&z, s->near, rank);
     c->ops->barrier(c); // the others may still read
     device_sync_queue(d, QUEUE_COMM);
     wire_close(&w);

@@ -25,8 +25,7 @@ struct Second {
 
 // Of a neighbour, in bytes: of what came, in the form in which it came (zero/wire).
 static size_t second_bytes(const struct Zero *z, int g, const struct Comm *near) {
-    size_t n = z->params->group[g].padded / (size_t)near->size;
-    return wire_weight_bytes(z->wire, z->plan.param.dtype, n);
+    return z->state[g].message_bytes * (size_t)(z->dp->size / near->size);
 }
 
 static bool is_newest(const struct Zero *z, int g, void *second) {
@@ -34,20 +33,21 @@ static bool is_newest(const struct Zero *z, int g, void *second) {
     return s->has && s->of_update == z->state[g].updated.records;
 }
 
+static bool is_old(const struct Zero *z, int g, void *second) {
+    return !is_newest(z, g, second);
+}
+
 static void gather_near(struct Zero *z, const struct HopArgs *a) {
     struct SecondGroup *s = a->context;
-    void *whole = a->mem[BUFFER_WHOLE];
     size_t part = second_bytes(z, a->group, s->near);
-    s->near->ops->all_gather(s->near, wire_arrivals(z->wire, whole), s->kept.mem, part);
-    wire_read(z->wire, whole, (size_t)z->dp->size, zero_shard_numel(z, a->group),
-              z->plan.param.dtype);
+    s->near->ops->all_gather(s->near, weights_arrive(z, a), s->kept.mem, part);
 }
 
 static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     struct SecondGroup *s = a->context;
     size_t part = second_bytes(z, a->group, s->near);
-    char *arrivals = wire_arrivals(z->wire, a->mem[BUFFER_WHOLE]);
-    device_copy(z->device, QUEUE_COMM, s->kept.mem, arrivals + part * (size_t)s->near->rank, part);
+    char *own = weights_arrive(z, a) + part * (size_t)s->near->rank;
+    device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
     s->has = true;
     s->of_update = z->state[a->group].updated.records;
 }
@@ -56,8 +56,8 @@ static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   W
                                           QUEUE_COMM,          USES_WHOLE,     .run = gather_near,
                                           .wanted = is_newest, .instead = true};
 // Behind the gathering in its queue; a unit need not wait for it.
-static const struct Hop hpz_keep_shard = {"keep_shard", POINT_AFTER, WHEN_ANY,
-                                          QUEUE_COMM,   0,           .run = keep_shard};
+static const struct Hop hpz_keep_shard = {
+    "keep_shard", POINT_AFTER, WHEN_ANY, QUEUE_COMM, 0, .run = keep_shard, .wanted = is_old};
 
 int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct Tier *tier,
                 struct Error *e) {

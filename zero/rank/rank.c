@@ -155,7 +155,6 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .all = r->all,
                             .dp = r->dp,
                             .replicas = r->replicas,
-                            .wire = &r->wire,
                             .tp_size = settings_places(s),
                             .pipe = pipe_of(&r->pipe),
                             .model = &r->model,
@@ -165,7 +164,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
         r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
     err = zero_open(&r->zero, &options, &plan, e);
     if (!err)
-        err = wire_open(&r->wire, r->device, params_most(&r->params), &r->tier[TIER_DEVICE], e);
+        err = wire_open(&r->wire, &r->zero, &r->tier[TIER_DEVICE], e);
     if (!err)
         err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)

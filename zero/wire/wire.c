@@ -4,110 +4,127 @@
 
 enum { WEIGHT_BITS = 8, GRADIENT_BITS = 4 };
 
+static const struct Kernels *kernels_of(const struct Zero *z, struct Stream **queue) {
+    *queue = z->device->queue[QUEUE_COMM];
+    return z->device->kernels;
+}
+
 // ---- weights ----
 
-size_t wire_weight_bytes(const struct Wire *w, enum Dtype dtype, size_t n) {
-    return w && w->weights ? quantized_bytes(WEIGHT_BITS, n) : n * dtype_size(dtype);
+static void quantize_shard(struct Zero *z, const struct HopArgs *a) {
+    struct Stream *queue;
+    size_t bytes = z->state[a->group].message_bytes;
+    kernels_of(z, &queue)->quantize(
+        queue, &(struct Quantize){.n = zero_shard_numel(z, a->group),
+                                  .parts = 1,
+                                  .columns = 1,
+                                  .bits = WEIGHT_BITS,
+                                  .dtype = z->plan.param.dtype,
+                                  .x = a->mem[BUFFER_SHARD],
+                                  .to = weights_arrive(z, a) + bytes * (size_t)z->dp->rank});
 }
 
-void *wire_arrivals(const struct Wire *w, void *whole) {
-    return w && w->weights ? w->messages.mem : whole;
+static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
+    struct Stream *queue;
+    kernels_of(z, &queue)->dequantize(queue,
+                                      &(struct Dequantize){.n = zero_shard_numel(z, a->group),
+                                                           .parts = (size_t)z->dp->size,
+                                                           .ranks = 1,
+                                                           .bits = WEIGHT_BITS,
+                                                           .dtype = z->plan.param.dtype,
+                                                           .from = weights_arrive(z, a),
+                                                           .x = a->mem[BUFFER_WHOLE]});
 }
 
-void wire_read(const struct Wire *w, void *whole, size_t shards, size_t n, enum Dtype dtype) {
-    if (!w || !w->weights)
-        return; // they came to their places
-    w->device->kernels->dequantize(w->device->queue[QUEUE_COMM],
-                                   &(struct Dequantize){.n = n,
-                                                        .parts = shards,
-                                                        .ranks = 1,
-                                                        .bits = WEIGHT_BITS,
-                                                        .dtype = dtype,
-                                                        .from = w->messages.mem,
-                                                        .x = whole});
-}
-
-void wire_gather(const struct Wire *w, struct Comm *over, void *whole, const void *shard, size_t n,
-                 enum Dtype dtype) {
-    size_t bytes = wire_weight_bytes(w, dtype, n);
-    char *arrivals = wire_arrivals(w, whole), *message = arrivals + bytes * (size_t)over->rank;
-    bool quantized = w && w->weights;
-    if (quantized)
-        w->device->kernels->quantize(w->device->queue[QUEUE_COMM],
-                                     &(struct Quantize){.n = n,
-                                                        .parts = 1,
-                                                        .columns = 1,
-                                                        .bits = WEIGHT_BITS,
-                                                        .dtype = dtype,
-                                                        .x = shard,
-                                                        .to = message});
-    over->ops->all_gather(over, arrivals, quantized ? message : shard, bytes);
-    wire_read(w, whole, (size_t)over->size, n, dtype);
-}
+static const struct Hop quantize_weights = {
+    "quantize", POINT_PACK, WHEN_ANY, QUEUE_COMM, USES_SHARD | USES_STORE, .run = quantize_shard};
+static const struct Hop dequantize_weights = {"dequantize", POINT_UNPACK, WHEN_ANY,
+                                              QUEUE_COMM,   USES_WHOLE,   .run = dequantize_whole};
 
 // ---- gradients ----
 
 // A shard's message, and the two halves of the memory: what is sent, and what has come.
-struct Hops {
+struct Halves {
     size_t near, far, bytes;
     char *sent, *came;
 };
 
-static struct Hops hops_of(const struct Wire *w, size_t n) {
+static struct Halves halves_of(const struct Zero *z, const struct HopArgs *a) {
+    const struct Wire *w = a->context;
     size_t near = (size_t)w->near->size, far = (size_t)w->far->size;
-    size_t bytes = quantized_bytes(GRADIENT_BITS, n);
+    size_t bytes = quantized_bytes(GRADIENT_BITS, zero_shard_numel(z, a->group));
     char *sent = w->messages.mem;
-    return (struct Hops){near, far, bytes, sent, sent + near * far * bytes};
-}
-
-static void exchange(struct Comm *c, const struct Hops *h, size_t messages) {
-    c->ops->all_to_all(c, h->came, h->sent, messages * h->bytes);
-}
-
-// What has come from the neighbours, for this rank's place on each node: their sums.
-static void pass_on(const struct Wire *w, const struct Hops *h, size_t n) {
-    w->device->kernels->requantize(w->device->queue[QUEUE_COMM],
-                                   &(struct Requantize){.n = n,
-                                                        .parts = h->far,
-                                                        .ranks = h->near,
-                                                        .bits = GRADIENT_BITS,
-                                                        .from = h->came,
-                                                        .to = h->sent});
+    return (struct Halves){near, far, bytes, sent, sent + near * far * bytes};
 }
 
 // Shard j * near + k is that of place k on node j. For the first hop those of one place are side by
 // side; where it is left out, they are so already.
-void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void *whole, size_t n,
-                 enum Dtype dtype, bool accumulate) {
-    if (!w || !w->near || dp->size == 1) {
-        dp->ops->reduce_scatter(dp, shard, whole, n, dtype, accumulate);
-        return;
-    }
-    const struct Kernels *k = w->device->kernels;
-    struct Stream *s = w->device->queue[QUEUE_COMM];
-    struct Hops h = hops_of(w, n);
-    k->quantize(s, &(struct Quantize){.n = n,
-                                      .parts = h.near * h.far,
-                                      .columns = h.near,
-                                      .bits = GRADIENT_BITS,
-                                      .dtype = dtype,
-                                      .x = whole,
-                                      .to = h.sent});
-    if (h.near > 1)
-        exchange(w->near, &h, h.far);
-    if (h.near > 1 && h.far > 1)
-        pass_on(w, &h, n);
-    if (h.far > 1)
-        exchange(w->far, &h, 1);
-    k->dequantize(s, &(struct Dequantize){.n = n,
-                                          .parts = 1,
-                                          .ranks = h.far > 1 ? h.far : h.near,
-                                          .bits = GRADIENT_BITS,
-                                          .dtype = dtype,
-                                          .from = h.came,
-                                          .x = shard,
-                                          .accumulate = accumulate});
+static void quantize_whole(struct Zero *z, const struct HopArgs *a) {
+    struct Stream *queue;
+    struct Halves h = halves_of(z, a);
+    kernels_of(z, &queue)->quantize(queue, &(struct Quantize){.n = zero_shard_numel(z, a->group),
+                                                              .parts = h.near * h.far,
+                                                              .columns = h.near,
+                                                              .bits = GRADIENT_BITS,
+                                                              .dtype = z->plan.grad.dtype,
+                                                              .x = a->mem[BUFFER_WHOLE],
+                                                              .to = h.sent});
 }
+
+static void exchange_near(struct Zero *z, const struct HopArgs *a) {
+    struct Comm *near = ((const struct Wire *)a->context)->near;
+    struct Halves h = halves_of(z, a);
+    near->ops->all_to_all(near, h.came, h.sent, h.far * h.bytes);
+}
+
+// What has come from the neighbours, for this rank's place on each node: their sums.
+static void requantize(struct Zero *z, const struct HopArgs *a) {
+    struct Stream *queue;
+    struct Halves h = halves_of(z, a);
+    kernels_of(z, &queue)->requantize(queue,
+                                      &(struct Requantize){.n = zero_shard_numel(z, a->group),
+                                                           .parts = h.far,
+                                                           .ranks = h.near,
+                                                           .bits = GRADIENT_BITS,
+                                                           .from = h.came,
+                                                           .to = h.sent});
+}
+
+static void exchange_far(struct Zero *z, const struct HopArgs *a) {
+    struct Comm *far = ((const struct Wire *)a->context)->far;
+    struct Halves h = halves_of(z, a);
+    far->ops->all_to_all(far, h.came, h.sent, h.bytes);
+}
+
+static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
+    struct Stream *queue;
+    struct Halves h = halves_of(z, a);
+    kernels_of(z, &queue)->dequantize(
+        queue, &(struct Dequantize){.n = zero_shard_numel(z, a->group),
+                                    .parts = 1,
+                                    .ranks = h.far > 1 ? h.far : h.near,
+                                    .bits = GRADIENT_BITS,
+                                    .dtype = z->plan.grad.dtype,
+                                    .from = h.came,
+                                    .x = a->mem[BUFFER_SHARD],
+                                    .accumulate = z->plan.grad.over && z->micro > 0});
+}
+
+static const struct Hop quantize_gradient = {"quantize", POINT_PACK, WHEN_REDUCED,
+                                             QUEUE_COMM, USES_WHOLE, .run = quantize_whole};
+static const struct Hop all_to_all_near = {"all_to_all", POINT_PACK, WHEN_REDUCED,
+                                           QUEUE_COMM,   0,          .run = exchange_near};
+static const struct Hop requantize_sums = {"requantize", POINT_PACK, WHEN_REDUCED,
+                                           QUEUE_COMM,   0,          .run = requantize};
+static const struct Hop all_to_all_far = {"all_to_all", POINT_PACK, WHEN_REDUCED,
+                                          QUEUE_COMM,   0,          .run = exchange_far};
+static const struct Hop dequantize_sums = {"dequantize",
+                                           POINT_PACK,
+                                           WHEN_REDUCED,
+                                           QUEUE_COMM,
+                                           USES_WHOLE | USES_SHARD,
+                                           .run = dequantize_shard,
+                                           .instead = true};
 
 // ---- opening and closing ----
 
@@ -124,12 +141,38 @@ void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, boo
     comm_set_nodes(w->far, node_ranks);
 }
 
-int wire_open(struct Wire *w, struct Device *device, size_t most, struct Tier *tier,
-              struct Error *e) {
+static void serve_weights(struct Wire *w, struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    struct Chain *c = &s->chain[z->plan.param.over ? FETCH : PUBLISH];
+    s->messages = &w->messages;
+    s->message_bytes = quantized_bytes(WEIGHT_BITS, zero_shard_numel(z, g));
+    chain_add(c, &quantize_weights, w);
+    chain_add(c, &dequantize_weights, w);
+}
+
+static void serve_gradient(struct Wire *w, struct Zero *z, int g) {
+    struct Chain *c = &z->state[g].chain[REDUCE];
+    chain_add(c, &quantize_gradient, w);
+    if (w->near->size > 1)
+        chain_add(c, &all_to_all_near, w);
+    if (w->near->size > 1 && w->far->size > 1)
+        chain_add(c, &requantize_sums, w);
+    if (w->far->size > 1)
+        chain_add(c, &all_to_all_far, w);
+    chain_add(c, &dequantize_sums, w);
+}
+
+int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e) {
+    size_t most = params_most(z->params);
     size_t weights = w->weights ? quantized_bytes(WEIGHT_BITS, most) : 0;
     size_t gradients = w->near ? 2 * quantized_bytes(GRADIENT_BITS, most) : 0;
     size_t bytes = size_max(weights, gradients);
-    w->device = device;
+    for (int g = 0; g < z->params->ngroup; g++) {
+        if (w->weights)
+            serve_weights(w, z, g);
+        if (w->near && z->dp->size > 1)
+            serve_gradient(w, z, g);
+    }
     return bytes ? tier_alloc(tier, TAG_COMM, "what travels quantized", bytes, &w->messages, e) : 0;
 }
 

@@ -2,7 +2,7 @@
 //
 // Between machines a collective takes as long as its bytes. Quantized in blocks
 // (kernels/quantize.h) a weight is 1 byte and 1/64 instead of 2 or 4, a gradient half of that, and
-// nothing else of ZeRO changes: this is a layer between the core and its collectives.
+// nothing else of ZeRO changes.
 //
 // WEIGHTS go in 8 bits. A rank quantizes its shard, messages of bytes are gathered, and every rank
 // makes weights of all of them:
@@ -24,49 +24,28 @@
 // Sums are made in fp32 in the order of ranks. A hop among one rank is left out.
 //
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
-// (arXiv 2306.10209), sections 3.1 (qwZ) and 3.3 (qgZ). A struct Wire of NULL changes nothing. All
-// calls queue work on the comm queue. Opened by zero/rank/rank.c, called by zero/param.c,
-// zero/grad.c and zero/hpz/. Read next: zero/zero.h.
+// (arXiv 2306.10209), sections 3.1 (qwZ) and 3.3 (qgZ). Each arrow is a hop of a group's chain, on
+// the comm queue. Opened by zero/rank/rank.c. Read next: wire.c.
 #ifndef ZERO_WIRE_WIRE_H
 #define ZERO_WIRE_WIRE_H
-#include "kernels/kernels.h"
-#include "kernels/tier.h"
-#include "zero/comm/comm.h"
+#include "zero/zero.h"
 
 // Shards are multiples of so many elements where something is quantized.
 enum { WIRE_SHARD = QUANTIZE_BLOCK };
 
 struct Wire {
-    struct Device *device;
     bool weights;            // are quantized
     struct Comm *near, *far; // gradients are, for these two hops; NULL: they are not
     struct Block messages;   // of the group at hand: one collective follows another
 };
 
-// What n elements of weights are as they travel, in bytes.
-size_t wire_weight_bytes(const struct Wire *w, enum Dtype dtype, size_t n);
-
-// whole: the shards of all ranks of `over`, n elements each, in their order, as they come from the
-// wire. shard: this rank's, which may lie in its place in `whole`.
-void wire_gather(const struct Wire *w, struct Comm *over, void *whole, const void *shard, size_t n,
-                 enum Dtype dtype);
-// The parts of that, for who keeps what has come. Where the messages arrive for `whole`; and
-// `shards` of them there, of n elements each, to it.
-void *wire_arrivals(const struct Wire *w, void *whole);
-void wire_read(const struct Wire *w, void *whole, size_t shards, size_t n, enum Dtype dtype);
-
-// As struct CommOps has reduce_scatter, over `dp`.
-void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void *whole, size_t n,
-                 enum Dtype dtype, bool accumulate);
-
 // From now on gradients are quantized. shards: neighbours of all that there are, who share state;
 // node_ranks: those of a node, a divisor or a multiple of that. dry: of a plan. All ranks call it.
 void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry);
 
-// Takes memory for what is quantized. most: elements of the largest group. Errors: -ENOMEM;
-// wire_close is due in any case.
-int wire_open(struct Wire *w, struct Device *device, size_t most, struct Tier *tier,
-              struct Error *e);
+// Behind zero_open: takes memory for what is quantized, and adds hops to the groups' chains.
+// Errors: -ENOMEM; wire_close is due in any case.
+int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e);
 void wire_close(struct Wire *w);
 
 #endif
