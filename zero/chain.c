@@ -101,7 +101,8 @@ static void release(struct Zero *z, const struct Chain *c, int i, const struct H
         if (slot && !is_used(z, c, next, c->n, a, slot))
             slot_record(z, slot, fills, h->queue);
     }
-    if (h->uses & MAKES_STORE)
+    // What the device makes for a store elsewhere leaves by a slot, which says when.
+    if (h->uses & MAKES_STORE && (h->on_host || !a->slot[BUFFER_SHARD]))
         mark_record(&z->state[a->group].updated, device_of(z, h), h->queue);
 }
 
