@@ -293,6 +293,8 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
         return error_set(e, -EINVAL,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "
                          "tinyshakespeare, fineweb10B or random");
+    if (o->json && flag_is_on_line(said, "show-chain"))
+        return error_set(e, -EINVAL, "--show-chain: it prints lines, no JSON: leave out --json");
     if ((o->json || o->params) && !o->plan)
         return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");

@@ -263,11 +263,10 @@ struct Sums {
 
 // Also onto a shard of ones, which may round otherwise than a sum by hand that begins with 0.
 static bool reduces_right(struct Zero *z, int near, int rank) {
-    struct Comm *c = z->dp;
-    size_t n = NUMEL * (size_t)c->size;
+    size_t n = NUMEL * (size_t)z->dp->size;
     float *whole = base_alloc(n * sizeof *whole), shard[NUMEL], want[NUMEL];
     bool right = true;
-    sum_by_hand(c->size, near, rank, want);
+    sum_by_hand(z->dp->size, near, rank, want);
     for (size_t i = 0; i < n; i++)
         whole[i] = gradient(rank, i);
     for (int adds = 0; adds < 2; adds++) {
@@ -276,9 +275,9 @@ static bool reduces_right(struct Zero *z, int near, int rank) {
         struct HopArgs a = {.mem = {whole, shard}};
         z->micro = (size_t)adds;
         chain_run(z, REDUCE, 0, false, NQUEUE, &a);
-        device_sync_queue(c->device, QUEUE_COMM);
+        device_sync_queue(z->device, QUEUE_COMM);
         for (size_t i = 0; i < NUMEL; i++)
-            right = right && fabsf(shard[i] - want[i] - (float)adds) <= (adds ? 1e-4f : 0);
+            right &= fabsf(shard[i] - want[i] - (float)adds) <= (adds ? 1e-4f : 0);
     }
     free(whole);
     return right;
@@ -288,8 +287,8 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     struct Sums *s = context;
     struct Wire w = {0};
     struct Device *d;
-    struct Error e;
     struct Tier tier;
+    struct Error e;
     CHECK(!device_open_cpu(&d, 1, NULL, &e), "%s", e.text);
     tier_init(&tier, TIER_DEVICE, d, SIZE_MAX);
     struct Comm *c = comm_open_thread(group, rank, d, 60);
@@ -297,8 +296,8 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     struct Group one = {.padded = NUMEL * (size_t)c->size};
     struct Params params = {.ngroup = 1, .group = &one};
     struct GroupState state = {.param_tier = &tier};
-    struct ZeroPlan plan = {.grad = {c, &tier, F32}, .nmicro = 2};
-    struct Zero z = {.plan = plan, .device = d, .dp = c, .params = &params, .state = &state};
+    struct Zero z = {.device = d, .dp = c, .params = &params, .state = &state};
+    z.plan = (struct ZeroPlan){.grad = {c, &tier, F32}, .nmicro = 2};
     chain_add(&state.chain[REDUCE], &hop_reduce_scatter, NULL);
     CHECK(!wire_open(&w, &z, &tier, &e), "%s", e.text);
     s->right[rank] = reduces_right(&z, s->near, rank);
@@ -329,8 +328,7 @@ static uint64_t b8(uint64_t n) {
     return n + 4 * ((n + 255) / 256);
 }
 
-// What each rank sends in a step by all_gather, but for the reports; and of all of it to ranks of
-// other nodes.
+// What each rank sends in a step by all_gather but for the reports, and of it to other nodes.
 static uint64_t gathered(const struct RankSettings *s, uint64_t *far) {
     uint64_t sum = 0, nodes = s->node_size ? (uint64_t)s->ranks - s->node_size : 0;
     uint64_t ranks = (uint64_t)s->ranks, near = s->near_ranks;
@@ -420,7 +418,6 @@ static void memory_is_the_formulas(void **state) {
         struct RankSettings s = settings_of(BF16, 4), plain = s;
         s.stage = plain.stage = stage;
         plain.quantized_weights = false;
-        plain.model.channels = s.model.channels;
         struct Forecast with = planned(&s), without = planned(&plain);
         struct Params p;
         params_layout(&s.model, 16, 0, 1, &p);

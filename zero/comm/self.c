@@ -13,8 +13,9 @@ struct SelfComm {
     void *operand; // of the sum, read when it runs
 };
 
+// What is said here of one rank's own is not true of a dry group of several.
 static void copy_shard(struct Comm *c, void *dst, const void *src, size_t bytes) {
-    if (dst != src)
+    if (dst != src && c->size == 1)
         device_copy(c->device, c->queue, dst, src, bytes);
 }
 
@@ -47,7 +48,7 @@ static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, 
 static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
                                 enum Dtype dtype, bool accumulate) {
     comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
-    if (accumulate)
+    if (accumulate && c->size == 1)
         add_shard(c, shard, whole, n, dtype);
     else
         copy_shard(c, shard, whole, n * dtype_size(dtype));

@@ -227,12 +227,16 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     return a;
 }
 
+static const struct Hop host_adamw;
+
 static void queue_group(struct Zero *z, int g) {
     struct Device *host = z->backing.host;
     struct HostUpdate *h = &offload_of(z)->update;
     struct OffloadGroup *s = &offload_of(z)->group[g];
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
+    if (z->watch)
+        z->watch->begins(z->watch);
     host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
     mark_wait(told_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
@@ -246,6 +250,8 @@ static void queue_group(struct Zero *z, int g) {
     if (!s->fresh.tier)
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
+    if (z->watch)
+        z->watch->ended(z->watch, z, UPDATE, &host_adamw, &(struct HopArgs){.group = g});
 }
 
 // ---- when ----

@@ -2,6 +2,7 @@
 #include "zero/plan/predict.h"
 
 #include "zero/plan/card.h"
+#include "zero/plan/chains.h"
 #include "zero/plan/half.h"
 #include "zero/plan/table.h"
 
@@ -274,7 +275,11 @@ int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *
                              .plan = r->plan,
                              .out = r->world->first == 0 ? r->out : NULL,
                              .json = r->json};
-    int err = fit_or_refuse(&fit, out, e);
+    int err = 0;
+    if (fit.out && r->settings->show_chain)
+        err = chains_print(r->out, r->settings, e);
+    if (!err)
+        err = fit_or_refuse(&fit, out, e);
     if (!err && r->steps) {
         tell_alone(r);
         tell_few(r);

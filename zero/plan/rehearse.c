@@ -153,15 +153,31 @@ static void step(struct Play *p) {
     z->known = z->step;
 }
 
+// The host's end of a step's copies, which the step writes.
+struct HostEnd {
+    struct StepState sent, received;
+    uint64_t word;
+};
+
+static void use_host_ends(struct Zero *z, struct HostEnd *end) {
+    for (int i = 0; i < HOST_COPIES; i++) {
+        z->host_copy[i].sent = end ? &end[i].sent : NULL;
+        z->host_copy[i].received_control = end ? &end[i].received : NULL;
+        z->host_copy[i].sent_word = end ? &end[i].word : NULL;
+    }
+}
+
 void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehearsal *out) {
     struct Zero *z = &dry->zero;
     struct Rehearsal first;
+    struct HostEnd end[HOST_COPIES] = {0};
     struct Play p = {.watch = {hop_begins, hop_ended}, .rank = dry, .out = &first};
     count_begin(&p.device, dry->device, &p.kernels);
     if (dry->host)
         count_begin(&p.host, dry->host, &p.kernels);
     z->step = z->known = offload_is_delayed(z) ? offload_of(z)->options.delay_after : 0;
     z->watch = &p.watch;
+    use_host_ends(z, end);
     count_all(&p, &p.before);
     memset(&first, 0, sizeof first);
     step(&p);
@@ -171,6 +187,7 @@ void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehears
     p.context = context;
     step(&p);
     z->watch = NULL;
+    use_host_ends(z, NULL);
     z->step = z->known = 0;
     if (dry->host)
         count_end(&p.host);

@@ -65,6 +65,7 @@ struct RankSettings {
     size_t tp;                                   // places of tensor parallelism; 0: one
     size_t pp;                                   // stages of a pipeline; 0: one
     const char *pp_split;                        // layers of each, "3,3,2"; NULL: by their cost
+    const char *show_chain;                      // a plan: of this group; NULL: none
     const char *cluster;        // that a plan is for (zero/plan/cluster.h); NULL: none
     bool sequence_parallel;     // which have the rows between products in parts, too
     bool partition_activations; // or keep a part each of what a block keeps

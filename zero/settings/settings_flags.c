@@ -257,6 +257,10 @@ const struct Flag settings_table[] = {
      "there (ZeRO-R's partitioned activation checkpointing); with --offload-activations, so that "
      "parts leave the device, too. Expects --recompute block. Results are unchanged.",
      "ZeRO", NULL, NULL},
+    {"show-chain", FLAG_STRING, AT(rank.show_chain), NULL,
+     "--plan: also print how the bytes of this group of parameters travel in a step, hop by hop: "
+     "embedding, block.0 and so on, head (ends, where that is tied to the embedding).",
+     "Plan", "GROUP", NULL},
     {"cluster", FLAG_STRING, AT(rank.cluster), NULL,
      "--plan: for GPUs that are not here. The file says how many there are in how many nodes, and "
      "how fast links, disks and kernels are (docs/scaling.md); printed is what each GPU and node "

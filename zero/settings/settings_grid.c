@@ -70,6 +70,14 @@ static int check_cluster(const struct RankSettings *r, bool plan, struct Error *
                          "--cluster %s: only a plan is for machines that are not here: "
                          "add --plan",
                          r->cluster);
+    if (r->show_chain && !plan)
+        return error_set(e, -EINVAL, "--show-chain %s: it is printed by a plan: add --plan",
+                         r->show_chain);
+    if (r->show_chain && r->cluster)
+        return error_set(e, -EINVAL,
+                         "--show-chain %s --cluster %s: expected one of the two: chains are of "
+                         "ranks as they would run here",
+                         r->show_chain, r->cluster);
     if (!r->cluster && r->ranks > MOST_RANKS)
         return error_set(e, -EINVAL, "--ranks %d: expected at most %d but with --plan --cluster",
                          r->ranks, MOST_RANKS);

@@ -1,0 +1,43 @@
+#!/bin/bash
+# ./train --plan --show-chain as a user meets it: how one group's bytes travel in a step. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+export TRAIN=${TRAIN:-./train}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+
+chain() {
+    "$TRAIN" --plan --data random --model gpt2 --device cpu --batch 4 --threads 1 --dtype bf16 \
+        "$@" 2>&1
+}
+said=$(chain --ranks 4 --zero 3 --offload-param cpu --offload-optimizer cpu --global-batch 32 \
+    --show-chain block.0 | sed -n '/^chains/,/^memory/p' | sed '$d' | tr -s ' ')
+want="chains of block.0, 7087872 parameters, on rank 0 in a step:
+ fetch (forward) h2d in 2 x 6.76 MiB to the device
+ fetch (forward) all_gather comm 2 x 20.28 MiB sent, dp of 4
+ fetch (backward) h2d in 2 x 6.76 MiB to the device
+ fetch (backward) all_gather comm 2 x 20.28 MiB sent, dp of 4
+ accumulate h2d in 1 x 6.76 MiB to the device
+ reduce reduce_scatter comm 2 x 40.56 MiB sent, dp of 4
+ reduce d2h out 2 x 13.52 MiB from the device
+ reduce grad_norm comm 1 x 6.76 MiB of memory by kernels
+ update host_adamw host compute 1 x 50.70 MiB of memory by kernels"
+[ "$said" = "$want" ]
+result $? "--show-chain: the hops of a block at stage 3 with offload" "$said"
+said=$(chain --ranks 4 --pp 2 --zero 1 --show-chain block.11)
+grep -q "^chains of block.11, .* on rank 2 in a step:" <<<"$said" &&
+    grep -q "^  publish  *all_gather  *comm  *1 x .* dp of 2" <<<"$said"
+result $? "of a block of another stage, on a rank that has it" "$said"
+said=$(chain --show-chain head)
+[ $? = 2 ] && grep -q "^train: --show-chain head: .* expected ends, or a block" <<<"$said" &&
+    ! grep -q "^memory" <<<"$said"
+result $? "a group that the model has not" "$said"
+said=$("$TRAIN" --data random --show-chain ends 2>&1)
+[ $? = 2 ] && grep -q "^train: --show-chain ends: .* add --plan" <<<"$said"
+result $? "of a run there is none" "$said"
+
+echo "1..$count"
+exit $failed

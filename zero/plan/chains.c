@@ -1,0 +1,132 @@
+// The hops of one group, printed: see chains.h.
+#include "zero/plan/chains.h"
+
+#include "zero/comm/grid.h"
+#include "zero/plan/rehearse.h"
+
+#include <errno.h>
+#include <string.h>
+
+// ---- what hops did in a step ----
+
+enum { MAX_ROWS = 4 * HOPS_MAX };
+
+// A hop of a chain, in all micro-batches together.
+struct Row {
+    enum ChainKind kind;
+    const struct Hop *hop;
+    bool backward; // FETCH: for a backward pass
+    size_t times;
+    const struct Comm *over; // NULL: nothing is sent
+    uint64_t sent;
+    struct Moved moved;
+    double kernel_bytes, flops;
+};
+
+struct Chains {
+    int group, n;
+    struct Row row[MAX_ROWS];
+};
+
+static struct Row *row_of(struct Chains *c, const struct Rehearsed *one) {
+    for (int i = 0; i < c->n; i++) {
+        struct Row *r = &c->row[i];
+        if (r->kind == one->kind && r->hop == one->hop && r->backward == one->args->backward)
+            return r;
+    }
+    CHECK(c->n < MAX_ROWS, "%d hops of one group", c->n);
+    c->row[c->n] =
+        (struct Row){.kind = one->kind, .hop = one->hop, .backward = one->args->backward};
+    return &c->row[c->n++];
+}
+
+static void add_hop(void *chains, const struct Rehearsed *one) {
+    struct Chains *c = chains;
+    bool idle = !one->over && !one->moved.read && !one->moved.written && one->kernel_bytes <= 0;
+    if (!one->hop || one->args->group != c->group)
+        return;
+    if (idle && one->hop->on_host && one->hop->later) // it was queued ahead
+        return;
+    struct Row *r = row_of(c, one);
+    uint64_t others = one->over ? (uint64_t)one->over->size - 1 : 0;
+    r->times++;
+    r->over = one->over ? one->over : r->over;
+    r->sent += one->bytes * others * (one->collective == COMM_ALL_REDUCE ? 2 : 1);
+    moved_add(&r->moved, one->moved);
+    r->kernel_bytes += one->kernel_bytes;
+    r->flops += one->flops;
+}
+
+// ---- printing ----
+
+static void print_amount(FILE *out, double bytes, const char *what) {
+    if (bytes > 0)
+        fprintf(out, "  %.2f MiB %s", bytes / (1 << 20), what);
+}
+
+static void print_row(FILE *out, const struct Row *r) {
+    static const char *const chain[NCHAIN] = {"fetch", "accumulate", "reduce", "update", "publish"};
+    static const char *const queue[2][NQUEUE] = {{"compute", "comm", "in", "out"},
+                                                 {"host compute", "", "host in", "host out"}};
+    const char *pass = r->kind == FETCH ? r->backward ? " (backward)" : " (forward)" : "";
+    char name[32];
+    snprintf(name, sizeof name, "%s%s", chain[r->kind], pass);
+    fprintf(out, "  %-17s %-18s %-13s %4zu x", name, r->hop->name,
+            queue[r->hop->on_host][r->hop->queue], r->times);
+    if (r->over)
+        fprintf(out, "  %.2f MiB sent, %s of %d", (double)r->sent / (1 << 20),
+                axis_name(r->over->axis), r->over->size);
+    print_amount(out, (double)r->moved.read, "from disk");
+    print_amount(out, (double)r->moved.in, "to the device");
+    print_amount(out, (double)r->moved.out, "from the device");
+    print_amount(out, (double)r->moved.written, "to disk");
+    print_amount(out, r->kernel_bytes, "of memory by kernels");
+    fputc('\n', out);
+}
+
+static void print_chains(FILE *out, struct Rank *dry, int g) {
+    struct Chains c = {.group = g};
+    struct Rehearsal step;
+    const struct Group *group = &dry->params.group[g];
+    rehearse(dry, add_hop, &c, &step);
+    fprintf(out, "chains of %s, %zu parameters, on rank %d in a step:\n", group->name, group->numel,
+            dry->all->rank);
+    for (int kind = 0; kind < NCHAIN; kind++)
+        for (int i = 0; i < c.n; i++)
+            if (c.row[i].kind == (enum ChainKind)kind)
+                print_row(out, &c.row[i]);
+}
+
+// ---- which group ----
+
+static int group_named(const struct Params *p, const char *name) {
+    for (int g = 0; g < p->ngroup; g++)
+        if (!strcmp(p->group[g].name, name))
+            return g;
+    return -1;
+}
+
+int chains_print(FILE *out, const struct RankSettings *s, struct Error *e) {
+    const char *name = s->show_chain;
+    struct Grid grid =
+        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    char first[sizeof((struct Group *)0)->name] = "";
+    for (int stage = 0; stage < settings_stages(s); stage++) {
+        struct RankSettings unbounded = settings_unbounded(s);
+        struct Rank dry;
+        unbounded.rank = stage * grid_stride(&grid, AXIS_PP);
+        int err = rank_open(&dry, &unbounded, true, e);
+        int g = err ? -1 : group_named(&dry.params, name);
+        if (g >= 0)
+            print_chains(out, &dry, g);
+        if (!err && !stage)
+            memcpy(first, dry.params.group[0].name, sizeof first);
+        rank_close(&dry);
+        if (err || g >= 0)
+            return err;
+    }
+    return error_set(e, -EINVAL,
+                     "--show-chain %s: the model has no such group: expected %s, or a block, from "
+                     "block.0 to block.%zu",
+                     name, first, s->model.layers - 1);
+}
