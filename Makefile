@@ -114,7 +114,7 @@ KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_at
     ref_norm ref_swiglu ref_ends ref_update ref_quantize
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
     sample
-ZERO := open stages step reports param chain grad opt state slots
+ZERO := open stages step results reports param chain grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process guard
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight

@@ -6,7 +6,7 @@
 # The rules, in the order of the checks below: what lies at the top; which way includes go, between
 # rooms too, and that none go in a circle; which folder may use CUDA, MPI, intrinsics, OpenMP,
 # libcurl and C++; that the Makefile and not #ifdef selects code; that stages are told apart in the
-# planner alone; that the core of ZeRO is short and names nothing of zero/offload; how long
+# planner alone; that the core of ZeRO is short and names nothing of other dimensions; how long
 # functions and files are; and plain form. They rely on clang-format having laid out the C code: a
 # function ends at the first "}" in column 1.
 #
@@ -91,7 +91,8 @@ function may_include(target,    to) {
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
-    if (file ~ /^zero\/(step\.c|pipe\/pipe\.c|rank\/rank(\.[ch]|_sample\.c))$/ && to == "model")
+    if (to == "model" &&
+        file ~ /^zero\/((step|results)\.c|pipe\/pipe\.c|rank\/rank(\.[ch]|_sample\.c))$/)
         return 1
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)
@@ -135,7 +136,7 @@ function find_circle(from, path,    list, i, n) {
 }
 
 # ---- the core of ZeRO ----
-# Core code names nothing that the headers of zero/offload declare.
+# Core code names nothing that the headers of offload and of other dimensions declare.
 function note_words(text,    word) {
     while (match(text, /[A-Za-z_][A-Za-z_0-9]*/)) {
         word = substr(text, RSTART, RLENGTH)
@@ -162,15 +163,15 @@ function check_core(    place, word) {
         if (word[2] in declared) {
             file = word[1]
             line = core_word[place]
-            fault(word[2] " is of zero/offload; what the core calls is handed to it")
+            fault(word[2] " is of another room; what the core calls is handed to it")
         }
     }
     file = "zero"
     line = 0
     if (path_lines > 1240)
         fault("the files in which ZeRO is learned have " path_lines " lines; at most 1240")
-    if (core_lines > 1970)
-        fault("the files of the core have " core_lines " lines; at most 1970")
+    if (core_lines > 2000)
+        fault("the files of the core have " core_lines " lines; at most 2000")
 }
 
 function check_include(text,    target) {
@@ -299,16 +300,16 @@ function check_file(    text) {
         if (text ~ /^#[ \t]*include/)
             check_include(text)
         check_code(text)
-        if (file ~ /^zero\/[^\/]*$/ || file ~ /^zero\/offload\/.*h$/) {
+        if (file ~ /^zero\/([^\/]*|(offload|wire|hpz|replica|tensor|pipe)\/.*h)$/) {
             sub(/\/\/.*/, "", text)
-            if (file ~ /^zero\/offload\//)
+            if (file ~ /^zero\/.*\//)
                 note_declared(text)
             else
                 note_words(text)
         }
     }
     close(file)
-    if (file ~ /^zero\/((zero|hop)\.h|(step|stages|chain|param|grad|opt|slots)\.c)$/)
+    if (file ~ /^zero\/((zero|hop|slots)\.h|(step|stages|chain|param|grad|opt|slots)\.c)$/)
         path_lines += line
     if (file ~ /^zero\/[^\/]*$/)
         core_lines += line

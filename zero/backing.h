@@ -3,7 +3,12 @@
 // zero/offload/serve.c has the others.
 #ifndef ZERO_BACKING_H
 #define ZERO_BACKING_H
-#include "zero/zero.h"
+#include "kernels/base.h"
+
+struct Block;
+struct Device;
+struct Visit;
+struct Zero;
 
 struct BackingOps {
     // Group g is being opened: its tiers and its gradient's part may change, hops are added.
@@ -33,5 +38,12 @@ struct BackingOps {
     void (*write)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
     bool (*is_late)(const struct Zero *); // an update's weights are not in use yet
 };
+
+struct Backing {
+    const struct BackingOps *ops;
+    struct Device *host; // a second device, whose queues may wait for the core's marks; or NULL
+    void *context;       // of ops
+};
+extern const struct Backing zero_on_device; // the core's own
 
 #endif

@@ -80,22 +80,26 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t end = params_largest(params, false), block = params_largest(params, true);
     int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
     size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
-    struct SlotsSpec weights = {.groups = true,
+    struct SlotsSpec weights = {.device = z->device,
+                                .host = z->backing.host,
+                                .params = z->params,
                                 .turns = ahead + 1,
                                 .bytes = {end * weight, block * weight},
                                 .tier = device,
                                 .purpose = "weights at hand",
                                 .mark_names = {"weights arrived", "weights drained"}};
-    struct SlotsSpec buckets = {.groups = true,
+    struct SlotsSpec buckets = {.device = z->device,
+                                .host = z->backing.host,
+                                .params = z->params,
                                 .turns = ahead ? 2 : 1,
                                 .bytes = {end * grad, block * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
                                 .mark_names = {"bucket arrived", "bucket drained"}};
     if (p->weight_slots)
-        err = slots_open(z, &z->weights, &weights, e);
+        err = slots_open(&z->weights, &weights, e);
     if (!err && p->buckets)
-        err = slots_open(z, &z->buckets, &buckets, e);
+        err = slots_open(&z->buckets, &buckets, e);
     return err;
 }
 
@@ -236,12 +240,14 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
     z->w = base_alloc_zeroed(n * sizeof *z->w);
     z->dw = base_alloc_zeroed(n * sizeof(struct Grad));
     z->npass = 2 * plan->nmicro;
-    z->pass = base_alloc_zeroed(z->npass * sizeof *z->pass);
-    z->pipe->list(z->pipe, plan->nmicro, z->pass);
+    z->pass = base_alloc_zeroed((z->npass + 1) * sizeof *z->pass);
+    z->alone = z->pass + z->npass;
+    z->host_copy = base_alloc_zeroed(HOST_COPIES * sizeof *z->host_copy);
+    z->parallel->list(z->parallel, plan->nmicro, z->pass);
     z->train = list_visits(params, z->pass, z->npass);
-    z->alone = (struct Pass){.receives = z->pipe->stage > 0,
-                             .sends = z->pipe->stage + 1 < z->pipe->stages};
-    z->forward = list_visits(params, &z->alone, 1);
+    *z->alone = (struct Pass){.receives = z->parallel->stage > 0,
+                              .sends = z->parallel->stage + 1 < z->parallel->stages};
+    z->forward = list_visits(params, z->alone, 1);
     open_events(z);
     int err = 0;
     for (int g = 0; g < params->ngroup; g++)
@@ -286,6 +292,7 @@ void zero_close(struct Zero *z) {
         for (size_t k = 0; k < sizeof host / sizeof host[0]; k++)
             device_free_host(z->device, host[k]);
     }
+    free(z->host_copy);
     *z = (struct Zero){0};
 }
 

@@ -1,27 +1,7 @@
-// The update: AdamW on what this rank has the optimizer state of, and the norm before it.
+// The update: AdamW on what this rank has the optimizer state of.
 //
 // Read next: slots.c.
 #include "zero/state.h"
-#include "zero/report.h"
-
-// The norm is that of the whole gradient: the squares of one dp group's shards, of all places of
-// tensor parallelism, in the order of ranks, each group's from the stage of a pipeline that has it;
-// the first replica's, as those of the others are the same.
-void update_begin(struct Zero *z) {
-    struct Device *d = z->device;
-    device_wait(d, QUEUE_COMPUTE, z->reported);
-    const struct RankReport *first = (const struct RankReport *)z->reports;
-    d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
-                          &(struct StepClip){
-                              .ranks = (size_t)(z->dp->size * z->tp_size),
-                              .n = (size_t)z->params->all_groups,
-                              .stages = (size_t)z->pipe->stages,
-                              .stride = z->report_bytes / sizeof first->squares[0],
-                              .squares = first->squares,
-                              .state = z->control,
-                          });
-    device_record(d, QUEUE_COMPUTE, z->clipped);
-}
 
 struct AdamW update_of(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];

@@ -15,7 +15,7 @@
 //   comm -> compute   group gathered    a unit reads other ranks' parts before they have come
 //
 // What happens between is the group's chain FETCH; queues wait as chain.c says. Next: grad.c.
-#include "zero/backing.h"
+#include "zero/engine.h"
 
 // ---- what a rank has whole ----
 
@@ -113,6 +113,11 @@ void weights_released(struct Zero *z, const struct Visit *v) {
     mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->owner = -1;
     z->w[v->group] = NULL;
+}
+
+char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
+    const struct Block *messages = z->state[a->group].messages;
+    return messages ? messages->mem : a->mem[BUFFER_WHOLE];
 }
 
 static void run_all_gather(struct Zero *z, const struct HopArgs *a) {

@@ -1,7 +1,7 @@
 // What ranks tell each other, and the host, at the end of a step: see reports.c.
 #ifndef ZERO_REPORT_H
 #define ZERO_REPORT_H
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 // What each rank tells the others at the end of a step, or of a batch of validation: a row of a
 // table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
@@ -10,19 +10,6 @@ struct RankReport {
     uint64_t word;    // a word from this rank's host, such as its wishes
     double squares[]; // (groups of the model): squared norm of this rank's shard of each gradient
 };
-
-// In how many stages of a pipeline the model's layers lie, and which this rank has (zero/pipe); the
-// first one and the last, where both use one group; the passes that it makes in a step of so many
-// micro-batches, two of each; and what its neighbours and it hand each other before a pass and
-// behind it.
-struct Pipe {
-    int stages, stage;
-    struct Comm *ends; // or NULL
-    void (*list)(const struct Pipe *, size_t nmicro, struct Pass *out);
-    void (*before)(struct Zero *, const struct Pass *, struct Acts *);
-    void (*after)(struct Zero *, const struct Pass *, struct Acts *);
-};
-extern const struct Pipe zero_no_pipe; // all of them on each rank
 
 // This rank's row of the reports, on the device.
 static inline struct RankReport *zero_report(const struct Zero *z) {
@@ -37,7 +24,8 @@ static inline double *zero_squares(const struct Zero *z, int g) {
 void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row
 void reports_gather(struct Zero *z);                   // queued behind the word
 void reports_receive(struct Zero *z);                  // queues the copy to the host
-void reports_wait(struct Zero *z);                     // gathers, receives, and waits for it
+void reports_clip(struct Zero *z); // waits for them; the norm, and the clip factor
+void reports_wait(struct Zero *z); // gathers, receives, and waits for it
 // Of what was received; the loss in the order of ranks, so that every rank has the same sum.
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy);
 

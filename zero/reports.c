@@ -26,6 +26,25 @@ void reports_gather(struct Zero *z) {
     device_record(d, QUEUE_COMM, z->reported);
 }
 
+// The norm is that of the whole gradient: the squares of one dp group's shards, of all places of
+// tensor parallelism, in the order of ranks, each group's from the stage of a pipeline that has it;
+// the first replica's, as those of the others are the same.
+void reports_clip(struct Zero *z) {
+    struct Device *d = z->device;
+    device_wait(d, QUEUE_COMPUTE, z->reported);
+    const struct RankReport *first = (const struct RankReport *)z->reports;
+    d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
+                          &(struct StepClip){
+                              .ranks = (size_t)(z->dp->size * z->parallel->tp_size),
+                              .n = (size_t)z->params->all_groups,
+                              .stages = (size_t)z->parallel->stages,
+                              .stride = z->report_bytes / sizeof first->squares[0],
+                              .squares = first->squares,
+                              .state = z->control,
+                          });
+    device_record(d, QUEUE_COMPUTE, z->clipped);
+}
+
 void reports_receive(struct Zero *z) {
     size_t bytes = (size_t)z->all->size * z->report_bytes;
     device_copy(z->device, QUEUE_OUT, zero_host_copy(z)->received, z->reports, bytes);
@@ -41,7 +60,7 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->all->size; r++) {
-        if (r % z->tp_size == 0)
+        if (r % z->parallel->tp_size == 0)
             sum.loss_sum += received_report(z, copy, r)->loss_sum;
         sum.words |= received_report(z, copy, r)->word;
     }
@@ -81,8 +100,8 @@ int zero_agree(struct Zero *z, int err) {
 // ---- a model whose layers are all on each rank ----
 
 // Each micro-batch's backward pass follows its forward pass.
-static void list_passes(const struct Pipe *pipe, size_t nmicro, struct Pass *out) {
-    (void)pipe;
+static void list_passes(const struct Parallel *parallel, size_t nmicro, struct Pass *out) {
+    (void)parallel;
     for (size_t i = 0; i < 2 * nmicro; i++)
         out[i] = (struct Pass){.micro = i / 2, .backward = i % 2};
 }
@@ -93,4 +112,5 @@ static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts
     (void)acts;
 }
 
-const struct Pipe zero_no_pipe = {1, 0, NULL, list_passes, hand_nothing, hand_nothing};
+const struct Parallel zero_parallel_none = {
+    .tp_size = 1, .stages = 1, .list = list_passes, .before = hand_nothing, .after = hand_nothing};

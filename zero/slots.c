@@ -6,28 +6,27 @@
 // as the walk is queued; marks keep the queues apart (param.c, grad.c, offload/activations.c).
 //
 // Read next: backing.h, then open.c.
-#include "zero/zero.h"
+#include "zero/slots.h"
 
 #include <stdlib.h>
 
-static int open_slot(struct Zero *z, struct Slot *slot, int i, const struct SlotsSpec *spec,
-                     struct Error *e) {
-    size_t bytes = spec->bytes[i > 0 || !spec->groups];
+static int open_slot(struct Slot *slot, int i, const struct SlotsSpec *spec, struct Error *e) {
+    size_t bytes = spec->bytes[i > 0 || !spec->params];
     slot->owner = -1;
-    zero_open_mark(z, &slot->arrived, spec->mark_names[0]);
-    zero_open_mark(z, &slot->drained, spec->mark_names[1]);
+    mark_open(&slot->arrived, spec->mark_names[0], spec->device, spec->host);
+    mark_open(&slot->drained, spec->mark_names[1], spec->device, spec->host);
     if (spec->tier)
         return tier_alloc(spec->tier, TAG_COMM, spec->purpose, bytes, &slot->block, e);
     slot->block = (struct Block){.mem = spec->mem + (size_t)i * bytes, .bytes = bytes};
     return 0;
 }
 
-int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e) {
+int slots_open(struct Slots *s, const struct SlotsSpec *spec, struct Error *e) {
     int err = 0;
-    *s = (struct Slots){spec->groups ? z->params : NULL, spec->groups + spec->turns, NULL};
+    *s = (struct Slots){spec->params, (spec->params != NULL) + spec->turns, NULL};
     s->slot = base_alloc_zeroed((size_t)s->count * sizeof *s->slot);
     for (int i = 0; i < s->count && !err; i++)
-        err = open_slot(z, &s->slot[i], i, spec, e);
+        err = open_slot(&s->slot[i], i, spec, e);
     return err;
 }
 

@@ -4,7 +4,7 @@
 // of a group's chains (hop.h), in param.c, grad.c and opt.c. Whatever else a run is asked to do,
 // such as offload, adds hops to these chains when a group is opened.
 // The walk (step.c) calls the four functions at the end, alike for all stages. Next: hop.h.
-#include "zero/backing.h"
+#include "zero/engine.h"
 
 static const struct ZeroStage stages[] = {
     // 0: every rank keeps everything

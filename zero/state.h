@@ -1,7 +1,7 @@
 // The state of a rank as a whole, between steps: initial values, copies for checkpoints.
 #ifndef ZERO_STATE_H
 #define ZERO_STATE_H
-#include "zero/backing.h"
+#include "zero/engine.h"
 
 // Fresh master weights and moments of 0; then the parameters. The seed is the run's.
 void zero_init_weights(struct Zero *z, uint64_t seed);

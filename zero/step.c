@@ -10,17 +10,13 @@
 // Events tie the four queues together: who records one and who waits for it, and without it ...
 //
 //   in -> comm               word sent      ranks get the word and the settings of an older step
-//   compute -> comm          loss summed    validation reports a loss that is not summed yet
 //   comm -> compute, out     reported       the norm is summed before all reductions and reports
 //   compute -> out           clipped        the host gets results that are not made yet
-//   out -> host              received all   the host reads results that have not come
 //   out -> in, compute       received all   the next step overwrites what is still to be copied
 //   compute -> in            settings used  the next settings overwrite those in use
 //
-// and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
-// own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
-// gradient is handed over.
-#include "zero/backing.h"
+// and around the weights, where they are gathered, those of param.c.
+#include "zero/engine.h"
 #include "zero/report.h"
 
 #include "model/model.h"
@@ -54,17 +50,6 @@ void zero_step_begin(struct Zero *z, const struct StepState *settings) {
     sent->loss_scale_settings = z->loss_scale_settings;
 }
 
-void zero_send_counts(struct Zero *z) {
-    const size_t begin = offsetof(struct StepState, updates);
-    const size_t end = offsetof(struct StepState, correction);
-    struct StepState *sent = zero_host_copy(z)->sent;
-    sent->updates = z->updates;
-    sent->loss_scale = z->loss_scale;
-    device_sync_queue(z->device, QUEUE_COMPUTE);
-    device_copy(z->device, QUEUE_IN, &z->control->updates, &sent->updates, end - begin);
-    device_sync_queue(z->device, QUEUE_IN);
-}
-
 // Gradients that nothing behind this pass may wait for, while others wait for the pass.
 static void reduce_late(struct Zero *z, const struct Pass *p) {
     for (const struct Visit *v = p->visit; v < p->visit + model_units(z->model); v++) {
@@ -80,7 +65,7 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts->loss_scale = &z->control->loss_scale.scale;
     acts->accumulate_loss = z->micro > 0;
     acts_use(acts, p->micro);
-    z->pipe->before(z, p, acts);
+    z->parallel->before(z, p, acts);
     if (p->backward) {
         if (z->micro == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
@@ -88,16 +73,16 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     } else {
         walk_forward(z, p->visit, model_units(z->model), acts);
     }
-    z->pipe->after(z, p, acts);
+    z->parallel->after(z, p, acts);
     reduce_late(z, p);
     z->micro += p->backward;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
-    acts_use(acts, z->alone.micro);
-    z->pipe->before(z, &z->alone, acts);
+    acts_use(acts, z->alone->micro);
+    z->parallel->before(z, z->alone, acts);
     walk_forward(z, z->forward, model_units(z->model), acts);
-    z->pipe->after(z, &z->alone, acts);
+    z->parallel->after(z, z->alone, acts);
 }
 
 // They wait on the device for the step's end, whose kernels need them, together with the word.
@@ -117,7 +102,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     send_settings(z);
     reports_send_word(z, word);
     reports_gather(z);
-    update_begin(z);
+    reports_clip(z);
     device_wait(d, QUEUE_OUT, z->clipped);
     reports_receive(z);
     device_copy(d, QUEUE_OUT, copy->received_control, z->control, sizeof *z->control);
@@ -133,39 +118,4 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     d->label.step = 0; // what follows belongs to no step
     z->step++;
     z->micro = 0;
-}
-
-struct StepResult zero_step_wait(struct Zero *z) {
-    CHECK(z->known < z->step, "no step was queued");
-    const struct HostCopy *copy = &z->host_copy[z->known % HOST_COPIES];
-    const struct StepState *control = copy->received_control;
-    device_sync_event(z->device, copy->received_all);
-    struct StepResult result = reports_sum(z, copy);
-    result.step = ++z->known;
-    result.lr = control->lr;
-    result.grad_norm = control->grad_norm;
-    result.skipped = control->skip != 0;
-    bool least = z->loss_scale.scale == z->loss_scale_settings.least;
-    z->skipped_at_least = result.skipped ? z->skipped_at_least + least : 0;
-    if (z->plan.param.dtype == F16)
-        result.loss_scale = z->loss_scale;
-    z->loss_scale = control->loss_scale;
-    z->updates = control->updates;
-    return result;
-}
-
-struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, uint64_t word) {
-    struct Device *d = z->device;
-    double *loss = &zero_report(z)->loss_sum;
-    acts->mode = HEAD_LOSS;
-    acts->loss_sum = loss;
-    acts->accumulate_loss = false;
-    zero_forward(z, acts);
-    if (!counts)
-        device_zero(d, QUEUE_COMPUTE, loss, sizeof *loss);
-    device_record(d, QUEUE_COMPUTE, z->loss_summed);
-    device_wait(d, QUEUE_COMM, z->loss_summed);
-    reports_send_word(z, word);
-    reports_wait(z);
-    return reports_sum(z, zero_host_copy(z));
 }

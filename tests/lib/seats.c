@@ -16,7 +16,8 @@
 struct Seat {
     struct Device *device;
     struct Tier tier[NTIER];
-    struct Comm *all, *dp, *replicas;
+    struct Comm *all, *dp;
+    struct Parallel parallel;
     struct Params params;
     struct Zero zero;
 };
@@ -26,7 +27,8 @@ static void open_groups(struct Seat *s, const struct SeatsJob *job, int rank,
     struct Grid grid = {{job->tp, job->dp, 1, job->replicas}};
     s->all = g ? comm_open_thread(g, rank, s->device, 60) : comm_open_self(s->device);
     s->dp = job->dp == s->all->size ? s->all : comm_split(s->all, &grid, AXIS_DP);
-    s->replicas = job->replicas > 1 ? comm_split(s->all, &grid, AXIS_REPLICA) : NULL;
+    s->parallel = zero_parallel_none;
+    s->parallel.replicas = job->replicas > 1 ? comm_split(s->all, &grid, AXIS_REPLICA) : NULL;
     params_layout(&job->c, (size_t)s->all->size, (size_t)grid_place(&grid, rank, AXIS_TP),
                   (size_t)job->tp, &s->params);
 }
@@ -49,13 +51,11 @@ static void open_seat(struct Seat *s, const struct SeatsJob *job, int rank, stru
     s->zero = (struct Zero){.device = s->device,
                             .all = s->all,
                             .dp = s->dp,
-                            .replicas = s->replicas,
-                            .tp_size = 1,
-                            .pipe = &zero_no_pipe,
+                            .parallel = &s->parallel,
                             .params = &s->params,
                             .backing = zero_on_device};
     CHECK(!zero_open(&s->zero, &options, &plan, &e), "%s", e.text);
-    replica_join(&s->zero, s->replicas);
+    replica_join(&s->zero, s->parallel.replicas);
     zero_init_weights(&s->zero, 1);
 }
 
@@ -63,7 +63,7 @@ static void close_seat(struct Seat *s) {
     zero_sync(&s->zero);
     zero_close(&s->zero);
     params_free(&s->params);
-    struct Comm *groups[] = {s->replicas, s->dp == s->all ? NULL : s->dp, s->all};
+    struct Comm *groups[] = {s->parallel.replicas, s->dp == s->all ? NULL : s->dp, s->all};
     for (int i = 0; i < 3; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);

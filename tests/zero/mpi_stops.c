@@ -31,7 +31,7 @@ static struct Comm *sharers(struct Rank *r) {
     return r->dp;
 }
 static struct Comm *replicas(struct Rank *r) {
-    return r->replicas;
+    return r->parallel.replicas;
 }
 static struct Comm *near_ones(struct Rank *r) {
     return r->near;
@@ -50,7 +50,7 @@ static struct Comm *stage_behind(struct Rank *r) {
     return r->pipe.behind;
 }
 static struct Comm *both_ends(struct Rank *r) {
-    return r->pipe.pipe.ends;
+    return r->pipe.ends;
 }
 
 static void eight_bits(struct RankSettings *s) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ./train --plan --show-chain as a user meets it: how one group's bytes travel in a step. Speaks TAP.
+# ./train --plan --show-chain as a user meets it: how one group travels in a step. Speaks TAP.
 #
 # TRAIN names the program (default ./train).
 set -u

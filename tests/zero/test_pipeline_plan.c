@@ -25,7 +25,7 @@ static void train(void *context, struct Rank *r) {
     struct TinyStep step[STEPS];
     tiny_steps(r, STEPS, step);
     run->measured[r->all->rank] = footprint_measure(r, run->settings, 0);
-    run->stage[r->all->rank] = r->zero.pipe->stage;
+    run->stage[r->all->rank] = r->zero.parallel->stage;
 }
 
 static struct PipelineForecast predict(const struct RankSettings *s) {

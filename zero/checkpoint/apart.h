@@ -12,7 +12,7 @@
 #ifndef ZERO_CHECKPOINT_APART_H
 #define ZERO_CHECKPOINT_APART_H
 #include "zero/process/home.h"
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 // A name that a mark may have.
 bool checkpoint_is_mark(const char *name);

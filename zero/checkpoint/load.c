@@ -186,7 +186,7 @@ static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
 // Whether it is of as many ranks, with the same parts of the model and as many stages.
 static bool is_as_wide(const struct Zero *z, const struct CheckpointHead *h) {
     return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->places &&
-           h->grid.size[AXIS_PP] == z->pipe->stages;
+           h->grid.size[AXIS_PP] == z->parallel->stages;
 }
 
 // The file whose choices are this rank's: of another number of ranks one speaks for all.

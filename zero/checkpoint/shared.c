@@ -62,7 +62,8 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
 
 // What of the job is neither of these is its pipeline.
 struct Grid shared_grid(const struct Zero *z) {
-    struct Grid g = {{(int)z->params->places, z->dp->size, 1, z->replicas ? z->replicas->size : 1}};
+    struct Grid g = {{(int)z->params->places, z->dp->size, 1,
+                      z->parallel->replicas ? z->parallel->replicas->size : 1}};
     g.size[AXIS_PP] = z->all->size / (g.size[AXIS_TP] * g.size[AXIS_DP] * g.size[AXIS_REPLICA]);
     CHECK(grid_place(&g, z->all->rank, AXIS_TP) == (int)z->params->place,
           "rank %d has part %zu of %zu", z->all->rank, z->params->place, z->params->places);

@@ -2,7 +2,7 @@
 #ifndef ZERO_CHECKPOINT_SHARED_H
 #define ZERO_CHECKPOINT_SHARED_H
 #include "zero/comm/grid.h"
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 // Whether it is the same on all of them. All ranks call it, between steps, when what was queued is
 // finished. Errors: -EIO; on rank 0 with a line that names a rank that differs.

@@ -69,7 +69,9 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     bool head = z->params->unit[z->params->nunit - 1].kind == UNIT_HEAD;
     CHECK(s->dry || s->sets == 1 || !head, "%zu sets beside a head", s->sets);
     struct Keep *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
-    struct SlotsSpec slots = {.turns = (int)s->slots,
+    struct SlotsSpec slots = {.device = z->device,
+                              .host = z->backing.host,
+                              .turns = (int)s->slots,
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
                               .mark_names = {"layer arrived", "layer drained"}};
@@ -81,7 +83,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     k->made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);
     zero_slots(z, s);
-    int err = slots_open(z, &k->slots, &slots, e);
+    int err = slots_open(&k->slots, &slots, e);
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);
     for (size_t i = 0; i < k->sets * k->leaving && !err; i++)

@@ -148,7 +148,9 @@ static int open_shards(struct Zero *z, struct Error *e) {
     size_t size = dtype_size(z->plan.grad.dtype);
     size_t ranks = (size_t)z->dp->size;
     struct SlotsSpec shards = {
-        .groups = true,
+        .device = z->device,
+        .host = z->backing.host,
+        .params = z->params,
         .turns = z->buckets.count - 1,
         .bytes = {params_largest(z->params, false) / ranks * size,
                   params_largest(z->params, true) / ranks * size},
@@ -158,7 +160,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
     };
     if (!z->plan.grad.over || o->from == z->params->ngroup)
         return 0;
-    return slots_open(z, &o->shards, &shards, e);
+    return slots_open(&o->shards, &shards, e);
 }
 
 static int open_rest(struct Zero *z, struct Error *e) {

@@ -24,7 +24,7 @@
 // Read next: split.h (which layers a stage has), then pipe.h.
 #ifndef ZERO_PIPE_ORDER_H
 #define ZERO_PIPE_ORDER_H
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 enum OrderKind { ORDER_FORWARD, ORDER_BACKWARD, ORDER_SWAP };
 #define ORDER_NONE SIZE_MAX

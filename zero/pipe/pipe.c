@@ -2,14 +2,14 @@
 #include "zero/pipe/pipe.h"
 
 #include "model/model.h"
-#include "zero/backing.h"
+#include "zero/engine.h"
 
 #include <stdlib.h>
 
 // ---- the passes of a step ----
 
-static void list_passes(const struct Pipe *pipe, size_t nmicro, struct Pass *out) {
-    order_passes(pipe->stages, pipe->stage, nmicro, out);
+static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *out) {
+    order_passes(p->stages, p->stage, nmicro, out);
 }
 
 // ---- what neighbours hand each other ----
@@ -20,7 +20,7 @@ static size_t stream_bytes(const struct Zero *z, const struct Acts *acts) {
 }
 
 static const struct PipeGroup *group_of(const struct Zero *z) {
-    return (const struct PipeGroup *)z->pipe;
+    return z->parallel->context;
 }
 
 static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
@@ -98,12 +98,18 @@ static struct Comm *join(struct Comm *all, const struct CommSplit *split, bool d
     return NULL;
 }
 
-void pipe_join(struct PipeGroup *p, struct Comm *all, const struct Grid *grid,
-               const struct SplitPart *parts, bool tied, bool dry) {
+void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
+               const struct Grid *grid, const struct SplitPart *parts, bool tied, bool dry) {
     int stages = grid->size[AXIS_PP], stage = grid_place(grid, all->rank, AXIS_PP);
-    *p = (struct PipeGroup){.pipe = {stages, stage, NULL, list_passes, receive, send}};
+    *p = (struct PipeGroup){0};
     if (stages < 2)
         return;
+    parallel->stages = stages;
+    parallel->stage = stage;
+    parallel->list = list_passes;
+    parallel->before = receive;
+    parallel->after = send;
+    parallel->context = p;
     p->part = parts[stage];
     for (int odd = 0; odd < 2; odd++) {
         bool is_lower = stage % 2 == odd;
@@ -113,23 +119,23 @@ void pipe_join(struct PipeGroup *p, struct Comm *all, const struct Grid *grid,
     }
     struct CommSplit split = {pair_of(all, grid, 0, stages - 1), QUEUE_COMM, NULL};
     if (tied)
-        p->pipe.ends = join(all, &split, dry);
+        p->ends = join(all, &split, dry);
 }
 
 int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,
               struct Error *e) {
     const struct Hop *hop = z->plan.grad.over ? &tied_all_reduce_shard : &tied_all_reduce;
     for (int g = 0; g < z->params->ngroup; g++)
-        if (p->pipe.ends && z->params->group[g].shared)
-            chain_add(&z->state[g].chain[REDUCE], hop, p->pipe.ends);
-    return p->pipe.stages > 1 && staged
+        if (p->ends && z->params->group[g].shared)
+            chain_add(&z->state[g].chain[REDUCE], hop, p->ends);
+    return z->parallel->stages > 1 && staged
                ? tier_alloc(device, TAG_COMM, "pieces from other stages", staged, &p->staging, e)
                : 0;
 }
 
 void pipe_close(struct PipeGroup *p) {
     tier_free(&p->staging);
-    struct Comm *groups[] = {p->before, p->behind, p->pipe.ends};
+    struct Comm *groups[] = {p->before, p->behind, p->ends};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);

@@ -1,5 +1,6 @@
 // Pipeline parallelism between ranks: which passes this one makes in a step (order.h), of which
-// units (split.h), and what it hands to its neighbours around each (zero/report.h, struct Pipe).
+// units (split.h), and what it hands to its neighbours around each (zero/engine.h, struct
+// Parallel).
 //
 // Ranks with the same place and the same tokens are a line of the grid, a stage each. Neighbours in
 // it are a group of two, whose swaps ride in the compute queue: what a pass works on is there when
@@ -18,26 +19,21 @@
 #include "zero/report.h"
 
 struct PipeGroup {
-    struct Pipe pipe; // first: a z->pipe of several stages is a struct PipeGroup
     struct SplitPart part;
     struct Comm *before, *behind; // with the stage before this one, and the one behind it; or NULL
+    struct Comm *ends;            // the first stage and the last, where both use one group; or NULL
     struct Block staging;         // of swaps between processes, or GPUs
 };
 
-// This rank's ends of its groups along the grid's axis of stages; nothing where that has one.
-// parts: (stages) of split_stages. tied: the ends share a group. dry: of a plan. pipe_close is due
-// after all that uses it.
-void pipe_join(struct PipeGroup *p, struct Comm *all, const struct Grid *grid,
-               const struct SplitPart *parts, bool tied, bool dry);
+// This rank's ends of its groups along the grid's axis of stages, of which `parallel` is told;
+// nothing where that has one. parts: (stages) of split_stages. tied: the ends share a group. dry:
+// of a plan. pipe_close is due after all that uses it.
+void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
+               const struct Grid *grid, const struct SplitPart *parts, bool tied, bool dry);
 // Behind zero_open, which is told of p. Memory on the device; staged: of a collective's staging, in
 // bytes. Errors: -ENOMEM.
 int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,
               struct Error *e);
 void pipe_close(struct PipeGroup *p);
-
-// What z is handed.
-static inline const struct Pipe *pipe_of(const struct PipeGroup *p) {
-    return p->pipe.stages > 1 ? &p->pipe : &zero_no_pipe;
-}
 
 #endif

@@ -121,7 +121,7 @@ static void add_sent(struct Question *q, size_t size, size_t stride, enum Collec
 static void add_collective(void *question, const struct Rehearsed *one) {
     struct Question *q = question;
     const struct Comm *over = one->over;
-    int apart = over == q->dry->replicas ? settings_stages(q->whole) : 1;
+    int apart = over == q->dry->parallel.replicas ? settings_stages(q->whole) : 1;
     if (over && over != q->dry->tensor.comm)
         add_sent(q, (size_t)over->size, (size_t)(over->stride * apart), one->collective, one->bytes,
                  one->when);

@@ -73,22 +73,24 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
     r->grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
     struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
+    r->parallel = zero_parallel_none;
+    r->parallel.tp_size = tp;
     r->dp = r->all;
     if (r->grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
         r->dp = comm_part(r->all, &r->grid, AXIS_DP, dry);
     }
     if (r->grid.size[AXIS_REPLICA] > 1)
-        r->replicas = comm_part(r->all, &r->grid, AXIS_REPLICA, dry);
+        r->parallel.replicas = comm_part(r->all, &r->grid, AXIS_REPLICA, dry);
     if (s->near_ranks)
         r->near = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &r->grid, s->sequence_parallel, dry);
-    pipe_join(&r->pipe, r->all, &r->grid, parts, !s->model.untied, dry);
+    pipe_join(&r->pipe, &r->parallel, r->all, &r->grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, r->dp->size, settings_node_ranks(s), dry);
-    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,    r->near,
-                             r->tensor.comm, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
+    struct Comm *groups[] = {r->all,         r->dp,          r->parallel.replicas, r->near,
+                             r->tensor.comm, r->pipe.before, r->pipe.behind,       r->pipe.ends};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -154,9 +156,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     r->zero = (struct Zero){.device = r->device,
                             .all = r->all,
                             .dp = r->dp,
-                            .replicas = r->replicas,
-                            .tp_size = settings_places(s),
-                            .pipe = pipe_of(&r->pipe),
+                            .parallel = &r->parallel,
                             .model = &r->model,
                             .params = &r->params,
                             .backing = zero_on_device};
@@ -170,20 +170,20 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (!err)
         err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
-        replica_join(&r->zero, r->replicas);
+        replica_join(&r->zero, r->parallel.replicas);
     return err || !r->near ? err
                            : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
     const struct Across *parts = s->partition_activations ? r->model.across : NULL;
-    const struct Pipe *pipe = pipe_of(&r->pipe);
+    const struct Parallel *parallel = &r->parallel;
     size_t layers = r->model.config.layers;
     size_t sets = settings_kept_sets(s), kept = layers * sets;
     struct ActsSpec spec = {
         .level = s->recompute,
         .sets = sets,
-        .no_head = pipe->stage + 1 < pipe->stages,
+        .no_head = parallel->stage + 1 < parallel->stages,
         .b = s->batch,
         .t = s->model.seq_len,
         .slots = keep_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
@@ -194,7 +194,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
     if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == kept &&
-        !tier_is_dry(&r->tier[TIER_DEVICE]) && pipe->stages == 1 && s->rank == 0)
+        !tier_is_dry(&r->tier[TIER_DEVICE]) && parallel->stages == 1 && s->rank == 0)
         log_line(
             LOG_NORMAL,
             "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
@@ -268,7 +268,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     const struct Across *across = tensor_across(&r->tensor);
     size_t place = r->tensor.across.place, places = across_places(across);
     params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
-    if (r->pipe.pipe.stages > 1)
+    if (r->parallel.stages > 1)
         params_take_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
     r->wire.weights = s->quantized_weights;
     r->model = (struct Model){.config = model_config_part(&s->model, place, places),
@@ -308,7 +308,7 @@ void rank_close(struct Rank *r) {
     nvme_close(r->nvme);
     tensor_close(&r->tensor);
     pipe_close(&r->pipe);
-    struct Comm *groups[] = {r->near, r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
+    struct Comm *groups[] = {r->near, r->parallel.replicas, r->dp == r->all ? NULL : r->dp, r->all};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);

@@ -14,7 +14,7 @@
 #include "zero/rank/place.h"
 #include "zero/settings/settings.h"
 #include "zero/process/wish.h"
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 #include <stdio.h>
 
@@ -25,12 +25,12 @@ struct Rank {
     bool lent;           // the devices are the caller's
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
-    struct Nvme *nvme;     // NULL: nothing lies there
-    struct Grid grid;      // that it stands in
-    struct Comm *all;      // the ranks of the job,
-    struct Comm *dp;       // those that this one shares shards with: all, or a part of them,
-    struct Comm *replicas; // and then those that keep the same shards; else NULL
-    struct Comm *near;     // with a second partition of weights, those that it is cut over
+    struct Nvme *nvme;        // NULL: nothing lies there
+    struct Grid grid;         // that it stands in
+    struct Comm *all;         // the ranks of the job,
+    struct Comm *dp;          // those that this one shares shards with: all, or a part of them,
+    struct Parallel parallel; // what z is told of the other dimensions
+    struct Comm *near;        // with a second partition of weights, those that it is cut over
     struct Second *second;
     struct Wire wire; // between the ranks of dp
     struct TensorGroup tensor;

@@ -10,7 +10,7 @@
 
 // Of a pipeline's stages the last has the logits.
 static bool has_logits(const struct Rank *r) {
-    return r->zero.pipe->stage + 1 == r->zero.pipe->stages;
+    return r->zero.parallel->stage + 1 == r->zero.parallel->stages;
 }
 
 static void read_logits(struct Rank *r, float *logits, void *row) {
@@ -50,7 +50,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
 
 // The token that the last rank has drawn, which is one of the last stage; all ranks call it.
 static int32_t shared_token(struct Rank *r, int32_t drawn) {
-    if (r->zero.pipe->stages == 1)
+    if (r->zero.parallel->stages == 1)
         return drawn;
     uint64_t *all = base_alloc_zeroed((size_t)r->all->size * sizeof *all);
     zero_share(&r->zero, (uint64_t)drawn, all);

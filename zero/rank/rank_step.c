@@ -25,11 +25,16 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
 }
 
 void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]) {
-    const struct Comm *all[RANK_COMMS] = {r->all,         r->dp == r->all ? NULL : r->dp,
-                                          r->replicas,    r->near,
-                                          r->tensor.comm, r->wire.near,
-                                          r->wire.far,    r->pipe.before,
-                                          r->pipe.behind, r->pipe.pipe.ends};
+    const struct Comm *all[RANK_COMMS] = {r->all,
+                                          r->dp == r->all ? NULL : r->dp,
+                                          r->parallel.replicas,
+                                          r->near,
+                                          r->tensor.comm,
+                                          r->wire.near,
+                                          r->wire.far,
+                                          r->pipe.before,
+                                          r->pipe.behind,
+                                          r->pipe.ends};
     memcpy(groups, all, sizeof all);
 }
 

@@ -4,7 +4,7 @@
 #include "zero/settings/settings.h"
 
 #include "model/presets.h"
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #ifndef ZERO_WEIGHTS_EXPORT_H
 #define ZERO_WEIGHTS_EXPORT_H
 #include "kernels/weights.h"
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 // The sink knows the model's parameters (params_tell). All ranks call it, and agree. joins: this
 // process is not rank 0's. Errors: the sink's, of any rank.

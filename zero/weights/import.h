@@ -8,7 +8,7 @@
 #ifndef ZERO_WEIGHTS_IMPORT_H
 #define ZERO_WEIGHTS_IMPORT_H
 #include "kernels/weights.h"
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 // That the source has each parameter of such a model, and no others; of one that is loaded as a
 // whole its loading tells. Errors: those of ask and asked_all.

@@ -4,7 +4,7 @@
 // Called at a run's end, and by tests.
 #ifndef ZERO_WEIGHTS_WEIGHTS_HASH_H
 #define ZERO_WEIGHTS_WEIGHTS_HASH_H
-#include "zero/zero.h"
+#include "zero/engine.h"
 
 uint64_t zero_weights_hash(struct Zero *z); // of the master weights; all ranks call it, and wait
 
