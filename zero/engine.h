@@ -115,6 +115,9 @@ void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 // 0 if all ranks say 0, else the error (a negative errno) of the lowest rank that does not.
 int zero_agree(struct Zero *z, int err);
 
+// ---- stages.c ----
+extern const char *const zero_stage_words[]; // of --zero; NULL behind the last
+
 // ---- opt.c ----
 
 // AdamW of this rank's part of group g, but for its settings; and such an update, on the device.

@@ -6,6 +6,7 @@
 // The walk (step.c) calls the four functions at the end, alike for all stages. Next: hop.h.
 #include "zero/engine.h"
 
+const char *const zero_stage_words[] = {"0", "1", "2", "3", NULL};
 static const struct ZeroStage stages[] = {
     // 0: every rank keeps everything
     {.hops = {[REDUCE] = {&hop_all_reduce, &hop_grad_norm}, [UPDATE] = {&hop_adamw}}},

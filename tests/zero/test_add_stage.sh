@@ -1,5 +1,5 @@
 #!/bin/bash
-# docs/add-a-stage.md is true: the change that it shows takes at most 25 lines in 2 files, builds,
+# docs/add-a-stage.md is true: the change that it shows takes at most 19 lines in one file, builds,
 # trains with stage 2's bits, and sends what is predicted. TRAIN: its objects are used again.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
@@ -15,8 +15,8 @@ find "$(dirname "$train")" -mindepth 1 -maxdepth 1 ! -name tests \
 sed -n '/^```diff$/,/^```$/p' docs/add-a-stage.md | sed '1d;$d' >"$tree/stage.diff"
 
 lines=$(grep -c '^+[^+]' "$tree/stage.diff") files=$(grep -c '^+++ ' "$tree/stage.diff")
-[ "$lines" -gt 0 ] && [ "$lines" -le 25 ] && [ "$files" -le 2 ]
-result $? "at most 25 lines in 2 files" "$lines lines in $files files"
+[ "$lines" -gt 0 ] && [ "$lines" -le 19 ] && [ "$files" -le 1 ]
+result $? "at most 19 lines in one file" "$lines lines in $files files"
 said=$(cd "$tree" && patch -p1 --no-backup-if-mismatch <stage.diff 2>&1 && make -s -j2 train 2>&1)
 result $? "the change applies and builds" "$said"
 

@@ -1,5 +1,6 @@
 // The flags of a rank and its training: see settings.h. A row is name, type, field, default, help,
 // topic, value. A help text says what the flag does, and what it costs.
+#include "zero/engine.h"
 #include "zero/settings/settings.h"
 
 #define AT(field) offsetof(struct Settings, field)
@@ -205,7 +206,7 @@ const struct Flag settings_table[] = {
      "parameters too. With one micro-batch 1 and 2 send as much as 0, 3 half as much again, and "
      "results are unchanged; with more, 2 and 3 reduce each, which sends more and rounds "
      "otherwise.",
-     "ZeRO", FLAG_WORDS("0", "1", "2", "3")},
+     "ZeRO", NULL, zero_stage_words},
     {"zero-shard-size", FLAG_SIZE, AT(rank.shard_ranks), "0",
      "Ranks over which --zero cuts its shards, best those of a machine; the job's other ranks keep "
      "the same shards, replicas, and gradients are summed over them once a step (hybrid sharding). "
