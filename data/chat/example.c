@@ -199,6 +199,19 @@ static void tell(const struct Examples *x, const char *flag) {
     free(shown);
 }
 
+// A line that is none, and what the file could be instead.
+static int refuse_line(const struct Examples *x, const char *flag, int err, const char *why,
+                       struct Error *e) {
+    const struct Lines *s = &x->lines;
+    bool list = false, spread = err == -EINVAL && !s->values && lines_spread(s->path, &list);
+    return error_set(e, err, "%s %s: %s: %s%s%s", flag, s->path, lines_place(s).text, why,
+                     !spread ? ""
+                     : list  ? "; the file begins with a JSON list"
+                             : "; the file begins with JSON over several lines",
+                     spread ? ": name it NAME.json, or write each object on a line of its own"
+                            : "");
+}
+
 static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, void *context,
                     struct Error *e) {
     char *text;
@@ -208,8 +221,7 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         struct Error why;
         err = read_line(x, text, bytes, &why);
         if (err)
-            return error_set(e, err, "%s %s: %s: %s", flag, x->lines.path,
-                             lines_place(&x->lines).text, why.text);
+            return refuse_line(x, flag, err, why.text, e);
         struct Example example = {x->made.ids.data, x->made.counts, x->made.ids.count};
         if (!example.count)
             continue;

@@ -1,5 +1,6 @@
 // Lines out of a file: see lines.h.
 #include "data/chat/lines.h"
+#include "data/chat/scan.h"
 #include "data/chat/value.h"
 #include "data/text/looks.h"
 
@@ -156,4 +157,22 @@ static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error 
 
 int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     return (s->values ? next_value : next_line)(s, line, bytes, e);
+}
+
+bool lines_spread(const char *path, bool *list) {
+    struct Lines s;
+    struct Scan scan = {0};
+    struct Error ignored;
+    char *text;
+    size_t bytes;
+    int more = lines_open(&s, path, "", &ignored);
+    s.values = true;
+    if (!more)
+        more = lines_next(&s, &text, &bytes, &ignored);
+    if (more > 0)
+        scan = scan_line(text, bytes);
+    bool json = more > 0 && scan_skip(&scan, NULL) && scan_done(&scan);
+    *list = s.list;
+    lines_close(&s);
+    return json && (s.list || s.newlines >= s.line);
 }

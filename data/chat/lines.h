@@ -30,6 +30,10 @@ void lines_close(struct Lines *s);
 // for a list that does not end, or has something else between its elements or behind it.
 int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e);
 
+// Whether a file of lines begins with a JSON list, or with one value over several lines; *list is
+// true of the first. What is no JSON is neither.
+bool lines_spread(const char *path, bool *list);
+
 // Which the last one was: "line 3"; "element 3 (line 17)".
 struct LinesPlace {
     char text[64];

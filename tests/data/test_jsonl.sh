@@ -209,6 +209,17 @@ for name in lines letters text; do
     says "other JSON is text: $name" '^weights hash: '
 done
 printf '{"text": "good"}\n{"text": \n' >"$folder/bad.jsonl"
-refused "a broken line" 'bad.jsonl: line 2: ' --data "$folder/bad.jsonl"
+refused "a broken line" 'bad.jsonl: line 2: byte 10: a value is none of JSON.s$' \
+    --data "$folder/bad.jsonl"
+printf '\n{"prompt": "a",\n"completion": "b"}\n' >"$folder/spread.jsonl"
+refused "an object over several lines" \
+    'spread.jsonl: line 2: .* begins with JSON over several lines: name it NAME.json' \
+    --data "$folder/spread.jsonl"
+printf '[{"prompt": "a", "completion": "b"}]\n' >"$folder/in.jsonl"
+refused "a list in it" 'in.jsonl: line 1: byte 1: .* begins with a JSON list: name it NAME.json' \
+    --data "$folder/in.jsonl"
+printf '{"prompt": "a",\n{"prompt": "a", "completion": "b"}\n' >"$folder/cut.jsonl"
+refused "an object that has no end" 'cut.jsonl: line 1: byte 16: expected a .*name in quotes$' \
+    --data "$folder/cut.jsonl"
 echo "1..$count"
 exit $failed
