@@ -82,6 +82,8 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
         tokenizer_open_byte(&d.tokenizer);
     if (!code)
         code = d.tokenizer ? loader_choose_vocab(&d, e) : loader_open_tokenizer(&d, e);
+    if (code && d.source)
+        loader_blame(&d, code, e);
     tokenizer_close(d.tokenizer);
     loader_close_names(&d);
     *vocab = d.vocab;

@@ -58,6 +58,12 @@ refused "a device as a URL" 'file:///dev/zero: it is a character device' --data 
 mkdir "$folder/fold" && printf 'abc\xff' >"$folder/fold/x.txt"
 refused "a file of a folder to validate on" '--val-data .*fold/x.txt: byte 3' --data "$text" \
     --val-data "$folder/fold"
+printf 'GIF89a\x80\x02\xe0' >"$folder/some.gif"
+refused "what is no text to validate on" '--val-data .*some.gif: byte 6 .*not UTF-8' \
+    --data "$text" --val-data "$folder/some.gif"
+said=$("$train" --plan --device cpu --data "$text" --val-data "$folder/some.gif" 2>&1)
+[ $? = 2 ] && grep -q '^train: --val-data .*some.gif: byte 6 .*not UTF-8' <<<"$said"
+result $? "refused: and in a plan that reads the text" "$said"
 refused "a device to validate on" '--val-data /dev/zero: it is a character device' --data "$text" \
     --val-data /dev/zero
 refused "a pipe as a tokenizer" '--tokenizer .*p.model: .*it is a pipe' --data "$text" \
