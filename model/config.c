@@ -68,11 +68,10 @@ static void fill(size_t *value, size_t otherwise) {
 // What follows from the rest. The sides are not 0.
 static int derive(struct ModelConfig *c, struct Error *e) {
     c->family = &families[c->kind];
-    size_t even = c->family->position == POSITION_ROTARY ? 2 : 1; // as check_heads wants a head
-    if (!c->head_size && c->channels % c->heads)
-        return error_set(e, -EINVAL,
-                         "--channels %zu: expected a multiple of --heads %zu, for example %zu",
-                         c->channels, c->heads, round_up(c->channels, even * c->heads));
+    bool even = c->family->position == POSITION_ROTARY; // as check_heads wants a head
+    if (!c->head_size && c->channels % (c->heads << even))
+        return error_set(e, -EINVAL, "--channels %zu: expected a multiple of %s--heads %zu",
+                         c->channels, even ? "twice " : "", c->heads);
     fill(&c->kv_heads, c->heads);
     fill(&c->head_size, c->channels / c->heads);
     fill(&c->ffn, 4 * c->channels);

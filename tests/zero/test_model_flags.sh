@@ -22,6 +22,11 @@ refused "a format of no export" "--export-dtype: there is no --export" --export-
 refused "positions of a rotary embedding" "--positions: --family llama has a rotary embedding" \
     --family llama --positions 100
 refused "angles of learned positions" "--rope-theta: --family gpt2 has positions" --rope-theta 100
+refused "a width, with one that is no way to leave it open" \
+    "--channels 2: expected a multiple of twice --heads 4; nearest that works: --channels 8$" \
+    --family llama --heads 4 --channels 2
+refused "a width and heads; what is to be left out stands last" \
+    "nearest that works: --heads 2 without --channels$" --heads 3 --channels 1G
 echo '{"layers": 3}' >"$folder/three.json"
 refused "a file's flag that contradicts" "--layers 3: .*config.json has 2.*from .*/three.json" \
     --init "hf:$models/qwen3" --config "$folder/three.json"

@@ -192,6 +192,11 @@ static struct Alternatives alternatives_of(const struct Search *s, const struct 
     return a;
 }
 
+// Whether 0 leaves a number to the program, and is near no other.
+static bool is_left_open(const struct Flag *f) {
+    return !f->words && f->value_default && !strcmp(f->value_default, "0");
+}
+
 // Less before more; at last what was said is taken away. False: that were all.
 static bool next_alternative(struct Alternatives *a, struct Change *c) {
     bool numbers = a->flag->type != FLAG_BOOL && a->flag->type != FLAG_CHOICE;
@@ -205,6 +210,8 @@ static bool next_alternative(struct Alternatives *a, struct Change *c) {
         size_t far = a->i / 2 + 1;
         bool less = a->i % 2 == 0;
         if (less ? a->said < far || a->said - far < a->least : far > a->most - a->said)
+            continue;
+        if (a->said == far && less && is_left_open(a->flag))
             continue;
         *c = (struct Change){a->flag, false, less ? a->said - far : a->said + far};
         a->i++;
@@ -290,6 +297,8 @@ void settings_tell_nearest(const struct Settings *line, const struct SettingsUse
     if (!search(&s, &why))
         return;
     snprintf(e->text + length, sizeof e->text - length, "; nearest that works:");
-    for (int i = 0; i < s.n; i++)
-        tell(&s.change[i], e);
+    for (int without = 0; without < 2; without++)
+        for (int i = 0; i < s.n; i++)
+            if (s.change[i].without == without)
+                tell(&s.change[i], e);
 }
