@@ -221,6 +221,8 @@ static int train_tokenizer(const struct Parts *parts, size_t pieces, const char 
     char *model;
     size_t bytes;
     double begin = base_seconds();
+    log_line(LOG_NORMAL, "tokenizer: learning %zu pieces from %.1f MB of text", pieces,
+             (double)parts->train_bytes * 1e-6);
     int code = spm_train(parts->train, parts->train_bytes, pieces, &model, &bytes, e);
     if (code)
         return code;

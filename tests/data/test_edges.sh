@@ -136,6 +136,24 @@ said=$(run --data "$text" --out "$folder/planted" 2>&1)
 [ -n "$(hash_of <<<"$said")" ] && [ "$(cat "$folder/victim")" = precious ]
 result $? "links planted beside files lead nowhere" "$said"
 
+# ---- what is waited for ----
+waits="^measuring this machine: what comes out is kept in $folder/fresh/machine.txt\$"
+said=$(run --data "$text" --cache "$folder/fresh" 2>&1)
+[ "$(grep -c "$waits" <<<"$said")" = 1 ] &&
+    [ "$(grep -m 1 -E "$waits|^memory" <<<"$said" | grep -c "$waits")" = 1 ]
+result $? "a measurement is told before it is made" "$said"
+sed -i 's/ again$//' "$folder/fresh/machine.txt"
+said=$(run --data "$text" --cache "$folder/fresh" 2>&1)
+[ -n "$(hash_of <<<"$said")" ] && ! grep -q "$waits" <<<"$said"
+result $? "and what is kept is not" "$said"
+if "$train" --version | grep -qE '^SentencePiece +[0-9]'; then
+    for want in 1 0; do
+        said=$(run --data "$text" --cache "$folder/fresh" --tokenizer train:300 2>&1)
+        [ "$(grep -c '^tokenizer: learning 300 pieces from 0.0 MB of text$' <<<"$said")" = $want ]
+        result $? "a tokenizer that is learned is told $want times" "$said"
+    done
+fi
+
 [ "$(stat -c %a "$folder/cache/zero.c")" = 700 ]
 result $? "the cache is its user's alone" "$(ls -ld "$folder/cache/zero.c")"
 foreign=/
