@@ -78,12 +78,18 @@ static int read_part(struct Scan *s, struct Piece *content, size_t number, struc
     return 0;
 }
 
-static int read_content(struct Scan *s, struct Piece *content, size_t number, struct Error *e) {
+// *null: it is null, as beside tool calls, which are then refused by their own name.
+static int read_content(struct Scan *s, struct Piece *content, bool *null, size_t number,
+                        struct Error *e) {
     const char *other = scan_other(s);
     bool first = true;
     int err = 0;
     if (!other || content->text) {
         take_once(s, content, "a message has two contents", "a message's content is no text");
+        return 0;
+    }
+    if (!strcmp(other, "null")) {
+        scan_skip(s, null);
         return 0;
     }
     if (!scan_take(s, '['))
@@ -108,7 +114,7 @@ struct Message *line_add_message(struct Line *line) {
 static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     struct Piece name, role = {0}, content = {0};
     size_t number = line->count + 1;
-    bool first = true, null, from = false;
+    bool first = true, null, empty = false, from = false;
     int err = 0;
     scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
     while (!err && scan_member(s, &first, &name)) {
@@ -116,7 +122,7 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
             take_once(s, &role, "a message has two roles", "a message's role is no text");
             from = piece_is(&name, "from");
         } else if (piece_is(&name, "content") || piece_is(&name, "value")) {
-            err = read_content(s, &content, number, e);
+            err = read_content(s, &content, &empty, number, e);
         } else if (scan_skip(s, &null) && !null) {
             return error_set(e, -EINVAL,
                              "message %zu has \"%s\", which is not supported; expected \"role\" "
@@ -126,6 +132,8 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     }
     if (err || s->wrong)
         return err ? err : -EINVAL; // told by the caller
+    if (!content.text && empty)
+        return error_set(e, -EINVAL, "message %zu: its content is null; expected a text", number);
     if (!role.text || !content.text)
         return error_set(e, -EINVAL, "message %zu has no \"%s\"", number,
                          role.text ? "content" : "role");

@@ -118,6 +118,8 @@ static const struct {
      "message 1 has the unknown role \"bing\"; expected human, gpt, system", NULL},
     {"{\"messages\": [{\"role\": \"user\", \"content\": null}]}",
      "message 1: its content is null; expected a text", NULL},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}]}",
+     "message 1 has \"tool_calls\", which is not supported", NULL},
     {"{\"messages\": [{\"role\": \"user\", \"role\": \"user\", \"content\": \"a\"}]}", "two roles",
      NULL},
     {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",
