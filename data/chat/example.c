@@ -164,10 +164,12 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
         blank++;
     if (blank == bytes)
         return 0;
+    if (valid < bytes)
+        return error_set(e, -EINVAL,
+                         "byte %zu: it is no UTF-8; convert the file, for example with iconv",
+                         valid + 1);
     if (zero)
         return error_set(e, -EINVAL, "byte %zu: a zero byte", (size_t)(zero - text) + 1);
-    if (valid < bytes)
-        return error_set(e, -EINVAL, "byte %zu: it is no UTF-8", valid + 1);
     int err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
         err = make(x, e);

@@ -73,7 +73,9 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
         return 0;
     char *what = name  ? base_format("--chat-template %s: it is not known", name)
                  : own ? base_format("the tokenizer's chat template is none of the known ones")
-                       : base_format("the tokenizer has no chat template");
+                       : base_format("the tokenizer, %s, has no chat template, as a chat model's "
+                                     "folder has (--init hf:DIR, --tokenizer DIR)",
+                                     tokenizer_describe(t->tokenizer));
     int err = refuse(what, e);
     free(what);
     return err;

@@ -269,6 +269,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     if (err)
         error_set(e, err, "--init %s: %s%s", value, cause.text,
                   access(path, F_OK) ? "; it is to be on this machine, as nothing is downloaded"
+                  : err == -ENOTDIR  ? "; expected the folder that the file is in"
                                      : "");
     if (!err) {
         err = contradiction(f, value, where, flags, e);

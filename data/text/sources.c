@@ -176,7 +176,9 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
 }
 
 static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, struct Error *e) {
-    return error_set(e, -EINVAL, "%s: JSONL and other files do not mix: %s is JSONL, %s is not",
+    return error_set(e, -EINVAL,
+                     "%s: JSONL and other files do not mix: %s is JSONL, %s is not; a glob such as "
+                     "'DIR/*.jsonl' names some of a folder",
                      flag, jsonl, other);
 }
 

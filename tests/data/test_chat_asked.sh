@@ -23,7 +23,8 @@ refused() {
     result $? "$name" "status $status: $said"
 }
 refused "a question without a template" \
-    'no chat template; expected --chat-template NAME, one of chatml,' --sample-only --chat hi
+    'no chat template, as .*--init hf:DIR.*; expected --chat-template NAME, one of chatml,' \
+    --sample-only --chat hi
 refused "a template that the tokenizer has no tokens for" \
     'chatml needs the control token <\|im_start\|>, which the tokenizer lacks: byte' \
     --sample-only --chat hi --chat-template chatml

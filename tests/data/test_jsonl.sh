@@ -113,7 +113,7 @@ said=$(run --data "$folder/many" --steps 1 2>&1)
 says "a folder of JSONL is one source" '^examples: 100, of '
 cp "${BASH_SOURCE[0]}" "$folder/many/script"
 refused "a folder with others" \
-    'JSONL and other files do not mix: .*/many/[ab].jsonl is JSONL, .*/script is not' \
+    'JSONL and other files do not mix: .*/many/[ab].jsonl is JSONL, .*/script is not; a glob' \
     --data "$folder/many"
 refused "two kinds" 'a.jsonl is JSONL, and --data .*/script is text: expected sources of one kind' \
     --data "$a" --data "$folder/many/script"
@@ -215,6 +215,9 @@ printf '\n{"prompt": "a",\n"completion": "b"}\n' >"$folder/spread.jsonl"
 refused "an object over several lines" \
     'spread.jsonl: line 2: .* begins with JSON over several lines: name it NAME.json' \
     --data "$folder/spread.jsonl"
+printf '\xff\xfe{\0"\0' >"$folder/wide.jsonl"
+refused "UTF-16" 'wide.jsonl: line 1: byte 1: it is no UTF-8; convert the file' \
+    --data "$folder/wide.jsonl"
 printf '[{"prompt": "a", "completion": "b"}]\n' >"$folder/in.jsonl"
 refused "a list in it" 'in.jsonl: line 1: byte 1: .* begins with a JSON list: name it NAME.json' \
     --data "$folder/in.jsonl"

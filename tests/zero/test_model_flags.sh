@@ -14,6 +14,8 @@ refused "a tokenizer that is not the model's" \
     "--vocab 211: .* has 256 ids: .*; expected that of --init" \
     --init "hf:$models/qwen3" --tokenizer byte
 on random
+refused "a file of a folder" "qwen3/config.json/config.json: Not a directory; expected the folder" \
+    --init "hf:$models/qwen3/config.json"
 mkdir "$folder/lora"
 echo '{"peft_type": "LORA"}' >"$folder/lora/adapter_config.json"
 refused "an adapter" "$folder/lora has .*: it is an adapter of PEFT's .*; merge it into its base" \
