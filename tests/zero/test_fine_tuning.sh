@@ -109,6 +109,10 @@ start --steps 2 --device-mem $twice
 grep -q -- '^--batch 2 of --global-batch 8: a larger one takes more than half of the ' <<<"$said" &&
     [ "$(of_config batch) $(of_config global-batch)" = "2 8" ]
 result $? "a micro-batch is for half of the memory" "$said"
+start --sample-only --prompt a --sample-tokens 2 --device-mem $((2 * $(peak_of 8) - 2))
+[ $? = 0 ] && ! grep -q -- '^--batch' <<<"$said"
+result $? "which is not told before a sample" "$said"
+start --steps 2 --device-mem $twice
 go_on --steps 3 --device-mem 0
 seen=$(hash_of <<<"$said")
 ! grep -q -- '^--batch' <<<"$said"

@@ -75,7 +75,7 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
     settings_set_batch(&s, (size_t)word);
-    if (s.batch < line->rank.batch && w->first == 0)
+    if (r->steps && s.batch < line->rank.batch && w->first == 0)
         log_line(
             LOG_NORMAL,
             "--batch %zu of --global-batch %zu: a larger one takes more than half of the %.2f GB "
