@@ -1,9 +1,9 @@
 // tokenizer.json of other kinds than test_bpe.c has: ids are those of the reference implementation
-// (tests/fixtures/bpe/kinds, made by scripts/tokenizer_kinds.py, which says what is in it), in
-// parts too wherever a part is taken.
+// (tests/fixtures/bpe/kinds, by scripts/tokenizer_kinds.py), in parts too wherever one is taken.
 //
 // A vocabulary that lacks bytes encodes a text by what it has, and says how many bytes it lacked.
 // Expressions that are not read, not compiled or never done are refused with one line.
+#include "data/bpe/pattern.h"
 #include "data/bpe/read.h"
 #include "data/text/encode.h"
 #include "tests/lib/scratch.h"
@@ -423,6 +423,15 @@ static void a_pattern_that_is_never_done(void **state) {
     free(json);
 }
 
+static void a_half_is_in_a_word_but_not_in_brackets(void **state) {
+    for (int in = 0; in < 2; in++, (void)state) {
+        struct PatternReader r = {.text = "\\w", .n = 2};
+        struct PointSet s = {0};
+        assert_true(!pattern_read_escape(&r, &s, in, &(bool){0}) && set_has(&s, 0xbd) == !in);
+        set_free(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_every_kind),
@@ -432,6 +441,7 @@ int main(void) {
         cmocka_unit_test(what_follows_a_token_is_not_first),
         cmocka_unit_test(an_unknown_token_is_a_piece),
         cmocka_unit_test(what_is_missing_is_told),
+        cmocka_unit_test(a_half_is_in_a_word_but_not_in_brackets),
         cmocka_unit_test(patterns_that_are_not_read),
         cmocka_unit_test(patterns_that_are_not_compiled),
         cmocka_unit_test(a_pattern_that_is_never_done),
