@@ -9,11 +9,6 @@
 //   comm     | gather 1 | gather 2 | gather 3 | ...
 //   compute             | unit 1   | unit 2   | ...
 //
-//   compute -> comm   weights drained   a group is gathered over weights that a unit still reads
-//   compute -> comm   group updated     ranks gather this one's part before it is updated
-//   comm -> compute   weights arrived   a unit reads a slot before its group has come
-//   comm -> compute   group gathered    a unit reads other ranks' parts before they have come
-//
 // What happens between is the group's chain FETCH; queues wait as chain.c says. Next: grad.c.
 #include "zero/engine.h"
 

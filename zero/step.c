@@ -7,15 +7,8 @@
 // It may queue the next step before it does: nothing that a step computes with comes from the host
 // but what is known one step earlier (kernels/step_state.h).
 //
-// Events tie the four queues together: who records one and who waits for it, and without it ...
-//
-//   in -> comm               word sent      ranks get the word and the settings of an older step
-//   comm -> compute, out     reported       the norm is summed before all reductions and reports
-//   compute -> out           clipped        the host gets results that are not made yet
-//   out -> in, compute       received all   the next step overwrites what is still to be copied
-//   compute -> in            settings used  the next settings overwrite those in use
-//
-// and around the weights, where they are gathered, those of param.c.
+// Events tie the four queues together: docs/events.md says who waits for whom, and what happens
+// without it.
 #include "zero/engine.h"
 #include "zero/report.h"
 

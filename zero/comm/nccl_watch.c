@@ -4,9 +4,6 @@
 // Before and after each collective an event is recorded in the group's queue. The oldest collective
 // whose first event was reached and whose second was not is the one at hand. Time counts from when
 // it was seen to have begun: until then its queue was busy with work of its own, and that may last.
-//
-//   comm -> host   collective begun   a collective counts as late before its turn has come
-//   comm -> host   collective ended   one that does not end never counts as late
 #include "zero/comm/nccl_watch.h"
 
 #include <time.h>

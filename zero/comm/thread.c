@@ -20,9 +20,6 @@
 // an event in its queue, and lets the queue wait for the events of all others: the same order, kept
 // by the device. Two events by turns are enough, since nobody records one for the next meeting but
 // one before all have come to the next, and so have queued their waits for this one.
-//
-//   comm -> comm   ranks met   a rank reads another's buffer before it is made, or writes in it
-//                              while that one reads
 #include "kernels/kernels.h"
 #include "zero/comm/thread_group.h"
 

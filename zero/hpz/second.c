@@ -4,8 +4,6 @@
 // is out of date as soon as anything writes the group's weights: an update, a late one that is
 // installed, a checkpoint that is loaded. Each of them records the group's mark `updated`, which
 // counts; so the count says whether what was kept is still the newest.
-//
-//   compute -> comm   weights drained   a group is gathered over weights that a unit still reads
 #include "zero/hpz/second.h"
 
 #include <stdio.h>

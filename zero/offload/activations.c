@@ -1,14 +1,7 @@
 // Activations that are kept elsewhere between a layer's two passes: see offload/activations.h.
 //
 // Layers have slots by turns, as groups have for their weights (zero/slots.c); marks keep the
-// queues apart:
-//
-//   compute -> out   layer made      a layer's activations leave before its forward pass is done
-//   out -> compute   layer drained   another layer overwrites activations that have not left yet
-//   compute -> in    layer drained   another layer's arrive before the backward pass has read these
-//   in -> compute    layer arrived   a backward pass reads activations that have not come yet
-//   compute -> in    layer made      in a pipeline: a layer arrives over one whose activations
-//                                    have left, but which the layer behind it still reads
+// queues apart (docs/events.md: layer ...).
 //
 // Nothing else is needed. A layer's store is written before it is read: it was the last to leave
 // its slot, or another layer came there, whose forward pass waited for what left, and which left

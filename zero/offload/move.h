@@ -9,16 +9,8 @@
 //   in    disk --host's in--> staging --device's in--> device memory
 //   out   device memory --device's out--> staging --host's out--> disk
 //
-// Marks keep the two steps apart, for weights (staging ...) and activations (layer staging ...):
-//
-//   host's in -> in               staging arrived        a copy takes bytes not read from disk yet
-//   in -> host's in               staging drained        the disk is read over bytes in use
-//   out -> host's out             staging copied         bytes go to disk that have not come yet
-//   host's out -> host's in, out  staging stored         others overwrite bytes not on disk yet
-//   host's in -> in               layer staging arrived  a copy takes activations not read yet
-//   in -> host's in               layer staging drained  the disk is read over some in use
-//   out -> host's out             layer staging copied   activations go to disk too early
-//   host's out -> host's in, out  layer staging stored   others overwrite some not on disk
+// Marks keep the two steps apart (docs/events.md), for weights (staging ...) and activations (layer
+// staging ...).
 //
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
 // the bus and the disk carry in a step is predicted (zero/plan/rehearse.h).

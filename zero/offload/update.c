@@ -20,18 +20,7 @@
 // A DELAYED update (--delay-update) has the whole next step for its work: its weights are installed
 // at that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
-//   out -> host's compute, host's out    told            the host updates, or sends late weights to
-//                                                        disk, before norm and gradients have come
-//   host's compute -> in, host's out     fresh made      weights are installed before they are made
-//   host's in -> host's compute          piece arrived   AdamW runs before its piece has come
-//   host's compute -> host's out         piece updated   a piece goes to disk before it is updated
-//   host's out -> host's in              piece stored    a piece is read over one that still leaves
-//   host's out -> host's in              state stored    state is read before its last update is on
-//                                                        the disk
-//   in -> host's compute                 group updated   late weights overwrite some not installed
-//   host's compute, host's out -> in, host's in   group updated   weights are fetched before they
-//                                                        are updated in their store
-//   compute -> in                        clipped         new weights overwrite those in use
+// docs/events.md says what orders these queues, and what happens without.
 //
 // The settings are read where the step's results came to (struct HostCopy), which the third step
 // after it writes again: by then the next step's updates, which wait for these, have been

@@ -1,8 +1,4 @@
 // Token batches by turns: see feed.h.
-//
-//   in -> compute   tokens arrived  a unit reads tokens that have not come yet
-//   in -> host      tokens arrived  the host overwrites tokens that have not been sent yet
-//   compute -> in   tokens drained  the next batch overwrites tokens that are still read
 #include "zero/rank/feed.h"
 
 #include "kernels/trace.h"
