@@ -254,8 +254,8 @@ static int open_model(struct Run *run, bool fresh, struct Error *e) {
     if (!err || fresh)
         return err;
     struct Error why = *e;
-    return error_set(e, err, "--export %s needs what --init named: %s", run->line.run.export,
-                     why.text);
+    return error_set(e, err, why.id, "--export %s needs what --init named: %s",
+                     run->line.run.export, why.text);
 }
 
 // Weights that are neither random nor a checkpoint's, and where they go.
@@ -420,7 +420,7 @@ static int start(struct Run *run, struct Error *e) {
 
 int main(int argc, char **argv) {
     struct Run run = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     base_hold_descriptors();
     base_keep_status();
     wish_begin();
@@ -438,9 +438,9 @@ int main(int argc, char **argv) {
     if (!err)
         err = world_agree(&run.world, start(&run, &e), &e);
     if (base_drain(stdout, wish_asked) && !err)
-        err = error_set(&e, -EIO, "cannot write to standard output");
+        err = error_set(&e, -EIO, E_STDOUT, "cannot write to standard output");
     if (e.text[0])
-        fprintf(stderr, "train: %s\n", e.text);
+        fprintf(stderr, "train: %s [%s]\n", e.text, error_name(e.id));
     base_drain(stderr, wish_asked);
     world_close(&run.world);
     flags_free(&run.flags);

@@ -31,8 +31,8 @@ char *cache_default_folder(void) {
 }
 
 static int refuse(const char *path, const char *why, struct Error *e) {
-    return error_set(e, -EPERM, "--cache %s: %s: name a folder of your own with --cache DIR", path,
-                     why);
+    return error_set(e, -EPERM, E_CACHE_UNSAFE,
+                     "--cache %s: %s: name a folder of your own with --cache DIR", path, why);
 }
 
 // The default folder is made for its user alone; one that an earlier version has made may be open
@@ -56,12 +56,13 @@ int cache_check(const char *path, struct Error *e) {
     free(in_tmp);
     if (is_in_tmp ? lstat(path, &st) : stat(path, &st)) {
         int code = errno == ENOENT ? 0 : -errno;
-        return code ? error_set(e, code, "--cache %s: %s", path, strerror(-code)) : 0;
+        return code ? error_set(e, code, E_CACHE_FOLDER, "--cache %s: %s", path, strerror(-code))
+                    : 0;
     }
     if (S_ISLNK(st.st_mode))
         return refuse(path, "it is a symbolic link, which anybody could have made", e);
     if (!S_ISDIR(st.st_mode))
-        return error_set(e, -ENOTDIR, "--cache: %s is not a folder", path);
+        return error_set(e, -ENOTDIR, E_CACHE_FOLDER, "--cache: %s is not a folder", path);
     if (st.st_uid != geteuid()) {
         snprintf(why, sizeof why, "it belongs to user %u, and this is user %u", (unsigned)st.st_uid,
                  (unsigned)geteuid());
@@ -82,7 +83,7 @@ int cache_make_inside(const char *cache_dir, const char *name, char **path, stru
     *path = base_format("%s/%s", cache_dir, name);
     int code = cache_make_folder(cache_dir, e);
     if (!code && !lstat(*path, &st) && S_ISLNK(st.st_mode))
-        code = error_set(e, -EPERM,
+        code = error_set(e, -EPERM, E_CACHE_UNSAFE,
                          "--cache %s: %s is a symbolic link there: remove it, or name another "
                          "folder with --cache DIR",
                          cache_dir, name);
@@ -188,7 +189,7 @@ int cache_aside_open(struct CacheAside *a, const char *folder, struct Error *e) 
         free(a->path);
         a->path = NULL;
     }
-    int code = error_set(e, errno ? -errno : -EAGAIN,
+    int code = error_set(e, errno ? -errno : -EAGAIN, E_CACHE_FOLDER,
                          "--cache: cannot make the folder %s.XXXXXX: %s", folder, strerror(errno));
     free(a->path);
     *a = (struct CacheAside){.fd = -1};
@@ -229,7 +230,7 @@ int cache_aside_commit(struct CacheAside *a, const char *folder, bool replace, s
         code = exchange(a->path, folder);
     else if (rename(a->path, folder) && errno != EEXIST && errno != ENOTEMPTY)
         code = -errno;
-    return code ? error_set(e, code, "--cache: cannot rename %s to %s: %s", a->path, folder,
-                            strerror(-code))
+    return code ? error_set(e, code, E_CACHE_FOLDER, "--cache: cannot rename %s to %s: %s", a->path,
+                            folder, strerror(-code))
                 : 0;
 }

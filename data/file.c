@@ -45,9 +45,9 @@ size_t file_mark_bytes(const char *text, size_t n) {
 
 static int refuse(const char *flag, const char *path, mode_t mode, struct Error *e) {
     if (S_ISDIR(mode))
-        return error_set(e, -EISDIR, "%s %s: %s", flag, path, strerror(EISDIR));
-    return error_set(e, -EINVAL, "%s %s: it is %s; a regular file is needed", flag, path,
-                     file_kind(mode));
+        return error_set(e, -EISDIR, E_FILE_KIND, "%s %s: %s", flag, path, strerror(EISDIR));
+    return error_set(e, -EINVAL, E_FILE_KIND, "%s %s: it is %s; a regular file is needed", flag,
+                     path, file_kind(mode));
 }
 
 int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e) {
@@ -58,7 +58,7 @@ int file_open(const char *path, const char *flag, int *fd, struct stat *st, stru
         return refuse(flag, path, st->st_mode, e);
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (opened < 0 || fstat(opened, st)) {
-        int code = error_set(e, -errno, "%s %s: %s", flag, path, strerror(errno));
+        int code = error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, path, strerror(errno));
         if (opened >= 0)
             close(opened);
         return code;
@@ -128,9 +128,10 @@ static int read_open(int fd, const char *path, size_t bytes_max, char **text, si
     free(*text);
     *text = NULL;
     if (code)
-        return error_set(e, code, "cannot read %s: %s", path, strerror(-code));
-    return error_set(e, -EFBIG, "cannot read %s: it is larger than the %zu bytes allowed here",
-                     path, bytes_max);
+        return error_set(e, code, E_FILE_READ, "cannot read %s: %s", path, strerror(-code));
+    return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
+                     "cannot read %s: it is larger than the %zu bytes allowed here", path,
+                     bytes_max);
 }
 
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e) {
@@ -151,10 +152,11 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
     if (fd < 0 || fstat(fd, &st))
         st.st_mode = 0;
     if (fd < 0)
-        return error_set(e, -errno, "cannot read %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", path, strerror(errno));
     if (!S_ISFIFO(st.st_mode)) {
         close(fd);
-        return error_set(e, -EINVAL, "cannot read %s: it is no pipe any more", path);
+        return error_set(e, -EINVAL, E_FILE_CHANGED, "cannot read %s: it is no pipe any more",
+                         path);
     }
     return read_open(fd, path, bytes_max, text, bytes, e);
 }
@@ -163,13 +165,13 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
 
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
     int err = base_write(fd, bytes, n, -1);
-    return err ? error_set(e, err, "cannot write %s: %s", path, strerror(-err)) : 0;
+    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s: %s", path, strerror(-err)) : 0;
 }
 
 int file_append(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
     struct stat before;
     if (fstat(fd, &before))
-        return error_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", path, strerror(errno));
     int code = file_write(fd, path, bytes, n, e);
     if (code && ftruncate(fd, before.st_size))
         log_line(LOG_NORMAL, "%s ends torn: %s", path, strerror(errno));
@@ -190,8 +192,9 @@ int file_check_room(const char *path, const char *before, uint64_t bytes, struct
     uint64_t room = err ? UINT64_MAX : (uint64_t)fs.f_bavail * fs.f_frsize;
     if (bytes <= room)
         return 0;
-    return error_set(e, -ENOSPC, "%s%s: its disk has room for %.3f MB, and %.3f MB are needed",
-                     before, path, (double)room * 1e-6, (double)bytes * 1e-6);
+    return error_set(e, -ENOSPC, E_DISK_FULL,
+                     "%s%s: its disk has room for %.3f MB, and %.3f MB are needed", before, path,
+                     (double)room * 1e-6, (double)bytes * 1e-6);
 }
 
 // ---- new names ----------------------------------------------------------------------------------
@@ -200,7 +203,8 @@ int file_check_new(const char *path, const char *before, const char *kind, struc
     struct stat st;
     if (lstat(path, &st) && errno == ENOENT)
         return 0;
-    return error_set(e, -EEXIST, "%s%s exists; name %s that does not", before, path, kind);
+    return error_set(e, -EEXIST, E_FILE_EXISTS, "%s%s exists; name %s that does not", before, path,
+                     kind);
 }
 
 int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e) {
@@ -213,7 +217,9 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
             return code;
         err = rename(from, to) ? -errno : 0;
     }
-    return err ? error_set(e, err, "cannot rename %s to %s: %s", from, to, strerror(-err)) : 0;
+    return err ? error_set(e, err, E_FILE_WRITE, "cannot rename %s to %s: %s", from, to,
+                           strerror(-err))
+               : 0;
 }
 
 int file_sync_name(const char *path, struct Error *e) {
@@ -310,7 +316,7 @@ int file_aside_open(struct FileAside *a, const char *path, struct Error *e) {
     }
     if (a->fd >= 0)
         return 0;
-    int code = error_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+    int code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", path, strerror(errno));
     aside_release(a);
     return code;
 }
@@ -330,7 +336,7 @@ int file_aside_commit(struct FileAside *a, struct Error *e) {
     if (!code && rename(a->path_aside, a->path))
         code = -errno;
     if (code) {
-        error_set(e, code, "cannot write %s: %s", a->path, strerror(-code));
+        error_set(e, code, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(-code));
         unlink(a->path_aside);
     } else {
         code = file_sync_name(a->path, e); // the rename lasts only when it is on the disk too
@@ -371,11 +377,13 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
     const char *colon = itself ? "" : ": ", *above = itself ? "" : copy;
     int code = 0;
     if (stat(copy, &st))
-        code = error_set(e, -errno, "%s %s%s%s: %s", flag, path, colon, above, strerror(errno));
+        code = error_set(e, -errno, E_FILE_WRITE, "%s %s%s%s: %s", flag, path, colon, above,
+                         strerror(errno));
     else if (!S_ISDIR(st.st_mode))
-        code = error_set(e, -ENOTDIR, "%s %s%s%s is not a folder", flag, path, colon, above);
+        code = error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "%s %s%s%s is not a folder", flag, path,
+                         colon, above);
     else if (access(copy, W_OK | X_OK))
-        code = error_set(e, -errno, "%s %s: cannot write %s%s: %s", flag, path,
+        code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write %s%s: %s", flag, path,
                          itself ? "there" : "to ", above, strerror(errno));
     free(copy);
     return code;
@@ -385,20 +393,23 @@ int file_check_place(const char *path, const char *flag, struct Error *e) {
     struct stat st;
     bool there = stat(path, &st) == 0;
     if (there && !S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
-        return error_set(e, -EINVAL, "%s %s: it is %s there; a file is needed", flag, path,
+        return error_set(e, -EINVAL, E_FILE_KIND, "%s %s: it is %s there; a file is needed", flag,
+                         path,
                          S_ISDIR(st.st_mode)    ? "a folder"
                          : S_ISFIFO(st.st_mode) ? "a pipe"
                                                 : "a disk or a socket");
     if (there)
-        return access(path, W_OK) ? error_set(e, -errno, "%s %s: cannot write there: %s", flag,
-                                              path, strerror(errno))
-                                  : 0;
+        return access(path, W_OK)
+                   ? error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s", flag, path,
+                               strerror(errno))
+                   : 0;
     char *folder = base_format("./%s", path);
     const char *start = *path == '/' ? folder + 2 : folder;
     *strrchr(folder, '/') = 0; // there is one: folder begins with "./"
     int code = 0;
     if (access(*start ? start : "/", W_OK | X_OK))
-        code = error_set(e, -errno, "%s %s: cannot write there: %s", flag, path, strerror(errno));
+        code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s", flag, path,
+                         strerror(errno));
     free(folder);
     return code;
 }

@@ -50,11 +50,13 @@ const char *json_repeated_key(const struct cJSON *object) {
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e) {
     const char *end = NULL;
     if (count_values(text, n) > VALUES_MAX) {
-        error_set(e, -EINVAL, "%s: the JSON has more than %d values", path, VALUES_MAX);
+        error_set(e, -EINVAL, E_JSON_TOO_LARGE, "%s: the JSON has more than %d values", path,
+                  VALUES_MAX);
         return NULL;
     }
     if (json_has_zero(text, n)) {
-        error_set(e, -EINVAL, "%s: a text in it holds a zero byte (\\u0000), as no name may", path);
+        error_set(e, -EINVAL, E_ZERO_BYTE,
+                  "%s: a text in it holds a zero byte (\\u0000), as no name may", path);
         return NULL;
     }
     cJSON *tree = cJSON_ParseWithLengthOpts(text, n, &end, false);
@@ -66,10 +68,10 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
     if (cJSON_IsObject(tree) && parsed == n && !twice)
         return tree;
     if (twice)
-        error_set(e, -EINVAL, "%s: \"%s\" is there twice; once would be right", path,
-                  json_shown(twice).text);
+        error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
+                  "%s: \"%s\" is there twice; once would be right", path, json_shown(twice).text);
     else
-        error_set(e, -EINVAL, "%s: no JSON object from byte %zu of %zu on", path,
+        error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: no JSON object from byte %zu of %zu on", path,
                   tree && !cJSON_IsObject(tree) ? 0 : parsed, n);
     cJSON_Delete(tree);
     return NULL;

@@ -28,7 +28,7 @@ int stream_open(struct Stream *s, const char *path, const char *flag, struct Err
     if (code || !s->unpack)
         return code;
     if (!s->unpack->open)
-        return error_set(e, -ENOTSUP,
+        return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                          "%s %s: it is packed with %s, and this build is without %s; install %s "
                          "and build again, or unpack the file",
                          flag, path, s->unpack->format, s->unpack->library, s->unpack->package);
@@ -49,7 +49,8 @@ void stream_close(struct Stream *s) {
 static ssize_t read_file(struct Stream *s, void *bytes, size_t n, struct Error *e) {
     ssize_t got = file_pread(s->fd, bytes, n, s->at);
     if (got < 0)
-        return error_set(e, (int)got, "%s %s: %s", s->flag, s->path, strerror((int)-got));
+        return error_set(e, (int)got, E_FILE_READ, "%s %s: %s", s->flag, s->path,
+                         strerror((int)-got));
     s->at += (uint64_t)got;
     return got;
 }
@@ -68,8 +69,9 @@ static ssize_t need(struct Stream *s, size_t bytes, struct Error *e) {
     return (ssize_t)s->end;
 }
 
-static int refuse(const struct Stream *s, const char *what, const char *more, struct Error *e) {
-    return error_set(e, -EBADMSG, "%s %s: byte %llu: %s%s", s->flag, s->path,
+static int refuse(const struct Stream *s, enum ErrorId id, const char *what, const char *more,
+                  struct Error *e) {
+    return error_set(e, -EBADMSG, id, "%s %s: byte %llu: %s%s", s->flag, s->path,
                      (unsigned long long)(s->at - (s->end - s->begin)), what, more);
 }
 
@@ -87,9 +89,9 @@ static int begin_stream(struct Stream *s, struct Error *e) {
     s->inside = s->unpack->begins(magic);
     if (s->inside)
         return 1;
-    return refuse(
-        s, s->any ? "something stands behind what is packed with " : "it is not packed with ",
-        s->unpack->format, e);
+    return s->any ? refuse(s, E_UNPACK_TRAILING, "something stands behind what is packed with ",
+                           s->unpack->format, e)
+                  : refuse(s, E_UNPACK_FORMAT, "it is not packed with ", s->unpack->format, e);
 }
 
 // One step of the library's, which has ended a stream, or come further, or is refused.
@@ -107,8 +109,11 @@ static int step(struct Stream *s, struct Unpacking *u, struct Error *e) {
     s->any = s->any || said > 0;
     s->inside = said <= 0;
     if (!said && still && !left)
-        return refuse(s, "the file ends inside of what is packed with ", s->unpack->format, e);
-    return said < 0 || (!said && still) ? refuse(s, "it is damaged near there: ", wrong, e) : 0;
+        return refuse(s, E_UNPACK_CUT, "the file ends inside of what is packed with ",
+                      s->unpack->format, e);
+    return said < 0 || (!said && still)
+               ? refuse(s, E_UNPACK_DAMAGED, "it is damaged near there: ", wrong, e)
+               : 0;
 }
 
 static ssize_t unpack(struct Stream *s, uint8_t *bytes, size_t n, struct Error *e) {

@@ -33,13 +33,24 @@ int base_rank(void) {
     return this_rank;
 }
 
-int error_set(struct Error *e, int code, const char *format, ...) {
+const char *error_name(enum ErrorId id) {
+    static const char *const names[] = {
+        "E_NONE",
+#define ERROR_ID(name) "E_" #name,
+#include "kernels/error_ids.h"
+#undef ERROR_ID
+    };
+    return names[id];
+}
+
+int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ...) {
     char text[2 * ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     show_line(e->text, sizeof e->text, text); // whatever a file name or a library put into it
+    e->id = id;
     return code;
 }
 
@@ -70,7 +81,8 @@ void base_hold_descriptors(void) {
 static void end_of_a_library(int status, void *unused) {
     (void)unused;
     if (status != 0 && status != 2)
-        base_give_up("a library has ended the process, for what its line above says; if that is "
+        base_give_up(E_LIBRARY_ENDED,
+                     "a library has ended the process, for what its line above says; if that is "
                      "memory or threads, ask for less (--plan shows what a run takes)");
 }
 
@@ -96,7 +108,8 @@ int base_open_outlets(struct Error *e) {
             err = outlet_open(&outlets[i], i + 1, names[i], BUFFER_BYTES);
         streams[i] = err ? NULL : outlet_stream(outlets[i]);
         if (!streams[i])
-            return error_set(e, err ? err : -ENOMEM, "no thread or memory for %s: %s", names[i],
+            return error_set(e, err ? err : -ENOMEM, E_THREAD_REFUSED,
+                             "no thread or memory for %s: %s", names[i],
                              strerror(err ? -err : ENOMEM));
     }
     stdout = streams[0]; // variables, in the GNU C library
@@ -157,16 +170,16 @@ _Noreturn void base_fail(const char *file, int line, const char *condition, cons
     abort();
 }
 
-_Noreturn void base_give_up(const char *format, ...) {
+_Noreturn void base_give_up(enum ErrorId id, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (this_rank)
-        base_last_line("train: rank %d: %s\n", this_rank, text);
+        base_last_line("train: rank %d: %s [%s]\n", this_rank, text, error_name(id));
     else
-        base_last_line("train: %s\n", text);
+        base_last_line("train: %s [%s]\n", text, error_name(id));
     _exit(2);
 }
 
@@ -174,13 +187,15 @@ _Noreturn void base_out_of_memory(size_t bytes, const char *what) {
     char number[32] = "memory";
     if (bytes)
         snprintf(number, sizeof number, "%zu bytes", bytes);
-    base_give_up("out of memory: the machine refuses %s for %s; end other programs, raise "
+    base_give_up(E_MEMORY_REFUSED,
+                 "out of memory: the machine refuses %s for %s; end other programs, raise "
                  "`ulimit -v`, or make the run smaller (--plan shows what it takes)",
                  number, what);
 }
 
 _Noreturn void base_out_of_threads(int err, const char *what) {
-    base_give_up("no thread for %s: %s; raise `ulimit -u` or `ulimit -v`, or ask for fewer --ranks "
+    base_give_up(E_THREAD_REFUSED,
+                 "no thread for %s: %s; raise `ulimit -u` or `ulimit -v`, or ask for fewer --ranks "
                  "or --threads",
                  what, strerror(err));
 }

@@ -3,7 +3,7 @@
 // There are two kinds of failure, and a function's signature says which one it can have.
 //  - What the user or the machine outside can cause (a flag, a file, a full disk) is RECOVERABLE:
 //    the function returns a negative errno and writes one line for a person into a struct Error.
-//    `./train` prints that line and exits with status 2.
+//    `./train` prints that line, with the error's id behind it, and exits with status 2.
 //  - What only a mistake in this program can cause is FATAL: CHECK prints rank, place and values
 //    and ends the process, and with it all ranks. It never returns.
 // Memory, threads and calls of CUDA that the machine refuses are the first kind, but no caller
@@ -22,15 +22,26 @@ extern "C" {
 
 enum { ERROR_TEXT_BYTES = 768 };
 
+enum ErrorId {
+    E_NONE,
+#define ERROR_ID(name) E_##name,
+#include "kernels/error_ids.h"
+#undef ERROR_ID
+};
+
 // One line for a person: what is wrong, its value, and what would be right. Empty text: no error.
 struct Error {
     char text[ERROR_TEXT_BYTES];
+    enum ErrorId id; // printed behind the text, in brackets
 };
 
 // Writes the line (cut if too long) and returns `code`, so that `return error_set(e, -EINVAL, ...)`
-// reads as one step. `code` is a negative errno.
-int error_set(struct Error *e, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+// reads as one step. `code` is a negative errno. Who says more about an error keeps its id.
+int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// "E_FILE_WRITE", for E_FILE_WRITE.
+const char *error_name(enum ErrorId id);
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
@@ -80,7 +91,8 @@ void base_fail(const char *file, int line, const char *condition, const char *fo
 
 // The line "train: ..." and exit status 2: for what the machine refuses where no caller can mend
 // it. Other processes of the job see that this one is gone.
-void base_give_up(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+void base_give_up(enum ErrorId id, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
 
 // base_give_up for memory: `bytes` that were refused (0: not known), and for what ("a list").
 void base_out_of_memory(size_t bytes, const char *what) __attribute__((noreturn));

@@ -14,7 +14,8 @@ int folder_sync(const char *path, struct Error *e) {
     int err = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? -errno : 0;
     if (fd >= 0)
         close(fd);
-    return err ? error_set(e, err, "cannot force folder %s to the disk: %s", path, strerror(-err))
+    return err ? error_set(e, err, E_FILE_WRITE, "cannot force folder %s to the disk: %s", path,
+                           strerror(-err))
                : 0;
 }
 
@@ -27,19 +28,20 @@ int folder_sync_above(const char *path, struct Error *e) {
 
 // One folder, in one that is there.
 static int make_one(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
-    struct Error why = {{0}};
+    struct Error why = {0};
     if (mkdir(path, mode) != 0)
-        return errno == EEXIST ? 0
-                               : error_set(e, -errno, "%s: cannot make the folder %s: %s", flag,
-                                           path, strerror(errno));
+        return errno == EEXIST
+                   ? 0
+                   : error_set(e, -errno, E_FILE_WRITE, "%s: cannot make the folder %s: %s", flag,
+                               path, strerror(errno));
     ++*made;
     int err = folder_sync_above(path, &why);
-    return err ? error_set(e, err, "%s %s: %s", flag, path, why.text) : 0;
+    return err ? error_set(e, err, why.id, "%s %s: %s", flag, path, why.text) : 0;
 }
 
 int folder_make(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     if (!*path)
-        return error_set(e, -ENOENT, "%s: a folder is missing", flag);
+        return error_set(e, -ENOENT, E_NOT_A_FOLDER, "%s: a folder is missing", flag);
     char *copy = base_format("%s/", path);
     int count = 0, err = 0;
     for (char *slash = strchr(copy + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
@@ -52,7 +54,7 @@ int folder_make(const char *path, const char *flag, mode_t mode, int *made, stru
     free(copy);
     struct stat st;
     if (!err && (stat(path, &st) || !S_ISDIR(st.st_mode)))
-        err = error_set(e, -ENOTDIR, "%s: %s is not a folder", flag, path);
+        err = error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "%s: %s is not a folder", flag, path);
     if (made)
         *made = count;
     return err;

@@ -15,14 +15,14 @@ int library_open(const char *const files[], const char *const symbol[], void *fu
             snprintf(why, sizeof why, "%s", dlerror());
     }
     if (!library)
-        return error_set(e, -ENOTSUP,
+        return error_set(e, -ENOTSUP, E_LIBRARY_MISSING,
                          "cannot open %s (%s): install %s, or set LD_LIBRARY_PATH to its folder",
                          files[0], why, package);
     for (size_t i = 0; i < n; i++) {
         function[i] = dlsym(library, symbol[i]);
         if (!function[i])
-            return error_set(e, -ENOTSUP, "%s has no %s: install a newer %s", files[0], symbol[i],
-                             package);
+            return error_set(e, -ENOTSUP, E_LIBRARY_MISSING, "%s has no %s: install a newer %s",
+                             files[0], symbol[i], package);
     }
     return 0;
 }

@@ -43,15 +43,16 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
     bytes = round_up(bytes, tier_align[t->kind]);
     *out = (struct Block){0};
     if (bytes > t->capacity - t->total)
-        return error_set(e, -ENOMEM,
+        return error_set(e, -ENOMEM, E_TIER_FULL,
                          "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken", name,
                          purpose, tag_names[tag], bytes, t->total, t->capacity);
     void *mem = tier_is_dry(t) && bytes ? (void *)tier_align[t->kind] : NULL;
     if (t->device && bytes) {
         mem = take(t, bytes);
         if (!mem)
-            return error_set(e, -ENOMEM, "%s memory: the machine has no %zu bytes more for %s (%s)",
-                             name, bytes, purpose, tag_names[tag]);
+            return error_set(e, -ENOMEM, E_TIER_FULL,
+                             "%s memory: the machine has no %zu bytes more for %s (%s)", name,
+                             bytes, purpose, tag_names[tag]);
     }
     *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
     if (mem && t->device && t->kind != TIER_DEVICE)

@@ -214,10 +214,10 @@ int trace_write(const struct Trace *const traces[], int n, const char *path, uin
                 int rank, struct Error *e) {
     struct Writer w = {.f = fopen(path, "w"), .rank = rank, .step = step};
     if (!w.f)
-        return error_set(e, -errno, "--trace %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "--trace %s: %s", path, strerror(errno));
     write_all(&w, traces, n);
     bool failed = ferror(w.f);
     if (fclose(w.f) != 0 || failed)
-        return error_set(e, -EIO, "--trace %s: cannot write", path);
+        return error_set(e, -EIO, E_FILE_WRITE, "--trace %s: cannot write", path);
     return 0;
 }

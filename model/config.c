@@ -29,36 +29,37 @@ const char *recompute_name(enum Recompute level) {
 static int check_side(const char *flag, size_t value, size_t most, struct Error *e) {
     if (value >= 1 && value <= most)
         return 0;
-    return error_set(e, -EINVAL, "%s %zu: expected 1 to %zu", flag, value, most);
+    return error_set(e, -EINVAL, E_SHAPE_RANGE, "%s %zu: expected 1 to %zu", flag, value, most);
 }
 
 static int check_heads(const struct ModelConfig *c, struct Error *e) {
     if (c->heads % c->kv_heads)
-        return error_set(e, -EINVAL, "--kv-heads %zu: expected a divisor of --heads %zu",
+        return error_set(e, -EINVAL, E_HEADS, "--kv-heads %zu: expected a divisor of --heads %zu",
                          c->kv_heads, c->heads);
     if (c->head_size > MAX_HEAD_SIZE && c->head_size * c->heads != c->channels)
         return check_side("--head-size", c->head_size, MAX_HEAD_SIZE, e);
     if (c->head_size > MAX_HEAD_SIZE)
-        return error_set(e, -EINVAL, "--heads %zu: a head has %zu channels, at most %d are built",
-                         c->heads, c->head_size, MAX_HEAD_SIZE);
+        return error_set(e, -EINVAL, E_HEAD_SIZE,
+                         "--heads %zu: a head has %zu channels, at most %d are built", c->heads,
+                         c->head_size, MAX_HEAD_SIZE);
     if (c->family->position == POSITION_ROTARY && c->head_size % 2)
-        return error_set(e, -EINVAL, "--head-size %zu: rotary embedding wants an even size",
-                         c->head_size);
+        return error_set(e, -EINVAL, E_HEAD_SIZE,
+                         "--head-size %zu: rotary embedding wants an even size", c->head_size);
     return 0;
 }
 
 static int check_positions(const struct ModelConfig *c, struct Error *e) {
     if (c->positions >= c->seq_len || c->family->position != POSITION_LEARNED)
         return check_side("--positions", c->positions, max_side, e);
-    return error_set(e, -EINVAL, "--seq-len %zu: expected at most --positions %zu", c->seq_len,
-                     c->positions);
+    return error_set(e, -EINVAL, E_SEQ_LEN, "--seq-len %zu: expected at most --positions %zu",
+                     c->seq_len, c->positions);
 }
 
 static int check_rope(const struct ModelConfig *c, struct Error *e) {
     if (c->rope.scaling != ROPE_YARN || c->rope.theta > 1)
         return 0;
-    return error_set(e, -EINVAL, "--rope-theta %.9g: expected more than 1 with yarn",
-                     c->rope.theta);
+    return error_set(e, -EINVAL, E_ROPE_SCALING,
+                     "--rope-theta %.9g: expected more than 1 with yarn", c->rope.theta);
 }
 
 static void fill(size_t *value, size_t otherwise) {
@@ -70,8 +71,9 @@ static int derive(struct ModelConfig *c, struct Error *e) {
     c->family = &families[c->kind];
     bool even = c->family->position == POSITION_ROTARY; // as check_heads wants a head
     if (!c->head_size && c->channels % (c->heads << even))
-        return error_set(e, -EINVAL, "--channels %zu: expected a multiple of %s--heads %zu",
-                         c->channels, even ? "twice " : "", c->heads);
+        return error_set(e, -EINVAL, E_HEADS,
+                         "--channels %zu: expected a multiple of %s--heads %zu", c->channels,
+                         even ? "twice " : "", c->heads);
     fill(&c->kv_heads, c->heads);
     fill(&c->head_size, c->channels / c->heads);
     fill(&c->ffn, 4 * c->channels);
@@ -88,8 +90,9 @@ static int finish_sparse(struct ModelConfig *c, struct Error *e) {
     if (c->sparse.mode == SPARSE_DENSE)
         return 0;
     if (c->seq_len > SPARSE_MOST_TOKENS)
-        return error_set(e, -EINVAL, "--seq-len %zu: expected at most %d with --sparse-attention",
-                         c->seq_len, SPARSE_MOST_TOKENS);
+        return error_set(e, -EINVAL, E_SEQ_LEN,
+                         "--seq-len %zu: expected at most %d with --sparse-attention", c->seq_len,
+                         SPARSE_MOST_TOKENS);
     size_t window = c->window < c->seq_len ? c->window : 0;
     c->sparse_share = sparse_share(&c->sparse, 0, c->heads, c->seq_len, window);
     return 0;
@@ -154,8 +157,9 @@ int model_config_check_parts(const struct ModelConfig *c, size_t places, struct 
         return 0;
     list_divisors(c, right, sizeof right);
     return error_set(
-        e, -EINVAL, "--tp %zu: expected a divisor of --heads %zu, --kv-heads %zu and --ffn %zu: %s",
-        places, c->heads, c->kv_heads, c->ffn, right);
+        e, -EINVAL, E_TP_SHAPE,
+        "--tp %zu: expected a divisor of --heads %zu, --kv-heads %zu and --ffn %zu: %s", places,
+        c->heads, c->kv_heads, c->ffn, right);
 }
 
 // ---- rotary embedding ----
@@ -203,7 +207,7 @@ int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
     else
         end = scan_yarn(&r, text);
     if (!end || text[end] || !good_rope(&r))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_ROPE_SCALING,
                          "--rope-scaling %s: expected none, linear:FACTOR, "
                          "llama3:FACTOR:LOW:HIGH:ORIGINAL, for example llama3:8:1:4:8192, or "
                          "yarn:FACTOR:ORIGINAL, for example yarn:4:32768",

@@ -132,7 +132,8 @@ static int refuse(const char *text, struct Error *e, const char *format, ...) {
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    return error_set(e, -EINVAL, "--sparse-attention %.200s: expected %s", text, why);
+    return error_set(e, -EINVAL, E_SPARSE_ATTENTION, "--sparse-attention %.200s: expected %s", text,
+                     why);
 }
 
 static int refuse_key(const struct Sparse *s, const char *text, struct Error *e) {

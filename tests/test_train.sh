@@ -92,7 +92,7 @@ of short.txt
 refused "a text shorter than a sequence" 'seq' "${other[@]}"
 of forty.txt
 refused "a sequence longer than the text, with the longest that it has" \
-    'has 40 tokens, .*: give more data, or --seq-len 39 at most$' "${other[@]}" --seq-len 40
+    'has 40 tokens, .*: give more data, or --seq-len 39 at most ' "${other[@]}" --seq-len 40
 refused "a text that is not UTF-8, with the place" 'latin.txt.*10' \
     --data "$folder/latin.txt" --tokenizer byte
 refused "a file that is no shard" 'foreign.bin' --data "$folder/foreign.bin"
@@ -145,12 +145,12 @@ early "a batch, with the counts of ranks that share the step" \
     --batch 4 --ranks 2 --global-batch 12
 early "a checkpoint that is not there" '--resume /no/such: no checkpoint; expected auto, or a' \
     --resume /no/such --out "$folder/none"
-early "an --out that is a file" "--out $folder/cut.bin is not a folder$" --out "$folder/cut.bin"
-early "an --out below a file" "--out $folder/cut.bin/x: $folder/cut.bin is not a folder$" \
+early "an --out that is a file" "--out $folder/cut.bin is not a folder " --out "$folder/cut.bin"
+early "an --out below a file" "--out $folder/cut.bin/x: $folder/cut.bin is not a folder " \
     --out "$folder/cut.bin/x"
 echo '{"min-lr": 1}' >"$folder/min-lr.json"
 early "a value with the file that it is from" \
-    '--min-lr 1: .*--lr 0.0006; nearest .* \(--lr: the default; --min-lr: from .*min-lr.json\)$' \
+    '--min-lr 1: .*--lr 0.0006; nearest .* \(--lr: the default; --min-lr: from .*min-lr.json\) ' \
     --config "$folder/min-lr.json"
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--out.*/proc/none' <<<"$said"

@@ -19,9 +19,10 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
     const struct ZeroStage *s = zero_stage(o->stage);
     struct Tier *device = &o->tier[TIER_DEVICE];
     if (!s)
-        return error_set(e, -EINVAL, "--zero %d: expected 0, 1, 2 or 3", o->stage);
+        return error_set(e, -EINVAL, E_STAGE, "--zero %d: expected 0, 1, 2 or 3", o->stage);
     if (o->grad_dtype == F16 && o->dtype != F16) // only an fp16 run scales its loss
-        return error_set(e, -EINVAL, "--grad-dtype fp16: expected --dtype fp16 too, not %s",
+        return error_set(e, -EINVAL, E_GRAD_DTYPE,
+                         "--grad-dtype fp16: expected --dtype fp16 too, not %s",
                          dtype_name(o->dtype));
     *out = (struct ZeroPlan){
         .param = {s->shards_param ? o->dp : NULL, device, o->dtype},

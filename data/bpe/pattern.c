@@ -28,7 +28,8 @@ struct PatternReading {
 };
 
 int pattern_refuse(struct PatternReader *r, size_t at, const char *what) {
-    return error_set(r->e, -EINVAL, "%s is not built (byte %zu of the pattern)", what, at);
+    return error_set(r->e, -EINVAL, E_BPE_PATTERN, "%s is not built (byte %zu of the pattern)",
+                     what, at);
 }
 
 uint32_t pattern_next(struct PatternReader *r) {

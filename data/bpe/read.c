@@ -26,8 +26,8 @@ static bool is_none(const cJSON *item) {
 int bpe_refuse(const char *path, const char *part, const cJSON *object, const char *expected,
                struct Error *e) {
     struct JsonShown shown = json_shown(json_text(object, "type"));
-    return error_set(e, -EINVAL, "%s: %s \"%s\" is not built; expected %s", path, part,
-                     *shown.text ? shown.text : "(without a type)", expected);
+    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED, "%s: %s \"%s\" is not built; expected %s", path,
+                     part, *shown.text ? shown.text : "(without a type)", expected);
 }
 
 // ---- the model ----
@@ -41,12 +41,12 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
                           e);
     const cJSON *dropout = member(model, "dropout");
     if (!is_none(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
-        return error_set(e, -EINVAL, "%s: a BPE with \"dropout\" is not built; expected null",
-                         path);
+        return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
+                         "%s: a BPE with \"dropout\" is not built; expected null", path);
     for (size_t i = 0; i < 2; i++)
         if (*json_text(model, texts[i]))
-            return error_set(e, -EINVAL, "%s: a BPE with \"%s\" is not built; expected null", path,
-                             texts[i]);
+            return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
+                             "%s: a BPE with \"%s\" is not built; expected null", path, texts[i]);
     b->whole_words = cJSON_IsTrue(member(model, "ignore_merges"));
     return bpe_read_vocab(b, model, added, path, e);
 }
@@ -63,8 +63,8 @@ static int template_id(const cJSON *template, const cJSON *token, const char *pa
         *id = (int32_t)value;
         return 0;
     }
-    return error_set(e, -EINVAL, "%s: the template's token \"%s\" is not one id", path,
-                     json_shown(name).text);
+    return error_set(e, -EINVAL, E_BPE_TEMPLATE, "%s: the template's token \"%s\" is not one id",
+                     path, json_shown(name).text);
 }
 
 static int read_template(struct Bpe *b, const cJSON *template, const char *path, struct Error *e) {
@@ -77,7 +77,7 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
         if (!token) {
             sequences++;
         } else if (*place >= 0) {
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_BPE_TEMPLATE,
                              "%s: its template puts two tokens at one end of a text: not built",
                              path);
         } else {
@@ -88,8 +88,8 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
     }
     if (sequences == 1)
         return 0;
-    return error_set(e, -EINVAL, "%s: its template has a text %zu times; expected once", path,
-                     sequences);
+    return error_set(e, -EINVAL, E_BPE_TEMPLATE,
+                     "%s: its template has a text %zu times; expected once", path, sequences);
 }
 
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
@@ -156,8 +156,9 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
     if (!err)
         err = read_processor(b, member(tree, "post_processor"), path, e);
     if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))
-        err = error_set(e, -EINVAL, "%s: its template names an id past the %zu that there are",
-                        path, b->npiece);
+        err =
+            error_set(e, -EINVAL, E_BPE_TEMPLATE,
+                      "%s: its template names an id past the %zu that there are", path, b->npiece);
     return err;
 }
 
@@ -165,9 +166,10 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
     *b = (struct Bpe){.begin = -1, .end = -1, .unknown = -1};
     size_t bad = text_find_invalid(text, n); // which cJSON lets pass
     if (bad < n)
-        return error_set(e, -EINVAL, "%s: it is not UTF-8 at byte %zu of %zu", path, bad, n);
+        return error_set(e, -EINVAL, E_UTF8, "%s: it is not UTF-8 at byte %zu of %zu", path, bad,
+                         n);
     if (has_zero(text, n))
-        return error_set(e, -EINVAL, "%s: a text with \\u0000 is not built", path);
+        return error_set(e, -EINVAL, E_ZERO_BYTE, "%s: a text with \\u0000 is not built", path);
     cJSON *tree = json_parse_object(text, n, path, e);
     if (!tree)
         return -EINVAL;
@@ -186,8 +188,9 @@ static int take_token(const struct Bpe *b, const char *what, const char *token, 
     *id = bpe_named(b, token);
     if (*id >= 0)
         return 0;
-    return error_set(e, -EINVAL, "%s: the %s \"%s\" of tokenizer_config.json is no token of it",
-                     path, what, json_shown(token).text);
+    return error_set(e, -EINVAL, E_BPE_SPECIAL_TOKEN,
+                     "%s: the %s \"%s\" of tokenizer_config.json is no token of it", path, what,
+                     json_shown(token).text);
 }
 
 int bpe_open(struct Bpe *b, const char *path, struct Error *e) {

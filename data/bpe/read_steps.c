@@ -23,14 +23,15 @@ static bool has_type(const cJSON *object, const char *type) {
 // ---- normalizers ----
 
 static int too_many(const char *path, const char *what, int most, struct Error *e) {
-    return error_set(e, -EINVAL, "%s: more than %d %s are not built", path, most, what);
+    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED, "%s: more than %d %s are not built", path, most,
+                     what);
 }
 
 static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, const char *path,
                         struct Error *e) {
     const char *text = json_text(member(n, "pattern"), "String");
     if (!*text || !cJSON_IsString(member(n, "content")))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_BPE_STEP,
                          "%s: a normalizer \"Replace\" is built of a \"String\" and its "
                          "\"content\" alone",
                          path);
@@ -90,7 +91,7 @@ static int read_behavior(struct Step *s, const cJSON *p, const char *path, struc
             s->behavior = (enum Behavior)i;
             return 0;
         }
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
                      "%s: the behavior \"%s\" is not built; expected \"Isolated\" or "
                      "its like",
                      path, json_shown(name).text);
@@ -102,8 +103,8 @@ static int read_regex(struct Bpe *b, struct Step *s, const char *path, struct Er
     if (!err)
         err = regex_open(&s->regex, &s->pattern.bytes, &why);
     b->one_stretch = b->one_stretch || s->pattern.looks_back;
-    return err ? error_set(e, -EINVAL, "%s: the pattern %s: %s", path, json_shown(s->text).text,
-                           why.text)
+    return err ? error_set(e, -EINVAL, why.id, "%s: the pattern %s: %s", path,
+                           json_shown(s->text).text, why.text)
                : 0;
 }
 
@@ -118,7 +119,8 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
     if (err)
         return err;
     if (!s->bytes)
-        return error_set(e, -EINVAL, "%s: a \"Split\" without \"Regex\" or \"String\"", path);
+        return error_set(e, -EINVAL, E_BPE_STEP, "%s: a \"Split\" without \"Regex\" or \"String\"",
+                         path);
     // Every character is in a match, so what does not match is nothing.
     bool isolated = s->behavior == (s->invert ? REMOVED : ISOLATED);
     for (int k = 0; k < NSPLIT && *regex && isolated; k++)
@@ -132,7 +134,8 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
 
 static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     if (b->letters)
-        return error_set(e, -EINVAL, "%s: two pre-tokenizers \"ByteLevel\" are not built", path);
+        return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
+                         "%s: two pre-tokenizers \"ByteLevel\" are not built", path);
     if (!cJSON_IsFalse(member(p, "add_prefix_space"))) {
         b->one_stretch = b->one_stretch || b->steps.count; // where parts begin, the cut hides
         add_step(b, STEP_PREFIX);
@@ -148,7 +151,7 @@ static int read_metaspace(struct Bpe *b, const cJSON *p, const char *path, struc
     const char *scheme = json_text(p, "prepend_scheme"), *mark = json_text(p, "replacement");
     bool never = strcmp(scheme, "never") == 0;
     if (!*mark || (!never && cJSON_IsFalse(member(p, "add_prefix_space"))))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_BPE_STEP,
                          "%s: a \"Metaspace\" without \"replacement\", or whose "
                          "\"add_prefix_space\" is not what its \"prepend_scheme\" says",
                          path);

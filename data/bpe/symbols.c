@@ -67,7 +67,8 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
     struct Kind kind[SYMBOLS_MAX];
     size_t nkind = 0, n;
     if (r->nset > SETS_MAX)
-        return error_set(r->e, -EINVAL, "a pattern of more than %d classes is not built", SETS_MAX);
+        return error_set(r->e, -EINVAL, E_BPE_PATTERN,
+                         "a pattern of more than %d classes is not built", SETS_MAX);
     uint32_t *end = find_ends(r, &n);
     p->symbol = base_alloc(UNICODE_POINTS);
     for (uint32_t c = 0; c < FIRST; c++)
@@ -81,7 +82,7 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
             at++;
         if (at == SYMBOLS_MAX) {
             free(end);
-            return error_set(r->e, -EINVAL,
+            return error_set(r->e, -EINVAL, E_BPE_PATTERN,
                              "a pattern that tells more than %d kinds of characters apart is not "
                              "built",
                              SYMBOLS_MAX);

@@ -45,7 +45,7 @@ static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char 
     uint64_t id;
     struct JsonShown shown = json_shown(item->string);
     if (!json_is_count(item, &id) || id >= count || b->piece[id].at != SIZE_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_BPE_VOCAB,
                          "%s: the vocabulary gives \"%s\" an id that is none or another's; "
                          "expected 0 to %zu, each once",
                          path, shown.text, count - 1);
@@ -58,7 +58,8 @@ static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char 
         return 0;
     int32_t *slot = bpe_word_slot(b, b->bytes.data + at, b->bytes.count - at);
     if (*slot >= 0)
-        return error_set(e, -EINVAL, "%s: the vocabulary has \"%s\" twice", path, shown.text);
+        return error_set(e, -EINVAL, E_BPE_VOCAB, "%s: the vocabulary has \"%s\" twice", path,
+                         shown.text);
     *slot = (int32_t)id;
     return 0;
 }
@@ -69,8 +70,8 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     const cJSON *item;
     cJSON_ArrayForEach(item, vocab) count++;
     if (!cJSON_IsObject(vocab) || !count || count > IDS_MAX)
-        return error_set(e, -EINVAL, "%s: the model has no \"vocab\" of 1 to %d pieces", path,
-                         IDS_MAX);
+        return error_set(e, -EINVAL, E_BPE_VOCAB,
+                         "%s: the model has no \"vocab\" of 1 to %d pieces", path, IDS_MAX);
     b->piece = base_alloc((count + nadded) * sizeof *b->piece);
     for (size_t i = 0; i < count; i++)
         b->piece[i] = (struct BpePiece){SIZE_MAX, 0};
@@ -132,7 +133,8 @@ static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, str
     b->unknown = piece_named(b, token->valuestring);
     if (b->unknown >= 0 || !lacks_bytes(b))
         return 0;
-    return error_set(e, -EINVAL, "%s: the \"unk_token\" \"%s\" is no piece of the vocabulary", path,
+    return error_set(e, -EINVAL, E_BPE_VOCAB,
+                     "%s: the \"unk_token\" \"%s\" is no piece of the vocabulary", path,
                      json_shown(token->valuestring).text);
 }
 
@@ -181,7 +183,7 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
     const cJSON *item;
     cJSON_ArrayForEach(item, merges) count++;
     if (!cJSON_IsArray(merges) || count > IDS_MAX)
-        return error_set(e, -EINVAL, "%s: the model has no list \"merges\"", path);
+        return error_set(e, -EINVAL, E_BPE_MERGES, "%s: the model has no list \"merges\"", path);
     b->nmerge = table_size(count);
     b->merge = base_alloc(b->nmerge * sizeof *b->merge);
     for (size_t i = 0; i < b->nmerge; i++)
@@ -192,7 +194,7 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
         size_t n[2];
         int32_t ids[3];
         if (!read_parts(item, part, n) || !find_parts(b, part, n, ids))
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_BPE_MERGES,
                              "%s: merge %u is not of two pieces that make a third; expected \"a "
                              "b\" or [\"a\", \"b\"], of pieces in the vocabulary",
                              path, rank);
@@ -229,7 +231,8 @@ static int normalize_added(const struct Bpe *b, struct Added *a, const char *pat
     a->bytes = s.n;
     free(room[0].data);
     free(room[1].data);
-    return a->bytes ? 0 : error_set(e, -EINVAL, "%s: an added token is empty", path);
+    return a->bytes ? 0
+                    : error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: an added token is empty", path);
 }
 
 // The id that the reference gives it: a piece's of the same letters, else the next one.
@@ -242,7 +245,7 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
     struct JsonShown shown = json_shown(a->name);
     if (!json_is_count(cJSON_GetObjectItemCaseSensitive(item, "id"), &said) ||
         said != (uint64_t)a->id)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                          "%s: the added token \"%s\" must have id %d: that of its piece, or the "
                          "one behind the vocabulary of %zu and the added tokens before it",
                          path, shown.text, a->id, count);
@@ -254,7 +257,7 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
     const struct BpePiece *p = &b->piece[own];
     if (p->count == n && !memcmp(b->bytes.data + p->at, a->name, n))
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                      "%s: the added token \"%s\" is a piece that stands for other bytes: not built",
                      path, shown.text);
 }
@@ -269,7 +272,8 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
         struct Added *a = &b->added[b->nadded];
         if (!cJSON_IsString(content))
-            return error_set(e, -EINVAL, "%s: added token %zu has no \"content\"", path, b->nadded);
+            return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                             "%s: added token %zu has no \"content\"", path, b->nadded);
         *a = (struct Added){
             .name = base_format("%s", content->valuestring),
             .special = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")),
@@ -278,8 +282,9 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
             .normalized = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "normalized"))};
         b->nadded++;
         if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "single_word")))
-            err = error_set(e, -EINVAL, "%s: the added token \"%s\" is \"single_word\": not built",
-                            path, json_shown(a->name).text);
+            err = error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                            "%s: the added token \"%s\" is \"single_word\": not built", path,
+                            json_shown(a->name).text);
         if (!err)
             err = normalize_added(b, a, path, e);
         if (!err)
@@ -303,7 +308,8 @@ static int check_twice(const struct Bpe *b, const char *path, struct Error *e) {
             bool twice = (next != a && !strcmp(next->text, a->text)) ||
                          added_named(sets[!k], a->text, a->bytes);
             if (twice)
-                return error_set(e, -EINVAL, "%s: the added token \"%s\" is there twice", path,
+                return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                                 "%s: the added token \"%s\" is there twice", path,
                                  json_shown(a->text).text);
         }
     return 0;
@@ -313,7 +319,7 @@ int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON 
                    const char *path, struct Error *e) {
     size_t nadded = (size_t)cJSON_GetArraySize(added);
     if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
-        return error_set(e, -EINVAL, "%s: \"added_tokens\" is no list", path);
+        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: \"added_tokens\" is no list", path);
     int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
     if (!err) {
         read_fallback(b, cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "byte_fallback")));

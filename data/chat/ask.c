@@ -20,10 +20,10 @@ static int render(const struct Template *template, const struct ChatAsk *ask,
     messages[n++] = message(ROLE_USER, ask->question);
     for (size_t i = 0; i < n; i++)
         if (text_find_invalid(messages[i].text, messages[i].bytes) < messages[i].bytes)
-            return error_set(e, -EINVAL, "--%s: it is no UTF-8",
+            return error_set(e, -EINVAL, E_UTF8, "--%s: it is no UTF-8",
                              messages[i].role == ROLE_USER ? "chat" : "system");
     int err = template_render(template, messages, n, true, rendered, &why);
-    return err ? error_set(e, err, "--chat: %s", why.text) : 0;
+    return err ? error_set(e, err, why.id, "--chat: %s", why.text) : 0;
 }
 
 int chat_ask(const struct Tokenizer *t, const struct ChatAsk *ask, struct Ids *prompt,

@@ -165,16 +165,18 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
     if (blank == bytes)
         return 0;
     if (valid < bytes)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_UTF8,
                          "byte %zu: it is no UTF-8; convert the file, for example with iconv",
                          valid + 1);
     if (zero)
-        return error_set(e, -EINVAL, "byte %zu: a zero byte", (size_t)(zero - text) + 1);
+        return error_set(e, -EINVAL, E_ZERO_BYTE, "byte %zu: a zero byte",
+                         (size_t)(zero - text) + 1);
     int err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
         err = make(x, e);
     if (!err && !teaches(&x->made))
-        err = error_set(e, -EINVAL, "nothing of it counts: the %s is empty or a single token",
+        err = error_set(e, -EINVAL, E_EXAMPLE_EMPTY,
+                        "nothing of it counts: the %s is empty or a single token",
                         x->line.shape->kind == LINE_TEXT ? "text" : "answer");
     return err;
 }
@@ -202,16 +204,16 @@ static void tell(const struct Examples *x, const char *flag) {
 }
 
 // A line that is none, and what the file could be instead.
-static int refuse_line(const struct Examples *x, const char *flag, int err, const char *why,
+static int refuse_line(const struct Examples *x, const char *flag, int err, const struct Error *why,
                        struct Error *e) {
     const struct Lines *s = &x->lines;
     bool list = false, spread = err == -EINVAL && !s->values && lines_spread(s->path, &list);
-    return error_set(e, err, "%s %s: %s: %s%s%s", flag, s->path, lines_place(s).text, why,
-                     !spread ? ""
-                     : list  ? "; the file begins with a JSON list"
-                             : "; the file begins with JSON over several lines",
-                     spread ? ": name it NAME.json, or write each object on a line of its own"
-                            : "");
+    return error_set(
+        e, err, why->id, "%s %s: %s: %s%s%s", flag, s->path, lines_place(s).text, why->text,
+        !spread ? ""
+        : list  ? "; the file begins with a JSON list"
+                : "; the file begins with JSON over several lines",
+        spread ? ": name it NAME.json, or write each object on a line of its own" : "");
 }
 
 static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, void *context,
@@ -223,7 +225,7 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         struct Error why;
         err = read_line(x, text, bytes, &why);
         if (err)
-            return refuse_line(x, flag, err, why.text, e);
+            return refuse_line(x, flag, err, &why, e);
         struct Example example = {x->made.ids.data, x->made.counts, x->made.ids.count};
         if (!example.count)
             continue;
@@ -236,7 +238,8 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
     if (!err)
         tell_endless(x, flag);
     if (!err && !x->count)
-        err = error_set(e, -EINVAL, "%s %s: there is no example in it", flag, x->lines.path);
+        err = error_set(e, -EINVAL, E_EXAMPLES_NONE, "%s %s: there is no example in it", flag,
+                        x->lines.path);
     return err;
 }
 

@@ -92,9 +92,10 @@ int form_file_read(struct Form *f, const char *path, char *text, size_t n, struc
     f->ask = f->role[ROLE_ASSISTANT].prefix;
     if (!s.wrong)
         return 0;
-    return n ? error_set(e, -EINVAL, "--chat-template %s: byte %zu: %s", path,
+    return n ? error_set(e, -EINVAL, E_CHAT_TEMPLATE_FILE, "--chat-template %s: byte %zu: %s", path,
                          (size_t)(s.at - text) + 1, s.wrong)
-             : error_set(e, -EINVAL, "--chat-template %s: the file is empty", path);
+             : error_set(e, -EINVAL, E_CHAT_TEMPLATE_FILE, "--chat-template %s: the file is empty",
+                         path);
 }
 
 int form_file_open(struct FormFile *f, const char *path, struct Error *e) {
@@ -102,7 +103,7 @@ int form_file_open(struct FormFile *f, const char *path, struct Error *e) {
     size_t n;
     int err = file_read(path, FILE_BYTES_MAX, &f->text, &n, &why);
     if (err)
-        return error_set(e, err, "--chat-template %s: %s", path, why.text);
+        return error_set(e, err, why.id, "--chat-template %s: %s", path, why.text);
     err = form_file_read(&f->form, path, f->text, n, e);
     if (err)
         form_file_close(f);

@@ -89,13 +89,13 @@ static int pass_over(struct LineReading *r, const struct Piece *name, bool null,
     if (s->wrong || r->map)
         return 0;
     if (refusal == REFUSE_FALSE && wrong)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_EXAMPLE_PREFERENCE,
                          "\"%s\" is false: an answer that is not to be learned, for preference "
                          "tuning (KTO), which is not supported; leave such lines out, or say by "
                          "--data-map what to learn",
                          line_shown(name).text);
     if (refusal == REFUSE_PREFERENCE)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_EXAMPLE_PREFERENCE,
                          "it has \"%s\", for preference tuning (DPO), which is not supported; "
                          "--data-map says what to learn of it, such as "
                          "prompt=prompt,completion=chosen",
@@ -123,7 +123,8 @@ static int read_member(struct LineReading *r, const struct Piece *name, struct E
     if (!m || null)
         return pass_over(r, name, null, e);
     if (r->has >> m & 1)
-        return error_set(e, -EINVAL, "\"%s\" is there twice", line_shown(name).text);
+        return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "\"%s\" is there twice",
+                         line_shown(name).text);
     r->has |= 1u << m;
     r->other[m] = other;
     if (is_talk(s, m, other)) {
@@ -155,9 +156,10 @@ static int check_map(const struct LineReading *r, struct Error *e) {
         enum Member m = r->map->entry[i].target;
         bool may_lack = m == MEMBER_INPUT || m == MEMBER_SYSTEM;
         if (!((may_lack ? r->seen : r->has) >> m & 1))
-            return error_set(
-                e, -EINVAL, "it has no \"%s\", which --data-map takes for %s; it has %s",
-                name_of(r, m).text, member_names[m], *r->names.text ? r->names.text : "no member");
+            return error_set(e, -EINVAL, E_EXAMPLE_MEMBER,
+                             "it has no \"%s\", which --data-map takes for %s; it has %s",
+                             name_of(r, m).text, member_names[m],
+                             *r->names.text ? r->names.text : "no member");
     }
     return 0;
 }
@@ -169,7 +171,7 @@ static int refuse_shapeless(const struct LineReading *r, struct Error *e) {
                                    r->inner.text, r->inner.text)
                      : base_format("%s", "");
     int err =
-        error_set(e, -EINVAL,
+        error_set(e, -EINVAL, E_EXAMPLE_KIND,
                   "it has %s and nothing to learn from that is known; expected \"messages\", "
                   "\"conversations\", \"text\", two such as \"prompt\" and \"completion\" or "
                   "\"instruction\" and \"output\", or --data-map prompt=NAME,completion=NAME%s",
@@ -184,7 +186,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
         return -EINVAL;
     r->line->shape = r->map ? r->map->shape : shape_find(r->has, &two);
     if (two)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_EXAMPLE_KIND,
                          "it is two things at once: it has %s; --data-map says what to learn of it",
                          r->names.text);
     if (!r->line->shape)
@@ -192,7 +194,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
     bool converses = r->line->shape->kind == LINE_MESSAGES || r->line->shape->kind == LINE_TASK;
     if (converses && *r->filled.text)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_EXAMPLE_UNSUPPORTED,
             "it has \"%s\", which is not supported, and without which the answer would "
             "be learned for another question; expected none, or an empty one",
             r->filled.text);
@@ -203,7 +205,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
 static int take_text(const struct LineReading *r, enum Member m, struct Piece *text,
                      struct Error *e) {
     *text = m ? r->text[m] : (struct Piece){0};
-    return m && r->other[m] ? error_set(e, -EINVAL, "\"%s\" is %s; expected a text",
+    return m && r->other[m] ? error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a text",
                                         name_of(r, m).text, r->other[m])
                             : 0;
 }
@@ -232,14 +234,14 @@ static int check_talk(const struct LineReading *r, enum Member m, struct Error *
     const struct Line *line = r->line;
     bool answer = false;
     if (!r->other[m] || strcmp(r->other[m], "a list") != 0)
-        return error_set(e, -EINVAL, "\"%s\" is %s; expected a list of messages",
+        return error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a list of messages",
                          name_of(r, m).text, r->other[m] ? r->other[m] : "a text");
     for (size_t i = 0; i < line->count; i++)
         answer |= line->messages[i].role == ROLE_ASSISTANT && !line->messages[i].given;
     if (!line->count)
-        return error_set(e, -EINVAL, "the conversation is empty");
+        return error_set(e, -EINVAL, E_CONVERSATION_ANSWER, "the conversation is empty");
     return answer ? 0
-                  : error_set(e, -EINVAL,
+                  : error_set(e, -EINVAL, E_CONVERSATION_ANSWER,
                               "the conversation has no answer; expected a message of the role "
                               "assistant");
 }
@@ -296,7 +298,8 @@ int line_read(struct Line *line, const struct DataMap *map, char *text, size_t b
         err = read_member(&r, &name, e);
     }
     if (r.scan.wrong || (!err && !scan_done(&r.scan)))
-        return error_set(e, -EINVAL, "byte %zu: %s", (size_t)(r.scan.at - text) + 1, r.scan.wrong);
+        return error_set(e, -EINVAL, E_JSON_SYNTAX, "byte %zu: %s", (size_t)(r.scan.at - text) + 1,
+                         r.scan.wrong);
     if (!err)
         err = choose_shape(&r, e);
     return err ? err : take_shape(&r, e);

@@ -56,7 +56,7 @@ static int check_length(struct Lines *s, size_t bytes, struct Error *e) {
         return 0;
     s->number++;
     s->line = s->newlines + 1;
-    return error_set(e, -EFBIG, "%s %s: %s: longer than %d MiB", s->flag, s->path,
+    return error_set(e, -EFBIG, E_LINE_TOO_LONG, "%s %s: %s: longer than %d MiB", s->flag, s->path,
                      lines_place(s).text, LINES_LINE_MAX >> 20);
 }
 
@@ -102,7 +102,7 @@ static int peek(struct Lines *s, char *c, struct Error *e) {
 }
 
 static int refuse(const struct Lines *s, const char *what, struct Error *e) {
-    return error_set(e, -EINVAL, "%s %s: byte %llu (line %zu): %s", s->flag, s->path,
+    return error_set(e, -EINVAL, E_JSON_SYNTAX, "%s %s: byte %llu (line %zu): %s", s->flag, s->path,
                      (unsigned long long)(s->at - (s->end - s->begin)) + 1, s->newlines + 1, what);
 }
 

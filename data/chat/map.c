@@ -25,7 +25,8 @@ static bool is_target(enum Member m) {
 }
 
 static int refuse(const char *text, size_t bytes, const char *what, struct Error *e) {
-    return error_set(e, -EINVAL, "--data-map %.*s: %s; %s", (int)bytes, text, what, expected);
+    return error_set(e, -EINVAL, E_DATA_MAP, "--data-map %.*s: %s; %s", (int)bytes, text, what,
+                     expected);
 }
 
 static int read_entry(struct DataMap *map, char *text, size_t bytes, unsigned *has,

@@ -37,7 +37,7 @@ static int read_role(const struct Piece *name, bool from, size_t number, enum Ro
             *role = also[i].role;
             return 0;
         }
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_MESSAGE_ROLE,
                      "message %zu has the unknown role \"%s\"; expected %ssystem, user, assistant "
                      "or tool",
                      number, line_shown(name).text, from ? "human, gpt, " : "");
@@ -60,7 +60,7 @@ static int read_part(struct Scan *s, struct Piece *content, size_t number, struc
         else if (piece_is(&name, "text") && !scan_other(s))
             take_once(s, &text, "a part has two texts", "a part's text is no text");
         else if (scan_skip(s, &null) && !null)
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                              "message %zu: a part of its content has \"%s\", which is not "
                              "supported; expected \"type\" and \"text\" alone",
                              number, line_shown(&name).text);
@@ -68,7 +68,7 @@ static int read_part(struct Scan *s, struct Piece *content, size_t number, struc
     if (s->wrong)
         return -EINVAL; // told by the caller
     if (!type.text || !piece_is(&type, "text") || !text.text)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: a part of its content is no text; expected {\"type\": "
                          "\"text\", \"text\": ...} alone",
                          number);
@@ -93,8 +93,8 @@ static int read_content(struct Scan *s, struct Piece *content, bool *null, size_
         return 0;
     }
     if (!scan_take(s, '['))
-        return error_set(e, -EINVAL, "message %zu: its content is %s; expected a text", number,
-                         other);
+        return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
+                         "message %zu: its content is %s; expected a text", number, other);
     *content = (struct Piece){s->at - 1, 0};
     *content->text = 0;
     while (!err && scan_value(s, &first))
@@ -124,7 +124,7 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
         } else if (piece_is(&name, "content") || piece_is(&name, "value")) {
             err = read_content(s, &content, &empty, number, e);
         } else if (scan_skip(s, &null) && !null) {
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_MESSAGE_MEMBER,
                              "message %zu has \"%s\", which is not supported; expected \"role\" "
                              "and \"content\" alone",
                              number, line_shown(&name).text);
@@ -133,9 +133,10 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     if (err || s->wrong)
         return err ? err : -EINVAL; // told by the caller
     if (!content.text && empty)
-        return error_set(e, -EINVAL, "message %zu: its content is null; expected a text", number);
+        return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
+                         "message %zu: its content is null; expected a text", number);
     if (!role.text || !content.text)
-        return error_set(e, -EINVAL, "message %zu has no \"%s\"", number,
+        return error_set(e, -EINVAL, E_MESSAGE_MEMBER, "message %zu has no \"%s\"", number,
                          role.text ? "content" : "role");
     struct Message m = {.text = content.text, .bytes = content.bytes};
     err = read_role(&role, from, number, &m.role, e);

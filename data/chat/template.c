@@ -17,8 +17,8 @@ struct Template {
 
 static int refuse(const char *what, struct Error *e) {
     char *names = form_names();
-    int err = error_set(e, -EINVAL, "%s; expected --chat-template NAME, one of %s, or FILE.json",
-                        what, names);
+    int err = error_set(e, -EINVAL, E_CHAT_TEMPLATE,
+                        "%s; expected --chat-template NAME, one of %s, or FILE.json", what, names);
     free(names);
     return err;
 }
@@ -107,12 +107,12 @@ static int check(const struct Template *t, struct Error *e) {
         what = "the control token ";
     }
     if (absent)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TOKENS,
                          "chat template %s needs %s%s, which the tokenizer lacks: %s; expected the "
                          "tokenizer of a chat model, or another --chat-template",
                          f->name, what, absent, kind);
     if (write_control_of(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TOKENS,
                          "--chat-template %s: the assistant's suffix holds no control token of the "
                          "tokenizer, so nothing would end an answer: %s",
                          f->name, kind);
@@ -245,7 +245,7 @@ static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Er
             snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s",
                      *known ? ", " : "", role_names[k]);
     }
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
                      "message %zu has the role %s, which chat template %s does not know; expected "
                      "%s",
                      i + 1, role_names[role], f->name, known);
@@ -258,18 +258,18 @@ static int check_message(const struct Render *r, size_t i, size_t turn, struct E
     if (!f->role[m->role].prefix || (m->role == ROLE_SYSTEM && f->system == SYSTEM_REFUSED))
         return refuse_role(f, i, m->role, e);
     if (m->role == ROLE_SYSTEM && merges && i)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
                          "message %zu: chat template %s has a system message as the first alone",
                          i + 1, f->name);
     enum Role due = turn % 2 ? ROLE_ASSISTANT : ROLE_USER;
     if (f->rules & FORM_ALTERNATES && m->role != ROLE_SYSTEM && m->role != due)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
                          "message %zu has the role %s where chat template %s expects %s: they take "
                          "turns, and a user begins",
                          i + 1, role_names[m->role], f->name, role_names[due]);
     if (f->rules & FORM_THINKS && m->role == ROLE_ASSISTANT &&
         memmem(m->text, m->bytes, "</think>", 8))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CHAT_TEMPLATE_THOUGHTS,
                          "message %zu holds thoughts (</think>), which are not supported with chat "
                          "template %s; expected the answer alone",
                          i + 1, f->name);
@@ -286,7 +286,7 @@ static int check_messages(const struct Render *r, struct Error *e) {
         return err;
     return r->messages[r->count - 1].role == ROLE_USER
                ? 0
-               : error_set(e, -EINVAL,
+               : error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
                            "chat template %s leaves a system message out unless a user's message "
                            "is the last; expected a conversation without one, or --chat-template "
                            "mistral-v1",

@@ -244,7 +244,7 @@ static void check_flag(struct Plan *p, size_t i) {
     bool given = p->flags->given(p->flags->context, line->flag), same = true;
     char *where = line->line ? base_format("line %zu: %s", line->line, line->key)
                              : base_format("%s, which is absent", line->key);
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = p->flags->check(p->flags->context, line->flag, where, line->to, &same, &e);
     if (err) {
         plan_refuse(p, "%s", e.text);
@@ -280,7 +280,9 @@ static int finish(struct Plan *p, struct Error *e) {
         if (p->out->lines[i].flag)
             check_flag(p, i);
     tree_line(p->problems);
-    return *p->problems ? error_set(e, -EINVAL, "%s: %s", p->out->path, p->problems) : 0;
+    return *p->problems
+               ? error_set(e, -EINVAL, E_DEEPSPEED_KEYS, "%s: %s", p->out->path, p->problems)
+               : 0;
 }
 
 int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,

@@ -18,7 +18,7 @@ struct Reader {
 };
 
 static int fault(const struct Reader *r, const char *what) {
-    return error_set(r->e, -EINVAL, "%s: line %zu: %s", r->path, r->line, what);
+    return error_set(r->e, -EINVAL, E_JSON_SYNTAX, "%s: line %zu: %s", r->path, r->line, what);
 }
 
 // The letter that comes; 0 at the end.
@@ -35,14 +35,14 @@ static void skip_space(struct Reader *r) {
 static int unexpected(const struct Reader *r, const char *expected) {
     char c = peek(r);
     if (r->at == r->end)
-        return error_set(r->e, -EINVAL, "%s: line %zu: the text ends; expected %s", r->path,
-                         r->line, expected);
+        return error_set(r->e, -EINVAL, E_JSON_SYNTAX, "%s: line %zu: the text ends; expected %s",
+                         r->path, r->line, expected);
     if (c == '/' || c == '#')
         return fault(r, "a comment; JSON has none");
     if (c == '\'')
         return fault(r, "a single quote; JSON's texts stand in double quotes");
     bool shown = c > ' ' && c < 127;
-    return error_set(r->e, -EINVAL,
+    return error_set(r->e, -EINVAL, E_JSON_SYNTAX,
                      shown ? "%s: line %zu: '%c'; expected %s"
                            : "%s: line %zu: a byte of %d; expected %s",
                      r->path, r->line, shown ? c : (unsigned char)c, expected);
@@ -212,8 +212,9 @@ static int read_key(struct Reader *r, const struct Node *object, struct Node *me
     int err = read_text(r, &member->key);
     const struct Node *twin = err ? NULL : tree_member(object, member->key);
     if (twin)
-        err = error_set(r->e, -EINVAL, "%s: line %zu: \"%.*s\" is there twice, first in line %zu",
-                        r->path, r->line, SHOWN_MAX, member->key, twin->line);
+        err = error_set(r->e, -EINVAL, E_JSON_DUPLICATE_KEY,
+                        "%s: line %zu: \"%.*s\" is there twice, first in line %zu", r->path,
+                        r->line, SHOWN_MAX, member->key, twin->line);
     if (err)
         return err;
     skip_space(r);

@@ -33,7 +33,7 @@ static int check_part(const char *part, bool *ppl, struct Error *e) {
         return 0;
     }
     if (!path)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_EVAL_NAME,
                          "--eval \"%s\": expected ppl or hellaswag:FILE, or several with a comma "
                          "between two (a file's name cannot hold one)",
                          part);
@@ -61,7 +61,7 @@ static int open_task(struct EvalTask *task, const char *path, const struct EvalS
     struct Error why;
     int err = file_read(path, FILE_BYTES_MAX, &bytes, &n, &why);
     if (err) {
-        error_set(e, err, "%s: %s", before, why.text);
+        error_set(e, err, why.id, "%s: %s", before, why.text);
     } else {
         err = hellaswag_parse(&task->items, spec, before, bytes, n, e);
         free(bytes);

@@ -31,7 +31,7 @@ struct ItemReading {
 };
 
 static int refuse(const struct ItemReading *r, const char *what, struct Error *e) {
-    return error_set(e, -EINVAL, "%s: line %zu: %s", r->name, r->line, what);
+    return error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: %s", r->name, r->line, what);
 }
 
 // ---- JSON ----
@@ -46,8 +46,8 @@ static const cJSON *member(const struct ItemReading *r, const cJSON *object, con
         count++;
     }
     if (count != 1)
-        error_set(e, -EINVAL, "%s: line %zu: \"%s\" is %s", r->name, r->line, name,
-                  count ? "there twice" : "missing");
+        error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is %s", r->name, r->line,
+                  name, count ? "there twice" : "missing");
     return count == 1 ? found : NULL;
 }
 
@@ -64,8 +64,9 @@ static int read_endings(struct ItemReading *r, const cJSON *object, struct Error
     }
     if (cJSON_IsArray(r->endings) && n >= 2 && n <= EVAL_CHOICES_MAX)
         return 0;
-    return error_set(e, -EINVAL, "%s: line %zu: \"endings\": expected a list of 2 to %d texts",
-                     r->name, r->line, EVAL_CHOICES_MAX);
+    return error_set(e, -EINVAL, E_HELLASWAG_FIELD,
+                     "%s: line %zu: \"endings\": expected a list of 2 to %d texts", r->name,
+                     r->line, EVAL_CHOICES_MAX);
 }
 
 // As a number, or as the digit that Hugging Face's copy of the data set has.
@@ -84,10 +85,11 @@ static int read_label(struct ItemReading *r, const cJSON *object, struct Error *
     if (r->label < n)
         return 0;
     char *shown = cJSON_PrintUnformatted(item);
-    int err = error_set(
-        e, -EINVAL, "%s: line %zu: \"label\" is %s; expected the right ending's number, 0 to %d%s",
-        r->name, r->line, json_shown(shown ? shown : "").text, n - 1,
-        cJSON_IsString(item) && !*text ? " (a test split has none)" : "");
+    int err =
+        error_set(e, -EINVAL, E_HELLASWAG_FIELD,
+                  "%s: line %zu: \"label\" is %s; expected the right ending's number, 0 to %d%s",
+                  r->name, r->line, json_shown(shown ? shown : "").text, n - 1,
+                  cJSON_IsString(item) && !*text ? " (a test split has none)" : "");
     cJSON_free(shown);
     return err;
 }
@@ -98,8 +100,8 @@ static int read_object(struct ItemReading *r, const cJSON *object, struct Error 
         if (!item)
             return -EINVAL;
         if (!cJSON_IsString(item))
-            return error_set(e, -EINVAL, "%s: line %zu: \"%s\" is no text", r->name, r->line,
-                             field_names[f]);
+            return error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is no text",
+                             r->name, r->line, field_names[f]);
         r->text[f] = item->valuestring;
     }
     int err = read_endings(r, object, e);
@@ -117,7 +119,7 @@ static int encode(const struct ItemReading *r, const char *text, size_t n, struc
     if (begin >= 0)
         ids_append(ids, begin);
     int err = tokenizer_encode_plain(r->spec->tokenizer, text, n, ids, &why);
-    return err ? error_set(e, err, "%s: line %zu: %s", r->name, r->line, why.text) : 0;
+    return err ? error_set(e, err, why.id, "%s: line %zu: %s", r->name, r->line, why.text) : 0;
 }
 
 // The harness's: a text of context and answer, and of its tokens those behind the context's count.
@@ -137,8 +139,9 @@ static int add_lm_eval(struct ItemReading *r, const char *query, const char *cho
     if (from >= count)
         return refuse(r, "an ending is empty once it is encoded behind its context", e);
     if (count - from > T)
-        return error_set(e, -EINVAL, "%s: line %zu: an ending has %zu tokens, the model sees %zu",
-                         r->name, r->line, count - from, T);
+        return error_set(e, -EINVAL, E_HELLASWAG_TOO_LONG,
+                         "%s: line %zu: an ending has %zu tokens, the model sees %zu", r->name,
+                         r->line, count - from, T);
     if (count > T + 1)
         cut = count - (T + 1);
     r->out->cut += cut > 0;
@@ -194,22 +197,24 @@ static int add_item(struct ItemReading *r, struct Error *e) {
 static int read_line(struct ItemReading *r, const char *line, size_t n, struct Error *e) {
     const char *end = NULL;
     if (n > LINE_BYTES_MAX)
-        return error_set(e, -EINVAL, "%s: line %zu: it has %zu bytes; at most %d are read", r->name,
-                         r->line, n, LINE_BYTES_MAX);
+        return error_set(e, -EINVAL, E_LINE_TOO_LONG,
+                         "%s: line %zu: it has %zu bytes; at most %d are read", r->name, r->line, n,
+                         LINE_BYTES_MAX);
     size_t invalid = text_find_invalid(line, n);
     if (invalid < n)
-        return error_set(e, -EINVAL, "%s: line %zu: byte %zu is not UTF-8", r->name, r->line,
-                         invalid);
+        return error_set(e, -EINVAL, E_UTF8, "%s: line %zu: byte %zu is not UTF-8", r->name,
+                         r->line, invalid);
     if (memchr(line, 0, n) || json_has_zero(line, n))
         return refuse(r, "it holds a zero byte", e);
     cJSON *object = cJSON_ParseWithLengthOpts(line, n, &end, false);
     size_t parsed = end ? (size_t)(end - line) : 0;
     while (object && parsed < n && isspace((unsigned char)line[parsed]))
         parsed++;
-    int err = cJSON_IsObject(object) && parsed == n
-                  ? read_object(r, object, e)
-                  : error_set(e, -EINVAL, "%s: line %zu: no JSON object from byte %zu on", r->name,
-                              r->line, cJSON_IsObject(object) ? parsed : 0);
+    int err =
+        cJSON_IsObject(object) && parsed == n
+            ? read_object(r, object, e)
+            : error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: line %zu: no JSON object from byte %zu on",
+                        r->name, r->line, cJSON_IsObject(object) ? parsed : 0);
     if (!err)
         err = add_item(r, e);
     cJSON_Delete(object);
@@ -258,13 +263,13 @@ static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const c
     bool reads_text = !tokenizer_encode_plain(spec->tokenizer, "a", 1, &ids, &ignored);
     ids_free(&ids);
     if (wants_text && !reads_text)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HELLASWAG_TOKENIZER,
                          "%s: its text cannot be encoded, as this data has no tokenizer: expected "
                          "--tokenizer, or llm.c's .bin",
                          name);
     if (wants_text || !reads_text || tokenizer_vocab(spec->tokenizer) == GPT2_VOCAB)
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_HELLASWAG_TOKENIZER,
                      "%s: it holds ids of GPT-2's tokenizer, which the model does not have: "
                      "expected the JSONL; here is %s",
                      name, tokenizer_describe(spec->tokenizer));
@@ -281,7 +286,7 @@ int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const ch
     ids_free(&r.context);
     ids_free(&r.whole);
     if (!err && !out->count)
-        err = error_set(e, -EINVAL, "%s: there is no item in it", name);
+        err = error_set(e, -EINVAL, E_HELLASWAG_EMPTY, "%s: there is no item in it", name);
     if (err)
         return err;
     tell_lengths(&r);

@@ -34,14 +34,14 @@ static uint16_t word(const struct BinReading *r, size_t at) {
 static int read_ids(struct BinReading *r, size_t *at, size_t end, struct Error *e) {
     size_t count = *at + 2 <= end ? word(r, *at) : 0;
     if (!count || count > (end - *at) / 2 - 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: the %zu tokens at byte %zu do not lie within the item, "
                          "which ends at byte %zu",
                          r->name, r->number, count, *at, end);
     *at += 2;
     for (size_t i = 0; i < count; i++, *at += 2) {
         if (word(r, *at) >= r->spec->vocab)
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                              "%s: item %zu: id %d at byte %zu is past the model's vocabulary, %zu",
                              r->name, r->number, word(r, *at), *at, r->spec->vocab);
         ids_append(&r->ids, word(r, *at));
@@ -58,7 +58,7 @@ static int read_sequences(struct BinReading *r, size_t at, size_t end, int choic
         r->ids.count = from;
         err = read_ids(r, &at, end, e);
         if (!err && r->ids.count > r->spec->seq_len + 1)
-            err = error_set(e, -EINVAL,
+            err = error_set(e, -EINVAL, E_HELLASWAG_TOO_LONG,
                             "%s: item %zu: it has %zu tokens, and the model sees %zu: expected a "
                             "longer --seq-len, as llm.c refuses it, too",
                             r->name, r->number, r->ids.count, r->spec->seq_len);
@@ -66,27 +66,30 @@ static int read_sequences(struct BinReading *r, size_t at, size_t end, int choic
             items_add_sequence(r->out, EVAL_LLMC, r->ids.data, r->ids.count, from);
     }
     if (!err && at != end)
-        err = error_set(e, -EINVAL, "%s: item %zu: its tokens end at byte %zu, the item at %zu",
-                        r->name, r->number, at, end);
+        err = error_set(e, -EINVAL, E_HELLASWAG_BIN,
+                        "%s: item %zu: its tokens end at byte %zu, the item at %zu", r->name,
+                        r->number, at, end);
     return err;
 }
 
 static int read_item(struct BinReading *r, struct Error *e) {
     size_t at = r->at, left = r->n - at;
     if (left < 2 * HEAD_WORDS)
-        return error_set(e, -EINVAL, "%s: item %zu: the file is cut short at byte %zu", r->name,
-                         r->number, r->n);
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
+                         "%s: item %zu: the file is cut short at byte %zu", r->name, r->number,
+                         r->n);
     size_t bytes = word(r, at + 2);
     int label = word(r, at + 6), choices = word(r, at + 8);
     if (word(r, at) != START || word(r, at + 4) != (r->number & 0xffff))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: at byte %zu stand %d and %d, expected %d and %zu", r->name,
                          r->number, at, word(r, at), word(r, at + 4), START, r->number & 0xffff);
     if (bytes % 2 || bytes < 2 * HEAD_WORDS || bytes > left)
-        return error_set(e, -EINVAL, "%s: item %zu: it says that it has %zu bytes, of %zu left",
-                         r->name, r->number, bytes, left);
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
+                         "%s: item %zu: it says that it has %zu bytes, of %zu left", r->name,
+                         r->number, bytes, left);
     if (choices < 2 || choices > EVAL_CHOICES_MAX || label >= choices)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: ending %d of %d is the right one; expected 2 to %d endings",
                          r->name, r->number, label, choices, EVAL_CHOICES_MAX);
     items_add(r->out, label, choices);
@@ -101,11 +104,11 @@ int hellaswag_bin_parse(struct EvalItems *out, const struct EvalSpec *spec, cons
     int32_t header[3];
     int err = 0;
     if (n < HEADER_BYTES)
-        return error_set(e, -EINVAL, "%s: %zu bytes, where the header alone has %d", name, n,
-                         HEADER_BYTES);
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
+                         "%s: %zu bytes, where the header alone has %d", name, n, HEADER_BYTES);
     memcpy(header, bytes, sizeof header);
     if (header[1] != VERSION || header[2] <= 0)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: version %d with %d items: expected version %d, and an item", name,
                          header[1], header[2], VERSION);
     size_t all = (size_t)header[2], wanted = spec->limit ? size_min(spec->limit, all) : all;
@@ -113,7 +116,8 @@ int hellaswag_bin_parse(struct EvalItems *out, const struct EvalSpec *spec, cons
         err = read_item(&r, e);
     ids_free(&r.ids);
     if (!err && wanted == all && r.at != n)
-        err = error_set(e, -EINVAL, "%s: %zu bytes stand behind the last of its %zu items", name,
-                        n - r.at, all);
+        err =
+            error_set(e, -EINVAL, E_HELLASWAG_BIN,
+                      "%s: %zu bytes stand behind the last of its %zu items", name, n - r.at, all);
     return err;
 }

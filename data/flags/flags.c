@@ -196,7 +196,7 @@ void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
     }
     struct Error why = *e;
     if (*all)
-        error_set(e, 0, "%s (%s)", why.text, all);
+        error_set(e, 0, why.id, "%s (%s)", why.text, all);
     free(all);
 }
 
@@ -227,8 +227,9 @@ static int unknown_flag(const struct Flags *f, const char *name, struct Error *e
     if (!nearest && !strncmp(name, "no-", 3))
         nearest = flags_nearest(f, name + 3);
     if (nearest)
-        return error_set(e, -EINVAL, "unknown flag --%s; did you mean --%s?", name, nearest);
-    return error_set(e, -EINVAL, "unknown flag --%s; --help lists all flags", name);
+        return error_set(e, -EINVAL, E_FLAG_UNKNOWN, "unknown flag --%s; did you mean --%s?", name,
+                         nearest);
+    return error_set(e, -EINVAL, E_FLAG_UNKNOWN, "unknown flag --%s; --help lists all flags", name);
 }
 
 static int set_from_line(struct Flags *f, size_t i, const char *text, struct Error *e) {
@@ -236,8 +237,9 @@ static int set_from_line(struct Flags *f, size_t i, const char *text, struct Err
     bool list_of = f->table[i].type == FLAG_LIST,
          longer = list_of && f->source[i] == FLAG_FROM_LINE;
     if (list_of && strchr(text, '\n')) // which stands between the names of a list
-        return error_set(e, -EINVAL, "--%s %s: there is a line break in the name; rename it",
-                         f->table[i].name, text);
+        return error_set(e, -EINVAL, E_FLAG_LINE_BREAK,
+                         "--%s %s: there is a line break in the name; rename it", f->table[i].name,
+                         text);
     char *where = base_format("--%s", f->table[i].name);
     char *list = longer ? base_format("%s\n%s", f->text[i], text) : NULL;
     int code = flag_value_parse(&f->table[i], where, list ? list : text, &v, e);
@@ -251,12 +253,13 @@ static int set_from_line(struct Flags *f, size_t i, const char *text, struct Err
 static int value_missing(const struct Flag *flag, const char *next, struct Error *e) {
     if (next)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_FLAG_NO_VALUE,
             "--%s: its value is missing ('%s' follows); a value that begins with -- is "
             "written --%s=VALUE",
             flag->name, next, flag->name);
     char *takes = flag_argument(flag);
-    error_set(e, -EINVAL, "--%s: its value is missing; it takes %s", flag->name, takes);
+    error_set(e, -EINVAL, E_FLAG_NO_VALUE, "--%s: its value is missing; it takes %s", flag->name,
+              takes);
     free(takes);
     return -EINVAL;
 }
@@ -281,8 +284,9 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
     if (!inside && names_topic(f, flag, next))
         text = next + 2;
     if (!inside && flag->type == FLAG_BOOL && follows && *next != '-')
-        return error_set(e, -EINVAL, "unexpected '%s': --%s takes no value; --no-%s turns it off",
-                         next, flag->name, flag->name);
+        return error_set(e, -EINVAL, E_FLAG_SWITCH,
+                         "unexpected '%s': --%s takes no value; --no-%s turns it off", next,
+                         flag->name, flag->name);
     if (!text && !follows)
         return value_missing(flag, next, e);
     int code = set_from_line(f, i, text ? text : next, e);
@@ -296,12 +300,13 @@ static int parse_negation(struct Flags *f, const char *name, bool has_value, str
         return unknown_flag(f, name, e);
     if (f->table[i].type != FLAG_BOOL) {
         char *takes = flag_argument(&f->table[i]);
-        error_set(e, -EINVAL, "--%s: --%s is no switch; it takes %s", name, name + 3, takes);
+        error_set(e, -EINVAL, E_FLAG_SWITCH, "--%s: --%s is no switch; it takes %s", name, name + 3,
+                  takes);
         free(takes);
         return -EINVAL;
     }
     if (has_value)
-        return error_set(e, -EINVAL, "--%s: it takes no value", name);
+        return error_set(e, -EINVAL, E_FLAG_SWITCH, "--%s: it takes no value", name);
     int code = set_from_line(f, i, "false", e);
     return code ? code : 1;
 }
@@ -312,8 +317,9 @@ static int parse_word(struct Flags *f, int n, char *const *words, struct Error *
     if (strncmp(word, "--", 2) || !word[2]) {
         const char *near = word[0] == '-' && word[1] ? flags_nearest(f, word + 1) : NULL;
         if (near)
-            return error_set(e, -EINVAL, "unexpected '%s'; did you mean --%s?", word, near);
-        return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_FLAG_STRAY_WORD, "unexpected '%s'; did you mean --%s?",
+                             word, near);
+        return error_set(e, -EINVAL, E_FLAG_STRAY_WORD,
                          "unexpected '%s'; every flag is written --NAME VALUE, "
                          "--help lists them",
                          word);

@@ -134,8 +134,8 @@ static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
             free(all);
             all = longer;
         }
-    error_set(e, -EINVAL, "--help %s: expected %sall, or a flag's name without its dashes", topic,
-              all);
+    error_set(e, -EINVAL, E_HELP_TOPIC,
+              "--help %s: expected %sall, or a flag's name without its dashes", topic, all);
     free(all);
     return -EINVAL;
 }

@@ -37,12 +37,13 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
     else if (cJSON_IsBool(item))
         *text = base_format("%s", cJSON_IsTrue(item) ? "true" : "false");
     else if (cJSON_IsNumber(item) && flag->type != FLAG_FLOAT && fabs(x) > EXACT_INTEGER_MAX)
-        return error_set(e, -EINVAL, "%s: a number past 2^53 loses digits; write it as a string",
-                         where);
+        return error_set(e, -EINVAL, E_CONFIG_VALUE,
+                         "%s: a number past 2^53 loses digits; write it as a string", where);
     else if (cJSON_IsNumber(item))
         *text = base_format(whole ? "%.0f" : "%.17g", x);
     else if (!cJSON_IsNull(item))
-        return error_set(e, -EINVAL, "%s: a list or an object; one value is expected", where);
+        return error_set(e, -EINVAL, E_CONFIG_VALUE,
+                         "%s: a list or an object; one value is expected", where);
     return 0;
 }
 
@@ -64,7 +65,8 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
     char *text;
     int code = scalar_text(&f->table[i], item, where, &text, e);
     if (!code && !type_fits(&f->table[i], item))
-        code = error_set(e, -EINVAL, "%s: %s is not %s", where, text ? text : "null", expected);
+        code = error_set(e, -EINVAL, E_CONFIG_VALUE, "%s: %s is not %s", where,
+                         text ? text : "null", expected);
     union FlagValue v = {0};
     if (!code && text)
         code = flag_value_parse(&f->table[i], where, text, &v, e);
@@ -90,9 +92,9 @@ static bool is_kept(const char *name) {
 static int unknown_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
     const char *nearest = flags_nearest(f, key);
     if (nearest)
-        return error_set(e, -EINVAL, "%s: unknown key \"%s\"; did you mean \"%s\"?", path, key,
-                         nearest);
-    return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CONFIG_KEY, "%s: unknown key \"%s\"; did you mean \"%s\"?",
+                         path, key, nearest);
+    return error_set(e, -EINVAL, E_CONFIG_KEY,
                      "%s: unknown key \"%s\"; the keys are the flags of --help without --", path,
                      key);
 }
@@ -103,10 +105,12 @@ static int load_given(const struct Flags *f, const cJSON *root, const char *path
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, GIVEN), *item;
     memset(on, !list, f->n);
     if (list && !cJSON_IsArray(list))
-        return error_set(e, -EINVAL, "%s: \"%s\" is not a list of flag names", path, GIVEN);
+        return error_set(e, -EINVAL, E_CONFIG_VALUE, "%s: \"%s\" is not a list of flag names", path,
+                         GIVEN);
     cJSON_ArrayForEach(item, list) {
         if (!cJSON_IsString(item))
-            return error_set(e, -EINVAL, "%s: \"%s\" is not a list of flag names", path, GIVEN);
+            return error_set(e, -EINVAL, E_CONFIG_VALUE, "%s: \"%s\" is not a list of flag names",
+                             path, GIVEN);
         size_t i = flags_find(f, item->valuestring);
         if (i == f->n)
             return unknown_key(f, path, item->valuestring, e);
@@ -121,10 +125,11 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
     if (i == f->n)
         return unknown_key(f, path, item->string, e);
     if (!is_kept(item->string))
-        return error_set(e, -EINVAL, "%s: \"%s\" cannot stand in a configuration file", path,
-                         item->string);
+        return error_set(e, -EINVAL, E_CONFIG_KEY,
+                         "%s: \"%s\" cannot stand in a configuration file", path, item->string);
     if (seen[i])
-        return error_set(e, -EINVAL, "%s: \"%s\" stands twice", path, item->string);
+        return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" stands twice", path,
+                         item->string);
     seen[i] = true;
     char *where = base_format("%s: %s", path, item->string);
     int code = load_value(f, i, item, where, given[i], e);
@@ -136,7 +141,8 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
 
 static int load_object(struct Flags *f, const cJSON *root, const char *path, struct Error *e) {
     if (!cJSON_IsObject(root))
-        return error_set(e, -EINVAL, "%s: not a JSON object {\"flag\": value, ...}", path);
+        return error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: not a JSON object {\"flag\": value, ...}",
+                         path);
     bool *given = base_alloc_zeroed(f->n), *seen = base_alloc_zeroed(f->n);
     size_t lists = 0;
     int code = load_given(f, root, path, given, e);
@@ -147,7 +153,8 @@ static int load_object(struct Flags *f, const cJSON *root, const char *path, str
         if (strcmp(item->string, GIVEN))
             code = load_item(f, item, path, given, seen, e);
         else if (lists++)
-            code = error_set(e, -EINVAL, "%s: \"%s\" stands twice", path, GIVEN);
+            code =
+                error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" stands twice", path, GIVEN);
     }
     free(given);
     free(seen);
@@ -161,7 +168,8 @@ static int not_json(const char *path, const char *text, size_t offset, struct Er
         column = text[i] == '\n' ? 1 : column + 1;
         line += text[i] == '\n';
     }
-    return error_set(e, -EINVAL, "%s: not JSON (line %zu, column %zu)", path, line, column);
+    return error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: not JSON (line %zu, column %zu)", path, line,
+                     column);
 }
 
 int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
@@ -173,7 +181,7 @@ int flags_load_json_text(struct Flags *f, const char *path, const char *text, si
     if (zero) // cJSON would take it for a space
         return not_json(path, text, (size_t)(zero - text), e);
     if (json_has_zero(text, bytes))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_ZERO_BYTE,
                          "%s: a text in it holds a zero byte (\\u0000), as no value may", path);
     char *copy = base_alloc_zeroed(bytes + 1);
     memcpy(copy, text, bytes);

@@ -133,13 +133,15 @@ static int parse_integer(const struct Flag *flag, const char *where, const char 
     uint64_t magnitude = 0;
     int code = parse_magnitude(text + (minus || *text == '+'), &magnitude);
     if (code == -EINVAL)
-        return error_set(e, -EINVAL, "%s: '%s' is not %s", where, text, INTEGER_HINT);
+        return error_set(e, -EINVAL, E_FLAG_INTEGER, "%s: '%s' is not %s", where, text,
+                         INTEGER_HINT);
     if (is_size && minus && (magnitude || code))
-        return error_set(e, -EINVAL, "%s: '%s' is negative; it must be 0 or more", where, text);
+        return error_set(e, -EINVAL, E_FLAG_INTEGER, "%s: '%s' is negative; it must be 0 or more",
+                         where, text);
     uint64_t limit = is_size ? UINT64_MAX : (uint64_t)INT64_MAX + minus;
     if (code || magnitude > limit)
-        return error_set(e, -EINVAL, "%s: '%s' is too large; the %s is %s%" PRIu64, where, text,
-                         minus ? "smallest" : "largest", minus ? "-" : "", limit);
+        return error_set(e, -EINVAL, E_FLAG_INTEGER, "%s: '%s' is too large; the %s is %s%" PRIu64,
+                         where, text, minus ? "smallest" : "largest", minus ? "-" : "", limit);
     if (is_size)
         v->size = magnitude;
     else
@@ -153,10 +155,11 @@ static int parse_float(const char *where, const char *text, union FlagValue *v, 
     errno = 0;
     v->number = plain ? strtod(text, &end) : 0;
     if (!plain || *end)
-        return error_set(e, -EINVAL, "%s: '%s' is not a number such as 0.1 or 3e-4", where, text);
+        return error_set(e, -EINVAL, E_FLAG_NUMBER, "%s: '%s' is not a number such as 0.1 or 3e-4",
+                         where, text);
     if (errno == ERANGE)
-        return error_set(e, -EINVAL, "%s: '%s' is too %s for a 64-bit number", where, text,
-                         isinf(v->number) ? "large" : "small");
+        return error_set(e, -EINVAL, E_FLAG_NUMBER, "%s: '%s' is too %s for a 64-bit number", where,
+                         text, isinf(v->number) ? "large" : "small");
     return 0;
 }
 
@@ -168,7 +171,7 @@ static int parse_power(const struct Flag *flag, const char *where, const char *t
     if (parse_integer(&as_size, where, text, &n, e))
         return -EINVAL;
     if (!n.size || (n.size & (n.size - 1)))
-        return error_set(e, -EINVAL, "%s: '%s' is not a power of two", where, text);
+        return error_set(e, -EINVAL, E_FLAG_INTEGER, "%s: '%s' is not a power of two", where, text);
     v->number = (double)n.size;
     return 0;
 }
@@ -195,8 +198,8 @@ static int parse_time(const char *where, const char *text, size_t *seconds, stru
         return 0;
     return strcmp(text, "0") == 0
                ? 0
-               : error_set(e, -EINVAL, "%s: '%s' is not a time such as 90s, 30m, 3h55m or 1d",
-                           where, text);
+               : error_set(e, -EINVAL, E_FLAG_TIME,
+                           "%s: '%s' is not a time such as 90s, 30m, 3h55m or 1d", where, text);
 }
 
 static char *format_time(size_t seconds) {
@@ -223,7 +226,7 @@ static int parse_every(const struct Flag *flag, const char *where, const char *t
     if (length && strchr("dhms", text[length - 1]))
         return parse_time(where, text, &v->every.seconds, e);
     if (parse_integer(&as_size, where, text, &steps, e))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_FLAG_TIME,
                          "%s: '%s' is neither a number of steps such as 500 or 1k, nor a time such "
                          "as 90s, 30m, 3h55m or 1d",
                          where, text);
@@ -277,7 +280,7 @@ static int parse_choice(const struct Flag *flag, const char *where, const char *
         }
     char *all = flag_argument(flag);
     const char *nearest = nearest_word(flag, text);
-    error_set(e, -EINVAL, "%s: '%s' is not one of %s%s%s%s", where, text, all,
+    error_set(e, -EINVAL, E_FLAG_CHOICE, "%s: '%s' is not one of %s%s%s%s", where, text, all,
               nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     free(all);
     return -EINVAL;
@@ -286,7 +289,7 @@ static int parse_choice(const struct Flag *flag, const char *where, const char *
 static int parse_bool(const char *where, const char *text, union FlagValue *v, struct Error *e) {
     v->on = !strcmp(text, "true");
     if (!v->on && strcmp(text, "false"))
-        return error_set(e, -EINVAL, "%s: '%s' is not true or false", where, text);
+        return error_set(e, -EINVAL, E_FLAG_CHOICE, "%s: '%s' is not true or false", where, text);
     return 0;
 }
 
@@ -346,8 +349,8 @@ int flag_value_parse(const struct Flag *flag, const char *where, const char *tex
     if (flag->value_default && !parse_any(flag, where, flag->value_default, &preset, &ignored) &&
         as_number(flag, &preset) == as_number(flag, v))
         return 0;
-    return error_set(e, -EINVAL, "%s: '%s' is out of range; it must be %s", where, text,
-                     flag->argument);
+    return error_set(e, -EINVAL, E_FLAG_RANGE, "%s: '%s' is out of range; it must be %s", where,
+                     text, flag->argument);
 }
 
 // The shortest decimal that reads back to the same bits.

@@ -42,8 +42,8 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
             at += (size_t)snprintf(expected + at, sizeof expected - at, "%s%s%s", (*kinds)->prefix,
                                    (*kinds)->place, behind);
         }
-    return error_set(e, -EINVAL, "--%s %s: expected %s", use == INIT_FROM ? "init" : "export",
-                     value, expected);
+    return error_set(e, -EINVAL, E_INIT_NAME, "--%s %s: expected %s",
+                     use == INIT_FROM ? "init" : "export", value, expected);
 }
 
 // ---- what the model is --------------------------------------------------------------------------
@@ -63,7 +63,8 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
                          struct Error *e) {
     const cJSON *item;
     int err = flags_was_set(f, "model")
-                  ? error_set(e, -EINVAL, "--model: --init %s says what the model is", value)
+                  ? error_set(e, -EINVAL, E_INIT_MODEL, "--model: --init %s says what the model is",
+                              value)
                   : 0;
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
@@ -76,7 +77,8 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
         bool same = cJSON_IsString(item) ? hf_config_same_text(mine, theirs)
                                          : strtod(mine, NULL) == item->valuedouble;
         if (!same)
-            err = error_set(e, -EINVAL, "--%s %s: %s has %s", item->string, mine, where, theirs);
+            err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s", item->string, mine,
+                            where, theirs);
         free(mine);
         free(theirs);
     }
@@ -162,7 +164,7 @@ int init_identity_flags(const char *identity, const char *where, char **text, st
         return 0;
     free(*text);
     *text = NULL;
-    return error_set(e, -EINVAL, "%s does not say what model it is of", where);
+    return error_set(e, -EINVAL, E_INIT_CONFIG, "%s does not say what model it is of", where);
 }
 
 // What `kind` says of the model there, as flags with all their defaults; cJSON_Delete it.
@@ -192,7 +194,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
         return 0;
     }
     if (err)
-        return error_set(e, err, "--init %s: %s", value, cause.text);
+        return error_set(e, err, cause.id, "--init %s: %s", value, cause.text);
     char *mine = init_model_json(resolved, 0), *said = base_format("--init %s: %s", value, where);
     cJSON *run = cJSON_Parse(mine);
     err = hf_config_check_same(model, said, run, e);
@@ -267,7 +269,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     struct Error cause;
     int err = read_model(kind, path, &flags, &where, &cause);
     if (err)
-        error_set(e, err, "--init %s: %s%s", value, cause.text,
+        error_set(e, err, cause.id, "--init %s: %s%s", value, cause.text,
                   access(path, F_OK) ? "; it is to be on this machine, as nothing is downloaded"
                   : err == -ENOTDIR  ? "; expected the folder that the file is in"
                                      : "");

@@ -211,7 +211,7 @@ static int check_params(const struct FlagsSaid *said, const struct Options *o, s
                                         "fit",     "cluster", "pp"};
     for (size_t i = 0; o->params && i < sizeof names / sizeof names[0]; i++)
         if (flag_is_on_line(said, names[i]))
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_PARAMS_FLAG,
                              "--%s: --params plans %zu parameters of no model: leave out one of "
                              "the two",
                              names[i], o->params);
@@ -222,32 +222,35 @@ static int check_params(const struct FlagsSaid *said, const struct Options *o, s
 // data. It may also be somebody's model, and data then are for ppl alone.
 static int check_only(struct Options *o, const char *only, struct Error *e) {
     if (o->sample_only && o->eval_only)
-        return error_set(e, -EINVAL, "--sample-only --eval-only: expected one of the two");
+        return error_set(e, -EINVAL, E_ONLY_CONFLICT,
+                         "--sample-only --eval-only: expected one of the two");
     if (o->eval_only && !o->eval)
-        return error_set(e, -EINVAL, "--eval-only: nothing says what: add --eval");
+        return error_set(e, -EINVAL, E_EVAL_MISSING, "--eval-only: nothing says what: add --eval");
     if (!o->resume && !o->init)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_ONLY_CHECKPOINT,
                          "%s needs a checkpoint: add --resume auto, or a model by --init", only);
     if (o->init && !o->resume && !o->data && !o->ppl)
         o->data = "random";
     if (!o->data && o->resume && strcmp(o->resume, "auto") == 0)
-        return error_set(e, -ENOENT, "%s: --out %s holds no run", only, o->out);
+        return error_set(e, -ENOENT, E_RUN_MISSING, "%s: --out %s holds no run", only, o->out);
     if (o->system && !o->chat)
-        return error_set(e, -EINVAL, "--system %s: there is no --chat", o->system);
+        return error_set(e, -EINVAL, E_CHAT_FLAG, "--system %s: there is no --chat", o->system);
     const char *given = o->trace ? o->trace : o->sample_only || o->eval_only ? o->export : NULL;
-    return given ? error_set(e, -EINVAL, "--%s %s: %s makes no step", o->trace ? "trace" : "export",
-                             given, o->sample_only ? "a sample" : only)
-                 : 0;
+    return given
+               ? error_set(e, -EINVAL, E_ONLY_CONFLICT, "--%s %s: %s makes no step",
+                           o->trace ? "trace" : "export", given, o->sample_only ? "a sample" : only)
+               : 0;
 }
 
 static int check_chat(const struct Options *o, const struct FlagsSaid *said, struct Error *e) {
     if (!o->sample_only)
-        return error_set(e, -EINVAL, "--chat %s: a question is asked with --sample-only", o->chat);
+        return error_set(e, -EINVAL, E_CHAT_FLAG,
+                         "--chat %s: a question is asked with --sample-only", o->chat);
     if (!*o->chat)
-        return error_set(e, -EINVAL, "--chat: the question is empty");
+        return error_set(e, -EINVAL, E_CHAT_FLAG, "--chat: the question is empty");
     return flag_is_on_line(said, "prompt")
-               ? error_set(e, -EINVAL, "--prompt %s: --chat asks something else; leave out one",
-                           o->prompt)
+               ? error_set(e, -EINVAL, E_CHAT_FLAG,
+                           "--prompt %s: --chat asks something else; leave out one", o->prompt)
                : 0;
 }
 
@@ -257,7 +260,7 @@ static int check_eval(const struct FlagsSaid *said, struct Options *o, struct Er
         o->eval = NULL;
     for (size_t i = 0; !o->eval && i < sizeof names / sizeof names[0]; i++)
         if (flag_is_on_line(said, names[i]))
-            return error_set(e, -EINVAL, "--%s: there is no --eval", names[i]);
+            return error_set(e, -EINVAL, E_EVAL_MISSING, "--%s: there is no --eval", names[i]);
     return evals_check(o->eval, &o->ppl, e);
 }
 
@@ -279,27 +282,28 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if (err)
         return err;
     if (options_best(o) && !only)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_RESUME_BEST,
                          "--resume best: expected --export, --eval-only or --sample-only beside "
                          "it: a run goes on from its newest checkpoint, --resume auto");
     if (o->plan && !o->data)
         o->data = "random"; // and so the model's own vocabulary and sequence length
     if (o->resume && !o->data)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_MISSING,
                          "--data is missing: --resume takes it from %s/config.json, which is not "
                          "there: expected the run's --out, or --data",
                          o->out);
     if (!o->data || !*o->data)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_MISSING,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "
                          "tinyshakespeare, fineweb10B or random");
     if (o->json && flag_is_on_line(said, "show-chain"))
-        return error_set(e, -EINVAL, "--show-chain: it prints lines, no JSON: leave out --json");
+        return error_set(e, -EINVAL, E_SHOW_CHAIN,
+                         "--show-chain: it prints lines, no JSON: leave out --json");
     if ((o->json || o->params) && !o->plan)
-        return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
+        return error_set(e, -EINVAL, E_PLAN_MISSING, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");
     if (!o->export && flag_is_on_line(said, "export-dtype"))
-        return error_set(e, -EINVAL, "--export-dtype: there is no --export");
+        return error_set(e, -EINVAL, E_EXPORT_DTYPE, "--export-dtype: there is no --export");
     const char *path;
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
@@ -309,8 +313,8 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if (!err && o->save_also)
         err = strcmp(o->save_also, o->out) != 0
                   ? file_check_folder(o->save_also, "--save-also", e)
-                  : error_set(e, -EINVAL, "--save-also %s: it is --out; expected another folder",
-                              o->save_also);
+                  : error_set(e, -EINVAL, E_SAVE_ALSO,
+                              "--save-also %s: it is --out; expected another folder", o->save_also);
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);

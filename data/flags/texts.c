@@ -37,7 +37,7 @@ static int open_chat(struct Texts *t, struct Error *e) {
     int err = chat_ask(data_tokenizer(t->data), &ask, &t->prompt, &t->stops, e);
     return err || t->prompt.count <= seen
                ? err
-               : error_set(e, -EINVAL,
+               : error_set(e, -EINVAL, E_CHAT_TOO_LONG,
                            "--chat: the question is %zu tokens long in its template, of which the "
                            "model sees %zu (--seq-len)",
                            t->prompt.count, seen);
@@ -90,7 +90,7 @@ static int tell_export(const char *value, int err, struct Error *e) {
     bool named = strncmp(why.text, FLAG, n) == 0;
     if (!err || (named && why.text[n] != ':'))
         return err;
-    return error_set(e, err, "%s %s: %s", FLAG, value, why.text + (named ? n + 2 : 0));
+    return error_set(e, err, why.id, "%s %s: %s", FLAG, value, why.text + (named ? n + 2 : 0));
 }
 
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e) {
@@ -140,7 +140,7 @@ int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e) {
     *samples = data_epoch_samples(t->data);
     if (data_epoch_is_known(t->data))
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_EPOCHS,
                      "--epochs: --data %s is fetched as it is needed, and how much it is nobody "
                      "knows: expected --steps",
                      t->of.resolved->data);

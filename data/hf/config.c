@@ -67,8 +67,8 @@ const cJSON *hf_config_value(const cJSON *object, const char *key) {
 int hf_config_refuse(struct HfReading *r, const char *key, const cJSON *item,
                      const char *expected) {
     char *text = cJSON_PrintUnformatted(item);
-    int err = error_set(r->e, -EINVAL, "%s: %s %.60s: expected %s", r->path, key, text ? text : "?",
-                        expected);
+    int err = error_set(r->e, -EINVAL, E_HF_CONFIG, "%s: %s %.60s: expected %s", r->path, key,
+                        text ? text : "?", expected);
     cJSON_free(text);
     return err;
 }
@@ -77,8 +77,8 @@ static int read_class(struct HfReading *r) {
     const cJSON *type = hf_config_value(r->config, "model_type");
     static const char expected[] = "gpt2, llama, mistral, qwen2 or qwen3";
     if (!type)
-        return error_set(r->e, -EINVAL, "%s: model_type is missing: expected %s", r->path,
-                         expected);
+        return error_set(r->e, -EINVAL, E_HF_CONFIG, "%s: model_type is missing: expected %s",
+                         r->path, expected);
     for (int c = 0; cJSON_IsString(type) && c < HF_NCLASS; c++)
         if (strcmp(type->valuestring, class_name[c]) == 0) {
             r->class = (enum HfClass)c;
@@ -340,8 +340,8 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
         if (unknown || same_value(theirs, ours))
             continue;
         char *a = cJSON_PrintUnformatted(theirs), *b = cJSON_PrintUnformatted(ours);
-        int err = error_set(e, -EINVAL, "%s has --%s %s; this run's model has %s", where,
-                            theirs->string, a, b);
+        int err = error_set(e, -EINVAL, E_INIT_FLAG, "%s has --%s %s; this run's model has %s",
+                            where, theirs->string, a, b);
         cJSON_free(a);
         cJSON_free(b);
         return err;

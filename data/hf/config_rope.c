@@ -37,8 +37,8 @@ static int find_rope(struct HfReading *r, struct RopeObject *rope) {
 }
 
 static int refuse_absent(struct HfReading *r, const struct RopeObject *rope, const char *key) {
-    return error_set(r->e, -EINVAL, "%s: %s has no %s: expected a number above 0", r->path,
-                     rope->name, key);
+    return error_set(r->e, -EINVAL, E_HF_CONFIG, "%s: %s has no %s: expected a number above 0",
+                     r->path, rope->name, key);
 }
 
 // A number above 0; *value is left where it is absent or null.

@@ -101,21 +101,23 @@ static int check(const cJSON *flags, const char *family, struct Error *e) {
     const char *sparse = json_text(flags, "sparse-attention");
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
     if (json_number(flags, "attention-window") > 0 && (gpt2 || strcmp(family, "llama") == 0))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
                          "--export: a folder of %s cannot say --attention-window %.0f; mistral's "
                          "and qwen's can",
                          family, json_number(flags, "attention-window"));
     if (*sparse && strcmp(sparse, "dense") != 0)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_EXPORT_MODEL,
             "--export: a folder of %s cannot say --sparse-attention %s, and with dense "
             "attention its weights are another model",
             family, sparse);
     if (gpt2 && json_number(flags, "kv-heads") != heads)
-        return error_set(e, -EINVAL, "--export: a folder of gpt2 cannot say --kv-heads %.0f",
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a folder of gpt2 cannot say --kv-heads %.0f",
                          json_number(flags, "kv-heads"));
     if (gpt2 && json_number(flags, "head-size") * heads != channels)
-        return error_set(e, -EINVAL, "--export: a folder of gpt2 cannot say --head-size %.0f",
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a folder of gpt2 cannot say --head-size %.0f",
                          json_number(flags, "head-size"));
     return 0;
 }

@@ -51,7 +51,8 @@ static int check_file(const char *path, struct Error *e) {
     close(fd);
     if (st.st_size <= COPIED_BYTES_MAX)
         return 0;
-    return error_set(e, -EFBIG, "cannot read %s: it is larger than the %d bytes allowed here", path,
+    return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
+                     "cannot read %s: it is larger than the %d bytes allowed here", path,
                      COPIED_BYTES_MAX);
 }
 
@@ -81,13 +82,15 @@ static int take_files(struct HfExport *x, bool checks, struct Error *e) {
     struct Copying c = {x, checks, e, 0};
     int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(e, -errno, "cannot read %s: %s", x->from->folder.path, strerror(errno));
+        return error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", x->from->folder.path,
+                         strerror(errno));
     bool all = folder_for_all(fd, take_file, &c);
     int why = errno;
     close(fd);
     if (all || c.err)
         return c.err;
-    return error_set(e, -why, "cannot read %s: %s", x->from->folder.path, strerror(why));
+    return error_set(e, -why, E_FILE_READ, "cannot read %s: %s", x->from->folder.path,
+                     strerror(why));
 }
 
 // ---- opening ----

@@ -55,7 +55,7 @@ static int open_shards(struct HfFolder *f, const cJSON *map, const char *path, s
         const char *name = cJSON_GetStringValue(item);
         if (!code && !is_plain_name(name))
             code =
-                error_set(e, -EINVAL,
+                error_set(e, -EINVAL, E_HF_INDEX,
                           "%s: tensor %s is said to be in \"%s\"; a file of the same folder "
                           "would be right",
                           path, json_shown(item->string).text, json_shown(name ? name : "").text);
@@ -90,7 +90,7 @@ static int check_map(const struct HfFolder *f, const cJSON *map, const char *pat
         if (strcmp(name, item->valuestring)) // neighbours are mostly in the same file
             file = find_file(f, name = item->valuestring);
         if (!file || !safetensors_find(file, item->string))
-            return error_set(e, -EINVAL, "%s: tensor %s is not in %s", path,
+            return error_set(e, -EINVAL, E_HF_INDEX, "%s: tensor %s is not in %s", path,
                              json_shown(item->string).text, json_shown(name).text);
     }
     return 0;
@@ -103,10 +103,12 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
     int code = read_json(path, INDEX_BYTES_MAX, &tree, &text, &bytes, e);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(tree, "weight_map");
     if (!code && (!cJSON_IsObject(map) || !cJSON_GetArraySize(map)))
-        code = error_set(e, -EINVAL, "%s: no \"weight_map\" with the tensors' files", path);
+        code = error_set(e, -EINVAL, E_HF_INDEX, "%s: no \"weight_map\" with the tensors' files",
+                         path);
     const char *twice = code ? NULL : json_repeated_key(map);
     if (twice)
-        code = error_set(e, -EINVAL, "%s: tensor %s is there twice", path, json_shown(twice).text);
+        code = error_set(e, -EINVAL, E_HF_INDEX, "%s: tensor %s is there twice", path,
+                         json_shown(twice).text);
     if (!code)
         code = open_shards(f, map, path, e);
     if (!code)
@@ -134,9 +136,9 @@ static int open_weights(struct HfFolder *f, struct Error *e) {
     } else if (!is_absent(index)) {
         code = open_index(f, index, e);
     } else {
-        code =
-            error_set(e, -ENOENT, "%s has neither %s nor %s; weights in other formats are not read",
-                      f->path, SINGLE, INDEX);
+        code = error_set(e, -ENOENT, E_HF_WEIGHTS_MISSING,
+                         "%s has neither %s nor %s; weights in other formats are not read", f->path,
+                         SINGLE, INDEX);
     }
     free(single);
     free(index);
@@ -163,7 +165,8 @@ static int list_tensors(struct HfFolder *f, struct Error *e) {
     qsort(f->tensor, n, sizeof *f->tensor, compare_names);
     for (size_t i = 1; i < n; i++)
         if (!compare_names(&f->tensor[i - 1], &f->tensor[i]))
-            return error_set(e, -EINVAL, "tensor %s is in %s and in %s; once would be right",
+            return error_set(e, -EINVAL, E_HF_TENSOR_TWICE,
+                             "tensor %s is in %s and in %s; once would be right",
                              json_shown(f->tensor[i].tensor->name).text,
                              f->tensor[i - 1].file->path, f->tensor[i].file->path);
     return 0;

@@ -20,7 +20,7 @@ static int refuse_adapter(const char *folder, struct Error *e) {
     char *path = base_format("%s/adapter_config.json", folder);
     int err = access(path, F_OK)
                   ? -ENOENT
-                  : error_set(e, -ENOENT,
+                  : error_set(e, -ENOENT, E_HF_ADAPTER,
                               "%s has adapter_config.json and no config.json: it is an adapter of "
                               "PEFT's (LoRA), not a model; merge it into its base by PEFT's "
                               "merge_and_unload(), save that by save_pretrained(), and name its "
@@ -114,7 +114,8 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     bool same = false;
     int err = hf_folder_compare(head, hf_folder_find(&m->folder, tokens->name), &same, e);
     if (!err && !same)
-        err = error_set(e, -EINVAL, "%s: tensor %s is not %s, although tie_word_embeddings says so",
+        err = error_set(e, -EINVAL, E_HF_TIED_HEAD,
+                        "%s: tensor %s is not %s, although tie_word_embeddings says so",
                         head->file->path, head->tensor->name, tokens->name);
     hf_folder_ask(&m->folder, HEAD);
     return err;
@@ -129,8 +130,9 @@ static int asked_all(void *model, struct Error *e) {
     const char *first = hf_folder_unasked(&m->folder, &count);
     if (!first)
         return 0;
-    return error_set(e, -EINVAL, "%s: tensor %s%s: a %s model has none such", m->folder.path,
-                     json_shown(first).text, count > 1 ? ", and others" : "", m->family);
+    return error_set(e, -EINVAL, E_HF_TENSOR_EXTRA, "%s: tensor %s%s: a %s model has none such",
+                     m->folder.path, json_shown(first).text, count > 1 ? ", and others" : "",
+                     m->family);
 }
 
 static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,

@@ -41,19 +41,22 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
     for (size_t i = 0; i < npiece; i++) {
         const struct HfTensor *found = hf_folder_ask(f, piece[i].name);
         if (!found)
-            return error_set(e, -EINVAL, "%s: no tensor %s, which its config.json asks for",
-                             f->path, piece[i].name);
+            return error_set(e, -EINVAL, E_HF_TENSOR_MISSING,
+                             "%s: no tensor %s, which its config.json asks for", f->path,
+                             piece[i].name);
         const struct Tensor *t = found->tensor;
         struct HfOut want = hf_piece_out(&piece[i]);
         struct Tensor right = {.ndim = want.ndim};
         memcpy(right.shape, want.shape, sizeof right.shape);
         if (t->ndim != right.ndim ||
             memcmp(t->shape, right.shape, (size_t)t->ndim * sizeof *t->shape))
-            return error_set(e, -EINVAL, "%s: tensor %s is %s; by its config.json %s is right",
+            return error_set(e, -EINVAL, E_HF_TENSOR_SHAPE,
+                             "%s: tensor %s is %s; by its config.json %s is right",
                              found->file->path, json_shown(t->name).text, tensor_shape(t).text,
                              tensor_shape(&right).text);
         if (!t->is_float)
-            return error_set(e, -EINVAL, "%s: tensor %s is %s; F32, BF16 and F16 can be read",
+            return error_set(e, -EINVAL, E_HF_TENSOR_DTYPE,
+                             "%s: tensor %s is %s; F32, BF16 and F16 can be read",
                              found->file->path, json_shown(t->name).text, t->spelled);
     }
     return 0;
@@ -67,9 +70,10 @@ static int read_elements(const struct HfTensor *t, uint64_t at, size_t n, float 
     int err = safetensors_read(t->file, t->tensor, at, n, out, e);
     size_t bad = err ? n : range_not_finite(out, n);
     if (bad < n)
-        return error_set(e, -EINVAL, "%s: tensor %s: element %llu is %s; expected a number",
-                         t->file->path, json_shown(t->tensor->name).text,
-                         (unsigned long long)(at + bad), isnan(out[bad]) ? "NaN" : "infinite");
+        return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
+                         "%s: tensor %s: element %llu is %s; expected a number", t->file->path,
+                         json_shown(t->tensor->name).text, (unsigned long long)(at + bad),
+                         isnan(out[bad]) ? "NaN" : "infinite");
     return err;
 }
 

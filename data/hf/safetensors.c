@@ -53,18 +53,21 @@ static int read_shape(const cJSON *list, struct Tensor *t, const char *path, str
     const char *name = t->name;
     int n = cJSON_GetArraySize(list);
     if (!cJSON_IsArray(list) || n > TENSOR_MAX_DIM)
-        return error_set(e, -EINVAL, "%s: tensor %s: its shape is no list of at most %d sizes",
-                         path, json_shown(name).text, TENSOR_MAX_DIM);
+        return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
+                         "%s: tensor %s: its shape is no list of at most %d sizes", path,
+                         json_shown(name).text, TENSOR_MAX_DIM);
     const cJSON *item;
     t->count = 1;
     cJSON_ArrayForEach(item, list) {
         uint64_t *size = &t->shape[t->ndim++];
         if (!json_is_count(item, size))
-            return error_set(e, -EINVAL, "%s: tensor %s: a size is no whole number from 0 to 2^53",
-                             path, json_shown(name).text);
+            return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
+                             "%s: tensor %s: a size is no whole number from 0 to 2^53", path,
+                             json_shown(name).text);
         if (__builtin_mul_overflow(t->count, *size, &t->count))
-            return error_set(e, -EINVAL, "%s: tensor %s: its shape has more than 2^64 elements",
-                             path, json_shown(name).text);
+            return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
+                             "%s: tensor %s: its shape has more than 2^64 elements", path,
+                             json_shown(name).text);
     }
     return 0;
 }
@@ -76,11 +79,11 @@ static int read_offsets(const cJSON *list, struct Tensor *t, uint64_t header_end
     if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 2 ||
         !json_is_count(cJSON_GetArrayItem(list, 0), &begin) ||
         !json_is_count(cJSON_GetArrayItem(list, 1), &end) || begin > end)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS,
                          "%s: tensor %s: its data_offsets are not [BEGIN, END] with BEGIN <= END",
                          path, json_shown(t->name).text);
     if (end > file_bytes - header_end)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS,
                          "%s: tensor %s ends at byte %llu of %llu behind the header: the file is "
                          "truncated, or not this header's",
                          path, json_shown(t->name).text, (unsigned long long)end,
@@ -93,7 +96,8 @@ static int read_offsets(const cJSON *list, struct Tensor *t, uint64_t header_end
 static int read_dtype(const cJSON *item, struct Tensor *t, const char *path, struct Error *e) {
     const char *spelled = cJSON_GetStringValue(item);
     if (!spelled || !*spelled || strlen(spelled) >= sizeof t->spelled)
-        return error_set(e, -EINVAL, "%s: tensor %s: its dtype is no name such as F32", path,
+        return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
+                         "%s: tensor %s: its dtype is no name such as F32", path,
                          json_shown(t->name).text);
     struct JsonShown shown = json_shown(spelled);
     snprintf(t->spelled, sizeof t->spelled, "%.15s", shown.text);
@@ -104,7 +108,7 @@ static int read_dtype(const cJSON *item, struct Tensor *t, const char *path, str
     t->is_float = known->is_float;
     t->dtype = known->dtype;
     if (__builtin_mul_overflow(t->count, known->bytes, &bytes) || bytes != t->end - t->begin)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
                          "%s: tensor %s has %llu bytes; %s of shape %s takes %zu an element", path,
                          json_shown(t->name).text, (unsigned long long)(t->end - t->begin),
                          t->spelled, tensor_shape(t).text, known->bytes);
@@ -117,14 +121,15 @@ static int read_tensor(const cJSON *item, struct Tensor *t, uint64_t header_end,
     const char *twice;
     t->name = base_format("%s", item->string);
     if (!cJSON_IsObject(item))
-        return error_set(e, -EINVAL, "%s: tensor %s: no object with dtype, shape and data_offsets",
-                         path, json_shown(t->name).text);
+        return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
+                         "%s: tensor %s: no object with dtype, shape and data_offsets", path,
+                         json_shown(t->name).text);
     if ((twice = json_repeated_key(item)))
-        return error_set(e, -EINVAL, "%s: tensor %s has \"%s\" twice", path,
+        return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR, "%s: tensor %s has \"%s\" twice", path,
                          json_shown(t->name).text, json_shown(twice).text);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!cJSON_GetObjectItemCaseSensitive(item, keys[i]))
-            return error_set(e, -EINVAL, "%s: tensor %s lacks \"%s\"", path,
+            return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR, "%s: tensor %s lacks \"%s\"", path,
                              json_shown(t->name).text, keys[i]);
     int code = read_shape(cJSON_GetObjectItemCaseSensitive(item, "shape"), t, path, e);
     if (!code)
@@ -154,15 +159,16 @@ static int check_places(struct Safetensors *f, uint64_t header_end, uint64_t fil
     for (size_t i = 0; i < f->ntensor; at = f->tensor[i++].end) {
         const struct Tensor *t = &f->tensor[i];
         if (t->begin < at)
-            return error_set(e, -EINVAL, "%s: tensors %s and %s overlap", f->path,
-                             json_shown(t[-1].name).text, json_shown(t->name).text);
+            return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS, "%s: tensors %s and %s overlap",
+                             f->path, json_shown(t[-1].name).text, json_shown(t->name).text);
         if (t->begin > at)
-            return error_set(e, -EINVAL, "%s: %llu bytes in front of tensor %s belong to none",
-                             f->path, (unsigned long long)(t->begin - at),
-                             json_shown(t->name).text);
+            return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS,
+                             "%s: %llu bytes in front of tensor %s belong to none", f->path,
+                             (unsigned long long)(t->begin - at), json_shown(t->name).text);
     }
     if (at != file_bytes)
-        return error_set(e, -EINVAL, "%s: the last %llu bytes belong to no tensor", f->path,
+        return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS,
+                         "%s: the last %llu bytes belong to no tensor", f->path,
                          (unsigned long long)(file_bytes - at));
     return 0;
 }
@@ -190,9 +196,10 @@ static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_
     uint8_t bytes[LENGTH_BYTES];
     ssize_t got = file_pread(f->fd, bytes, LENGTH_BYTES, 0);
     if (got < 0)
-        return error_set(e, (int)got, "cannot read %s: %s", f->path, strerror((int)-got));
+        return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", f->path,
+                         strerror((int)-got));
     if (got < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
                          "%s: %zd bytes are no safetensors file: its header's length "
                          "takes %d",
                          f->path, got, LENGTH_BYTES);
@@ -200,12 +207,12 @@ static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         *length = *length << 8 | bytes[i];
     if (*length > SAFETENSORS_HEADER_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
                          "%s: a header of %llu bytes; at most %d are read: is it a "
                          "safetensors file?",
                          f->path, (unsigned long long)*length, SAFETENSORS_HEADER_MAX);
     if (*length > file_bytes - LENGTH_BYTES)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
                          "%s: a header of %llu bytes in a file of %llu: it is "
                          "truncated, or no safetensors file",
                          f->path, (unsigned long long)*length, (unsigned long long)file_bytes);
@@ -222,7 +229,7 @@ static int read_header(struct Safetensors *f, uint64_t file_bytes, struct Error 
     cJSON *tree = NULL;
     if (got != (ssize_t)length) {
         code = got < 0 ? (int)got : -EIO;
-        error_set(e, code, "cannot read %s: %s", f->path,
+        error_set(e, code, E_FILE_READ, "cannot read %s: %s", f->path,
                   got < 0 ? strerror(-code) : "it became shorter meanwhile");
     } else {
         text[length] = 0;
@@ -268,7 +275,8 @@ const struct Tensor *safetensors_find(const struct Safetensors *f, const char *n
 int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64_t first, size_t n,
                      float *out, struct Error *e) {
     if (!t->is_float)
-        return error_set(e, -EINVAL, "%s: tensor %s is %s; F32, BF16 and F16 can be read", f->path,
+        return error_set(e, -EINVAL, E_HF_TENSOR_DTYPE,
+                         "%s: tensor %s is %s; F32, BF16 and F16 can be read", f->path,
                          json_shown(t->name).text, t->spelled);
     CHECK(first <= t->count && n <= t->count - first, "tensor %s: %zu elements from %llu of %llu",
           t->name, n, (unsigned long long)first, (unsigned long long)t->count);

@@ -43,7 +43,7 @@ static void remove_aside(const char *path, int folder) {
 }
 
 static int refuse_aside(const char *path, struct Error *e) {
-    return error_set(e, -EEXIST,
+    return error_set(e, -EEXIST, E_EXPORT_BUSY,
                      "%s is in the way: another run writes there, or it is no unfinished export; "
                      "wait for it, or move it away",
                      path);
@@ -104,17 +104,20 @@ static int make_aside(struct HfWriter *w, struct Error *e) {
         made = mkdir(w->aside, 0777);
     }
     if (made)
-        return error_set(e, -errno, "cannot make the folder %s: %s", w->aside, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot make the folder %s: %s", w->aside,
+                         strerror(errno));
     w->folder = open(w->aside, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (w->folder < 0) {
-        code = error_set(e, -errno, "cannot open the folder %s: %s", w->aside, strerror(errno));
+        code = error_set(e, -errno, E_FILE_WRITE, "cannot open the folder %s: %s", w->aside,
+                         strerror(errno));
         rmdir(w->aside);
         return code;
     }
     if (!file_hold(w->folder)) { // between mkdir and here it was taken for a dead run's
         close(w->folder);
         w->folder = -1; // it may be the other's, which nobody but that run may remove
-        return error_set(e, -EEXIST, "%s: another run writes there; wait for it", w->aside);
+        return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes there; wait for it",
+                         w->aside);
     }
     return hf_writer_put(w, MARKER, "", 0, e);
 }
@@ -125,7 +128,8 @@ static int make_file(const struct HfWriter *w, struct HfShard *file, struct Erro
     file->fd = openat(w->folder, file->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                       (mode_t)0666);
     if (file->fd < 0)
-        return error_set(e, -errno, "cannot make %s: %s", file->path, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot make %s: %s", file->path,
+                         strerror(errno));
     int code = range_reserve(file->fd, file->path, file->bytes, e);
     if (code)
         return code;
@@ -151,7 +155,8 @@ int hf_writer_join(struct HfWriter *w, struct Error *e) {
         struct HfShard *file = &w->file[i];
         file->fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (file->fd < 0)
-            return error_set(e, -errno, "cannot open %s: %s", file->path, strerror(errno));
+            return error_set(e, -errno, E_FILE_WRITE, "cannot open %s: %s", file->path,
+                             strerror(errno));
     }
     return 0;
 }
@@ -159,11 +164,13 @@ int hf_writer_join(struct HfWriter *w, struct Error *e) {
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e) {
     if (!*name || strchr(name, '/'))
-        return error_set(e, -EINVAL, "%s: \"%s\" is no name of a file in it", w->path, name);
+        return error_set(e, -EINVAL, E_EXPORT_NAME, "%s: \"%s\" is no name of a file in it",
+                         w->path, name);
     int fd =
         openat(w->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)0666);
     if (fd < 0)
-        return error_set(e, -errno, "cannot make %s/%s: %s", w->aside, name, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot make %s/%s: %s", w->aside, name,
+                         strerror(errno));
     char *path = base_format("%s/%s", w->aside, name);
     int code = file_write(fd, path, bytes, n, e);
     free(path);
@@ -171,7 +178,8 @@ int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_
     if (close(fd) && !late) // network file systems report a full disk here
         late = -errno;
     if (!code && late)
-        code = error_set(e, late, "cannot write %s/%s: %s", w->aside, name, strerror(-late));
+        code = error_set(e, late, E_FILE_WRITE, "cannot write %s/%s: %s", w->aside, name,
+                         strerror(-late));
     return code;
 }
 
@@ -187,9 +195,10 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
     CHECK(file->fd >= 0, "%s is not open", file->name);
     size_t over = range_overflow(w->dtype, values, n);
     if (over < n && !isfinite(values[over]))
-        return error_set(e, -ERANGE, "%s: %s has a value that is not finite", w->path, p->name);
+        return error_set(e, -ERANGE, E_EXPORT_VALUE, "%s: %s has a value that is not finite",
+                         w->path, p->name);
     if (over < n)
-        return error_set(e, -ERANGE,
+        return error_set(e, -ERANGE, E_EXPORT_VALUE,
                          "%s: %s has %.9g, which %s cannot hold; another "
                          "--export-dtype can",
                          w->path, p->name, (double)values[over], dtype_name(w->dtype));
@@ -200,7 +209,8 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
 int hf_writer_sync(const struct HfWriter *w, struct Error *e) {
     for (size_t i = 0; i < w->nfile; i++)
         if (fsync(w->file[i].fd))
-            return error_set(e, -errno, "cannot write %s: %s", w->file[i].path, strerror(errno));
+            return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", w->file[i].path,
+                             strerror(errno));
     return 0;
 }
 

@@ -29,17 +29,19 @@ static int check_model(const cJSON *flags, struct Error *e) {
                  {"norm-eps", 1e-5}};
     const char *sparse = json_text(flags, "sparse-attention");
     if (strcmp(json_text(flags, "family"), "gpt2") != 0)
-        return error_set(e, -EINVAL, "--export: a file of llm.c has a gpt2, no --family %s",
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a file of llm.c has a gpt2, no --family %s",
                          json_text(flags, "family"));
     if (strcmp(json_text(flags, "tie"), "off") == 0)
-        return error_set(e, -EINVAL, "--export: a file of llm.c has no head of its own: --tie off");
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a file of llm.c has no head of its own: --tie off");
     if (*sparse && strcmp(sparse, "dense") != 0)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_EXPORT_MODEL,
             "--export: a file of llm.c cannot say --sparse-attention %s; dense is right", sparse);
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (json_number(flags, fixed[i].flag) != fixed[i].right)
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_EXPORT_MODEL,
                              "--export: a file of llm.c cannot say --%s %g; %g is right",
                              fixed[i].flag, json_number(flags, fixed[i].flag), fixed[i].right);
     return 0;
@@ -48,7 +50,7 @@ static int check_model(const cJSON *flags, struct Error *e) {
 static int check_dtype(enum Dtype dtype, struct Error *e) {
     if (dtype == F32 || dtype == BF16)
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_EXPORT_DTYPE,
                      "--export: a file of llm.c has no %s: expected --export-dtype fp32 or "
                      "bf16",
                      dtype_name(dtype));
@@ -76,7 +78,7 @@ static bool is_torso_text(int fd) {
 }
 
 static int refuse_aside(const char *path, struct Error *e) {
-    return error_set(e, -EEXIST,
+    return error_set(e, -EEXIST, E_EXPORT_BUSY,
                      "%s is in the way: another run writes it, or it is no unfinished export; wait "
                      "for it, or move it away",
                      path);
@@ -136,8 +138,8 @@ static int clear_aside(const char *path, struct Error *e) {
 
 static int open_aside(struct LlmcExport *x, int how, struct Error *e) {
     x->fd = open(x->aside, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
-    return x->fd < 0 ? error_set(e, -errno, "cannot %s %s: %s", how ? "make" : "open", x->aside,
-                                 strerror(errno))
+    return x->fd < 0 ? error_set(e, -errno, E_FILE_WRITE, "cannot %s %s: %s", how ? "make" : "open",
+                                 x->aside, strerror(errno))
                      : 0;
 }
 
@@ -161,7 +163,8 @@ static int make_file(void *export, struct Error *e) {
     if (err)
         return err;
     if (!file_hold(x->fd)) // since it was made another run has taken it for a dead one's
-        return error_set(e, -EEXIST, "%s: another run writes it; wait for it", x->aside);
+        return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes it; wait for it",
+                         x->aside);
     x->made = true; // only now: what has the name else may be the other's
     err = range_write_bytes(x->fd, x->aside, 0, MARKER, sizeof MARKER, e);
     if (!err)
@@ -200,11 +203,13 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
     enum Dtype dtype = x->shape.dtype;
     size_t over = range_overflow(dtype, values, n);
     if (over < n && !isfinite(values[over]))
-        return error_set(e, -ERANGE, "%s: %s of layer %d has a value that is not finite", x->path,
-                         param, layer);
+        return error_set(e, -ERANGE, E_EXPORT_VALUE,
+                         "%s: %s of layer %d has a value that is not finite", x->path, param,
+                         layer);
     if (over < n)
-        return error_set(e, -ERANGE, "%s: %s of layer %d has %.9g, which %s cannot hold", x->path,
-                         param, layer, (double)values[over], dtype_name(dtype));
+        return error_set(e, -ERANGE, E_EXPORT_VALUE,
+                         "%s: %s of layer %d has %.9g, which %s cannot hold", x->path, param, layer,
+                         (double)values[over], dtype_name(dtype));
     return range_write(x->fd, x->aside, dtype, begin + first * dtype_size(dtype), n, values, e);
 }
 
@@ -220,7 +225,8 @@ static int write_range(void *export, int layer, const char *param, const struct 
 
 static int sync_file(void *export, struct Error *e) {
     const struct LlmcExport *x = export;
-    return fsync(x->fd) ? error_set(e, -errno, "cannot write %s: %s", x->aside, strerror(errno))
+    return fsync(x->fd) ? error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", x->aside,
+                                    strerror(errno))
                         : 0;
 }
 

@@ -102,7 +102,7 @@ static void put(uint8_t *header, enum Field field, size_t value) {
 
 static int refuse(const char *path, const uint8_t *header, enum Field field, const char *expected,
                   struct Error *e) {
-    return error_set(e, -EINVAL, "%s: %s %d: expected %s", path, field_name[field],
+    return error_set(e, -EINVAL, E_LLMC_HEADER, "%s: %s %d: expected %s", path, field_name[field],
                      get(header, field), expected);
 }
 
@@ -129,8 +129,9 @@ static int check_sizes(const char *path, const uint8_t *header, struct Error *e)
     double ends = (double)get(header, MAX_SEQ_LEN) + get(header, PADDED_VOCAB_SIZE) + 2;
     if (channels * (ends + layers * (12 * channels + 13)) < 0x1p56)
         return 0;
-    return error_set(e, -EINVAL, "%s: num_layers %d, channels %d: no file has so many weights",
-                     path, get(header, NUM_LAYERS), get(header, CHANNELS));
+    return error_set(e, -EINVAL, E_LLMC_HEADER,
+                     "%s: num_layers %d, channels %d: no file has so many weights", path,
+                     get(header, NUM_LAYERS), get(header, CHANNELS));
 }
 
 int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], uint64_t file_bytes,
@@ -151,8 +152,8 @@ int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], 
     uint64_t right = llmc_bytes(out);
     if (file_bytes == right)
         return 0;
-    return error_set(e, -EINVAL, "%s: %llu bytes: %s; by its header %llu are right", path,
-                     (unsigned long long)file_bytes,
+    return error_set(e, -EINVAL, E_LLMC_SIZE, "%s: %llu bytes: %s; by its header %llu are right",
+                     path, (unsigned long long)file_bytes,
                      file_bytes < right ? "it is truncated" : "it is too long",
                      (unsigned long long)right);
 }

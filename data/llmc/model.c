@@ -13,10 +13,12 @@ static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e
     uint8_t header[LLMC_HEADER_BYTES];
     ssize_t got = file_pread(m->fd, header, sizeof header, 0);
     if (got < 0)
-        return error_set(e, (int)got, "cannot read %s: %s", m->path, strerror((int)-got));
+        return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", m->path,
+                         strerror((int)-got));
     if ((size_t)got < sizeof header)
-        return error_set(e, -EINVAL, "%s: %zd bytes are no model of llm.c: its header takes %d",
-                         m->path, got, LLMC_HEADER_BYTES);
+        return error_set(e, -EINVAL, E_LLMC_SIZE,
+                         "%s: %zd bytes are no model of llm.c: its header takes %d", m->path, got,
+                         LLMC_HEADER_BYTES);
     return llmc_read_header(m->path, header, file_bytes, &m->shape, e);
 }
 
@@ -71,8 +73,9 @@ static int read_beside(const struct LlmcModel *m, int layer, const char *param, 
     int err = range_read(m->fd, m->path, dtype, begin + first * dtype_size(dtype), n, out, e);
     size_t bad = err ? n : range_not_finite(out, n);
     if (bad < n)
-        return error_set(e, -EINVAL, "%s: %s of layer %d: element %llu is %s; expected a number",
-                         m->path, param, layer, (unsigned long long)(first + bad),
+        return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
+                         "%s: %s of layer %d: element %llu is %s; expected a number", m->path,
+                         param, layer, (unsigned long long)(first + bad),
                          isnan(out[bad]) ? "NaN" : "infinite");
     return err;
 }

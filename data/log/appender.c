@@ -129,7 +129,7 @@ static int force(struct Appender *a, struct Error *e) {
     int err = flush(a, e);
     if (err || !fsync(a->fd))
         return err;
-    return error_set(e, -errno, "cannot write %s: %s", a->path, strerror(errno));
+    return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(errno));
 }
 
 int appender_sync(struct Appender *a, struct Error *e) {
@@ -148,9 +148,9 @@ int appender_close(struct Appender *a, struct Error *e) {
     if (folder >= 0)
         close(folder);
     if (close(a->fd) && !err)
-        err = error_set(e, -errno, "cannot write %s: %s", a->path, strerror(errno));
+        err = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(errno));
     if (a->taken && !err)
-        err = error_set(e, -ESTALE,
+        err = error_set(e, -ESTALE, E_LOG_REPLACED,
                         "%s lacks lines: it was removed, renamed or replaced while this run wrote "
                         "it",
                         a->path);

@@ -111,7 +111,7 @@ static int take_lines(struct Taker *t, FILE *from, struct Error *e) {
     while (!code && (n = getline(&line, &room, from)) > 0)
         code = take_line(t, line, (size_t)n, e);
     if (!code && !feof(from)) // a line too long for the memory that there is ends it, too
-        code = error_set(e, errno ? -errno : -EIO, "cannot read %s: %s", t->cut->path,
+        code = error_set(e, errno ? -errno : -EIO, E_FILE_READ, "cannot read %s: %s", t->cut->path,
                          strerror(errno ? errno : EIO));
     free(line);
     return code;

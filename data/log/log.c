@@ -22,12 +22,12 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
     struct stat st;
     *fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd < 0)
-        return error_set(e, -errno, "cannot open %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot open %s: %s", path, strerror(errno));
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
         return 0;
     close(*fd);
     *fd = -1;
-    return error_set(e, -EINVAL, "cannot open %s: it is no file", path);
+    return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is no file", path);
 }
 
 static int cut_back(const char *path, int64_t last_step, struct Error *e) {
@@ -39,7 +39,8 @@ static int cut_back(const char *path, int64_t last_step, struct Error *e) {
     FILE *from = fdopen(fd, "r");
     if (!from) {
         close(fd);
-        return error_set(e, -ENOMEM, "cannot read %s: %s", path, strerror(ENOMEM));
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED, "cannot read %s: %s", path,
+                         strerror(ENOMEM));
     }
     err = log_cut_back(from, path, last_step, e);
     fclose(from);

@@ -20,7 +20,7 @@ int report_check(const char *folder, struct Error *e) {
         bool taken = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
         free(path);
         if (taken)
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_FILE_KIND,
                              "--out %s: %s is %s there, and no file: remove it, or give another "
                              "folder",
                              folder, names[i],

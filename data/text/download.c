@@ -231,14 +231,15 @@ static enum Verdict judge_status(struct Transfer *t, int *code, struct Error *e)
         return *code ? GIVE_UP : DONE;
     }
     if (status == 416 && !t->head && t->part.have) {
-        *code = error_set(e, -EIO, "%s: the server cannot continue the partial file", t->d->url);
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the server cannot continue the partial file",
+                          t->d->url);
         return AFRESH;
     }
     const char *meaning = status == 404   ? " (there is no such file)"
                           : status == 403 ? " (access is forbidden)"
                           : status >= 500 ? " (it has trouble of its own)"
                                           : "";
-    *code = error_set(e, status == 404 || status == 410 ? -ENOENT : -EACCES,
+    *code = error_set(e, status == 404 || status == 410 ? -ENOENT : -EACCES, E_URL_STATUS,
                       "%s: the server answers %ld%s", t->d->url, status, meaning);
     return status >= 500 || status == 408 || status == 429 ? AGAIN : GIVE_UP;
 }
@@ -256,34 +257,31 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
         return DONE;
     }
     if (t->too_large && t->d->bytes) {
-        *code =
-            error_set(e, -EBADMSG, "%s: more bytes come than the %llu that the file should have",
-                      url, (unsigned long long)t->d->bytes);
+        *code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: more bytes come than its %llu", url,
+                          (unsigned long long)t->d->bytes);
         return GIVE_UP;
     }
     if (t->too_large) {
-        *code = error_set(e, -EFBIG,
+        *code = error_set(e, -EFBIG, E_URL_SIZE,
                           "%s: more than %llu bytes come, and no end: fetch it by other means and "
                           "give the file",
                           url, (unsigned long long)bytes_max(t->d));
         return GIVE_UP;
     }
     if (t->mixed_up) {
-        *code = error_set(e, -EIO, "%s: the server sent another part than asked for", url);
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the server sent another part", url);
         return AFRESH;
     }
     switch (result) {
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
-        *code = error_set(e, -ECONNREFUSED, "%s: no connection: %s", url, text);
+        *code = error_set(e, -ECONNREFUSED, E_URL_CONNECTION, "%s: no connection: %s", url, text);
         return AGAIN;
     case CURLE_OPERATION_TIMEDOUT:
         t->slow = t->came_s > base_seconds() - stall_seconds(t->d) / 2;
-        *code = t->slow
-                    ? error_set(e, -ETIMEDOUT, "%s: the server sends fewer than %ld bytes a second",
-                                url, LEAST_RATE)
-                    : error_set(e, -ETIMEDOUT, "%s: the server has stopped sending: %s", url, text);
+        *code = error_set(e, -ETIMEDOUT, E_URL_STALLED, "%s: the server %s: %s", url,
+                          t->slow ? "sends too slowly" : "has stopped sending", text);
         return AGAIN;
     case CURLE_PARTIAL_FILE:
     case CURLE_RECV_ERROR:
@@ -292,18 +290,19 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
     case CURLE_SSL_CONNECT_ERROR:
-        *code = error_set(e, -EIO, "%s: the transfer broke off: %s", url, text);
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the transfer broke off: %s", url, text);
         return AGAIN;
     case CURLE_UNSUPPORTED_PROTOCOL:
-        *code = error_set(e, -EACCES, "%s: it leads to where it must not (%s)", url, text);
+        *code = error_set(e, -EACCES, E_URL_SCHEME, "%s: it leads to where it must not (%s)", url,
+                          text);
         return GIVE_UP;
     case CURLE_FILE_COULDNT_READ_FILE:
-        *code = error_set(e, -ENOENT, "%s: %s", url, text);
-        return GIVE_UP;
+        *code = error_set(e, -ENOENT, E_FILE_READ, "%s: %s", url, text);
+        break;
     default:
-        *code = error_set(e, -EIO, "%s: %s", url, text);
-        return GIVE_UP;
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: %s", url, text);
     }
+    return GIVE_UP;
 }
 
 static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
@@ -393,7 +392,8 @@ static int check_local(const char *url, struct Error *e) {
     if (parts && !curl_url_set(parts, CURLUPART_URL, url, 0) &&
         !curl_url_get(parts, CURLUPART_PATH, &path, CURLU_URLDECODE) && !stat(path, &st) &&
         !S_ISREG(st.st_mode))
-        code = error_set(e, -EINVAL, "%s: it is %s: a file:// URL must name a regular file", url,
+        code = error_set(e, -EINVAL, E_FILE_KIND,
+                         "%s: it is %s: a file:// URL must name a regular file", url,
                          file_kind(st.st_mode));
     curl_free(path);
     curl_url_cleanup(parts);
@@ -426,7 +426,7 @@ int download_file(const struct Download *d, struct Error *e) {
         log_line(LOG_NORMAL, "%s: it is fetched again", damage.text);
     int code = fetch_file(d, &cause);
     if (code && damage.text[0])
-        return error_set(e, code, "%s, and it cannot be fetched again: %s", damage.text,
+        return error_set(e, code, cause.id, "%s, and it cannot be fetched again: %s", damage.text,
                          cause.text);
     if (code)
         *e = cause;
@@ -443,8 +443,8 @@ int download_head(const struct Download *d, void *bytes, size_t n, struct Error 
     t.head_bytes = n;
     code = attempt_until_done(&t, e);
     if (!code && t.head_have < n)
-        code = error_set(e, -EBADMSG, "%s: %zu bytes came where %zu were asked for", d->url,
-                         t.head_have, n);
+        code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: %zu bytes came where %zu were asked for",
+                         d->url, t.head_have, n);
     curl_easy_cleanup(t.curl);
     return code;
 }

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 static int missing(const char *url, struct Error *e) {
-    return error_set(e, -ENOTSUP,
+    return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "--data %s: this program was built without libcurl: install "
                      "libcurl4-openssl-dev and build again, or give a local file",
                      url);

@@ -32,7 +32,7 @@ static int hash_file(struct Sha256 *h, const char *before, const char *path, str
     code = sha256_file(fd, hex);
     close(fd);
     if (code)
-        return error_set(e, code, "%s %s: %s", before, path, strerror(-code));
+        return error_set(e, code, E_FILE_READ, "%s %s: %s", before, path, strerror(-code));
     hash_bytes(h, hex, sizeof hex);
     return 0;
 }
@@ -80,7 +80,8 @@ static int check_unchanged(const struct ExamplesSpec *spec, const struct stat *s
                     now.st_ino == was->st_ino && now.st_mtim.tv_sec == was->st_mtim.tv_sec &&
                     now.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
         if (!same)
-            return error_set(e, -EIO, "%s %s: the file has changed while it was read", spec->flag,
+            return error_set(e, -EIO, E_FILE_CHANGED,
+                             "%s %s: the file has changed while it was read", spec->flag,
                              spec->files[i].path);
     }
     return 0;
@@ -119,8 +120,8 @@ static int encode(const struct ExamplesSpec *spec, const char *path, struct Erro
         code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat, take,
                              &t, e);
     if (!code && !t.examples)
-        code = error_set(e, -EINVAL, "%s %s: there is no example in it", spec->flag,
-                         spec->files[0].path);
+        code = error_set(e, -EINVAL, E_EXAMPLES_NONE, "%s %s: there is no example in it",
+                         spec->flag, spec->files[0].path);
     size_t tokens = t.writer.count;
     if (code) {
         token_writer_abandon(&t.writer);
@@ -175,7 +176,7 @@ static int make_folder(const char *folder, const struct ExamplesSpec *spec,
         code = cache_aside_commit(&aside, folder, damaged, e);
     if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
         struct Error cause = *e;
-        error_set(e, code, "--cache %s: %s", spec->cache_dir, cause.text);
+        error_set(e, code, cause.id, "--cache %s: %s", spec->cache_dir, cause.text);
     }
     cache_aside_close(&aside, own_files);
     return code;

@@ -68,7 +68,7 @@ static int pack(struct Data *d, struct Error *e) {
                 filled += pack_filled(&train->shard[i].pack, w);
     }
     if (!code && d->spec.pack == PACK_ON && !loader_has_documents(d))
-        code = error_set(e, -EINVAL,
+        code = error_set(e, -EINVAL, E_PACK_DOCUMENTS,
                          "--pack on: --data %s does not say where documents begin; expected JSONL, "
                          "or token shards made of it",
                          d->source[0].name);
@@ -155,12 +155,13 @@ static int check_room(struct Data *d, size_t s, struct ShardSet *set, const char
     char room[80];
     tell_room(set, room, sizeof room);
     if (set->documents)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_TOO_SMALL,
                          "%s %s: its %s part has no example with a target that counts: give more "
                          "data, or a longer --seq-len than %zu",
                          flag, name, part, d->spec.seq_len);
-    return error_set(e, -EINVAL, "%s %s: its %s part has %llu tokens, too few for one sequence: %s",
-                     flag, name, part, (unsigned long long)shards_tokens(set), room);
+    return error_set(e, -EINVAL, E_DATA_TOO_SMALL,
+                     "%s %s: its %s part has %llu tokens, too few for one sequence: %s", flag, name,
+                     part, (unsigned long long)shards_tokens(set), room);
 }
 
 static int check_rooms(struct Data *d, struct Error *e) {
@@ -221,7 +222,7 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
     static const char says[] = "--data ";
     struct Error cause = *e;
     if (strncmp(cause.text, "--", 2)) {
-        error_set(e, code, "--data%s%s: %s", d->named.count == 1 ? " " : "",
+        error_set(e, code, cause.id, "--data%s%s: %s", d->named.count == 1 ? " " : "",
                   d->named.count == 1 ? d->source[0].name : "", cause.text);
         return;
     }
@@ -236,7 +237,7 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
         val = path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':';
     }
     if (val)
-        error_set(e, code, "--val-data %s", rest);
+        error_set(e, code, cause.id, "--val-data %s", rest);
 }
 
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {

@@ -27,7 +27,7 @@ static const char *kind_name(enum SourceKind kind) {
 static int check_pipe(const struct Data *d, const char *flag, const char *name, struct Error *e) {
     if (d->spec.processes <= 1 || !name || !source_is_pipe(name))
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_DATA_PIPE,
                      "%s %s: it is a pipe, which only one of the %d processes could read: write "
                      "what it carries into a file",
                      flag, name, d->spec.processes);
@@ -43,7 +43,7 @@ static int check_model(struct Data *d, struct Error *e) {
         d->spec.tokenizer = d->fitted;
         return 0;
     }
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_TOKENIZER_MISSING,
                      "--data %s is %s, and --init %s brings no tokenizer: expected the model's "
                      "own as --tokenizer, or token shards that it made",
                      d->source[0].name, kind_name(d->source[0].files.kind), d->spec.model);
@@ -54,7 +54,7 @@ static int check_texts(const struct Data *d, struct Error *e) {
     const char *t = d->spec.tokenizer;
     if (d->named.count == 1 || (t && strncmp(t, "train:", 6)))
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_TOKENIZER_SHARED,
                      "--tokenizer %s: %zu texts share one tokenizer: expected byte or a .model "
                      "file, such as one that a run on one of them has trained",
                      t ? t : "is missing", d->named.count);
@@ -65,24 +65,25 @@ static int check_kinds(struct Data *d, struct Error *e) {
     enum SourceKind kind = first->files.kind;
     for (size_t s = 1; s < d->named.count; s++)
         if (d->source[s].files.kind != kind)
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_DATA_KINDS,
                              "--data %s is %s, and --data %s is %s: expected sources of one kind",
                              first->name, kind_name(kind), d->source[s].name,
                              kind_name(d->source[s].files.kind));
     if (d->spec.val_data && d->val_source.kind != kind)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_KINDS,
                          "--val-data %s: it must be of one kind with --data %s: text, or token "
                          "shards, or JSONL",
                          d->spec.val_data, first->name);
     if (kind == SOURCE_RANDOM && d->named.count > 1)
-        return error_set(e, -EINVAL, "--data random: it cannot be one of several sources");
+        return error_set(e, -EINVAL, E_DATA_KINDS,
+                         "--data random: it cannot be one of several sources");
     if (d->spec.pack == PACK_ON && (kind == SOURCE_TEXT || kind == SOURCE_RANDOM))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PACK_DOCUMENTS,
                          "--pack on: --data %s is %s, which has no documents; expected JSONL, or "
                          "token shards made of it",
                          first->name, kind_name(kind));
     if (kind != SOURCE_JSONL && d->spec.data_map)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_MAP,
                          "--data-map %s: --data %s is %s, which has no members; expected JSONL",
                          d->spec.data_map, first->name, kind_name(kind));
     int code = kind == SOURCE_TEXT || kind == SOURCE_JSONL ? check_model(d, e) : 0;
@@ -125,10 +126,10 @@ int loader_choose_vocab(struct Data *d, struct Error *e) {
     size_t own = tokenizer_vocab(loader_tokenizer(d));
     d->vocab = d->spec.vocab ? d->spec.vocab : own;
     if (d->vocab < own)
-        return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s",
-                         d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
-                         d->spec.model ? "; expected that of --init " : "",
-                         d->spec.model ? d->spec.model : "");
+        return error_set(
+            e, -EINVAL, E_VOCAB_SIZE, "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s",
+            d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
+            d->spec.model ? "; expected that of --init " : "", d->spec.model ? d->spec.model : "");
     return 0;
 }
 
@@ -146,7 +147,7 @@ char *loader_find_own(const struct DataSpec *spec) {
 // the data, so one that cannot be read is passed over, and that is said.
 static void open_own(struct Data *d) {
     struct TokenizerSpec spec;
-    struct Error e = {""};
+    struct Error e = {0};
     enum SourceKind kind = d->source ? d->source[0].files.kind : SOURCE_TEXT;
     bool ids = kind == SOURCE_SHARDS || kind == SOURCE_RANDOM;
     if (!d->own || d->spec.tokenizer || !ids || tokenizer_parse(&spec, d->own, &e))
@@ -174,13 +175,14 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
     if (code)
         return code;
     if (spec.kind == TOKENIZER_TRAIN)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_TOKENIZER_DATA,
                          "--tokenizer %s: --data %s holds %s, not text; give the tokenizer that "
                          "made them, or %s",
                          name, d->source[0].name, jsonl ? "examples" : "ids",
                          jsonl ? "byte" : "none");
     if (spec.kind == TOKENIZER_IDS && jsonl)
-        return error_set(e, -EINVAL, "--tokenizer ids: --data %s is JSONL; use byte or a file",
+        return error_set(e, -EINVAL, E_TOKENIZER_DATA,
+                         "--tokenizer ids: --data %s is JSONL; use byte or a file",
                          d->source[0].name);
     if (spec.kind == TOKENIZER_IDS)
         tokenizer_open_ids(&d->tokenizer, d->spec.vocab ? d->spec.vocab : DEFAULT_VOCAB);
@@ -224,7 +226,7 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
     int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
     if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
         code = error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_TOKENIZER_DATA,
             "--tokenizer ids: --data is text; use train:8192, byte or a tokenizer's file");
     if (!code)
         code = loader_read_text(d, s, &spec, NULL, NULL, e);

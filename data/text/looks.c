@@ -109,7 +109,7 @@ int looks_check(const char *flag, const char *name, const char *head, size_t byt
     bool list;
     if ((n && strchr(" \t\r\n", *head)) || !has_objects(head, n, &list) || !has_member(head, n))
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_DATA_LOOKS_JSON,
                      "%s %s: it begins with a JSON %s, as examples do; expected a file NAME.jsonl "
                      "with an object on each line, or NAME.json, or an empty line in front of what "
                      "is text",

@@ -22,14 +22,14 @@ static int read_one(struct NamedSource *s, char *line, struct Error *e) {
     const char *colon = find_weight(line);
     *s = (struct NamedSource){line, 1};
     if (!*line)
-        return error_set(e, -EINVAL, "--data: an empty name among several");
+        return error_set(e, -EINVAL, E_DATA_NAMES, "--data: an empty name among several");
     if (!colon)
         return 0;
     char *end;
     errno = 0;
     unsigned long weight = strtoul(colon + 1, &end, 10);
     if (!isdigit((unsigned char)colon[1]) || *end || errno || !weight || weight > MIX_WEIGHT_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_NAMES,
                          "--data %s: its weight is not a whole number from 1 to %d, and no file "
                          "has that name",
                          line, MIX_WEIGHT_MAX);
@@ -49,8 +49,8 @@ int named_read(struct NamedSources *n, const char *data, struct Error *e) {
         data = end ? end + 1 : NULL;
     }
     if (!code && n->count > MIX_SOURCES_MAX)
-        code = error_set(e, -EINVAL, "--data: %zu sources; expected at most %d", n->count,
-                         MIX_SOURCES_MAX);
+        code = error_set(e, -EINVAL, E_DATA_NAMES, "--data: %zu sources; expected at most %d",
+                         n->count, MIX_SOURCES_MAX);
     if (code)
         named_free(n);
     return code;

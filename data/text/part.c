@@ -24,17 +24,17 @@ static bool has_sha256(const char *path, const char *sha256, struct Error *damag
     code = sha256_file(fd, hex);
     close(fd);
     if (code)
-        error_set(damage, code, "cannot read %s: %s", path, strerror(-code));
+        error_set(damage, code, E_FILE_READ, "cannot read %s: %s", path, strerror(-code));
     else if (strcmp(hex, sha256))
-        code = error_set(damage, -EBADMSG, "%s is damaged: its sha256 is %s and should be %s", path,
-                         hex, sha256);
+        code = error_set(damage, -EBADMSG, E_URL_CHECKSUM,
+                         "%s is damaged: its sha256 is %s and should be %s", path, hex, sha256);
     return !code;
 }
 
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage) {
     struct stat st;
     struct Error ignored; // a cache that cannot be written has no sums, and is used all the same
-    *damage = (struct Error){{0}};
+    *damage = (struct Error){0};
     if (stat(path, &st))
         return false;
     if (sha256)
@@ -42,7 +42,7 @@ bool part_is_whole(const char *path, const char *sha256, struct Error *damage) {
     char *list = base_format("%s.sum", path);
     enum SumsState state = sums_check(list, &path, 1, damage);
     if (state == SUMS_NONE) {
-        *damage = (struct Error){{0}};
+        *damage = (struct Error){0};
         sums_write(list, &path, 1, &ignored);
     }
     free(list);
@@ -70,7 +70,8 @@ static int lock_part(struct Part *p, bool *done, struct Error *e) {
         log_line(LOG_NORMAL, "%s: another run is downloading it; waiting", p->path);
         while (flock(p->fd, LOCK_EX))
             if (errno != EINTR)
-                return error_set(e, -errno, "cannot lock %s: %s", p->path_part, strerror(errno));
+                return error_set(e, -errno, E_FILE_WRITE, "cannot lock %s: %s", p->path_part,
+                                 strerror(errno));
     }
     struct stat mine, named;
     struct Error damage;
@@ -79,7 +80,8 @@ static int lock_part(struct Part *p, bool *done, struct Error *e) {
     if (*done && same)
         unlink(p->path_part); // it was made by our own open
     if (!*done && !same)
-        return error_set(e, -EAGAIN, "%s: another run removed it; start again", p->path_part);
+        return error_set(e, -EAGAIN, E_FILE_CHANGED, "%s: another run removed it; start again",
+                         p->path_part);
     p->have = same ? (uint64_t)mine.st_size : 0;
     return 0;
 }
@@ -95,16 +97,18 @@ int part_open(struct Part *p, const char *path, const char *sha256, uint64_t byt
     p->fd =
         open(p->path_part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     if (p->fd < 0 || fstat(p->fd, &st))
-        code = error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+        code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
+                         strerror(errno));
     else if (!S_ISREG(st.st_mode))
-        code =
-            error_set(e, -EINVAL, "cannot write %s: it is %s", p->path_part, file_kind(st.st_mode));
+        code = error_set(e, -EINVAL, E_FILE_KIND, "cannot write %s: it is %s", p->path_part,
+                         file_kind(st.st_mode));
     if (!code)
         code = lock_part(p, done, e);
     if (!code && !*done) {
         read_tag(p);
         if (lseek(p->fd, 0, SEEK_END) < 0)
-            code = error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+            code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
+                             strerror(errno));
     }
     if (code || *done)
         part_close(p);
@@ -133,7 +137,8 @@ int part_start_over(struct Part *p, const char *tag, struct Error *e) {
     else
         unlink(p->path_tag);
     if (ftruncate(p->fd, 0) || lseek(p->fd, 0, SEEK_SET) < 0)
-        return error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
+                         strerror(errno));
     return 0;
 }
 
@@ -151,16 +156,18 @@ int part_append(struct Part *p, const void *bytes, size_t n, struct Error *e) {
 int part_check(struct Part *p, const char *source, struct Error *e) {
     char hex[SHA256_HEX_BYTES];
     if (p->bytes && p->have != p->bytes)
-        return error_set(e, -EBADMSG, "%s: %llu bytes came, and the file should have %llu", source,
+        return error_set(e, -EBADMSG, E_URL_SIZE,
+                         "%s: %llu bytes came, and the file should have %llu", source,
                          (unsigned long long)p->have, (unsigned long long)p->bytes);
     if (!p->sha256)
         return 0;
     int code = sha256_file(p->fd, hex);
     if (code)
-        return error_set(e, code, "cannot read %s: %s", p->path_part, strerror(-code));
+        return error_set(e, code, E_FILE_READ, "cannot read %s: %s", p->path_part, strerror(-code));
     if (strcmp(hex, p->sha256))
-        return error_set(e, -EBADMSG, "%s: wrong checksum: its sha256 is %s and should be %s",
-                         source, hex, p->sha256);
+        return error_set(e, -EBADMSG, E_URL_CHECKSUM,
+                         "%s: wrong checksum: its sha256 is %s and should be %s", source, hex,
+                         p->sha256);
     return 0;
 }
 
@@ -175,7 +182,7 @@ int part_finish(struct Part *p, struct Error *e) {
     if (!code && rename(p->path_part, p->path))
         code = -errno;
     if (code)
-        error_set(e, code, "cannot write %s: %s", p->path, strerror(-code));
+        error_set(e, code, E_FILE_WRITE, "cannot write %s: %s", p->path, strerror(-code));
     else
         sums_write(list, &path, 1, &ignored);
     if (!code)

@@ -131,7 +131,7 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
         code = code == -ENOENT ? 0 : code;
     }
     if (code)
-        error_set(e, code, "--tokenizer %s: %s", file, cause.text);
+        error_set(e, code, cause.id, "--tokenizer %s: %s", file, cause.text);
     free(file);
     free(beside);
     return code;
@@ -306,7 +306,7 @@ static int make_folder(const char *folder, const struct PrepareSpec *spec,
         code = cache_aside_commit(&aside, folder, damaged, e);
     if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
         struct Error cause = *e;
-        error_set(e, code, "--cache %s: %s", spec->cache_dir, cause.text);
+        error_set(e, code, cause.id, "--cache %s: %s", spec->cache_dir, cause.text);
     }
     cache_aside_close(&aside, own_files);
     return code;
@@ -384,7 +384,8 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
     if (code)
         return code;
     if (!parts.train_bytes || !parts.val_bytes)
-        code = error_set(e, -EINVAL, "--data %s: %zu bytes of text cannot be split for validation",
+        code = error_set(e, -EINVAL, E_DATA_TOO_SMALL,
+                         "--data %s: %zu bytes of text cannot be split for validation",
                          spec->files[0].path, parts.all.bytes);
     else if (spec->tokenizer.kind == TOKENIZER_FIT)
         code = prepare_fitting(p, spec, &parts, e);

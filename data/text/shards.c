@@ -45,7 +45,7 @@ static int learn(struct ShardSet *set, size_t s, const struct TokenLayout *l, st
     struct Shard *shard = &set->shard[s];
     set->documents = s ? set->documents : l->documents;
     if (l->documents != set->documents)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_KINDS,
                          "--data %s: it says %s documents begin, and %s does%s: expected shards of "
                          "one kind",
                          shard->file.path, l->documents ? "where" : "not where",
@@ -139,7 +139,7 @@ int shards_need(struct ShardSet *set, size_t s, struct Error *e) {
     }
     if (shard->end > shard->tokens.count) {
         token_file_close(&shard->tokens);
-        return error_set(e, -EIO, "--data %s: the file has changed during this run",
+        return error_set(e, -EIO, E_FILE_CHANGED, "--data %s: the file has changed during this run",
                          shard->file.path);
     }
     shard->open = true;
@@ -313,9 +313,10 @@ static int hash_file(const char *path, uint64_t bytes, struct Sha256 *h, struct 
         size_t n = size_min(sizeof buffer, bytes - at);
         ssize_t got = file_pread(fd, buffer, n, at);
         if (got < 0)
-            code = error_set(e, (int)got, "--data %s: %s", path, strerror((int)-got));
+            code = error_set(e, (int)got, E_FILE_READ, "--data %s: %s", path, strerror((int)-got));
         else if ((size_t)got < n)
-            code = error_set(e, -EIO, "--data %s: the file has changed during this run", path);
+            code = error_set(e, -EIO, E_FILE_CHANGED,
+                             "--data %s: the file has changed during this run", path);
         else
             sha256_update(h, buffer, n);
     }

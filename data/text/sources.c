@@ -103,7 +103,7 @@ static bool is_url(const char *text) {
 
 // A URL as config.json has it, without what nobody else should read.
 static int refuse_masked(const char *flag, const char *url, struct Error *e) {
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_URL_SECRET,
                      "%s %s: its password or query is written down nowhere; give %s with the whole "
                      "URL on the command line again",
                      flag, url, flag);
@@ -149,7 +149,7 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
                        struct Error *e) {
     DIR *d = opendir(folder);
     if (!d)
-        return error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
+        return error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
     bool any = false;
     size_t others = 0;
     int code = 0;
@@ -164,7 +164,7 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     }
     closedir(d);
     if (code)
-        return error_set(e, code, "%s %s: %s", flag, folder, strerror(-code));
+        return error_set(e, code, E_FILE_READ, "%s %s: %s", flag, folder, strerror(-code));
     if (!any)
         files_free(files);
     if (any && others)
@@ -176,7 +176,7 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
 }
 
 static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, struct Error *e) {
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_DATA_KINDS,
                      "%s: JSONL and other files do not mix: %s is JSONL, %s is not; a glob such as "
                      "'DIR/*.jsonl' names some of a folder",
                      flag, jsonl, other);
@@ -227,9 +227,10 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
         if (kind == SOURCE_JSONL || s->kind == SOURCE_JSONL)
             return refuse_jsonl(flag, file[kind == SOURCE_JSONL ? i : 0].path,
                                 file[kind == SOURCE_JSONL ? 0 : i].path, e);
-        return error_set(
-            e, -EINVAL, "%s: token shards and other files do not mix: %s is %s shard, %s is %s",
-            flag, file[0].path, first ? "a" : "no", file[i].path, first ? "none" : "one");
+        return error_set(e, -EINVAL, E_DATA_KINDS,
+                         "%s: token shards and other files do not mix: %s is %s shard, %s is %s",
+                         flag, file[0].path, first ? "a" : "no", file[i].path,
+                         first ? "none" : "one");
     }
     int code = 0;
     for (size_t i = 0; !code && s->kind == SOURCE_TEXT && i < s->train.count; i++)
@@ -241,7 +242,7 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
 static int check_mode(const char *flag, const char *path, mode_t mode, struct Error *e) {
     if (S_ISREG(mode) || S_ISDIR(mode))
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_FILE_KIND,
                      "%s %s: it is %s: text files, folders, token shards or a pipe alone are read",
                      flag, path, file_kind(mode));
 }
@@ -258,16 +259,16 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
     if (code)
         f->carried = NULL;
     if (code == -EFBIG)
-        return error_set(e, code,
+        return error_set(e, code, E_FILE_TOO_LARGE,
                          "%s %s: the pipe has no end after %.0f MB, a quarter of the memory: write "
                          "what is needed into a file",
                          flag, path, (double)most * 1e-6);
     if (code)
         return code;
     if (!f->carried_bytes)
-        return error_set(e, -EINVAL, "%s %s: the pipe carried nothing", flag, path);
+        return error_set(e, -EINVAL, E_DATA_PIPE, "%s %s: the pipe carried nothing", flag, path);
     if (token_bytes_detect(f->carried, f->carried_bytes))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_PIPE,
                          "%s %s: the pipe carries a token shard, which is read in no order: give "
                          "the file itself",
                          flag, path);
@@ -277,13 +278,14 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
 static int open_path(struct Source *s, const char *flag, const char *path, struct Error *e) {
     struct stat st;
     if (stat(path, &st))
-        return error_set(e, -errno,
+        return error_set(e, -errno, E_FILE_READ,
                          "%s %s: %s (a text file, a folder, token shards, a pipe such as "
                          "/dev/stdin, a URL, or one of tinyshakespeare, fineweb10B, random is "
                          "needed)",
                          flag, path, strerror(errno));
     if (S_ISFIFO(st.st_mode) && looks_named_jsonl(path))
-        return error_set(e, -EINVAL, "%s %s: it is a pipe; JSONL is read from files", flag, path);
+        return error_set(e, -EINVAL, E_DATA_PIPE, "%s %s: it is a pipe; JSONL is read from files",
+                         flag, path);
     if (S_ISFIFO(st.st_mode))
         return open_pipe(s, flag, path, e);
     int code = check_mode(flag, path, st.st_mode, e);
@@ -305,7 +307,7 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
         return 0;
     }
     if (S_ISREG(st.st_mode) && st.st_size == 0)
-        return error_set(e, -EINVAL, "%s %s: the file is empty", flag, path);
+        return error_set(e, -EINVAL, E_FILE_EMPTY, "%s %s: the file is empty", flag, path);
     files_add(&s->train, base_format("%s", path), NULL);
     return decide_kind(s, flag, e);
 }
@@ -315,7 +317,7 @@ static int open_glob(struct Source *s, const char *flag, const char *pattern, st
     int result = glob(pattern, 0, NULL, &found); // sorted
     int code = 0;
     if (result)
-        code = error_set(e, -ENOENT, "%s %s: no file matches", flag, pattern);
+        code = error_set(e, -ENOENT, E_DATA_NO_MATCH, "%s %s: no file matches", flag, pattern);
     for (size_t i = 0; !code && i < found.gl_pathc; i++) {
         struct stat st;
         if (!stat(found.gl_pathv[i], &st))
@@ -363,9 +365,9 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
         bool said = !strncmp(cause.text, "--", 2);
         char shown[ERROR_TEXT_BYTES];
         if (!said && !strncmp(cause.text, shown, show_line(shown, sizeof shown, data)))
-            error_set(e, code, "%s %s", flag, cause.text);
+            error_set(e, code, cause.id, "%s %s", flag, cause.text);
         else if (!said)
-            error_set(e, code, "%s %s: %s", flag, data, cause.text);
+            error_set(e, code, cause.id, "%s %s: %s", flag, data, cause.text);
     }
     return code;
 }

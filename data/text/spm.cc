@@ -131,7 +131,7 @@ static int train_model(string_view text, size_t pieces, string *model, struct Er
     const auto status = sentencepiece::SentencePieceTrainer::Train(options, &lines, model);
     if (status.ok())
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SENTENCEPIECE_TRAIN,
                      "--tokenizer train:%zu: SentencePiece cannot make %zu pieces of this text of "
                      "%zu bytes: %s",
                      pieces, pieces, text.size(), message_of(status).c_str());
@@ -166,7 +166,7 @@ static int encode_stretch(const struct Spm *s, string_view text, struct Ids *ids
     std::vector<int> found;
     const auto status = s->processor.Encode(text, &found);
     if (!status.ok())
-        return error_set(e, -EINVAL, "SentencePiece cannot encode the text: %s",
+        return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece cannot encode the text: %s",
                          message_of(status).c_str());
     for (int id : found)
         ids_append(ids, id);
@@ -208,7 +208,8 @@ static int open_model(struct Spm *s, string_view model, const char *name, struct
     bytes += STREAM;
     const auto status = s->processor.LoadFromSerializedProto(bytes);
     if (!status.ok())
-        return error_set(e, -EINVAL, "--tokenizer %s: SentencePiece refuses it: %s", name,
+        return error_set(e, -EINVAL, E_SENTENCEPIECE,
+                         "--tokenizer %s: SentencePiece refuses it: %s", name,
                          message_of(status).c_str());
     fill_pieces(s);
     return 0;
@@ -219,12 +220,13 @@ template <typename Action> static int guarded(struct Error *e, const char *doing
     try {
         return action();
     } catch (const std::bad_alloc &) {
-        return error_set(e, -ENOMEM, "out of memory: SentencePiece was refused some while %s",
-                         doing);
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
+                         "out of memory: SentencePiece was refused some while %s", doing);
     } catch (const std::exception &x) {
-        return error_set(e, -EINVAL, "SentencePiece failed while %s: %s", doing, x.what());
+        return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece failed while %s: %s", doing,
+                         x.what());
     } catch (...) {
-        return error_set(e, -EINVAL, "SentencePiece failed while %s", doing);
+        return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece failed while %s", doing);
     }
 }
 

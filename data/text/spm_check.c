@@ -159,10 +159,10 @@ int spm_check_model(const char *model, size_t model_bytes, const char *name, str
     size_t pieces = 0;
     const char *fault = check_fields(model, model_bytes, &pieces);
     if (fault)
-        return error_set(e, -EINVAL, "--tokenizer %s: %s; give a .model file of SentencePiece",
-                         name, fault);
+        return error_set(e, -EINVAL, E_SENTENCEPIECE,
+                         "--tokenizer %s: %s; give a .model file of SentencePiece", name, fault);
     if (!pieces || pieces > PIECES_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SENTENCEPIECE,
                          "--tokenizer %s: it holds %zu pieces; a SentencePiece model of 1 to %d is "
                          "needed (tokens are stored in 16 bits)",
                          name, pieces, PIECES_MAX);

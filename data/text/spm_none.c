@@ -6,7 +6,7 @@
 #include <errno.h>
 
 static int missing(struct Error *e) {
-    return error_set(e, -ENOTSUP,
+    return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "--tokenizer: this program was built without SentencePiece: install "
                      "libsentencepiece-dev and build again, or use --tokenizer byte");
 }

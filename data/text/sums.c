@@ -31,7 +31,7 @@ static int line_of(const char *path, char **line, struct Error *e) {
     close(fd);
     free(piece);
     if (got < 0)
-        return error_set(e, (int)got, "cannot read %s: %s", path, strerror((int)-got));
+        return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", path, strerror((int)-got));
     const char *slash = strrchr(path, '/');
     *line = base_format("%016llx %llu %s\n", (unsigned long long)hash64_final(&h),
                         (unsigned long long)bytes, slash ? slash + 1 : path);
@@ -67,7 +67,8 @@ static bool check_file(const char *list, const char *text, size_t bytes, size_t 
     *at += n;
     free(line);
     if (!agrees)
-        error_set(e, -EBADMSG, "%s is damaged: its checksum is not the one in %s", path, list);
+        error_set(e, -EBADMSG, E_CACHE_DAMAGED, "%s is damaged: its checksum is not the one in %s",
+                  path, list);
     return agrees;
 }
 
@@ -82,7 +83,7 @@ enum SumsState sums_check(const char *list, const char *const paths[], size_t co
     for (size_t i = 0; agree && i < count; i++)
         agree = check_file(list, text, bytes, &at, paths[i], e);
     if (!titled || (agree && at != bytes)) {
-        error_set(e, -EBADMSG, "%s is damaged", list);
+        error_set(e, -EBADMSG, E_CACHE_DAMAGED, "%s is damaged", list);
         agree = false;
     }
     free(text);
@@ -99,8 +100,8 @@ int sums_check_beside(const char *path, struct Error *e) {
     if (!file_read(list, LIST_BYTES_MAX, &text, &bytes, &ignored)) {
         if (strstr(text, end_of_line) && !(code = line_of(path, &line, e))) {
             if (!strstr(text, line))
-                code = error_set(e, -EBADMSG, "%s is damaged: its checksum is not the one in %s",
-                                 path, list);
+                code = error_set(e, -EBADMSG, E_CACHE_DAMAGED,
+                                 "%s is damaged: its checksum is not the one in %s", path, list);
             free(line);
         }
         free(text);

@@ -58,13 +58,13 @@ size_t text_split(const char *text, size_t bytes) {
 static int check_text(const char *path, const char *data, size_t bytes, struct Error *e) {
     size_t at = text_find_invalid(data, bytes);
     if (at < bytes)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_UTF8,
                          "--data %s: byte %zu (0x%02x) is not UTF-8; convert the file, for example "
                          "with iconv, or give token shards",
                          path, at, (unsigned char)data[at]);
     const char *zero = memchr(data, 0, bytes);
     if (zero)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_ZERO_BYTE,
                          "--data %s: byte %zu is zero: this is no text (text in UTF-8 or token "
                          "shards are needed)",
                          path, (size_t)(zero - data));
@@ -77,13 +77,13 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
     bool rows;
     const char *format = looks_format(data, bytes, &rows);
     if (format)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_FORMAT,
                          "--data %s: it is %s, which is not read: expected text, or examples as "
                          "NAME.jsonl with an object on each line",
                          path, format);
     const char *reader = looks_table(path);
     if (reader)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DATA_FORMAT,
                          "--data %s: it is a table, and its rows would be learned as plain text: "
                          "write them as examples, as pandas does by %s(\"NAME\").to_json("
                          "\"NAME.jsonl\", orient=\"records\", lines=True), or name it .txt",
@@ -97,8 +97,8 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
     bool newline = t->bytes && bytes && t->data[t->bytes - 1] != '\n';
     char *longer = realloc(t->data, t->bytes + bytes + 1);
     if (!longer)
-        return error_set(e, -ENOMEM, "--data %s: no memory for %zu bytes of text", path,
-                         t->bytes + bytes);
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED, "--data %s: no memory for %zu bytes of text",
+                         path, t->bytes + bytes);
     t->data = longer;
     if (newline)
         t->data[t->bytes++] = '\n';
@@ -121,7 +121,7 @@ static int read_packed(const char *path, bool sniff, char **data, size_t *bytes,
         *bytes += got > 0 ? (size_t)got : 0;
         more = *bytes == room && !(sniff && memchr(*data, 0, SNIFF_BYTES));
         if (more && room > most)
-            got = error_set(e, -EFBIG,
+            got = error_set(e, -EFBIG, E_FILE_TOO_LARGE,
                             "--data %s: it is more than %.0f MB, a quarter of the memory, when it "
                             "is unpacked: give a part of it",
                             path, (double)most * 1e-6);
@@ -141,7 +141,7 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
     int code = packed ? read_packed(path, skipped != NULL, &data, &bytes, e)
                       : file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
     if (code)
-        return packed ? code : error_set(e, code, "--data: %s", cause.text);
+        return packed ? code : error_set(e, code, cause.id, "--data: %s", cause.text);
     bool rows, format = looks_format(data, bytes, &rows);
     if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)) && !(format && rows))
         ++*skipped;
@@ -174,7 +174,7 @@ static int load_source(struct Text *t, const struct SourceFile *f, struct Error 
     if (f->carried)
         return append(t, f->path, f->carried, f->carried_bytes, e);
     if (stat(f->path, &st))
-        return error_set(e, -errno, "--data %s: %s", f->path, strerror(errno));
+        return error_set(e, -errno, E_FILE_READ, "--data %s: %s", f->path, strerror(errno));
     return S_ISDIR(st.st_mode) ? load_folder(t, f->path, e) : load_file(t, f->path, NULL, e);
 }
 
@@ -184,7 +184,8 @@ int text_load(struct Text *t, const struct SourceFile *files, size_t count, stru
     for (size_t i = 0; !code && i < count; i++)
         code = load_source(t, &files[i], e);
     if (!code && !t->bytes)
-        code = error_set(e, -EINVAL, "--data %s: there is no text in it", files[0].path);
+        code =
+            error_set(e, -EINVAL, E_FILE_EMPTY, "--data %s: there is no text in it", files[0].path);
     if (code)
         text_free(t);
     return code;

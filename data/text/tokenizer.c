@@ -54,7 +54,7 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
         return 0;
     }
     if (strncmp(text, "train:", 6))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_TOKENIZER_NAME,
                          "--tokenizer %s: say train:N (such as train:8192), byte, a file that ends "
                          "in .model or .json, or a folder that has tokenizer.json or "
                          "tokenizer.model",
@@ -64,7 +64,7 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
     unsigned long pieces = strtoul(text + 6, &end, 10);
     if (!isdigit((unsigned char)text[6]) || *end || errno || pieces < PIECES_MIN ||
         pieces > PIECES_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_TOKENIZER_PIECES,
                          "--tokenizer %s: the number of pieces must be %d to %d (256 of them spell "
                          "single bytes)",
                          text, PIECES_MIN, PIECES_MAX);
@@ -100,7 +100,7 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
     if (!code)
         code = file_read(path, MODEL_BYTES_MAX, &model, &bytes, &cause);
     if (code)
-        return error_set(e, code, "--tokenizer %s: %s", path, cause.text);
+        return error_set(e, code, cause.id, "--tokenizer %s: %s", path, cause.text);
     code = spm_open(&spm, model, bytes, path, e);
     free(model);
     if (code)
@@ -116,7 +116,7 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
     if (code) {
         tokenizer_close(t);
         *out = NULL;
-        return error_set(e, code, "--tokenizer %s: %s", path, cause.text);
+        return error_set(e, code, cause.id, "--tokenizer %s: %s", path, cause.text);
     }
     t->begin = c.adds_nothing ? -1 : spm_begin(spm);
     t->end = spm_end(spm);
@@ -134,7 +134,7 @@ int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *
     if (!code)
         code = bpe_open(&bpe, path, &cause);
     if (code)
-        return error_set(e, code, "--tokenizer %s", cause.text);
+        return error_set(e, code, cause.id, "--tokenizer %s", cause.text);
     struct Tokenizer *t =
         open_kind(TOKENIZER_JSON, bpe.npiece,
                   base_format("BPE of %s (%zu ids, %s)", bpe.kind, bpe.npiece, path));
@@ -210,7 +210,7 @@ static int encode_ids(const struct Tokenizer *t, const char *text, size_t bytes,
             id = 10 * id + (size_t)(text[i++] - '0');
         bool ended = i == bytes || isspace((unsigned char)text[i]);
         if (i == begin || !ended || id >= t->vocab)
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_PROMPT_IDS,
                              "this data has no tokenizer, so a prompt is a list of ids below %zu, "
                              "such as \"464 3290\"; it cannot be: %.*s",
                              t->vocab, (int)size_min(bytes - begin, 40), text + begin);
@@ -242,8 +242,9 @@ static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struc
     struct Error cause;
     int err = bpe_encode(&t->bpe, w, text, ids, &cause);
     t->spare->missing += bpe_missing(w);
-    return err && err != -EAGAIN ? error_set(e, err, "--tokenizer %s: %s", t->path, cause.text)
-                                 : err;
+    return err && err != -EAGAIN
+               ? error_set(e, err, cause.id, "--tokenizer %s: %s", t->path, cause.text)
+               : err;
 }
 
 int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
@@ -279,8 +280,8 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
                       bool follows, struct Ids *ids, struct Error *e) {
     size_t bad = text_find_invalid(text, bytes);
     if (bad < bytes)
-        return error_set(e, -EINVAL, "a text to be encoded is not UTF-8 at byte %zu of %zu", bad,
-                         bytes);
+        return error_set(e, -EINVAL, E_UTF8, "a text to be encoded is not UTF-8 at byte %zu of %zu",
+                         bad, bytes);
     struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
     if (!work)
         work = bpe_work_open();

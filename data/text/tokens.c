@@ -28,7 +28,7 @@ static int check_size(const char *path, uint64_t file_bytes, const struct TokenL
     uint64_t want = token_layout_bytes(l);
     if (file_bytes == want)
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SHARD_SIZE,
                      "--data %s: the file is %s: its header says %zu tokens, which is %llu bytes, "
                      "and it has %llu",
                      path, file_bytes < want ? "cut short" : "too long", l->count,
@@ -36,7 +36,7 @@ static int check_size(const char *path, uint64_t file_bytes, const struct TokenL
 }
 
 static int cannot_read(const char *path, int code, struct Error *e) {
-    return error_set(e, code, "--data %s: %s", path, strerror(-code));
+    return error_set(e, code, E_FILE_READ, "--data %s: %s", path, strerror(-code));
 }
 
 static int read_layout(int fd, const char *path, uint64_t file_bytes, struct TokenLayout *l,
@@ -46,7 +46,7 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
     if (got < 0)
         return cannot_read(path, (int)got, e);
     if (got < TOKENS_HEADER_BYTES)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SHARD_SIZE,
                          "--data %s: %zd bytes are no token shard: its header alone has %d", path,
                          got, TOKENS_HEADER_BYTES);
     int code = token_header_read(header, path, l, e);
@@ -73,7 +73,8 @@ int token_file_count(const char *path, size_t *count, struct Error *e) {
 // ---- what changes underneath --------------------------------------------------------------------
 
 static int changed(const struct TokenFile *f, const char *how, struct Error *e) {
-    return error_set(e, -EIO, "--data %s: the file has changed during this run: %s", f->path, how);
+    return error_set(e, -EIO, E_FILE_CHANGED, "--data %s: the file has changed during this run: %s",
+                     f->path, how);
 }
 
 static bool is_same(const struct stat *a, const struct stat *b) {
@@ -189,7 +190,7 @@ static int check_ids(struct TokenFile *f, struct Error *e) {
     free(piece);
     if (code || bad == f->count)
         return code;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SHARD_VOCAB,
                      "--data %s: token %zu has id %u, outside the vocabulary of %zu (the largest "
                      "id in the file is %u): another tokenizer made it",
                      f->path, bad, id, f->vocab, largest);

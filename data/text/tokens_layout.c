@@ -30,8 +30,9 @@ uint64_t token_layout_bytes(const struct TokenLayout *l) {
 }
 
 static int refuse_version(const char *name, int32_t version, int32_t only, struct Error *e) {
-    return error_set(e, -EINVAL, "--data %s: token shard of version %d; only version %d is read",
-                     name, version, only);
+    return error_set(e, -EINVAL, E_SHARD_HEADER,
+                     "--data %s: token shard of version %d; only version %d is read", name, version,
+                     only);
 }
 
 // llmq's, with our documents or without.
@@ -42,7 +43,8 @@ static int read_llmq(const char *header, const char *name, struct TokenLayout *l
     if (version != LLMQ_VERSION_READ)
         return refuse_version(name, version, LLMQ_VERSION_READ, e);
     if (bytes != 4 || masked < 0 || masked > 1)
-        return error_set(e, -EINVAL, "--data %s: the shard's header says %s %d; expected %s", name,
+        return error_set(e, -EINVAL, E_SHARD_HEADER,
+                         "--data %s: the shard's header says %s %d; expected %s", name,
                          bytes != 4 ? "bytes of an id:" : "mask:", bytes != 4 ? bytes : masked,
                          bytes != 4 ? "4" : "0 or 1");
     l->id_bytes = 4;
@@ -60,7 +62,7 @@ int token_header_read(const void *header, const char *name, struct TokenLayout *
     if (!memcmp(header, tokens_magic, TOKENS_MAGIC_BYTES))
         code = read_llmq(header, name, l, &count, e);
     else if (magic != NARROW_MAGIC && magic != WIDE_MAGIC)
-        code = error_set(e, -EINVAL,
+        code = error_set(e, -EINVAL, E_SHARD_HEADER,
                          "--data %s: this is no token shard: it begins with %d, not with %d, %d or "
                          "BIN.TOK",
                          name, magic, NARROW_MAGIC, WIDE_MAGIC);
@@ -68,7 +70,8 @@ int token_header_read(const void *header, const char *name, struct TokenLayout *
         code =
             refuse_version(name, version, magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION, e);
     if (!code && count <= 0)
-        code = error_set(e, -EINVAL, "--data %s: the shard's header says %d tokens", name, count);
+        code = error_set(e, -EINVAL, E_SHARD_HEADER, "--data %s: the shard's header says %d tokens",
+                         name, count);
     l->count = code ? 0 : (size_t)count;
     return code;
 }

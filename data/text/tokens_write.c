@@ -59,7 +59,7 @@ int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count,
     }
     w->count += count;
     if (w->count > INT32_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_FILE_TOO_LARGE,
                          "cannot write %s: a token shard holds at most 2147483647 tokens; split "
                          "the text into several shards",
                          w->aside.path);
@@ -105,7 +105,8 @@ static int write_header(struct TokenWriter *w, struct Error *e) {
     if (w->layout.documents)
         memcpy((char *)header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
     if (lseek(w->aside.fd, 0, SEEK_SET) < 0)
-        return error_set(e, -errno, "cannot write %s: %s", w->aside.path, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", w->aside.path,
+                         strerror(errno));
     return file_write(w->aside.fd, w->aside.path, header,
                       w->layout.id_bytes == 4 ? sizeof header : 12, e);
 }

@@ -20,8 +20,9 @@ static void add(struct Walk *w, const char *path) {
 static int refuse_link(const char *flag, const char *path, struct Error *e) {
     struct stat st;
     int err = stat(path, &st) ? errno : ENOENT;
-    return error_set(e, -err, "%s %s: it is a link that leads to nothing: %s; remove or mend it",
-                     flag, path, strerror(err));
+    return error_set(e, -err, E_DATA_LINK,
+                     "%s %s: it is a link that leads to nothing: %s; remove or mend it", flag, path,
+                     strerror(err));
 }
 
 static int take(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, struct Error *e) {
@@ -42,13 +43,13 @@ static int take(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, stru
         return refuse_link(flag, entry->fts_path, e);
     case FTS_DC:
         // All paths of fts are the beginnings of one.
-        return error_set(e, -ELOOP, "%s %s: it leads back to %.*s, and has no end; remove the link",
-                         flag, entry->fts_path, (int)entry->fts_cycle->fts_pathlen,
-                         entry->fts_path);
+        return error_set(e, -ELOOP, E_DATA_LINK,
+                         "%s %s: it leads back to %.*s, and has no end; remove the link", flag,
+                         entry->fts_path, (int)entry->fts_cycle->fts_pathlen, entry->fts_path);
     case FTS_DNR:
     case FTS_ERR:
     case FTS_NS:
-        return error_set(e, -entry->fts_errno, "%s %s: %s", flag, entry->fts_path,
+        return error_set(e, -entry->fts_errno, E_FILE_READ, "%s %s: %s", flag, entry->fts_path,
                          strerror(entry->fts_errno));
     default:
         w->other++;
@@ -60,12 +61,13 @@ int walk_folder(struct Walk *w, const char *flag, const char *folder, struct Err
     char *root = base_format("%s", folder), *roots[] = {root, NULL};
     *w = (struct Walk){0};
     FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
-    int code = walk ? 0 : error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
+    int code =
+        walk ? 0 : error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
     errno = 0;
     for (FTSENT *entry; walk && !code && (entry = fts_read(walk)); errno = 0)
         code = take(w, flag, walk, entry, e);
     if (!code && errno)
-        code = error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
+        code = error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
     if (walk)
         fts_close(walk);
     free(root);

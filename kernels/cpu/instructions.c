@@ -22,8 +22,8 @@ int instructions_check(struct Error *e) {
     const char *text = getenv("ZERO_CPU");
     if (!text || instructions_bound() != NINSTRUCTIONS)
         return 0;
-    return error_set(e, -EINVAL, "ZERO_CPU=%s: expected base, avx2, avx512, avx512bf16 or amx",
-                     text);
+    return error_set(e, -EINVAL, E_KERNELS_NAME,
+                     "ZERO_CPU=%s: expected base, avx2, avx512, avx512bf16 or amx", text);
 }
 
 // clang's __builtin_cpu_supports does not know F16C before version 19.

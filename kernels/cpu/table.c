@@ -144,10 +144,11 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
             return 0;
         }
         if (name)
-            return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions%s", name,
+            return error_set(e, -ENOTSUP, E_CPU_LACKS,
+                             "--kernels %s: this CPU lacks their instructions%s", name,
                              c->table == &amx_table ? ", or the system does not grant them" : "");
     }
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_KERNELS_NAME,
                      "--kernels %s: expected oracle, base, avx2, avx512, avx512bf16 or amx", name);
 }
 

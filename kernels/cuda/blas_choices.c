@@ -76,16 +76,18 @@ static bool is_offered(struct Blas *b, struct Plan *p, cublasStatus_t *status) {
 static int set_choice(struct Blas *b, const struct Choice *choice, struct Error *e) {
     cublasStatus_t status;
     if (!is_sound(choice))
-        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: a damaged entry");
+        return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
+                         "matmul algorithms of a checkpoint: a damaged entry");
     if (plan_find(b, &choice->key))
-        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: an entry is there twice");
+        return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
+                         "matmul algorithms of a checkpoint: an entry is there twice");
     struct Plan p = {.choice = *choice};
     if (blas_ways[choice->way].library) {
         p = plan_open(b, &choice->key);
         p.choice = *choice;
         if (!is_offered(b, &p, &status)) {
             plan_close(b, &p);
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
                              "matmul algorithms of a checkpoint: cuBLASLt refuses one (%s)",
                              b->lt.GetStatusString(status));
         }
@@ -106,23 +108,25 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
     bytes -= before;
     if (bytes >= sizeof head && memcmp(in, OLD_MAGIC, sizeof OLD_MAGIC) == 0)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_MATMUL_ALGORITHMS,
             "matmul algorithms of a checkpoint are of format %.8s, expected %.8s: they "
             "are chosen anew, and bits may differ from here on",
             OLD_MAGIC, CHOICES_MAGIC);
     if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)
-        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: not such a list");
+        return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
+                         "matmul algorithms of a checkpoint: not such a list");
     memcpy(&head, in, sizeof head);
     if (head.library != here.library || head.compute_capability != here.compute_capability)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_MATMUL_ALGORITHMS_GPU,
             "matmul algorithms of a checkpoint are for cuBLASLt %llu on compute "
             "capability %llu, expected %llu and %llu: the same bits cannot be had here",
             (unsigned long long)head.library, (unsigned long long)head.compute_capability,
             (unsigned long long)here.library, (unsigned long long)here.compute_capability);
     if ((bytes - sizeof head) / sizeof(struct Choice) != head.count ||
         (bytes - sizeof head) % sizeof(struct Choice))
-        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: %zu bytes for %llu", bytes,
+        return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
+                         "matmul algorithms of a checkpoint: %zu bytes for %llu", bytes,
                          (unsigned long long)head.count);
     for (size_t i = 0; i < head.count; i++) {
         struct Choice choice;

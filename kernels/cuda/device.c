@@ -277,7 +277,7 @@ static int check_gpu(int index, struct Error *e) {
         const char *why = status == cudaSuccess ? "no such GPU" : cudaGetErrorString(status);
         cudaGetLastError();
         return error_set(
-            e, -ENODEV,
+            e, -ENODEV, E_GPU_MISSING,
             "--device cuda: GPU %d of %d cannot be used (CUDA: %s): is there an NVIDIA "
             "driver, and what does nvidia-smi show? Without one, --device cpu",
             index, count, why);
@@ -285,8 +285,9 @@ static int check_gpu(int index, struct Error *e) {
     struct Capability has = capability_of(index);
     if (has.major < 8)
         return error_set(
-            e, -ENODEV, "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer",
-            index, has.major, has.minor);
+            e, -ENODEV, E_GPU_CAPABILITY,
+            "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer", index,
+            has.major, has.minor);
     return 0;
 }
 
@@ -300,7 +301,7 @@ static int check_code(int index, struct Error *e) {
     }
     cudaGetLastError();
     struct Capability has = capability_of(index);
-    return error_set(e, -ENODEV,
+    return error_set(e, -ENODEV, E_GPU_CAPABILITY,
                      "--device cuda: GPU %d has compute capability %d.%d, and this build has "
                      "kernels for CUDA_ARCHS=\"%s\": build again with make CUDA_ARCHS=%d%d%s",
                      index, has.major, has.minor, CUDA_ARCHS, has.major, has.minor,

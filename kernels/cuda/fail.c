@@ -32,19 +32,26 @@ enum Cause { MEMORY, KERNEL, NAMED_KERNEL, BROKEN, TAKEN, DRIVER, CODE, LIBRARY,
 
 #define GO_ON "--resume auto goes on from the newest checkpoint"
 
-static const char *const advice[NCAUSE] = {
-    [MEMORY] = "make the run smaller (--plan shows what it takes), or end what else is on that GPU "
-               "(nvidia-smi shows it)",
-    [KERNEL] = "a kernel has failed, there or before: --check-launches names it; " GO_ON,
-    [NAMED_KERNEL] = GO_ON,
-    [BROKEN] = "that GPU or its memory may be failing: see `dmesg | grep -i xid` and `nvidia-smi "
-               "-q -d ECC`, and take another; " GO_ON,
-    [TAKEN] = "another process holds that GPU: nvidia-smi shows which, and the compute mode",
-    [DRIVER] = "the driver does not fit this program's CUDA: nvidia-smi shows its version; install "
-               "a newer one, or build with an older CUDA Toolkit",
-    [CODE] = "this build has no kernels for that GPU: build again with make cuda",
-    [LIBRARY] = "another version of the CUDA Toolkit's cuBLAS may do it",
-    [OTHER] = "nvidia-smi and `dmesg | grep -i xid` may tell more; " GO_ON,
+static const struct {
+    enum ErrorId id;
+    const char *advice;
+} causes[NCAUSE] = {
+    [MEMORY] = {E_GPU_MEMORY, "make the run smaller (--plan shows what it takes), or end what else "
+                              "is on that GPU (nvidia-smi shows it)"},
+    [KERNEL] = {E_GPU_KERNEL,
+                "a kernel has failed, there or before: --check-launches names it; " GO_ON},
+    [NAMED_KERNEL] = {E_GPU_KERNEL, GO_ON},
+    [BROKEN] = {E_GPU_BROKEN, "that GPU or its memory may be failing: see `dmesg | grep -i xid` "
+                              "and `nvidia-smi -q -d ECC`, and take another; " GO_ON},
+    [TAKEN] = {E_GPU_TAKEN,
+               "another process holds that GPU: nvidia-smi shows which, and the compute mode"},
+    [DRIVER] = {E_GPU_DRIVER,
+                "the driver does not fit this program's CUDA: nvidia-smi shows its version; "
+                "install a newer one, or build with an older CUDA Toolkit"},
+    [CODE] = {E_GPU_CAPABILITY,
+              "this build has no kernels for that GPU: build again with make cuda"},
+    [LIBRARY] = {E_CUBLASLT, "another version of the CUDA Toolkit's cuBLAS may do it"},
+    [OTHER] = {E_GPU_CALL, "nvidia-smi and `dmesg | grep -i xid` may tell more; " GO_ON},
 };
 
 static enum Cause cause_of(cudaError_t status) {
@@ -107,16 +114,18 @@ _Noreturn void cuda_fail(const char *file, int line, cudaError_t status, const c
     if (is_mistake(status))
         base_fail(file, line, "status == cudaSuccess", "%s: CUDA says: %s (%s)", call, says, name);
     // People are spared the arguments, which are the source's.
-    base_give_up("%s%.*s: CUDA says: %s (%s); %s", current_gpu().text, (int)strcspn(call, "("),
-                 call, says, name, advice[cause_of(status)]);
+    enum Cause cause = cause_of(status);
+    base_give_up(causes[cause].id, "%s%.*s: CUDA says: %s (%s); %s", current_gpu().text,
+                 (int)strcspn(call, "("), call, says, name, causes[cause].advice);
 }
 
 _Noreturn void kernel_fail(const char *kernel, cudaError_t status) {
     const char *says = cudaGetErrorString(status), *name = cudaGetErrorName(status);
     enum Cause cause = cause_of(status);
     CHECK(!is_mistake(status), "%s: CUDA says: %s (%s)", kernel, says, name);
-    base_give_up("%s%s: CUDA says: %s (%s); %s", current_gpu().text, kernel, says, name,
-                 advice[cause == KERNEL ? NAMED_KERNEL : cause]);
+    cause = cause == KERNEL ? NAMED_KERNEL : cause;
+    base_give_up(causes[cause].id, "%s%s: CUDA says: %s (%s); %s", current_gpu().text, kernel, says,
+                 name, causes[cause].advice);
 }
 
 // cuBLASLt calls CUDA, and has few words for what CUDA has told it.
@@ -131,8 +140,8 @@ _Noreturn void blas_fail(struct Blas *b, const char *call, cublasStatus_t status
     const char *says = b->lt.GetStatusString(status), *name = b->lt.GetStatusName(status);
     CHECK(cuda ? !is_mistake(cuda) : status != CUBLAS_STATUS_INVALID_VALUE,
           "%s: cuBLASLt says: %s (%s); the product: %s", call, says, name, product);
-    base_give_up("%s%s: cuBLASLt says: %s (%s)%s; the product: %s; %s", current_gpu().text, call,
-                 says, name, why, product, advice[cause]);
+    base_give_up(causes[cause].id, "%s%s: cuBLASLt says: %s (%s)%s; the product: %s; %s",
+                 current_gpu().text, call, says, name, why, product, causes[cause].advice);
 }
 
 void blas_check_refusal(struct Blas *b, const char *call, cublasStatus_t status,

@@ -9,7 +9,7 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
         return 0;
     }
     return error_set(
-        e, -ENOTSUP,
+        e, -ENOTSUP, E_BUILD_LACKS,
         "--device cuda: this build has no CUDA: build it with 'make cuda', which needs "
         "the CUDA Toolkit (nvcc), or use --device cpu");
 }

@@ -117,7 +117,7 @@ static const struct Variant *find(const struct Variants *v, const char *name) {
 }
 
 static int refuse(const struct Variants *v, const char *name, struct Error *e) {
-    return error_set(e, -ENOTSUP,
+    return error_set(e, -ENOTSUP, E_KERNEL_VARIANT,
                      "the checkpoint was computed with the kernel %s, which a GPU of compute "
                      "capability %d.%d has not in this build (CUDA_ARCHS=\"%s\"): resume on such a "
                      "GPU as wrote it, with a build for it, or begin a new run",

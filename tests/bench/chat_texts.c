@@ -38,7 +38,7 @@ static void print_line(const char *key, const char *text) {
 static void print_rendered(const struct Template *t, const struct Toy *toy, const struct Line *line,
                            size_t n, bool ask) {
     struct Masked m = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (template_render(t, line->messages, n, ask, &m, &e)) {
         print_line("refused", e.text);
     } else {

@@ -16,7 +16,8 @@
 static int write_all(const char *path, const void *bytes, size_t n, struct Error *e) {
     FILE *f = fopen(path, "wb");
     bool whole = f && fwrite(bytes, 1, n, f) == n;
-    return (f && fclose(f)) || !whole ? error_set(e, -EIO, "cannot write %s", path) : 0;
+    return (f && fclose(f)) || !whole ? error_set(e, -EIO, E_FILE_WRITE, "cannot write %s", path)
+                                      : 0;
 }
 
 static int run(const char *folder, enum Dtype dtype, const char *ids, const char *out,
@@ -45,9 +46,9 @@ static int run(const char *folder, enum Dtype dtype, const char *ids, const char
         memcpy(host, tokens, t * sizeof *host);
         memset(host + t, 0, t * sizeof *host); // targets, whose losses nobody looks at
         float *logits = hf_rank_logits(&r, &rows);
-        err = rows == t
-                  ? write_all(out, logits, t * s.model.vocab * sizeof *logits, e)
-                  : error_set(e, -EINVAL, "%s: %zu tokens: expected at most %zu", ids, t, rows);
+        err = rows == t ? write_all(out, logits, t * s.model.vocab * sizeof *logits, e)
+                        : error_set(e, -EINVAL, E_SHAPE_RANGE,
+                                    "%s: %zu tokens: expected at most %zu", ids, t, rows);
         free(logits);
     }
     rank_close(&r);
@@ -57,7 +58,7 @@ static int run(const char *folder, enum Dtype dtype, const char *ids, const char
 }
 
 int main(int argc, char **argv) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     bool bf16 = argc == 5 && strcmp(argv[2], "bf16") == 0;
     if (argc != 5 || (!bf16 && strcmp(argv[2], "fp32") != 0)) {
         fprintf(stderr, "usage: model_logits FOLDER fp32|bf16 IDS OUT\n");

@@ -98,7 +98,7 @@ struct Request {
 // ---- arguments ----
 
 static int usage(struct Error *e, const char *what) {
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_FLAG_STRAY_WORD,
                      "budget %s: expected MODEL BATCH [--gpu h100|h200|a100] [--hopper-attention]",
                      what);
 }
@@ -129,7 +129,7 @@ static int parse(int argc, char **argv, struct Request *r, struct Error *e) {
     if (!r->model || !r->batch)
         return usage(e, "without a model or a batch");
     if (r->wgmma && r->gpu->wgmma.forward == 0)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_GPU_CAPABILITY,
                          "--hopper-attention: an %s has no wgmma, expected h100 or h200",
                          r->gpu->name);
     return 0;

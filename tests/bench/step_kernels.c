@@ -35,7 +35,8 @@ static int measure(const char *model, const char *batch, const char *count, bool
     char *end;
     unsigned long steps = strtoul(count, &end, 10);
     if (*end || steps < 4 || steps > 100000)
-        return error_set(e, -EINVAL, "measure: %s steps, expected 4 to 100000", count);
+        return error_set(e, -EINVAL, E_FLAG_NUMBER, "measure: %s steps, expected 4 to 100000",
+                         count);
     int err = step_settings(model, batch, &s, e);
     if (!err)
         err = device_open_cuda(&d, 0, e);
@@ -57,7 +58,7 @@ static int measure(const char *model, const char *batch, const char *count, bool
 }
 
 int main(int argc, char **argv) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     bool autotune = argc == 6 && !strcmp(argv[5], "--autotune");
     int err = 0;
     if (argc == 1)
@@ -69,7 +70,7 @@ int main(int argc, char **argv) {
     else if (argc == 2 && !strcmp(argv[1], "limits"))
         step_limits(stdout);
     else
-        err = error_set(&e, -EINVAL,
+        err = error_set(&e, -EINVAL, E_FLAG_STRAY_WORD,
                         "expected measure MODEL BATCH STEPS [--autotune], or budget MODEL BATCH "
                         "[--gpu h100|h200|a100] [--hopper-attention], or limits");
     if (err)

@@ -71,7 +71,7 @@ int step_fit(struct RankSettings *s, double bytes, size_t *peak, struct Error *e
         if (err || (double)*peak <= bytes)
             return err;
     }
-    return error_set(e, -ENOMEM,
+    return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
                      "batch %zu: takes %.1f GB with --recompute block, and there are %.1f",
                      s->batch, (double)*peak / 1e9, bytes / 1e9);
 }

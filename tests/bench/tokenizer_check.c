@@ -90,7 +90,7 @@ static int measure(const struct Tokenizer *t, const char *path, struct Error *e)
 int main(int argc, char **argv) {
     struct TokenizerSpec spec;
     struct Tokenizer *t = NULL;
-    struct Error e = {""};
+    struct Error e = {0};
     int status = 2;
     if (argc != 2 && argc != 3) {
         fprintf(stderr, "usage: tokenizer_check TOKENIZER.json [TEXT]\n");

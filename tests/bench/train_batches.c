@@ -28,7 +28,7 @@ static int run(char **argv, struct Error *e) {
         struct Batch batch = {row, row + T, row + 2 * T};
         err = data_train_batch(d, i, 1, &batch, e);
         if (!err && fwrite(row, sizeof *row, 3 * T, stdout) != 3 * T)
-            err = error_set(e, -EIO, "cannot write to standard output");
+            err = error_set(e, -EIO, E_FILE_WRITE, "cannot write to standard output");
     }
     free(row);
     data_close(d);
@@ -36,9 +36,10 @@ static int run(char **argv, struct Error *e) {
 }
 
 int main(int argc, char **argv) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (argc != 7)
-        error_set(&e, -EINVAL, "usage: train_batches FOLDER TRAIN HELDOUT SEQ_LEN SEED SAMPLES");
+        error_set(&e, -EINVAL, E_FLAG_STRAY_WORD,
+                  "usage: train_batches FOLDER TRAIN HELDOUT SEQ_LEN SEED SAMPLES");
     if (argc != 7 || run(argv, &e)) {
         fprintf(stderr, "train_batches: %s\n", e.text);
         return 2;

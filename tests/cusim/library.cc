@@ -41,12 +41,13 @@ int library_open(const char *const files[], const char *const symbol[], void *fu
     for (int i = 0; files[i] && !library; i++)
         library = cusim::find_library(files[i]);
     if (!library)
-        return error_set(e, -ENOTSUP, "cannot open %s (it is not simulated): install %s", files[0],
-                         package);
+        return error_set(e, -ENOTSUP, E_LIBRARY_MISSING,
+                         "cannot open %s (it is not simulated): install %s", files[0], package);
     for (size_t i = 0; i < n; i++) {
         function[i] = cusim::find_symbol(library, symbol[i]);
         if (!function[i])
-            return error_set(e, -ENOTSUP, "%s has no %s in the simulator", files[0], symbol[i]);
+            return error_set(e, -ENOTSUP, E_LIBRARY_MISSING, "%s has no %s in the simulator",
+                             files[0], symbol[i]);
     }
     return 0;
 }

@@ -349,7 +349,7 @@ static void refuse(const char *name, const char *old, const char *new, const cha
         fail_msg("%s has no %s", file, old);
     char *changed = base_format("%.*s%s%s", (int)before, text, new, text + before + strlen(old));
     struct Bpe b;
-    struct Error e = {""};
+    struct Error e = {0};
     assert_error(bpe_parse(&b, changed, strlen(changed), "x.json", &e), -EINVAL, &e, part);
     assert_null(b.piece);
     free(changed);

@@ -35,7 +35,7 @@ static char *spell(const struct Masked *m) {
 static void check_conversation(const struct Template *t, const struct Expected *x,
                                const struct Line *line, size_t i) {
     struct Masked m = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = template_render(t, line->messages, line->count, false, &m, &e);
     if ((err == 0) != x->taken[i])
         fail_msg("%s, conversation %zu: %s", x->form, i, err ? e.text : "taken");
@@ -52,7 +52,7 @@ static void check_conversation(const struct Template *t, const struct Expected *
 static void check_question(const struct Template *t, const struct Expected *x,
                            const struct Line *line, size_t i) {
     struct Masked m = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n = line->count;
     while (n && line->messages[n - 1].role == ROLE_ASSISTANT)
         n--;

@@ -152,7 +152,7 @@ static void a_wrong_line_is_told_with_its_number(void **state) {
     struct Fixture *f = *state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *form = bad[i].form ? bad[i].form : "chatml";
-        struct Error e = {{0}};
+        struct Error e = {0};
         char *all;
         int err = read_bytes(f, &chat_form(f, form)->toy, form, bad[i].lines, strlen(bad[i].lines),
                              &all, &e);
@@ -161,7 +161,7 @@ static void a_wrong_line_is_told_with_its_number(void **state) {
             fail_msg("%s: expected ... %s", e.text, bad[i].error);
         free(all);
     }
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *all;
     assert_int_equal(
         read_bytes(f, &chat_form(f, "chatml")->toy, NULL, "{\"text\":\"a\0\"}", 13, &all, &e),
@@ -223,7 +223,7 @@ static void a_map_says_what_is_what(void **state) {
         struct ChatSpec chat = {.name = "chatml", .map = mapped[i].map};
         char *path = scratch_write(f->folder, "x.jsonl", mapped[i].lines, strlen(mapped[i].lines));
         char *all = base_format("%s", "");
-        struct Error e = {{0}};
+        struct Error e = {0};
         int err =
             examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e);
         if (err != (mapped[i].error ? -EINVAL : 0) ||

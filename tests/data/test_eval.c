@@ -243,7 +243,7 @@ static void a_bad_line_is_named(void **state) {
     struct EvalSpec spec = {byte, 256, 24, 0};
     for (size_t i = 0; i < sizeof bad_lines / sizeof bad_lines[0]; i++) {
         struct EvalItems items = {0};
-        struct Error e = {{0}};
+        struct Error e = {0};
         char *text = base_format("%s\n%s\n", GOOD, bad_lines[i].line);
         assert_error(hellaswag_parse(&items, &spec, "x", text, strlen(text), &e), -EINVAL, &e,
                      bad_lines[i].error);
@@ -252,7 +252,7 @@ static void a_bad_line_is_named(void **state) {
         free(text);
     }
     struct EvalItems items = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(hellaswag_parse(&items, &spec, "x", GOOD "\n", strlen(GOOD), &e), &e);
     items_free(&items);
     assert_error(hellaswag_parse(&items, &spec, "x", " \n", 2, &e), -EINVAL, &e, "no item in it");
@@ -266,7 +266,7 @@ static void refused_bin(const struct Fixture *f, bool head, size_t at, int32_t t
                         const char *part) {
     struct Tokenizer *ids;
     struct EvalItems items = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     char *bytes = fixture_bytes("items.bin", &n);
     uint16_t small = (uint16_t)to;
@@ -311,7 +311,7 @@ static void a_bad_bin_is_refused(void **state) {
 static void a_bin_of_other_ids_is_refused(void **state) {
     const struct Fixture *f = *state;
     struct EvalItems items = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     char *bin = fixture_bytes("items.bin", &n);
     struct EvalSpec spec = {f->tokenizer, FIXTURE_VOCAB, FIXTURE_T, 0};
@@ -334,7 +334,7 @@ static void what_is_asked_for_is_checked(void **state) {
     (void)state;
     static const char *const bad[] = {"", "x", "ppl,", ",ppl", "hellaswag", "hellaswag:", "ppl:x"};
     bool ppl;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(evals_check(NULL, &ppl, &e), &e);
     assert_false(ppl);
     assert_ok(evals_check("ppl", &ppl, &e), &e);

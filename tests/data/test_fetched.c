@@ -227,7 +227,7 @@ static void what_does_not_end_is_given_up(void **state) {
     assert_error(download_file(&f->d, &e), -EFBIG, &e, "more than 1000000 bytes come, and no end");
     assert_int_equal(scratch_count_files(f->folder), 0);
     f->d.bytes = 60000;
-    assert_error(download_file(&f->d, &e), -EBADMSG, &e, "more bytes come than the 60000");
+    assert_error(download_file(&f->d, &e), -EBADMSG, &e, "more bytes come than its 60000");
     assert_int_equal(scratch_count_files(f->folder), 0);
     http_file_stop(f);
 }

@@ -48,7 +48,7 @@ static struct HfWriter *overtaker;
 int mkdir(const char *path, mode_t mode) {
     int made = disk_fails() ? -1 : (int)syscall(SYS_mkdir, path, mode);
     struct HfWriter *other = overtaker;
-    struct Error e = {{0}};
+    struct Error e = {0};
     overtaker = NULL;
     if (other)
         assert_ok(hf_writer_make(other, &e), &e);
@@ -115,7 +115,7 @@ static void nothing_stays_of_a_failure(void **state) {
     int failures = 0;
     for (int fail_at = 1;; fail_at++) {
         struct HfWriter w;
-        struct Error e = {{0}};
+        struct Error e = {0};
         hf_writer_init(&w, out, two, 2, F32, 50);
         disk_calls = 0;
         disk_fail_at = fail_at;
@@ -144,7 +144,7 @@ static void nothing_stays_of_a_failure(void **state) {
 static void files_are_sized_without_fallocate(void **state) {
     (void)state;
     struct HfWriter w;
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct stat st;
     no_fallocate = true;
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
@@ -159,7 +159,7 @@ static void files_are_sized_without_fallocate(void **state) {
 static void existing_folders_stay(void **state) {
     (void)state;
     struct HfWriter w;
-    struct Error e = {{0}};
+    struct Error e = {0};
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_check(out, "--export", &e), &e);
     assert_int_equal(mkdir(out, 0700), 0);
@@ -188,7 +188,7 @@ static void existing_folders_stay(void **state) {
 static void links_are_not_followed(void **state) {
     (void)state;
     struct HfWriter w;
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *other = base_format("%s/other", folder);
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(symlink("other", aside), 0);
@@ -206,7 +206,7 @@ static void links_are_not_followed(void **state) {
 static void dead_runs_are_swept(void **state) {
     (void)state;
     struct HfWriter w, again;
-    struct Error e = {{0}};
+    struct Error e = {0};
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
     hf_writer_init(&again, out, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_make(&w, &e), &e);
@@ -237,7 +237,7 @@ static void dead_runs_are_swept(void **state) {
 static void an_overtaker_keeps_its_files(void **state) {
     (void)state;
     struct HfWriter late, other;
-    struct Error e = {{0}};
+    struct Error e = {0};
     hf_writer_init(&late, out, two, 2, F32, HF_SHARD_BYTES);
     hf_writer_init(&other, out, two, 2, F32, HF_SHARD_BYTES);
     overtaker = &other;
@@ -258,7 +258,7 @@ static void no_value_becomes_infinite(void **state) {
     } rows[] = {{F16, 65519.99f, -65520.0f}, {BF16, 0x1.fefffep127f, 0x1.ffp127f}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct HfWriter w;
-        struct Error e = {{0}};
+        struct Error e = {0};
         float values[3] = {rows[i].fits, 0, rows[i].over};
         hf_writer_init(&w, out, two, 2, rows[i].dtype, HF_SHARD_BYTES);
         assert_ok(hf_writer_make(&w, &e), &e);
@@ -277,7 +277,7 @@ static void no_value_becomes_infinite(void **state) {
 static void names_stay_in_the_folder(void **state) {
     (void)state;
     struct HfWriter w;
-    struct Error e = {{0}};
+    struct Error e = {0};
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_make(&w, &e), &e);
     assert_error(hf_writer_put(&w, "../x", "", 0, &e), -EINVAL, &e, "no name of a file");

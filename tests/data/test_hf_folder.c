@@ -17,7 +17,7 @@ static void expect_same_in_parts(const struct HfFolder *f, const struct HfPiece 
     size_t cols = size_max(last->cols, 1), have = (last->row + last->rows) * cols;
     size_t all = have + 3 * cols;
     float *whole = base_alloc(all * sizeof *whole), *part = base_alloc(all * sizeof *part);
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(hf_pieces_read(f, piece, n, &(struct WeightsRange){.at = 0, .n = all}, whole, &e),
               &e);
     for (size_t at = 0, step = 1; at < all; at += step, step = size_min(step * 2 + 5, all - at)) {
@@ -40,7 +40,7 @@ static void ask_params(struct HfFolder *f, const struct Family *family, const ch
     int used;
     for (; sscanf(params, "%63s%n", word, &used) == 1; params += used) {
         struct HfPiece piece[HF_PIECES_MAX];
-        struct Error e = {{0}};
+        struct Error e = {0};
         size_t n = hf_pieces(family->family, word, layer, family->sizes, piece);
         assert_true(n > 0);
         assert_ok(hf_pieces_ask(f, piece, n, &e), &e);
@@ -53,7 +53,7 @@ static void families_are_read_whole(void **state) {
     for (size_t i = 0; i < NFAMILY; i++) {
         char *path = base_format(FIXTURES "%s", families[i].folder);
         struct HfFolder f;
-        struct Error e = {{0}};
+        struct Error e = {0};
         size_t left;
         assert_ok(hf_folder_open(&f, path, &e), &e);
         assert_non_null(cJSON_GetObjectItemCaseSensitive(f.config, "model_type"));
@@ -76,7 +76,7 @@ static void transposed_matrices_are_turned(void **state) {
     (void)state;
     struct HfFolder f;
     struct HfPiece piece[HF_PIECES_MAX];
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(hf_folder_open(&f, FIXTURES "gpt2", &e), &e);
     assert_int_equal(hf_pieces("gpt2", "attention.qkv.weight", 1, &gpt2_sizes, piece), 1);
     const struct HfTensor *t = hf_folder_find(&f, "transformer.h.1.attn.c_attn.weight");
@@ -170,7 +170,7 @@ static void empty_folder(void) {
 
 static void expect_refused(int want, const char *part) {
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_error(hf_folder_open(&f, folder, &e), want, &e, part);
     assert_true(!f.path && !f.file && !f.config);
 }
@@ -181,7 +181,7 @@ static void names_without_their_first_word(void **state) {
     put("config.json", "{\"model_type\": \"gpt2\"}");
     put_tensors("model.safetensors", "h.0.ln_1.bias layers.0.x transformer.wpe lm_head.weight");
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(hf_folder_open(&f, folder, &e), &e);
     assert_non_null(hf_folder_ask(&f, "transformer.h.0.ln_1.bias"));
     assert_non_null(hf_folder_ask(&f, "model.layers.0.x"));
@@ -202,7 +202,7 @@ static void masks_are_passed_over(void **state) {
     put_tensors("model.safetensors", "h.0.attn.bias transformer.h.1.attn.masked_bias "
                                      "model.layers.0.self_attn.rotary_emb.inv_freq");
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t left;
     assert_ok(hf_folder_open(&f, folder, &e), &e);
     assert_null(hf_folder_unasked(&f, &left));
@@ -225,7 +225,7 @@ static void shards_by_their_index(void **state) {
         "{\"weight_map\": {\"two\": \"b.safetensors\", \"one\": \"a.safetensors\","
         "\"three\": \"b.safetensors\"}}");
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     float x = 0;
     assert_ok(hf_folder_open(&f, folder, &e), &e);
     assert_int_equal(f.nfile, 2);
@@ -288,7 +288,7 @@ static void wrong_shapes_are_refused(void **state) {
     struct HfFolder f;
     struct HfPiece piece[HF_PIECES_MAX];
     struct HfSizes other = small;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(hf_folder_open(&f, FIXTURES "llama", &e), &e);
     other.kv_heads = 4;
     size_t n = hf_pieces("llama", "attention.qkv.weight", 0, &other, piece);
@@ -331,7 +331,7 @@ static void copies_are_compared(void **state) {
                      {"x", "y", {true, false}},
                      {"x", "z", {false, false}}};
         struct HfFolder f;
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_ok(hf_folder_open(&f, folder, &e), &e);
         for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
             bool same;

@@ -55,7 +55,7 @@ static const float counted[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 // Writes config.json, forces all to the disk, and names the folder.
 static void finish(struct HfWriter *w) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(hf_writer_put(w, "config.json", "{}\n", 3, &e), &e);
     assert_ok(hf_writer_sync(w, &e), &e);
     assert_ok(hf_writer_commit(w, &e), &e);
@@ -106,7 +106,7 @@ static void open_writer(struct HfWriter *w, const struct Model *m, enum Dtype dt
 // Some columns of a matrix, in uneven parts.
 static void copy_columns(const struct HfFolder *f, const struct HfPiece *piece, size_t first,
                          size_t cols, struct HfWriter *w) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t all = piece->rows * cols;
     float *values = base_alloc(all * sizeof *values), *row = base_alloc(piece->cols * sizeof *row);
     for (size_t at = 0, step = 1; at < all; at += step, step = size_min(step * 2 + 3, all - at)) {
@@ -128,7 +128,7 @@ static void copy_columns(const struct HfFolder *f, const struct HfPiece *piece, 
 // Reads the elements of each parameter in uneven parts, and hands them to the two writers by turns.
 // Every second matrix goes by its columns, as four places of tensor parallelism have them.
 static void copy_params(const struct HfFolder *f, const struct Model *m, struct HfWriter w[2]) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     for (size_t p = 0, turn = 0; p < m->nparam; p++) {
         const struct HfPiece *piece = &m->piece[m->first[p]];
         size_t n = m->first[p + 1] - m->first[p];
@@ -175,7 +175,7 @@ static void families_are_written_as_they_were(void **state) {
         struct Model *m = list_model(&families[i]);
         struct HfFolder f, g;
         struct HfWriter w[2];
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_ok(hf_folder_open(&f, path, &e), &e);
         for (int rank = 0; rank < 2; rank++)
             open_writer(&w[rank], m, f.tensor->tensor->dtype, 50000);
@@ -207,7 +207,7 @@ static void families_are_written_as_they_were(void **state) {
 static void one_file_has_no_index(void **state) {
     (void)state;
     struct HfWriter w;
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     char *path = base_format("%s/model.safetensors", out);
     hf_writer_init(&w, out, two, 2, F32, 64);
@@ -253,7 +253,7 @@ static void shards_hold_what_fits(void **state) {
             assert_int_equal(w.place[j].file, cases[i].file[j]);
         assert_true((w.index != NULL) == (w.nfile > 1));
         if (w.nfile == 3) {
-            struct Error e = {{0}};
+            struct Error e = {0};
             cJSON *tree = json_parse_object(w.index, strlen(w.index), "index", &e);
             const cJSON *map = cJSON_GetObjectItemCaseSensitive(tree, "weight_map");
             const cJSON *meta = cJSON_GetObjectItemCaseSensitive(tree, "metadata");
@@ -291,7 +291,7 @@ static void values_are_rounded_to_the_nearest(void **state) {
     for (int half = 0; half < 2; half++) {
         struct HfWriter w;
         struct HfFolder f;
-        struct Error e = {{0}};
+        struct Error e = {0};
         float values[10], got[10];
         for (int i = 0; i < 10; i++)
             values[i] = half && all[i] > 65504 ? 65504 : all[i];
@@ -330,7 +330,7 @@ static void long_ranges_are_written(void **state) {
     static float values[N], got[N];
     struct HfWriter w;
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     for (int i = 0; i < N; i++)
         values[i] = f32_from_bf16((uint16_t)(i % 32000));
     hf_writer_init(&w, out, one, 1, BF16, HF_SHARD_BYTES);

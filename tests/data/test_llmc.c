@@ -10,7 +10,7 @@
 
 static void expect_values(void *source, int layer, const char *param, size_t begin, size_t count) {
     const struct ImportSource *s = source;
-    struct Error e = {{0}};
+    struct Error e = {0};
     float out[64];
     size_t half = count / 2;
     assert_ok(s->ask(s->context, layer, param, &e), &e);
@@ -29,7 +29,7 @@ static void parameters_are_where_llm_c_puts_them(void **state) {
     (void)state;
     for (int32_t version = 3; version <= 5; version += 2) {
         struct ImportSource s;
-        struct Error e = {{0}};
+        struct Error e = {0};
         write_version(version);
         assert_ok(llmc_weights.open(path, &s, &e), &e);
         assert_int_equal(s.dtype, version == 3 ? F32 : BF16);
@@ -42,7 +42,7 @@ static void parameters_are_where_llm_c_puts_them(void **state) {
 static void the_header_is_told_as_flags(void **state) {
     (void)state;
     char *text, *where;
-    struct Error e = {{0}};
+    struct Error e = {0};
     write_version(3);
     assert_ok(llmc_weights.flags(path, &text, &where, &e), &e);
     assert_string_equal(text, "{\"family\":\"gpt2\",\"layers\":2,\"heads\":2,\"channels\":4,"
@@ -54,7 +54,7 @@ static void the_header_is_told_as_flags(void **state) {
 
 static void refused(const int32_t head[256], long more, const char *line) {
     struct ImportSource s;
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *text, *where;
     write_by_hand(head, false, more);
     assert_error(llmc_weights.open(path, &s, &e), -EINVAL, &e, line);
@@ -93,7 +93,7 @@ static void what_cannot_be_right_is_refused(void **state) {
     refused(header, -2145, "m.bin: 1023 bytes are no model of llm.c: its header takes 1024");
     refused(header, -3168, "m.bin: 0 bytes are no model");
     struct ImportSource s;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_error(llmc_weights.open("/nowhere", &s, &e), -ENOENT, &e, "cannot read /nowhere");
     assert_error(llmc_weights.open(folder, &s, &e), -EISDIR, &e, "cannot read ");
 }
@@ -107,14 +107,14 @@ struct Copy {
 
 static void list_one(void *copy, int layer, const char *param, size_t begin, size_t count) {
     struct Copy *c = copy;
-    struct Error e = {{0}};
+    struct Error e = {0};
     (void)begin, (void)count;
     assert_ok(c->to.list(c->to.context, layer, param, &e), &e);
 }
 
 static void copy_range(struct Copy *c, int layer, const char *param,
                        const struct WeightsRange *range) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     float values[64];
     assert_ok(c->from.read(c->from.context, layer, param, range, values, &e), &e);
     assert_ok(c->to.write(c->to.context, layer, param, range, values, &e), &e);
@@ -138,7 +138,7 @@ static void copy_one(void *copy, int layer, const char *param, size_t begin, siz
 static void expect_tensor(const struct HfFolder *f, const char *name, size_t rows, size_t cols,
                           size_t begin, size_t row, size_t col) {
     const struct HfTensor *t = hf_folder_find(f, name);
-    struct Error e = {{0}};
+    struct Error e = {0};
     float out[64];
     assert_non_null(t);
     assert_int_equal(t->tensor->count, rows * cols);
@@ -153,7 +153,7 @@ static void a_folder_of_it_has_the_same_values(void **state) {
     (void)state;
     struct Copy c;
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *out = base_format("%s/hf", folder);
     write_version(3);
     assert_ok(llmc_weights.open(path, &c.from, &e), &e);

@@ -52,7 +52,7 @@ static const struct ExportSink *overtaker;
 
 int flock(int fd, int how) {
     const struct ExportSink *other = overtaker;
-    struct Error e = {{0}};
+    struct Error e = {0};
     overtaker = NULL;
     if (other)
         assert_ok(other->make(other->context, &e), &e);
@@ -63,7 +63,7 @@ int flock(int fd, int how) {
 
 static void write_values(const struct ExportSink *s, int layer, const char *param, size_t begin,
                          const struct WeightsRange *range) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     float values[64];
     for (size_t i = 0; i < range->n; i++)
         values[i] = value(begin + weights_at(range, i));
@@ -86,7 +86,7 @@ static void write_one(void *sink, int layer, const char *param, size_t begin, si
 // As ranks of two processes: one makes the file, the other writes it.
 static void write_all(enum Dtype dtype) {
     struct ExportSink s[2];
-    struct Error e = {{0}};
+    struct Error e = {0};
     const struct ExportModel model = {.flags = model_flags, .dtype = dtype};
     for (int i = 0; i < 2; i++)
         assert_ok(llmc_weights.make(path, &model, &s[i], &e), &e);
@@ -143,7 +143,7 @@ static void other_models_are_refused(void **state) {
         {"1e-05", "1e-06", "cannot say --norm-eps 1e-06; 1e-05 is right"},
     };
     struct ExportSink s;
-    struct Error e = {{0}};
+    struct Error e = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *at = strstr(model_flags, cases[i].from);
         char *flags = base_format("%.*s%s%s", (int)(at - model_flags), model_flags, cases[i].to,
@@ -165,7 +165,7 @@ static const struct ExportModel model32 = {.flags = model_flags, .dtype = F32};
 static void existing_files_stay(void **state) {
     (void)state;
     struct ExportSink s, other;
-    struct Error e = {{0}};
+    struct Error e = {0};
     write_version(3);
     assert_error(llmc_weights.make(path, &model32, &s, &e), -EEXIST, &e,
                  "m.bin exists; name a file that does not");
@@ -191,7 +191,7 @@ static void a_disk_that_is_too_small_is_told_early(void **state) {
     const struct WeightsKind *const kinds[] = {&llmc_weights, &hf_weights};
     for (int i = 0; i < 2; i++) {
         struct ExportSink s;
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_ok(kinds[i]->make(path, &model32, &s, &e), &e);
         assert_ok(s.list(s.context, -1, "wte", &e), &e);
         disk_room = 1 << 30;
@@ -208,7 +208,7 @@ static void a_disk_that_is_too_small_is_told_early(void **state) {
 static void an_overtaker_keeps_its_file(void **state) {
     (void)state;
     struct ExportSink s, other;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
     assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
     overtaker = &other;
@@ -224,7 +224,7 @@ static void an_overtaker_keeps_its_file(void **state) {
 static void dead_runs_are_swept(void **state) {
     (void)state;
     struct ExportSink s, other;
-    struct Error e = {{0}};
+    struct Error e = {0};
     pid_t child = fork();
     if (!child) { // dies in the middle
         bool made = !llmc_weights.make(path, &model32, &s, &e) && !s.make(s.context, &e);
@@ -275,7 +275,7 @@ static void nothing_stays_of_a_failure(void **state) {
     (void)state;
     int failures = 0;
     for (int fail_at = 1;; fail_at++) {
-        struct Error e = {{0}};
+        struct Error e = {0};
         disk_calls = 0;
         disk_fail_at = fail_at;
         int code = write_some(&e);

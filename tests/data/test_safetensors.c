@@ -64,7 +64,7 @@ static char *write_file(const char *header, size_t data) {
 static void expect_refused(const char *header, size_t data, const char *part) {
     char *path = write_file(header, data);
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_error(safetensors_open(path, &f, &e), -EINVAL, &e, part);
     assert_non_null(strstr(e.text, "x.safetensors"));
     assert_true(f.fd < 0 && !f.tensor && !f.path);
@@ -74,7 +74,7 @@ static void expect_refused(const char *header, size_t data, const char *part) {
 static void expect_bytes_refused(const void *bytes, size_t n, const char *part) {
     char *path = scratch_write(folder, "x.safetensors", bytes, n);
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_error(safetensors_open(path, &f, &e), -EINVAL, &e, part);
     free(path);
 }
@@ -84,7 +84,7 @@ static void expect_bytes_refused(const void *bytes, size_t n, const char *part) 
 static void reads_what_transformers_wrote(void **state) {
     (void)state;
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(safetensors_open(FIXTURES "inv_freq.safetensors", &f, &e), &e);
     const struct Tensor *t = safetensors_find(&f, "llama2-7b");
     assert_non_null(t);
@@ -112,7 +112,7 @@ static void expect_all_patterns(const char *spelled, enum Dtype dtype) {
     assert_int_equal(fwrite(patterns, sizeof *patterns, 65536, file), 65536);
     fclose(file);
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(safetensors_open(path, &f, &e), &e);
     float *got = base_alloc(65536 * sizeof *got);
     for (size_t at = 0, n = 1; at < 65536; at += n, n = size_min(n * 3, 65536 - at))
@@ -150,7 +150,7 @@ static void large_tensors_come_in_parts(void **state) {
                         half ? "BF16" : "F32", N, N * (half ? 2 : 4));
         char *path = write_file(header, N * (half ? 2 : 4));
         struct Safetensors f;
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_ok(safetensors_open(path, &f, &e), &e);
         float *got = base_alloc((N + 1) * sizeof *got);
         got[N] = 1234;
@@ -191,7 +191,7 @@ static void odd_but_right_headers_open(void **state) {
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         char *path = write_file(good[i].header, good[i].data);
         struct Safetensors f;
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_ok(safetensors_open(path, &f, &e), &e);
         assert_int_equal(f.ntensor, good[i].n);
         safetensors_close(&f);
@@ -204,7 +204,7 @@ static void other_dtypes_are_listed_only(void **state) {
     char *path =
         write_file("{\"i\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[0,16]}}", 16);
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     float x[2];
     assert_ok(safetensors_open(path, &f, &e), &e);
     assert_string_equal(f.tensor->spelled, "I64");
@@ -291,7 +291,7 @@ static void false_lengths_are_refused(void **state) {
 static void only_files_are_opened(void **state) {
     (void)state;
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *pipe_path = base_format("%s/pipe", folder), *link_path = base_format("%s/link", folder);
     assert_int_equal(mkfifo(pipe_path, 0600), 0);
     assert_error(safetensors_open(pipe_path, &f, &e), -EINVAL, &e, "it is a pipe");
@@ -311,7 +311,7 @@ static void a_file_that_shrinks_is_told(void **state) {
     (void)state;
     char *path = write_file("{" TENSOR("a", "F32", "2", 0, 8) "}", 8);
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     float x[2];
     assert_ok(safetensors_open(path, &f, &e), &e);
     assert_int_equal(truncate(path, (off_t)f.tensor->end - 1), 0);

@@ -49,7 +49,7 @@ static bool check_file(struct Fixture *f, const char *name, const char *ending, 
     struct ChatSpec chat = {.name = strcmp(form, "none") ? form : NULL};
     char *expected = expected_of(name, form), *all = base_format("%s", "");
     char *path = base_format(SHAPES "%s.%s", name, ending);
-    struct Error e = {{0}};
+    struct Error e = {0};
     bool any = *expected != 0;
     if (packed) {
         char *gz = base_format("%s/%s.%s.gz", f->folder, name, ending);
@@ -133,7 +133,7 @@ static void a_list_is_read_strictly(void **state) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         char *path = scratch_write(f->folder, "x.json", lists[i].file, strlen(lists[i].file));
         char *all = base_format("%s", "");
-        struct Error e = {{0}};
+        struct Error e = {0};
         int err =
             examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e);
         if (err != (lists[i].error ? -EINVAL : 0) ||

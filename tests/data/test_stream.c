@@ -50,7 +50,7 @@ struct Case {
 // What is made of these bytes under the file's name: '=', '-' or 'x'.
 static char verdict(const struct Case *c, const char *bytes, size_t n, struct Error *e) {
     char text[ROOM], *path = scratch_write(c->folder, c->name, bytes, n);
-    *e = (struct Error){{0}};
+    *e = (struct Error){0};
     ssize_t got = read_pieces(path, 4096, text, e);
     bool same = got == (ssize_t)c->text.bytes && !memcmp(text, c->text.data, c->text.bytes);
     free(path);
@@ -69,7 +69,7 @@ static void expect(const struct Case *c, const char *what, size_t at, char said,
 }
 
 static void check_case(struct Case *c) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     for (size_t i = 1; i < c->packed.bytes; i++) { // of no byte at all Python makes no text
         char said = verdict(c, c->packed.data, i, &e);
         bool begun = i >= 4 && !strstr(e.text, "is not packed") && !strstr(e.text, "stands behind");

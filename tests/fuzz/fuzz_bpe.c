@@ -126,7 +126,7 @@ static bool is_exact(const struct Bpe *b) {
 // A refusal has appended nothing, and is one line.
 static int encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t,
                   struct Ids *ids) {
-    struct Error e = {""};
+    struct Error e = {0};
     size_t count = ids->count;
     int err = bpe_encode(b, w, t, ids, &e);
     CHECK(!err || ids->count == count, "%d: %zu ids more", err, ids->count - count);
@@ -189,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *text = split ? (const char *)split + sizeof mark - 1 : (const char *)data;
     size_t text_n = split ? size - n - (sizeof mark - 1) : size;
     struct Bpe b;
-    struct Error e = {""};
+    struct Error e = {0};
     text_n = text_find_invalid(text, text_n);
     if (bpe_parse(&b, json, strlen(json), "fuzz.json", &e)) {
         CHECK(e.text[0] && !strchr(e.text, '\n'), "a refusal without a word, or of many lines");

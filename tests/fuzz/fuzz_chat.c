@@ -108,7 +108,7 @@ static int take(void *context, const struct Example *x, struct Error *e) {
 }
 
 static int read_file(const char *path, const struct ChatSpec *chat, struct Taken *taken) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     *taken = (struct Taken){0};
     hash64_init(&taken->hash, 0);
     int err = examples_read(path, "--data", (const struct Tokenizer *)(const void *)&toy, chat,

@@ -16,7 +16,7 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room); // libFuzzer's
 
 // What a loader does with a head that was accepted: it reads every array.
 static void read_arrays(int fd, const char *path, const struct CheckpointHead *head) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     CHECK(strlen(head->identity) <= 1 << 20, "an identity of %zu bytes", strlen(head->identity));
     for (uint32_t g = 0; g < head->ngroup; g++) {
         size_t bytes = (size_t)head->group[g].count * head->narray * sizeof(float);
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size, "memfd");
     char *path = base_format("/proc/self/fd/%d", fd);
     struct CheckpointHead head;
-    struct Error e = {{0}};
+    struct Error e = {0};
     int opened, err = checkpoint_file_check(AT_FDCWD, path, &e);
     CHECK(!err || e.text[0], "a refusal without a word");
     e.text[0] = 0;

@@ -136,7 +136,7 @@ static void begin(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct DeepSpeed d;
-    struct Error e = {{0}};
+    struct Error e = {0};
     begin();
     struct Line before = line;
     int code = deepspeed_read_flags_text(&flags, "fuzz.json", (const char *)data, size, 3, &d, &e);

@@ -37,7 +37,7 @@ static void look_at(const struct EvalItems *items) {
 static void parse(const struct Tokenizer *t, const char *bytes, size_t size) {
     struct EvalSpec spec = {t, VOCAB, SEQ_LEN, 0};
     struct EvalItems items = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (hellaswag_parse(&items, &spec, "x", bytes, size, &e))
         CHECK(strncmp(e.text, "x: ", 3) == 0 && !strchr(e.text, '\n'), "a refusal: %s", e.text);
     else

@@ -31,7 +31,7 @@ static const char *const names[] = {"wte",
 // The elements that are weights, of all layers.
 static uint64_t read_param(const struct ImportSource *s, const struct LlmcShape *shape,
                            const char *name, size_t size) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     uint64_t all = 0, count;
     for (int layer = -1; layer < (int)shape->layers; layer++) {
         uint64_t begin = llmc_find(shape, layer, name, &count);
@@ -68,7 +68,7 @@ static void read_all(struct LlmcModel *m, const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *path = base_format("%s/m.bin", memory_folder_open());
     struct LlmcModel m;
-    struct Error e = {{0}};
+    struct Error e = {0};
     memory_file_write(path, data, size);
     if (llmc_model_open(&m, path, &e))
         CHECK(e.text[0] && !strchr(e.text, '\n'), "a refusal without a word, or of many lines");

@@ -17,7 +17,7 @@ static void expect_one_line(const struct Error *e) {
 
 // All elements, in two parts; then the tensors' bytes are what the file has behind its header.
 static void read_all(const struct Safetensors *f, size_t size) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     uint64_t covered = 0, first = size;
     for (size_t i = 0; i < f->ntensor; i++) {
         const struct Tensor *t = &f->tensor[i];
@@ -43,7 +43,7 @@ static void read_all(const struct Safetensors *f, size_t size) {
 // The same file as the only shard of a folder whose index says what the first tensor's name says.
 static void read_folder(const char *folder, const char *index) {
     struct HfFolder f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t left, asked = 0;
     char *path = base_format("%s/model.safetensors.index.json", folder);
     memory_file_write(path, index, strlen(index));
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *path = base_format("%s/a.safetensors", folder);
     char *config = base_format("%s/config.json", folder);
     struct Safetensors f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     memory_file_write(path, data, n);
     memory_file_write(config, "{}", 2);
     if (safetensors_open(path, &f, &e)) {

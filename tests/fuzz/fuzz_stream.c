@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool zstd = size && data[0] % 2;
     size_t piece = size ? 1 + (size_t)data[0] / 2 * 13 : 1;
     const char *file = path[zstd];
-    struct Error e = {{0}}, e2 = {{0}};
+    struct Error e = {0}, e2 = {0};
     memory_file_write(file, size ? data + 1 : data, size - (size > 0));
     ssize_t got = read_file(file, READ_MAX, text, &e);
     ssize_t got2 = got < 0 || got < 20000 ? read_file(file, piece, again, &e2) : got;

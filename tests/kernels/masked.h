@@ -66,7 +66,7 @@ enum { NSHAPE = sizeof shapes / sizeof shapes[0] };
 
 static inline struct Masked masked_of(const struct Shape *s) {
     struct Masked m = {.c = case_of(s->t, s->nh, s->nkv, s->hs, NULL)};
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_true(s->t <= MOST_T);
     if (sparse_read(&m.sparse, s->pattern, &e))
         fail_msg("%s", e.text);

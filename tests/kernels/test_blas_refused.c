@@ -73,7 +73,7 @@ struct Trained {
 
 static void train(void *context, struct Rank *r) {
     struct Trained *run = context;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (run->resumed && checkpoint_resume(&r->zero, (const char *const[]){run->folder, NULL},
                                           "auto", "a run\n", NULL, &e))
         fail_msg("%s", e.text);

@@ -120,7 +120,7 @@ struct Leg {
 
 static void run_leg(void *context, struct Rank *r) {
     struct Leg *leg = context;
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct Variants *v = variants_of(r->device);
     if (leg->add)
         variants_add(v, files[0]);

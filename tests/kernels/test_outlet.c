@@ -311,7 +311,7 @@ static void leave(void) {
 }
 
 static void give_up(void) {
-    base_give_up("nobody reads this");
+    base_give_up(E_MEMORY_REFUSED, "nobody reads this");
 }
 
 static void fail_a_check(void) {

@@ -264,7 +264,7 @@ static void a_wrong_budget_is_refused(void **state) {
                                        "v100",         "wgmma",   "--recompute block"};
     (void)state;
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
-        struct Error e = {{0}};
+        struct Error e = {0};
         int argc = 0;
         while (argc < 5 && lines[i][argc])
             argc++;
@@ -282,7 +282,7 @@ static char *printed(char *line) {
     size_t bytes;
     int n = 0;
     FILE *f = open_memstream(&text, &bytes);
-    struct Error e = {{0}};
+    struct Error e = {0};
     for (char *word = strtok(line, " "); word && n < 16; word = strtok(NULL, " "))
         words[n++] = word;
     if (n == 1 && !strcmp(words[0], "limits"))

@@ -274,7 +274,7 @@ static void what_a_family_repeats_is_predicted(void **state) {
 // ---- the file ----
 
 static void write_traced(void *context, struct Rank *r) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     tiny_step(r);
     tiny_step(r);
     tiny_validate(r, 4); // is no part of a step

@@ -166,7 +166,7 @@ int combination_read(struct Combination *c) {
     struct World w;
     flags_free(&c->flags);
     c->said = (struct Settings){0};
-    c->refused = (struct Error){{0}};
+    c->refused = (struct Error){0};
     flags_init(&c->flags, &part, 1, &c->said);
     int err = flags_parse(&c->flags, c->words, c->word, &c->refused);
     c->resolved = c->said;

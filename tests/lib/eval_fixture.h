@@ -28,7 +28,7 @@ static inline const cJSON *fixture_get(const struct Fixture *f, const char *name
 
 static inline char *fixture_bytes(const char *name, size_t *n) {
     char *path = base_format("tests/fixtures/eval/%s", name), *bytes;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_ok(file_read(path, 1 << 20, &bytes, n, &e), &e);
     free(path);
     return bytes;
@@ -37,7 +37,7 @@ static inline char *fixture_bytes(const char *name, size_t *n) {
 static inline void fixture_read(const struct Fixture *f, const char *name,
                                 const struct Tokenizer *tokenizer, struct EvalItems *items) {
     struct EvalSpec spec = {tokenizer, FIXTURE_VOCAB, FIXTURE_T, 0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     char *bytes = fixture_bytes(name, &n);
     (void)f;
@@ -60,7 +60,7 @@ static inline double *fixture_sums(const struct Fixture *f, const char *file,
 
 static inline int fixture_setup(void **state) {
     struct Fixture *f = base_alloc_zeroed(sizeof *f);
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     char *text = fixture_bytes("expected.json", &n);
     f->expected = cJSON_ParseWithLength(text, n);

@@ -408,7 +408,7 @@ static void matmul(struct Case *c, const char *refused, size_t k, bool transpose
 
 void moved_all(struct MovedRows *rows) {
     struct Case c = {.rows = rows};
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct Device *device;
     rows->n = 0;
     CHECK(device_open_cuda(&device, 0, &e) == 0, "%s", e.text);

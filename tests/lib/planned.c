@@ -16,7 +16,7 @@ static void train_steps(void *context, struct Rank *r) {
 
 struct Forecast planned(const struct RankSettings *s) {
     struct Forecast f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (footprint_predict(s, 0, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f;
@@ -24,7 +24,7 @@ struct Forecast planned(const struct RankSettings *s) {
 
 static struct Footprint planned_of(const struct RankSettings *s, int rank) {
     struct Forecast f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (footprint_of_rank(s, rank, 0, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f.is;

@@ -34,7 +34,7 @@ static void open_groups(struct Seat *s, const struct SeatsJob *job, int rank,
 }
 
 static void open_seat(struct Seat *s, const struct SeatsJob *job, int rank, struct ThreadGroup *g) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct ZeroPlan plan;
     CHECK(!device_open_cpu(&s->device, 1, NULL, &e), "%s", e.text);
     open_groups(s, job, rank, g);

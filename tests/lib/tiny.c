@@ -88,7 +88,7 @@ const char *tiny_family_name(int i) {
 }
 
 void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (rank_open(r, s, false, &e))
         fail_msg("%s", e.text);
     zero_init_weights(&r->zero, seed);
@@ -142,7 +142,7 @@ void tiny_queue_step(struct Rank *r) {
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
     struct BatchSource from = tiny_source(r);
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (rank_queue_step(r, &from, &settings, &e))
         fail_msg("%s", e.text);
 }
@@ -169,7 +169,7 @@ void tiny_steps(struct Rank *r, int steps, struct TinyStep *out) {
 
 float tiny_validate(struct Rank *r, uint64_t samples) {
     struct BatchSource from = tiny_source(r);
-    struct Error e = {{0}};
+    struct Error e = {0};
     float loss;
     if (rank_validate(r, &from, samples, &loss, &e))
         fail_msg("%s", e.text);

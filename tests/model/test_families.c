@@ -49,7 +49,7 @@ static char *path_of(const struct Case *c, const char *file) {
     } while (0)
 
 static void open_files(struct Case *c) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *folder = path_of(c, ""), *weights = path_of(c, "reference.safetensors");
     char *facts = path_of(c, "reference.json"), *text;
     size_t n;
@@ -73,7 +73,7 @@ static void close_case(struct Case *c) {
 
 // False where this CPU lacks the table's instructions.
 static bool open_case(struct Case *c) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct RankSettings s = {.recompute = c->recompute,
                              .batch = B,
                              .nmicro = 1,
@@ -125,7 +125,7 @@ static struct StepResult run_step(struct Case *c) {
 
 // A tensor of reference.safetensors; free() it.
 static float *wanted(const struct Case *c, const char *prefix, const char *name, size_t *count) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *full = base_format("%s%s", prefix, name);
     const struct Tensor *t = safetensors_find(&c->reference, full);
     if (!t)
@@ -283,7 +283,7 @@ static void test_gpu(void **state) {
 
 // The inverse frequencies of well-known models, as transformers has them in fp32.
 static void expect_frequencies(const struct Safetensors *f, const cJSON *model) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     const struct Tensor *t = safetensors_find(f, model->string);
     const cJSON *rope = cJSON_GetObjectItemCaseSensitive(model, "rope_scaling");
     struct ModelConfig c = {
@@ -308,7 +308,7 @@ static void expect_frequencies(const struct Safetensors *f, const cJSON *model) 
 
 static void test_frequencies(void **state) {
     (void)state;
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct Safetensors f;
     char *text;
     size_t n;
@@ -338,7 +338,7 @@ static void test_presets(void **state) {
         {"qwen3-0.6b", 596049920},   {"qwen3-1.7b", 1720574976},  {"qwen3-4b", 4022468096},
         {"qwen3-8b", 8190735360}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct Error e = {{0}};
+        struct Error e = {0};
         const struct Preset *p = preset_named(rows[i].name);
         assert_non_null(p);
         struct ModelConfig c = {p->layers,

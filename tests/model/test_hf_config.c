@@ -18,7 +18,7 @@ static char *text;      // a fixture
 static const char *row; // a line of it
 
 static void open_rows(const char *name) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     char *path = base_format("tests/fixtures/hf_config/%s", name);
     assert_ok(file_read(path, 1 << 20, &text, &n, &e), &e);
@@ -38,7 +38,7 @@ static cJSON *next_row(void) {
 }
 
 static cJSON *read_json(const char *model, const char *name) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *path = base_format("tests/fixtures/hf/%s/%s", model, name), *said;
     size_t n;
     assert_ok(file_read(path, 1 << 20, &said, &n, &e), &e);
@@ -84,7 +84,7 @@ static void fill_feed(struct Rank *r, const char *model) {
 }
 
 static double loss_of(const char *folder, const char *model) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct RankSettings s = {.batch = B,
                              .nmicro = 1,
                              .threads = 1,
@@ -114,7 +114,7 @@ static void test_edits(void **state) {
         const char *model = json_text(c, "model"), *refused = json_text(c, "refused");
         char *folder = edited(model, cJSON_GetObjectItem(c, "set")), *flags = NULL;
         double want = json_number(c, "loss");
-        struct Error e = {{0}};
+        struct Error e = {0};
         int err = hf_model_flags(folder, &flags, &e);
         free(flags);
         if (*refused || cJSON_HasObjectItem(c, "fails")) {
@@ -141,7 +141,7 @@ static void test_rotations(void **state) {
     for (; (c = next_row()); n++) {
         char *flags, *name = base_format("%s", json_text(c, "name"));
         float table[2 * 64 * 2];
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_ok(hf_config_flags(cJSON_GetObjectItem(c, "config"), name, &flags, &e), &e);
         cJSON *read = cJSON_Parse(flags);
         struct ModelConfig m = {.head_size = (size_t)json_number(read, "head-size"),
@@ -181,7 +181,7 @@ static struct Row {
 static size_t nrow;
 
 static void read_page(void) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     assert_ok(file_read("docs/config-json.md", 1 << 20, &page, &n, &e), &e);
     char *state, *at;
@@ -211,7 +211,7 @@ static struct Row *row_of(const char *key, const char *family) {
 // What such a config.json becomes, and what is told of it; *flags NULL: it is refused.
 static void read_edited(const char *model, const cJSON *edits, char **flags, char **told) {
     char *folder = edited(model, edits), *path = base_format("%s/config.json", folder), *said;
-    struct Error e = {{0}};
+    struct Error e = {0};
     size_t n;
     assert_ok(file_read(path, 1 << 20, &said, &n, &e), &e);
     cJSON *config = cJSON_ParseWithLength(said, n);
@@ -289,7 +289,7 @@ static void try_odd_values(cJSON *config, cJSON *holder, const char *key) {
                                       "{\"rope_type\":1}"};
     cJSON *usual = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(holder, key), true);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-        struct Error e = {{0}};
+        struct Error e = {0};
         char *flags = NULL;
         cJSON_DeleteItemFromObjectCaseSensitive(holder, key);
         cJSON_AddItemToObject(holder, key, cJSON_Parse(odd[i]));

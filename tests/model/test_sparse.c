@@ -18,7 +18,7 @@ enum { MOST = 64 }; // blocks of a sequence here
 
 static struct Sparse sparse_of(const char *text) {
     struct Sparse s;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (sparse_read(&s, text, &e))
         fail_msg("%s: %s", text, e.text);
     return s;
@@ -216,7 +216,7 @@ static void parts_have_their_heads_patterns(void **state) {
     (void)state;
     struct ModelConfig whole = {
         .layers = 1, .heads = 8, .channels = 64, .seq_len = 300, .vocab = 9};
-    struct Error e = {{0}};
+    struct Error e = {0};
     whole.sparse = sparse_of("bigbird:different_layout_per_head=true");
     assert_int_equal(model_config_finish(&whole, &e), 0);
     assert_true(whole.sparse_share > 0.1 && whole.sparse_share < 0.9);
@@ -292,7 +292,7 @@ static void what_is_no_pattern_is_refused(void **state) {
          "above its index 4, not 4"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct Sparse s = {.block = 7};
-        struct Error e = {{0}};
+        struct Error e = {0};
         assert_int_not_equal(sparse_read(&s, rows[i][0], &e), 0);
         assert_int_equal(s.block, 7); // untouched
         if (!strstr(e.text, rows[i][1]) || !strstr(e.text, "--sparse-attention"))

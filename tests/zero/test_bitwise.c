@@ -78,7 +78,7 @@ static void fault_14_24_resume_is_bitwise(void **state) {
         struct RankSettings s = tiny_settings(d);
         uint64_t whole = tiny_run(&s, 1, 2 * STEPS);
         struct Rank r;
-        struct Error e = {{0}};
+        struct Error e = {0};
         tiny_open(&r, &s, 1);
         for (int i = 0; i < STEPS; i++)
             tiny_step(&r);
@@ -145,7 +145,7 @@ static void resume_keeps_the_loss_scale(void **state) {
         char folder[] = "/tmp/zero-bitwise-XXXXXX";
         assert_non_null(mkdtemp(folder));
         struct Rank r;
-        struct Error e = {{0}};
+        struct Error e = {0};
         tiny_open(&r, &s, 1);
         for (int i = 0; i < at; i++)
             skipped |= tiny_step(&r).skipped;

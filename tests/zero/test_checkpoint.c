@@ -74,7 +74,7 @@ static void open_at_step(struct Rank *r, int steps) {
 }
 
 static void save(struct Rank *r, const char *folder, size_t keep) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (checkpoint_save(&r->zero, folder, identity, (struct CheckpointKeep){.newest = keep}, &e))
         fail_msg("%s", e.text);
 }
@@ -82,7 +82,7 @@ static void save(struct Rank *r, const char *folder, size_t keep) {
 // The step from which a run would go on, or -1 with a damaged or missing checkpoint.
 static int64_t resumed_step(const char *folder) {
     struct Rank r;
-    struct Error e = {{0}};
+    struct Error e = {0};
     open_at_step(&r, 0);
     int err =
         checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, NULL, &e);
@@ -161,7 +161,7 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
     (void)state;
     char *folder = scratch_make();
     struct Rank r;
-    struct Error e = {{0}};
+    struct Error e = {0};
     open_at_step(&r, 1);
     save(&r, folder, 0);
     uint64_t hash = zero_weights_hash(&r.zero);
@@ -191,7 +191,7 @@ static void what_differs_is_a_flag_by_its_name(void **state) {
     (void)state;
     char *folder = scratch_make();
     struct Rank r;
-    struct Error e = {{0}};
+    struct Error e = {0};
     open_at_step(&r, 1);
 #define RUN "text of --data 12\n--kernels plain\n--lr 1\n--batch 4\n"
     const char *mine = RUN "--master split\n";
@@ -255,7 +255,7 @@ static void a_checkpoint_of_another_format_is_refused(void **state) {
         char *folder = scratch_make();
         char *path = base_format("%s/step-00000002/rank-0000.state", folder);
         struct Rank r;
-        struct Error e = {{0}};
+        struct Error e = {0};
         open_at_step(&r, 2);
         save(&r, folder, 0);
         set_format(path, formats[i].number);
@@ -275,7 +275,7 @@ static void no_checkpoint_is_a_fresh_start(void **state) {
     char *folder = scratch_make();
     assert_int_equal(resumed_step(folder), 0);
     struct Rank r;
-    struct Error e = {{0}};
+    struct Error e = {0};
     open_at_step(&r, 0);
     assert_true(checkpoint_load(&r.zero, folder, identity, &e) <
                 0); // but one that is named must exist
@@ -289,7 +289,7 @@ static void a_second_folder_that_cannot_be_read_is_an_error(void **state) {
     char *folder = scratch_make(), *path = folder;
     const char *folders[] = {folder, "/proc/self/maps", NULL}; // no folder
     struct Rank r;
-    struct Error e = {{0}};
+    struct Error e = {0};
     uint64_t step;
     open_at_step(&r, 1);
     save(&r, folder, 0);
@@ -307,7 +307,7 @@ static int save_with_fault(const char *folder, enum Fault kind, int n) {
     pid_t child = fork();
     if (child == 0) {
         struct Rank r;
-        struct Error e = {{0}};
+        struct Error e = {0};
         open_at_step(&r, 1);
         if (!exists(folder, "step-00000001"))
             save(&r, folder, 0);

@@ -211,7 +211,7 @@ static void expect_same(const struct Candidate *a, const struct Candidate *b) {
 // Returns how much longer its step takes than the best of all.
 static double compare(const struct ChooseRequest *r, uint64_t seed, int *refused) {
     struct Choices some, again, all;
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = choose(r, &some, &e);
     assert_int_equal(choose_by_all(r, &all, &e), err);
     assert_int_equal(choose(r, &again, &e), err);

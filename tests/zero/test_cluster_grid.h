@@ -59,7 +59,7 @@ static struct RankSettings small(size_t layers) {
 
 static struct ClusterForecast forecast(const struct Cluster *c, const struct RankSettings *s) {
     struct ClusterForecast f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (cluster_forecast(c, s, &f, &e))
         fail_msg("%s", e.text);
     return f;

@@ -11,7 +11,7 @@
 
 static void expect(struct CommSeats seats, enum CommKind kind, int gpu) {
     struct CommChoice c = {0};
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = comm_choose(&seats, &c, &e);
     if (err || c.kind != kind || c.gpu != gpu)
         fail_msg("%d ranks, %d here, %d GPUs: error %d (%s), kind %d, GPU %d", seats.ranks,
@@ -20,7 +20,7 @@ static void expect(struct CommSeats seats, enum CommKind kind, int gpu) {
 
 static void expect_refused(struct CommSeats seats, int code, const char *text) {
     struct CommChoice c;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_int_equal(comm_choose(&seats, &c, &e), code);
     if (!strstr(e.text, text) || strchr(e.text, '\n'))
         fail_msg("\"%s\" does not say \"%s\"", e.text, text);

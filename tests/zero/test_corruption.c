@@ -47,7 +47,7 @@ static void flip(const struct Flips *f, const struct Flip *w) {
 // What all ranks must see with the file as it is; rank 0 counts it.
 static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
     struct Zero *z = &r->zero;
-    struct Error e = {{0}}, ignored = {{0}};
+    struct Error e = {0}, ignored = {0};
     char name[32];
     snprintf(name, sizeof name, "rank-%04d.state", w->rank);
     int code = checkpoint_load(z, f->newest, identity, &e);
@@ -92,7 +92,7 @@ static struct StateFile file_of(const struct Flips *f, int rank) {
 static void flip_all(void *context, struct Rank *r) {
     struct Flips *f = context;
     struct Zero *z = &r->zero;
-    struct Error e = {{0}};
+    struct Error e = {0};
     for (int step = 1; step <= 2; step++) {
         tiny_step(r);
         CHECK(checkpoint_save(z, f->folder, identity, (struct CheckpointKeep){0}, &e) == 0, "%s",

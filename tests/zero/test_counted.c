@@ -94,7 +94,7 @@ static int fails_at_fourth(void *rank, uint64_t first, uint64_t n, uint64_t *cou
     const struct Rank *r = rank;
     struct BatchSource good = tiny_source(r);
     if (r->dp->rank == 1 && first / n == 3)
-        return error_set(e, -EIO, "a mask cannot be read");
+        return error_set(e, -EIO, E_NVME_IO, "a mask cannot be read");
     return good.count(good.data, first, n, counted, e);
 }
 
@@ -102,7 +102,7 @@ static int fails(void *rank, uint64_t first, uint64_t n, uint64_t *counted, stru
     const struct Rank *r = rank;
     struct BatchSource good = tiny_source(r);
     if (r->dp->rank == 1)
-        return error_set(e, -EIO, "a mask cannot be read");
+        return error_set(e, -EIO, E_NVME_IO, "a mask cannot be read");
     return good.count(good.data, first, n, counted, e);
 }
 

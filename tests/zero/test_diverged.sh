@@ -19,6 +19,7 @@ diverged() {
 # follow ARGUMENT...: the command that the line named.
 follow() {
     local command=${line##*: }
+    command=${command% \[*}
     eval "said=\$(timeout 60 $command \"\$@\" 2>&1)"
     status=$?
 }

@@ -65,7 +65,7 @@ static void train(void *context, struct Rank *r) {
 
 static struct Forecast predict(const struct RankSettings *s, size_t process_bytes) {
     struct Forecast f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     CHECK(!footprint_predict(s, process_bytes, s->ranks, &f, &e), "%s", e.text);
     return f;
 }

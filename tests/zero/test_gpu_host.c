@@ -196,7 +196,7 @@ enum { N = 100 };
 
 static struct Device *open_gpu(void) {
     struct Device *d;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (device_open_cuda(&d, 0, &e))
         fail_msg("%s", e.text);
     return d;
@@ -207,7 +207,7 @@ static void update_unwritten(void) {
     struct Device *gpu = open_gpu(), *cpu;
     struct Tier tier;
     struct Block block;
-    struct Error e = {{0}};
+    struct Error e = {0};
     CHECK(!device_open_cpu(&cpu, 1, NULL, &e), "%s", e.text);
     tier_init(&tier, TIER_CPU, gpu, SIZE_MAX);
     CHECK(!tier_alloc(&tier, TAG_OPTIMIZER, "weights", N * sizeof(float), &block, &e), "%s",
@@ -256,7 +256,7 @@ static void look_for_gpu(const void *context) {
     struct RankSettings s = {.device = NDEVICEKIND, .ranks = a->ranks, .kernels = a->kernels};
     struct World w = world_of_threads(1);
     struct SettingsUse use = {.said = {from_default, NULL}};
-    struct Error e = {{0}};
+    struct Error e = {0};
     unsetenv("CUDA_MODULE_LOADING");
     cards_folder = "/none"; // as many cards as the simulator has, not as this machine
     sim_set_gpus(a->gpus);

@@ -44,7 +44,7 @@ static void set(const char *name, const char *value) {
 static void start(const void *start) {
     const struct Start *x = start;
     struct RankSettings s = tiny_settings(BF16);
-    struct Error e = {{0}};
+    struct Error e = {0};
     make_cards(x);
     cards_folder = folder;
     set("CUDA_VISIBLE_DEVICES", x->visible);
@@ -148,7 +148,7 @@ static void take(const void *run) {
     const struct Run *x = run;
     struct RankSettings s = wide_settings(x->dtype, 1, 0, 64);
     struct PlaceMemory host = {1, 1}, before, again;
-    struct Error e = {{0}};
+    struct Error e = {0};
     s.grad_dtype = x->grad_dtype;
     s.autotune = x->autotune;
     if (x->foreseen) {

@@ -120,7 +120,7 @@ struct Stop {
 
 static void stop_or_resume(void *context, struct Rank *r) {
     struct Stop *s = context;
-    struct Error e = {{0}};
+    struct Error e = {0};
     int rank = r->dp->rank;
     if (!s->resumed) {
         tiny_step(r);

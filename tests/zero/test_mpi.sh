@@ -118,7 +118,7 @@ said=$(job 2 bash -c 'ulimit -s $((OMPI_COMM_WORLD_RANK == 1 ? 64 : 8192)); exec
     "$train" "${model[@]}" --steps 1 --out "$folder/stack")
 status=$?
 [ $status = 2 ] && [ "$(grep '^train: ' <<<"$said")" = \
-    "train: ulimit -s 64: expected a stack of at least 256 KiB" ]
+    "train: ulimit -s 64: expected a stack of at least 256 KiB [E_STACK_LIMIT]" ]
 result $? "refused once: what one process alone has not" "status $status: $said"
 
 said=$(job 3 "$train" "${model[@]}" --steps 1 --zero 3 --plan)

@@ -135,18 +135,18 @@ fault() {
 }
 
 fault "killed in its first collective" kill 1 0 \
-    'rank [02]: collective 0, .*: no process any more of rank 1$'
+    'rank [02]: collective 0, .*: no process any more of rank 1 '
 for check in --check-comm --no-check-comm; do
     fault "killed between ncclGroupStart and End, $check" kill 1 20 \
-        'rank [02]: collective [1-9][0-9]*, .*: no process any more of rank 1$' $check
+        'rank [02]: collective [1-9][0-9]*, .*: no process any more of rank 1 ' $check
 done
 fault "stopped there: missed by those who compare their calls" stop 2 20 \
-    'rank [01]: collective [1-9][0-9]*, .*: no sign of rank 2 for 2 s$'
+    'rank [01]: collective [1-9][0-9]*, .*: no sign of rank 2 for 2 s '
 fault "stopped there: missed when the roll is called" stop 2 20 \
-    'rank [01]: .*: begun, and not ended for 2 s; no sign of rank 2$' --no-check-comm
+    'rank [01]: .*: begun, and not ended for 2 s; no sign of rank 2 ' --no-check-comm
 fault "a broken link that NCCL tells of" error 1 30 'rank 1: collective .*: NCCL says: remote'
 fault "a broken link that nobody tells of" silence 1 30 \
-    'rank [0-2]: .*: begun, and not ended for 2 s; all ranks are in it$'
+    'rank [0-2]: .*: begun, and not ended for 2 s; all ranks are in it '
 
 echo "1..$count"
 exit $failed

@@ -149,7 +149,8 @@ static void *read_between(void *context) {
             struct NvmePiece piece = {TAG_PARAM, at, mem, STRIPE};
             r->wrong = nvme_read(r->store->nvme, &piece, 1, &r->e) != 0;
             if (!r->wrong && memcmp(mem, r->between + at, STRIPE) != 0)
-                r->wrong = error_set(&r->e, -EIO, "other bytes at %llu", (unsigned long long)at);
+                r->wrong = error_set(&r->e, -EIO, E_NVME_IO, "other bytes at %llu",
+                                     (unsigned long long)at);
         }
     free(mem);
     return NULL;

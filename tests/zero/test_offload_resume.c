@@ -88,7 +88,7 @@ static void keep_state(struct Rank *r, struct Whole *all) {
 
 static void run_leg(void *context, struct Rank *r) {
     struct Leg *leg = context;
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = 0;
     for (int i = 0; i < leg->before; i++)
         tiny_step(r);

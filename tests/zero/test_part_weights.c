@@ -54,14 +54,14 @@ static int no_error(void *context, struct Error *e) {
 }
 
 static void import_store(struct SeatsJob *job, struct Zero *z) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct ImportSource from = {.read = read_store, .context = job->context};
     seats_note(job, z, import_weights(z, &from, &e), &e);
     seats_expect(job, z, STATE_MASTER + 1);
 }
 
 static void export_store(struct SeatsJob *job, struct Zero *z) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct ExportSink to = {.write = write_store,
                             .make = no_error,
                             .join = no_error,

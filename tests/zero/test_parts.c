@@ -14,7 +14,7 @@
 static const char identity[] = "data 1\n--lr 0.001\n";
 
 static void save(struct SeatsJob *job, struct Zero *z) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     seats_fill(z, NSTATE);
     z->step = z->known = 3;
     z->updates = 2;
@@ -23,7 +23,7 @@ static void save(struct SeatsJob *job, struct Zero *z) {
 }
 
 static void load(struct SeatsJob *job, struct Zero *z) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *path = checkpoint_path(job->folder, 3);
     int err = checkpoint_load(z, path, identity, &e);
     seats_note(job, z, err, &e);
@@ -35,7 +35,7 @@ static void load(struct SeatsJob *job, struct Zero *z) {
 }
 
 static void load_weights(struct SeatsJob *job, struct Zero *z) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     char *path = checkpoint_path(job->folder, 3);
     int err = checkpoint_load_weights(z, path, identity, &e);
     seats_note(job, z, err, &e);
@@ -129,7 +129,7 @@ static void weights_alone_are_loaded_by_any(void **state) {
 static void spoil(const char *folder, int rank, uint32_t group, size_t element, float by) {
     char *path = base_format("%s/step-00000003/rank-%04d.state", folder, rank);
     struct CheckpointHead head;
-    struct Error e = {{0}};
+    struct Error e = {0};
     int fd;
     float x;
     assert_int_equal(checkpoint_file_open(AT_FDCWD, path, &fd, &head, &e), 0);

@@ -129,7 +129,7 @@ static void ends_have_the_same(void **state) {
     (void)state;
     for (int f = 0; f < FAMILIES; f++) {
         struct RankSettings s = settings_of(tried[f], BF16, 2, 2);
-        struct Ends ends = {.e = {{{0}}}};
+        struct Ends ends = {0};
         s.stage = 3;
         tiny_ranks(&s, hash_ends, &ends);
         assert_int_not_equal(ends.hash[0], ends.hash[1]); // other shards

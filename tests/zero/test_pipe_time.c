@@ -90,7 +90,7 @@ struct Case {
 
 // The first step opens what a step needs; the second one is traced. All ranks begin it together.
 static void run_waiting(void *context, struct Rank *r) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     const struct Kernels *real = r->device->kernels;
     struct Kernels k = waiting(real);
     tiny_step(r);

@@ -30,7 +30,7 @@ static void train(void *context, struct Rank *r) {
 
 static struct PipelineForecast predict(const struct RankSettings *s) {
     struct PipelineForecast f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (pipeline_predict(s, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f;
@@ -159,7 +159,7 @@ static struct RankSettings unlike_stages(enum TierKind activations) {
     s.pp_split = "0,4,0";
     s.act_tier = activations;
     s.model.vocab = 4096;
-    assert_int_equal(model_config_finish(&s.model, &(struct Error){{0}}), 0);
+    assert_int_equal(model_config_finish(&s.model, &(struct Error){0}), 0);
     return s;
 }
 
@@ -177,7 +177,7 @@ static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e)
     struct Forecast f;
     struct FitRequest r = {
         .settings = s, .host = {free_bytes, 0}, .processes_here = 1, .ranks_here = s->ranks};
-    *e = (struct Error){{0}};
+    *e = (struct Error){0};
     return fit_or_refuse(&r, &f, e);
 }
 

@@ -37,7 +37,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
     struct Run *run = context;
     struct RankSettings s = run->settings;
     struct Rank r;
-    struct Error e = {{0}};
+    struct Error e = {0};
     s.rank = rank;
     s.group = group;
     run->failed[rank] = rank_open(&r, &s, false, &e) != 0;
@@ -58,7 +58,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
 
 static struct Forecast predict(const struct RankSettings *s) {
     struct Forecast f;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (footprint_predict(s, 0, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f;

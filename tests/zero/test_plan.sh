@@ -337,7 +337,7 @@ refused "what fits the device alone, with what the host lacks" \
 # A limit that nobody wrote on the line, and a flag of the advice that nobody wrote at all.
 echo '{"device-mem": 100000000}' >"$folder/limit.json"
 refused "what a file's limit does not allow, with the file's name and no other flag's" \
-    "; at the least, with .* of device memory .* \(--device-mem: from $folder/limit.json\)$" \
+    "; at the least, with .* of device memory .* \(--device-mem: from $folder/limit.json\) " \
     "${gpt2[@]}" --ranks 4 --config "$folder/limit.json"
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"

@@ -283,7 +283,7 @@ static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e)
     struct Forecast f;
     struct FitRequest r = {
         .settings = s, .host = {free_bytes, 0}, .processes_here = 1, .ranks_here = s->ranks};
-    *e = (struct Error){{0}};
+    *e = (struct Error){0};
     return fit_or_refuse(&r, &f, e);
 }
 

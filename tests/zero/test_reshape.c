@@ -65,7 +65,7 @@ static uint64_t hash_state(struct Zero *z) {
 
 static void run_leg(void *context, struct Rank *r) {
     struct Leg *shared = context, mine = *shared;
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (mine.loads)
         mine.err = checkpoint_resume(&r->zero, (const char *const[]){mine.folder, NULL}, "auto",
                                      identity, NULL, &e);

@@ -418,7 +418,8 @@ fi
 
 said=$(ulimit -s 64 && "$train" "${tiny[@]}" --out stack --steps 1 2>&1)
 status=$?
-[ $status = 2 ] && [ "$said" = "train: ulimit -s 64: expected a stack of at least 256 KiB" ]
+[ $status = 2 ] &&
+    [ "$said" = "train: ulimit -s 64: expected a stack of at least 256 KiB [E_STACK_LIMIT]" ]
 result $? "a stack that is too small is refused" "status $status: $said"
 
 # ---- minutes and millions ----
@@ -430,7 +431,7 @@ result $? "a run that would save only at its end says so" "status $status: $said
 mkdir -p behind && ln -s ../elsewhere behind/lock
 run --out behind --steps 1
 [ $status = 2 ] && [ ! -e elsewhere ] &&
-    [ "$said" = "train: --out behind: behind/lock is a link, and no file; move it" ]
+    [ "$said" = "train: --out behind: behind/lock is a link, and no file; move it [E_LOCK_FILE]" ]
 result $? "a link in the place of the lock is refused" "status $status: $said"
 
 echo "1..$count"

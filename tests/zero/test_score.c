@@ -28,7 +28,7 @@ struct Scored {
 static void score_items(void *context, struct Rank *r) {
     struct Scored *s = context;
     struct ImportSource from = hf_model_source(&s->model);
-    struct Error e = {{0}};
+    struct Error e = {0};
     uint64_t hash = 0, *all = base_alloc_zeroed((size_t)r->all->size * sizeof *all);
     int err = import_weights(&r->zero, &from, &e);
     for (int p = 0; p < NEVALPROTOCOL && !err; p++) {
@@ -58,7 +58,7 @@ struct RowsLaid {
 };
 
 static void score_layout(const struct RowsLaid *l, struct Scored *s) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     struct RankSettings settings = tiny_settings(F32);
     settings.ranks = l->ranks;
     settings.stage = l->stage;
@@ -176,7 +176,7 @@ static void scores_are_those_of_logits(void **state) {
     (void)state;
     for (int family = 0; family < TINY_FAMILIES; family++) {
         struct Lists l;
-        struct Error e = {{0}};
+        struct Error e = {0};
         double got[SEQUENCES];
         struct Rank slow, r;
         struct RankSettings s = tiny_family(family, F32);
@@ -216,7 +216,7 @@ static void score_other_lists(void *context, struct Rank *r) {
     static const int32_t ids[] = {1, 2, 3, 4};
     struct Sequence q = {ids, 4 - (r->all->rank == 1), 1};
     struct Scored *s = context;
-    struct Error e = {{0}};
+    struct Error e = {0};
     double out;
     int err = rank_score(r, &q, 1, &out, &e);
     if (tiny_is_first(r)) {

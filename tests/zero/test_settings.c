@@ -161,7 +161,7 @@ static void write_checkpoint(const char *out, unsigned step, const char *identit
                                   .loss_scale = {1, 1, 0},
                                   .identity = (char *)identity};
     struct CheckpointWriter *w;
-    struct Error e = {{0}};
+    struct Error e = {0};
     assert_int_equal(system(command), 0);
     assert_int_equal(checkpoint_file_create(&w, path, &head, &e), 0);
     assert_int_equal(checkpoint_file_finish(w, &e), 0);

@@ -222,7 +222,7 @@ static void places_have_the_same(void **state) {
     for (int i = 0; i < 2 * FAMILIES; i++) {
         int f = i / 2;
         struct RankSettings s = with_rows(settings_of(tried[f], BF16, 4, 4), i % 2);
-        struct Shared shared = {.e = {{{0}}}};
+        struct Shared shared = {0};
         s.grad_dtype = F32;
         tiny_ranks(&s, hash_shared, &shared);
         for (int place = 1; place < 4; place++)

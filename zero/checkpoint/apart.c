@@ -69,7 +69,8 @@ int checkpoint_mark(const char *folder, uint64_t word, const struct HomeDisk *di
     if (fd >= 0 && close(fd) && !err)
         err = -errno;
     if (err)
-        error_set(e, err, "cannot write checkpoint %s: %s", path, strerror(-err));
+        error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", path,
+                  strerror(-err));
     free(path);
     return err;
 }

@@ -49,18 +49,19 @@ static int move_in_place(const char *aside, const char *path, struct Error *e) {
     }
     if (free_name && rename(aside, path) == 0)
         return 0;
-    return error_set(e, -errno, "cannot rename %s to %s: %s", aside, path, strerror(errno));
+    return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", aside, path,
+                     strerror(errno));
 }
 
 int checkpoint_clear(const char *folder, struct Error *e) {
     char *aside = aside_path(folder);
     int err = checkpoint_remove(aside);
     if (err == -EEXIST)
-        error_set(e, err,
+        error_set(e, err, E_CHECKPOINT_IN_THE_WAY,
                   "%s is in the way: it is a link, or holds what no checkpoint has; move it",
                   aside);
     else if (err)
-        error_set(e, err, "cannot remove %s: %s", aside, strerror(-err));
+        error_set(e, err, E_CHECKPOINT_WRITE, "cannot remove %s: %s", aside, strerror(-err));
     free(aside);
     return err;
 }
@@ -68,17 +69,20 @@ int checkpoint_clear(const char *folder, struct Error *e) {
 static int begin_aside(struct CheckpointSave *s, struct Error *e) {
     bool made = mkdir(s->folder, 0777) == 0;
     if (!made && errno != EEXIST)
-        return error_set(e, -errno, "cannot create folder %s: %s", s->folder, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->folder,
+                         strerror(errno));
     s->home = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->home < 0)
-        return error_set(e, -errno, "cannot open folder %s: %s", s->folder, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot open folder %s: %s", s->folder,
+                         strerror(errno));
     int err = made ? folder_sync_above(s->folder, e) : 0;
     if (!err)
         err = checkpoint_clear(s->folder, e);
     if (err)
         return err;
     if (mkdir(s->aside, 0777) != 0)
-        return error_set(e, -errno, "cannot create folder %s: %s", s->aside, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->aside,
+                         strerror(errno));
     return 0;
 }
 
@@ -137,7 +141,8 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     bool home = s->keeps && is_at_home(s), failed = err != 0;
     if (s->keeps && !err)
         err = home ? finish_aside(s, e)
-                   : error_set(e, -ESTALE, "%s is another folder now, or gone", s->folder);
+                   : error_set(e, -ESTALE, E_FOLDER_REPLACED, "%s is another folder now, or gone",
+                               s->folder);
     if (home && err)
         checkpoint_remove(s->aside);
     s->named = home && !err && !failed;
@@ -216,7 +221,7 @@ static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoa
                        const char *identity, struct CheckpointRefused *refused, char **path,
                        struct Error *e) {
     uint64_t step = UINT64_MAX;
-    struct Error newer = {{0}}; // of the one that was tried before
+    struct Error newer = {0}; // of the one that was tried before
     int found, err = 0;
     *path = NULL;
     while ((found = find_together(z, folders, path, &step, e)) == 1) {
@@ -251,5 +256,6 @@ int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const 
     int err = load_newest(z, folders, checkpoint_load_weights, identity, NULL, path, e);
     if (err || *path)
         return err;
-    return error_set(e, -ENOENT, "%s holds no checkpoint any more", folders[0]);
+    return error_set(e, -ENOENT, E_CHECKPOINT_MISSING, "%s holds no checkpoint any more",
+                     folders[0]);
 }

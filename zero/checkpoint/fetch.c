@@ -134,12 +134,12 @@ static int check_all_there(const struct Fetch *x, int teller, struct Error *e) {
         return -ENOENT;
     const char *name = strrchr(f->file[missing].path, '/') + 1;
     if (checkpoint_machine(f->folder, missing, host))
-        return error_set(e, -ENOENT,
+        return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
                          "checkpoint %s lacks %s, which node %s wrote to its own disk: expected "
                          "that node in the job, or its folder on one that is",
                          x->path, name, host);
-    return error_set(e, -ENOENT, "checkpoint %s lacks %s: none of the job's nodes has it", x->path,
-                     name);
+    return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
+                     "checkpoint %s lacks %s: none of the job's nodes has it", x->path, name);
 }
 
 // ---- handing out ----
@@ -175,10 +175,11 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
     for (uint64_t end = at + n; at < end; at += PIECE) {
         size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
         if (fd >= 0 && !*err && pread(fd, room, bytes, (off_t)at) != (ssize_t)bytes)
-            *err = error_set(e, -EIO, "cannot read checkpoint %s", path);
+            *err = error_set(e, -EIO, E_CHECKPOINT_READ, "cannot read checkpoint %s", path);
         comm_hand_out(x->z->all, room, bytes, x->owner[i]);
         if (keeps && !*err && (*err = base_write(x->f->fetched, room, bytes, (off_t)(x->end + at))))
-            error_set(e, *err, "cannot keep what another node has of checkpoint %s: %s", path,
+            error_set(e, *err, E_CHECKPOINT_WRITE,
+                      "cannot keep what another node has of checkpoint %s: %s", path,
                       strerror(-*err));
     }
 }
@@ -192,7 +193,8 @@ static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
     if (sees)
         err = checkpoint_file_open(x->f->folder, file->path, &fd, &file->head, e);
     if (!err && sees && fstat(fd, &st))
-        err = error_set(e, -errno, "cannot read checkpoint %s: %s", file->path, strerror(errno));
+        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", file->path,
+                        strerror(errno));
     err = zero_agree(x->z, err);
     if (!err && !x->shared[i]) {
         int from = owns ? fd : -1;
@@ -233,7 +235,8 @@ static int open_unnamed(const char *path, struct Error *e) {
         free(at);
     }
     if (fd < 0)
-        fd = error_set(e, -errno, "cannot keep what another node has of checkpoint %s: %s", path,
+        fd = error_set(e, -errno, E_CHECKPOINT_WRITE,
+                       "cannot keep what another node has of checkpoint %s: %s", path,
                        strerror(errno));
     free(above);
     free(beside);
@@ -273,7 +276,7 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
     int teller = agree_on_save(&x, &count), err = 0;
     if (count < 1 || count > MAX_FILES)
         err = z->all->rank ? -EBADMSG
-                           : error_set(e, -EBADMSG,
+                           : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                                        "checkpoint %s is damaged: no file of it can be "
                                        "read on any node",
                                        path);

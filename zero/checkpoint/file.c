@@ -72,7 +72,9 @@ static size_t fixed_bytes(int format) {
 
 static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
     int err = base_write(w->fd, bytes, n, -1);
-    return err ? error_set(e, err, "cannot write checkpoint %s: %s", w->path, strerror(-err)) : 0;
+    return err ? error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
+                           strerror(-err))
+               : 0;
 }
 
 int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
@@ -105,7 +107,8 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int err = 0;
     if (w->fd < 0)
-        err = error_set(e, -errno, "cannot create checkpoint %s: %s", path, strerror(errno));
+        err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s: %s", path,
+                        strerror(errno));
     struct Fixed fixed = fixed_of(head);
     if (!err)
         err = checkpoint_file_append(w, magic[format_for(head)], MAGIC_BYTES, e);
@@ -140,9 +143,11 @@ int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
     uint64_t hash = hash64_final(&w->hash);
     int err = write_all(w, &hash, sizeof hash, e);
     if (!err && fsync(w->fd) != 0)
-        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
+                        strerror(errno));
     if (!err && close(w->fd) != 0) { // network file systems tell of a full disk only here
-        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
+                        strerror(errno));
         unlink(w->path);
     } else if (err) {
         checkpoint_file_abandon(w);
@@ -161,9 +166,11 @@ int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+            return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
+                             strerror(errno));
         if (done == 0)
-            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it ends too early", path);
+            return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                             "checkpoint %s is damaged: it ends too early", path);
         p += done;
         n -= (size_t)done;
     }
@@ -188,7 +195,8 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
     if (!err)
         err = checkpoint_file_read(fd, path, &stored, sizeof stored, e);
     if (!err && stored != hash64_final(&hash))
-        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its checksum is wrong", path);
+        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                        "checkpoint %s is damaged: its checksum is wrong", path);
     return err;
 }
 
@@ -231,13 +239,13 @@ static bool is_sound(const struct CheckpointHead *h) {
 static int check_head(const char *path, const struct CheckpointHead *h, struct Error *e) {
     const int *n = h->grid.size;
     if (!is_sound(h))
-        return error_set(e, -EBADMSG,
+        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                          "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of "
                          "%g, %u bytes of algorithms",
                          path, (unsigned long long)h->updates, (unsigned long long)h->step,
                          (double)h->loss_scale.scale, h->choices_bytes);
     if (!is_grid(&h->grid, h->size))
-        return error_set(e, -EBADMSG,
+        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                          "checkpoint %s is damaged: %u ranks are no grid of %d x %d x %d x %d",
                          path, h->size, n[0], n[1], n[2], n[3]);
     return 0;
@@ -256,11 +264,11 @@ static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct 
     bool older = memcmp(seen, magic[USUAL], 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
                  memcmp(seen + 14, magic[USUAL] + 14, 2) == 0;
     if (older)
-        return error_set(e, -EBADMSG,
+        return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
                          "checkpoint %s is of format %c, of an older version of this program; "
                          "expected %d to %d",
                          path, seen[13], USUAL, NFORMAT - 1);
-    return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
+    return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT, "%s is no checkpoint of this program", path);
 }
 
 static struct CheckpointHead head_of(const struct Fixed *f) {
@@ -305,9 +313,11 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     if (!err)
         err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
     if (!err && strlen(h->identity) != fixed.identity_bytes)
-        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its text has a zero byte", path);
+        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                        "checkpoint %s is damaged: its text has a zero byte", path);
     if (!err && promised_bytes(h) != file_bytes)
-        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its sizes do not add up", path);
+        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                        "checkpoint %s is damaged: its sizes do not add up", path);
     if (err)
         checkpoint_head_free(h);
     return err;
@@ -321,7 +331,8 @@ int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes
                          struct CheckpointHead *head, struct Error *e) {
     *head = (struct CheckpointHead){0};
     if (lseek(fd, (off_t)base, SEEK_SET) != (off_t)base)
-        return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
+                         strerror(errno));
     int err = read_head(fd, path, bytes, head, e);
     head->base = base;
     return err;
@@ -335,7 +346,8 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
     if (lseek(fd, (off_t)at, SEEK_SET) == (off_t)at)
         return 0;
-    return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+    return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
+                     strerror(errno));
 }
 
 // Opens a regular file, and nothing else: a FIFO would be waited for.
@@ -343,14 +355,16 @@ static int open_regular(int folder, const char *path, uint64_t *bytes, struct Er
     const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
     int fd = openat(folder, slash ? slash + 1 : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return error_set(e, -errno, "cannot open checkpoint %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s: %s", path,
+                         strerror(errno));
     struct stat st;
     int err = 0;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        err = error_set(e, -EBADMSG, "checkpoint %s is no file", path);
+        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED, "checkpoint %s is no file", path);
     *bytes = err ? 0 : (uint64_t)st.st_size;
     if (!err && *bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
-        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
+        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                        "checkpoint %s is damaged: only %llu bytes long", path,
                         (unsigned long long)*bytes);
     if (err)
         close(fd);

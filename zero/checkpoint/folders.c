@@ -173,7 +173,8 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     if (!dir && errno == ENOENT)
         return 0;
     if (!dir)
-        return error_set(e, -errno, "cannot read folder %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read folder %s: %s", folder,
+                         strerror(errno));
     bool found = false;
     int err = 0;
     for (const char *name; (name = folder_next(dir, &err));) {
@@ -185,7 +186,8 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     }
     closedir(dir);
     if (err)
-        return error_set(e, err, "cannot read folder %s: %s", folder, strerror(-err));
+        return error_set(e, err, E_CHECKPOINT_READ, "cannot read folder %s: %s", folder,
+                         strerror(-err));
     if (found)
         *path = checkpoint_path(folder, *step);
     return found;

@@ -92,12 +92,14 @@ int checkpoint_compare_identity(const char *path, const char *stored, const char
         !find_difference(stored, wanted, false, same_ranks, &has, &want))
         return 0;
     if (!has.text)
-        return error_set(e, -EINVAL, "checkpoint %s is of another run: it has no \"%.*s\"", path,
-                         (int)want.n, want.text);
+        return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
+                         "checkpoint %s is of another run: it has no \"%.*s\"", path, (int)want.n,
+                         want.text);
     if (!want.text)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
                          "checkpoint %s is of another run: it has \"%.*s\", and this run has not",
                          path, (int)has.n, has.text);
-    return error_set(e, -EINVAL, "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"",
-                     path, (int)has.n, has.text, (int)want.n, want.text);
+    return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
+                     "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"", path,
+                     (int)has.n, has.text, (int)want.n, want.text);
 }

@@ -45,8 +45,8 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
         memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
         strcmp(h->identity, first->identity) != 0)
-        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
-                         path);
+        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                         "checkpoint %s is damaged: it is of another checkpoint", path);
     const struct Params *saved = &f->saved[checkpoint_place(f, number)];
     next += checkpoint_place(f, number) * saved->ngroup;
     bool same = h->ngroup == (uint32_t)saved->ngroup;
@@ -55,11 +55,14 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         bool elsewhere = !part->numel && !part->count; // in another stage of a pipeline
         same = elsewhere || part->numel == saved->group[g].numel;
         if (same && part->count && part->begin != next[g])
-            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu",
-                             path, (unsigned long long)part->begin);
+            return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                             "checkpoint %s is damaged: it begins at element %llu", path,
+                             (unsigned long long)part->begin);
         next[g] += part->count;
     }
-    return same ? 0 : error_set(e, -EINVAL, "checkpoint %s is of a model of another shape", path);
+    return same ? 0
+                : error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
+                            "checkpoint %s is of a model of another shape", path);
 }
 
 // ---- the files ----
@@ -94,7 +97,8 @@ static int read_head(struct CheckpointFiles *f, int i, struct Error *e) {
 static int open_folder(struct CheckpointFiles *f, const char *folder, struct Error *e) {
     f->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder < 0)
-        return error_set(e, -errno, "cannot open checkpoint %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s: %s", folder,
+                         strerror(errno));
     f->held = checkpoint_hold(f->folder);
     return 0;
 }
@@ -117,7 +121,8 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
                        struct Error *e) {
     uint32_t count = f->file[0].head.size;
     if (count < 1 || count > MAX_FILES)
-        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
+        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                         "checkpoint %s is damaged: it is of %u ranks", folder, count);
     f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
     int err = 0;
     for (; f->count < (int)count; f->count++)
@@ -140,7 +145,7 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
     bool has = f->head.narray == NSTATE_LATE;
     if (has == is_late_by_then(z, &f->head))
         return 0;
-    return error_set(e, -EBADMSG,
+    return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                      "checkpoint %s is damaged: %s the weights before a delayed update", f->path,
                      has ? "it should not have" : "it lacks");
 }
@@ -151,8 +156,8 @@ static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error
     struct Error ignored;
     int places = h->grid.size[AXIS_TP];
     if (model_config_check_parts(&z->params->config, (size_t)places, &ignored))
-        return error_set(e, -EINVAL, "checkpoint %s is of a model of another shape",
-                         f->file[0].path);
+        return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
+                         "checkpoint %s is of a model of another shape", f->file[0].path);
     f->saved = base_alloc_zeroed((size_t)places * sizeof *f->saved);
     for (f->places = 0; f->places < places; f->places++)
         params_layout(&z->params->config, 1, (size_t)f->places, (size_t)places,
@@ -170,8 +175,8 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
         err = check_file(f, i, next, e);
     for (int i = 0; i < f->places * groups && !err; i++)
         if (next[i] != f->saved[i / groups].group[i % groups].numel)
-            err = error_set(e, -EBADMSG, "checkpoint %s is damaged: elements are missing",
-                            f->file[0].path);
+            err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                            "checkpoint %s is damaged: elements are missing", f->file[0].path);
     free(next);
     return err;
 }

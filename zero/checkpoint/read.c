@@ -62,7 +62,8 @@ static int open_file(struct Reader *r, int place, int g, uint64_t i, struct Erro
     else if (!(err = checkpoint_file_open(f->folder, from->path, &r->fd, &again, e)))
         checkpoint_head_free(&again);
     if (from->fetched && r->fd < 0)
-        err = error_set(e, -errno, "cannot read checkpoint %s: %s", from->path, strerror(errno));
+        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", from->path,
+                        strerror(errno));
     if (!err)
         r->file = file;
     return err;

@@ -81,7 +81,7 @@ static int check_places(struct Zero *z, struct Error *e) {
     free(all);
     if (other < 0)
         return 0;
-    return error_set(e, -EIO,
+    return error_set(e, -EIO, E_RANKS_DIFFER,
                      "rank %d has other norms or biases than rank %d, whose model it has a part of",
                      other, grid_member(&grid, other, AXIS_TP, 0));
 }
@@ -98,7 +98,7 @@ static int check_ends(struct Zero *z, struct Error *e) {
     free(all);
     if (other < 0)
         return 0;
-    return error_set(e, -EIO,
+    return error_set(e, -EIO, E_RANKS_DIFFER,
                      "rank %d has another embedding than rank %d, whose head it has with --tie on",
                      other, grid_member(&grid, other, AXIS_PP, 0));
 }

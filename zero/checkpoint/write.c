@@ -178,7 +178,8 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
     int err = put_groups(z, &s->head, put_memory, s, e);
     atomic_store(word, WORD_WRITING);
     if (!err && (err = start_thread(s)))
-        error_set(e, err, "cannot start a thread to write %s: %s", s->path, strerror(-err));
+        error_set(e, err, E_THREAD_REFUSED, "cannot start a thread to write %s: %s", s->path,
+                  strerror(-err));
     if (err) {
         atomic_store(word, 0);
         snapshot_free(s);

@@ -7,7 +7,7 @@
 // NCCL wants a GPU for each rank. Some ranks with a GPU of their own and some without would all go
 // at the pace of the latter, so that is taken for a mistake.
 static int refuse(const struct CommSeats *s, struct Error *e) {
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_GPU_RANKS,
                      "%d ranks on this machine's %d GPUs: expected at most %d, one on each, or "
                      "CUDA_VISIBLE_DEVICES=0 for all of them on one",
                      s->node_ranks, s->gpus, s->gpus);
@@ -29,7 +29,7 @@ int comm_choose(const struct CommSeats *s, struct CommChoice *out, struct Error 
     if (may && s->nccl)
         out->kind = COMM_KIND_NCCL;
     if (may && !s->nccl && !s->processes && s->gpus)
-        return error_set(e, -ENOTSUP,
+        return error_set(e, -ENOTSUP, E_NCCL,
                          "%d ranks on %d GPUs need NCCL between them: install libnccl2, or set "
                          "CUDA_VISIBLE_DEVICES=0 for all of them on one",
                          s->ranks, s->gpus);

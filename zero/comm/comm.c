@@ -145,13 +145,13 @@ _Noreturn void comm_abort(struct Comm *c) {
     __builtin_unreachable();
 }
 
-_Noreturn void comm_fail(struct Comm *c, const char *format, ...) {
+_Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    base_last_line("train: rank %d: %s\n", comm_job_rank(c, c->rank), text);
+    base_last_line("train: rank %d: %s [%s]\n", comm_job_rank(c, c->rank), text, error_name(id));
     comm_abort(c);
 }
 

@@ -156,8 +156,8 @@ void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);
 // Ends the job without a word.
 _Noreturn void comm_abort(struct Comm *c);
 // Prints "rank R: ...", a rank of the job, and ends the job.
-_Noreturn void comm_fail(struct Comm *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+_Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // Counts what this rank will send, and hands back the call's description.
 // What is queued until comm_queued is labelled as this collective.

@@ -22,7 +22,8 @@ struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends) {
 static _Noreturn void end_job(const struct Guard *g, const char *why) {
     double later = fmin(TELL_S * g->rank, TELL_MOST_S);
     nanosleep(&(struct timespec){(time_t)later, (long)((later - floor(later)) * 1e9)}, NULL);
-    base_last_line("train: rank %d: %s: %s\n", g->rank, g->call, why);
+    base_last_line("train: rank %d: %s: %s [%s]\n", g->rank, g->call, why,
+                   error_name(E_RANK_SILENT));
     _exit(2);
 }
 

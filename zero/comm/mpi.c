@@ -60,7 +60,7 @@ int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *
     MPI_Comm_rank(MPI_COMM_WORLD, &place->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &place->size);
     if (threads < MPI_THREAD_MULTIPLE)
-        return error_set(e, -ENOTSUP,
+        return error_set(e, -ENOTSUP, E_MPI,
                          "this MPI lets only one thread speak (level %d): expected one with "
                          "MPI_THREAD_MULTIPLE",
                          threads);
@@ -166,7 +166,7 @@ void mpi_begin(const void *args) {
     wait_all(c);
     if (!comm_calls_agree(&c->base.comm, c->all, text, sizeof text)) {
         mpi_give_way(c, 1);
-        comm_fail(&c->base.comm, "%s", text);
+        comm_fail(&c->base.comm, E_COLLECTIVES_DIFFER, "%s", text);
     }
 }
 

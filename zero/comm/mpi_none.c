@@ -6,7 +6,7 @@
 int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e) {
     (void)timeout_s;
     *place = (struct MpiPlace){.rank = rank};
-    return error_set(e, -ENOTSUP,
+    return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "started by mpirun or srun, but built without MPI: install libopenmpi-dev and "
                      "build again, or start one process with --ranks N");
 }

@@ -98,7 +98,7 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
                                comm_job_rank(&c->base.comm, r));
     if (seconds > 0)
         snprintf(after, sizeof after, " for %g s", seconds);
-    comm_fail(&c->base.comm, "collective %llu, %s of %llu bytes: %s%s%s",
+    comm_fail(&c->base.comm, E_RANK_SILENT, "collective %llu, %s of %llu bytes: %s%s%s",
               (unsigned long long)c->now.sequence, collective_name(c->now.collective),
               (unsigned long long)c->now.bytes, what, ranks, after);
 }

@@ -83,10 +83,10 @@ static void take_over(struct NcclComm *n) {
     n->told = true;
 }
 
-static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, const char *why,
-                           const char *more) {
+static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, enum ErrorId id,
+                           const char *why, const char *more) {
     n->carrier->ops->claim(n->carrier);
-    comm_fail(&n->comm, "collective %llu, %s of %llu bytes: %s%s",
+    comm_fail(&n->comm, id, "collective %llu, %s of %llu bytes: %s%s",
               (unsigned long long)call->sequence, collective_name(call->collective),
               (unsigned long long)call->bytes, why, more);
 }
@@ -102,7 +102,7 @@ static _Noreturn void fail_by_nccl(struct NcclComm *n, const struct CommCall *ca
              "%s (ncclResult_t %d)%s; NCCL_DEBUG=WARN tells more, and --resume auto goes on from "
              "the newest checkpoint",
              n->nccl.GetErrorString(result), (int)result, where);
-    fail(n, call, "NCCL says: ", more);
+    fail(n, call, E_NCCL, "NCCL says: ", more);
 }
 
 static void end_now(int number) {
@@ -134,7 +134,7 @@ static ncclResult_t ask(struct NcclComm *n) {
 static void attend(struct NcclComm *n, const struct CommCall *now) {
     char names[128];
     if (comm_attend(n->carrier, n->begun, names, sizeof names))
-        fail(n, now, "no process any more of rank", names);
+        fail(n, now, E_RANK_SILENT, "no process any more of rank", names);
 }
 
 // The watcher's.
@@ -151,13 +151,13 @@ static void late(struct Comm *c, const struct CommCall *call) {
     char missing[400], text[440];
     comm_roll_call(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
     snprintf(text, sizeof text, "%g s%s", c->timeout_s, missing);
-    fail(n, call, "begun, and not ended for ", text);
+    fail(n, call, E_RANK_SILENT, "begun, and not ended for ", text);
 }
 
 static _Noreturn void give_up(struct NcclComm *n) {
     char missing[400];
     comm_roll_call(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    fail(n, &n->now, "NCCL waits in vain", missing);
+    fail(n, &n->now, E_RANK_SILENT, "NCCL waits in vain", missing);
 }
 
 // Waits until NCCL has done what `result` came from.

@@ -23,7 +23,7 @@ int nccl_library_find(struct NcclLibrary *nccl, struct Error *e) {
     _Static_assert(sizeof *nccl == sizeof function, "one pointer for each name");
     memcpy(nccl, function, sizeof *nccl);
     if (nccl->GetVersion(&version) != ncclSuccess || version < OLDEST_VERSION)
-        return error_set(e, -ENOTSUP, "NCCL has version %d: install 2.14 or newer (libnccl2)",
-                         version);
+        return error_set(e, -ENOTSUP, E_NCCL,
+                         "NCCL has version %d: install 2.14 or newer (libnccl2)", version);
     return 0;
 }

@@ -5,7 +5,7 @@
 
 int nccl_find(struct Error *e) {
     return error_set(
-        e, -ENOTSUP,
+        e, -ENOTSUP, E_BUILD_LACKS,
         "built without NCCL: install libnccl-dev and build again, or keep all ranks on "
         "one GPU with CUDA_VISIBLE_DEVICES=0");
 }

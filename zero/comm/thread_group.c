@@ -16,7 +16,7 @@ static void check_calls(struct Comm *c, struct ThreadGroup *g) {
     for (int r = 0; r < g->size; r++)
         g->call[r] = g->attendee[r].call;
     if (!comm_calls_agree(c, g->call, text, sizeof text))
-        comm_fail(c, "%s", text);
+        comm_fail(c, E_COLLECTIVES_DIFFER, "%s", text);
 }
 
 // Who is missing, after the time-out. Where all of them wait themselves, in other groups, it
@@ -31,7 +31,8 @@ static void give_up(const struct Meeting *m, bool last) {
     }
     if (!length)
         return;
-    comm_fail(m->comm, "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
+    comm_fail(m->comm, E_RANK_SILENT,
+              "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
               (unsigned long long)m->call.sequence, collective_name(m->call.collective),
               (unsigned long long)m->call.bytes, missing, m->comm->timeout_s);
 }

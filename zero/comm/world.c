@@ -49,14 +49,14 @@ int world_open(struct World *w, double timeout_s, struct Error *e) {
         *w = (struct World){true,     place.size, place.rank, 1, place.node_rank, place.node_size,
                             timeout_s};
     if (!err && size != place.size)
-        err = error_set(e, -EINVAL,
+        err = error_set(e, -EINVAL, E_MPI,
                         "the launcher started %d processes, but MPI knows of %d: try srun "
                         "--mpi=pmix (srun --mpi=list names what there is), or mpirun",
                         size, place.size);
     if (!err && place.size > 1024)
-        err = error_set(e, -EINVAL, "%d processes: expected at most 1024", place.size);
+        err = error_set(e, -EINVAL, E_RANKS, "%d processes: expected at most 1024", place.size);
     if (err && rank > 0)
-        *e = (struct Error){{0}}; // rank 0 says it
+        *e = (struct Error){0}; // rank 0 says it
     return err;
 }
 
@@ -68,7 +68,7 @@ void world_close(struct World *w) {
 
 int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e) {
     if (w->launched && asked)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_RANKS,
                          "--ranks %zu: expected none, the launcher has started %d ranks", *ranks,
                          w->size);
     if (!w->launched)
@@ -104,7 +104,7 @@ int world_agree(const struct World *w, int err, struct Error *e) {
         err = all[teller] >> 1 ? -(int)(all[teller] >> 1) : err ? err : -EIO;
     free(all);
     if (teller != w->first)
-        *e = (struct Error){{0}};
+        *e = (struct Error){0};
     return err;
 }
 

@@ -51,7 +51,7 @@ void staging_close(struct Staging *s) {
 // ---- the disk, in the host's queues ----
 
 _Noreturn static void fail(const struct Mover *m, const struct Error *e) {
-    comm_fail(m->all, "%s", e->text);
+    comm_fail(m->all, e->id, "%s", e->text);
 }
 
 struct DiskCall {

@@ -28,11 +28,12 @@ int nvme_settle(struct NvmeSettings *s, struct Error *e) {
     if (!s->disk)
         s->disk = &nvme_io_uring;
     if (s->block_bytes % NVME_UNIT_BYTES || s->block_bytes > BLOCK_BYTES_MAX)
-        return error_set(e, -EINVAL, "--nvme-block %zu: must be a multiple of %d bytes, up to %zu",
+        return error_set(e, -EINVAL, E_NVME_SETTINGS,
+                         "--nvme-block %zu: must be a multiple of %d bytes, up to %zu",
                          s->block_bytes, NVME_UNIT_BYTES, BLOCK_BYTES_MAX);
     if (s->depth > DEPTH_MAX)
-        return error_set(e, -EINVAL, "--nvme-depth %zu: must be from 1 to %zu", s->depth,
-                         DEPTH_MAX);
+        return error_set(e, -EINVAL, E_NVME_SETTINGS, "--nvme-depth %zu: must be from 1 to %zu",
+                         s->depth, DEPTH_MAX);
     return 0;
 }
 
@@ -41,10 +42,10 @@ int nvme_settle(struct NvmeSettings *s, struct Error *e) {
 int nvme_refuse_memory(const char *folder, struct Error *e) {
     struct statfs s;
     if (statfs(folder, &s))
-        return error_set(e, -errno, "--nvme-path %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
     unsigned long kind = (unsigned long)s.f_type;
     if (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC || kind == HUGETLBFS_MAGIC)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_NVME_PATH,
                          "--nvme-path %s: is in memory (%s), not on a disk; give a folder on one, "
                          "or offload to cpu",
                          folder, kind == TMPFS_MAGIC ? "tmpfs" : "ramfs");
@@ -69,7 +70,7 @@ static int open_nameless(const char *folder, int flags) {
 static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     struct statvfs s;
     if (fstatvfs(f->fd, &s))
-        return error_set(e, -errno, "--nvme-path %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
     uint64_t room = (uint64_t)s.f_bavail * s.f_frsize;
     int code = -ENOSPC; // not tried where it cannot go well: it would fill the disk for a moment
     while (f->bytes <= room) {
@@ -79,9 +80,10 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     }
     if (!code)
         return 0;
-    return error_set(
-        e, code, "--nvme-path %s: cannot reserve %llu bytes for %s: %s (%llu are free)", folder,
-        (unsigned long long)f->bytes, f->name, strerror(-code), (unsigned long long)room);
+    return error_set(e, code, E_DISK_FULL,
+                     "--nvme-path %s: cannot reserve %llu bytes for %s: %s (%llu are free)", folder,
+                     (unsigned long long)f->bytes, f->name, strerror(-code),
+                     (unsigned long long)room);
 }
 
 // What statx says of O_DIRECT, since Linux 6.1. The system's headers may be older than its kernel,
@@ -99,7 +101,7 @@ static int ask_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error 
     if (!(mask & STATX_MASK_DIO)) // an older kernel: a page is right for all disks there are
         memory = offset = NVME_UNIT_BYTES;
     if (!memory || !offset || NVME_UNIT_BYTES % offset || NVME_UNIT_BYTES % memory)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_NVME_PATH,
                          "--nvme-path %s: direct I/O in units of %d bytes is not possible there "
                          "(alignment of memory %u, of the file %u)",
                          n->settings.folder, NVME_UNIT_BYTES, memory, offset);
@@ -114,9 +116,10 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
     f->bytes = bytes;
     int fd = open_nameless(folder, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (fd == -EINVAL)
-        return error_set(e, fd, "--nvme-path %s: its file system takes no O_DIRECT", folder);
+        return error_set(e, fd, E_NVME_PATH, "--nvme-path %s: its file system takes no O_DIRECT",
+                         folder);
     if (fd < 0)
-        return error_set(e, fd, "--nvme-path %s: cannot make a file there: %s", folder,
+        return error_set(e, fd, E_NVME_PATH, "--nvme-path %s: cannot make a file there: %s", folder,
                          strerror(-fd));
     f->fd = fd;
     if (n->settings.check)
@@ -139,7 +142,7 @@ static int open_lane(struct Nvme *n, struct Lane *l, struct Error *e) {
     // Untouched until a transfer needs it, and therefore not in memory.
     l->bounce = aligned_alloc(NVME_UNIT_BYTES, s->depth * s->block_bytes);
     if (!l->bounce)
-        return error_set(e, -ENOMEM,
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
                          "no memory for --nvme-depth %zu buffers of --nvme-block %zu bytes",
                          s->depth, s->block_bytes);
     return 0;

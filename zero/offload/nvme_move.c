@@ -43,10 +43,10 @@ static int fail(struct Transfer *t, const struct Job *j, int code, const char *c
     if (t->code)
         return t->code; // the first one is told
     bool writes = j->kind == JOB_WRITE;
-    t->code =
-        error_set(t->e, code, "cannot %s %s at offset %llu (%zu bytes, of which %zu went well): %s",
-                  writes ? "write" : "read", t->n->file[j->file].name,
-                  (unsigned long long)j->offset, j->bytes, j->done, cause);
+    t->code = error_set(t->e, code, E_NVME_IO,
+                        "cannot %s %s at offset %llu (%zu bytes, of which %zu went well): %s",
+                        writes ? "write" : "read", t->n->file[j->file].name,
+                        (unsigned long long)j->offset, j->bytes, j->done, cause);
     return t->code;
 }
 
@@ -187,9 +187,9 @@ static int fail_all(struct Transfer *t) {
     t->under_way = 0;
     if (t->code)
         return t->code;
-    t->code =
-        error_set(t->e, t->lane->broken, "cannot %s %s: io_uring: %s", t->write ? "write" : "read",
-                  t->n->file[t->piece[0].file].name, strerror(-t->lane->broken));
+    t->code = error_set(t->e, t->lane->broken, E_NVME_IO, "cannot %s %s: io_uring: %s",
+                        t->write ? "write" : "read", t->n->file[t->piece[0].file].name,
+                        strerror(-t->lane->broken));
     return t->code;
 }
 

@@ -18,28 +18,28 @@
 static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
     struct stat st;
     if (!folder || !*folder)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_NVME_PATH_MISSING,
                          "--nvme-path is missing: give a folder on the disk that offload to nvme "
                          "shall use");
     if (stat(folder, &st))
-        return error_set(e, -errno, "--nvme-path %s: %s; give a folder that is there", folder,
-                         strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s; give a folder that is there",
+                         folder, strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return error_set(e, -ENOTDIR, "--nvme-path %s is not a folder", folder);
+        return error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "--nvme-path %s is not a folder", folder);
     if (access(folder, W_OK | X_OK))
-        return error_set(e, -errno, "--nvme-path %s: cannot write there: %s", folder,
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: cannot write there: %s", folder,
                          strerror(errno));
     int code = nvme_refuse_memory(folder, e);
     if (code)
         return code;
     struct statvfs vfs;
     if (statvfs(folder, &vfs))
-        return error_set(e, -errno, "--nvme-path %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
     uint64_t room = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     if (bytes <= room)
         return 0;
     return error_set(
-        e, -ENOSPC,
+        e, -ENOSPC, E_DISK_FULL,
         "--nvme-path %s: the ranks of this machine need %llu bytes there, and %llu are "
         "free",
         folder, (unsigned long long)bytes, (unsigned long long)room);
@@ -49,8 +49,8 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
 static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Error *e) {
     char *mem = aligned_alloc(4096, 2 * bytes);
     if (!mem)
-        return error_set(e, -ENOMEM, "--nvme-path %s: no memory for a try of %zu bytes", folder,
-                         2 * bytes);
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
+                         "--nvme-path %s: no memory for a try of %zu bytes", folder, 2 * bytes);
     for (size_t i = 0; i < bytes; i++)
         mem[i] = (char)(i * 7 + (i >> 8));
     memset(mem + bytes, 0, bytes);
@@ -58,8 +58,8 @@ static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Er
     if (!code)
         code = nvme_read(n, &(struct NvmePiece){TAG_OPTIMIZER, 0, mem + bytes, bytes}, 1, e);
     if (!code && memcmp(mem, mem + bytes, bytes) != 0)
-        code = error_set(e, -EIO, "--nvme-path %s: a block that was written there reads otherwise",
-                         folder);
+        code = error_set(e, -EIO, E_NVME_IO,
+                         "--nvme-path %s: a block that was written there reads otherwise", folder);
     free(mem);
     return code;
 }

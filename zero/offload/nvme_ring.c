@@ -39,7 +39,7 @@ static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue
     int code = io_uring_queue_init((unsigned)depth, &r->ring, 0);
     if (code) {
         free(r);
-        return error_set(e, code,
+        return error_set(e, code, E_NVME_RING,
                          "the NVMe tier needs io_uring, which this machine refuses: %s (%s)",
                          strerror(-code), advice(code));
     }

@@ -42,11 +42,11 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     int ngroup = params ? params->ngroup : 1;
     bool host = o->opt_tier != TIER_DEVICE;
     if (o->delayed && (!host || o->ratio < 1))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_DELAY_UPDATE,
                          "--delay-update: expected --offload-optimizer cpu or nvme, and all of it "
                          "(--offload-ratio 1)");
     if (plan->grad.over && !plan->optimizer.over && (host || o->param_tier != TIER_DEVICE))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_STAGE_OFFLOAD,
                          "--zero %d: expected no offload: what updates whole groups from shards of "
                          "their gradients is on the device",
                          zero->stage);

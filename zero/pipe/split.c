@@ -107,7 +107,7 @@ static void split_by_work(const struct ModelConfig *c, enum Recompute level, int
 // ---- as it was said ----
 
 static int refuse(const char *said, int stages, size_t layers, struct Error *e) {
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_PP_SPLIT,
                      "--pp-split %s: expected the layers of each of --pp %d stages, N,N,..., %zu "
                      "in all, and none without one but the first and the last",
                      said, stages, layers);
@@ -137,7 +137,7 @@ int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, 
                  struct SplitPart *out, struct Error *e) {
     int units = (int)c->layers + 2;
     if (stages > units)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PP_STAGES,
                          "--pp %d: expected at most %d, as many as the model has layers, with the "
                          "embedding and the head",
                          stages, units);

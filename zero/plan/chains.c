@@ -125,7 +125,7 @@ int chains_print(FILE *out, const struct RankSettings *s, struct Error *e) {
         if (err || g >= 0)
             return err;
     }
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SHOW_CHAIN,
                      "--show-chain %s: the model has no such group: expected %s, or a block, from "
                      "block.0 to block.%zu",
                      name, first, s->model.layers - 1);

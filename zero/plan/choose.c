@@ -136,12 +136,13 @@ static int refuse(const struct Search *s, struct Error *e) {
     struct Candidate said = candidate_of(r->settings);
     char lack[LACK_BYTES], flags[CANDIDATE_BYTES];
     if (s->excess == SIZE_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_FIT_NOTHING,
                          "--fit auto: what is said allows no run: expected fewer flags "
                          "beside it");
     candidate_describe(&s->nearest, &said, r->settings->nvme.folder, flags);
     room_tell(&r->room, &s->needs, lack);
-    return error_set(e, -ENOMEM, "--fit auto: nothing fits; at the least, with%s, %s",
+    return error_set(e, -ENOMEM, E_FIT_NOTHING,
+                     "--fit auto: nothing fits; at the least, with%s, %s",
                      flags[0] ? flags : " what is said", lack);
 }
 

@@ -127,9 +127,9 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     if (out->n)
         return 0;
     if (s.least == SIZE_MAX)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_FIT_NOTHING,
                          "--fit auto: what is said allows no run: expected fewer flags beside it");
-    return error_set(e, -ENOMEM,
+    return error_set(e, -ENOMEM, E_FIT_NOTHING,
                      "--fit auto: nothing fits --cluster %s: at the least %.2f GB of a GPU's "
                      "memory, of %.2f GB, or too much of a node's",
                      said.cluster, (double)s.least / 1e9,

@@ -71,8 +71,8 @@ static bool is_text_key(const char *name) {
 
 static int refuse(const char *path, const cJSON *item, const char *right, struct Error *e) {
     char *is = cJSON_PrintUnformatted(item);
-    int err = error_set(e, -EINVAL, "--cluster %s: \"%.40s\" is %.60s: expected %s", path,
-                        item->string, is ? is : "?", right);
+    int err = error_set(e, -EINVAL, E_CLUSTER_FILE, "--cluster %s: \"%.40s\" is %.60s: expected %s",
+                        path, item->string, is ? is : "?", right);
     cJSON_free(is);
     return err;
 }
@@ -80,7 +80,7 @@ static int refuse(const char *path, const cJSON *item, const char *right, struct
 static int check_names(const char *path, const cJSON *tree, struct Error *e) {
     for (const cJSON *item = tree->child; item; item = item->next)
         if (!key_named(item->string) && !is_text_key(item->string))
-            return error_set(e, -EINVAL,
+            return error_set(e, -EINVAL, E_CLUSTER_FILE,
                              "--cluster %s: nobody knows a key \"%.40s\": expected those of "
                              "docs/scaling.md",
                              path, item->string);
@@ -101,8 +101,8 @@ static int read_number(const char *path, const cJSON *tree, const struct Key *k,
     if (!item && k->fused && out->scores_kept)
         return 0;
     if (!item)
-        return error_set(e, -EINVAL, "--cluster %s: \"%s\" is missing: expected %s", path, k->name,
-                         types[k->type].right);
+        return error_set(e, -EINVAL, E_CLUSTER_FILE, "--cluster %s: \"%s\" is missing: expected %s",
+                         path, k->name, types[k->type].right);
     if (!is_right(k, item))
         return refuse(path, item, types[k->type].right, e);
     if (k->type == KEY_COUNT || k->type == KEY_BYTES)
@@ -115,7 +115,8 @@ static int read_number(const char *path, const cJSON *tree, const struct Key *k,
 static int read_name(const char *path, const cJSON *tree, struct Cluster *out, struct Error *e) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "name");
     if (!item)
-        return error_set(e, -EINVAL, "--cluster %s: \"name\" is missing: expected a text", path);
+        return error_set(e, -EINVAL, E_CLUSTER_FILE,
+                         "--cluster %s: \"name\" is missing: expected a text", path);
     if (!cJSON_IsString(item) || !*item->valuestring)
         return refuse(path, item, "a text", e);
     snprintf(out->name, sizeof out->name, "%s", item->valuestring);
@@ -154,8 +155,9 @@ static int read_tree(const char *path, const cJSON *tree, struct Cluster *out, s
     if (!err)
         err = check_sources(path, tree, e);
     if (!err && out->nodes * out->node_gpus > MOST_RANKS)
-        err = error_set(e, -EINVAL, "--cluster %s: %zu nodes of %zu GPUs: expected at most %d GPUs",
-                        path, out->nodes, out->node_gpus, MOST_RANKS);
+        err = error_set(e, -EINVAL, E_CLUSTER_FILE,
+                        "--cluster %s: %zu nodes of %zu GPUs: expected at most %d GPUs", path,
+                        out->nodes, out->node_gpus, MOST_RANKS);
     return err;
 }
 

@@ -127,11 +127,13 @@ static int refuse(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *
     candidate_describe(&s->best, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
-        return error_set(e, -ENOMEM, "%s: with%s it would fit, in %s", lack, flags, least);
+        return error_set(e, -ENOMEM, E_MEMORY, "%s: with%s it would fit, in %s", lack, flags,
+                         least);
     if (!flags[0])
-        return error_set(e, -ENOMEM, "%s: %s", lack, none);
+        return error_set(e, -ENOMEM, E_MEMORY, "%s: %s", lack, none);
     room_tell(s->room, &s->needs, least);
-    return error_set(e, -ENOMEM, "%s: %s; at the least, with%s, %s", lack, none, flags, least);
+    return error_set(e, -ENOMEM, E_MEMORY, "%s: %s; at the least, with%s, %s", lack, none, flags,
+                     least);
 }
 
 // The devices of dry ranks are opened once for the whole search.

@@ -339,7 +339,7 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
         if (limits[i].ranks > 1)
             snprintf(who, sizeof who, "a node of %d ranks", node);
         if (most > 0 && bytes > most)
-            return error_set(e, -ENOMEM,
+            return error_set(e, -ENOMEM, E_MEMORY,
                              "%s %.3f GB: model states alone take %.3f GB there on %s: more "
                              "--ranks, a higher --zero, or other tiers (--offload-...)",
                              limits[i].flag, most / 1e9, bytes / 1e9, who);
@@ -362,12 +362,12 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
                                      .delayed = settings->delayed};
     struct ModelStates s;
     if (settings->opt_tier != TIER_DEVICE && settings->offload_ratio < 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PARAMS_FLAG,
                          "--offload-ratio %g: expected 1 with --params, where there "
                          "are no blocks to choose from",
                          settings->offload_ratio);
     if (settings_places(settings) > 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PARAMS_FLAG,
                          "--tp %d: --params counts models that each rank has whole; give a shape "
                          "and --plan",
                          settings_places(settings));

@@ -28,7 +28,7 @@ static int refuse(int fd, struct Place at, struct Error *e) {
     char who[WHO_BYTES] = "";
     ssize_t n = pread(fd, who, sizeof who - 1, 0);
     who[n > 0 ? strcspn(who, "\n") : 0] = 0;
-    return error_set(e, -EBUSY,
+    return error_set(e, -EBUSY, E_FOLDER_BUSY,
                      "%s %s: %s trains into it; expected another %s, or to wait until that run has "
                      "ended",
                      at.flag, at.folder, *who ? who : "another run", at.flag);
@@ -46,15 +46,16 @@ static int open_file(const char *path, struct Place at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0 && errno == ELOOP)
-        return error_set(e, -EINVAL, "%s %s: %s is a link, and no file; move it", at.flag,
-                         at.folder, path);
+        return error_set(e, -EINVAL, E_LOCK_FILE, "%s %s: %s is a link, and no file; move it",
+                         at.flag, at.folder, path);
     if (fd < 0)
-        return error_set(e, -errno, "%s %s: cannot write %s: %s", at.flag, at.folder, path,
-                         strerror(errno));
+        return error_set(e, -errno, E_LOCK_FILE, "%s %s: cannot write %s: %s", at.flag, at.folder,
+                         path, strerror(errno));
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         return fd;
     close(fd);
-    return error_set(e, -EINVAL, "%s %s: %s is no regular file", at.flag, at.folder, path);
+    return error_set(e, -EINVAL, E_LOCK_FILE, "%s %s: %s is no regular file", at.flag, at.folder,
+                     path);
 }
 
 // A descriptor with the lock, -EAGAIN to try once more, or another error.
@@ -116,7 +117,8 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
     for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
         fd = try_lock(path, at, e);
     if (fd == -EAGAIN)
-        fd = error_set(e, -EBUSY, "%s %s: others take and leave it all the time", flag, folder);
+        fd = error_set(e, -EBUSY, E_FOLDER_BUSY, "%s %s: others take and leave it all the time",
+                       flag, folder);
     if (fd < 0) {
         free(path);
         return fd;
@@ -141,7 +143,7 @@ static bool is_our_folder(const struct RunLock *l) {
 
 int run_lock_lose(struct RunLock *l, struct Error *e) {
     l->lost = true;
-    return error_set(e, -EBUSY,
+    return error_set(e, -EBUSY, E_LOCK_LOST,
                      "%s %s is another run's now, which came when %s had been removed: this one "
                      "writes nothing there any more; expected a lock that is left alone",
                      l->flag, l->folder, l->path);
@@ -154,8 +156,9 @@ static int take_again(struct RunLock *l, struct Error *e) {
     if (fd < 0 && (errno == EEXIST || errno == ELOOP))
         return is_named(l->fd, l->path) ? 0 : run_lock_lose(l, e);
     if (fd < 0)
-        return error_set(e, -errno, "%s %s: %s was removed, and cannot be made again: %s", l->flag,
-                         l->folder, l->path, strerror(errno));
+        return error_set(e, -errno, E_LOCK_LOST,
+                         "%s %s: %s was removed, and cannot be made again: %s", l->flag, l->folder,
+                         l->path, strerror(errno));
     if (fcntl(fd, F_OFD_SETLK, &all) && (errno == EAGAIN || errno == EACCES)) {
         close(fd);
         return run_lock_lose(l, e);
@@ -173,7 +176,7 @@ int run_lock_hold(struct RunLock *l, struct Error *e) {
     if (!l->path || is_named(l->fd, l->path))
         return 0;
     if (!is_our_folder(l))
-        return error_set(e, -ESTALE,
+        return error_set(e, -ESTALE, E_FOLDER_REPLACED,
                          "%s %s is another folder now: it was moved or removed while this run "
                          "trained; expected it back, for nothing is written into another one",
                          l->flag, l->folder);

@@ -56,7 +56,7 @@ static int gpu_of(const struct RankSettings *s) {
 
 // Whether every process says so. A GPU on one node alone is no place for a job.
 static bool everywhere(const struct World *w, bool here) {
-    struct Error none = {{0}};
+    struct Error none = {0};
     return !world_agree(w, here ? 0 : -ENODEV, &none);
 }
 
@@ -85,7 +85,8 @@ static int check_stack(struct Error *e) {
     struct rlimit stack;
     if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= least)
         return 0;
-    return error_set(e, -EINVAL, "ulimit -s %llu: expected a stack of at least %llu KiB",
+    return error_set(e, -EINVAL, E_STACK_LIMIT,
+                     "ulimit -s %llu: expected a stack of at least %llu KiB",
                      (unsigned long long)stack.rlim_cur / 1024, (unsigned long long)least / 1024);
 }
 

@@ -27,14 +27,16 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
     double weights = (widths * layers + 2 * (double)c->vocab_padded + (double)c->positions) *
                      channels * 5 * sizeof(float);
     if (s->device == DEVICE_CUDA && s->ranks > GPU_MAX_RANKS)
-        return error_set(e, -EINVAL, "%d ranks: expected at most %d with --device cuda", s->ranks,
+        return error_set(e, -EINVAL, E_GPU_RANKS,
+                         "%d ranks: expected at most %d with --device cuda", s->ranks,
                          GPU_MAX_RANKS);
     if (s->device == DEVICE_CUDA && c->channels > GPU_MAX_CHANNELS)
-        return error_set(e, -EINVAL, "--channels %zu: expected at most %d with --device cuda",
-                         c->channels, GPU_MAX_CHANNELS);
+        return error_set(e, -EINVAL, E_SHAPE_RANGE,
+                         "--channels %zu: expected at most %d with --device cuda", c->channels,
+                         GPU_MAX_CHANNELS);
     if (kept + weights < 0x1p60)
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SHAPE_RANGE,
                      "--batch %zu --seq-len %zu --channels %zu --layers %zu: more than 2^60 bytes",
                      s->batch, c->seq_len, c->channels, c->layers);
 }

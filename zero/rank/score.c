@@ -146,7 +146,7 @@ static int compare_lists(struct Scoring *s, struct Error *e) {
     bool same = other == z->all->size;
     free(all);
     return same ? 0
-                : error_set(e, -EINVAL,
+                : error_set(e, -EINVAL, E_RANKS_DIFFER,
                             "--eval: rank %d has other items than rank 0: expected the same files "
                             "on all machines",
                             other);

@@ -20,7 +20,7 @@ static void fill(size_t *value, size_t otherwise) {
 
 static int refuse_preset(const char *name, struct Error *e) {
     char *names = preset_names();
-    int err = error_set(e, -EINVAL, "--model %s: expected one of %s", name, names);
+    int err = error_set(e, -EINVAL, E_MODEL_NAME, "--model %s: expected one of %s", name, names);
     free(names);
     return err;
 }
@@ -115,12 +115,13 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
                       struct Error *e) {
     bool steps = flag_is_on_line(flags, "steps"), epochs = flag_is_on_line(flags, "epochs");
     if (steps && epochs && s->epochs)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_STEPS_AND_EPOCHS,
                          "--steps %llu: --epochs %zu says where the run ends; expected one of the "
                          "two",
                          (unsigned long long)s->schedule.steps, s->epochs);
     if (epochs && !s->epochs)
-        return error_set(e, -EINVAL, "--epochs 0: expected at least 1; without it --steps counts");
+        return error_set(e, -EINVAL, E_EPOCHS,
+                         "--epochs 0: expected at least 1; without it --steps counts");
     if (steps && s->epochs)
         s->epochs = said->epochs = 0;
     return 0;
@@ -129,7 +130,7 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
 static int check_warmup(const struct LrSchedule *l, struct Error *e) {
     if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // which ends nowhere
         return 0;
-    return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
+    return error_set(e, -EINVAL, E_WARMUP, "--warmup %llu: expected at most --steps %llu",
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);
 }
 
@@ -153,7 +154,7 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
         return 0;
     uint64_t steps = (s->epochs * samples + s->global_batch - 1) / s->global_batch;
     if (samples > UINT64_MAX / s->epochs - s->global_batch || steps > most)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_EPOCHS,
                          "--epochs %zu: more than %llu steps through %llu sequences; expected less",
                          s->epochs, (unsigned long long)most, (unsigned long long)samples);
     s->schedule.steps = said->schedule.steps = steps;
@@ -236,7 +237,7 @@ void settings_take_seat(struct RankSettings *s, const struct World *w) {
 static int check_packed(const struct RankSettings *r, struct Error *e) {
     if (!r->packed || r->model.sparse.mode == SPARSE_DENSE)
         return 0;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SPARSE_PACKED,
                      "--sparse-attention %s: sequences of these data are packed with documents, "
                      "whose blocks would begin anywhere; expected dense, or --pack off",
                      r->model.sparse.text);
@@ -248,7 +249,7 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     settings_take_seat(out, w);
     out->model.vocab = vocab;
     if (out->processes && s->rank.quantized_gradients && !s->rank.node_size)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_QUANT_NODES,
                          "--zero-quantized-gradients: expected --node-size, too: the ranks of a "
                          "node, among which sums are made first");
     int err = check_packed(out, e);
@@ -298,14 +299,16 @@ static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said
     bool fp16 = r->model.dtype == F16;
     const char *given = last_on_line(said, names);
     if (!fp16 && given)
-        return error_set(e, -EINVAL, "--%s: only --dtype fp16 has a loss scale, not %s", given,
+        return error_set(e, -EINVAL, E_LOSS_SCALE,
+                         "--%s: only --dtype fp16 has a loss scale, not %s", given,
                          dtype_name(r->model.dtype));
     if (r->grad_dtype == (fp16 ? BF16 : F16))
-        return error_set(e, -EINVAL, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
-                         dtype_name(r->grad_dtype), dtype_name(r->model.dtype),
-                         fp16 ? " or fp16" : " or bf16");
+        return error_set(
+            e, -EINVAL, E_GRAD_DTYPE, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
+            dtype_name(r->grad_dtype), dtype_name(r->model.dtype), fp16 ? " or fp16" : " or bf16");
     if (r->loss_scale.least > r->loss_scale.initial)
-        return error_set(e, -EINVAL, "--loss-scale-min %.0f: expected at most --loss-scale %.0f",
+        return error_set(e, -EINVAL, E_LOSS_SCALE,
+                         "--loss-scale-min %.0f: expected at most --loss-scale %.0f",
                          (double)r->loss_scale.least, (double)r->loss_scale.initial);
     return 0;
 }
@@ -320,7 +323,7 @@ static int check_family(const struct RankSettings *r, const struct FlagsSaid *sa
     const char *given = last_on_line(said, rotary ? table : angles);
     if (!given)
         return 0;
-    return error_set(e, -EINVAL, "--%s: --family %s has %s", given, f->name,
+    return error_set(e, -EINVAL, E_FAMILY_FLAG, "--%s: --family %s has %s", given, f->name,
                      rotary ? "a rotary embedding, and no positions of its own"
                             : "positions of its own, and no rotary embedding");
 }
@@ -329,7 +332,7 @@ static int check_family(const struct RankSettings *r, const struct FlagsSaid *sa
 static int check_masters(const struct RankSettings *r, struct Error *e) {
     if (r->master_format == MASTER_FP32 || r->model.dtype == BF16)
         return 0;
-    return error_set(e, -EINVAL, "--master %s: expected --dtype bf16, not %s",
+    return error_set(e, -EINVAL, E_MASTER, "--master %s: expected --dtype bf16, not %s",
                      master_name(r->master_format), dtype_name(r->model.dtype));
 }
 
@@ -346,11 +349,11 @@ static int check_disk(const struct Settings *s, const struct SettingsUse *use, s
     const char *given = checks ? "check-io" : last_on_line(&use->said, names);
     bool nvme = settings_use_disk(r);
     if (nvme && !r->nvme.folder && !use->plan)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_NVME_PATH_MISSING,
                          "--nvme-path is missing: expected a folder on an NVMe disk for what is "
                          "offloaded to nvme");
     if (!nvme && given && !fits_offload(s))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_OFFLOAD_MISSING,
                          "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
                          "--offload-param nvme or --offload-activations nvme",
                          given);
@@ -367,20 +370,22 @@ static int check_offload(const struct Settings *s, const struct SettingsUse *use
     size_t bytes = r->host_bytes ? r->host_bytes : r->rank_host_bytes;
     bool update = r->opt_tier != TIER_DEVICE || s->open.opt;
     if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
-        return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
+        return error_set(e, -EINVAL, E_OFFLOAD_MISSING,
+                         "%s: expected --offload-optimizer cpu or nvme, not none",
                          r->delayed ? "--delay-update" : "--offload-ratio");
     if (r->delayed && r->offload_ratio < 1)
         return error_set(
-            e, -EINVAL,
+            e, -EINVAL, E_DELAY_UPDATE,
             "--offload-ratio %g: expected 1 with --delay-update, under which no update "
             "is made by the device",
             r->offload_ratio);
     if (!r->delayed && r->delay_after)
-        return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
+        return error_set(e, -EINVAL, E_DELAY_UPDATE,
+                         "--delay-after %llu: expected --delay-update, too",
                          (unsigned long long)r->delay_after);
     bool offloads = settings_offload(r) || fits_offload(s);
     if (bytes && !use->plan && (ratio || bound) && !offloads)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_OFFLOAD_MISSING,
                          "--%s %zu: nothing is offloaded: expected one of "
                          "--offload-{optimizer,param,activations}, too",
                          r->host_bytes ? "host-mem" : "host-mem-per-rank", bytes);
@@ -394,14 +399,17 @@ static int check_training(const struct Settings *s, struct Error *e) {
     if (s->global_batch % (r->batch * (size_t)settings_data_ranks(r)))
         return settings_refuse_batch(s, e);
     if (clip > 0 && clip < 1e-30)
-        return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
+        return error_set(e, -EINVAL, E_CLIP, "--clip %g: expected 0, for none, or at least 1e-30",
+                         clip);
     if (l->min_lr > l->lr)
-        return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
+        return error_set(e, -EINVAL, E_MIN_LR, "--min-lr %g: expected at most --lr %g", l->min_lr,
+                         l->lr);
     if ((s->habits.keep_best || s->habits.patience) && !s->habits.val_every)
-        return error_set(e, -EINVAL, "--%s: nothing validates on the way: expected --val-every",
+        return error_set(e, -EINVAL, E_VALIDATION_MISSING,
+                         "--%s: nothing validates on the way: expected --val-every",
                          s->habits.keep_best ? "keep-best" : "patience");
     if (l->linear && !schedule_is_deepspeeds(l->kind))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_WARMUP_TYPE,
                          "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "
                          "WarmupCosineLR; the others have it so");
     return s->epochs ? 0 : check_warmup(l, e);
@@ -409,10 +417,10 @@ static int check_training(const struct Settings *s, struct Error *e) {
 
 static int check_device(const struct RankSettings *r, struct Error *e) {
     if (r->device == DEVICE_CUDA && r->kernels)
-        return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
-                         r->kernels);
+        return error_set(e, -EINVAL, E_KERNELS_DEVICE,
+                         "--kernels %s: those are the CPU's, and --device is cuda", r->kernels);
     if (r->device == DEVICE_CPU && (r->reduce_native || r->autotune || r->check_launches))
-        return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
+        return error_set(e, -EINVAL, E_GPU_ONLY, "%s is for GPUs: add --device cuda",
                          r->reduce_native ? "--reduce native"
                          : r->autotune    ? "--autotune"
                                           : "--check-launches");

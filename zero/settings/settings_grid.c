@@ -58,41 +58,44 @@ int settings_refuse_batch(const struct Settings *s, struct Error *e) {
         tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
     else if (s->global_batch % ranks == 0)
         tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
-    return error_set(
-        e, -EINVAL, "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s%s",
-        s->global_batch, together, r->batch, name_data_ranks(r, shared, sizeof shared), counts);
+    return error_set(e, -EINVAL, E_GLOBAL_BATCH,
+                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s%s",
+                     s->global_batch, together, r->batch, name_data_ranks(r, shared, sizeof shared),
+                     counts);
 }
 
 // What only a plan for a cluster may ask for.
 static int check_cluster(const struct RankSettings *r, bool plan, struct Error *e) {
     if (r->cluster && !plan)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PLAN_MISSING,
                          "--cluster %s: only a plan is for machines that are not here: "
                          "add --plan",
                          r->cluster);
     if (r->show_chain && !plan)
-        return error_set(e, -EINVAL, "--show-chain %s: it is printed by a plan: add --plan",
-                         r->show_chain);
+        return error_set(e, -EINVAL, E_SHOW_CHAIN,
+                         "--show-chain %s: it is printed by a plan: add --plan", r->show_chain);
     if (r->show_chain && r->cluster)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SHOW_CHAIN,
                          "--show-chain %s --cluster %s: expected one of the two: chains are of "
                          "ranks as they would run here",
                          r->show_chain, r->cluster);
     if (!r->cluster && r->ranks > MOST_RANKS)
-        return error_set(e, -EINVAL, "--ranks %d: expected at most %d but with --plan --cluster",
-                         r->ranks, MOST_RANKS);
+        return error_set(e, -EINVAL, E_RANKS,
+                         "--ranks %d: expected at most %d but with --plan --cluster", r->ranks,
+                         MOST_RANKS);
     if (!r->cluster)
         return 0;
     if (r->kernels)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
                          "--kernels %s: they are the CPU's, and --cluster %s is of GPUs: leave out "
                          "one of the two",
                          r->kernels, r->cluster);
     if (r->device == DEVICE_CPU && !r->device_from)
-        return error_set(e, -EINVAL, "--device cpu: --cluster %s is of GPUs: expected cuda or auto",
+        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
+                         "--device cpu: --cluster %s is of GPUs: expected cuda or auto",
                          r->cluster);
     if (r->nvme.folder)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
                          "--nvme-path %s: a node's disks are those of --cluster %s: leave out one "
                          "of the two",
                          r->nvme.folder, r->cluster);
@@ -107,19 +110,19 @@ int settings_check_places(const struct RankSettings *r, bool plan, struct Error 
     if (err)
         return err;
     if (places > 1 && r->autotune)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_TP_AUTOTUNE,
                          "--autotune --tp %zu: places whose products are made by other algorithms "
                          "would round otherwise: leave out one of the two",
                          places);
     if (ranks % (places * (size_t)settings_stages(r)) == 0)
         return 0;
     if (places > 1 && settings_stages(r) > 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_GRID,
                          "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu",
                          places, settings_stages(r), ranks);
     const char *flag = places > 1 ? "--tp" : "--pp";
     tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
-    return error_set(e, -EINVAL, "%s %zu: expected a divisor of --ranks %zu%s", flag,
+    return error_set(e, -EINVAL, E_GRID, "%s %zu: expected a divisor of --ranks %zu%s", flag,
                      places * (size_t)settings_stages(r), ranks, would_do);
 }
 
@@ -128,7 +131,7 @@ int settings_check_split(const struct RankSettings *r, struct Error *e) {
     if (r->cluster) // its stages are alike, and none is the embedding's alone
         return stages <= r->model.layers
                    ? 0
-                   : error_set(e, -EINVAL,
+                   : error_set(e, -EINVAL, E_PP_STAGES,
                                "--pp %zu: expected at most one for each of --layers %zu", stages,
                                r->model.layers);
     struct SplitPart *parts = base_alloc(stages * sizeof *parts);
@@ -142,10 +145,10 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
     if (!r->sequence_parallel || (places > 1 && t % places == 0))
         return 0;
     if (places == 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,
                          "--sequence-parallel: rows are cut over the places of --tp, of which "
                          "there is one; expected --tp 2 or more with it");
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,
                      "--seq-len %zu: expected a multiple of --tp %zu, over whose places "
                      "--sequence-parallel cuts rows; %zu would do",
                      t, places, size_max(t / places, 1) * places);
@@ -158,17 +161,17 @@ int settings_check_kept(const struct Settings *s, struct Error *e) {
     if (!r->partition_activations)
         return 0;
     if (settings_places(r) == 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PARTITION_ACTIVATIONS,
                          "%s: parts are kept by the places of --tp, of which there is one; "
                          "expected --tp 2 or more with it",
                          flag);
     if (r->sequence_parallel)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PARTITION_ACTIVATIONS,
                          "%s: with --sequence-parallel a place keeps its rows alone, which are a "
                          "part already: leave out one of the two",
                          flag);
     if (s->open.recompute || r->recompute != RECOMPUTE_BLOCK)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_PARTITION_ACTIVATIONS,
                          "%s --recompute %s: what else a layer keeps is in parts already; expected "
                          "--recompute block",
                          flag,
@@ -184,10 +187,11 @@ static int check_shards(const struct RankSettings *r, struct Error *e) {
         return 0;
     tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
     if (ranks % r->shard_ranks)
-        return error_set(e, -EINVAL, "--zero-shard-size %zu: expected a divisor of %s%s",
-                         r->shard_ranks, name_data_ranks(r, shared, sizeof shared), would_do);
+        return error_set(e, -EINVAL, E_SHARD_SIZE_RANKS,
+                         "--zero-shard-size %zu: expected a divisor of %s%s", r->shard_ranks,
+                         name_data_ranks(r, shared, sizeof shared), would_do);
     if (!zero_stage(r->stage)->shards_optimizer)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_SHARD_SIZE_RANKS,
                          "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
                          "1, 2 or 3",
                          r->shard_ranks);
@@ -201,11 +205,11 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
     if (!r->near_ranks)
         return 0;
     if (!zero_stage(r->stage)->shards_param)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HPZ_STAGE,
                          "%s %zu: --zero %d gathers no weights for a unit; expected --zero 3", flag,
                          r->near_ranks, r->stage);
     if (r->param_tier != TIER_DEVICE)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_HPZ_OFFLOAD,
                          "%s %zu: it keeps weights on the device, and --offload-param %s keeps "
                          "them elsewhere: leave out one of the two",
                          flag, r->near_ranks, tier_name(r->param_tier));
@@ -213,10 +217,11 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
     if (r->shard_ranks % r->near_ranks == 0)
         return 0;
     if (r->shard_ranks == (size_t)settings_data_ranks(r))
-        return error_set(e, -EINVAL, "%s %zu: expected a divisor of %s%s", flag, r->near_ranks,
-                         name_data_ranks(r, shared, sizeof shared), would_do);
-    return error_set(e, -EINVAL, "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag,
-                     r->near_ranks, r->shard_ranks, would_do);
+        return error_set(e, -EINVAL, E_HPZ_SIZE, "%s %zu: expected a divisor of %s%s", flag,
+                         r->near_ranks, name_data_ranks(r, shared, sizeof shared), would_do);
+    return error_set(e, -EINVAL, E_HPZ_SIZE,
+                     "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag, r->near_ranks,
+                     r->shard_ranks, would_do);
 }
 
 // The first hop of gradients is among the ranks of a node, or of a stage that lies in one.
@@ -227,7 +232,7 @@ static int check_hops(const struct RankSettings *r, struct Error *e) {
     if (!r->quantized_gradients)
         return 0;
     if (settings_shard_ranks(r) != settings_data_ranks(r))
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_QUANT_SHARD_SIZE,
                          "%s --zero-shard-size %zu: both say how sums are made in parts; leave out "
                          "one of the two",
                          flag, r->shard_ranks);
@@ -235,8 +240,8 @@ static int check_hops(const struct RankSettings *r, struct Error *e) {
     if (!r->node_size || ranks % r->node_size == 0 ||
         (settings_stages(r) > 1 && r->node_size % ranks == 0))
         return 0;
-    return error_set(e, -EINVAL, "%s --node-size %zu: expected a divisor of %s%s", flag,
-                     r->node_size, name_data_ranks(r, shared, sizeof shared), would_do);
+    return error_set(e, -EINVAL, E_QUANT_NODES, "%s --node-size %zu: expected a divisor of %s%s",
+                     flag, r->node_size, name_data_ranks(r, shared, sizeof shared), would_do);
 }
 
 // Blocks on their way are those of a whole model's groups; weights come to the device.
@@ -247,15 +252,15 @@ static int check_quantized(const struct RankSettings *r, struct Error *e) {
     if (!r->quantized_weights && !r->quantized_gradients)
         return 0;
     if (!stage->shards_optimizer)
-        return error_set(e, -EINVAL, "%s: --zero %d has no shards; expected --zero 1, 2 or 3", flag,
-                         r->stage);
+        return error_set(e, -EINVAL, E_QUANT_STAGE,
+                         "%s: --zero %d has no shards; expected --zero 1, 2 or 3", flag, r->stage);
     if (settings_places(r) > 1)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_TP_QUANT,
                          "%s --tp %d: places would round otherwise what all of them have: leave "
                          "out one of the two",
                          flag, settings_places(r));
     if (r->quantized_weights && !stage->shards_param && r->param_tier != TIER_DEVICE)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_QUANT_OFFLOAD,
                          "%s --offload-param %s: at --zero %d whole weights as they came would "
                          "lie where they are updated; expected --zero 3, or --offload-param none",
                          flag, tier_name(r->param_tier), r->stage);
@@ -265,13 +270,13 @@ static int check_quantized(const struct RankSettings *r, struct Error *e) {
 // Who may cut layers.
 static int check_cut(const struct RankSettings *r, struct Error *e) {
     if (r->cluster && r->pp_split)
-        return error_set(e, -EINVAL,
+        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
                          "--pp-split %s --cluster %s: stages of a plan for a cluster have as many "
                          "layers each: leave out one of the two",
                          r->pp_split, r->cluster);
     if (settings_stages(r) == 1 && r->pp_split)
-        return error_set(e, -EINVAL, "--pp-split %s: there is one stage; expected --pp, too",
-                         r->pp_split);
+        return error_set(e, -EINVAL, E_PP_SPLIT,
+                         "--pp-split %s: there is one stage; expected --pp, too", r->pp_split);
     return 0;
 }
 

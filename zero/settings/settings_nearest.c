@@ -241,7 +241,7 @@ static bool mend_by(struct Search *s, const struct Flag *f, const struct Error *
     int deeper = 0;
     while (deeper < MOST_DEEPER && s->tries++ < MOST_TRIES &&
            next_alternative(&a, &s->change[s->n])) {
-        struct Error e = {{0}};
+        struct Error e = {0};
         s->n++;
         int err = try_changes(s, &e);
         bool goes_on = err && changes > 1 && !is_same_fault(e.text, why->text);

@@ -114,7 +114,7 @@ int diverged_end(const struct Diverged *d, struct Error *e) {
         where = base_format("the beginning, as no checkpoint is older");
     if (d->rates->min_lr > LOWER * d->rates->lr)
         snprintf(lowest, sizeof lowest, " --min-lr %g", LOWER * d->rates->lr);
-    error_set(e, -EDOM,
+    error_set(e, -EDOM, E_DIVERGED,
               "%s, and the last good step is %llu: try a lower --lr, from %s: ./train%s --lr %g%s",
               d->what, (unsigned long long)d->good, where, way, LOWER * d->rates->lr, lowest);
     free(where);

@@ -23,7 +23,7 @@ static int run_rank(struct JobRank *r, struct Error *e) {
 
 static void rank_main(void *all, int rank, struct ThreadGroup *group) {
     struct JobRank *first = all, *r = first + (rank - first->job->world->first);
-    struct Error e = {{0}};
+    struct Error e = {0};
     r->settings.rank = rank;
     r->settings.group = group;
     trainer_keep_error(&r->trainer, run_rank(r, &e), &e);

@@ -39,7 +39,8 @@ static int take_step(struct Running *run, struct Error *e) {
     run->stop = run->stop || result.words & WISH_STOP || (wish && z->all->size == 1);
     if (z->skipped_at_least < SKIPPED_MAX)
         return 0;
-    return error_set(e, -EDOM, "the gradient was not finite in %zu steps", z->skipped_at_least);
+    return error_set(e, -EDOM, E_DIVERGED, "the gradient was not finite in %zu steps",
+                     z->skipped_at_least);
 }
 
 static bool pauses(const struct Loop *l, uint64_t step) {

@@ -23,7 +23,8 @@ static const char *newest_home(const struct Resume *r) {
 static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
     if (step <= r->asked.steps)
         return 0;
-    return error_set(e, -EINVAL, "--steps %llu: the checkpoint is of step %llu already",
+    return error_set(e, -EINVAL, E_STEPS_DONE,
+                     "--steps %llu: the checkpoint is of step %llu already",
                      (unsigned long long)r->asked.steps, (unsigned long long)step);
 }
 
@@ -33,7 +34,7 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
         return err;
     if (r->newest > step)
         return error_set(
-            e, -EEXIST,
+            e, -EEXIST, E_RESUME_LATER,
             "--resume %s: %s %s holds a later checkpoint, of step %llu; expected another "
             "%s, or --resume auto",
             r->asked.which, newest_flag(r), newest_home(r), (unsigned long long)r->newest,
@@ -121,11 +122,11 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     if (*step && (err == -ENOENT || err == -ENOTDIR))
         return 0; // another node has it
     if (err == -ENOENT || err == -ENOTDIR)
-        return error_set(e, err,
+        return error_set(e, err, E_CHECKPOINT_MISSING,
                          "--resume %s: no checkpoint; expected auto, or a folder such as "
                          "%s/step-00000100",
                          r->asked.which, r->folder[0]);
-    return err ? error_set(e, err, "--resume %s: %s", r->asked.which, cause.text) : 0;
+    return err ? error_set(e, err, cause.id, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
 // What the newest checkpoint that can be read says is the best.
@@ -148,7 +149,7 @@ static uint64_t best_step(const struct Resume *r) {
 static int find_best(struct Resume *r, struct Error *e) {
     uint64_t step = best_step(r);
     if (!step)
-        return error_set(e, -ENOENT,
+        return error_set(e, -ENOENT, E_RESUME_BEST,
                          "--resume best: --out %s holds no checkpoint that says which is: expected "
                          "a run with --keep-best",
                          r->asked.out);
@@ -160,7 +161,8 @@ static int find_best(struct Resume *r, struct Error *e) {
             free(path);
     }
     if (!r->best)
-        return error_set(e, -ENOENT, "--resume best: the checkpoint of step %llu is gone",
+        return error_set(e, -ENOENT, E_RESUME_BEST,
+                         "--resume best: the checkpoint of step %llu is gone",
                          (unsigned long long)step);
     r->asked.which = r->best;
     return 0;
@@ -295,14 +297,14 @@ int resume_check(struct Resume *r, struct Error *e) {
     r->other_rate = r->asked.which && !r->asked.only && has_diverged(r);
     bool found = r->newest;
     if (found && !r->asked.which)
-        return error_set(e, -EEXIST,
+        return error_set(e, -EEXIST, E_OUT_HOLDS_RUN,
                          "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
                          newest_flag(r), newest_home(r), (unsigned long long)r->newest);
     bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
     if (!found && r->asked.only && newest)
-        return error_set(e, -ENOENT, "%s: --out %s holds no checkpoint", r->asked.only,
-                         r->asked.out);
+        return error_set(e, -ENOENT, E_CHECKPOINT_MISSING, "%s: --out %s holds no checkpoint",
+                         r->asked.only, r->asked.out);
     if (!found && newest && is_first(r))
         log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
                  r->asked.out);

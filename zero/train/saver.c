@@ -53,8 +53,9 @@ static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
     if (!free_bytes(folder, &bytes) || bytes >= wanted)
         return 0;
     char *takes = size_text(wanted), *free_now = size_text(bytes);
-    int err = error_set(e, -ENOSPC, "no room for a checkpoint in %s: it takes %s, and %s are free",
-                        folder, takes, free_now);
+    int err = error_set(e, -ENOSPC, E_DISK_FULL,
+                        "no room for a checkpoint in %s: it takes %s, and %s are free", folder,
+                        takes, free_now);
     free(takes);
     free(free_now);
     return err;
@@ -96,7 +97,7 @@ static void name_node(const struct Saver *s, int place, struct Error *e) {
     int rank = s->zero->all->rank;
     struct Error cause = *e;
     if (home_is_apart(d) && d->keeper[rank] && e->text[0])
-        error_set(e, -EIO, "node %s: %s", d->host[rank], cause.text);
+        error_set(e, -EIO, cause.id, "node %s: %s", d->host[rank], cause.text);
 }
 
 static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {
@@ -125,7 +126,7 @@ static int check_limit(const struct Saver *s, struct Error *e) {
     if (first != c->rank)
         return first < c->size ? -EFBIG : 0;
     char *takes = size_text(bytes), *allowed = size_text(most.rlim_cur);
-    int err = error_set(e, -EFBIG,
+    int err = error_set(e, -EFBIG, E_FILE_SIZE_LIMIT,
                         "no checkpoint fits: a rank's file takes %s, and `ulimit -f` allows %s; "
                         "raise it",
                         takes, allowed);
@@ -154,7 +155,7 @@ static int tell_before(const struct Saver *s, int place, struct Error *e) {
     if (err && place)
         log_line(LOG_NORMAL, "%s; %s gets its checkpoint all the same", cause.text,
                  s->folder[place]);
-    return err && !place ? error_set(e, err, "%s", cause.text) : 0;
+    return err && !place ? error_set(e, err, cause.id, "%s", cause.text) : 0;
 }
 
 // Whether this run may still write below a lock. One that was taken again may have been another
@@ -180,7 +181,7 @@ static int check_link(const struct Saver *s, int place, struct Error *e) {
         return check_lock(s, &s->linked[place], place, e);
     if (lstat(s->folder[place], &st) || !S_ISLNK(st.st_mode))
         return 0;
-    return error_set(e, -ESTALE,
+    return error_set(e, -ESTALE, E_FOLDER_REPLACED,
                      "%s is a link since this run began: nothing is written through it; expected "
                      "the folder back",
                      s->folder[place]);
@@ -301,7 +302,7 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
 }
 
 static int begin(struct Saver *s) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = try_snapshot(s, &e);
     name_node(s, 0, &e);
     if (err)
@@ -318,7 +319,7 @@ static int join(struct Saver *s, struct Error *e) {
 
 // Where ranks cannot ask each other: the next step is under way.
 static void join_alone(struct Saver *s) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (join(s, &e))
         tell_failure(s->save.step, &e);
 }
@@ -340,7 +341,7 @@ static void end(struct Saver *s, bool failed) {
 
 // On who keeps a disk.
 static int name_it(struct Saver *s) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     int err = checkpoint_end(&s->save, 0, &e);
     name_node(s, 0, &e);
     if (err)
@@ -359,7 +360,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
 }
 
 void saver_settle(struct Saver *s) {
-    struct Error e = {{0}};
+    struct Error e = {0};
     if (!s->under_way)
         return;
     int err = join(s, &e);
@@ -382,7 +383,7 @@ void saver_close(struct Saver *s) {
 }
 
 void saver_save(struct Saver *s) {
-    struct Error said = {{0}};
+    struct Error said = {0};
     saver_settle(s);
     if (s->saved == s->zero->step)
         return;

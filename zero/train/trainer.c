@@ -18,7 +18,7 @@
 // same step, and what was trained is saved.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.all && t->rank.all->size > 1)
-        comm_fail(t->rank.all, "%s", e->text);
+        comm_fail(t->rank.all, e->id, "%s", e->text);
 }
 
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
@@ -86,7 +86,7 @@ static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
         return 0;
     if (z->all->rank > 0)
         return -EINVAL;
-    return error_set(e, -EINVAL,
+    return error_set(e, -EINVAL, E_RANKS_DIFFER,
                      "rank %d has another text, other kernels or other flags than rank 0: expected "
                      "the same files on all machines, and --kernels that all of them run",
                      other);
@@ -143,12 +143,11 @@ static int evaluate_items(struct Trainer *t, struct Error *e) {
 }
 
 static int export_model(struct Trainer *t, struct Error *e) {
-    struct Error why = {{0}};
+    struct Error why = {0};
     int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
-    if (err && why.text[0] && t->resume.asked.only)
-        error_set(e, err, "--export: %s", why.text);
-    else if (err && why.text[0])
-        error_set(e, err, "--export: %s; the run is saved, and --resume auto exports it", why.text);
+    if (err && why.text[0])
+        error_set(e, err, why.id, "--export: %s%s", why.text,
+                  t->resume.asked.only ? "" : "; the run is saved, and --resume auto exports it");
     return err;
 }
 

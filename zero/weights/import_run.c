@@ -37,9 +37,9 @@ static int look_below(const char *path, char **folder, char **identity, struct E
     if (found < 0)
         err = found;
     if (err && err != -ENOTDIR)
-        error_set(e, err, "--init run:%s: %s", path, cause.text);
+        error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     else if (step == UINT64_MAX)
-        err = error_set(e, -ENOENT,
+        err = error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
                         "--init run:%s: no checkpoint; expected the --out of another run, or a "
                         "folder such as %s/step-00000100",
                         path, checkpoints);
@@ -53,7 +53,7 @@ int import_run_look(const char *path, char **folder, char **identity, struct Err
     if (err == -ENOENT || err == -ENOTDIR)
         return look_below(path, folder, identity, e);
     if (err)
-        return error_set(e, err, "--init run:%s: %s", path, cause.text);
+        return error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     *folder = base_format("%s", path);
     return 0;
 }
