@@ -255,8 +255,8 @@ static void text_that_is_none_is_refused(void **state) {
     struct Tokenizer *t = open_fixture("llama3");
     struct Ids ids = {0};
     struct Error e;
-    assert_error(tokenizer_encode(t, "ab\xff", 3, &ids, &e), -EINVAL, &e, "not UTF-8 at byte 2");
-    assert_error(tokenizer_encode_plain(t, "\xe2\x82", 2, &ids, &e), -EINVAL, &e, "at byte 0");
+    assert_error(tokenizer_encode(t, "ab\xff", 3, &ids, &e), -EINVAL, &e, "E_UTF8 byte 2");
+    assert_error(tokenizer_encode_plain(t, "\xe2\x82", 2, &ids, &e), -EINVAL, &e, "E_UTF8 byte 0");
     assert_int_equal(ids.count, 0);
     tokenizer_close(t);
 }
@@ -359,42 +359,44 @@ static void refuse(const char *name, const char *old, const char *new, const cha
 
 static void what_is_not_built_is_refused(void **state) {
     (void)state;
-    refuse("gpt2", "\"BPE\"", "\"Unigram\"", "model \"Unigram\" is not built");
-    refuse("gpt2", "\"BPE\"", "\"WordPiece\"", "model \"WordPiece\" is not built");
-    refuse("gpt2", "\"dropout\":null", "\"dropout\":0.5", "dropout");
+    refuse("gpt2", "\"BPE\"", "\"Unigram\"", "E_BPE_UNSUPPORTED model \"Unigram\"");
+    refuse("gpt2", "\"BPE\"", "\"WordPiece\"", "E_BPE_UNSUPPORTED model \"WordPiece\"");
+    refuse("gpt2", "\"dropout\":null", "\"dropout\":0.5", "E_BPE_UNSUPPORTED");
     refuse("gpt2", "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"",
-           "end_of_word_suffix");
-    refuse("gpt2", "\"single_word\":false", "\"single_word\":true", "single_word");
+           "E_BPE_UNSUPPORTED end_of_word_suffix");
+    refuse("gpt2", "\"single_word\":false", "\"single_word\":true", "E_BPE_ADDED_TOKEN");
     refuse("gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}",
-           "normalizer \"Lowercase\" is not built");
+           "E_BPE_UNSUPPORTED normalizer \"Lowercase\"");
     refuse("gpt2", "\"post_processor\":{\"type\":\"ByteLevel\"",
-           "\"post_processor\":{\"type\":\"RobertaProcessing\"", "\"RobertaProcessing\"");
-    refuse("qwen2", "\"NFC\"", "\"NFKC\"", "normalizer \"NFKC\" is not built");
-    refuse("qwen2", "|\\\\p{N}|", "|\\\\p{Greek}|", "the pattern (?i:'s|'t");
-    refuse("qwen2", "\"Isolated\"", "\"Mirrored\"", "behavior \"Mirrored\"");
-    refuse("smollm", "\"Digits\"", "\"UnicodeScripts\"", "\"UnicodeScripts\" is not built");
-    refuse("smollm", "\"Digits\"", "\"ByteLevel\"", "two pre-tokenizers \"ByteLevel\"");
+           "\"post_processor\":{\"type\":\"RobertaProcessing\"",
+           "E_BPE_UNSUPPORTED \"RobertaProcessing\"");
+    refuse("qwen2", "\"NFC\"", "\"NFKC\"", "E_BPE_UNSUPPORTED normalizer \"NFKC\"");
+    refuse("qwen2", "|\\\\p{N}|", "|\\\\p{Greek}|", "E_BPE_PATTERN (?i:'s|'t");
+    refuse("qwen2", "\"Isolated\"", "\"Mirrored\"", "E_BPE_UNSUPPORTED \"Mirrored\"");
+    refuse("smollm", "\"Digits\"", "\"UnicodeScripts\"", "E_BPE_UNSUPPORTED \"UnicodeScripts\"");
+    refuse("smollm", "\"Digits\"", "\"ByteLevel\"", "E_BPE_UNSUPPORTED");
     refuse("gpt2", "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"CTC\"",
-           "decoder \"CTC\" is not built");
+           "E_BPE_UNSUPPORTED decoder \"CTC\"");
     refuse("llama3", "{\"Sequence\":{\"id\":\"A\"",
-           "{\"SpecialToken\":{\"id\":\"<|begin_of_text|>\"", "two tokens at one end");
+           "{\"SpecialToken\":{\"id\":\"<|begin_of_text|>\"", "E_BPE_TEMPLATE");
 }
 
 static void what_is_broken_is_refused(void **state) {
     (void)state;
-    refuse("gpt2", "\"!\":0", "\"!\":1", "gives \"");
-    refuse("gpt2", "\"!\":0,", "", "gives \"");
-    refuse("gpt2", "\"#\":", "\"!\":", "");
-    refuse("gpt2", "\"merges\":[\"", "\"merges\":[\"q ", "merge 0 is not of two pieces");
-    refuse("gpt2", "\"merges\":[\"", "\"merges\":[7,\"", "merge 0 is not of two pieces");
-    refuse("llama3", "\"merges\":[[", "\"merges\":[[\"a\",", "merge 0 is not of two pieces");
-    refuse("gpt2", "\"id\":597", "\"id\":700", "must have id 597");
-    refuse("gpt2", "<mask>", "<|endoftext|>", "");
-    refuse("gpt2", "\"content\":\"<mask>\"", "\"content\":\"\"", "an added token is empty");
-    refuse("gpt2", "<mask>", "a\\u0000b", "\\u0000");
-    refuse("gpt2", "\"version\"", "version", "no JSON object");
-    refuse("gpt2", "<mask>", "\xe2\x82", "not UTF-8 at byte");
-    refuse("gpt2", "\"vocab\"", "\"words\"", "no \"vocab\"");
+    refuse("gpt2", "\"!\":0", "\"!\":1", "E_BPE_VOCAB");
+    refuse("gpt2", "\"!\":0,", "", "E_BPE_VOCAB");
+    refuse("gpt2", "\"#\":", "\"!\":", "E_BPE_VOCAB");
+    refuse("gpt2", "\"merges\":[\"", "\"merges\":[\"q ", "E_BPE_MERGES merge 0");
+    refuse("gpt2", "\"merges\":[\"", "\"merges\":[7,\"", "E_BPE_MERGES merge 0");
+    refuse("llama3", "\"merges\":[[", "\"merges\":[[\"a\",", "E_BPE_MERGES merge 0");
+    refuse("gpt2", "\"id\":597", "\"id\":700", "E_BPE_ADDED_TOKEN id 597");
+    refuse("gpt2", "<mask>", "<|endoftext|>", "E_BPE_ADDED_TOKEN");
+    refuse("gpt2", "\"content\":\"<mask>\"", "\"content\":\"\"", "E_BPE_ADDED_TOKEN");
+    refuse("gpt2", "<mask>", "a\\u0000b", "E_ZERO_BYTE");
+    refuse("gpt2", "\"version\"", "version", "E_JSON_SYNTAX");
+    refuse("gpt2", "<mask>", "\xe2\x82", "E_UTF8");
+    refuse("gpt2", "\"vocab\"", "\"words\"", "E_BPE_VOCAB");
+    refuse("qwen2", "\"Regex\"", "\"Rex\"", "E_BPE_STEP");
 }
 
 // Its tokenizer.json goes before its tokenizer.model, as in transformers.
@@ -405,7 +407,7 @@ static void a_folder_stands_for_its_tokenizer(void **state) {
     struct Error e;
     struct Tokenizer *t;
     assert_ok(tokenizer_parse(&spec, folder, &e), &e);
-    assert_error(tokenizer_open_spec(&t, &spec, &e), -ENOENT, &e, "tokenizer.json");
+    assert_error(tokenizer_open_spec(&t, &spec, &e), -ENOENT, &e, "E_FILE_READ tokenizer.json");
     char *model = scratch_write(folder, "tokenizer.model", "x", 1);
     char *file = tokenizer_file(&spec);
     assert_string_equal(file, model);
@@ -414,7 +416,8 @@ static void a_folder_stands_for_its_tokenizer(void **state) {
     char *json = scratch_write(folder, "tokenizer.json", "{}", 2);
     assert_ok(tokenizer_parse(&spec, folder, &e), &e);
     assert_int_equal(spec.kind, TOKENIZER_JSON);
-    assert_error(tokenizer_open_spec(&t, &spec, &e), -EINVAL, &e, "tokenizer.json: model");
+    assert_error(tokenizer_open_spec(&t, &spec, &e), -EINVAL, &e,
+                 "E_BPE_UNSUPPORTED tokenizer.json: model");
     free(file);
     free(model);
     free(json);

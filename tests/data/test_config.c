@@ -78,52 +78,52 @@ static void mistakes_of_the_file_are_named(void **state) {
     static const struct {
         const char *json, *says;
     } bad[] = {
-        {"", "not JSON (line 1, column 1)"},
-        {"{\"batch\": 3,\n \"lr\" 4}", "not JSON (line 2, column 7)"},
-        {"{} x", "not JSON"},
-        {"[1]", "not a JSON object"},
-        {"{\"bacth\": 3}", "unknown key \"bacth\"; did you mean \"batch\"?"},
-        {"{\"flux-capacitor\": 3}", "unknown key \"flux-capacitor\""},
-        {"{\"batch\": 3, \"batch\": 4}", "\"batch\" stands twice"},
-        {"{\"config\": \"x\"}", "\"config\" cannot stand"},
-        {"{\"batch\": -3}", "batch: '-3' is negative"},
-        {"{\"batch\": 1.5}", "batch: '1.5' is not an integer"},
-        {"{\"batch\": 0}", "batch: '0' is out of range"},
-        {"{\"batch\": 18446744073709551616}", "batch: a number past 2^53"},
-        {"{\"batch\": \"12x\"}", "batch: '12x' is not an integer"},
-        {"{\"batch\": true}", "batch: true is not a number"},
-        {"{\"batch\": null}", "batch: null is not a number"},
-        {"{\"batch\": [3]}", "batch: a list or an object"},
-        {"{\"lr\": 1e999}", "lr: "},
-        {"{\"quiet\": 1}", "quiet: 1 is not true or false"},
-        {"{\"quiet\": \"true\"}", "quiet: true is not true or false"},
-        {"{\"out\": 3}", "out: 3 is not a string"},
-        {"{\"dtype\": \"fp8\"}", "dtype: 'fp8' is not one of fp32|bf16|fp16"},
-        {"{\"given\": \"lr\"}", "\"given\" is not a list"},
-        {"{\"given\": [3]}", "\"given\" is not a list"},
-        {"{\"given\": [\"flux\"]}", "unknown key \"flux\""},
-        {"{\"given\": [], \"given\": []}", "\"given\" stands twice"},
+        {"", "E_JSON_SYNTAX line 1, column 1"},
+        {"{\"batch\": 3,\n \"lr\" 4}", "E_JSON_SYNTAX line 2, column 7"},
+        {"{} x", "E_JSON_SYNTAX"},
+        {"[1]", "E_JSON_SYNTAX"},
+        {"{\"bacth\": 3}", "E_CONFIG_KEY \"batch\"?"},
+        {"{\"flux-capacitor\": 3}", "E_CONFIG_KEY \"flux-capacitor\""},
+        {"{\"batch\": 3, \"batch\": 4}", "E_JSON_DUPLICATE_KEY \"batch\""},
+        {"{\"config\": \"x\"}", "E_CONFIG_KEY \"config\""},
+        {"{\"batch\": -3}", "E_FLAG_INTEGER batch: '-3'"},
+        {"{\"batch\": 1.5}", "E_FLAG_INTEGER batch: '1.5'"},
+        {"{\"batch\": 0}", "E_FLAG_RANGE batch: '0'"},
+        {"{\"batch\": 18446744073709551616}", "E_CONFIG_VALUE batch"},
+        {"{\"batch\": \"12x\"}", "E_FLAG_INTEGER batch: '12x'"},
+        {"{\"batch\": true}", "E_CONFIG_VALUE batch: true"},
+        {"{\"batch\": null}", "E_CONFIG_VALUE batch: null"},
+        {"{\"batch\": [3]}", "E_CONFIG_VALUE batch"},
+        {"{\"lr\": 1e999}", "E_FLAG_NUMBER lr: "},
+        {"{\"quiet\": 1}", "E_CONFIG_VALUE quiet: 1"},
+        {"{\"quiet\": \"true\"}", "E_CONFIG_VALUE quiet: true"},
+        {"{\"out\": 3}", "E_CONFIG_VALUE out: 3"},
+        {"{\"dtype\": \"fp8\"}", "E_FLAG_CHOICE dtype: 'fp8'"},
+        {"{\"given\": \"lr\"}", "E_CONFIG_VALUE \"given\""},
+        {"{\"given\": [3]}", "E_CONFIG_VALUE \"given\""},
+        {"{\"given\": [\"flux\"]}", "E_CONFIG_KEY \"flux\""},
+        {"{\"given\": [], \"given\": []}", "E_JSON_DUPLICATE_KEY \"given\""},
     };
     struct Fixture *x = *state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (load(x, bad[i].json) != -EINVAL)
             fail_msg("accepted %s", bad[i].json);
-        ERROR_SAYS(x, "c.json: ", bad[i].says);
+        ERROR_SAYS(x, bad[i].says, "c.json: ");
     }
     assert_int_equal(flags_load_json_text(&x->flags, "c.json", "{}\0 ", 4, &x->error), -EINVAL);
-    ERROR_SAYS(x, "not JSON");
+    ERROR_SAYS(x, "E_JSON_SYNTAX");
     // A flag of the line keeps its value, but what the file says of it must be right all the same.
     assert_int_equal(PARSE(x, "--batch", "2"), 0);
     assert_int_equal(load(x, "{\"batch\": \"x\"}"), -EINVAL);
     assert_int_equal(PARSE(x, "--config", "/nonexistent/c.json"), -ENOENT);
-    ERROR_SAYS(x, "/nonexistent/c.json", "No such file");
+    ERROR_SAYS(x, "E_FILE_READ /nonexistent/c.json");
     assert_int_equal(PARSE(x, "--config", x->folder), -EISDIR);
 }
 
 static void an_unwritable_folder_is_an_error_and_leaves_the_old_file(void **state) {
     struct Fixture *x = *state;
     assert_int_equal(flags_save_json(&x->flags, "/nonexistent/config.json", &x->error), -ENOENT);
-    ERROR_SAYS(x, "/nonexistent/config.json", "No such file");
+    ERROR_SAYS(x, "E_FILE_WRITE /nonexistent/config.json");
     assert_int_equal(file_replace(x->path, "old", 3, &x->error), 0);
     struct rlimit usual, small = {10, RLIM_INFINITY};
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
@@ -149,10 +149,10 @@ static void what_is_no_file_is_not_read(void **state) {
     size_t n;
     alarm(20);
     assert_int_equal(file_read("/dev/zero", 9999, &text, &n, &x->error), -EINVAL);
-    ERROR_SAYS(x, "/dev/zero", "a character device");
+    ERROR_SAYS(x, "E_FILE_KIND /dev/zero");
     assert_int_equal(mkfifo(x->path, 0600), 0);
     assert_int_equal(PARSE(x, "--config", x->path), -EINVAL);
-    ERROR_SAYS(x, x->path, "it is a pipe");
+    ERROR_SAYS(x, "E_FILE_KIND", x->path);
     alarm(0);
 }
 

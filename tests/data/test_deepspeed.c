@@ -85,37 +85,37 @@ static void test_files_are_what_is_expected(void **state) {
 static void test_what_is_not_json_is_refused_with_its_line(void **state) {
     (void)state;
     static const char *const rows[][2] = {
-        {"{\n\"fp16\": {\"enabled\": true},\n}", "ds.json: line 3: a comma before }"},
-        {"{\"optimizer\": {\"params\": {\"betas\": [1,\n]}}}", "line 2: a comma before ]"},
-        {"{\"a\": 1,\n\"a\": 2}", "line 2: \"a\" is there twice, first in line 1"},
-        {"{\n// stage\n\"a\": 1}", "line 2: a comment"},
-        {"{\"a\": 1 # one\n}", "line 1: a comment"},
-        {"{\"a\": True}", "line 1: JSON's words are true, false and null"},
-        {"{\"a\": Infinity}", "line 1: Infinity"},
-        {"{\"a\": NaN}", "line 1: JSON's words"},
-        {"{\"a\": 01}", "line 1: no number"},
-        {"{\"a\": .5}", "line 1: '.'; expected a value"},
-        {"{\"a\": 1.}", "line 1: no number"},
-        {"{\"a\": 1e999}", "line 1: a number too large"},
-        {"{'a': 1}", "line 1: a single quote"},
-        {"{a: 1}", "line 1: 'a'; expected a key in double quotes"},
-        {"{\"a\" 1}", "line 1: '1'; expected a colon"},
-        {"{\"a\": 1 \"b\": 2}", "line 1: '\"'; expected a comma or }"},
-        {"{\"a\": 1} {}", "line 1: '{'; expected nothing behind the object"},
-        {"{\"a\": \"b\n\"}", "line 1: a line break"},
-        {"{\"a\": \"b", "line 1: a text without its closing quote"},
-        {"{\"a\": \"\\x\"}", "line 1: a backslash"},
-        {"{\"a\": \"\\u00g0\"}", "line 1: \\u in a text"},
-        {"{\"a\": \"\\ud800\"}", "line 1: half of a surrogate pair"},
-        {"{\"a\": \"\\u0000\"}", "line 1: a zero in a text"},
-        {"{\"a\": {", "line 1: the text ends"},
-        {"", "line 1: the text ends; expected {"},
-        {"[1]", "line 1: '['; expected {"},
+        {"{\n\"fp16\": {\"enabled\": true},\n}", "E_JSON_SYNTAX ds.json: line 3"},
+        {"{\"optimizer\": {\"params\": {\"betas\": [1,\n]}}}", "E_JSON_SYNTAX line 2"},
+        {"{\"a\": 1,\n\"a\": 2}", "E_JSON_DUPLICATE_KEY line 2"},
+        {"{\n// stage\n\"a\": 1}", "E_JSON_SYNTAX line 2"},
+        {"{\"a\": 1 # one\n}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": True}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": Infinity}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": NaN}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 01}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": .5}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 1.}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 1e999}", "E_JSON_SYNTAX line 1"},
+        {"{'a': 1}", "E_JSON_SYNTAX line 1"},
+        {"{a: 1}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\" 1}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 1 \"b\": 2}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 1} {}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"b\n\"}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"b", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"\\x\"}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"\\u00g0\"}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"\\ud800\"}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"\\u0000\"}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": {", "E_JSON_SYNTAX line 1"},
+        {"", "E_JSON_SYNTAX line 1"},
+        {"[1]", "E_JSON_SYNTAX line 1"},
         {"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
          "}",
-         "brackets in brackets"},
+         "E_JSON_SYNTAX"},
         {"{\"zero_optimization.stage\": 1, \"fp16\": {}}",
-         "line 1: unknown key zero_optimization.stage; did you mean zero_optimization.stage?"},
+         "E_DEEPSPEED_KEYS zero_optimization.stage?"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         refused(rows[i][0], "", rows[i][1]);
@@ -147,20 +147,17 @@ static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
     is_set("{}", "--clip 0.5", "clip", "0.5");
     is_set("{\"gradient_clipping\": 0.5}", "--clip 0.5", "clip", "0.5");
     is_set("{\"gradient_clipping\": \"auto\"}", "", "clip", "1");
-    refused("{\"gradient_clipping\": 0.5}", "--clip 1",
-            "line 1: gradient_clipping is --clip 0.5, and --clip 1 is given");
-    refused("{\"gradient_clipping\": -1}", "", "gradient_clipping: '-1' is out of range");
-    refused("{\"fp16\": {\"enabled\": false}}", "--dtype fp16", "--dtype fp16 is given");
+    refused("{\"gradient_clipping\": 0.5}", "--clip 1", "E_DEEPSPEED_KEYS gradient_clipping");
+    refused("{\"gradient_clipping\": -1}", "", "E_DEEPSPEED_KEYS gradient_clipping");
+    refused("{\"fp16\": {\"enabled\": false}}", "--dtype fp16", "E_DEEPSPEED_KEYS --dtype fp16");
     refused("{\"fp16\": {\"enabled\": true, \"consecutive_hysteresis\": true}}", "",
-            "consecutive_hysteresis true is refused");
+            "E_DEEPSPEED_KEYS consecutive_hysteresis");
     is_set("{\"optimizer\": {\"type\": \"adam\"}}", "", "lr", "0.001");
     is_set("{\"optimizer\": {}}", "", "beta2", "0.95"); // no type: as no block, in DeepSpeed, too
-    refused("{\"optimizer\": {\"params\": {\"lr\": 1}}}", "",
-            "optimizer.type is missing, and without it DeepSpeed passes over optimizer.params");
+    refused("{\"optimizer\": {\"params\": {\"lr\": 1}}}", "", "E_DEEPSPEED_KEYS optimizer.type");
     is_set("{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"cosine\"}}}",
            "", "warmup-type", "log");
-    refused("{\"wandb\": {\"enabled\": true}}", "",
-            "leave it out, as --out has TensorBoard's events");
+    refused("{\"wandb\": {\"enabled\": true}}", "", "E_DEEPSPEED_KEYS --out");
     is_set("{\"optimizer\": {\"type\": \"adam\"}}", "--lr 0.5", "lr", "0.5");
     is_set("{}", "", "beta2", "0.95"); // no block: the flag's own
     is_set("{\"zero_optimization\": true}", "", "zero", "1");
@@ -170,14 +167,12 @@ static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
     is_set("{\"zero_optimization\": {\"stage3_prefetch_bucket_size\": 0}}", "", "prefetch", "0");
     refused("{\"zero_optimization\": {\"cpu_offload\": true, \"offload_optimizer\": {\"device\": "
             "\"none\"}}}",
-            "",
-            "offload_optimizer.device is --offload-optimizer none, and "
-            "zero_optimization.cpu_offload is cpu");
+            "", "E_DEEPSPEED_KEYS offload_optimizer.device");
     refused("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"betas\": [0.9]}}}", "",
-            "betas: expected a list of two numbers");
+            "E_DEEPSPEED_KEYS");
     refused("{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"cos_min_ratio\": 1}}}", "",
-            "cos_min_ratio: WarmupLR has none");
-    refused("{\"aio\": 1}", "", "aio 1: expected an object");
+            "E_DEEPSPEED_KEYS cos_min_ratio");
+    refused("{\"aio\": 1}", "", "E_DEEPSPEED_KEYS");
 }
 
 #define MICS(stage, size)                                                                          \
@@ -191,25 +186,25 @@ static void test_flags_that_deepspeed_has_other_names_for(void **state) {
     is_set(MICS(3, -1), "--ranks 4", "zero-shard-size", "0");
     is_set(MICS(0, 0), "", "zero-shard-size", "0");
     is_set(MICS("auto", 2), "--ranks 4 --zero 2", "zero-shard-size", "2");
-    refused(MICS(0, 2), "--ranks 4", "line 1: zero_optimization.mics_shard_size 2: ");
-    refused(MICS("auto", 2), "--ranks 4 --zero 0", "stage 0 has no shards; expected stage 1, 2");
-    refused("{\"zero_optimization\": {\"mics_shard_size\": 2}}", "", "stage 0 has no shards");
+    refused(MICS(0, 2), "--ranks 4", "E_DEEPSPEED_KEYS zero_optimization.mics_shard_size 2");
+    refused(MICS("auto", 2), "--ranks 4 --zero 0", "E_DEEPSPEED_KEYS");
+    refused("{\"zero_optimization\": {\"mics_shard_size\": 2}}", "", "E_DEEPSPEED_KEYS");
     is_set("{\"zero_optimization\": {\"mics_shard_size\": 2}}", "--ranks 2 --zero 3",
            "zero-shard-size", "2");
-    refused(MICS(3, 2), "--ranks 4 --zero-shard-size 4",
-            "mics_shard_size is --zero-shard-size 2, and --zero-shard-size 4 is given");
+    refused(MICS(3, 2), "--ranks 4 --zero-shard-size 4", "E_DEEPSPEED_KEYS mics_shard_size");
     is_set("{\"zero_optimization\": {\"stage\": 3, \"mics_hierarchical_params_gather\": true, "
            "\"stage3_gather_16bit_weights_on_model_save\": true}}",
            "", "zero-shard-size", "0");
     is_set("{\"wall_clock_breakdown\": true}", "", "breakdown", "true");
     is_set("{\"wall_clock_breakdown\": false}", "", "breakdown", "false");
     is_set("{\"wall_clock_breakdown\": false}", "--breakdown", "breakdown", "true");
-    refused("{\"wall_clock_breakdown\": true}", "--no-breakdown", "--breakdown false is given");
-    refused("{\"autotuning\": {\"enabled\": true}}", "", "is refused: --fit auto chooses");
+    refused("{\"wall_clock_breakdown\": true}", "--no-breakdown",
+            "E_DEEPSPEED_KEYS --breakdown false");
+    refused("{\"autotuning\": {\"enabled\": true}}", "", "E_DEEPSPEED_KEYS --fit auto");
     static const char decay[] = "{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": "
                                 "{\"total_num_steps\": %s}}}";
     char *fixed = base_format(decay, "100"), *open = base_format(decay, "\"auto\"");
-    refused(fixed, "--epochs 2", "total_num_steps is --steps 100, and --epochs 2 is given");
+    refused(fixed, "--epochs 2", "E_DEEPSPEED_KEYS total_num_steps");
     is_set(fixed, "--epochs 0", "steps", "100");
     is_set(open, "--epochs 2", "epochs", "2");
     free(fixed);
@@ -224,7 +219,7 @@ static void test_other_files(void **state) {
     char *path = scratch_write(folder, "config.json", flags, strlen(flags));
     char *config = base_format("--config %s", path),
          *resume = base_format("--resume auto --out %s", folder);
-    refused("{\"gradient_clipping\": 0.5}", config, "and --clip 2 is given");
+    refused("{\"gradient_clipping\": 0.5}", config, "E_DEEPSPEED_KEYS --clip 2");
     is_set("{}", config, "zero", "3");
     is_set("{\"zero_optimization\": {\"stage\": 1}}", resume, "zero", "1");
     is_set("{\"zero_optimization\": {\"stage\": \"auto\"}}", resume, "zero", "3");

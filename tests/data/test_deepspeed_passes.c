@@ -66,7 +66,7 @@ static void test_formats_that_are_off(void **state) {
         "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": false}}";
     is_set(half, "", "dtype", "fp32");
     is_set(half, "--dtype fp16", "dtype", "fp16");
-    refused(half, "--dtype bf16", "bf16.enabled is false, and --dtype bf16 is given");
+    refused(half, "--dtype bf16", "E_DEEPSPEED_KEYS bf16.enabled");
     is_set("{\"fp16\": {\"enabled\": false}, \"bf16\": {\"enabled\": \"auto\"}}", "", "dtype",
            "auto");
 }
@@ -80,30 +80,30 @@ static void test_tensor_parallelism_is_tp(void **state) {
     is_set(PARTED(4, ""), "--ranks 8", "tp", "4");
     is_set(PARTED(0, ""), "--ranks 8 --tp 2", "tp", "2");
     is_set(PARTED("auto", ""), "--ranks 8 --tp 2", "tp", "2");
-    refused(PARTED(4, ""), "--ranks 8 --tp 2", "autotp_size is --tp 4, and --tp 2 is given");
+    refused(PARTED(4, ""), "--ranks 8 --tp 2", "E_DEEPSPEED_KEYS autotp_size");
     is_set(PARTED(4, ", \"train_micro_batch_size_per_gpu\": 3"), "--ranks 8", "global-batch", "6");
     is_set(PARTED(2, ", \"train_micro_batch_size_per_gpu\": 3"), "--ranks 8 --pp 2", "global-batch",
            "6");
     refused(PARTED(4, BATCHES ", \"gradient_accumulation_steps\": 1"), "--ranks 8",
-            "gradient_accumulation_steps 1 times 2 data-parallel ranks, 8");
+            "E_DEEPSPEED_KEYS gradient_accumulation_steps 1");
     is_set("{\"tensor_parallel\": {\"autotp_size\": 2, \"tp\": {\"tp_size\": 2}}}", "--ranks 2",
            "tp", "2");
     refused("{\"tensor_parallel\": {\"autotp_size\": 2, \"tp\": {\"tp_size\": 4}}}", "",
-            "tensor_parallel.tp.tp_size 4: expected 1, or what autotp_size says");
+            "E_DEEPSPEED_KEYS tensor_parallel.tp.tp_size 4");
 }
 
 // What DeepSpeed passes over may be a mistake all the same.
 static void test_what_is_near_a_key_is_refused(void **state) {
     (void)state;
-    refused("{\"fp16\": {\"enabld\": true}}", "", "did you mean fp16.enabled?");
-    refused("{\"autotuning\": {\"enabld\": true}}", "", "did you mean autotuning.enabled?");
-    refused("{\"commet\": {\"enabled\": false}}", "", "did you mean comet?");
-    refused("{\"learning_rate\": 1e-5, \"epochs\": 3}", "", "none of its keys is DeepSpeed's");
+    refused("{\"fp16\": {\"enabld\": true}}", "", "E_DEEPSPEED_KEYS fp16.enabled?");
+    refused("{\"autotuning\": {\"enabld\": true}}", "", "E_DEEPSPEED_KEYS autotuning.enabled?");
+    refused("{\"commet\": {\"enabled\": false}}", "", "E_DEEPSPEED_KEYS comet?");
+    refused("{\"learning_rate\": 1e-5, \"epochs\": 3}", "", "E_DEEPSPEED_KEYS");
     refused("{\"compression_training\": {\"sparse_pruning\": {\"shared_parameters\": "
             "{\"enabled\": true}}}}",
-            "", "compression_training {\"sparse_pruning\"");
+            "", "E_DEEPSPEED_KEYS compression_training");
     refused("{\"elasticity\": {\"enabled\": \"no\"}}", "",
-            "elasticity.enabled \"no\": expected true");
+            "E_DEEPSPEED_KEYS elasticity.enabled \"no\"");
     is_set("{\"autotuning\": {\"arg_mappings\": {\"train_batch_size \": \"--b\"}}}", "", "zero",
            "0");
     is_set("{\"steps_per_print\": 20000000000000000}", "", "log-every", "20000000000000000");

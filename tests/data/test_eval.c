@@ -7,6 +7,7 @@
 #include "data/eval/utf8.h"
 #include "data/file.h"
 #include "tests/lib/eval_fixture.h"
+#include "tests/lib/refused.h"
 
 #include <errno.h>
 
@@ -192,7 +193,7 @@ static void a_limit_reads_no_further(void **state) {
     items_free(&items);
     spec.limit = 2;
     assert_error(hellaswag_parse(&items, &spec, "x", good, strlen(good), &e), -EINVAL, &e,
-                 "x: line 3: no JSON object from byte 0");
+                 "E_JSON_SYNTAX x: line 3");
     items_free(&items);
     tokenizer_close(byte);
 }
@@ -207,33 +208,31 @@ static void a_limit_reads_no_further(void **state) {
 static const struct {
     const char *line, *error;
 } bad_lines[] = {
-    {"{", "line 2: no JSON object from byte 0"},
-    {"[1]", "line 2: no JSON object from byte 0"},
-    {GOOD " x", "line 2: no JSON object from byte 87"},
-    {"{\"label\":1}", "line 2: \"activity_label\" is missing"},
+    {"{", "E_JSON_SYNTAX line 2"},
+    {"[1]", "E_JSON_SYNTAX line 2"},
+    {GOOD " x", "E_JSON_SYNTAX byte 87"},
+    {"{\"label\":1}", "E_HELLASWAG_FIELD \"activity_label\""},
     {ITEM("\"l\"", "\"c\",\"ctx\":\"d\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"),
-     "line 2: \"ctx\" is there twice"},
-    {ITEM("1", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"), "\"activity_label\" is no text"},
-    {ITEM("\"l\"", "\"c\"", "null", "\"b\"", "[\"x\",\"y\"]", "0"), "\"ctx_a\" is no text"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",2]", "0"), "holds something that is no text"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\"]", "0"), "a list of 2 to 16 texts"},
+     "E_HELLASWAG_FIELD line 2"},
+    {ITEM("1", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"),
+     "E_HELLASWAG_FIELD \"activity_label\""},
+    {ITEM("\"l\"", "\"c\"", "null", "\"b\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD \"ctx_a\""},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",2]", "0"), "E_HELLASWAG_FIELD"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\"]", "0"), "E_HELLASWAG_FIELD 16"},
     {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "{\"p\":\"x\",\"q\":\"y\"}", "0"),
-     "a list of 2 to 16 texts"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "2"),
-     "\"label\" is 2; expected the right ending's number, 0 to 1"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "-1"),
-     "right ending's number, 0 to 1"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0.5"), "right ending's number"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"\""), "a test split has none"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"a\""),
-     "\"label\" is \"a\"; expected the right ending's number"},
-    {ITEM("\"l\"", "\"\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"), "\"ctx\" is empty"},
-    {ITEM("\"[\"", "\"c\"", "\"a]\"", "\"\"", "[\"x\",\"y\"]", "0"), "the context is empty"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\\u0000\"", "[\"x\",\"y\"]", "0"), "a zero byte"},
+     "E_HELLASWAG_FIELD 16"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "2"), "E_HELLASWAG_FIELD is 2"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "-1"), "E_HELLASWAG_FIELD 1"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0.5"), "E_HELLASWAG_FIELD"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"\""), "E_HELLASWAG_FIELD"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"a\""), "E_HELLASWAG_FIELD \"a\""},
+    {ITEM("\"l\"", "\"\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD \"ctx\""},
+    {ITEM("\"[\"", "\"c\"", "\"a]\"", "\"\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\\u0000\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD"},
     {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"12345678901234567890123456\"]", "0"),
-     "an ending has 27 tokens, the model sees 24"},
-    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"bΣ\"", "[\"x\",\"y\"]", "0"), "a capital sigma"},
-    {"\xff", "line 2: byte 0 is not UTF-8"},
+     "E_HELLASWAG_TOO_LONG 24"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"bΣ\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD"},
+    {"\xff", "E_UTF8 line 2: byte 0"},
 };
 
 static void a_bad_line_is_named(void **state) {
@@ -255,7 +254,8 @@ static void a_bad_line_is_named(void **state) {
     struct Error e = {0};
     assert_ok(hellaswag_parse(&items, &spec, "x", GOOD "\n", strlen(GOOD), &e), &e);
     items_free(&items);
-    assert_error(hellaswag_parse(&items, &spec, "x", " \n", 2, &e), -EINVAL, &e, "no item in it");
+    assert_error(hellaswag_parse(&items, &spec, "x", " \n", 2, &e), -EINVAL, &e,
+                 "E_HELLASWAG_EMPTY");
     items_free(&items);
     tokenizer_close(byte);
 }
@@ -282,19 +282,19 @@ static void refused_bin(const struct Fixture *f, bool head, size_t at, int32_t t
 
 static void a_bad_bin_is_refused(void **state) {
     const struct Fixture *f = *state;
-    refused_bin(f, true, 1, 2, 0, "version 2 with 30 items: expected version 1");
-    refused_bin(f, true, 2, 0, 0, "version 1 with 0 items");
-    refused_bin(f, true, 2, -1, 0, "version 1 with -1 items");
-    refused_bin(f, true, 2, 29, 0, "bytes stand behind the last of its 29 items");
-    refused_bin(f, true, 2, 31, 0, "item 30: the file is cut short");
-    refused_bin(f, true, 1, 1, 2, "item 29: it says that it has");
-    refused_bin(f, true, 1, 1, 3022, "1000 bytes, where the header alone has 1024");
-    refused_bin(f, false, 0, 7, 0, "item 0: at byte 1024 stand 7 and 0");
-    refused_bin(f, false, 2, 1, 0, "item 0: at byte 1024 stand 65535 and 1");
-    refused_bin(f, false, 1, 9, 0, "item 0: it says that it has 9 bytes");
-    refused_bin(f, false, 3, 4, 0, "item 0: ending 4 of 4");
-    refused_bin(f, false, 4, 1, 0, "of 1 is the right one; expected 2 to 16");
-    refused_bin(f, false, 4, 5, 0, "tokens at byte");
+    refused_bin(f, true, 1, 2, 0, "E_HELLASWAG_BIN version 2 with 30");
+    refused_bin(f, true, 2, 0, 0, "E_HELLASWAG_BIN version 1 with 0");
+    refused_bin(f, true, 2, -1, 0, "E_HELLASWAG_BIN version 1");
+    refused_bin(f, true, 2, 29, 0, "E_HELLASWAG_BIN 29");
+    refused_bin(f, true, 2, 31, 0, "E_HELLASWAG_BIN item 30");
+    refused_bin(f, true, 1, 1, 2, "E_HELLASWAG_BIN item 29");
+    refused_bin(f, true, 1, 1, 3022, "E_HELLASWAG_BIN 1024");
+    refused_bin(f, false, 0, 7, 0, "E_HELLASWAG_BIN byte 1024 stand 7 and 0");
+    refused_bin(f, false, 2, 1, 0, "E_HELLASWAG_BIN byte 1024 stand 65535 and 1");
+    refused_bin(f, false, 1, 9, 0, "E_HELLASWAG_BIN item 0");
+    refused_bin(f, false, 3, 4, 0, "E_HELLASWAG_BIN item 0: ending 4 of 4");
+    refused_bin(f, false, 4, 1, 0, "E_HELLASWAG_BIN 16");
+    refused_bin(f, false, 4, 5, 0, "E_HELLASWAG_BIN");
     size_t last = 5, n; // the word that counts the last ending's tokens
     char *bytes = fixture_bytes("items.bin", &n);
     uint16_t words[512];
@@ -302,10 +302,10 @@ static void a_bad_bin_is_refused(void **state) {
     free(bytes);
     for (int i = 0; i < 4; i++)
         last += 1 + words[last];
-    refused_bin(f, false, last, words[last] - 1, 0, "item 0: its tokens end at byte");
-    refused_bin(f, false, 5, 0, 0, "item 0: the 0 tokens at byte 1034");
-    refused_bin(f, false, 5, 900, 0, "item 0: the 900 tokens at byte 1034 do not lie within");
-    refused_bin(f, false, 6, FIXTURE_VOCAB, 0, "item 0: id 211 at byte 1036 is past");
+    refused_bin(f, false, last, words[last] - 1, 0, "E_HELLASWAG_BIN item 0");
+    refused_bin(f, false, 5, 0, 0, "E_HELLASWAG_BIN item 0: the 0");
+    refused_bin(f, false, 5, 900, 0, "E_HELLASWAG_BIN item 0: the 900");
+    refused_bin(f, false, 6, FIXTURE_VOCAB, 0, "E_HELLASWAG_BIN item 0: id 211");
 }
 
 static void a_bin_of_other_ids_is_refused(void **state) {
@@ -316,16 +316,16 @@ static void a_bin_of_other_ids_is_refused(void **state) {
     char *bin = fixture_bytes("items.bin", &n);
     struct EvalSpec spec = {f->tokenizer, FIXTURE_VOCAB, FIXTURE_T, 0};
     assert_error(hellaswag_parse(&items, &spec, "x", bin, n, &e), -EINVAL, &e,
-                 "holds ids of GPT-2's tokenizer");
+                 "E_HELLASWAG_TOKENIZER");
     spec.seq_len = 12;
     struct Tokenizer *ids;
     tokenizer_open_ids(&ids, FIXTURE_VOCAB);
     spec.tokenizer = ids;
     assert_error(hellaswag_parse(&items, &spec, "x", bin, n, &e), -EINVAL, &e,
-                 "and the model sees 12");
+                 "E_HELLASWAG_TOO_LONG 12");
     items_free(&items);
     assert_error(hellaswag_parse(&items, &spec, "x", GOOD, strlen(GOOD), &e), -EINVAL, &e,
-                 "has no tokenizer");
+                 "E_HELLASWAG_TOKENIZER");
     tokenizer_close(ids);
     free(bin);
 }
@@ -344,9 +344,9 @@ static void what_is_asked_for_is_checked(void **state) {
     assert_ok(evals_check("hellaswag:README.md", &ppl, &e), &e);
     assert_false(ppl);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_error(evals_check(bad[i], &ppl, &e), -EINVAL, &e, "expected ppl or hellaswag:FILE");
-    assert_error(evals_check("hellaswag:no/such", &ppl, &e), -ENOENT, &e, "no/such");
-    assert_error(evals_check("hellaswag:tests", &ppl, &e), -EISDIR, &e, "tests");
+        assert_error(evals_check(bad[i], &ppl, &e), -EINVAL, &e, "E_EVAL_NAME");
+    assert_error(evals_check("hellaswag:no/such", &ppl, &e), -ENOENT, &e, "E_FILE_READ no/such");
+    assert_error(evals_check("hellaswag:tests", &ppl, &e), -EISDIR, &e, "E_FILE_KIND tests");
     assert_string_equal(evals_short_name("hellaswag:a/b.jsonl"), "b.jsonl");
     assert_string_equal(evals_short_name("hellaswag:b.jsonl"), "b.jsonl");
 }

@@ -155,15 +155,16 @@ static void failures_leave_nothing(void **state) {
     char *path, hex[SHA256_HEX_BYTES];
     struct Error e;
     free(scratch_write(f->folder, "a.jsonl", "{\"text\": \"efg\"}\n{\"txt\": 1}\n", 28));
-    assert_error(examples_prepare(&f->spec, &path, hex, &e), -EINVAL, &e, "a.jsonl: line 2: ");
+    assert_error(examples_prepare(&f->spec, &path, hex, &e), -EINVAL, &e,
+                 "E_EXAMPLE_KIND a.jsonl: line 2");
     assert_null(path);
     assert_int_equal(scratch_count_files(f->cache), 0);
     free(scratch_write(f->folder, "a.jsonl", "", 0));
-    assert_error(examples_prepare(&f->spec, &path, hex, &e), -EINVAL, &e,
-                 "there is no example in it");
+    assert_error(examples_prepare(&f->spec, &path, hex, &e), -EINVAL, &e, "E_EXAMPLES_NONE");
     assert_int_equal(scratch_count_files(f->cache), 0);
     f->file.path = "/no/such.jsonl";
-    assert_error(examples_prepare(&f->spec, &path, hex, &e), -ENOENT, &e, "--data /no/such.jsonl");
+    assert_error(examples_prepare(&f->spec, &path, hex, &e), -ENOENT, &e,
+                 "E_FILE_READ --data /no/such.jsonl");
     f->file.path = f->path;
 }
 

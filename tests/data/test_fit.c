@@ -150,7 +150,7 @@ static void a_text_that_repeats_itself_becomes_bytes(void **state) {
     assert_int_equal(data_vocab(d), 256);
     data_close(d);
     spec.tokenizer = "train:512"; // what is asked for is made, or refused
-    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "--tokenizer train:512");
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "E_SENTENCEPIECE_TRAIN 512");
 }
 
 // ---- the length of a sequence -------------------------------------------------------------------
@@ -176,13 +176,12 @@ static void short_texts_have_short_sequences(void **state) {
     struct Data *d;
     struct Error e;
     spec.seq_len_fits = false; // --seq-len was given
-    assert_error(data_open(&d, &spec, &e), -EINVAL, &e,
-                 "has 9 tokens, too few for one sequence: give more data, or --seq-len 8 at most");
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "E_DATA_TOO_SMALL 9");
     spec.seq_len_fits = true;
     char eighty[80]; // 8 to validate on, and 8 targets need 9
     memset(eighty, 'x', sizeof eighty);
     free(scratch_write(f->folder, "text.txt", eighty, sizeof eighty));
-    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "more data, or --seq-len 7 at most");
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "E_DATA_TOO_SMALL --seq-len 7");
 }
 
 // ---- bits per byte ------------------------------------------------------------------------------

@@ -68,19 +68,19 @@ static void what_cannot_be_right_is_refused(void **state) {
         int32_t value;
         const char *line;
     } cases[] = {
-        {0, 20240520, "m.bin: magic 20240520: expected 20240326"},
-        {1, 1, "m.bin: version 1: expected 3 (fp32) or 5 (bf16)"},
-        {1, 0, "m.bin: version 0: expected 3 (fp32) or 5 (bf16)"},
-        {2, 0, "m.bin: max_seq_len 0: expected a number above 0"},
-        {3, -5, "m.bin: vocab_size -5: expected a number above 0"},
-        {4, INT32_MIN, "m.bin: num_layers -2147483648: expected a number above 0"},
-        {5, 3, "m.bin: num_heads 3: expected a divisor of channels"},
-        {5, 0, "m.bin: num_heads 0: expected a number above 0"},
-        {6, INT32_MAX - 1, "m.bin: num_layers 2, channels 2147483646: no file has so many"},
-        {7, 4, "m.bin: padded_vocab_size 4: expected at least vocab_size"},
-        {7, 8, "m.bin: 3168 bytes: it is truncated; by its header 3184 are right"},
-        {2, 2, "m.bin: 3168 bytes: it is too long; by its header 3152 are right"},
-        {1, 5, "m.bin: 3168 bytes: it is too long; by its header 2096 are right"},
+        {0, 20240520, "E_LLMC_HEADER m.bin: magic 20240520: expected 20240326"},
+        {1, 1, "E_LLMC_HEADER m.bin: version 1: expected 3"},
+        {1, 0, "E_LLMC_HEADER m.bin: version 0: expected 3"},
+        {2, 0, "E_LLMC_HEADER m.bin: max_seq_len 0"},
+        {3, -5, "E_LLMC_HEADER m.bin: vocab_size -5"},
+        {4, INT32_MIN, "E_LLMC_HEADER m.bin: num_layers -2147483648"},
+        {5, 3, "E_LLMC_HEADER m.bin: num_heads 3"},
+        {5, 0, "E_LLMC_HEADER m.bin: num_heads 0"},
+        {6, INT32_MAX - 1, "E_LLMC_HEADER layers 2, channels 2147483646"},
+        {7, 4, "E_LLMC_HEADER m.bin: padded_vocab_size 4"},
+        {7, 8, "E_LLMC_SIZE m.bin: 3168"},
+        {2, 2, "E_LLMC_SIZE m.bin: 3168"},
+        {1, 5, "E_LLMC_SIZE m.bin: 3168"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int32_t head[256];
@@ -88,14 +88,14 @@ static void what_cannot_be_right_is_refused(void **state) {
         head[cases[i].field] = cases[i].value;
         refused(head, 0, cases[i].line);
     }
-    refused(header, -1, "m.bin: 3167 bytes: it is truncated");
-    refused(header, 1, "m.bin: 3169 bytes: it is too long");
-    refused(header, -2145, "m.bin: 1023 bytes are no model of llm.c: its header takes 1024");
-    refused(header, -3168, "m.bin: 0 bytes are no model");
+    refused(header, -1, "E_LLMC_SIZE m.bin: 3167");
+    refused(header, 1, "E_LLMC_SIZE m.bin: 3169");
+    refused(header, -2145, "E_LLMC_SIZE m.bin: 1023");
+    refused(header, -3168, "E_LLMC_SIZE m.bin: 0");
     struct ImportSource s;
     struct Error e = {0};
-    assert_error(llmc_weights.open("/nowhere", &s, &e), -ENOENT, &e, "cannot read /nowhere");
-    assert_error(llmc_weights.open(folder, &s, &e), -EISDIR, &e, "cannot read ");
+    assert_error(llmc_weights.open("/nowhere", &s, &e), -ENOENT, &e, "E_FILE_READ /nowhere");
+    assert_error(llmc_weights.open(folder, &s, &e), -EISDIR, &e, "E_FILE_KIND");
 }
 
 // ---- into a folder of Hugging Face, whose matrices are the other way round ----------------------

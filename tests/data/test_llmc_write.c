@@ -134,13 +134,13 @@ static void other_models_are_refused(void **state) {
     static const struct {
         const char *from, *to, *line;
     } cases[] = {
-        {"gpt2", "qwen3", "has a gpt2, no --family qwen3"},
-        {"\"on\"", "\"off\"", "has no head of its own: --tie off"},
-        {"\"kv-heads\":2", "\"kv-heads\":1", "cannot say --kv-heads 1; 2 is right"},
-        {"\"head-size\":2", "\"head-size\":4", "cannot say --head-size 4; 2 is right"},
-        {"\"ffn\":16", "\"ffn\":12", "cannot say --ffn 12; 16 is right"},
-        {"\"ffn\":16", "\"ffn\":16,\"attention-window\":2", "cannot say --attention-window 2"},
-        {"1e-05", "1e-06", "cannot say --norm-eps 1e-06; 1e-05 is right"},
+        {"gpt2", "qwen3", "E_EXPORT_MODEL --family qwen3"},
+        {"\"on\"", "\"off\"", "E_EXPORT_MODEL --tie off"},
+        {"\"kv-heads\":2", "\"kv-heads\":1", "E_EXPORT_MODEL kv-heads 1; 2"},
+        {"\"head-size\":2", "\"head-size\":4", "E_EXPORT_MODEL head-size 4; 2"},
+        {"\"ffn\":16", "\"ffn\":12", "E_EXPORT_MODEL ffn 12; 16"},
+        {"\"ffn\":16", "\"ffn\":16,\"attention-window\":2", "E_EXPORT_MODEL attention-window 2"},
+        {"1e-05", "1e-06", "E_EXPORT_MODEL norm-eps 1e-06; 1e-05"},
     };
     struct ExportSink s;
     struct Error e = {0};
@@ -153,8 +153,7 @@ static void other_models_are_refused(void **state) {
         free(flags);
     }
     const struct ExportModel fp16 = {.flags = model_flags, .dtype = F16};
-    assert_error(llmc_weights.make(path, &fp16, &s, &e), -EINVAL, &e,
-                 "has no fp16: expected --export-dtype fp32 or bf16");
+    assert_error(llmc_weights.make(path, &fp16, &s, &e), -EINVAL, &e, "E_EXPORT_DTYPE fp16");
     assert_int_equal(scratch_count_files(folder), 0);
 }
 
@@ -167,18 +166,17 @@ static void existing_files_stay(void **state) {
     struct ExportSink s, other;
     struct Error e = {0};
     write_version(3);
-    assert_error(llmc_weights.make(path, &model32, &s, &e), -EEXIST, &e,
-                 "m.bin exists; name a file that does not");
+    assert_error(llmc_weights.make(path, &model32, &s, &e), -EEXIST, &e, "E_FILE_EXISTS m.bin");
     unlink(path);
     assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
     assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
     assert_ok(s.make(s.context, &e), &e);
     // It comes to be meanwhile.
     write_version(5);
-    assert_error(s.commit(s.context, &e), -EEXIST, &e, "cannot rename");
+    assert_error(s.commit(s.context, &e), -EEXIST, &e, "E_FILE_WRITE");
     s.abandon(s.context);
     assert_true(is_there(path) && !is_there(aside));
-    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin exists");
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_FILE_EXISTS m.bin");
     assert_true(!is_there(aside));
     s.close(s.context);
     other.close(other.context);
@@ -197,7 +195,7 @@ static void a_disk_that_is_too_small_is_told_early(void **state) {
         disk_room = 1 << 30;
         assert_ok(s.room(s.context, &e), &e);
         disk_room = 100;
-        assert_error(s.room(s.context, &e), -ENOSPC, &e, "room for 0.000 MB");
+        assert_error(s.room(s.context, &e), -ENOSPC, &e, "E_DISK_FULL 0.000");
         disk_room = 1 << 30;
         s.close(s.context);
         assert_true(!is_there(path) && !is_there(aside));
@@ -212,7 +210,7 @@ static void an_overtaker_keeps_its_file(void **state) {
     assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
     assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
     overtaker = &other;
-    assert_error(s.make(s.context, &e), -EEXIST, &e, "another run writes it");
+    assert_error(s.make(s.context, &e), -EEXIST, &e, "E_EXPORT_BUSY");
     s.abandon(s.context);
     s.close(s.context);
     assert_true(is_there(aside));
@@ -237,17 +235,17 @@ static void dead_runs_are_swept(void **state) {
     assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
     assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
     assert_ok(s.make(s.context, &e), &e);
-    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin.writing is in the way");
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_EXPORT_BUSY m.bin.writing");
     other.abandon(other.context);
     assert_true(is_there(aside));
     assert_ok(s.commit(s.context, &e), &e);
     s.close(s.context);
     unlink(path);
     free(scratch_write(folder, "m.bin.writing", "somebody's", 10));
-    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin.writing is in the way");
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_EXPORT_BUSY m.bin.writing");
     unlink(aside);
     assert_int_equal(symlink("nowhere", aside), 0);
-    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin.writing is in the way");
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_EXPORT_BUSY m.bin.writing");
     assert_true(is_there(aside));
     other.close(other.context);
 }
@@ -283,7 +281,7 @@ static void nothing_stays_of_a_failure(void **state) {
         assert_false(is_there(aside));
         if (!code)
             break;
-        assert_error(code, -ENOSPC, &e, "No space left on device");
+        assert_error(code, -ENOSPC, &e, "E_FILE_WRITE");
         failures++;
         struct ImportSource from;
         if (is_there(path)) { // behind the rename it is whole

@@ -240,7 +240,7 @@ static void shards_are_fetched_as_needed(void **state) {
     assert_int_equal(scratch_count_files(cached), 8); // and the third's header, asked for first
     assert_int_equal(data_epoch_samples(d), 18);
     int code = data_train_batch(d, 18, 1, &(struct Batch){x, y, NULL}, &e);
-    assert_error(code, -ENOENT, &e, "fineweb_train_000004.bin");
+    assert_error(code, -ENOENT, &e, "E_FILE_READ fineweb_train_000004.bin");
     uint64_t fingerprint = data_fingerprint(d);
     data_close(d);
     setenv("ZERO_MIRROR", "file:///no/such/home", 1); // what has come is not asked for again
@@ -319,36 +319,36 @@ static void bad_data_is_told(void **state) {
     char *pattern = base_format("%s/nothing_*.bin", f->folder);
     char *all = base_format("%s/*", f->folder), *text;
     s.data = "/no/such/thing";
-    expect_error(&s, -ENOENT, "--data /no/such/thing: No such file");
+    expect_error(&s, -ENOENT, "E_FILE_READ --data /no/such/thing");
     struct Data *none;
     struct Error e;
     s.data = "-"; // with which "--data" begins
     assert_int_equal(data_open(&none, &s, &e), -ENOENT);
     assert_true(strncmp(e.text, "--data -: ", 10) == 0); // said once
     s.data = pattern;
-    expect_error(&s, -ENOENT, "nothing_*.bin: no file matches");
+    expect_error(&s, -ENOENT, "E_DATA_NO_MATCH nothing_*.bin");
     text = scratch_write(f->folder, "empty.txt", "", 0);
     s.data = text;
-    expect_error(&s, -EINVAL, "empty.txt: the file is empty");
+    expect_error(&s, -EINVAL, "E_FILE_EMPTY empty.txt");
     free(text);
     text = scratch_write(f->folder, "a.txt", "a text of a few words", 21);
     s.data = all;
-    expect_error(&s, -EINVAL, "token shards and other files do not mix");
+    expect_error(&s, -EINVAL, "E_DATA_KINDS");
     s.data = text;
     s.tokenizer = "byte";
-    expect_error(&s, -EINVAL, "too few for one sequence: give more data, or --seq-len 2 at most");
+    expect_error(&s, -EINVAL, "E_DATA_TOO_SMALL");
     s.tokenizer = "ids";
-    expect_error(&s, -EINVAL, "--tokenizer ids: --data is text");
+    expect_error(&s, -EINVAL, "E_TOKENIZER_DATA --tokenizer ids");
     s.tokenizer = "bytes";
-    expect_error(&s, -EINVAL, "--tokenizer bytes: say train:N");
+    expect_error(&s, -EINVAL, "E_TOKENIZER_NAME --tokenizer bytes");
     s.tokenizer = "byte";
     s.val_data = f->val;
-    expect_error(&s, -EINVAL, "--val-data");
+    expect_error(&s, -EINVAL, "E_DATA_KINDS --val-data");
     s.val_data = "/no/such/val";
-    expect_error(&s, -ENOENT, "--val-data /no/such/val");
+    expect_error(&s, -ENOENT, "E_FILE_READ --val-data /no/such/val");
     s.val_data = NULL;
     s.vocab = 255;
-    expect_error(&s, -EINVAL, "--vocab 255: the tokenizer alone has 256 ids");
+    expect_error(&s, -EINVAL, "E_VOCAB_SIZE --vocab 255");
     free(text);
     free(pattern);
     free(all);
@@ -357,19 +357,19 @@ static void bad_data_is_told(void **state) {
 static void bad_shards_are_told(void **state) {
     struct ShardFiles *f = *state;
     struct DataSpec s = {.data = f->train, .cache_dir = f->cache, .seq_len = T, .vocab = 999};
-    expect_error(&s, -EINVAL, "token 999 has id 999, outside the vocabulary of 999");
+    expect_error(&s, -EINVAL, "E_SHARD_VOCAB token 999");
     s.vocab = 0; // the default holds them
     s.val_data = f->val;
     s.tokenizer = "train:8192";
-    expect_error(&s, -EINVAL, "holds ids, not text");
+    expect_error(&s, -EINVAL, "E_TOKENIZER_DATA ids");
     s.tokenizer = "byte";
-    expect_error(&s, -EINVAL, "token 256 has id 256, outside the vocabulary of 256");
+    expect_error(&s, -EINVAL, "E_SHARD_VOCAB token 256");
     s.tokenizer = NULL;
     s.val_data = NULL;
     s.seq_len = 100; // 100 tokens held out: no window of 101
-    expect_error(&s, -EINVAL, "its validation part has 100 tokens, too few for one sequence");
+    expect_error(&s, -EINVAL, "E_DATA_TOO_SMALL 100");
     s.seq_len = 1000;
-    expect_error(&s, -EINVAL, "its training part has 900 tokens, too few for one sequence");
+    expect_error(&s, -EINVAL, "E_DATA_TOO_SMALL 900");
     // A damaged file among good ones is found before training begins.
     char *folder = base_format("%s/set", f->folder);
     assert_int_equal(mkdir(folder, 0777), 0);
@@ -378,7 +378,7 @@ static void bad_shards_are_told(void **state) {
     s.data = folder;
     s.val_data = f->val;
     s.seq_len = T;
-    expect_error(&s, -EINVAL, "b.bin: 7 bytes are no token shard");
+    expect_error(&s, -EINVAL, "E_SHARD_SIZE b.bin: 7");
     free(folder);
 }
 

@@ -72,9 +72,10 @@ static void check_case(struct Case *c) {
     struct Error e = {0};
     for (size_t i = 1; i < c->packed.bytes; i++) { // of no byte at all Python makes no text
         char said = verdict(c, c->packed.data, i, &e);
-        bool begun = i >= 4 && !strstr(e.text, "is not packed") && !strstr(e.text, "stands behind");
+        bool begun =
+            i >= 4 && !error_is(&e, "E_UNPACK_FORMAT") && !error_is(&e, "E_UNPACK_TRAILING");
         expect(c, "cut at", i, said, c->cut[i], &e, begun ? i : SIZE_MAX);
-        assert_true(said != 'x' || !begun || strstr(e.text, "the file ends inside of what is"));
+        assert_true(said != 'x' || !begun || error_is(&e, "E_UNPACK_CUT"));
     }
     for (size_t i = 0; i < c->packed.bytes; i++) {
         c->packed.data[i] ^= 1;
@@ -93,7 +94,7 @@ static void check_case(struct Case *c) {
         c->packed.data[c->packed.bytes] = (char)b;
         char said = verdict(c, c->packed.data, c->packed.bytes + 1, &e);
         expect(c, "with byte", (size_t)b, said, c->garbage[b], &e, c->packed.bytes);
-        assert_true(said != 'x' || strstr(e.text, "something stands behind what is packed with "));
+        assert_true(said != 'x' || error_is(&e, "E_UNPACK_TRAILING"));
     }
 }
 
@@ -162,10 +163,8 @@ static void a_frame_of_another_length_is_refused(void **state) {
     static const char frame[] = "\x28\xb5\x2f\xfd\x20\x23\x01\0";
     char text[ROOM], *path = scratch_write(*state, "short.zst", frame, sizeof frame);
     struct Error e;
-    assert_error((int)read_pieces(path, 1, text, &e), -EBADMSG, &e,
-                 "it is damaged near there: its ");
-    assert_error((int)read_pieces(path, 100, text, &e), -EBADMSG, &e,
-                 "it is damaged near there: i");
+    assert_error((int)read_pieces(path, 1, text, &e), -EBADMSG, &e, "E_UNPACK_DAMAGED");
+    assert_error((int)read_pieces(path, 100, text, &e), -EBADMSG, &e, "E_UNPACK_DAMAGED");
     free(path);
 }
 

@@ -43,11 +43,12 @@ static void llm_c_s_wide_shards_are_read(void **state) {
     assert_false(f.layout.masked || f.layout.documents);
     expect_ids(&f, ids, 4);
     token_file_close(&f);
-    assert_error(token_file_open(&f, path, 128255, &e), -EINVAL, &e, "token 1 has id 128255");
+    assert_error(token_file_open(&f, path, 128255, &e), -EINVAL, &e, "E_SHARD_VOCAB id 128255");
     const int32_t negative = -1; // an id past every vocabulary
     free(path);
     path = write_bytes(folder, (int32_t[]){20240801, 7, 1}, 12, &negative, sizeof negative);
-    assert_error(token_file_open(&f, path, TOKENS_VOCAB_MAX, &e), -EINVAL, &e, "id 4294967295");
+    assert_error(token_file_open(&f, path, TOKENS_VOCAB_MAX, &e), -EINVAL, &e,
+                 "E_SHARD_VOCAB id 4294967295");
     free(path);
     scratch_remove(folder);
 }
@@ -161,16 +162,16 @@ static void expect_refusal(const int32_t fields[5], const char *documents, size_
 static void headers_that_lie_are_refused(void **state) {
     (void)state;
     static const char none[8], some[] = "DOCSTART";
-    expect_refusal((int32_t[]){1, 4, 10, 100, 0}, none, 40, "of version 1; only version 2");
-    expect_refusal((int32_t[]){2, 2, 10, 100, 0}, none, 20, "says bytes of an id: 2; expected 4");
-    expect_refusal((int32_t[]){2, 4, 10, 100, 7}, none, 40, "says mask: 7; expected 0 or 1");
-    expect_refusal((int32_t[]){2, 4, 0, 100, 0}, none, 0, "says 0 tokens");
-    expect_refusal((int32_t[]){2, 4, -1, 100, 1}, none, 0, "says -1 tokens");
-    expect_refusal((int32_t[]){2, 4, 10, 100, 0}, none, 41, "too long");
-    expect_refusal((int32_t[]){2, 4, 10, 100, 1}, none, 40, "cut short");
-    expect_refusal((int32_t[]){2, 4, 10, 100, 1}, some, 42, "cut short");
-    expect_refusal((int32_t[]){2, 4, 10, 100, 0}, some, 44, "too long");
-    expect_refusal((int32_t[]){2, 4, INT32_MAX, 100, 1}, some, 44, "cut short");
+    expect_refusal((int32_t[]){1, 4, 10, 100, 0}, none, 40, "E_SHARD_HEADER version 1");
+    expect_refusal((int32_t[]){2, 2, 10, 100, 0}, none, 20, "E_SHARD_HEADER id: 2");
+    expect_refusal((int32_t[]){2, 4, 10, 100, 7}, none, 40, "E_SHARD_HEADER mask: 7");
+    expect_refusal((int32_t[]){2, 4, 0, 100, 0}, none, 0, "E_SHARD_HEADER says 0");
+    expect_refusal((int32_t[]){2, 4, -1, 100, 1}, none, 0, "E_SHARD_HEADER -1");
+    expect_refusal((int32_t[]){2, 4, 10, 100, 0}, none, 41, "E_SHARD_SIZE");
+    expect_refusal((int32_t[]){2, 4, 10, 100, 1}, none, 40, "E_SHARD_SIZE");
+    expect_refusal((int32_t[]){2, 4, 10, 100, 1}, some, 42, "E_SHARD_SIZE");
+    expect_refusal((int32_t[]){2, 4, 10, 100, 0}, some, 44, "E_SHARD_SIZE");
+    expect_refusal((int32_t[]){2, 4, INT32_MAX, 100, 1}, some, 44, "E_SHARD_SIZE");
 }
 
 // What is accepted, but begins no document.
@@ -188,7 +189,7 @@ static void the_first_id_begins_a_document(void **state) {
     struct PackLoss loss = {0};
     struct Error e;
     assert_ok(token_file_open(&f, path, 100, &e), &e);
-    assert_error(pack_find(&p, &f, 0, 10, 4, &loss, &e), -EINVAL, &e, "token 0 begins no document");
+    assert_error(pack_find(&p, &f, 0, 10, 4, &loss, &e), -EINVAL, &e, "E_SHARD_DOCUMENT token 0");
     token_file_close(&f);
     pack_free(&p);
     free(path);

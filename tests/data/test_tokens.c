@@ -153,22 +153,23 @@ static void wrong_files_are_refused(void **state) {
     (void)state;
     char *folder = scratch_make();
     const int32_t magic = 20240520;
-    expect_refusal(folder, magic, 1, 10, 0, 0, "0 bytes are no token shard");
-    expect_refusal(folder, magic, 1, 10, 0, 1023, "1023 bytes are no token shard");
-    expect_refusal(folder, magic + 1, 1, 10, 0, 1044, "no token shard: it begins with 20240521");
-    expect_refusal(folder, magic, 2, 10, 0, 1044, "of version 2");
-    expect_refusal(folder, magic, 1, 0, 0, 1024, "says 0 tokens");
-    expect_refusal(folder, magic, 1, -5, 0, 1044, "says -5 tokens");
-    expect_refusal(folder, magic, 1, 10, 0, 1043, "cut short: its header says 10 tokens");
-    expect_refusal(folder, magic, 1, 10, 0, 1024, "cut short");
-    expect_refusal(folder, magic, 1, 2147483647, 0, 1044, "cut short");
-    expect_refusal(folder, magic, 1, 10, 0, 1045, "too long");
-    expect_refusal(folder, magic, 1, 10, 0, 1046, "too long");
-    expect_refusal(folder, magic, 1, 10, 100, 1044, "token 0 has id 100, outside the vocabulary");
+    expect_refusal(folder, magic, 1, 10, 0, 0, "E_SHARD_SIZE 0");
+    expect_refusal(folder, magic, 1, 10, 0, 1023, "E_SHARD_SIZE 1023");
+    expect_refusal(folder, magic + 1, 1, 10, 0, 1044, "E_SHARD_HEADER 20240521");
+    expect_refusal(folder, magic, 2, 10, 0, 1044, "E_SHARD_HEADER version 2");
+    expect_refusal(folder, magic, 1, 0, 0, 1024, "E_SHARD_HEADER says 0");
+    expect_refusal(folder, magic, 1, -5, 0, 1044, "E_SHARD_HEADER -5");
+    expect_refusal(folder, magic, 1, 10, 0, 1043, "E_SHARD_SIZE says 10");
+    expect_refusal(folder, magic, 1, 10, 0, 1024, "E_SHARD_SIZE");
+    expect_refusal(folder, magic, 1, 2147483647, 0, 1044, "E_SHARD_SIZE");
+    expect_refusal(folder, magic, 1, 10, 0, 1045, "E_SHARD_SIZE");
+    expect_refusal(folder, magic, 1, 10, 0, 1046, "E_SHARD_SIZE");
+    expect_refusal(folder, magic, 1, 10, 100, 1044, "E_SHARD_VOCAB token 0");
     struct TokenFile f;
     struct Error e;
-    assert_error(token_file_open(&f, "/no/such/file", 100, &e), -ENOENT, &e, "/no/such/file: No");
-    assert_error(token_file_open(&f, folder, 100, &e), -EISDIR, &e, folder);
+    assert_error(token_file_open(&f, "/no/such/file", 100, &e), -ENOENT, &e,
+                 "E_FILE_READ /no/such/file");
+    assert_error(token_file_open(&f, folder, 100, &e), -EISDIR, &e, "E_FILE_KIND");
     scratch_remove(folder);
 }
 
@@ -185,7 +186,7 @@ static void the_last_id_is_checked_too(void **state) {
     assert_ok(token_writer_finish(&w, &e), &e);
     assert_ok(token_file_open(&f, path, 100, &e), &e);
     token_file_close(&f);
-    assert_error(token_file_open(&f, path, 99, &e), -EINVAL, &e, "token 500 has id 99");
+    assert_error(token_file_open(&f, path, 99, &e), -EINVAL, &e, "E_SHARD_VOCAB token 500");
     free(path);
     scratch_remove(folder);
 }
@@ -245,7 +246,7 @@ static void changing_expect(struct Changing *c, const char *part) {
     int32_t ids[100];
     struct Error e;
     int code = token_file_read(&c->f, 4900, 100, ids, &e);
-    assert_error(code, -EIO, &e, "the file has changed during this run");
+    assert_error(code, -EIO, &e, "E_FILE_CHANGED");
     assert_error(code, -EIO, &e, part);
     assert_non_null(strstr(e.text, c->path));
     token_file_close(&c->f);
@@ -259,25 +260,25 @@ static void fault_20_a_shard_that_changes_is_told(void **state) {
     struct Error e;
     changing_open(&c); // cut: to read a mapping would be the end
     assert_int_equal(truncate(c.path, TOKENS_HEADER_BYTES + 2 * 100), 0);
-    changing_expect(&c, "it has 1224 bytes, where it had 11024");
+    changing_expect(&c, "E_FILE_CHANGED had 11024");
     changing_open(&c); // written to, at another place
     changing_write(&c, 3, 7);
     changing_set_time(&c, 60);
-    changing_expect(&c, "it was written to");
+    changing_expect(&c, "E_FILE_CHANGED");
     changing_open(&c); // written to without a trace
     changing_write(&c, 4950, 50000);
     changing_set_time(&c, 0);
-    changing_expect(&c, "token 4950 has id 50000, outside the vocabulary of 50000");
+    changing_expect(&c, "E_FILE_CHANGED token 4950");
     changing_open(&c);
     token_file_put_aside(&c.f);
     expect_ids(&c.f, 1000, 100); // the same file
     token_file_put_aside(&c.f);
     assert_ok(write_shard(c.path, 5000, &e), &e);
-    changing_expect(&c, "another one has its name");
+    changing_expect(&c, "E_FILE_CHANGED");
     changing_open(&c);
     token_file_put_aside(&c.f);
     assert_int_equal(unlink(c.path), 0);
-    changing_expect(&c, "it was removed");
+    changing_expect(&c, "E_FILE_CHANGED");
 }
 
 // A pipe without a writer, whatever its name: nobody waits for it.
@@ -290,9 +291,9 @@ static void a_pipe_is_no_shard(void **state) {
     assert_int_equal(mkfifo(path, 0600), 0);
     alarm(20);
     assert_false(token_file_detect(path));
-    assert_error(token_file_count(path, &count, &e), -EINVAL, &e, "a.bin: it is a pipe");
-    assert_error(token_file_open(&f, path, 100, &e), -EINVAL, &e, "a.bin: it is a pipe");
-    assert_error(token_file_open(&f, "/dev/zero", 100, &e), -EINVAL, &e, "a character device");
+    assert_error(token_file_count(path, &count, &e), -EINVAL, &e, "E_FILE_KIND a.bin");
+    assert_error(token_file_open(&f, path, 100, &e), -EINVAL, &e, "E_FILE_KIND a.bin");
+    assert_error(token_file_open(&f, "/dev/zero", 100, &e), -EINVAL, &e, "E_FILE_KIND");
     alarm(0);
     free(path);
     scratch_remove(folder);
@@ -321,7 +322,7 @@ static void fault_19_disk_full_at_every_write(void **state) {
         assert_int_equal(scratch_count_files(folder), 1);
         // The sync of the folder comes after the rename: the new file is whole then, but may not
         // last.
-        assert_error(code, -ENOSPC, &e, "No space left on device");
+        assert_error(code, -ENOSPC, &e, "E_FILE_WRITE");
         assert_true(left == 7 || left == count);
         if (left == count)
             assert_ok(write_shard(path, 7, &e), &e);
@@ -336,7 +337,8 @@ static void an_unwritable_folder_is_told(void **state) {
     (void)state;
     struct TokenWriter w;
     struct Error e;
-    assert_error(token_writer_open(&w, "/proc/none/a.bin", &e), -ENOENT, &e, "/proc/none/a.bin");
+    assert_error(token_writer_open(&w, "/proc/none/a.bin", &e), -ENOENT, &e,
+                 "E_FILE_WRITE /proc/none/a.bin");
 }
 
 int main(void) {

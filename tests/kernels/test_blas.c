@@ -6,6 +6,7 @@
 #include "tests/cusim/blas_sim.h"
 #include "tests/kernels/blas_form.h"
 #include "tests/lib/child.h"
+#include "tests/lib/refused.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -226,9 +227,8 @@ static void test_unlaunched(void **state) {
     sim_blas_refuse((struct BlasRefusal){.form = NULL});
     char *said = child_said(multiply_in_vain, NULL, &status);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
-    if (!strstr(said, "train: GPU 0, cublasLtMatmul: cuBLASLt says: the simulator refuses it "
-                      "(CUBLAS_STATUS_NOT_SUPPORTED); the product: m 16 n 24 k 500, C = A' B, bf16 "
-                      "to fp32, epilogue none, rows of A"))
+    if (!line_is(said, "E_CUBLASLT (CUBLAS_STATUS_NOT_SUPPORTED); the product: m 16 n 24 k 500, "
+                       "C = A' B, bf16 to fp32, epilogue none, rows of A"))
         fail_msg("it says: %s", said);
     free(said);
 }
@@ -309,11 +309,9 @@ static void test_autotune_in_place(void **state) {
     device_close(tuned);
 }
 
-static void expect_refused(struct Device *d, const void *choices, size_t bytes, const char *word) {
+static void expect_refused(struct Device *d, const void *choices, size_t bytes, const char *said) {
     struct Error e = {0};
-    assert_int_equal(device_set_choices(d, choices, bytes, &e), -EINVAL);
-    if (!strstr(e.text, word))
-        fail_msg("\"%s\" does not say \"%s\"", e.text, word);
+    assert_error(device_set_choices(d, choices, bytes, &e), -EINVAL, &e, said);
 }
 
 // Lists that are damaged, or come from elsewhere. Their head: 8 letters, library, GPU, count; then
@@ -326,28 +324,30 @@ static void test_bad_choices(void **state) {
     free(product(d, 0, 300));
     unsigned char *choices = choices_of(d, &bytes), *bad = base_alloc(bytes);
     size_t entry_bytes = (bytes - 32) / 2;
-    expect_refused(fresh, choices, 7, "not such a list");
-    expect_refused(fresh, choices, bytes - 1, "bytes for 2");
-    expect_refused(fresh, choices, bytes - entry_bytes, "bytes for 2");
+    expect_refused(fresh, choices, 7, "E_MATMUL_ALGORITHMS");
+    expect_refused(fresh, choices, bytes - 1, "E_MATMUL_ALGORITHMS bytes for 2");
+    expect_refused(fresh, choices, bytes - entry_bytes, "E_MATMUL_ALGORITHMS bytes for 2");
     static const struct {
         size_t at;
-        const char *word;
-    } flips[] = {
-        {0, "not such a list"}, {8, "cuBLASLt"}, {16, "compute capability"}, {24, "bytes for 3"}};
+        const char *said;
+    } flips[] = {{0, "E_MATMUL_ALGORITHMS"},
+                 {8, "E_MATMUL_ALGORITHMS_GPU"},
+                 {16, "E_MATMUL_ALGORITHMS_GPU"},
+                 {24, "E_MATMUL_ALGORITHMS bytes for 3"}};
     for (size_t i = 0; i < sizeof flips / sizeof flips[0]; i++) {
         memcpy(bad, choices, bytes);
         bad[flips[i].at] ^= 1;
-        expect_refused(fresh, bad, bytes, flips[i].word);
+        expect_refused(fresh, bad, bytes, flips[i].said);
     }
     memcpy(bad, choices, bytes);
     memcpy(bad, "zeroblas", 8);
-    expect_refused(fresh, bad, bytes, "format zeroblas");
+    expect_refused(fresh, bad, bytes, "E_MATMUL_ALGORITHMS zeroblas");
     memcpy(bad, choices, bytes);
     memset(bad + 32, 0, 8); // m
-    expect_refused(fresh, bad, bytes, "damaged");
+    expect_refused(fresh, bad, bytes, "E_MATMUL_ALGORITHMS");
     memcpy(bad, choices, bytes);
     memset(bad + bytes - 64, 0xff, 64); // the second algorithm: the first is taken over before it
-    expect_refused(fresh, bad, bytes, "refuses");
+    expect_refused(fresh, bad, bytes, "E_MATMUL_ALGORITHMS");
     free(choices);
     free(bad);
     device_close(d);

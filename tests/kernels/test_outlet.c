@@ -281,9 +281,23 @@ static void one_line_tells_that_memory_is_out(void **state) {
     char *said = child_said(of_two_threads, &bytes, &status);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 2);
-    assert_non_null(strstr(said, "train: out of memory: the machine refuses 12345 bytes for the "
-                                 "test; "));
+    assert_true(line_is(said, "E_MEMORY_REFUSED 12345 bytes"));
     assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
+    free(said);
+}
+
+static void end_as_a_library(const void *unused) {
+    (void)unused;
+    base_keep_status();
+    exit(1);
+}
+
+static void an_end_by_a_library_has_a_line(void **state) {
+    (void)state;
+    int status;
+    char *said = child_said(end_as_a_library, NULL, &status);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    assert_true(line_is(said, "E_LIBRARY_ENDED"));
     free(said);
 }
 
@@ -394,6 +408,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         // First, as children have no use for outlets that other tests have left.
         cmocka_unit_test(one_line_tells_that_memory_is_out),
+        cmocka_unit_test(an_end_by_a_library_has_a_line),
         cmocka_unit_test(an_output_that_hangs_does_not_hold_the_end),
         cmocka_unit_test(closed_descriptors_are_held),
         cmocka_unit_test(what_a_terminal_would_obey_is_escaped),

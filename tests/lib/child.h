@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 // cmocka.h wants the headers above it.
@@ -37,6 +38,15 @@ static inline char *child_said(void (*body)(const void *context), const void *co
     close(pipes[0]);
     assert_int_equal(waitpid(child, status, 0), child);
     return text;
+}
+
+// What the child said has a line that ends in this id, in brackets, and this value, if any:
+// "E_NCCL", or "E_NCCL rank 1".
+static inline bool line_is(const char *printed, const char *said) {
+    char end[64];
+    size_t n = strcspn(said, " ");
+    snprintf(end, sizeof end, " [%.*s]\n", (int)n, said);
+    return strstr(printed, end) && (!said[n] || strstr(printed, said + n + 1));
 }
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef TESTS_LIB_FLAGS_FIXTURE_H
 #define TESTS_LIB_FLAGS_FIXTURE_H
 #include "data/flags/flags.h"
+#include "tests/lib/refused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,11 +91,13 @@ static inline int parse(struct Fixture *x, const char *const *words) {
 }
 #define PARSE(x, ...) parse(x, (const char *const[]){__VA_ARGS__, NULL})
 
+// The first of the parts is the error's id, the others are values in its line.
 static inline void expect_parts(const struct Error *e, const char *const *parts) {
-    for (; *parts; parts++)
+    if (!error_is(e, *parts))
+        fail_msg("'%s' [%s] is not %s", e->text, error_name(e->id), *parts);
+    while (*++parts)
         if (!strstr(e->text, *parts))
             fail_msg("'%s' does not say '%s'", e->text, *parts);
-    assert_null(strchr(e->text, '\n'));
 }
 #define ERROR_SAYS(x, ...) expect_parts(&(x)->error, (const char *const[]){__VA_ARGS__, NULL})
 

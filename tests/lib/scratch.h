@@ -3,7 +3,7 @@
 #ifndef TESTS_LIB_SCRATCH_H
 #define TESTS_LIB_SCRATCH_H
 #include "data/file.h"
-#include "kernels/base.h"
+#include "tests/lib/refused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,12 +72,6 @@ static inline size_t scratch_count_files(const char *folder) {
     pclose(f);
     free(command);
     return n;
-}
-
-// The call failed with `want`, and its one line holds `part`.
-static inline void assert_error(int code, int want, const struct Error *e, const char *part) {
-    if (code != want || !strstr(e->text, part) || strchr(e->text, '\n'))
-        fail_msg("code %d (wanted %d), line: %s (wanted: %s)", code, want, e->text, part);
 }
 
 // The call went well; if not, says why.

@@ -6,6 +6,7 @@
 #include "tests/lib/tiny.h"
 
 #include "tests/lib/outcome.h"
+#include "tests/lib/refused.h"
 
 #include <errno.h>
 #include <math.h>
@@ -217,7 +218,7 @@ static double compare(const struct ChooseRequest *r, uint64_t seed, int *refused
     assert_int_equal(choose(r, &again, &e), err);
     if (err) {
         assert_int_equal(err, -ENOMEM);
-        assert_non_null(strstr(e.text, "--fit auto: nothing fits; at the least, with"));
+        assert_true(error_is(&e, "E_FIT_NOTHING --fit auto"));
         *refused += 1;
         return 1;
     }

@@ -3,6 +3,7 @@
 #include "tests/zero/test_cluster_grid.h"
 
 #include "data/json.h"
+#include "tests/lib/refused.h"
 #include "zero/plan/card.h"
 
 #include <stdlib.h>
@@ -298,26 +299,26 @@ static void what_is_no_grid_is_refused(void **state) {
     struct RankSettings s = small(4);
     s.ranks = 8200;
     assert_int_equal(cluster_forecast(&c, &s, &f, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "at most 8192"));
+    assert_true(error_is(&e, "E_CLUSTER_RANKS 8192"));
     s.ranks = 8;
     s.pp = 8;
     s.cluster = "a cluster";
     assert_int_equal(settings_check_split(&s, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "--layers 4"));
+    assert_true(error_is(&e, "E_PP_STAGES --layers 4"));
     s.pp = 2;
     s.pp_split = "2,2";
     assert_int_equal(settings_check_shards(&s, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "--pp-split 2,2 --cluster"));
+    assert_true(error_is(&e, "E_CLUSTER_FLAG --pp-split 2,2"));
     s.pp_split = NULL;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), 0);
     c.device_bytes = f.device - 1;
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
-    assert_non_null(strstr(e.text, "a GPU's memory"));
-    assert_non_null(strstr(e.text, "--fit auto"));
+    assert_true(error_is(&e, "E_CLUSTER_MEMORY"));
+    assert_true(error_is(&e, "E_CLUSTER_MEMORY --fit auto"));
     s.node_size = 4;
     assert_int_equal(cluster_forecast(&c, &s, &f, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "--node-size 4"));
+    assert_true(error_is(&e, "E_CLUSTER_NODE_SIZE --node-size 4"));
     s.node_size = 8;
     forecast(&c, &s);
 }
@@ -343,17 +344,17 @@ static void what_a_flag_allows(void **state) {
     s.device_bytes = device - 1;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
-    assert_non_null(strstr(e.text, "--device-mem allows"));
+    assert_true(error_is(&e, "E_CLUSTER_MEMORY --device-mem allows"));
     s.device_bytes = 0;
     s.host_bytes = 8 * host - 1;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
-    assert_non_null(strstr(e.text, "--host-mem allows"));
+    assert_true(error_is(&e, "E_CLUSTER_MEMORY --host-mem allows"));
     s.host_bytes = 0;
     s.rank_host_bytes = host - 1;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
-    assert_non_null(strstr(e.text, "--host-mem-per-rank allows"));
+    assert_true(error_is(&e, "E_CLUSTER_MEMORY --host-mem-per-rank allows"));
 }
 
 // The smallest card that has the memory, as its file has it; of several the slowest.

@@ -1,6 +1,8 @@
 // Which GPU each rank gets, and how collectives travel: every case of comm/choose.h, and what is
 // refused.
 #include "zero/comm/choose.h"
+#include "kernels/library.h"
+#include "tests/lib/refused.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -21,9 +23,7 @@ static void expect(struct CommSeats seats, enum CommKind kind, int gpu) {
 static void expect_refused(struct CommSeats seats, int code, const char *text) {
     struct CommChoice c;
     struct Error e = {0};
-    assert_int_equal(comm_choose(&seats, &c, &e), code);
-    if (!strstr(e.text, text) || strchr(e.text, '\n'))
-        fail_msg("\"%s\" does not say \"%s\"", e.text, text);
+    assert_error(comm_choose(&seats, &c, &e), code, &e, text);
 }
 
 static void the_cpu_needs_no_gpu(void **state) {
@@ -72,13 +72,13 @@ static void processes_take_their_own_or_go_by_mpi(void **state) {
 static void what_is_between_is_refused(void **state) {
     (void)state;
     struct CommSeats s = {.cuda = true, .ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true};
-    expect_refused(s, -EINVAL, "4 ranks on this machine's 2 GPUs: expected at most 2");
+    expect_refused(s, -EINVAL, "E_GPU_RANKS 4 ranks on this machine's 2 GPUs");
     s.processes = true;
-    expect_refused(s, -EINVAL, "CUDA_VISIBLE_DEVICES=0");
+    expect_refused(s, -EINVAL, "E_GPU_RANKS CUDA_VISIBLE_DEVICES=0");
     s.processes = false;
     s.gpus = 4;
     s.nccl = false;
-    expect_refused(s, -ENOTSUP, "install libnccl2");
+    expect_refused(s, -ENOTSUP, "E_NCCL");
 }
 
 static void a_gpu_is_shared_if_two_name_it(void **state) {
@@ -89,12 +89,23 @@ static void a_gpu_is_shared_if_two_name_it(void **state) {
     assert_false(comm_gpus_apart((const uint64_t[]){0}, 1));
 }
 
+static void a_library_that_is_not_there_is_named(void **state) {
+    (void)state;
+    const char *const files[] = {"libnone.so.1", NULL}, *const symbols[] = {"none"};
+    void *function[1];
+    struct Error e;
+    assert_error(library_open(files, symbols, function, 1, "none-dev", &e), -ENOTSUP, &e,
+                 "E_LIBRARY_MISSING libnone.so.1");
+    assert_non_null(strstr(e.text, "none-dev"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cpu_needs_no_gpu),
         cmocka_unit_test(threads_share_one_gpu_or_have_one_each),
         cmocka_unit_test(processes_take_their_own_or_go_by_mpi),
         cmocka_unit_test(what_is_between_is_refused),
+        cmocka_unit_test(a_library_that_is_not_there_is_named),
         cmocka_unit_test(a_gpu_is_shared_if_two_name_it),
     };
     return cmocka_run_group_tests_name("where ranks sit", tests, NULL, NULL);

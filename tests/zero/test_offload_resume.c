@@ -64,7 +64,7 @@ struct Leg {
     const char *text; // of identity
     // Results.
     int err;
-    char error[ERROR_TEXT_BYTES];
+    struct Error error;
     struct Whole loaded, saved;
     struct TinyStep step[MOST_STEPS];
     uint64_t hash;
@@ -112,7 +112,7 @@ static void run_leg(void *context, struct Rank *r) {
         return;
     leg->hash = hash;
     leg->err = err;
-    snprintf(leg->error, sizeof leg->error, "%s", e.text);
+    leg->error = e;
 }
 
 static const char *name_of(const struct RankSettings *s) {
@@ -139,7 +139,7 @@ static void leg_free(struct Leg *leg) {
 static void go_well(struct Leg *leg) {
     go(leg);
     if (leg->err)
-        fail_msg("%s: %s", name_of(&leg->settings), leg->error);
+        fail_msg("%s: %s", name_of(&leg->settings), leg->error.text);
 }
 
 static void expect_state(const struct Whole *saved, const struct Leg *leg) {
@@ -342,13 +342,12 @@ static void a_run_may_go_back(void **state) {
 
 // ---- what cannot be resumed ----
 
-static void expect_refusal(struct Leg leg, int err, const char *text) {
+static void expect_refusal(struct Leg leg, int err, const char *said) {
     leg.loads = true;
     leg.steps = 0;
     go(&leg);
     leg_free(&leg);
-    if (leg.err != err || !strstr(leg.error, text))
-        fail_msg("%d, %s; not %d, %s", leg.err, leg.error, err, text);
+    assert_error(leg.err, err, &leg.error, said);
 }
 
 static void make_folder(void) {
@@ -367,9 +366,9 @@ static void late_and_not_late_are_told_apart(void **state) {
     leg_free(&leg);
     log_level = LOG_QUIET;
     struct Leg other = {.settings = settings_of(&plain)};
-    expect_refusal(other, -EINVAL, "it has \"--delay-after 1\", and this run has not");
+    expect_refusal(other, -EINVAL, "E_CHECKPOINT_IDENTITY \"--delay-after 1\"");
     other.text = of_late; // a run that lies about itself
-    expect_refusal(other, -EBADMSG, "should not have the weights before a delayed update");
+    expect_refusal(other, -EBADMSG, "E_CHECKPOINT_DAMAGED");
     scratch_remove(folder);
     make_folder();
     struct Leg usual = {.settings = settings_of(&plain), .steps = 3};
@@ -378,9 +377,9 @@ static void late_and_not_late_are_told_apart(void **state) {
     leg_free(&usual);
     struct Leg again = leg;
     again.settings.nvme.folder = folder;
-    expect_refusal(again, -EINVAL, "it has no \"--delay-after 1\"");
+    expect_refusal(again, -EINVAL, "E_CHECKPOINT_IDENTITY \"--delay-after 1\"");
     again.text = identity;
-    expect_refusal(again, -EBADMSG, "lacks the weights before a delayed update");
+    expect_refusal(again, -EBADMSG, "E_CHECKPOINT_DAMAGED");
     log_level = LOG_NORMAL;
     scratch_remove(folder);
     folder = own;

@@ -232,7 +232,7 @@ static void other_items_on_a_rank_are_refused(void **state) {
     s.ranks = 2;
     s.threads = 1;
     tiny_ranks(&s, score_other_lists, &scored);
-    assert_error(scored.code, -EINVAL, &scored.e, "rank 1 has other items than rank 0");
+    assert_error(scored.code, -EINVAL, &scored.e, "E_RANKS_DIFFER rank 1");
 }
 
 int main(void) {

@@ -1,5 +1,6 @@
 // What auto means: device and dtype that nobody named are those of the machine, or of the
 // checkpoint that a run goes on from; what was named stays.
+#include "zero/engine.h"
 #include "zero/rank/place.h"
 #include "zero/train/resume.h"
 #include "kernels/cpu/matmul.h"
@@ -90,19 +91,71 @@ static void test_what_is_named_stays(void **state) {
 }
 
 static void test_what_does_not_go_together(void **state) {
+    static const struct {
+        const struct Chosen *chosen;
+        const char *words, *said;
+    } rows[] = {
+        {&new_cpu, "--loss-scale 4", "E_LOSS_SCALE bf16"},
+        {&new_cpu, "--grad-dtype fp16", "E_GRAD_DTYPE --dtype bf16"},
+        {&new_cpu, "--autotune", "E_GPU_ONLY --autotune"},
+        {&gpu, "--device cuda --kernels base", "E_KERNELS_DEVICE --kernels base"},
+        {&old_cpu, "--master split", "E_MASTER --master split"},
+        {&old_cpu, "--rope-theta 1e4", "E_FAMILY_FLAG --family gpt2"},
+        {&old_cpu, "--steps 3 --epochs 1", "E_STEPS_AND_EPOCHS --steps 3"},
+        {&old_cpu, "--epochs 0", "E_EPOCHS --epochs 0"},
+        {&old_cpu, "--steps 5 --warmup 9", "E_WARMUP --warmup 9"},
+        {&old_cpu, "--clip 1e-31", "E_CLIP --clip 1e-31"},
+        {&old_cpu, "--lr 1e-3 --min-lr 1", "E_MIN_LR --min-lr 1"},
+        {&old_cpu, "--keep-best", "E_VALIDATION_MISSING --keep-best"},
+        {&old_cpu, "--warmup-type linear", "E_WARMUP_TYPE --warmup-type linear"},
+        {&old_cpu, "--global-batch 3 --batch 2", "E_GLOBAL_BATCH --global-batch 3"},
+        {&old_cpu, "--delay-update", "E_OFFLOAD_MISSING --delay-update"},
+        {&old_cpu, "--nvme-depth 4", "E_OFFLOAD_MISSING --nvme-depth"},
+        {&old_cpu, "--delay-after 3", "E_DELAY_UPDATE --delay-after 3"},
+        {&old_cpu, "--offload-param nvme", "E_NVME_PATH_MISSING --nvme-path"},
+        {&old_cpu, "--ranks 2000", "E_RANKS --ranks 2000"},
+        {&old_cpu, "--cluster x", "E_PLAN_MISSING --cluster x"},
+        {&gpu, "--ranks 2 --tp 2 --autotune", "E_TP_AUTOTUNE --tp 2"},
+        {&old_cpu, "--ranks 3 --tp 2", "E_GRID --tp 2"},
+        {&old_cpu, "--pp-split 1,1", "E_PP_SPLIT --pp-split 1,1"},
+        {&old_cpu, "--partition-activations", "E_PARTITION_ACTIVATIONS"},
+        {&old_cpu, "--ranks 4 --zero 1 --zero-shard-size 3", "E_SHARD_SIZE_RANKS --ranks 4"},
+        {&old_cpu, "--ranks 4 --zero 2 --zero-hpz-partition-size 2", "E_HPZ_STAGE --zero 2"},
+        {&old_cpu, "--ranks 4 --zero 3 --zero-hpz-partition-size 3", "E_HPZ_SIZE --ranks 4"},
+        {&old_cpu, "--ranks 4 --zero 3 --zero-hpz-partition-size 2 --offload-param cpu",
+         "E_HPZ_OFFLOAD --offload-param cpu"},
+        {&old_cpu, "--ranks 2 --zero-quantized-weights", "E_QUANT_STAGE --zero 0"},
+        {&old_cpu, "--ranks 2 --zero 3 --tp 2 --zero-quantized-weights", "E_TP_QUANT --tp 2"},
+        {&old_cpu, "--ranks 2 --zero 1 --offload-param cpu --zero-quantized-weights",
+         "E_QUANT_OFFLOAD --zero 1"},
+        {&old_cpu, "--ranks 4 --zero 2 --zero-shard-size 2 --zero-quantized-gradients",
+         "E_QUANT_SHARD_SIZE --zero-shard-size 2"},
+        {&old_cpu, "--ranks 4 --zero 2 --node-size 3 --zero-quantized-gradients",
+         "E_QUANT_NODES --node-size 3"},
+    };
     struct Line l = {0};
     (void)state;
-    assert_int_equal(RESOLVE(&l, &new_cpu, "--loss-scale", "4"), -EINVAL);
-    assert_non_null(strstr(l.e.text, "only --dtype fp16 has a loss scale, not bf16"));
-    flags_free(&l.flags);
-    assert_int_equal(RESOLVE(&l, &new_cpu, "--grad-dtype", "fp16"), -EINVAL);
-    assert_non_null(strstr(l.e.text, "with --dtype bf16 expected auto, fp32 or bf16"));
-    flags_free(&l.flags);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *words = base_format("%s", rows[i].words), *rest = words;
+        const char *word[12];
+        int n = 0;
+        while (n < 12 && (word[n] = strtok_r(rest, " ", &rest)))
+            n++;
+        assert_error(resolve(&l, rows[i].chosen, n, word), -EINVAL, &l.e, rows[i].said);
+        flags_free(&l.flags);
+        free(words);
+    }
     assert_int_equal(RESOLVE(&l, &new_cpu, "--grad-dtype", "bf16"), 0);
     is(&l, DEVICE_CPU, BF16, BF16);
-    assert_int_equal(RESOLVE(&l, &new_cpu, "--autotune"), -EINVAL);
-    assert_non_null(strstr(l.e.text, "--autotune is for GPUs: add --device cuda"));
-    flags_free(&l.flags);
+}
+
+static void test_there_are_four_stages(void **state) {
+    (void)state;
+    struct ZeroPlan plan;
+    struct Tier tier[NTIER] = {0};
+    struct Error e;
+    assert_error(zero_plan(&plan, &(struct ZeroOptions){.stage = 4, .tier = tier}, &e), -EINVAL, &e,
+                 "E_STAGE --zero 4");
 }
 
 // What this machine has: the oracle, and kernels that are none, multiply nothing natively.
@@ -210,6 +263,7 @@ int main(void) {
         cmocka_unit_test(test_auto_is_what_the_machine_has),
         cmocka_unit_test(test_what_is_named_stays),
         cmocka_unit_test(test_what_does_not_go_together),
+        cmocka_unit_test(test_there_are_four_stages),
         cmocka_unit_test(test_kernels_that_use_bf16),
         cmocka_unit_test(test_whose_masters_advice_may_change),
         cmocka_unit_test(test_a_resume_keeps_what_it_had),
