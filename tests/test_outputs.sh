@@ -92,7 +92,7 @@ pid=$!
 sleep 1
 said=$(head -c 65537 <&7 | tr -d '\0'; timeout 1 cat <&7)
 end_within 5
-[ $status = 2 ] && grep -q '^train: .*--resume' <<<"$said"
+[ $status = 2 ] && error_is 'E_OUT_HOLDS_RUN --resume'
 result $? "a refused run says why as soon as somebody reads" "status $status: $said"
 
 # What was dropped is counted. Lines of the prompt, which each sample repeats, fill the buffer.
@@ -196,20 +196,20 @@ for result in "--help" "--version" "--plan --data random --model tiny" \
     # shellcheck disable=SC2086
     said=$("$train" $result 2>&1 >&-)
     status=$?
-    [ $status = 2 ] && grep -q '^train: cannot write to standard output' <<<"$said"
+    [ $status = 2 ] && error_is E_STDOUT
     result $? "${result%% *}: a result that goes nowhere is told" "status $status: $said"
 done
 
 # ---- places that are no files ----
 
-# refused NAME PATTERN ARGUMENT...: at once, in one line, with nothing made.
+# refused NAME ERROR ARGUMENT...: at once, in one line, with nothing made.
 refused() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$(timeout 20 "$train" "${tiny[@]}" --steps 2 --cache "$folder/unused" "$@" 2>&1)
     status=$?
     [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [ ! -e "$folder/unused" ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said"
+        error_is "$error"
     result $? "refused: $name" "status $status: $said"
     rm -rf "$folder/unused"
 }
@@ -225,7 +225,7 @@ for name in log.jsonl config.json memory.json; do
         device) mknod "$place" c 1 3 2>/dev/null || continue ;;
         link) ln -s "$folder/precious" "$place" ;;
         esac
-        refused "a $kind as $name" "--out .*: $name is a.* $kind" --out "$folder/e"
+        refused "a $kind as $name" "E_FILE_KIND --out*$name" --out "$folder/e"
     done
 done
 [ "$(cat "$folder/precious")" = precious ]
@@ -236,10 +236,11 @@ ln "$folder/precious" "$folder/f/log.jsonl"
 [ $? = 0 ] && [ "$(cat "$folder/precious")" = precious ] && [ "$(steps_of "$folder/f")" = 2 ]
 result $? "a log begins as a file of its own, whoever else had the old one"
 mkfifo "$folder/fifo"
-refused "a trace over the root" "--trace /: .*folder" --trace / --out "$folder/g"
-refused "a trace over a folder" "--trace .*: .*folder" --trace "$folder" --out "$folder/g"
-refused "a trace into a pipe" "--trace .*fifo: .*pipe" --trace "$folder/fifo" --out "$folder/g"
-refused "a trace to no name" "--trace .*/: .*folder" --trace "$folder/" --out "$folder/g"
+refused "a trace over the root" 'E_FILE_KIND --trace /*folder' --trace / --out "$folder/g"
+refused "a trace over a folder" 'E_FILE_KIND --trace*folder' --trace "$folder" --out "$folder/g"
+refused "a trace into a pipe" 'E_FILE_KIND --trace*fifo*pipe' \
+    --trace "$folder/fifo" --out "$folder/g"
+refused "a trace to no name" 'E_FILE_KIND --trace*/*folder' --trace "$folder/" --out "$folder/g"
 
 echo "1..$count"
 exit $failed

@@ -18,86 +18,89 @@ here=(--device cpu --dtype fp32)
 tiny=("${here[@]}" --data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
     --batch 4 --log-every 0)
 
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, no --out folder.
+# refused NAME ERROR ARGUMENT...: one line "train: ..." with that error, status 2, no --out folder.
 # (What was done before the fault was found, "tokens: ...", may stand above it.)
 refused() {
-    local name=$1 pattern=$2 said status out=$folder/refused
+    local name=$1 error=$2 said status out=$folder/refused
     shift 2
     said=$(timeout 60 "$train" --out "$out" "$@" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && [ ! -e "$out" ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
+        error_is "$error"
     result $? "refused: $name" "status $status: $said"
     rm -rf "$out"
 }
 
-refused "an unknown flag" '--learning-rat.*' "${tiny[@]}" --learning-rate 1
-refused "a mistyped flag, with the right one" '--layers' "${tiny[@]}" --layer 3
-refused "no data" '--data is missing'
-refused "a sample of no run, before its data" '--sample-only needs a checkpoint' --sample-only
-refused "a sample of no run in --out" '--sample-only: --out .*/refused holds no run' \
+refused "an unknown flag" 'E_FLAG_UNKNOWN --learning-rat' "${tiny[@]}" --learning-rate 1
+refused "a mistyped flag, with the right one" 'E_FLAG_UNKNOWN --layers' "${tiny[@]}" --layer 3
+refused "no data" 'E_DATA_MISSING --data'
+refused "a sample of no run, before its data" 'E_ONLY_CHECKPOINT --sample-only' --sample-only
+refused "a sample of no run in --out" 'E_RUN_MISSING --sample-only*/refused' \
     --sample-only --resume auto
-refused "a value of a switch" \
-    "unexpected 'false': --tensorboard takes no value; --no-tensorboard turns it off" \
-    "${tiny[@]}" --tensorboard false
-refused "data that is not there" '/no/such' --data /no/such
-refused "trailing junk in a number" "--lr: '3e-4x'" "${tiny[@]}" --lr 3e-4x
-refused "a negative size" "--steps: '-3'" "${tiny[@]}" --steps -3
-refused "a beta of 1" "--beta2: '1'" "${tiny[@]}" --beta2 1
-refused "a batch of 0" "--batch: '0'" "${tiny[@]}" --batch 0
-refused "channels that heads do not divide" '--channels 32.*--heads 3' "${tiny[@]}" --heads 3
-refused "a global batch that is no multiple" '--global-batch 6.*--batch 4' \
+refused "a value of a switch" 'E_FLAG_SWITCH --no-tensorboard' "${tiny[@]}" --tensorboard false
+refused "data that is not there" 'E_FILE_READ /no/such' --data /no/such
+refused "trailing junk in a number" 'E_FLAG_NUMBER 3e-4x' "${tiny[@]}" --lr 3e-4x
+refused "a negative size" 'E_FLAG_INTEGER --steps' "${tiny[@]}" --steps -3
+refused "a beta of 1" 'E_FLAG_RANGE --beta2' "${tiny[@]}" --beta2 1
+refused "a batch of 0" 'E_FLAG_RANGE --batch' "${tiny[@]}" --batch 0
+refused "channels that heads do not divide" 'E_HEADS --channels 32*--heads 3' "${tiny[@]}" --heads 3
+refused "a global batch that is no multiple" 'E_GLOBAL_BATCH --global-batch 6*--batch 4' \
     "${tiny[@]}" --global-batch 6
-refused "a warm-up past the end" '--warmup 9.*--steps 5' "${tiny[@]}" --steps 5 --warmup 9
-refused "min-lr above lr" '--min-lr 1.*--lr' "${tiny[@]}" --min-lr 1
-refused "a model nobody knows" '--model gpt5.*gpt2-xl' "${tiny[@]}" --model gpt5
-refused "a choice nobody knows" "--schedule: 'step'.*cosine" "${tiny[@]}" --schedule step
-refused "a device that is not built" '--device cuda' "${tiny[@]}" --device cuda
-refused "a loss scale where nothing needs one" '--loss-scale-min: .*fp16.*bf16' "${tiny[@]}" \
+refused "a warm-up past the end" 'E_WARMUP --warmup 9*--steps 5' "${tiny[@]}" --steps 5 --warmup 9
+refused "min-lr above lr" 'E_MIN_LR --min-lr 1*--lr' "${tiny[@]}" --min-lr 1
+refused "a model nobody knows" 'E_MODEL_NAME --model gpt5*2' "${tiny[@]}" --model gpt5
+refused "a choice nobody knows" 'E_FLAG_CHOICE --schedule*cosine' "${tiny[@]}" --schedule step
+refused "a device that is not built" 'E_BUILD_LACKS --device cuda' "${tiny[@]}" --device cuda
+refused "a loss scale where nothing needs one" 'E_LOSS_SCALE --loss-scale-min' "${tiny[@]}" \
     --dtype bf16 --loss-scale-min 2
-refused "a loss scale that is no power of two" "--loss-scale: '100' is not a power of two" \
+refused "a loss scale that is no power of two" 'E_FLAG_INTEGER --loss-scale' \
     "${tiny[@]}" --dtype fp16 --loss-scale 100
-refused "a least loss scale above the first" '--loss-scale-min 64.*--loss-scale 32' "${tiny[@]}" \
-    --dtype fp16 --loss-scale 32 --loss-scale-min 64
-refused "fp16 gradients without a loss scale" '--grad-dtype fp16.*bf16' "${tiny[@]}" \
+refused "a least loss scale above the first" 'E_LOSS_SCALE --loss-scale-min 64*--loss-scale 32' \
+    "${tiny[@]}" --dtype fp16 --loss-scale 32 --loss-scale-min 64
+refused "fp16 gradients without a loss scale" 'E_GRAD_DTYPE --grad-dtype fp16' "${tiny[@]}" \
     --dtype bf16 --grad-dtype fp16
-refused "bf16 gradients of fp16" '--grad-dtype bf16.*fp16' "${tiny[@]}" --dtype fp16 \
+refused "bf16 gradients of fp16" 'E_GRAD_DTYPE --grad-dtype bf16' "${tiny[@]}" --dtype fp16 \
     --grad-dtype bf16
-refused "a stage that is none" "--zero: '4'.*3" "${tiny[@]}" --zero 4
-refused "no ranks" '--ranks' "${tiny[@]}" --ranks 0
-refused "a batch that ranks cannot share" '--global-batch 12.*multiple of 8.*--ranks 2' \
+refused "a stage that is none" 'E_FLAG_CHOICE --zero*3' "${tiny[@]}" --zero 4
+refused "no ranks" 'E_FLAG_RANGE --ranks' "${tiny[@]}" --ranks 0
+refused "a batch that ranks cannot share" 'E_GLOBAL_BATCH --global-batch 12*--ranks 2' \
     "${tiny[@]}" --ranks 2 --global-batch 12
-refused "a trace in no folder" '--trace .*none/t.json' "${tiny[@]}" --trace "$folder/none/t.json"
-refused "a trace of no step" '--trace' "${tiny[@]}" --resume auto --sample-only --trace t.json
-refused "kernels nobody knows" 'kernels sse9.*avx512' "${tiny[@]}" --kernels sse9
-refused "a run larger than the device" 'device-mem' "${tiny[@]}" --device-mem 100k
-refused "sizes past all memory" '2\^60' "${tiny[@]}" --batch 60000 --seq-len 500 --channels 4M \
-    --heads 16k --layers 1000
-refused "a sample without end" '--sample-tokens' "${tiny[@]}" --sample-tokens 4611686018427387904
-refused "a sample without a checkpoint" '--sample-only.*--resume' "${tiny[@]}" --sample-only
-refused "a config that is not there" '/no/config' "${tiny[@]}" --config /no/config
-refused "an address that is none" 'http://' --data "http://" --tokenizer byte
+refused "a trace in no folder" 'E_FILE_WRITE --trace*none/t.json' \
+    "${tiny[@]}" --trace "$folder/none/t.json"
+refused "a trace of no step" 'E_ONLY_CONFLICT --trace' \
+    "${tiny[@]}" --resume auto --sample-only --trace t.json
+refused "kernels nobody knows" 'E_KERNELS_NAME sse9' "${tiny[@]}" --kernels sse9
+refused "a run larger than the device" 'E_MEMORY --device-mem' "${tiny[@]}" --device-mem 100k
+refused "sizes past all memory" E_SHAPE_RANGE \
+    "${tiny[@]}" --batch 60000 --seq-len 500 --channels 4M --heads 16k --layers 1000
+refused "a sample without end" 'E_FLAG_RANGE --sample-tokens' \
+    "${tiny[@]}" --sample-tokens 4611686018427387904
+refused "a sample without a checkpoint" 'E_ONLY_CHECKPOINT --sample-only*--resume' \
+    "${tiny[@]}" --sample-only
+refused "a config that is not there" 'E_FILE_READ /no/config' "${tiny[@]}" --config /no/config
+refused "an address that is none" 'E_URL_BROKEN http://' --data "http://" --tokenizer byte
 
 : >"$folder/empty.txt"
 printf 'short' >"$folder/short.txt"
 head -c 400 "$text" >"$folder/forty.txt"
 printf 'good text \xff\xfe and bad' >"$folder/latin.txt"
 head -c 3000 /dev/urandom >"$folder/foreign.bin"
-refused "an empty text" 'empty.txt' --data "$folder/empty.txt" --tokenizer byte
+refused "an empty text" 'E_FILE_EMPTY empty.txt' --data "$folder/empty.txt" --tokenizer byte
 # of NAME: the tiny run's arguments, with that file of the folder for its text.
 of() {
     other=("${tiny[@]/#$text/$folder/$1}")
 }
 of short.txt
-refused "a text shorter than a sequence" 'seq' "${other[@]}"
+refused "a text shorter than a sequence" E_DATA_TOO_SMALL "${other[@]}"
 of forty.txt
 refused "a sequence longer than the text, with the longest that it has" \
-    'has 40 tokens, .*: give more data, or --seq-len 39 at most ' "${other[@]}" --seq-len 40
-refused "a text that is not UTF-8, with the place" 'latin.txt.*10' \
+    'E_DATA_TOO_SMALL 40 tokens*--seq-len 39' "${other[@]}" --seq-len 40
+refused "a text that is not UTF-8, with the place" 'E_UTF8 latin.txt*10' \
     --data "$folder/latin.txt" --tokenizer byte
-refused "a file that is no shard" 'foreign.bin' --data "$folder/foreign.bin"
-refused "more pieces than the text has" '[0-9]+' "${tiny[@]}" --tokenizer train:30000
-refused "a tokenizer that is not there" 'no.model' "${tiny[@]}" --tokenizer /no.model
+refused "a file that is no shard" 'E_UTF8 foreign.bin' --data "$folder/foreign.bin"
+refused "more pieces than the text has" 'E_SENTENCEPIECE_TRAIN 30000' \
+    "${tiny[@]}" --tokenizer train:30000
+refused "a tokenizer that is not there" 'E_FILE_READ no.model' "${tiny[@]}" --tokenizer /no.model
 
 shard() { # shard FILE COUNT_IN_HEADER ID...
     python3 - "$@" <<'P' 2>/dev/null && return
@@ -113,47 +116,48 @@ P
 shard "$folder/cut.bin" 500 $(seq 100)
 shard "$folder/past.bin" 300 $(seq 300)
 of cut.bin
-refused "a shard that is cut off" 'cut.bin' "${other[@]}" --tokenizer ids
+refused "a shard that is cut off" 'E_SHARD_SIZE cut.bin' "${other[@]}" --tokenizer ids
 of past.bin
-refused "a token id past the vocabulary" 'past.bin.*(256|257|300)' \
+refused "a token id past the vocabulary" 'E_SHARD_VOCAB past.bin' \
     "${other[@]}" --tokenizer ids --vocab 256
-refused "a shard of --val-data that is cut off" '--val-data .*cut.bin' \
+refused "a shard of --val-data that is cut off" 'E_SHARD_SIZE --val-data*cut.bin' \
     "${other[@]}" --tokenizer ids --vocab 512 --val-data "$folder/cut.bin"
 
 # A folder that cannot be made (found before the text is prepared), and a disk that is full.
 said=$("$train" "${tiny[@]}" --steps 1 --cache "$folder/unused" --out "$folder/cut.bin/x" 2>&1 \
     >/dev/null)
-[ $? = 2 ] && grep -q -- "--out .*cut.bin" <<<"$said" && [ ! -e "$folder/unused" ]
+[ $? = 2 ] && error_is 'E_NOT_A_FOLDER --out*cut.bin' && [ ! -e "$folder/unused" ]
 result $? "refused: an --out below a file, before anything is prepared" "$said"
-# early NAME PATTERN ARGUMENT...: refused before any text is prepared, and any table printed.
+# early NAME ERROR ARGUMENT...: refused before any text is prepared, and any table printed.
 early() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$("$train" "${tiny[@]}" --cache "$folder/unused" "$@" 2>&1)
     status=$?
     [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [ ! -e "$folder/unused" ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said"
+        error_is "$error"
     result $? "refused before anything is prepared: $name" "status $status: $said"
     rm -rf "$folder/unused"
 }
-early "a device that is not here" '--device cuda' --device cuda
-early "sizes past all memory" '2\^60' --batch 60000 --seq-len 500 --channels 4M --heads 16k \
+early "a device that is not here" 'E_BUILD_LACKS --device cuda' --device cuda
+early "sizes past all memory" E_SHAPE_RANGE --batch 60000 --seq-len 500 --channels 4M --heads 16k \
     --layers 1000
-early "a disk that is not there" '--nvme-path /no/such' --offload-param nvme --nvme-path /no/such
+early "a disk that is not there" 'E_NVME_PATH --nvme-path /no/such' \
+    --offload-param nvme --nvme-path /no/such
 early "a batch, with the counts of ranks that share the step" \
-    '--global-batch 12.*; --ranks 1 or 3 would do; nearest that works: --global-batch 8' \
+    'E_GLOBAL_BATCH --global-batch 12*--ranks 1 or 3*nearest*--global-batch 8' \
     --batch 4 --ranks 2 --global-batch 12
-early "a checkpoint that is not there" '--resume /no/such: no checkpoint; expected auto, or a' \
+early "a checkpoint that is not there" 'E_CHECKPOINT_MISSING --resume /no/such' \
     --resume /no/such --out "$folder/none"
-early "an --out that is a file" "--out $folder/cut.bin is not a folder " --out "$folder/cut.bin"
-early "an --out below a file" "--out $folder/cut.bin/x: $folder/cut.bin is not a folder " \
+early "an --out that is a file" "E_NOT_A_FOLDER --out $folder/cut.bin" --out "$folder/cut.bin"
+early "an --out below a file" "E_NOT_A_FOLDER --out $folder/cut.bin/x: $folder/cut.bin" \
     --out "$folder/cut.bin/x"
 echo '{"min-lr": 1}' >"$folder/min-lr.json"
 early "a value with the file that it is from" \
-    '--min-lr 1: .*--lr 0.0006; nearest .* \(--lr: the default; --min-lr: from .*min-lr.json\) ' \
+    'E_MIN_LR --min-lr 1*--lr 0.0006; nearest*(--lr: the default; --min-lr: from *min-lr.json)' \
     --config "$folder/min-lr.json"
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- '--out.*/proc/none' <<<"$said"
+[ $? = 2 ] && error_is 'E_FILE_WRITE --out*/proc/none'
 result $? "refused: an --out that cannot be written" "$said"
 
 # ---- runs ----
@@ -187,7 +191,7 @@ result $? "a run that has ended says that there is nothing to do" "$again"
 result $? "the resumed log has every step once" "$(cat "$folder/parts/log.jsonl")"
 
 said=$(run --steps 12 --out "$folder/parts" 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- '--resume' <<<"$said"
+[ $? = 2 ] && error_is 'E_OUT_HOLDS_RUN --resume'
 result $? "refused: an --out that holds a checkpoint, without --resume" "$said"
 # Other ranks and another stage: the same sequences, from the same weights.
 run --steps 4 --ranks 2 --zero 3 --batch 2 --out "$folder/ranks" >/dev/null 2>&1
@@ -202,8 +206,7 @@ done
 # When the tenth is known, the step behind it is under way.
 said=$(run --ranks 2 --steps 30 --lr 1000 --clip 0 --eps 1e-30 --beta2 0 --out "$folder/wild" 2>&1)
 [ $? = 2 ] && [ "$(grep -c 'is not finite, the update was skipped' <<<"$said")" = 11 ] &&
-    grep -q '^train: the gradient was not finite in 10 steps, and .*: try a lower --lr, from' \
-        <<<"$said"
+    error_is 'E_DIVERGED 10*--lr'
 result $? "fault_09: updates that are not finite are skipped on all ranks; ten of them end it" \
     "$said"
 # Other tiers from one part to the next, and delayed updates across them.
@@ -223,10 +226,10 @@ said=$("$train" --steps 12 --offload-param none --zero 3 --out "$folder/late-par
 result $? "fault_14: resumed while an update is late, the bits of 12 steps" "$late_whole: $said"
 said=$("$train" --steps 20 --delay-update=false --delay-after 0 --out "$folder/late-parts" \
     --resume auto 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- 'it has "--delay-after 2"' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--delay-after 2"'
 result $? "refused: a resume of delayed updates without --delay-update" "$said"
 said=$("$train" --steps 20 "${late[@]}" --out "$folder/parts" --resume auto 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- 'it has no "--delay-after 2"' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--delay-after 2"'
 result $? "refused: delayed updates from a checkpoint without them" "$said"
 # fp16, with a scale so large that it is halved on the way, across a resume.
 fp16=(--dtype fp16 --loss-scale 16Mi --loss-scale-hysteresis 2)
@@ -247,33 +250,32 @@ said=$("$train" --steps 12 --out "$folder/fp16-parts" --resume auto 2>&1)
 result $? "fp16 resumed is fp16 that never stopped" "$fp16_whole: $said"
 said=$(run --steps 20 --dtype fp16 --out "$folder/fp16-parts" --resume auto \
     --loss-scale-window 4 2>&1)
-[ $? = 2 ] && grep -q -- '--loss-scale-window 1000' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --loss-scale-window 1000'
 result $? "refused: a resume with another --loss-scale-window, by name" "$said"
 said=$(run --dtype fp16 --loss-scale 4 --steps 40 --lr 1000 --out "$folder/fp16-wild" 2>&1)
 [ $? = 2 ] && grep -q 'the loss scale stays at 1, its least$' <<<"$said" &&
-    grep -q '^train: the gradient was not finite in 10 steps' <<<"$said"
+    error_is 'E_DIVERGED 10'
 result $? "fp16 gives up at the least loss scale alone" "$said"
 said=$(run --steps 20 --out "$folder/parts" --resume auto --lr 1e-4 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- '--lr' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --lr'
 result $? "refused: a resume with another --lr, by name" "$said"
 said=$(run --steps 20 --out "$folder/parts" --resume auto --channels 64 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- '--channels' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --channels'
 result $? "refused: a checkpoint of another model, by name" "$said"
 
 said=$(run --steps 20 --out "$folder/parts" --resume auto --kernels base 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- '--kernels' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --kernels'
 result $? "refused: a resume with other kernels, by name" "$said"
 said=$(run --steps 3 --out "$folder/parts" --resume auto 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q -- '--steps 3.*step 12' <<<"$said"
+[ $? = 2 ] && error_is 'E_STEPS_DONE --steps 3*step 12'
 result $? "refused: a resume past its end" "$said"
-early "a resume past its end" '--steps 3: the checkpoint is of step 12' --steps 3 \
-    --out "$folder/parts" --resume auto
+early "a resume past its end" 'E_STEPS_DONE --steps 3' --steps 3 --out "$folder/parts" --resume auto
 said=$(run --steps 20 --out "$folder/parts" --resume "$folder/parts/checkpoints/step-00000006" \
     2>&1 >/dev/null)
-[ $? = 2 ] && grep -q 'later checkpoint' <<<"$said"
+[ $? = 2 ] && error_is E_RESUME_LATER
 result $? "refused: an older checkpoint while --out holds a later one" "$said"
 said=$(run --out "$folder/nothing" --resume auto --sample-only 2>&1 >/dev/null)
-[ $? = 2 ] && grep -q 'holds no checkpoint' <<<"$said" && [ ! -e "$folder/nothing" ]
+[ $? = 2 ] && error_is E_CHECKPOINT_MISSING && [ ! -e "$folder/nothing" ]
 result $? "refused: a sample of a run without a checkpoint" "$said"
 run --steps 30 --out "$folder/pipe" --log-every 1 2>/dev/null | head -n 3 >/dev/null
 [ -e "$folder/pipe/checkpoints/step-00000030" ]
@@ -332,7 +334,7 @@ grep -qx "device: cpu (the checkpoint's), dtype: fp32 (the checkpoint's)" <<<"$s
     grep -q '^weights hash' <<<"$said" && [ "$(word "$folder/parts" dtype)" = fp32 ]
 result $? "and takes it from the checkpoint where no file says it" "$said"
 said=$("$train" "${usual[@]}" --dtype bf16 --steps 18 --out "$folder/parts" --resume auto 2>&1)
-[ $? = 2 ] && grep -q 'it has "--dtype fp32", not "--dtype bf16"' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--dtype fp32"'
 result $? "refused: a resume with another --dtype, by name" "$said"
 said=$("$train" --help dtype; "$train" --help device)
 grep -q -- '--dtype fp32|bf16|fp16|auto' <<<"$said" &&
@@ -408,7 +410,7 @@ if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/
     said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -q 'no room for a checkpoint' <<<"$said" && [ ! -e "$folder/small/out/checkpoints" ]
+        error_is E_DISK_FULL && [ ! -e "$folder/small/out/checkpoints" ]
     result $? "a full disk is one line, status 2 and no half checkpoint" "status $status: $said"
     umount "$folder/small"
 else
@@ -429,7 +431,7 @@ result $? "--help all, of a topic, and of one flag" "$said"
     [ "$("$train" -h --zero)" = "$("$train" --help zero)" ] && "$train" --help --no-such >/dev/null
 result $? "-h is --help, and a flag that follows is its topic"
 said=$("$train" --help memori 2>&1)
-[ $? = 2 ] && grep -q '^train: --help memori: expected .*memory' <<<"$said"
+[ $? = 2 ] && error_is 'E_HELP_TOPIC --help memori'
 result $? "refused: a topic that is none" "$said"
 said=$("$train" --help)
 # The three examples, as printed, one after the other.

@@ -17,14 +17,14 @@ shape=(--family llama --layers 1 --heads 2 --channels 32)
 run() { # run OUT ARGUMENT...
     timeout 60 "$train" "${base[@]}" --out "$folder/$1" "${@:2}"
 }
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
+# refused NAME ERROR ARGUMENT...: one line "train: ..." with that error, status 2.
 refused() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$(run refused "$@" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern" &&
+        error_is "$error" &&
         [ ! -e "$folder/refused/log.jsonl" ]
     result $? "refused: $name" "status $status: $said"
     rm -rf "$folder/refused"
@@ -44,11 +44,10 @@ first=$(find "$folder/cache" -name train.bin -newer "$folder/gpt2/config.json" -
 result $? "a text begins with the token that the template puts there" "$first"
 
 # ---- a model's folder ----
-refused "a name, where a folder is meant" \
-    '--init hf:meta-llama/Llama-3.2-1B: .*No such file.*as nothing is downloaded' \
+refused "a name, where a folder is meant" 'E_FILE_READ --init hf:meta-llama/Llama-3.2-1B' \
     --init hf:meta-llama/Llama-3.2-1B --data "$text"
 rm "$folder"/model/tokenizer*.json
-refused "text for a model without a tokenizer" 'brings no tokenizer' --init "hf:$folder/model" \
+refused "text for a model without a tokenizer" E_TOKENIZER_MISSING --init "hf:$folder/model" \
     --data "$text"
 cp "$bpe"/llama3/*.json "$folder/model/"
 said=$(run given --init "hf:$folder/model" --data "$text" --tokenizer "$folder/model" 2>&1)
@@ -87,26 +86,26 @@ sed 's/"BPE"/"Unigram"/' "$bpe/llama3/tokenizer.json" >"$folder/model/tokenizer.
 said=$(run shards2 --init "hf:$folder/model" --data "$shard" 2>&1)
 [ "$(hash_of <<<"$said")" ] && grep -q 'samples are numbers: .*Unigram' <<<"$said"
 result $? "and numbers where it is not built, which is said" "$said"
-refused "a text with such a one" 'model "Unigram" is not built' --init "hf:$folder/model" \
+refused "a text with such a one" 'E_BPE_UNSUPPORTED model "Unigram"' --init "hf:$folder/model" \
     --data "$text"
 
 # ---- bad input ----
 sed 's/1,3}/1,3}(?<x>)/' "$bpe/llama3/tokenizer.json" >"$folder/bad.json"
-refused "a pattern that is not read" 'the pattern .*: the group is not built .byte [0-9]' \
+refused "a pattern that is not read" E_BPE_PATTERN \
     "${shape[@]}" --data "$text" --tokenizer "$folder/bad.json"
-refused "ids past the vocabulary" '--vocab 211: .* 600 ids' --init "hf:$fixtures/hf/llama" \
-    --data "$text" --tokenizer "$bpe/llama3"
-refused "a folder without any" 'tokenizer.json: No such file' "${shape[@]}" --data "$text" \
+refused "ids past the vocabulary" 'E_VOCAB_SIZE --vocab 211*600 ids' \
+    --init "hf:$fixtures/hf/llama" --data "$text" --tokenizer "$bpe/llama3"
+refused "a folder without any" 'E_FILE_READ tokenizer.json' "${shape[@]}" --data "$text" \
     --tokenizer "$folder"
 head -c 5000 "$bpe/gpt2/tokenizer.json" >"$folder/cut.json"
-refused "a file that is cut" 'cut.json: no JSON object' "${shape[@]}" --data "$text" \
+refused "a file that is cut" 'E_JSON_SYNTAX cut.json' "${shape[@]}" --data "$text" \
     --tokenizer "$folder/cut.json"
 printf '{"eos_token": "<nobody>"}' >"$folder/tokenizer_config.json"
 cp "$bpe/gpt2/tokenizer.json" "$folder/tokenizer.json"
-refused "an end that is no token" 'eos_token "<nobody>"' "${shape[@]}" --data "$text" \
-    --tokenizer "$folder"
+refused "an end that is no token" 'E_BPE_SPECIAL_TOKEN eos_token "<nobody>"' \
+    "${shape[@]}" --data "$text" --tokenizer "$folder"
 printf '{"eos_token": "\342\202"}' >"$folder/tokenizer_config.json"
-refused "a configuration that is not UTF-8" 'tokenizer_config.json: it is not UTF-8' "${shape[@]}" \
+refused "a configuration that is not UTF-8" 'E_UTF8 tokenizer_config.json' "${shape[@]}" \
     --data "$text" --tokenizer "$folder"
 
 echo "1..$count"

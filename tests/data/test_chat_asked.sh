@@ -13,36 +13,33 @@ said=$("$train" --device cpu --dtype fp32 --data "$text" --tokenizer byte --laye
     --out "$folder/out" 2>&1)
 result $? "a run with a tokenizer of bytes" "$said"
 
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
+# refused NAME ERROR ARGUMENT...: one line "train: ..." with that error, status 2.
 refused() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$(timeout 60 "$train" --out "$folder/out" --resume auto "$@" 2>&1)
     status=$?
-    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -qE -- "^train: .*$pattern" <<<"$said"
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && error_is "$error"
     result $? "$name" "status $status: $said"
 }
+refused "a sample that begins with nothing" E_PROMPT_EMPTY --sample-only --prompt ''
 refused "a question without a template" \
-    'no chat template, as .*--init hf:DIR.*; expected --chat-template NAME, one of chatml,' \
-    --sample-only --chat hi
-refused "a template that the tokenizer has no tokens for" \
-    'chatml needs the control token <\|im_start\|>, which the tokenizer lacks: byte' \
+    'E_CHAT_TEMPLATE --chat-template NAME' --sample-only --chat hi
+refused "a template that the tokenizer has no tokens for" 'E_CHAT_TEMPLATE_TOKENS chatml' \
     --sample-only --chat hi --chat-template chatml
-refused "a template that nobody knows" 'chat-template nobody: it is not known' \
+refused "a template that nobody knows" 'E_CHAT_TEMPLATE --chat-template nobody: it is not known' \
     --sample-only --chat hi --chat-template nobody
-refused "a template's file that is not there" 'chat-template x.json: .*No such file' \
+refused "a template's file that is not there" 'E_FILE_READ x.json' \
     --sample-only --chat hi --chat-template x.json
-refused "a question and a prompt" '--prompt x: --chat asks something else' \
-    --sample-only --chat hi --prompt x
-refused "an empty question" '--chat: the question is empty' --sample-only --chat ''
-refused "a system message without a question" '--system x: there is no --chat' \
-    --sample-only --system x
-refused "a question while training" '--chat hi: a question is asked with --sample-only' --chat hi
+refused "a question and a prompt" 'E_CHAT_FLAG --prompt x' --sample-only --chat hi --prompt x
+refused "an empty question" 'E_CHAT_FLAG --chat' --sample-only --chat ''
+refused "a system message without a question" 'E_CHAT_FLAG --system x' --sample-only --system x
+refused "a question while training" 'E_CHAT_FLAG --chat hi' --chat hi
 
 # The end token is a newline here: a file can say so of any tokenizer that has one; bytes have none.
 printf '%s' '{"user":{"prefix":"","suffix":""},"assistant":{"prefix":"","suffix":"\n"}}' \
     >"$folder/form.json"
-refused "a form that nothing would end" 'nothing would end an answer' \
+refused "a form that nothing would end" E_CHAT_TEMPLATE_TOKENS \
     --sample-only --chat hi --chat-template "$folder/form.json"
 
 tests=$(dirname "$train")/tests
@@ -57,7 +54,7 @@ total=$(cat "$folder/count") ended=0 bad=
 for at in 1 2 $(seq 3 $((total / 40 + 1)) "$total") "$total"; do
     read_chat "$at"
     status=$?
-    if [ $status = 2 ] && grep -qE '^train: .*memory' <<<"$said"; then
+    if [ $status = 2 ] && error_is E_MEMORY_REFUSED; then
         ended=$((ended + 1))
     else
         bad+="call $at of $total: status $status: $said"$'\n'

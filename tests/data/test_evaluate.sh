@@ -76,38 +76,36 @@ said=$(hf --eval hellaswag:long.jsonl --tokenizer "$pieces" 2>err)
 result $? "where llm.c refuses an item, its protocol is left out, by name" "$said $(cat err)"
 
 # ---- what cannot be ----
-# refused NAME PATTERN ARGUMENT...: one line "train: ...", status 2, nothing on standard output.
+# refused NAME ERROR ARGUMENT...: one line "train: ...", status 2, nothing on standard output.
 refused() {
-    local name=$1 pattern=$2 status
+    local name=$1 error=$2 status
     shift 2
     said=$(timeout 60 "$train" --device cpu --dtype fp32 "$@" 2>err)
     status=$?
     [ $status = 2 ] && [ -z "$said" ] && [ "$(grep -c '^train: ' err)" = 1 ] &&
-        tail -n 1 err | grep -qE -- "^train: .*$pattern"
+        error_is "$error" "$(cat err)"
     result $? "refused: $name" "status $status: $said $(cat err)"
 }
 sed 7s/label/lable/g items.jsonl >bad.jsonl
-refused "a broken line, by its number" 'hellaswag:bad.jsonl: line 7: "activity_label" is missing' \
+refused "a broken line, by its number" 'E_HELLASWAG_FIELD hellaswag:bad.jsonl: line 7' \
     "${theirs[@]}" --tokenizer "$pieces" --eval hellaswag:bad.jsonl
-refused "a file that is not there" 'hellaswag: no: No such file' --data text.txt --eval hellaswag:no
-refused "an unknown name" '--eval "mmlu": expected ppl or hell' --data text.txt --eval mmlu
-refused "nothing to evaluate" '--eval-only: nothing says what: add --eval' \
-    --out b --resume auto --eval-only
-refused "no weights" '--eval-only needs a checkpoint: add --resume auto, or a model by --init' \
-    --data text.txt --eval ppl --eval-only
-refused "an empty --out" '--eval-only: --out none holds no' \
+refused "a file that is not there" 'E_FILE_READ hellaswag' --data text.txt --eval hellaswag:no
+refused "an unknown name" 'E_EVAL_NAME "mmlu"' --data text.txt --eval mmlu
+refused "nothing to evaluate" 'E_EVAL_MISSING --eval-only' --out b --resume auto --eval-only
+refused "no weights" 'E_ONLY_CHECKPOINT --eval-only' --data text.txt --eval ppl --eval-only
+refused "an empty --out" 'E_RUN_MISSING --eval-only: --out none' \
     --out none --resume auto --eval ppl --eval-only
-refused "an interval of nothing" '--eval-every: there is no --eval' --data text.txt --eval-every 3
-refused "both" '--sample-only --eval-only: expected one' \
+refused "an interval of nothing" 'E_EVAL_MISSING --eval-every' --data text.txt --eval-every 3
+refused "both" 'E_ONLY_CONFLICT --sample-only --eval-only' \
     --out a --resume auto --sample-only --eval-only
-refused "text without a tokenizer" 'this data has no tokenizer' \
-    "${theirs[@]}" --eval hellaswag:items.jsonl
-refused "ppl of no data" '--data is missing' "${theirs[@]}" --eval ppl
-refused "a trace" '--trace x: --eval-only makes no step' --out a --resume auto --eval-only --trace x
+refused "text without a tokenizer" E_HELLASWAG_TOKENIZER "${theirs[@]}" --eval hellaswag:items.jsonl
+refused "ppl of no data" 'E_DATA_MISSING --data' "${theirs[@]}" --eval ppl
+refused "a trace" 'E_ONLY_CONFLICT --trace x: --eval-only' \
+    --out a --resume auto --eval-only --trace x
 rm -f items.jsonl
 said=$("$train" --out a --resume auto --sample-only 2>err)
 result $? "a sample does without the files" "$(cat err)"
-refused "a file of the run that is gone" 'hellaswag: items.jsonl: No such' --out a --resume auto
+refused "a file of the run that is gone" 'E_FILE_READ hellaswag' --out a --resume auto
 said=$("$train" --out a --resume auto --eval none 2>err)
 result $? "but a run goes on with --eval none" "$(cat err)"
 

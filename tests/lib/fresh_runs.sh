@@ -6,13 +6,13 @@ run() { # run ARGUMENT...
     timeout 60 "$train" "${tiny[@]}" --out "$folder/out" "$@"
 }
 
-# refused NAME PATTERN ARGUMENT...: one line "train: ...", the last, that matches, and status 2.
+# refused NAME ERROR ARGUMENT...: one line "train: ...", the last, with that error, and status 2.
 refused() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$(run "$@" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
+        error_is "$error"
     result $? "refused: $name" "status $status: $said"
 }

@@ -13,14 +13,14 @@ on() {
     usual[5]=$1
 }
 
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no folder.
+# refused NAME ERROR ARGUMENT...: one line "train: ..." with that error, status 2, and no folder.
 refused() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$(run --steps 1 "$@")
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said" && ! grep -q '^step ' <<<"$said" &&
+        error_is "$error" && ! grep -q '^step ' <<<"$said" &&
         ! ls -d "$folder"/new* >/dev/null 2>&1
     result $? "$name" "status $status: $said"
 }

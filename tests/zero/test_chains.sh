@@ -32,11 +32,11 @@ grep -q "^chains of block.11, .* on rank 2 in a step:" <<<"$said" &&
     grep -q "^  publish  *all_gather  *comm  *1 x .* dp of 2" <<<"$said"
 result $? "of a block of another stage, on a rank that has it" "$said"
 said=$(chain --show-chain head)
-[ $? = 2 ] && grep -q "^train: --show-chain head: .* expected ends, or a block" <<<"$said" &&
+[ $? = 2 ] && error_is "E_SHOW_CHAIN --show-chain head: *expected ends" &&
     ! grep -q "^memory" <<<"$said"
 result $? "a group that the model has not" "$said"
 said=$("$TRAIN" --data random --show-chain ends 2>&1)
-[ $? = 2 ] && grep -q "^train: --show-chain ends: .* add --plan" <<<"$said"
+[ $? = 2 ] && error_is "E_SHOW_CHAIN --show-chain ends: *--plan"
 result $? "of a run there is none" "$said"
 
 echo "1..$count"

@@ -38,8 +38,7 @@ result $? "as JSON, of a pipeline" "$said"
 said=$(plan $good --model gpt2-xl --ranks 1 --batch 512 --json)
 status=$?
 [ $status = 2 ] && grep -q '"fits":.*false' <<<"$said" &&
-    grep -q "^train: --cluster $good: .* GB of a GPU's memory are needed, each GPU has 80.00 GB" \
-        <<<"$said"
+    error_is "E_CLUSTER_MEMORY --cluster $good*each GPU has 80.00"
 result $? "what does not fit is refused, and shown" "$status: $said"
 [[ $said = *"; --fit auto searches what fits"* ]] &&
     plan $good --model gpt2-xl --ranks 1 --fit auto >"$folder/found"
@@ -124,7 +123,7 @@ limited() { # limited "LIMIT" FLAG...: what is shown and refused
     said=$(plan $good --model gpt2-xl --ranks 64 "$@")
     status=$?
     [ $status = 2 ] && grep -q "  of 1.00\$" <<<"$said" &&
-        grep -q "needed, $limit 1.00 GB" <<<"$said"
+        error_is "E_CLUSTER_MEMORY $limit 1.00"
     result $? "refused: more than $limit" "$status: $said"
 }
 limited "--device-mem allows" --device-mem 1G
@@ -135,65 +134,61 @@ refused() { # refused WHAT FLAG...: one line that begins so, status 2
     shift
     said=$("$TRAIN" "$@" 2>&1)
     status=$?
-    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [[ $said = "train: $what"* ]]
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && error_is "$what"
     result $? "refused: ${what:0:60}" "$status: $said"
 }
-refused "--pp-split 3: there is one stage" --plan --pp-split 3
-refused "--cluster $good: only a plan" --cluster $good --data random
-refused "--ranks 1025: expected at most 1024" --plan --ranks 1025
+refused "E_PP_SPLIT --pp-split 3" --plan --pp-split 3
+refused "E_PLAN_MISSING --cluster $good" --cluster $good --data random
+refused 'E_RANKS --ranks 1025' --plan --ranks 1025
 sed 's/"nodes": *[0-9]*/"nodes": 2/' $good >"$folder/two.json"
-refused "--ranks 17: expected at most 16, the GPUs" --plan --ranks 17 --cluster "$folder/two.json"
-refused "--tp 3 --pp 2: expected a product that is a divisor of --ranks 8" \
+refused 'E_CLUSTER_RANKS --ranks 17' --plan --ranks 17 --cluster "$folder/two.json"
+refused 'E_GRID --tp 3' \
     --plan --cluster $good --ranks 8 --tp 3 \
     --pp 2
-refused "--pp 4: expected at most one for each of --layers 2" --plan --cluster $good --ranks 4 \
-    --pp 4 --layers 2
-refused "--pp-split 1,1 --cluster $good: stages of a plan" --plan --cluster $good --ranks 2 --pp 2 \
+refused 'E_PP_STAGES --pp 4' --plan --cluster $good --ranks 4 --pp 4 --layers 2
+refused 'E_CLUSTER_FLAG --pp-split 1,1' --plan --cluster $good --ranks 2 --pp 2 \
     --layers 2 --pp-split 1,1
-refused "--dtype fp32: the rates of --cluster $good are those of 16 bits" --plan --cluster $good \
-    --dtype fp32
-refused "--fit auto: nothing fits --cluster $good" --plan --cluster $good --fit auto \
+refused "E_CLUSTER_DTYPE --cluster $good" --plan --cluster $good --dtype fp32
+refused "E_FIT_NOTHING --cluster $good" --plan --cluster $good --fit auto \
     --model gpt2-xl --zero 0 --offload-optimizer none --offload-param none --batch 8 \
     --seq-len 262144
 
-refused "--zero-quantized-gradients: 12 ranks hold the same layers, and the nodes of" --plan \
-    --cluster $good --ranks 12 --zero 2 --zero-quantized-gradients
-refused "--node-size 4: the nodes of --cluster $good have 8 GPUs: expected 8" --plan \
-    --cluster $good --ranks 16 --node-size 4
-refused "--node-size 4: the nodes of --cluster $good have 8 GPUs: expected 8" --plan \
+refused 'E_QUANT_NODES 12' --plan --cluster $good --ranks 12 --zero 2 --zero-quantized-gradients
+refused "E_CLUSTER_NODE_SIZE --cluster $good have 8" --plan --cluster $good --ranks 16 --node-size 4
+refused "E_CLUSTER_NODE_SIZE --cluster $good have 8" --plan \
     --cluster $good --ranks 16 --node-size 4 --fit auto
-refused "--device cpu: --cluster $good is of GPUs" --plan --cluster $good --device cpu
-refused "--device cpu: --cluster $good is of GPUs" --plan --cluster $good --device cpu --fit auto
-refused "--kernels oracle: they are the CPU's" --plan --cluster $good --kernels oracle
-refused "--nvme-path $folder: a node's disks are those of --cluster $good" --plan \
+refused 'E_CLUSTER_FLAG --device cpu' --plan --cluster $good --device cpu
+refused 'E_CLUSTER_FLAG --device cpu' --plan --cluster $good --device cpu --fit auto
+refused 'E_CLUSTER_FLAG --kernels oracle' --plan --cluster $good --kernels oracle
+refused "E_CLUSTER_FLAG --nvme-path $folder" --plan \
     --cluster $good --nvme-path "$folder" --offload-optimizer nvme
-refused "--fit auto,masters: for a cluster" --plan --cluster $good --fit auto,masters
-refused "--cluster: --params plans 7000000000 parameters" --plan --cluster $good --params 7G
+refused 'E_FIT_MASTERS --fit auto,masters' --plan --cluster $good --fit auto,masters
+refused 'E_PARAMS_FLAG plans 7000000000' --plan --cluster $good --params 7G
 
 # faulty WHAT SED-SCRIPT: a file with that fault is refused with the line "--cluster FILE: WHAT".
 faulty() {
     local file=$folder/faulty.json
     sed -E "$2" $good >"$file"
-    refused "--cluster $file: $1" --plan --cluster "$file"
+    refused "E_CLUSTER_FILE $1" --plan --cluster "$file"
 }
-faulty '"matmul_flops" is missing: expected a number above 0' '/"matmul_flops": [0-9]/d'
-faulty '"attention_forward_flops" is missing' '/"attention_forward_flops": [0-9]/d'
-faulty '"near_bytes_per_s" is -3: expected a number above 0' 's/("near_bytes_per_s": )[0-9e]+/\1-3/'
-faulty '"far_bytes_per_s" is 0: expected a number above 0' 's/("far_bytes_per_s": )[0-9e]+/\10/'
-faulty '"nodes" is 1.5: expected a whole number' 's/("nodes": )[0-9]+/\11.5/'
-faulty '"nodes" is "many": expected a whole number' 's/("nodes": )[0-9]+/\1"many"/'
-faulty '16384 nodes of 8 GPUs: expected at most 16384 GPUs' 's/("nodes": )[0-9]+/\116384/'
-faulty '"call_seconds" is 2: expected a number of seconds' 's/("call_seconds": )[0-9.e-]+/\12/'
-faulty 'nobody knows a key "matmul_flop"' 's/"matmul_flops": /"matmul_flop": /'
-faulty '"attention" is "quick": expected "fused" or "scores kept"' 's/"fused"/"quick"/'
-faulty '"name" is missing' '/"name"/d'
-faulty '"nodes" is 7: expected a text, of a key' 's/("sources": \{)/\1 "nodes": 7,/'
+faulty '"matmul_flops"' '/"matmul_flops": [0-9]/d'
+faulty '"attention_forward_flops"' '/"attention_forward_flops": [0-9]/d'
+faulty '"near_bytes_per_s" is -3' 's/("near_bytes_per_s": )[0-9e]+/\1-3/'
+faulty '"far_bytes_per_s" is 0' 's/("far_bytes_per_s": )[0-9e]+/\10/'
+faulty '"nodes" is 1.5' 's/("nodes": )[0-9]+/\11.5/'
+faulty '"nodes" is "many"' 's/("nodes": )[0-9]+/\1"many"/'
+faulty '16384 nodes of 8 GPUs' 's/("nodes": )[0-9]+/\116384/'
+faulty '"call_seconds" is 2' 's/("call_seconds": )[0-9.e-]+/\12/'
+faulty '"matmul_flop"' 's/"matmul_flops": /"matmul_flop": /'
+faulty '"attention" is "quick"' 's/"fused"/"quick"/'
+faulty '"name"' '/"name"/d'
+faulty '"nodes" is 7' 's/("sources": \{)/\1 "nodes": 7,/'
 sed 's/"nodes"/"gpus_per_node": 4, "nodes"/' $good >"$folder/twice.json"
-refused "$folder/twice.json: \"gpus_per_node\" is there twice" --plan --cluster "$folder/twice.json"
+refused "E_JSON_DUPLICATE_KEY $folder/twice.json" --plan --cluster "$folder/twice.json"
 echo '[1]' >"$folder/list.json"
-refused "$folder/list.json: no JSON object" --plan --cluster "$folder/list.json"
+refused "E_JSON_SYNTAX $folder/list.json" --plan --cluster "$folder/list.json"
 said=$("$TRAIN" --plan --cluster "$folder/none.json" 2>&1)
-[ $? = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -q 'none.json' <<<"$said"
+[ $? = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && error_is 'E_FILE_READ none.json'
 result $? "refused: a file that is not there" "$said"
 
 # A file without rates of fused attention is right where attention keeps its scores.

@@ -12,8 +12,7 @@ ln -s "$train" train
 diverged() {
     line=$(grep '^train: ' <<<"$said")
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qE -- ", and the last good step is $2: try a lower --lr, from $3: ./train " \
-            <<<"$line" && ! grep -q '^weights hash' <<<"$said"
+        error_is "E_DIVERGED $2: *, from $3: ./train " && ! grep -q '^weights hash' <<<"$said"
     result $? "$1" "status $status: $said"
 }
 # follow ARGUMENT...: the command that the line named.
@@ -52,11 +51,11 @@ run --out a --resume auto --steps 410
 result $? "and is the run's from there on" "$said"
 run --steps 4 --out sound
 run --steps 8 --out sound --resume auto --lr 0.5
-[ $status = 2 ] && grep -q 'is of another run: it has "--lr ' <<<"$said"
+[ $status = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --lr'
 result $? "a run that has not diverged keeps its rate" "$said"
 
 run --out a --resume auto --steps 420 --lr 0.02
-[ $status = 2 ] && grep -q 'is of another run: it has "--lr ' <<<"$said"
+[ $status = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --lr'
 result $? "at that rate alone" "$said"
 
 # The checkpoint of the last good step itself leads to what came.
@@ -78,12 +77,12 @@ early=$(kept c)
 rm -r c
 run --lr 1000 --steps $((soon + 3)) --save-every 2 --out c --export hf:never
 diverged "a run whose last steps were skipped ends so" "$soon" "the checkpoint of step [0-9]*"
-grep -q 'was not finite in the last 3 steps, and' <<<"$said" && [ ! -e never ] &&
+error_is 'E_DIVERGED last 3 steps' && [ ! -e never ] &&
     [ "$(kept c)" = "$early" ]
 result $? "and neither saves nor exports" "$early: $(kept c) $said"
 run --lr 1000 --steps "$soon" --save-every 2 --out d --export hf:never
 diverged "so does one whose last update spoils the weights" "$soon" "the checkpoint of step [0-9]*"
-grep -q 'validation loss is not finite, and' <<<"$said" && [ ! -e never ] &&
+error_is 'E_DIVERGED validation loss' && [ ! -e never ] &&
     [ -d "d/checkpoints/${early##* }" ]
 result $? "and exports nothing" "$said: $(kept d)"
 run "${rise[@]}" --out e

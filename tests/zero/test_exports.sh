@@ -91,7 +91,7 @@ cmp -s "$bpe/smollm/tokenizer.json" "$folder/again/tokenizer.json" &&
 result $? "of another tokenizer than the folder's, that one is exported" \
     "$said $(cat "$folder"/again/*config.json)"
 echo '[]' >"$folder/base/generation_config.json"
-refused "a generation_config.json that is none" "base/generation_config.json: " \
+refused "a generation_config.json that is none" "E_JSON_SYNTAX base/generation_config.json" \
     --init "hf:$folder/base" "${chats[@]}" --chat-template chatml --export "hf:$folder/new"
 echo "1..$count"
 exit $failed

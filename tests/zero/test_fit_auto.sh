@@ -60,9 +60,8 @@ said=$(run masters --fit auto,masters --steps 2)
 result $? "master weights and moments may be chosen, too" "$said"
 said=$(run none --fit auto --steps 2 --device-mem 10k)
 status=$?
-[ "$(wc -l <<<"$said")" -ge 1 ] && grep -q \
-    '^train: --fit auto: nothing fits; at the least, with .* of device memory are needed' \
-    <<<"$(tail -n 1 <<<"$said")" && [ ! -e "$folder/none/config.json" ]
+error_is 'E_FIT_NOTHING --fit auto*device memory' "$(tail -n 1 <<<"$said")" &&
+    [ ! -e "$folder/none/config.json" ]
 result $? "where nothing fits, a line says what is nearest" "$status: $said"
 
 # What it says is enough: a run that is given it is not refused for something else.
@@ -80,7 +79,7 @@ said=$("$train" "${both[@]}" --device-mem "${device:-1}Mi" --host-mem "${host:-1
 result $? "it says all that there is too little of" "$device, $host: $short
 $said"
 said=$("$train" --plan --params 7G --fit auto 2>&1)
-[ $? = 2 ] && grep -q -- '--fit: --params plans' <<<"$said"
+[ $? = 2 ] && error_is 'E_PARAMS_FLAG --fit'
 result $? "a number of parameters has nothing to choose" "$said"
 said=$("$train" "${model[@]}" --plan --fit auto --host-mem 64G --nvme-block 8192 2>&1)
 [ $? = 0 ] && grep -q -- '--fit auto: the best' <<<"$said"
@@ -95,7 +94,7 @@ share=$("$train" "${two[@]}" | sed -n 's/^\t"node_host":\t\([0-9]*\),/\1/p')
 each=$("$train" "${two[@]}" --fit auto --host-mem-per-rank $((share / 2)) 2>&1)
 both=$("$train" "${two[@]}" --fit auto --host-mem $((share / 2)) 2>&1)
 [ "${share:-0}" -gt 0 ] && grep -q "\"node_host\":.*$share," <<<"$each" &&
-    grep -q 'nothing fits; .* needed by a node of 2 ranks, --host-mem allows' <<<"$both"
+    error_is 'E_FIT_NOTHING 2 ranks, --host-mem' "$both"
 result $? "--host-mem bounds both ranks together" "$share: $each, $both"
 
 for i in 1 2 3 4 5 6 7 8 9 10; do

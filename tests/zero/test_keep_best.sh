@@ -21,12 +21,12 @@ lowest() { # lowest OUT: the first step on the way with the least loss
     sed -n 's/.*"step":\([0-9]*\),"val_loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl" |
         awk '$1 > 0 && (!n++ || $2 < least) { least = $2; step = $1 } END { print step }'
 }
-judged_by() { # judged_by NAME ARGUMENT...: refused with that
-    local name=$1 pattern=$2
+judged_by() { # judged_by NAME ERROR ARGUMENT...: refused with that
+    local name=$1 error=$2
     shift 2
     run "$@"
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -q -- "$pattern" <<<"$said"
+        error_is "$error"
     result $? "$name" "$status: $said"
 }
 
@@ -82,7 +82,7 @@ said=$("$train" --out e --resume auto --steps 20 --val-every 5 --keep-best 2>&1)
 result $? "a checkpoint that knows of no best is gone on from" "$magic: $said"
 rm -r "c/checkpoints/$(steps_of "$best")"
 said=$("$train" --out c --resume best --eval ppl --eval-only 2>&1)
-[ $? = 2 ] && grep -q -- "--resume best: the checkpoint of step $best is gone" <<<"$said"
+[ $? = 2 ] && error_is "E_RESUME_BEST step $best"
 result $? "a best that is gone is told" "$said"
 said=$("$train" --out c --resume auto --patience 8 2>&1)
 grep -q "^the best checkpoint, of step $best, is gone: the next is the best" <<<"$said" &&
@@ -98,15 +98,15 @@ for at in 3 4 5 6; do
     grep -q '^step 5 is not saved' <<<"$said" && break
 done
 rm -rf unsaved/checkpoints/step-00000008
-said+=$("$train" --out unsaved --resume best --eval ppl --eval-only 2>&1)
+said+=$'\n'$("$train" --out unsaved --resume best --eval ppl --eval-only 2>&1)
 [ "$(kept unsaved)" = "$(steps_of 7)" ] &&
-    grep -q -- '--resume best: --out unsaved holds no checkpoint that says which is' <<<"$said"
+    error_is 'E_RESUME_BEST --resume best: --out unsaved'
 result $? "a best that could not be saved is none" "$said $(kept unsaved)"
 
-judged_by "a best where nothing validates" '--keep-best: nothing validates' --keep-best --out f
-judged_by "patience where nothing validates" '--patience: nothing validates' --patience 3 --out f
-judged_by "a run from the best" '--resume best: expected --export' --out a --resume best
-judged_by "the best of none" '--resume best: --out b holds no checkpoint that says' --out b \
+judged_by "a best where nothing validates" 'E_VALIDATION_MISSING --keep-best' --keep-best --out f
+judged_by "patience where nothing validates" 'E_VALIDATION_MISSING --patience' --patience 3 --out f
+judged_by "a run from the best" 'E_RESUME_BEST --export' --out a --resume best
+judged_by "the best of none" 'E_RESUME_BEST --out b' --out b \
     --resume best --export hf:none
 
 # Killed at any moment: the last, or the one before it, is gone on from, and the best is there.

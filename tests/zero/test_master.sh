@@ -41,26 +41,29 @@ for master in split bf16; do
     [ "$(hash_of <<<"$said")" = "$want" ]
     result $? "$master: a resumed run has the bits of one that never stopped" "$said"
 done
-# refused NAME LINE ARGUMENT...: no status 0, and one line that has LINE
+# refused NAME ERROR ARGUMENT...: no status 0, and one line, that error's
 refused() {
-    local said status name=$1 line=$2
+    local said status name=$1 error=$2
     shift 2
     said=$("$train" "$@" 2>&1 >/dev/null)
     status=$?
     [ $status != 0 ] && [ "$(grep -vc '^measuring this machine: ' <<<"$said")" = 1 ] &&
-        grep -qF -- "$line" <<<"$said"
+        error_is "$error"
     result $? "$name" "$status: $said"
 }
-refused "another value is refused on resume" 'it has "--master split", not "--master bf16"' \
+refused "another value is refused on resume" \
+    'E_CHECKPOINT_IDENTITY "--master split", not "--master bf16"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master bf16
-refused "and fp32 is" 'it has "--master split", and this run has not' \
+refused "and fp32 is" 'E_CHECKPOINT_IDENTITY "--master split"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master fp32
-refused "another flag is named, not the one in its place" 'it has no "--attention-window 8"' \
+refused "another flag is named, not the one in its place" \
+    'E_CHECKPOINT_IDENTITY "--attention-window 8"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --attention-window 8
-refused "a flag is named, not the text that it cuts" 'it has "--seq-len 16", not "--seq-len 32"' \
+refused "a flag is named, not the text that it cuts" \
+    'E_CHECKPOINT_IDENTITY "--seq-len 16", not "--seq-len 32"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --seq-len 32
 for dtype in fp32 fp16; do
-    refused "refused with $dtype" "--master split: expected --dtype bf16, not $dtype" \
+    refused "refused with $dtype" "E_MASTER --master split*$dtype" \
         "${model[@]}" --dtype $dtype --out "$folder/none" --steps 3 --master split
 done
 

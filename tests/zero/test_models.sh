@@ -162,61 +162,56 @@ said=$(run --steps 0 --init "run:$folder/damaged")
 [ "$(hash_of <<<"$said")" = "$early" ] && grep -q '; trying the one before' <<<"$said"
 result $? "run: of one without a head, too" "$said"
 
-refused "a folder that is not there" "cannot read /nowhere/config.json" --init hf:/nowhere
-refused "no kind" "--init llama: expected hf:DIR, run:DIR or llmc:FILE" --init llama
-refused "a kind without a place" "--init run:: expected hf:DIR" --init run:
-refused "no kind of an export" "--export run:new: expected hf:DIR or llmc:FILE" --export run:new
-refused "no run" "--init run:/nowhere: no checkpoint; expected the --out" --init run:/nowhere
-refused "a run that is a file" "first.bin: no checkpoint; expected" --init "run:$folder/first.bin"
-refused "a run's flag that contradicts" "--layers 3: .*/step-00000004 has 2" \
+refused "a folder that is not there" "E_FILE_READ /nowhere/config.json" --init hf:/nowhere
+refused "no kind" "E_INIT_NAME --init llama" --init llama
+refused "a kind without a place" "E_INIT_NAME --init run:" --init run:
+refused "no kind of an export" "E_INIT_NAME --export run:new" --export run:new
+refused "no run" "E_CHECKPOINT_MISSING --init run:/nowhere" --init run:/nowhere
+refused "a run that is a file" "E_CHECKPOINT_MISSING first.bin" --init "run:$folder/first.bin"
+refused "a run's flag that contradicts" "E_INIT_FLAG --layers 3*/step-00000004 has 2" \
     --init "run:$folder/first" --layers 3
-refused "a run of fewer ids" "--vocab 199: .*/step-00000004 has 200" --init "run:$folder/first" \
-    --vocab 199
-refused "a run of fewer positions" "--seq-len 18: expected at most --positions 17" \
+refused "a run of fewer ids" "E_INIT_FLAG --vocab 199*/step-00000004 has 200" \
+    --init "run:$folder/first" --vocab 199
+refused "a run of fewer positions" "E_SEQ_LEN --seq-len 18*--positions 17" \
     --init "run:$folder/first" --seq-len 18
-refused "a model beside a run" "--model: --init run:.* says what the model is" \
-    --init "run:$folder/first" --model tiny
+refused "a model beside a run" "E_INIT_MODEL --init run:" --init "run:$folder/first" --model tiny
 on README.md
-refused "a tokenizer of more ids than the run" "--vocab 200: the tokenizer alone has 25. ids" \
+refused "a tokenizer of more ids than the run" "E_VOCAB_SIZE --vocab 200" \
     --init "run:$folder/first" --tokenizer byte
 on random
 trained other 2 --steps 2 >/dev/null # as many weights, and another model
 rm -r "$folder/damaged/checkpoints/step-00000002"
 cp -r "$folder"/{other,damaged}/checkpoints/step-00000002
 cp "$folder"/{first,damaged}/checkpoints/step-00000004/rank-0000.state
-refused "a run whose older checkpoint is another's" 'it has "--heads 2", not "--heads 4"' \
-    --init "run:$folder/damaged"
+refused "a run whose older checkpoint is another's" \
+    'E_CHECKPOINT_IDENTITY "--heads 2", not "--heads 4"' --init "run:$folder/damaged"
 : >"$folder/damaged/checkpoints/step-00000004/rank-0000.state"
 flip "$folder/damaged/checkpoints/step-00000002/rank-0002.state"
-refused "a run all of whose checkpoints are damaged" "step-00000002/rank-0002.state is damaged" \
-    --init "run:$folder/damaged" --ranks 2
-refused "a checkpoint that is damaged" "step-00000002/rank-0002.state is damaged: its checksum" \
+refused "a run all of whose checkpoints are damaged" \
+    "E_CHECKPOINT_DAMAGED step-00000002/rank-0002.state" --init "run:$folder/damaged" --ranks 2
+refused "a checkpoint that is damaged" "E_CHECKPOINT_DAMAGED step-00000002/rank-0002.state" \
     --init "run:$folder/damaged/checkpoints/step-00000002"
-refused "a checkpoint without a head" "rank-0000.state is damaged: only 0 bytes" \
+refused "a checkpoint without a head" "E_CHECKPOINT_DAMAGED rank-0000.state*0 bytes" \
     --init "run:$folder/damaged/checkpoints/step-00000004"
-refused "no file of llm.c" "cannot read /nowhere: No such file" --init llmc:/nowhere
-refused "another file" "config.json: .* bytes are no model of llm.c" \
-    --init "llmc:$models/gpt2/config.json"
+refused "no file of llm.c" "E_FILE_READ /nowhere" --init llmc:/nowhere
+refused "another file" "E_LLMC_SIZE config.json" --init "llmc:$models/gpt2/config.json"
 head -c 20000 "$folder/first.bin" >"$folder/cut.bin"
-refused "a file that is cut" "cut.bin: 20000 bytes: it is truncated" --init "llmc:$folder/cut.bin"
-refused "llm.c's flag that contradicts" "--heads 2: .*first.bin has 4" \
+refused "a file that is cut" "E_LLMC_SIZE cut.bin: 20000" --init "llmc:$folder/cut.bin"
+refused "llm.c's flag that contradicts" "E_INIT_FLAG --heads 2*first.bin has 4" \
     --init "llmc:$folder/first.bin" --heads 2
-refused "an export over a file" "--export .*first.bin exists; name a file that does not" \
-    --export "llmc:$folder/first.bin"
-refused "an export to nowhere" "--export /nowhere/x.bin: cannot write there" \
-    --export llmc:/nowhere/x.bin
-refused "what llm.c has not" "a file of llm.c has a gpt2, no --family qwen3" \
+refused "an export over a file" "E_FILE_EXISTS --export*first.bin" --export "llmc:$folder/first.bin"
+refused "an export to nowhere" "E_FILE_WRITE --export /nowhere/x.bin" --export llmc:/nowhere/x.bin
+refused "what llm.c has not" "E_EXPORT_MODEL --family qwen3" \
     --init "hf:$models/qwen3" --export "llmc:$folder/new.bin"
-refused "a format that llm.c has not" "a file of llm.c has no fp16" --export-dtype fp16 \
+refused "a format that llm.c has not" "E_EXPORT_DTYPE fp16" --export-dtype fp16 \
     --export "llmc:$folder/new.bin"
-refused "a head that llm.c has not" "a file of llm.c has no head of its own" --tie off \
+refused "a head that llm.c has not" "E_EXPORT_MODEL --tie off" --tie off \
     --export "llmc:$folder/new.bin"
-refused "a window that llm.c has not" "cannot say --attention-window 8; 0 is right" \
+refused "a window that llm.c has not" "E_EXPORT_MODEL --attention-window 8; 0" \
     --attention-window 8 --export "llmc:$folder/new.bin"
-refused "a flag that contradicts" "--layers 3: .*config.json has 2" --init "hf:$models/qwen3" \
-    --layers 3
-refused "a model beside it" "--model: --init .* says what the model is" --init "hf:$models/qwen3" \
-    --model gpt2
+refused "a flag that contradicts" "E_INIT_FLAG --layers 3*config.json has 2" \
+    --init "hf:$models/qwen3" --layers 3
+refused "a model beside it" "E_INIT_MODEL --init" --init "hf:$models/qwen3" --model gpt2
 
 # A weight that is no number: every step would be skipped, and none would say why.
 poke() { # poke FILE BYTES: the file's last bytes become these
@@ -231,13 +226,13 @@ for case in "gpt2 00003-of-00008 \\x00\\x00\\xc0\\x7f attn.c_attn.weight: elemen
     cp -r "$models/$model" "$folder/bad"
     poke "$folder/bad/model-$file.safetensors" "$bytes"
     refused "$model: a weight that is no number" \
-        "bad/model-$file.safetensors: tensor .*$line; expected a number" \
+        "E_WEIGHT_NOT_FINITE bad/model-$file.safetensors*$line" \
         --init "hf:$folder/bad" --ranks 3 --zero 3
 done
 cp "$folder/first16.bin" "$folder/infinite.bin"
 poke "$folder/infinite.bin" '\x80\xff'
 refused "llm.c's weight that is infinite" \
-    "infinite.bin: norm.bias of layer -1: element 47 is infinite; expected a number" \
+    "E_WEIGHT_NOT_FINITE infinite.bin: norm.bias of layer -1: element 47" \
     --init "llmc:$folder/infinite.bin" --ranks 2
 
 # What goes on with a run is that run's model, and so is the config.json that an export copies.
@@ -245,27 +240,27 @@ rm -rf "$folder/moved"
 cp -r "$models/llama" "$folder/moved"
 timeout 60 "$train" "${usual[@]}" --init "hf:$folder/moved" --steps 1 --out "$folder/kept" \
     >"$folder/said" 2>&1
-# resumed NAME PATTERN ARGUMENT...: the same refusal of that run's resume, before a step of it.
+# resumed NAME ERROR ARGUMENT...: the same refusal of that run's resume, before a step of it.
 resumed() {
-    local name=$1 pattern=$2 said status
+    local name=$1 error=$2 said status
     shift 2
     said=$(timeout 60 "$train" --out "$folder/kept" --resume auto --steps 9 "$@" 2>&1)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said" && ! grep -q '^step ' <<<"$said" &&
+        error_is "$error" && ! grep -q '^step ' <<<"$said" &&
         ! ls -d "$folder"/new* >/dev/null 2>&1
     result $? "$name" "status $status: $said"
 }
-resumed "a resume with another model" '/gpt2/config.json has --family "gpt2"; .* has "llama"' \
+resumed "a resume with another model" 'E_INIT_FLAG /gpt2/config.json*"gpt2"*"llama"' \
     --init "hf:$models/gpt2" --export "hf:$folder/new"
-resumed "and without an export" '--init .*/qwen3/config.json has --family "qwen3"; .* has "llama"' \
+resumed "and without an export" 'E_INIT_FLAG --init*/qwen3/config.json*"qwen3"*"llama"' \
     --init "hf:$models/qwen3"
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' "$folder/moved/config.json"
-resumed "a config.json that changed" "/moved/config.json, which has --layers 4; .* has 2" \
+resumed "a config.json that changed" "E_INIT_FLAG /moved/config.json*--layers 4*has 2" \
     --export "hf:$folder/new"
 sed 's/"rope_theta": 10000.0/"rope_theta": 5e5/' "$models/llama/config.json" \
     >"$folder/moved/config.json"
-resumed "its angles" "which has --rope-theta 500000; .* has 10000" --export "hf:$folder/new"
+resumed "its angles" "E_INIT_FLAG --rope-theta 500000*has 10000" --export "hf:$folder/new"
 said=$(timeout 60 "$train" --out "$folder/kept" --resume auto --init "hf:$models/llama" \
     --export "hf:$folder/there" 2>&1)
 [ -f "$folder/there/config.json" ]
@@ -280,13 +275,13 @@ for kind in run:early llmc:first.bin hf:whole; do
 done
 grep -q '^step 3/3 ' <<<"$said"
 result $? "a run goes on with an --init that is its own model" "$kind: $said"
-refused "a window that the folder has not" "which has --attention-window 0; .* has 8" \
+refused "a window that the folder has not" "E_INIT_FLAG --attention-window 0*has 8" \
     --init "hf:$models/llama" --attention-window 8 --export "hf:$folder/new"
 sed -i 's/"rope_type": "default"/"rope_type": "linear", "factor": 2.0/' "$folder/moved/config.json"
 said=$(run --init "hf:$folder/moved" --steps 0 --rope-scaling linear:2.0)
 [ "$(hash_of <<<"$said")" ]
 result $? "one number in two spellings" "$said"
-refused "another number" "--rope-scaling linear:2.5: .*/config.json has linear:2" \
+refused "another number" "E_INIT_FLAG --rope-scaling linear:2.5*/config.json has linear:2" \
     --init "hf:$folder/moved" --rope-scaling linear:2.5
 
 # What is passed over in a config.json is told; YaRN goes out as it came in, and by a flag.
@@ -313,7 +308,7 @@ tr -d ' \t\n' <"$folder/again/config.json" |
     grep -q '"rope_type":"yarn","factor":4,"original_max_position_embeddings":8}' &&
     grep -q '^parameters: ' <<<"$seen"
 result $? "and of a run's flags a config.json is made" "$said $seen"
-refused "an angle that grows" "--rope-scaling yarn:0.5:8: expected none, .* yarn:FACTOR:ORIGINAL" \
+refused "an angle that grows" "E_ROPE_SCALING --rope-scaling yarn:0.5:8" \
     --family llama --rope-scaling yarn:0.5:8
 
 # A tied matrix may be stored by the name of either.
@@ -329,15 +324,15 @@ rm -rf "$folder/moved"
 cp -r "$models/llama" "$folder/moved"
 
 # What an export will fail on is told before the first step.
-refused "an export into no folder" "--export /nowhere/x: cannot write there" --export hf:/nowhere/x
+refused "an export into no folder" "E_FILE_WRITE --export /nowhere/x" --export hf:/nowhere/x
 ln -s nowhere "$folder/linked.writing"
-refused "a link aside" "--export hf:.*/linked.writing is in the way" --export "hf:$folder/linked"
-refused "a link aside of a file" "--export llmc:.*/linked.writing is in the way" \
+refused "a link aside" "E_EXPORT_BUSY --export hf:*/linked.writing" --export "hf:$folder/linked"
+refused "a link aside of a file" "E_EXPORT_BUSY --export llmc:*/linked.writing" \
     --export "llmc:$folder/linked"
 mkdir "$folder/foreign.writing"
 echo x >"$folder/foreign.writing/thesis.txt"
-refused "a folder of somebody aside" "/foreign.writing is in the way" --export "hf:$folder/foreign"
-refused "and of a file" "/foreign.writing is in the way" --export "llmc:$folder/foreign"
+refused "a folder of somebody aside" "E_EXPORT_BUSY /foreign.writing" --export "hf:$folder/foreign"
+refused "and of a file" "E_EXPORT_BUSY /foreign.writing" --export "llmc:$folder/foreign"
 [ -f "$folder/foreign.writing/thesis.txt" ] && [ -L "$folder/linked.writing" ]
 result $? "they stay"
 cp "$models/llama/config.json" "$folder/moved/config.json"
@@ -347,8 +342,7 @@ said=$(run --init "hf:$folder/moved" --steps 0 --export "hf:$folder/slash/")
 [ -f "$folder/slash/vocab.json" ] && [ ! -e "$folder/slash/tokenizer" ]
 result $? "files are copied and folders are not, to a place with a slash behind it" "$said"
 ln -s nowhere "$folder/moved/tokenizer.json"
-refused "a tokenizer that leads nowhere" \
-    "--export hf:.*: cannot read .*/moved/tokenizer.json: No such file" \
+refused "a tokenizer that leads nowhere" "E_FILE_READ --export hf:*/moved/tokenizer.json" \
     --init "hf:$folder/moved" --export "hf:$folder/new"
 said=$(run --init "hf:$folder/moved" --steps 0)
 [ "$(hash_of <<<"$said")" ]
@@ -363,14 +357,14 @@ sed "s|hf:$models/llama|hf:$folder/moved|" "$folder/kept/config.json" >"$folder/
 said=$(run --steps 2 "${named[@]}")
 grep -q '^step 2/2 ' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
 result $? "a named checkpoint does not need what its run began with" "$said"
-refused "but its export does" "--export hf:.*/new needs what --init named: .*/moved/config.json" \
+refused "but its export does" "E_FILE_READ --export hf:*/new*/moved/config.json" \
     "${named[@]}" --export "hf:$folder/new"
 mv "$folder/away" "$folder/moved"
 said=$(run --steps 0 --init "hf:$folder/moved" --lr 2e-05)
 grep -qx -- '--init: --lr 2e-05 --weight-decay 0 --warmup 0' <<<"$said"
 result $? "and one that is on the line, with what is not" "$said"
 ln -s nowhere "$folder/moved/model.safetensors"
-refused "a link to weights that leads nowhere" "cannot read .*/moved/model.safetensors: No such" \
+refused "a link to weights that leads nowhere" "E_FILE_READ /moved/model.safetensors" \
     --init "hf:$folder/moved"
 rm "$folder/moved/model.safetensors"
 
@@ -379,45 +373,44 @@ last=$folder/moved/model-00007-of-00007.safetensors
 truncate -s -4 "$last"
 printf '\x00\x24\x74\x49' >>"$last"
 said=$(run --init "hf:$folder/moved" --steps 0 --export "hf:$folder/new" --export-dtype fp16)
-[ $? = 2 ] && grep -qE '^train: .*/new: [a-z_.0-9]+ has 1000000, which fp16 cannot hold' \
-    <<<"$said" && ! ls -d "$folder"/new* >/dev/null 2>&1
+[ $? = 2 ] && error_is 'E_EXPORT_VALUE /new: * has 1000000, which fp16' &&
+    ! ls -d "$folder"/new* >/dev/null 2>&1
 result $? "no weight becomes infinite" "$said"
 
 broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
-refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"
+refused "another architecture" 'E_HF_CONFIG model_type "gemma"' --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "longrope"/'
-refused "a scaling that is not built" "rope_type default, linear, llama3 or yarn" \
-    --init "hf:$folder/bad"
+refused "a scaling that is not built" "E_HF_CONFIG rope_type" --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "linear"/'
-refused "a scaling without its factor" "config.json: rope_parameters has no factor: expected" \
+refused "a scaling without its factor" "E_HF_CONFIG config.json: rope_parameters*factor" \
     --init "hf:$folder/bad"
 broken config.json \
     's/"rope_type": "default"/"rope_type": "llama3", "factor": 8, "low_freq_factor": 1/'
-refused "and of Llama 3" "config.json: rope_parameters has no high_freq_factor: expected" \
+refused "and of Llama 3" "E_HF_CONFIG config.json: rope_parameters*high_freq_factor" \
     --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "linear", "factor": "2"/'
-refused "a factor that is text" 'config.json: factor "2": expected a number above 0' \
-    --init "hf:$folder/bad"
+refused "a factor that is text" 'E_HF_CONFIG config.json: factor "2"' --init "hf:$folder/bad"
 broken config.json 's/"layer_types": \[/"layer_types": "sliding_attention", "unused": [/'
-refused "kinds of layers that are no list" 'layer_types "sliding_attention": expected a list' \
+refused "kinds of layers that are no list" 'E_HF_CONFIG layer_types "sliding_attention"' \
     --init "hf:$folder/bad"
 broken config.json 's/"head_dim": 24/"head_dim": 512/'
-refused "heads that are too large" "--head-size 512: expected 1 to 256" --init "hf:$folder/bad"
+refused "heads that are too large" "E_SHAPE_RANGE --head-size 512" --init "hf:$folder/bad"
 broken config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
-refused "a layer too many" "tensor model.layers.1.*: a qwen3 model has none such" \
-    --init "hf:$folder/bad"
+refused "a layer too many" "E_HF_TENSOR_EXTRA model.layers.1*qwen3" --init "hf:$folder/bad"
+broken config.json 's/"tie_word_embeddings": false/"tie_word_embeddings": true/'
+refused "a head that is not the embedding" "E_HF_TIED_HEAD lm_head.weight" --init "hf:$folder/bad"
 broken config.json 's/"intermediate_size": 96/"intermediate_size": 98/'
-refused "another shape" "mlp.gate_proj.weight is \[96, 64\].*\[98, 64\] is right" \
+refused "another shape" "E_HF_TENSOR_SHAPE mlp.gate_proj.weight*96, 64*98, 64" \
     --init "hf:$folder/bad"
 broken config.json ''
 rm "$folder/bad/model-00002-of-00005.safetensors"
-refused "a shard that is missing" "model-00002-of-00005.safetensors" --init "hf:$folder/bad"
-refused "an export over a folder" "--export $folder/bad exists" --export "hf:$folder/bad"
-refused "what a folder cannot say" "a folder of gpt2 cannot say --attention-window 8" \
+refused "a shard that is missing" "E_FILE_READ model-00002-of-00005.safetensors" \
+    --init "hf:$folder/bad"
+refused "an export over a folder" "E_FILE_EXISTS --export $folder/bad" --export "hf:$folder/bad"
+refused "what a folder cannot say" "E_EXPORT_MODEL gpt2*--attention-window 8" \
     --attention-window 8 --export "hf:$folder/new"
-refused "no model of that name" "--model gpt5: expected one of tiny, gpt2" --model gpt5
-refused "heads too few" "--heads 1: a head has 512 channels, at most 256 are" --heads 1 \
-    --channels 512
-refused "heads that do not divide" "--kv-heads 3: expected a divisor of --heads 4" --kv-heads 3
+refused "no model of that name" "E_MODEL_NAME --model gpt5*tiny, gpt2" --model gpt5
+refused "heads too few" "E_HEAD_SIZE --heads 1*512*256" --heads 1 --channels 512
+refused "heads that do not divide" "E_HEADS --kv-heads 3*--heads 4" --kv-heads 3
 echo "1..$count"
 exit $failed

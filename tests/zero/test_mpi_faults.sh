@@ -105,9 +105,8 @@ for stage in 0 1 2 3; do
     begin_job 4 --zero $stage --comm-timeout 2
     kill -STOP "$(process_of $victim)"
     end_of_job 8
-    [ $gone = yes ] && [ $status = 2 ] && grep -q \
-        "^train: rank [0-9]: collective [0-9]*, [a-z_]* of .*: no sign of rank $victim for 2 s" \
-        "$folder/said"
+    [ $gone = yes ] && [ $status = 2 ] &&
+        error_is "E_RANK_SILENT collective *rank $victim for 2 s" "$(<"$folder/said")"
     result $? "fault_20: rank $victim stopped at stage $stage: named after --comm-timeout" \
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
 done
@@ -127,9 +126,7 @@ for moment in 0 0.3; do
     kill -STOP "$(process_of 2)"
     end_of_job 12
     [ $status = 139 ] && grep -q 'no sign for' "$folder/said" && status=2 # mpirun's own, see below
-    [ $gone = yes ] && [ $status = 2 ] &&
-        grep -qE '^train: rank [013]: .*no sign (for 2 s of rank 2 \(process|of rank 2 for)' \
-            "$folder/said"
+    [ $gone = yes ] && [ $status = 2 ] && error_is 'E_RANK_SILENT of rank 2 ' "$(<"$folder/said")"
     result $? "fault_20: rank 2 stopped $moment s after its start: named after --comm-timeout" \
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
 done
@@ -152,9 +149,8 @@ for stage in 1 3; do
     begin_job 4 --zero $stage --zero-shard-size 2 --comm-timeout 2
     kill -STOP "$(process_of $victim)"
     end_of_job 12
-    [ $gone = yes ] && [ $status = 2 ] && grep -q \
-        "^train: rank [0-9]: collective [0-9]*, [a-z_]* of .*: no sign of rank $victim for 2 s" \
-        "$folder/said"
+    [ $gone = yes ] && [ $status = 2 ] &&
+        error_is "E_RANK_SILENT collective *rank $victim for 2 s" "$(<"$folder/said")"
     result $? "fault_20: rank $victim stopped, stage $stage with replicas: named" \
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
     begin_job 4 --zero $stage --zero-shard-size 2
@@ -200,8 +196,8 @@ for kind in 0 1 2 3 4 5; do
     # Open MPI 4.1's own mpirun may crash when it has ended a job; the job has ended as it should.
     [ $status = 139 ] && grep -q 'mpirun(+' <<<"$said" && status=2
     [ $status = 2 ] && ! grep -q 'rank [02]: went on' <<<"$said" &&
-        [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && grep -q \
-        '^train: rank [02]: collective 1, .*: no sign of rank 1 for 2 s' <<<"$said"
+        [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        error_is 'E_RANK_SILENT collective 1*rank 1 for 2 s'
     result $? "fault_20: rank 1 stopped before a collective of kind $kind: named" \
         "status $status: $said"
 done
@@ -246,7 +242,7 @@ for skip in "0 1" "1 2" "2 4" "3 5"; do
     # shellcheck disable=SC2086
     said=$(job 3 "$helpers/mpi_ranks" skip $skip)
     status=$?
-    [ $status = 2 ] && grep -q '^train: .*out of step: .*rank 1 at' <<<"$said" &&
+    [ $status = 2 ] && error_is 'E_COLLECTIVES_DIFFER rank 1 at' &&
         [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && ! grep -q 'step [2-9]' <<<"$said"
     result $? "fault_10: rank 1 skips a collective (stage, which: $skip): named within the step" \
         "status $status: $said"

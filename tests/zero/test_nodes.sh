@@ -108,7 +108,7 @@ rm -r "$folder/node1/out"
 said=$(nodes 6 2 --zero 3 --steps 8 --resume auto)
 status=$?
 [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-    grep -q "^train: .*lacks rank-0002.state, which node $(uname -n) wrote" <<<"$said"
+    error_is "E_CHECKPOINT_NODES rank-0002.state*$(uname -n)"
 result $? "a node's disk that is gone: the file and the node are named" "status $status: $said"
 [ "$(find "$folder/node0" "$folder/node2" -name '*.state' | wc -l)" = 8 ]
 result $? "and nothing of what the others have is gone" "$(find "$folder")"
@@ -137,7 +137,7 @@ mkdir "$folder/node1/out/checkpoints/writing"
 touch "$folder/node1/out/checkpoints/writing/precious"
 said=$(nodes 6 2 --zero 3 --steps 8 --resume auto)
 status=$?
-[ $status = 2 ] && grep -q '^train: node .*writing is in the way' <<<"$said"
+[ $status = 2 ] && error_is 'E_CHECKPOINT_IN_THE_WAY node*writing'
 result $? "what is in the way on one node is named, with the node" "status $status: $said"
 
 # One node's disk is full: nothing has its name on any, and a signal ends the wait for room.
@@ -177,7 +177,7 @@ status=$?
 kill -9 $pids
 wait $pids 2>/dev/null
 pids=
-[ $status = 2 ] && grep -q "^train: --out out: process .* trains into it" <<<"$said" &&
+[ $status = 2 ] && error_is "E_FOLDER_BUSY --out out: process" &&
     [ ! -e "$folder/node0/out/lock" ]
 result $? "another run on one node's disk is seen" "status $status: $said"
 

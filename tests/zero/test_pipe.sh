@@ -195,19 +195,18 @@ rm -rf "$folder/judged"
 refused() {
     said=$("$train" "${model[@]}" --steps 1 --global-batch 4 "${@:2}" 2>&1)
     status=$?
-    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [[ $said = "train: $1"* ]]
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && error_is "$1"
     result $? "refused: ${1:0:70}" "$status: $said"
 }
-refused "--pp 6: expected at most 5" --ranks 6 --pp 6
-refused "--pp 2: expected a divisor of --ranks 3" --ranks 3 --pp 2
-refused "--pp-split 2,2: expected the layers of each of --pp 2 stages" --ranks 2 --pp 2 \
-    --pp-split 2,2
-refused "--pp-split 3: there is one stage" --pp-split 3
-refused "--zero-quantized-gradients --node-size 3: expected a divisor of --ranks 4 / --pp 2;" \
+refused "E_PP_STAGES --pp 6*5" --ranks 6 --pp 6
+refused "E_GRID --pp 2*--ranks 3" --ranks 3 --pp 2
+refused "E_PP_SPLIT --pp-split 2,2*--pp 2" --ranks 2 --pp 2 --pp-split 2,2
+refused "E_PP_SPLIT --pp-split 3" --pp-split 3
+refused "E_QUANT_NODES --node-size 3*--ranks 4 / --pp 2;" \
     --ranks 4 --pp 2 --zero 2 --zero-quantized-gradients --node-size 3
-refused "--global-batch 3: expected a multiple of 2, --batch 1 on each of --ranks 4 / --pp 2;" \
+refused "E_GLOBAL_BATCH --global-batch 3*--batch 1*--ranks 4 / --pp 2;" \
     --ranks 4 --pp 2 --global-batch 3
-refused "--zero-shard-size 4: expected a divisor of --ranks 4 / --pp 2;" --ranks 4 --pp 2 \
+refused "E_SHARD_SIZE_RANKS --zero-shard-size 4*--ranks 4 / --pp 2;" --ranks 4 --pp 2 \
     --zero 3 --zero-shard-size 4
 train 4 --pp 4 --global-batch 3
 [ "$(grep -c 'warning: --pp 4 with 3 micro-batches in a step' <<<"$said")" = 1 ]

@@ -100,21 +100,19 @@ for layers in 2 1000; do # 12 * 20480^2 elements a block are more than 2^32
 done
 
 measuring="^measuring this machine: "
-refused() { # refused NAME PATTERN ARGUMENT...: one line and status 2
-    local name=$1 pattern=$2 said status
+refused() { # refused NAME ERROR ARGUMENT...: one line and status 2
+    local name=$1 error=$2 said status
     shift 2
     said=$(timeout 60 "$TRAIN" "$@" 2>&1 >/dev/null)
     status=$?
-    [ $status = 2 ] && [ "$(grep -vc "$measuring" <<<"$said")" = 1 ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said"
+    [ $status = 2 ] && [ "$(grep -vc "$measuring" <<<"$said")" = 1 ] && error_is "$error"
     result $? "refused: $name" "status $status: $said"
 }
-refused "--json without --plan" '--json.*--plan' --data random --json
-refused "--params without --plan" '--params.*--plan' --data random --params 7G
-refused "too many parameters" '--params' --plan --params 1000000000000000
+refused "--json without --plan" 'E_PLAN_MISSING --json' --data random --json
+refused "--params without --plan" 'E_PLAN_MISSING --params' --data random --params 7G
+refused "too many parameters" 'E_FLAG_RANGE --params' --plan --params 1000000000000000
 
-refused "--params with a model" '--model: --params plans 7000000000 parameters' --plan \
-    --params 7G --model gpt2
+refused "--params with a model" 'E_PARAMS_FLAG --model*7000000000' --plan --params 7G --model gpt2
 said=$("$TRAIN" --plan --params 7G --zero 1 --device cpu --dtype bf16 2>&1
     "$TRAIN" "${here[@]}" --plan --zero 2 2>&1
     "$TRAIN" "${here[@]}" --plan --zero 2 --ranks 2 2>&1)
@@ -122,30 +120,27 @@ said=$("$TRAIN" --plan --params 7G --zero 1 --device cpu --dtype bf16 2>&1
 --zero 2 with one rank shards nothing: --ranks N for more" ]
 result $? "a stage without ranks says that it shards nothing" "$said"
 
-refused "--params with a part of the optimizer" '--offload-ratio 0.5.*--params' --plan --params 7G \
-    --offload-optimizer cpu --offload-ratio 0.5
+refused "--params with a part of the optimizer" 'E_PARAMS_FLAG --offload-ratio 0.5' \
+    --plan --params 7G --offload-optimizer cpu --offload-ratio 0.5
 
 for flag in "--nvme-path ." "--nvme-depth 4" "--nvme-block 8192" --check-io; do
     # shellcheck disable=SC2086
-    refused "$flag with nothing on a disk" "${flag%% *}: nothing is offloaded to nvme: expected" \
+    refused "$flag with nothing on a disk" "E_OFFLOAD_MISSING ${flag%% *}" \
         "${gpt2[@]}" --offload-optimizer cpu $flag
 done
-refused "a GPU's launches checked on a CPU" '--check-launches is for GPUs: add --device cuda' \
+refused "a GPU's launches checked on a CPU" 'E_GPU_ONLY --check-launches' \
     "${gpt2[@]}" --check-launches
-refused "nvme without a folder" '--nvme-path is missing: expected' "${here[@]}" \
-    --data random --offload-param nvme
-refused "a delayed update of the device's" '--delay-update: expected --offload-optimizer' \
+refused "nvme without a folder" E_NVME_PATH_MISSING "${here[@]}" --data random --offload-param nvme
+refused "a delayed update of the device's" 'E_OFFLOAD_MISSING --delay-update' \
     "${gpt2[@]}" --delay-update --offload-param cpu
-refused "a part of nothing" '--offload-ratio: expected --offload-optimizer' "${gpt2[@]}" \
-    --offload-ratio 0.5
-refused "a delayed update of a part" '--offload-ratio 0.5: expected 1 with --delay-update' \
+refused "a part of nothing" 'E_OFFLOAD_MISSING --offload-ratio' "${gpt2[@]}" --offload-ratio 0.5
+refused "a delayed update of a part" 'E_DELAY_UPDATE --offload-ratio 0.5' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
-refused "a delayed update's beginning without one" '--delay-after 3: expected --delay-update' \
+refused "a delayed update's beginning without one" 'E_DELAY_UPDATE --delay-after 3' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
-refused "a bound of what is not used" \
-    '--host-mem 1000: nothing is offloaded: expected .*, too; nearest that works: ' \
+refused "a bound of what is not used" 'E_OFFLOAD_MISSING --host-mem 1000*nearest' \
     "${here[@]}" --data random --host-mem 1000
-refused "and of each rank" '--host-mem-per-rank 1000: nothing is offloaded: expected .*, too;' \
+refused "and of each rank" 'E_OFFLOAD_MISSING --host-mem-per-rank 1000' \
     "${here[@]}" --data random --host-mem-per-rank 1000
 said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G --host-mem-per-rank 32G 2>&1)
 [ $? = 0 ] && ! grep -q -- '--host-mem' <<<"$said"
@@ -228,10 +223,10 @@ grep -A 9 '^memory (MiB) *predicted *measured' <<<"$said" |
 result $? "and what was measured is that of the rank which is named" "$said"
 rm -rf "$folder/unlike"
 refused "a run of which one stage alone has too much on the host, before step 1" \
-    '3 x 1.0 MiB .* of CPU memory are needed at the most, --host-mem-per-rank allows each 0.2 MiB' \
+    'E_MEMORY 3 x 1.0 MiB*--host-mem-per-rank*0.2 MiB' \
     "${unlike[@]}" --host-mem-per-rank 200k --out "$folder/run"
 refused "and on a node of three ranks, of which only that one has anything there" \
-    '1.0 MiB .* of CPU memory are needed by a node of 3 ranks, --host-mem allows 0.2 MiB' \
+    'E_MEMORY 1.0 MiB*3 ranks*--host-mem*0.2 MiB' \
     "${unlike[@]}" --host-mem 200k --out "$folder/run"
 large=$("$TRAIN" --plan --model gpt2-large "${here[@]}" --batch 2 --ranks 3 --pp 3 \
     --pp-split 0,36,0 2>"$folder/said")
@@ -246,13 +241,11 @@ said=$("$TRAIN" --plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 
  sum 21.000 nvme" ]
 result $? "--params says the sum of each tier" "$said"
 seven=(--plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 --offload-optimizer cpu)
-refused "--params beyond --host-mem-per-rank" \
-    '--host-mem-per-rank 24.499 GB: model states alone take 24.500 GB there on each rank' \
+refused "--params beyond --host-mem-per-rank" 'E_MEMORY --host-mem-per-rank 24.499 GB*24.500 GB' \
     "${seven[@]}" --host-mem-per-rank 24499M
-refused "--params beyond --host-mem" \
-    '--host-mem 97.999 GB: model states alone take 98.000 GB there on a node of 4 ranks' \
+refused "--params beyond --host-mem" 'E_MEMORY --host-mem 97.999 GB*98.000 GB*4 ranks' \
     "${seven[@]}" --host-mem 97999M
-refused "--params beyond --device-mem" '--device-mem 13.999 GB: model states alone take 14.000 GB' \
+refused "--params beyond --device-mem" 'E_MEMORY --device-mem 13.999 GB*14.000 GB' \
     "${seven[@]}" --host-mem 98G --device-mem 13999M --json
 said=$("$TRAIN" "${seven[@]}" --host-mem 98G --host-mem-per-rank 24500M --device-mem 14G 2>&1) &&
     grep -qx '  node of 4 *98.000  cpu' <<<"$said" &&
@@ -272,7 +265,7 @@ advised() {
     status=$?
     # shellcheck disable=SC2086
     [ $status = 2 ] && [ "$(grep -vc "$measuring" <<<"$said")" = 1 ] &&
-        grep -qE -- "^train: .*: with $flags it would fit, in" <<<"$said" &&
+        error_is "E_MEMORY with $flags it" &&
         "$TRAIN" "$@" ${flags% --nvme-path FOLDER} >/dev/null 2>&1
     result $? "refused, and advised: $name" "status $status: $said"
 }
@@ -318,7 +311,7 @@ advised "a machine's two memories, with nothing offloaded yet" "--offload-optimi
 advised "what needs no offload, beside a bound of the host" "--recompute attention" "${gpt2[@]}" \
     --device-mem 2155M --host-mem 64G
 refused "a run for which the disk would be enough" \
-    'with --offload-optimizer nvme --nvme-path FOLDER it would fit' --data random --model gpt2 \
+    'E_MEMORY with --offload-optimizer nvme --nvme-path FOLDER it' --data random --model gpt2 \
     --device cpu --dtype bf16 --batch 1 --seq-len 64 --offload-optimizer cpu --host-mem 1G \
     --out "$folder/run"
 offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
@@ -328,16 +321,14 @@ advised "a batch that divides --global-batch" "--batch 4" "${here[@]}" --plan --
     "${offloaded[@]}" --global-batch 32 --device-mem 600M
 advised "a stage and recomputation together" "--zero 3 --recompute block" "${here[@]}" --plan \
     --model gpt2 --ranks 4 --batch 8 --seq-len 1024 --device-mem 2G
-refused "what nothing makes fit, and says so" \
-    'no stage, recomputation, offload or batch makes it fit' \
-    "${gpt2[@]}" --ranks 4 --device-mem 100M
+refused "what nothing makes fit, and says so" E_MEMORY "${gpt2[@]}" --ranks 4 --device-mem 100M
 refused "what fits the device alone, with what the host lacks" \
-    '; at the least, with [^,]*, [0-9.]* MiB [^,]* of CPU memory [^,]*, --host-mem .* 95.4 MiB' \
+    'E_MEMORY CPU memory*--host-mem*95.4 MiB' \
     "${gpt2[@]}" --offload-optimizer cpu --device-mem 300M --host-mem 100M
 # A limit that nobody wrote on the line, and a flag of the advice that nobody wrote at all.
 echo '{"device-mem": 100000000}' >"$folder/limit.json"
 refused "what a file's limit does not allow, with the file's name and no other flag's" \
-    "; at the least, with .* of device memory .* \(--device-mem: from $folder/limit.json\) " \
+    "E_MEMORY device memory*(--device-mem: from $folder/limit.json)" \
     "${gpt2[@]}" --ranks 4 --config "$folder/limit.json"
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"
@@ -356,7 +347,7 @@ result $? "a bound stands in the table in all three units" "$said"
 four=(--plan --model llama3.1-8b --device cpu --dtype bf16 --ranks 4 --zero 2 --batch 1 --seq-len 64
     --offload-optimizer cpu --steps 0)
 refused "four ranks that take more than their host has" \
-    'of 4 ranks, --host-mem allows 122070.3 MiB \(128.00 GB\) together \(.*\): with' \
+    'E_MEMORY 4 ranks, --host-mem*122070.3 MiB (128.00 GB)*with' \
     "${four[@]}" --host-mem 128G
 said=$("$TRAIN" "${four[@]}" --host-mem 128G --node-size 2 --host-mem-per-rank 33G 2>&1)
 [ $? = 0 ] && grep -qE '^  node of 2 +61266.03$' <<<"$said" &&
@@ -364,18 +355,18 @@ said=$("$TRAIN" "${four[@]}" --host-mem 128G --node-size 2 --host-mem-per-rank 3
     grep -qx '  --host-mem-per-rank   31471.25  33.00 GB, 30.73 GiB' <<<"$said"
 result $? "two on each of two hosts do not; a row says what a node has" "$said"
 refused "and one of which each may have less" \
-    '4 x 30633.0 MiB .* --host-mem-per-rank allows each 30517.6 MiB' \
+    'E_MEMORY 4 x 30633.0 MiB*--host-mem-per-rank*30517.6 MiB' \
     "${four[@]}" --host-mem 200G --host-mem-per-rank 32G
 advised "what a node of four has room for" "--master split" "${four[@]}" --host-mem 128G
 
 # A run is refused the same way, before its first step, with the table.
 said=$("$TRAIN" "${here[@]}" --data random --model gpt2 --ranks 2 --device-mem 100M \
     --out "$folder/run" 2>&1)
-[ $? = 2 ] && grep -q '^ *optimizer ' <<<"$said" && grep -q '^train: .*--device-mem' <<<"$said" &&
+[ $? = 2 ] && grep -q '^ *optimizer ' <<<"$said" && error_is 'E_MEMORY --device-mem' &&
     [ ! -e "$folder/run" ]
 result $? "a run that does not fit is refused with the table before step 1" "$said"
-refused "a run larger than the machine" 'the machine has' "${here[@]}" --data random --ranks 2 \
-    --layers 300 --heads 64 --channels 8192 --out "$folder/run"
+refused "a run larger than the machine" 'E_MEMORY the machine' \
+    "${here[@]}" --data random --ranks 2 --layers 300 --heads 64 --channels 8192 --out "$folder/run"
 
 # ---- a run beside its plan ----
 
@@ -428,7 +419,8 @@ whole_process "stages of which only one has layers" "${unlike[@]}"
 whole_process "and two a vocabulary" "${unlike[@]}" --vocab 8192
 
 if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
-    refused "a run whose disk is memory" '--nvme-path /dev/shm' "${here[@]}" --data random \
+    refused "a run whose disk is memory" 'E_NVME_PATH --nvme-path /dev/shm' \
+        "${here[@]}" --data random \
         --vocab 300 --seq-len 32 --offload-optimizer nvme --nvme-path /dev/shm --out "$folder/shm"
 fi
 

@@ -130,7 +130,7 @@ done
 [ "$(find "$saved/checkpoints" -name 'rank-*.state' -size -2k | wc -l)" = 2 ]
 result $? "replicas write nothing twice" "$(ls -l "$saved"/checkpoints/*)"
 said=$("$train" --out "$saved" --resume auto --steps 5 --zero-shard-size 4 2>&1)
-[ $? = 2 ] && grep -q 'of another run: it has "--zero-shard-size 2"' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--zero-shard-size 2"'
 result $? "as many ranks in other groups would round otherwise: refused" "$said"
 
 train 4 --zero 1 --zero-shard-size 2 --save-every 1 --batch 1 --global-batch 4
@@ -149,22 +149,22 @@ result $? "an export has every parameter once" "$said"
 
 refused() { # refused WHAT PATTERN RANKS ARGUMENT...
     train "${@:3}"
-    [ $status = 2 ] && grep -qE "^train: .*$2" <<<"$said" && [ "$(wc -l <<<"$said")" = 1 ]
+    [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
     result $? "refused: $1" "$status: $said"
 }
 refused "a size that divides nothing, with those that do" \
-    '--zero-shard-size 4: .*--zero-shard-size 1, 2, 3 or 6 would do' 6 --zero 1 --zero-shard-size 4
-refused "more than there are" '--zero-shard-size 8: expected a divisor of --ranks 4' \
+    'E_SHARD_SIZE_RANKS --zero-shard-size 4*--zero-shard-size 1, 2, 3 or 6' 6 --zero 1 \
+    --zero-shard-size 4
+refused "more than there are" 'E_SHARD_SIZE_RANKS --zero-shard-size 8*--ranks 4' \
     4 --zero 1 --zero-shard-size 8
-refused "a second partition of what is whole" '--zero 2 gathers no weights' \
+refused "a second partition of what is whole" 'E_HPZ_STAGE --zero 2' \
     4 --zero 2 --zero-hpz-partition-size 2
 refused "one over ranks that are no neighbours in a shard's group" \
-    '--zero-hpz-partition-size 4: .*--zero-hpz-partition-size 1 or 2 would do' \
+    'E_HPZ_SIZE --zero-hpz-partition-size 4*--zero-hpz-partition-size 1 or 2' \
     4 --zero 3 --zero-shard-size 2 --zero-hpz-partition-size 4
-refused "one of weights that are not on the device" '--offload-param cpu keeps them elsewhere' \
+refused "one of weights that are not on the device" 'E_HPZ_OFFLOAD --offload-param cpu' \
     4 --zero 3 --zero-hpz-partition-size 2 --offload-param cpu
-refused "a stage that shards nothing" '--zero 0 keeps nothing in shards' \
-    4 --zero 0 --zero-shard-size 2
+refused "a stage that shards nothing" 'E_SHARD_SIZE_RANKS --zero 0' 4 --zero 0 --zero-shard-size 2
 
 echo "1..$count"
 exit $failed

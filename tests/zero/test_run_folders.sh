@@ -38,7 +38,7 @@ for how in --save-every=50 --save-async; do
     kill -TERM $first
     ends $first
     [ $status = 2 ] && [ $lines -ge 1 ] && [ -z "$(ls mv/checkpoints 2>/dev/null)" ] &&
-        [ "$(grep -c '^train: --out mv is another folder now' mv.said)" = 1 ] &&
+        error_is 'E_FOLDER_REPLACED --out mv' "$(<mv.said)" &&
         grep -q "process $pid on" mv/lock
     result $? "$how: a run whose --out was moved leaves the one that has its name now alone" \
         "status $status: $(cat mv.said) $(ls -R mv)"
@@ -70,7 +70,7 @@ until_true 200 grep -q 'another run' mv.said
 kill -TERM $first
 ends $first
 [ $status = 2 ] && [ -n "$newest" ] && [ "$(ls mv/checkpoints | sort | tail -n 1)" = "$newest" ] &&
-    grep -q "^train: --out mv is another run's now" mv.said
+    error_is 'E_LOCK_LOST --out mv' "$(<mv.said)"
 result $? "one whose lock was removed leaves the folder to the run that came then" \
     "status $status, newest $newest: $(tail -n 5 mv.said) $(ls mv/checkpoints)"
 
@@ -81,7 +81,7 @@ until_true 200 ls mv/checkpoints/step-* >/dev/null
 rm mv/lock
 until_true 200 test -e mv/lock
 run --steps 3 --out mv --resume auto
-[ $status = 2 ] && grep -q "^train: --out mv: process $first on .* trains into it" <<<"$said"
+[ $status = 2 ] && error_is "E_FOLDER_BUSY --out mv: process $first on"
 result $? "a lock that was removed is taken again" "status $status: $said"
 kill -TERM $first
 ends $first
@@ -106,7 +106,7 @@ until_true 600 grep -q '"step":9,' mv/log.jsonl
 comes_between mv/lock mv
 ends $first
 [ $status = 2 ] && [ "$(ls mv/checkpoints)" = step-00000002 ] &&
-    grep -q "^train: --out mv is another run's now" mv.said
+    error_is 'E_LOCK_LOST --out mv' "$(<mv.said)"
 result $? "one that has saved nothing leaves it to that run, too" \
     "status $status: $(tail -n 5 mv.said) $(ls mv/checkpoints)"
 
@@ -120,7 +120,7 @@ first=$pid
 comes_between shared/lock theirs
 ends $first
 [ $status = 2 ] && [ "$(ls shared)" = step-00000002 ] &&
-    grep -q "^train: --out mine/checkpoints is another run's now" mv.said
+    error_is 'E_LOCK_LOST --out mine/checkpoints' "$(<mv.said)"
 result $? "and so does one that a link leads into its folder of checkpoints" \
     "status $status: $(tail -n 5 mv.said) $(ls shared)"
 rm -rf mine theirs shared
@@ -168,7 +168,7 @@ ln -s ../shared theirs/checkpoints
 starts mine.said mine --steps 1000000
 run --steps 2 --out theirs
 [ $status = 2 ] && [ -z "$(ls theirs | grep -v checkpoints)" ] &&
-    grep -q "^train: --out theirs/checkpoints: process $pid on .* trains into it" <<<"$said"
+    error_is "E_FOLDER_BUSY --out theirs/checkpoints: process $pid on"
 result $? "links that lead to the checkpoints of a run that goes on are refused" \
     "status $status: $said $(ls theirs)"
 kill -TERM $pid
@@ -208,7 +208,7 @@ result $? "one that is saved anew counts again" "status $status: $kept $said"
 run --steps 4 --save-every 2 --keep 0 --out first
 run --steps 6 --out second
 run --steps 9 --out first --save-also second --resume first/checkpoints/step-00000004
-[ $status = 2 ] && grep -q -- '--save-also second holds a later checkpoint, of step 6' <<<"$said"
+[ $status = 2 ] && error_is 'E_RESUME_LATER --save-also second*step 6'
 result $? "a later checkpoint is told with the flag of its folder" "status $status: $said"
 
 # ---- a name is not believed ----
@@ -226,7 +226,7 @@ run --steps 8 --out first --resume auto
     grep -q 'resumed after step 4' <<<"$said"
 result $? "nor is a damaged one that the run has not come to" "status $status: $said"
 run --steps 5 --out first --resume auto
-[ $status = 2 ] && grep -q 'the checkpoint is of step 8 already' <<<"$said"
+[ $status = 2 ] && error_is 'E_STEPS_DONE step 8'
 result $? "but the whole one behind it is believed" "status $status: $said"
 
 # ---- room that is there when the signal comes ----
@@ -245,7 +245,7 @@ result $? "a signal in the wait for room still lets it try once" "status $status
 # ---- a limit that no waiting lifts ----
 
 (ulimit -S -f 8 && exec timeout 60 "$train" "${tiny[@]}" --out small --steps 3 >small.said 2>&1)
-[ $? = 2 ] && [ "$(grep -c '^train: no checkpoint fits: .*ulimit -f' small.said)" = 1 ] &&
+[ $? = 2 ] && error_is 'E_FILE_SIZE_LIMIT ulimit -f' "$(<small.said)" &&
     ! grep -q '"step"' small/log.jsonl
 result $? "a ulimit -f that no checkpoint fits is refused at the start" "$(cat small.said)"
 rm -rf small
@@ -255,7 +255,7 @@ prlimit --pid $pid --fsize=8192:
 until_true 400 grep -q 'is not saved: .*File too large' small.said
 kill -TERM $pid
 ends $pid
-[ $status = 2 ] && [ "$(grep -c '^train: .*File too large' small.said)" = 1 ] &&
+[ $status = 2 ] && error_is E_CHECKPOINT_WRITE "$(<small.said)" &&
     ! grep -q 'trying again' small.said && [ ! -e small/checkpoints/writing ] &&
     saved=$(ls small/checkpoints | tail -n 1) &&
     run --steps $((10#${saved#step-} + 1)) --ranks 3 --out small --resume auto && [ $status = 0 ]
@@ -306,7 +306,7 @@ for how in removed renamed replaced; do
     ends $pid
     newest=$(ls taken/checkpoints | sed -n 's/^step-0*//p' | tail -n 1)
     [ $status = 2 ] && [ "$(grep -c 'taken/log.jsonl ' taken.said)" = 2 ] &&
-        [ "$(grep -c '^train: taken/log.jsonl lacks lines' taken.said)" = 1 ] &&
+        error_is 'E_LOG_REPLACED taken/log.jsonl' "$(<taken.said)" &&
         case $how in
         replaced)
             grep -q 'is another file now' taken.said && [ "$(cat taken/log.jsonl)" = theirs ]
@@ -381,7 +381,7 @@ if [ "$(id -u)" != 0 ] || [ "$said" = can ]; then
     said=$("${as[@]}" env XDG_CACHE_HOME=$folder/open timeout 60 ./here "${tiny[@]}" --out ro \
         --resume auto --sample-only --sample-tokens 5 2>&1)
     status=$?
-    [ $status = 2 ] && grep -q '^train: .*ro/config.json' <<<"$said"
+    [ $status = 2 ] && error_is 'E_FILE_READ ro/config.json'
     result $? "a config.json that cannot be read is told, not passed over" "status $status: $said"
     chmod -R u+w ro
 else

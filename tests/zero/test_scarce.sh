@@ -38,9 +38,19 @@ places() {
     }'
 }
 
-# refused WHAT NAME PATTERN ARGUMENT...
+# one_of ERRORS LINES: one of them, with | between two, is in the lines.
+one_of() {
+    local errors error
+    IFS='|' read -ra errors <<<"$1"
+    for error in "${errors[@]}"; do
+        ! error_is "$error" "$2" || return 0
+    done
+    return 1
+}
+
+# refused WHAT NAME ERRORS ARGUMENT...
 refused() {
-    local what=$1 name=$2 pattern=$3 total at ended=0 bad=
+    local what=$1 name=$2 errors=$3 total at ended=0 bad=
     shift 3
     run "$what" 0 "$@" # what is measured once, or prepared, is there from here on
     run "$what" 0 "$@"
@@ -48,7 +58,7 @@ refused() {
     for at in $(places "$total"); do
         run "$what" "$at" "$@"
         if [ $status = 2 ] && [ "$(grep -c '^train: ' "$folder/said")" = 1 ] &&
-            grep -qE "^train: .*($pattern)" "$folder/said" &&
+            one_of "$errors" "$(<"$folder/said")" &&
             ! grep -qE 'check failed|terminate called' "$folder/said"; then
             ended=$((ended + 1))
         elif [ $status != 0 ]; then
@@ -59,9 +69,9 @@ refused() {
     result $? "$what refused to $name" "$ended of $total ended; $bad"
 }
 
-# processes WHAT PATTERN: refused to the second of two processes; the first must not wait for it.
+# processes WHAT ERROR: refused to the second of two processes; the first must not wait for it.
 processes() {
-    local what=$1 pattern=$2 total at said status ended=0 bad=
+    local what=$1 error=$2 total at said status ended=0 bad=
     # second WHAT AT
     second() {
         rm -rf "$folder/out"
@@ -79,7 +89,7 @@ processes() {
     total=$(cat "$folder/count")
     for at in $(places "$total"); do
         second "$what" "$at"
-        if [ $status = 2 ] && grep -qE "^train: .*($pattern)" <<<"$said"; then
+        if [ $status = 2 ] && error_is "$error"; then
             ended=$((ended + 1))
         elif [ $status != 0 ]; then # a call that the run can do without
             bad+="call $at of $total: status $status: $said"$'\n'
@@ -89,14 +99,14 @@ processes() {
     result $? "$what refused to one of two processes ends both" "$ended of $total ended; $bad"
 }
 
-memory='memory|Cannot allocate'
+memory=E_MEMORY_REFUSED
 refused memory "one rank" "$memory" --tokenizer byte
 refused memory "one rank that trains its tokenizer" "$memory" --tokenizer train:300 \
     --cache "$folder/c"
 refused memory "three ranks of stage 3" "$memory" --tokenizer byte --ranks 3 --zero 3 --batch 1 \
     --global-batch 3
-refused thread "three ranks of stage 3" 'thread' --tokenizer byte --ranks 3 --zero 3 --batch 1 \
-    --global-batch 3
+refused thread "three ranks of stage 3" 'E_THREAD_REFUSED|E_LIBRARY_ENDED' \
+    --tokenizer byte --ranks 3 --zero 3 --batch 1 --global-batch 3
 if "$train" --version | grep -qi '^mpi  *not'; then
     echo "ok $((count += 1)) - processes # SKIP there is no MPI"
 else
@@ -108,19 +118,19 @@ if "$train" --version | grep -q '^liburing  *not'; then
     echo "ok $((count += 1)) - io_uring # SKIP it is not built in"
 else
     refused memory "a rank on NVMe" "$memory" "${nvme[@]}"
-    refused uring-io "a rank on NVMe" 'io_uring: Input/output error' "${nvme[@]}"
+    refused uring-io "a rank on NVMe" 'E_NVME_IO io_uring' "${nvme[@]}"
     calls=1 # the kernel is asked again for ten seconds
-    refused uring "a rank on NVMe" 'io_uring: Cannot allocate memory' "${nvme[@]}"
+    refused uring "a rank on NVMe" 'E_NVME_IO io_uring: Cannot allocate' "${nvme[@]}"
     # Descriptors: some number of them is too small for the rings, and then for nothing before.
     told=
-    ring='refuses: Too many open files (raise .ulimit -n., or ask for fewer --ranks)'
+    ring='E_NVME_RING Too many open files (raise `ulimit -n`'
     for open_max in {12..40}; do
         said=$(ulimit -n "$open_max" && timeout 60 "$train" "${tiny[@]}" --out "$folder/few" \
             "${nvme[@]}" --ranks 4 --zero 2 --batch 1 2>&1 | tail -n 1)
         told+=$said$'\n'
-        ! grep -q "$ring" <<<"$said" || break
+        ! error_is "$ring" || break
     done
-    grep -q "$ring" <<<"$told" && ! grep -q 'open files.*io_uring_disabled' <<<"$told"
+    error_is "$ring" "$told" && ! grep -q 'open files.*io_uring_disabled' <<<"$told"
     result $? "descriptors refused to ranks on NVMe" "$told"
 fi
 

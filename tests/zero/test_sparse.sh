@@ -73,7 +73,7 @@ for other in "--sparse-attention dense" "--sparse-attention fixed:num_local_bloc
     "--sparse-attention local"; do
     # shellcheck disable=SC2086 # words
     said=$(again $other)
-    [ $? = 2 ] && grep -q -- 'of another run: it has "--sparse-attention fixed:block=16,' <<<"$said"
+    [ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--sparse-attention fixed:block=16,'
     result $? "refused: a resume with $other, by name" "$said"
 done
 said=$(again --sparse-attention fixed:block=16,num_local_blocks=4)
@@ -81,30 +81,28 @@ said=$(again --sparse-attention fixed:block=16,num_local_blocks=4)
 result $? "the same pattern in other words goes on, and to the same end" "$want $said"
 run >/dev/null
 said=$(again --sparse-attention fixed)
-[ $? = 2 ] && grep -q -- 'it has no "--sparse-attention fixed:' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--sparse-attention fixed:'
 result $? "refused: a dense run that is to go on sparse" "$said"
 
 # ---- what is refused ----
 
-refused "no pattern" "--sparse-attention strided: expected dense, fixed, variable" \
-    --sparse-attention strided
-refused "a key that a mode has not" "of local the keys block, num_sliding_window_blocks" \
+refused "no pattern" "E_SPARSE_ATTENTION --sparse-attention strided" --sparse-attention strided
+refused "a key that a mode has not" "E_SPARSE_ATTENTION block, num_sliding_window_blocks" \
     --sparse-attention local:num_local_blocks=4
-refused "blocks that are no cells" "block=N with a multiple of 16, not 40" \
-    --sparse-attention fixed:block=40
-refused "a sequence longer than patterns go" "--seq-len 262145: expected at most 262144" \
+refused "blocks that are no cells" "E_SPARSE_ATTENTION block=N*40" --sparse-attention fixed:block=40
+refused "a sequence longer than patterns go" "E_SEQ_LEN --seq-len 262145*262144" \
     --sparse-attention local --seq-len 262145 --device-mem 1G
-refused "both directions" "attention=unidirectional: a language model" \
+refused "both directions" "E_SPARSE_ATTENTION attention=unidirectional" \
     --sparse-attention bigbird:attention=bidirectional
-refused "a folder that cannot say it" "a folder of gpt2 cannot say --sparse-attention fixed:" \
+refused "a folder that cannot say it" "E_EXPORT_MODEL gpt2*--sparse-attention fixed:" \
     --sparse-attention fixed --export "hf:$folder/new"
-refused "a file of llm.c that cannot say it" "cannot say --sparse-attention fixed:" \
+refused "a file of llm.c that cannot say it" "E_EXPORT_MODEL --sparse-attention fixed:" \
     --sparse-attention fixed --export "llmc:$folder/new.bin"
 for i in 1 2 3 4 5 6 7 8 9; do
     echo '{"prompt": "a", "completion": "b"}'
 done >"$folder/chat.jsonl"
 on "$folder/chat.jsonl"
-refused "packed documents" "packed with documents, .*; expected dense, or --pack off" \
+refused "packed documents" E_SPARSE_PACKED \
     --sparse-attention fixed --tokenizer byte --vocab 0 --seq-len 64 --batch 1
 
 echo "1..$count"

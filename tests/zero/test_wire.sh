@@ -138,12 +138,12 @@ chain "4 $q $g --node-size 2 --zero 2" "4 --zero 3 --offload-optimizer cpu"
 [ -n "$want" ] && [ "$hash" = "$want" ]
 result $? "gradients: resumed, elsewhere, it is the run that never stopped" "$want; $said"
 said=$("$train" --out "$folder/out" --resume auto --steps 5 --node-size 4 2>&1)
-[ $? = 2 ] && grep -q 'of another run: it has "--node-size 2", not "--node-size 4"' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--node-size 2", not "--node-size 4"'
 result $? "with other nodes it would be another run: refused" "$said"
 
 train 4 $q --zero 2
 said=$("$train" --out "$folder/out" --resume auto --steps 5 --no-zero-quantized-weights 2>&1)
-[ $? = 2 ] && grep -q 'of another run: it has "--zero-quantized-weights true"' <<<"$said"
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY "--zero-quantized-weights true"'
 result $? "as many ranks with other weights on their way would be another run: refused" "$said"
 want=$(grep '^weights hash' <<<"$hash")
 said=$("$train" --out "$folder/out" --resume auto --steps 3 --ranks 2 --zero 0 --batch 2 \
@@ -170,22 +170,21 @@ rm -rf "$folder/threads"
 
 refused() { # refused WHAT PATTERN RANKS ARGUMENT...
     train "${@:3}"
-    [ $status = 2 ] && grep -qE "^train: .*$2" <<<"$said" && [ "$(wc -l <<<"$said")" = 1 ]
+    [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
     result $? "refused: $1" "$status: $said"
 }
-refused "a stage without shards" 'zero-quantized-weights: --zero 0 .*--zero 1, 2 or 3' \
-    4 $q --zero 0
-refused "gradients that are whole" 'zero-quantized-gradients: --zero 0 .*--zero 1, 2 or 3' 4 $g
-refused "nodes that are not alike" '--node-size 4: .*--node-size 1, 2, 3 or 6 would do' \
+refused "a stage without shards" 'E_QUANT_STAGE zero-quantized-weights: --zero 0' 4 $q --zero 0
+refused "gradients that are whole" 'E_QUANT_STAGE zero-quantized-gradients: --zero 0' 4 $g
+refused "nodes that are not alike" 'E_QUANT_NODES --node-size 4*--node-size 1, 2, 3 or 6' \
     6 $g --zero 1 --node-size 4
-refused "hops and replicas" 'gradients --zero-shard-size 2: .*leave out one' \
+refused "hops and replicas" 'E_QUANT_SHARD_SIZE --zero-shard-size 2' \
     4 $g --zero 1 --zero-shard-size 2
 said=$(job 2 "$train" "${model[@]}" --steps 3 $g --zero 1 --out "$folder/job")
-grep -q '^train: .*zero-quantized-gradients: expected --node-size' <<<"$said"
+error_is E_QUANT_NODES
 result $? "refused: processes that do not say how many a node has" "$said"
-refused "whole weights that lie elsewhere" 'at --zero 2 .*expected --zero 3' \
+refused "whole weights that lie elsewhere" 'E_QUANT_OFFLOAD --zero 2' \
     4 $q --zero 2 --offload-param cpu
-refused "places that would not agree" 'zero-quantized-weights --tp 2: .*leave out one' \
+refused "places that would not agree" 'E_TP_QUANT zero-quantized-weights --tp 2' \
     4 $q --zero 3 --tp 2
 
 echo "1..$count"
