@@ -6,9 +6,10 @@
 # The rules, in the order of the checks below: what lies at the top; which way includes go, between
 # rooms too, and that none go in a circle; which folder may use CUDA, MPI, intrinsics, OpenMP,
 # libcurl and C++; that the Makefile and not #ifdef selects code; that stages are told apart in the
-# planner alone; that the core of ZeRO is short and names nothing of other dimensions; how long
-# functions and files are; and plain form. They rely on clang-format having laid out the C code: a
-# function ends at the first "}" in column 1.
+# planner alone; that the core of ZeRO is short and names nothing of other dimensions; that the ids
+# of errors are sorted, said and asserted by tests; how long functions and files are; and plain
+# form. They rely on clang-format having laid out the C code: a function ends at the first "}" in
+# column 1.
 #
 # Called by .ci/run; tests/scripts/test_layout.sh breaks each rule once and expects the fault.
 set -eu
@@ -208,6 +209,41 @@ function check_include(text,    target) {
         fault("<" target "> belongs in data/text/download.c")
 }
 
+# ---- the ids of errors ----
+function note_id(text) {
+    if (text ~ /^\/\/ ----/)
+        id_before = ""
+    if (!sub(/^ERROR_ID\(/, "E_", text))
+        return
+    sub(/\)/, "", text)
+    if (text <= id_before)
+        fault(text " stands behind " id_before "; the ids of a room are sorted")
+    id_before = text
+    id_line[text] = line
+}
+
+# A test asserts what stands behind a quote, alone or with a value: "E_UTF8 byte 7"; and a script a
+# bare word, too.
+function note_said(text,    behind, id) {
+    behind = folder != "tests" ? "[^A-Z0-9_]" : is_c ? "\"" : "[\"\047 =]"
+    while (match(text, behind "E_[A-Z0-9_]+")) {
+        id = substr(text, RSTART + 1, RLENGTH - 1)
+        id_said[folder == "tests", id] = 1
+        text = substr(text, RSTART + RLENGTH)
+    }
+}
+
+function check_ids(    id) {
+    file = "kernels/error_ids.h"
+    for (id in id_line) {
+        line = id_line[id]
+        if (!((0, id) in id_said))
+            fault(id " is said nowhere")
+        if (!((1, id) in id_said))
+            fault(id " is asserted by no test")
+    }
+}
+
 # ---- code ----
 function check_code(text,    code, told_apart) {
     code = text
@@ -295,6 +331,10 @@ function check_file(    text) {
             check_opening(text)
         text_before = text
         check_form(text)
+        if (file == "kernels/error_ids.h")
+            note_id(text)
+        else if (index(text, "E_"))
+            note_said(text)
         if (!is_c)
             continue
         if (text ~ /^#[ \t]*include/)
@@ -328,6 +368,7 @@ BEGIN {
 }
 END {
     check_core()
+    check_ids()
     for (from in next_of)
         if (!state[from])
             find_circle(from, " " from)

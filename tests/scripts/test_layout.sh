@@ -34,10 +34,11 @@ fresh_tree() {
     file zero/grad.c "$comment" '#include "model/params.h"' 'static const int one = 1;'
     file data/text/download.c "$comment" '#include <curl/curl.h>' '#include "kernels/base.h"'
     file data/text/spm.cc "$comment"
-    file kernels/base.c "$comment"
+    file kernels/base.c "$comment" 'int a = E_BAD;' 'int b = E_WORSE;'
+    file kernels/error_ids.h "$comment" '// ---- kernels ----' 'ERROR_ID(BAD)' 'ERROR_ID(WORSE)'
     file kernels/cpu/norm.c "$comment" '#include <immintrin.h>' 'void f(void) {' \
         '#pragma omp parallel' '}' '#if A' 'int a;' '#endif'
-    file tests/test_x.c "$comment" 'static int calls;'
+    file tests/test_x.c "$comment" 'static int calls;' 'check("E_BAD"); check("E_WORSE 7");'
     file scripts/x.sh '#!/bin/bash' '# What it is for.'
     file Makefile '# Builds.' 'ALL := model step open grad download norm base train spm test_x'
     file README.md 'zero.c'
@@ -136,6 +137,13 @@ append zero/grad.c 'int g(struct P *p) {' '    return p->stage >= 2;' '}'
 broken "a stage compared by >=" zero/grad.c "stage"
 append model/model.c 'static int calls;'
 broken "a mutable global" model/model.c "global"
+
+file tests/test_x.c "$comment" 'check("E_BAD"); return E_WORSE;'
+broken "an id that no test asserts" kernels/error_ids.h "E_WORSE is asserted by no test"
+file kernels/base.c "$comment" 'int a = E_BAD;'
+broken "an id that no error has" kernels/error_ids.h "E_WORSE is said nowhere"
+file kernels/error_ids.h "$comment" '// ---- kernels ----' 'ERROR_ID(WORSE)' 'ERROR_ID(BAD)'
+broken "ids that are not sorted" kernels/error_ids.h "E_BAD stands behind E_WORSE"
 
 append model/model.c 'void g(void) {' "$(yes '    g();' | head -n 69)" '}'
 broken "a function of 71 lines" model/model.c "function of 71 lines"
