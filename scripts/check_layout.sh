@@ -169,8 +169,8 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 1240)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1240")
+    if (path_lines > 1060)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1060")
     if (core_lines > 2000)
         fault("the files of the core have " core_lines " lines; at most 2000")
 }

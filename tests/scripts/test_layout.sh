@@ -93,10 +93,10 @@ append data/text/download.c '#include "data/log/log.h"'
 broken "text includes log" data/text/download.c "downward"
 file zero/offload/move.h "$comment" 'struct Mover {' 'int x;' '};' 'int move_in(struct Mover *m);'
 append zero/grad.c 'int move_in(int);'
-broken "the core names a function of offload's headers" zero/grad.c "move_in is of zero/offload"
+broken "the core names a function of offload's headers" zero/grad.c "move_in is of another room"
 file zero/offload/move.h "$comment" 'struct Mover {' 'int x;' '};'
 append zero/grad.c 'struct Mover;'
-broken "the core names a struct of offload's headers" zero/grad.c "Mover is of zero/offload"
+broken "the core names a struct of offload's headers" zero/grad.c "Mover is of another room"
 append model/model.h '#include "model/params.h"'
 file model/params.h "$comment" '#include "model/model.h"'
 broken "two files include each other" "model/[a-z]*" "a circle of includes: model/"
@@ -104,7 +104,7 @@ append zero/step.c "$(yes '// x' | head -n 440)"
 append zero/grad.c "$(yes '// x' | head -n 440)"
 file zero/opt.c "$comment" "$(yes '// x' | head -n 340)"
 append Makefile 'MORE := opt'
-broken "the files in which ZeRO is learned have more than 1200 lines" zero "at most 1240"
+broken "the files in which ZeRO is learned have more than 1060 lines" zero "at most 1060"
 append train.c '#include "tests/lib/values.h"'
 broken "train.c includes tests" train.c "downward"
 append model/model.c '#include "kernels/cpu/cpu.h"'
