@@ -96,7 +96,7 @@ said=$(cd "$folder" && timeout 60 "$train" --out first --resume auto --steps 6 2
 result $? "a run goes on without the file" "$said"
 
 said=$(cd "$folder" && timeout 60 "$train" "${tiny[@]}" --plan --json \
-    --deepspeed "$files/zero3_offload.json" --ranks 3 2>&1)
+    --deepspeed "$files/zero3_offload.json" --ranks 3 2>/dev/null)
 [ "${said:0:1}" = "{" ]
 result $? "a plan as JSON has no table before it" "$said"
 
