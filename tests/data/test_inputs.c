@@ -151,10 +151,10 @@ static void an_endless_pipe_is_given_up(void **state) {
     writer = start_writer(path, bytes, sizeof bytes);
     assert_ok(file_read_pipe(path, 5000, &text, &n, &e), &e);
     assert_int_equal(n, 5000);
+    free(text);
     assert_int_equal(waitpid(writer, &status, 0), writer);
     assert_error(file_read_pipe(f->train, 5000, &text, &n, &e), -EINVAL, &e, "E_FILE_CHANGED");
     alarm(0);
-    free(text);
     free(path);
 }
 
