@@ -126,10 +126,10 @@ int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Q
         struct HopArgs args = *a;
         args.context = c->link[i].context;
         if (z->watch)
-            z->watch->begins(z->watch);
+            z->watch->begins(z->watch->context);
         h->run(z, &args);
         if (z->watch)
-            z->watch->ended(z->watch, z, kind, h, &args);
+            z->watch->ended(z->watch->context, z, kind, h, &args);
         release(z, c, i, a, fills);
         i = link_behind(c, i);
     }

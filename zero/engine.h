@@ -3,6 +3,7 @@
 // zero.h.
 #ifndef ZERO_ENGINE_H
 #define ZERO_ENGINE_H
+#include "zero/comm/grid.h"
 #include "zero/zero.h"
 
 // The visits of one micro-batch in one direction, in the list of those that this rank makes in a
@@ -19,7 +20,7 @@ struct Pass {
 // How the job's ranks stand in its other dimensions: replicas, tensor parallelism, a pipeline.
 struct Parallel {
     struct Comm *replicas; // the ranks that keep the same shards as this one; NULL: it alone
-    int tp_size;           // ranks that have parts of one model
+    struct Grid grid;      // of all ranks
     int stages, stage;     // in how many stages of a pipeline its layers lie, and which is here
     // The passes that this rank makes in a step of so many micro-batches, two of each; and what its
     // neighbours and it hand each other before a pass and behind it.

@@ -90,9 +90,10 @@ struct Chain {
 
 // Who is told of each hop that runs, before and after (zero/plan/rehearse.h).
 struct HopWatch {
-    void (*begins)(struct HopWatch *);
-    void (*ended)(struct HopWatch *, const struct Zero *, enum ChainKind, const struct Hop *,
+    void (*begins)(void *context);
+    void (*ended)(void *context, const struct Zero *, enum ChainKind, const struct Hop *,
                   const struct HopArgs *);
+    void *context;
 };
 
 // Adds a hop at its point, behind those that are there.

@@ -35,7 +35,7 @@ void reports_clip(struct Zero *z) {
     const struct RankReport *first = (const struct RankReport *)z->reports;
     d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
                           &(struct StepClip){
-                              .ranks = (size_t)(z->dp->size * z->parallel->tp_size),
+                              .ranks = (size_t)(z->dp->size * z->parallel->grid.size[AXIS_TP]),
                               .n = (size_t)z->params->all_groups,
                               .stages = (size_t)z->parallel->stages,
                               .stride = z->report_bytes / sizeof first->squares[0],
@@ -60,7 +60,7 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->all->size; r++) {
-        if (r % z->parallel->tp_size == 0)
+        if (grid_place(&z->parallel->grid, r, AXIS_TP) == 0)
             sum.loss_sum += received_report(z, copy, r)->loss_sum;
         sum.words |= received_report(z, copy, r)->word;
     }
@@ -112,5 +112,8 @@ static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts
     (void)acts;
 }
 
-const struct Parallel zero_parallel_none = {
-    .tp_size = 1, .stages = 1, .list = list_passes, .before = hand_nothing, .after = hand_nothing};
+const struct Parallel zero_parallel_none = {.grid = {{1, 1, 1, 1}},
+                                            .stages = 1,
+                                            .list = list_passes,
+                                            .before = hand_nothing,
+                                            .after = hand_nothing};

@@ -225,7 +225,7 @@ static void queue_group(struct Zero *z, int g) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
     if (z->watch)
-        z->watch->begins(z->watch);
+        z->watch->begins(z->watch->context);
     host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
     mark_wait(told_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
@@ -240,7 +240,7 @@ static void queue_group(struct Zero *z, int g) {
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
     if (z->watch)
-        z->watch->ended(z->watch, z, UPDATE, &host_adamw, &(struct HopArgs){.group = g});
+        z->watch->ended(z->watch->context, z, UPDATE, &host_adamw, &(struct HopArgs){.group = g});
 }
 
 // ---- when ----

@@ -13,7 +13,6 @@ struct Totals {
 };
 
 struct Play {
-    struct HopWatch watch; // first: what the core calls is a struct Play
     struct Rank *rank;
     struct Counting device, host;
     struct Totals before;
@@ -122,16 +121,16 @@ static void take(struct Play *p, struct Rehearsed *one) {
     p->each(p->context, one);
 }
 
-static void hop_begins(struct HopWatch *watch) {
-    struct Play *p = (struct Play *)watch;
+static void hop_begins(void *play) {
+    struct Play *p = play;
     struct Rehearsed one = {.when = p->part};
     take(p, &one);
 }
 
-static void hop_ended(struct HopWatch *watch, const struct Zero *z, enum ChainKind kind,
-                      const struct Hop *h, const struct HopArgs *a) {
+static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, const struct Hop *h,
+                      const struct HopArgs *a) {
     struct Rehearsed one = {.kind = kind, .hop = h, .args = a, .when = phase_of(z, kind, h, a)};
-    take((struct Play *)watch, &one);
+    take(play, &one);
 }
 
 // ---- the step ----
@@ -145,11 +144,11 @@ static void step(struct Play *p) {
     for (size_t i = 0; i < z->npass; i++) {
         p->part = z->pass[i].backward ? SEND_BACKWARD : SEND_FORWARD;
         zero_step_pass(z, &z->pass[i], acts);
-        hop_begins(&p->watch);
+        hop_begins(p);
     }
     p->part = SEND_LAST;
     zero_step_end(z, 0);
-    hop_begins(&p->watch);
+    hop_begins(p);
     z->known = z->step;
 }
 
@@ -171,12 +170,13 @@ void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehears
     struct Zero *z = &dry->zero;
     struct Rehearsal first;
     struct HostEnd end[HOST_COPIES] = {0};
-    struct Play p = {.watch = {hop_begins, hop_ended}, .rank = dry, .out = &first};
+    struct Play p = {.rank = dry, .out = &first};
+    struct HopWatch watch = {hop_begins, hop_ended, &p};
     count_begin(&p.device, dry->device, &p.kernels);
     if (dry->host)
         count_begin(&p.host, dry->host, &p.kernels);
     z->step = z->known = offload_is_delayed(z) ? offload_of(z)->options.delay_after : 0;
-    z->watch = &p.watch;
+    z->watch = &watch;
     use_host_ends(z, end);
     count_all(&p, &p.before);
     memset(&first, 0, sizeof first);

@@ -73,21 +73,20 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
           e.text);
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
-    r->grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
-    struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
     r->parallel = zero_parallel_none;
-    r->parallel.tp_size = tp;
+    r->parallel.grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
+    struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
     r->dp = r->all;
-    if (r->grid.size[AXIS_DP] < s->ranks) {
+    if (r->parallel.grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
-        r->dp = comm_part(r->all, &r->grid, AXIS_DP, dry);
+        r->dp = comm_part(r->all, &r->parallel.grid, AXIS_DP, dry);
     }
-    if (r->grid.size[AXIS_REPLICA] > 1)
-        r->parallel.replicas = comm_part(r->all, &r->grid, AXIS_REPLICA, dry);
+    if (r->parallel.grid.size[AXIS_REPLICA] > 1)
+        r->parallel.replicas = comm_part(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
     if (s->near_ranks)
         r->near = comm_part(r->all, &near, AXIS_DP, dry);
-    tensor_join(&r->tensor, r->all, s->rank, &r->grid, s->sequence_parallel, dry);
-    pipe_join(&r->pipe, &r->parallel, r->all, &r->grid, parts, !s->model.untied, dry);
+    tensor_join(&r->tensor, r->all, s->rank, &r->parallel.grid, s->sequence_parallel, dry);
+    pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, r->dp->size, settings_node_ranks(s), dry);

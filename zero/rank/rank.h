@@ -26,7 +26,6 @@ struct Rank {
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
     struct Nvme *nvme;        // NULL: nothing lies there
-    struct Grid grid;         // that it stands in
     struct Comm *all;         // the ranks of the job,
     struct Comm *dp;          // those that this one shares shards with: all, or a part of them,
     struct Parallel parallel; // what z is told of the other dimensions
@@ -98,14 +97,14 @@ struct Traffic rank_traffic(const struct Rank *r);
 // Ranks that have tokens of their own, and which of them this is: the places of tensor parallelism,
 // and the stages of a pipeline, have the same.
 static inline size_t rank_data_ranks(const struct Rank *r) {
-    return (size_t)grid_data_ranks(&r->grid);
+    return (size_t)grid_data_ranks(&r->parallel.grid);
 }
 static inline size_t rank_data_rank(const struct Rank *r) {
-    return (size_t)grid_data_rank(&r->grid, r->all->rank);
+    return (size_t)grid_data_rank(&r->parallel.grid, r->all->rank);
 }
 // The rank, among all, that makes the losses of a data-parallel rank's tokens: with the head.
 static inline size_t rank_of_losses(const struct Rank *r, size_t data_rank) {
-    return (size_t)grid_last_of_data(&r->grid, (int)data_rank);
+    return (size_t)grid_last_of_data(&r->parallel.grid, (int)data_rank);
 }
 
 // The first of this rank's samples in a micro-batch of the step after `step` steps.
