@@ -53,9 +53,10 @@ static struct Slot *slot_of(const struct Hop *h, const struct HopArgs *a, int b)
     return h->uses >> b & 1 && !named ? a->slot[b] : NULL;
 }
 
-// Each event has two: of gradients, and of weights.
+// Each queue has an event for weights, and one for gradients.
 static void hand_over(struct Zero *z, enum ChainKind kind, enum Queue from, enum Queue to) {
     struct Event *over = z->handed_over[kind == ACCUMULATE || kind == REDUCE][from];
+    CHECK(over, "no event for what queue %d hands over", from);
     device_record(z->device, from, over);
     device_wait(z->device, to, over);
 }

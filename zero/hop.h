@@ -30,7 +30,7 @@ enum HopPoint {
     POINT_READ,   // from disk
     POINT_LOAD,   // to the device
     POINT_BEFORE, // ahead of what follows, or instead of it
-    POINT_PACK,   // into the form in which it travels
+    POINT_PACK,   // into the form in which it travels, or all of its way in that form
     POINT_STAGE,  // the stage's own
     POINT_UNPACK, // from that form
     POINT_AFTER,
@@ -73,7 +73,7 @@ struct Hop {
     bool on_host; // in the host's queue of that name; what orders it with others is its own
     bool later;   // a GPU cannot wait for what is before it: it is queued when the walk is there
     bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
-    bool instead; // where it runs, what follows does not, up to the stage's own
+    bool instead; // where it runs, what follows does not, the stage's own included
 };
 
 // A hop of a group's chain, and what its feature wants to be told.

@@ -105,7 +105,7 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *all; // every rank of the job: over whom gradients are summed
+    struct Comm *all; // every rank of the job: who share reports
     struct Comm *dp;  // of these the ranks that a placement is cut over: all, or some
     struct Model *model;
     const struct Params *params;

@@ -216,8 +216,6 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     return a;
 }
 
-static const struct Hop host_adamw;
-
 static void queue_group(struct Zero *z, int g) {
     struct Device *host = z->backing.host;
     struct HostUpdate *h = &offload_of(z)->update;
@@ -240,7 +238,8 @@ static void queue_group(struct Zero *z, int g) {
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
     if (z->watch)
-        z->watch->ended(z->watch->context, z, UPDATE, &host_adamw, &(struct HopArgs){.group = g});
+        z->watch->ended(z->watch->context, z, UPDATE, z->state[g].chain[UPDATE].link[0].hop,
+                        &(struct HopArgs){.group = g});
 }
 
 // ---- when ----

@@ -20,7 +20,7 @@ struct Row {
     const struct Comm *over; // NULL: nothing is sent
     uint64_t sent;
     struct Moved moved;
-    double kernel_bytes, flops;
+    double kernel_bytes;
 };
 
 struct Chains {
@@ -28,15 +28,23 @@ struct Chains {
     struct Row row[MAX_ROWS];
 };
 
-static struct Row *row_of(struct Chains *c, const struct Rehearsed *one) {
+static struct Row *find(struct Chains *c, enum ChainKind kind, const struct Hop *hop,
+                        bool backward) {
     for (int i = 0; i < c->n; i++) {
         struct Row *r = &c->row[i];
-        if (r->kind == one->kind && r->hop == one->hop && r->backward == one->args->backward)
+        if (r->kind == kind && r->hop == hop && r->backward == backward)
             return r;
     }
+    return NULL;
+}
+
+static struct Row *row_of(struct Chains *c, const struct Rehearsed *one) {
+    bool backward = one->args->backward;
+    struct Row *r = find(c, one->kind, one->hop, backward);
+    if (r)
+        return r;
     CHECK(c->n < MAX_ROWS, "%d hops of one group", c->n);
-    c->row[c->n] =
-        (struct Row){.kind = one->kind, .hop = one->hop, .backward = one->args->backward};
+    c->row[c->n] = (struct Row){.kind = one->kind, .hop = one->hop, .backward = backward};
     return &c->row[c->n++];
 }
 
@@ -54,7 +62,6 @@ static void add_hop(void *chains, const struct Rehearsed *one) {
     r->sent += one->bytes * others * (one->collective == COMM_ALL_REDUCE ? 2 : 1);
     moved_add(&r->moved, one->moved);
     r->kernel_bytes += one->kernel_bytes;
-    r->flops += one->flops;
 }
 
 // ---- printing ----
@@ -84,17 +91,29 @@ static void print_row(FILE *out, const struct Row *r) {
     fputc('\n', out);
 }
 
+static void print_chain(FILE *out, const struct Zero *z, struct Chains *c, enum ChainKind kind,
+                        bool backward) {
+    const struct Chain *chain = &z->state[c->group].chain[kind];
+    for (int i = 0; i < chain->n; i++) {
+        const struct Row *r = find(c, kind, chain->link[i].hop, backward);
+        if (r)
+            print_row(out, r);
+    }
+}
+
 static void print_chains(FILE *out, struct Rank *dry, int g) {
     struct Chains c = {.group = g};
     struct Rehearsal step;
+    const struct Zero *z = &dry->zero;
     const struct Group *group = &dry->params.group[g];
     rehearse(dry, add_hop, &c, &step);
-    fprintf(out, "chains of %s, %zu parameters, on rank %d in a step:\n", group->name, group->numel,
-            dry->all->rank);
+    fprintf(out,
+            "chains of %s on rank %d: %zu parameters in %s, gradients in %s, micro-batches: %zu\n",
+            group->name, dry->all->rank, group->numel, dtype_name(z->plan.param.dtype),
+            dtype_name(z->plan.grad.dtype), z->plan.nmicro);
     for (int kind = 0; kind < NCHAIN; kind++)
-        for (int i = 0; i < c.n; i++)
-            if (c.row[i].kind == (enum ChainKind)kind)
-                print_row(out, &c.row[i]);
+        for (int backward = 0; backward < 2; backward++)
+            print_chain(out, z, &c, (enum ChainKind)kind, backward);
 }
 
 // ---- which group ----
@@ -125,8 +144,9 @@ int chains_print(FILE *out, const struct RankSettings *s, struct Error *e) {
         if (err || g >= 0)
             return err;
     }
-    return error_set(e, -EINVAL, E_SHOW_CHAIN,
-                     "--show-chain %s: the model has no such group: expected %s, or a block, from "
-                     "block.0 to block.%zu",
-                     name, first, s->model.layers - 1);
+    return error_set(
+        e, -EINVAL, E_SHOW_CHAIN,
+        "--show-chain %s: the model has no such group: expected %s%s, or a block, from "
+        "block.0 to block.%zu",
+        name, first, s->model.untied ? ", head" : "", s->model.layers - 1);
 }

@@ -116,7 +116,6 @@ static void take(struct Play *p, struct Rehearsed *one) {
     if (!p->each)
         return;
     one->kernel_bytes = sum_of(p->kernels.bytes);
-    one->flops = sum_of(p->kernels.flops);
     p->kernels = (struct KernelCount){.sent = 0};
     p->each(p->context, one);
 }
@@ -185,6 +184,7 @@ void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehears
     p.out = out;
     p.each = each;
     p.context = context;
+    p.kernels = (struct KernelCount){.sent = 0};
     step(&p);
     z->watch = NULL;
     use_host_ends(z, NULL);

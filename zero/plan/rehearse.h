@@ -5,7 +5,8 @@
 // and by the cost of each kernel (count.h). A run must find the same bytes: a fetch too many is a
 // slow run that nobody notices. Tests hold the sums against closed formulas.
 //
-// It is a step behind others, which have left it what an update leaves for the next one.
+// Two steps are made, and the second is counted: the first leaves it what an update leaves for the
+// next step.
 //
 // Called by footprint.c, cluster.c and chains.c. Read next: bound.h, the time that it takes at
 // least.
@@ -38,8 +39,8 @@ struct Rehearsal {
 };
 
 // What was done since this was last told: by a hop, or by what is no hop (hop NULL), such as the
-// reports, or a unit. sent: in collectives of one group of ranks, if any; bytes: what comm_count
-// wants of them together.
+// reports, or a unit. over, collective, bytes: of the last group of ranks in which
+// something was sent, and what comm_count wants of it; a hop has one at most.
 struct Rehearsed {
     enum ChainKind kind;
     const struct Hop *hop;
@@ -49,7 +50,7 @@ struct Rehearsed {
     enum Collective collective;
     uint64_t bytes;
     struct Moved moved;
-    double kernel_bytes, flops;
+    double kernel_bytes; // of memory
 };
 typedef void RehearseOne(void *context, const struct Rehearsed *one);
 

@@ -1,7 +1,7 @@
 // In what form weights and gradients travel from rank to rank: as they are, or in few bits.
 //
 // Between machines a collective takes as long as its bytes. Quantized in blocks
-// (kernels/quantize.h) a weight is 1 byte and 1/64 instead of 2 or 4, a gradient half of that, and
+// (kernels/quantize.h) a weight is 1 byte and 1/64 instead of 2 or 4, a gradient 1/2 and 1/64, and
 // nothing else of ZeRO changes.
 //
 // WEIGHTS go in 8 bits. A rank quantizes its shard, messages of bytes are gathered, and every rank
