@@ -50,7 +50,7 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
     if (t->device && bytes) {
         mem = take(t, bytes);
         if (!mem)
-            return error_set(e, -ENOMEM, E_TIER_FULL,
+            return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
                              "%s memory: the machine has no %zu bytes more for %s (%s)", name,
                              bytes, purpose, tag_names[tag]);
     }

@@ -179,7 +179,8 @@ void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehears
     use_host_ends(z, end);
     count_all(&p, &p.before);
     memset(&first, 0, sizeof first);
-    step(&p);
+    for (int before = 0; before <= offload_is_delayed(z); before++)
+        step(&p);
     *out = (struct Rehearsal){.sums = {0}};
     p.out = out;
     p.each = each;

@@ -5,8 +5,8 @@
 // and by the cost of each kernel (count.h). A run must find the same bytes: a fetch too many is a
 // slow run that nobody notices. Tests hold the sums against closed formulas.
 //
-// Two steps are made, and the second is counted: the first leaves it what an update leaves for the
-// next step.
+// The last of two steps is counted, since an update leaves something for the next step; of three
+// where updates come late.
 //
 // Called by footprint.c, cluster.c and chains.c. Read next: bound.h, the time that it takes at
 // least.
