@@ -13,7 +13,7 @@ refused "a text without the model's tokenizer" \
 refused "a tokenizer that is not the model's" "E_VOCAB_SIZE --vocab 211*256 ids*--init" \
     --init "hf:$models/qwen3" --tokenizer byte
 on random
-refused "a file of a folder" "qwen3/config.json/config.json: Not a directory; expected the folder" \
+refused "a file of a folder" "E_FILE_READ qwen3/config.json/config.json" \
     --init "hf:$models/qwen3/config.json"
 mkdir "$folder/lora"
 echo '{"peft_type": "LORA"}' >"$folder/lora/adapter_config.json"
@@ -25,7 +25,7 @@ refused "angles of learned positions" "E_FAMILY_FLAG --rope-theta: --family gpt2
 refused "a width, with one that is no way to leave it open" "E_HEADS works: --channels 8" \
     --family llama --heads 4 --channels 2
 refused "a width and heads; what is to be left out stands last" \
-    "E_HEADS works: --heads 2 without --channels" --heads 3 --channels 1G
+    "E_SHAPE_RANGE works: --heads 2 without --channels" --heads 3 --channels 1G
 echo '{"layers": 3}' >"$folder/three.json"
 refused "a file's flag that contradicts" "E_INIT_FLAG --layers 3*config.json has 2*/three.json" \
     --init "hf:$models/qwen3" --config "$folder/three.json"
