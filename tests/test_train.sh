@@ -50,7 +50,8 @@ refused "a warm-up past the end" 'E_WARMUP --warmup 9*--steps 5' "${tiny[@]}" --
 refused "min-lr above lr" 'E_MIN_LR --min-lr 1*--lr' "${tiny[@]}" --min-lr 1
 refused "a model nobody knows" 'E_MODEL_NAME --model gpt5*2' "${tiny[@]}" --model gpt5
 refused "a choice nobody knows" 'E_FLAG_CHOICE --schedule*cosine' "${tiny[@]}" --schedule step
-refused "a device that is not built" 'E_BUILD_LACKS --device cuda' "${tiny[@]}" --device cuda
+no_gpu=$("$train" --version | awk '/^CUDA/ { print $2 + 0 ? "E_GPU_MISSING" : "E_BUILD_LACKS" }')
+refused "a device that is not built, or not here" "$no_gpu --device cuda" "${tiny[@]}" --device cuda
 refused "a loss scale where nothing needs one" 'E_LOSS_SCALE --loss-scale-min' "${tiny[@]}" \
     --dtype bf16 --loss-scale-min 2
 refused "a loss scale that is no power of two" 'E_FLAG_INTEGER --loss-scale' \
@@ -79,7 +80,6 @@ refused "a sample without a checkpoint" 'E_ONLY_CHECKPOINT --sample-only*--resum
     "${tiny[@]}" --sample-only
 refused "a config that is not there" 'E_FILE_READ /no/config' "${tiny[@]}" --config /no/config
 refused "an address that is none" 'E_URL_BROKEN http://' --data "http://" --tokenizer byte
-
 : >"$folder/empty.txt"
 printf 'short' >"$folder/short.txt"
 head -c 400 "$text" >"$folder/forty.txt"
@@ -139,7 +139,7 @@ early() {
     result $? "refused before anything is prepared: $name" "status $status: $said"
     rm -rf "$folder/unused"
 }
-early "a device that is not here" 'E_BUILD_LACKS --device cuda' --device cuda
+early "a device that is not here" "$no_gpu --device cuda" --device cuda
 early "sizes past all memory" E_SHAPE_RANGE --batch 60000 --seq-len 500 --channels 4M --heads 16k \
     --layers 1000
 early "a disk that is not there" 'E_NVME_PATH --nvme-path /no/such' \
