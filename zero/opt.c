@@ -46,5 +46,10 @@ void update_group(struct Zero *z, int g, bool ahead) {
     weights_publish(z, g);
 }
 
-const struct Hop hop_adamw = {"adamw",       POINT_STAGE, WHEN_ANY,
-                              QUEUE_COMPUTE, MAKES_STORE, .run = run_adamw};
+static bool has_state(const struct Zero *z, int g, void *context) {
+    (void)context; // state that is elsewhere is updated there
+    return z->state[g].optimizer_tier->kind == TIER_DEVICE;
+}
+
+const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,           QUEUE_COMPUTE,
+                              MAKES_STORE, .run = run_adamw, .wanted = has_state};

@@ -81,11 +81,18 @@ struct HostUpdate {
 
 struct Keep;
 
+// What is moved of a group's weights: all that is kept of them, or what this rank updates.
+struct WeightsPart {
+    struct Mover *mover;
+    bool own;
+};
+
 struct Offload {
     struct OffloadOptions options;
     struct Tier *tier; // (NTIER)
     int from;          // groups from here on are updated by the host
     struct Mover mover;
+    struct WeightsPart kept, own;
     struct OffloadGroup *group;
     struct Slots shards;     // reduced shards on their way to the host
     struct Staging *staging; // (nstaging): of each slot of weights, where those are on NVMe

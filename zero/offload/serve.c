@@ -234,6 +234,8 @@ struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
     o->tier = zero->tier;
     o->from = from;
     o->mover = (struct Mover){.device = z->device, .host = options->host, .all = z->all};
+    o->kept = (struct WeightsPart){&o->mover, false};
+    o->own = (struct WeightsPart){&o->mover, true};
     o->group = base_alloc_zeroed((size_t)z->params->ngroup * sizeof *o->group);
     return (struct Backing){&offload_ops, options->host, o};
 }

@@ -325,29 +325,22 @@ static void write_fresh(struct Zero *z, const struct HopArgs *a) {
     move_write(&o->mover, &piece);
 }
 
-// The device's AdamW, behind these, is not for such a group.
 static const struct Hop host_adamw = {
     "host_adamw",     POINT_BEFORE,    WHEN_ANY,     QUEUE_COMPUTE, 0,
     .run = run_adamw, .on_host = true, .later = true};
-static const struct Hop host_adamw_in_place = {
-    "host_adamw",     POINT_BEFORE,    WHEN_ANY,      QUEUE_COMPUTE,  0,
-    .run = run_adamw, .on_host = true, .later = true, .instead = true};
-static const struct Hop h2d = {"h2d",       POINT_BEFORE,      WHEN_ANY,       QUEUE_IN,
-                               MAKES_STORE, .run = load_fresh, .instead = true};
-static const struct Hop host_cast = {"cast",          POINT_BEFORE,   WHEN_ANY,
-                                     QUEUE_COMPUTE,   MAKES_STORE,    .run = cast_fresh,
-                                     .on_host = true, .instead = true};
-static const struct Hop write_hop = {"write",         POINT_BEFORE,   WHEN_ANY,
-                                     QUEUE_OUT,       MAKES_STORE,    .run = write_fresh,
-                                     .on_host = true, .instead = true};
+static const struct Hop h2d = {"h2d",    POINT_BEFORE, WHEN_ANY,
+                               QUEUE_IN, MAKES_STORE,  .run = load_fresh};
+static const struct Hop host_cast = {"cast",      POINT_BEFORE,      WHEN_ANY,       QUEUE_COMPUTE,
+                                     MAKES_STORE, .run = cast_fresh, .on_host = true};
+static const struct Hop write_hop = {"write",     POINT_BEFORE,       WHEN_ANY,       QUEUE_OUT,
+                                     MAKES_STORE, .run = write_fresh, .on_host = true};
 
 void host_serve(struct Zero *z, int g) {
     static const struct Hop *const installs[NTIER] = {
         [TIER_DEVICE] = &h2d, [TIER_CPU] = &host_cast, [TIER_NVME] = &write_hop};
     struct Chain *c = &z->state[g].chain[UPDATE];
-    bool fresh = host_needs_fresh(z, g);
-    chain_add(c, fresh ? &host_adamw : &host_adamw_in_place, NULL);
-    if (fresh)
+    chain_add(c, &host_adamw, NULL);
+    if (host_needs_fresh(z, g))
         chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
 }
 
