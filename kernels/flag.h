@@ -9,6 +9,8 @@
 #define KERNELS_FLAG_H
 #include "kernels/base.h"
 
+#include <string.h>
+
 // The type of the field at Flag.offset, and what may be written for it.
 enum FlagType {
     FLAG_BOOL,     // bool: a switch; in a file true or false
@@ -20,7 +22,8 @@ enum FlagType {
     FLAG_STRING,   // const char *: any text; NULL without a default. struct Flags owns it
     FLAG_LIST,     // const char *: the same; each time that it is given adds a line to it
     FLAG_OPTIONAL, // const char *: the same, and "" where its value is left out
-    FLAG_CHOICE,   // int, or an enum: the index of the word in `words`
+    FLAG_CHOICE,   // int, or an enum: the index of the word in `words`. Where these begin with
+                   // "false" and "true", it may be written as a switch, too
     FLAG_TIME,     // size_t: seconds, written 90s, 30m, 3h55m or 1d; 0: none
     FLAG_EVERY,    // struct FlagEvery: steps, written like a size, or a time
 };
@@ -43,6 +46,10 @@ struct Flag {
     const char *argument;
     const char *const *words; // of a choice, in the order of its enum; NULL behind the last
 };
+
+static inline bool flag_is_switch(const struct Flag *flag) {
+    return flag->type == FLAG_BOOL || (flag->words && !strcmp(flag->words[0], "false"));
+}
 
 // The last two members of a choice's row.
 #define FLAG_WORDS(...)                                                                            \

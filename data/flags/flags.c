@@ -277,9 +277,11 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
                       struct Error *e) {
     const struct Flag *flag = &f->table[i];
     bool follows = next && strncmp(next, "--", 2);
-    const char *alone = flag->type == FLAG_BOOL                   ? "true"
-                        : flag->type == FLAG_OPTIONAL && !follows ? ""
-                                                                  : NULL;
+    const char *alone = flag->type == FLAG_BOOL ? "true" : NULL;
+    if (!follows && flag_is_switch(flag))
+        alone = "true";
+    else if (!follows && flag->type == FLAG_OPTIONAL)
+        alone = "";
     const char *text = inside ? inside : alone;
     if (!inside && names_topic(f, flag, next))
         text = next + 2;
@@ -298,7 +300,7 @@ static int parse_negation(struct Flags *f, const char *name, bool has_value, str
     size_t i = strncmp(name, "no-", 3) ? f->n : flags_find(f, name + 3);
     if (i == f->n)
         return unknown_flag(f, name, e);
-    if (f->table[i].type != FLAG_BOOL) {
+    if (!flag_is_switch(&f->table[i])) {
         char *takes = flag_argument(&f->table[i]);
         error_set(e, -EINVAL, E_FLAG_SWITCH, "--%s: --%s is no switch; it takes %s", name, name + 3,
                   takes);

@@ -26,12 +26,16 @@ static void print_wrapped(FILE *out, const char *text, int at) {
     fputc('\n', out);
 }
 
+// A switch, of no more words than on and off.
+static bool is_plain(const struct Flag *flag) {
+    return flag_is_switch(flag) && !(flag->words && flag->words[2]);
+}
+
 // "--name N", "--recompute none|gelu", "--[no-]overlap".
 static char *usage_of(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
-    bool on =
-        flag->type == FLAG_BOOL && flag->value_default && !strcmp(flag->value_default, "true");
-    if (flag->type == FLAG_BOOL)
+    bool on = is_plain(flag) && flag->value_default && !strcmp(flag->value_default, "true");
+    if (is_plain(flag))
         return base_format("--%s%s", on ? "[no-]" : "", flag->name);
     if (flag->type == FLAG_CHOICE) {
         char *words = flag_argument(flag);
@@ -63,7 +67,7 @@ static char *help_of(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
     const char *preset = flag->value_default ? flag->value_default : "";
-    if (flag->type == FLAG_BOOL)
+    if (is_plain(flag))
         preset = strcmp(preset, "true") ? "" : "on";
     bool has_default = *preset;
     if (!bounded && !has_default)

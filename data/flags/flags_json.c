@@ -51,6 +51,8 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
 static bool type_fits(const struct Flag *flag, const cJSON *item) {
     if (flag->type == FLAG_BOOL)
         return cJSON_IsBool(item);
+    if (flag_is_switch(flag))
+        return cJSON_IsBool(item) || cJSON_IsString(item);
     if (flag->type == FLAG_STRING || flag->type == FLAG_LIST || flag->type == FLAG_OPTIONAL)
         return cJSON_IsString(item) || cJSON_IsNull(item);
     return cJSON_IsNumber(item) || cJSON_IsString(item);
@@ -230,7 +232,8 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
     bool exact = flag->type == FLAG_FLOAT ||
                  (is_number(flag, text) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
     cJSON *item;
-    if (flag->type == FLAG_BOOL || exact)
+    bool truth = flag_is_switch(flag) && (!strcmp(text, "true") || !strcmp(text, "false"));
+    if (truth || exact)
         item = cJSON_CreateRaw(text);
     else if ((flag->type == FLAG_STRING || flag->type == FLAG_LIST) && !*(char *const *)at)
         item = cJSON_CreateNull();

@@ -45,7 +45,8 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.master_format = MASTER_FP32;
     r.timeout_s = fmax(s->timeout_s, 60);
     r.shard_ranks = r.near_ranks = r.tp = r.node_size = 0;
-    r.quantized_weights = r.quantized_gradients = false;
+    r.quantized_weights = 0;
+    r.quantized_gradients = false;
     r.one_queue = 1;
     r.packed = false; // read_random's sequences are one document each
     r.traced = true;

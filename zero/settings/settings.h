@@ -58,14 +58,15 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
-    size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
-    size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
-    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
-    bool quantized_weights, quantized_gradients; // they travel in 8 bits, and in 4
-    size_t tp;                                   // places of tensor parallelism; 0: one
-    size_t pp;                                   // stages of a pipeline; 0: one
-    const char *pp_split;                        // layers of each, "3,3,2"; NULL: by their cost
-    const char *show_chain;                      // a plan: of this group; NULL: none
+    size_t node_size;      // ranks of a node, whose traffic is counted apart; 0: see below
+    size_t near_ranks;     // that a second partition of the weights is cut over; 0: there is none
+    size_t shard_ranks;    // that a shard's group has; the others are replicas. 0: all data ranks
+    int quantized_weights; // the form in which they travel (zero/wire); 0: as they are
+    bool quantized_gradients;   // they travel in 4 bits
+    size_t tp;                  // places of tensor parallelism; 0: one
+    size_t pp;                  // stages of a pipeline; 0: one
+    const char *pp_split;       // layers of each, "3,3,2"; NULL: by their cost
+    const char *show_chain;     // a plan: of this group; NULL: none
     const char *cluster;        // that a plan is for (zero/plan/cluster.h); NULL: none
     bool sequence_parallel;     // which have the rows between products in parts, too
     bool partition_activations; // or keep a part each of what a block keeps

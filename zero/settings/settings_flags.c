@@ -2,6 +2,7 @@
 // topic, value. A help text says what the flag does, and what it costs.
 #include "zero/engine.h"
 #include "zero/settings/settings.h"
+#include "zero/wire/wire.h"
 
 #define AT(field) offsetof(struct Settings, field)
 
@@ -220,11 +221,11 @@ const struct Flag settings_table[] = {
      "divided by it. A divisor of --zero-shard-size; 0: no second partition. Results are "
      "unchanged.",
      "ZeRO", "N<=1024", NULL},
-    {"zero-quantized-weights", FLAG_BOOL, AT(rank.quantized_weights), "false",
+    {"zero-quantized-weights", FLAG_CHOICE, AT(rank.quantized_weights), "false",
      "--zero 1 to 3: weights are gathered in 8 bits, in blocks of 256 with a scale each (ZeRO++'s "
      "qwZ), which sends half as much as bf16. Updates are made on the weights as they were. At "
      "stages 1 and 2 it takes the memory of a shard besides. Changes results.",
-     "ZeRO", NULL, NULL},
+     "ZeRO", NULL, wire_weight_words},
     {"zero-quantized-gradients", FLAG_BOOL, AT(rank.quantized_gradients), "false",
      "--zero 1 to 3: gradients are reduced in 4 bits, in blocks of 256 with a scale each, in two "
      "hops: among the ranks of a node (--node-size), and between nodes (ZeRO++'s qgZ). Sends a "

@@ -4,6 +4,12 @@
 
 enum { WEIGHT_BITS = 8, GRADIENT_BITS = 4 };
 
+// A form in which weights travel: how many bytes a shard of n has, and the hops around the gather.
+struct WireForm {
+    size_t (*bytes)(size_t n);
+    const struct Hop *pack, *unpack;
+};
+
 static const struct Kernels *kernels_of(const struct Zero *z, struct Stream **queue) {
     *queue = z->device->queue[QUEUE_COMM];
     return z->device->kernels;
@@ -40,6 +46,16 @@ static const struct Hop quantize_weights = {
     "quantize", POINT_PACK, WHEN_ANY, QUEUE_COMM, USES_SHARD | USES_STORE, .run = quantize_shard};
 static const struct Hop dequantize_weights = {"dequantize", POINT_UNPACK, WHEN_ANY,
                                               QUEUE_COMM,   USES_WHOLE,   .run = dequantize_whole};
+
+static size_t bytes_quantized(size_t n) {
+    return quantized_bytes(WEIGHT_BITS, n);
+}
+
+const char *const wire_weight_words[] = {"false", "true", NULL};
+static const struct WireForm forms[] = {
+    {NULL, NULL, NULL}, // as they are
+    {bytes_quantized, &quantize_weights, &dequantize_weights},
+};
 
 // ---- gradients ----
 
@@ -144,10 +160,11 @@ void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, boo
 static void serve_weights(struct Wire *w, struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Chain *c = &s->chain[z->plan.param.over ? FETCH : PUBLISH];
+    const struct WireForm *form = &forms[w->weights];
     s->messages = &w->messages;
-    s->message_bytes = quantized_bytes(WEIGHT_BITS, zero_shard_numel(z, g));
-    chain_add(c, &quantize_weights, w);
-    chain_add(c, &dequantize_weights, w);
+    s->message_bytes = form->bytes(zero_shard_numel(z, g));
+    chain_add(c, form->pack, w);
+    chain_add(c, form->unpack, w);
 }
 
 static void serve_gradient(struct Wire *w, struct Zero *z, int g) {
@@ -164,7 +181,7 @@ static void serve_gradient(struct Wire *w, struct Zero *z, int g) {
 
 int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e) {
     size_t most = params_most(z->params);
-    size_t weights = w->weights ? quantized_bytes(WEIGHT_BITS, most) : 0;
+    size_t weights = w->weights ? forms[w->weights].bytes(most) : 0;
     size_t gradients = w->near ? 2 * quantized_bytes(GRADIENT_BITS, most) : 0;
     size_t bytes = size_max(weights, gradients);
     for (int g = 0; g < z->params->ngroup; g++) {

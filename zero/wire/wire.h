@@ -34,10 +34,13 @@
 enum { WIRE_SHARD = QUANTIZE_BLOCK };
 
 struct Wire {
-    bool weights;            // are quantized
+    int weights;             // the form in which they travel: a place in wire_weight_words
     struct Comm *near, *far; // gradients are, for these two hops; NULL: they are not
     struct Block messages;   // of the group at hand: one collective follows another
 };
+
+// Of --zero-quantized-weights; NULL behind the last.
+extern const char *const wire_weight_words[];
 
 // From now on gradients are quantized. shards: neighbours of all that there are, who share state;
 // node_ranks: those of a node, a divisor or a multiple of that. dry: of a plan. All ranks call it.
