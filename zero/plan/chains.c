@@ -127,8 +127,7 @@ static int group_named(const struct Params *p, const char *name) {
 
 int chains_print(FILE *out, const struct RankSettings *s, struct Error *e) {
     const char *name = s->show_chain;
-    struct Grid grid =
-        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    struct Grid grid = settings_grid(s);
     char first[sizeof((struct Group *)0)->name] = "";
     for (int stage = 0; stage < settings_stages(s); stage++) {
         struct RankSettings unbounded = settings_unbounded(s);

@@ -83,11 +83,6 @@ static size_t node_ranks(const struct Question *q) {
     return ranks_of_node(q->c, (size_t)q->whole->ranks);
 }
 
-static struct Grid whole_grid(const struct Question *q) {
-    const struct RankSettings *s = q->whole;
-    return grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
-}
-
 // What the machine that plans has must not matter: kernels are the plainest, ranks processes of a
 // launcher, formats those of 16 bits unless somebody says which.
 static void make_stage(struct Question *q) {
@@ -130,7 +125,7 @@ static void add_collective(void *question, const struct Rehearsed *one) {
 // A tied head's matrix is on the first stage and on the last, which add up its gradient (a
 // rehearsal of a real stage has the same).
 static void add_ends(struct Question *q, const struct Zero *z) {
-    struct Grid grid = whole_grid(q);
+    struct Grid grid = settings_grid(q->whole);
     size_t apart = (size_t)(grid.size[AXIS_PP] - 1) * (size_t)grid_stride(&grid, AXIS_PP);
     uint64_t parts = z->plan.grad.over ? (uint64_t)z->dp->size : 1;
     for (int i = 0; i < z->params->ngroup && apart; i++) {
@@ -212,7 +207,7 @@ static struct Seconds stage_seconds(const struct Question *q, size_t i) {
 
 // Whether some rank hands on to one of its node, and how many of a node, at most, to other nodes.
 static bool some_hand_near(const struct Question *q, size_t *leave) {
-    struct Grid grid = whole_grid(q);
+    struct Grid grid = settings_grid(q->whole);
     int stride = grid_stride(&grid, AXIS_PP), node = (int)q->c->node_gpus;
     size_t leaving = 0;
     bool near = false;

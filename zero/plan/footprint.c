@@ -195,12 +195,8 @@ static int unlike_places(const struct RankSettings *s) {
     return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
 }
 
-static struct Grid grid_of_run(const struct RankSettings *s) {
-    return grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
-}
-
 static int first_rank(const struct RankSettings *s, int stage) {
-    struct Grid grid = grid_of_run(s);
+    struct Grid grid = settings_grid(s);
     return stage * grid_stride(&grid, AXIS_PP);
 }
 
@@ -212,7 +208,7 @@ static int unlike_stages(const struct RankSettings *s) {
 // The sum of what a node's ranks take of the host, the most of any node. host[]: of each unlike
 // place of each unlike stage.
 static size_t most_of_node(const struct RankSettings *s, const size_t *host) {
-    struct Grid grid = grid_of_run(s);
+    struct Grid grid = settings_grid(s);
     int node = footprint_node_ranks(s), places = unlike_places(s), stages = unlike_stages(s);
     size_t sum = 0, most = 0;
     for (int r = 0; r < s->ranks; r++) {

@@ -74,7 +74,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
           e.text);
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
     r->parallel = zero_parallel_none;
-    r->parallel.grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
+    r->parallel.grid = settings_grid(s);
     struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
     r->dp = r->all;
     if (r->parallel.grid.size[AXIS_DP] < s->ranks) {

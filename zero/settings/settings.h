@@ -16,6 +16,7 @@
 #include "kernels/tier.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "zero/comm/grid.h"
 #include "zero/comm/world.h"
 #include "zero/offload/nvme.h"
 #include "zero/settings/schedule.h"
@@ -229,6 +230,11 @@ static inline int settings_data_ranks(const struct RankSettings *s) {
 // The ranks that a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {
     return s->shard_ranks ? (int)s->shard_ranks : settings_data_ranks(s);
+}
+
+// How the job's ranks stand.
+static inline struct Grid settings_grid(const struct RankSettings *s) {
+    return grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
 }
 
 // For how many shards groups are laid out (model/params.h): for more than there are where each is

@@ -2,7 +2,6 @@
 // second partitions, and the batches that data-parallel ranks share. See settings.h and
 // zero/comm/grid.h.
 #include "zero/settings/settings.h"
-#include "zero/comm/grid.h"
 #include "zero/pipe/order.h"
 #include "zero/pipe/split.h"
 
@@ -13,8 +12,7 @@
 enum { MOST_RANKS = 1024 }; // of a run
 
 int settings_stage(const struct RankSettings *s) {
-    struct Grid grid =
-        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    struct Grid grid = settings_grid(s);
     return grid_place(&grid, s->rank, AXIS_PP);
 }
 
