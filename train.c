@@ -78,12 +78,6 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
     return err;
 }
 
-// Training alone: what another mode prints is its result. Agreed on before ranks ask each other
-// anything, or those that have outlets would wait for one that was refused them.
-static int open_outlets(struct Run *run, struct Error *e) {
-    return options_mode(&run->line.run) == MODE_TRAIN ? base_open_outlets(e) : 0;
-}
-
 static int resolve_line(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
     if (options_mode(&line->run) <= MODE_VERSION)
@@ -183,6 +177,7 @@ static void tell_end(struct Run *run, struct Trainer *t) {
     report_counts(report, r->zero.step, "sent_bytes", collective_names, sent.bytes, NCOLLECTIVE);
     trainer_keep_error(t, err, &e);
     free(json);
+    base_wait_for_reader(stdout);
     if (!err)
         printf("weights hash: %016llx\n", (unsigned long long)hash);
 }
@@ -418,11 +413,19 @@ static int start(struct Run *run, struct Error *e) {
     return err;
 }
 
+// A run that trains has its result in --out, and may begin with a closed standard output.
+static bool is_printed(enum Mode mode) {
+    base_wait_for_reader(stdout);
+    bool failed = fflush(stdout) || ferror(stdout);
+    return !failed || (mode == MODE_TRAIN && base_was_closed(fileno(stdout)));
+}
+
 int main(int argc, char **argv) {
     struct Run run = {0};
     struct Error e = {0};
     base_hold_descriptors();
     base_keep_status();
+    setvbuf(stdout, NULL, _IOLBF, 0); // its lines keep their order with those of standard error
     wish_begin();
     char *cache = cache_default_folder();
     int misread = read_line(&run, argc, argv, &e); // it says how long others are waited for
@@ -432,16 +435,13 @@ int main(int argc, char **argv) {
     if (!run.line.run.cache)
         run.line.run.cache = cache;
     if (!err)
-        err = world_agree(&run.world, open_outlets(&run, &e), &e);
-    if (!err)
         err = world_agree(&run.world, resolve_line(&run, &e), &e);
     if (!err)
         err = world_agree(&run.world, start(&run, &e), &e);
-    if (base_drain(stdout, wish_asked) && !err)
+    if (!is_printed(options_mode(&run.line.run)) && !err)
         err = error_set(&e, -EIO, E_STDOUT, "cannot write to standard output");
     if (e.text[0])
-        fprintf(stderr, "train: %s [%s]\n", e.text, error_name(e.id));
-    base_drain(stderr, wish_asked);
+        base_last_line("train: %s [%s]\n", e.text, error_name(e.id));
     world_close(&run.world);
     flags_free(&run.flags);
     deepspeed_close(&run.deepspeed);

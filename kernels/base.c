@@ -1,17 +1,15 @@
-// Failure and log lines: see base.h for which kind of failure is which. Next: outlet.h, where lines
-// go while a run trains.
+// Failure and log lines: see base.h for which kind of failure is which.
 #include "kernels/base.h"
 
-#include "kernels/outlet.h"
 #include "kernels/show.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,10 +17,7 @@ enum LogLevel log_level = LOG_NORMAL;
 
 static _Thread_local int this_rank;
 
-// Of standard output and standard error; NULL: none. They are the process's, as the descriptors
-// are, and what ends the process, which may be any line of it, must be able to wait for them.
-static struct Outlet *outlets[2];
-static FILE *streams[2];
+static atomic_bool stops_waiting;           // a signal asked the run to end
 static atomic_flag ends = ATOMIC_FLAG_INIT; // some thread is saying the last line
 
 void base_set_rank(int rank) {
@@ -63,6 +58,7 @@ void log_line(enum LogLevel level, const char *format, ...) {
     vsnprintf(said, sizeof said, format, args);
     va_end(args);
     show_line(text, sizeof text, said);
+    base_wait_for_reader(stderr);
     if (this_rank)
         fprintf(stderr, "rank %d: %s\n", this_rank, text);
     else
@@ -90,51 +86,35 @@ void base_keep_status(void) {
     on_exit(end_of_a_library, NULL);
 }
 
-// A terminal, a pipe, or `2>&1`.
-static bool is_one_file(int a, int b) {
-    struct stat x, y;
-    return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+bool base_was_closed(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) == (fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-int base_open_outlets(struct Error *e) {
-    enum { BUFFER_BYTES = 1 << 20 }; // some ten thousand lines, or a long sample
-    static const char *const names[2] = {"standard output", "standard error"};
-    fflush(stdout);
-    for (int i = 0; i < 2; i++) {
-        int err = 0;
-        if (i == 1 && is_one_file(STDOUT_FILENO, STDERR_FILENO))
-            outlets[1] = outlets[0]; // or lines of the two would change places
-        else
-            err = outlet_open(&outlets[i], i + 1, names[i], BUFFER_BYTES);
-        streams[i] = err ? NULL : outlet_stream(outlets[i]);
-        if (!streams[i])
-            return error_set(e, err ? err : -ENOMEM, E_THREAD_REFUSED,
-                             "no thread or memory for %s: %s", names[i],
-                             strerror(err ? -err : ENOMEM));
+void base_stop_waiting(void) {
+    atomic_store(&stops_waiting, true);
+}
+
+static bool is_blocked(int fd) {
+    enum { LOOK_MS = 100 }; // at stops_waiting, as the signal may reach another thread
+    int ready = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, LOOK_MS);
+    return ready == 0 || (ready < 0 && errno == EINTR);
+}
+
+void base_wait_for_reader(FILE *stream) {
+    double stopped = 0;      // since when it hurries
+    int fd = fileno(stream); // -1: it is in memory
+    while (fd >= 0 && is_blocked(fd)) {
+        double now = base_seconds();
+        if (!stopped && atomic_load(&stops_waiting))
+            stopped = now;
+        if (!stopped || now - stopped < 1)
+            continue;
+        int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        dup2(nowhere, fd);
+        close(nowhere);
+        return;
     }
-    stdout = streams[0]; // variables, in the GNU C library
-    stderr = streams[1];
-    return 0;
-}
-
-static struct Outlet *outlet_of(const FILE *stream) {
-    for (int i = 0; i < 2; i++)
-        if (streams[i] == stream)
-            return outlets[i];
-    return NULL;
-}
-
-int base_descriptor(FILE *stream) {
-    return stream == streams[0]   ? STDOUT_FILENO
-           : stream == streams[1] ? STDERR_FILENO
-                                  : fileno(stream);
-}
-
-int base_drain(FILE *stream, bool (*hurry)(void)) {
-    struct Outlet *o = outlet_of(stream);
-    bool failed = fflush(stream) != 0 || ferror(stream);
-    int code = o ? outlet_wait(o, hurry) : failed ? -EIO : 0;
-    return code == -EAGAIN || (o && code == -EBADF) ? 0 : code;
 }
 
 // ---- the end ----
@@ -143,12 +123,12 @@ static void say_last(const char *format, va_list args) {
     char said[1280], text[sizeof said];
     while (atomic_flag_test_and_set(&ends))
         pause(); // until the process ends
+    base_wait_for_reader(stdout);
     fflush(stdout);
     vsnprintf(said, sizeof said, format, args);
     show_text(text, sizeof text, said);
+    base_wait_for_reader(stderr);
     fputs(text, stderr);
-    base_drain(stdout, NULL);
-    base_drain(stderr, NULL);
 }
 
 void base_last_line(const char *format, ...) {

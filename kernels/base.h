@@ -45,8 +45,8 @@ const char *error_name(enum ErrorId id);
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
-// How much is said. With the process's two outputs (below), which whoever fails must find from
-// anywhere, and what signals reach (zero/process/wish.c) the only mutable globals of the program.
+// How much is said. With whether readers are waited for (below) and what else signals reach
+// (zero/process/wish.c) the only mutable globals of the program.
 extern enum LogLevel log_level;
 
 // A line on standard error, with "rank R: " in front where the calling thread is a rank other than
@@ -67,23 +67,22 @@ void base_hold_descriptors(void);
 // Likewise first: whatever ends the process by exit(), its status is 0 or 2, and 2 with a line.
 void base_keep_status(void);
 
-// From here on stdout and stderr are streams of outlets (kernels/outlet.h): nobody who prints waits
-// for a reader. For a run whose result is not what it prints; before other threads print. Errors:
-// -ENOMEM, -EAGAIN.
-int base_open_outlets(struct Error *e);
+// Whether base_hold_descriptors found it closed.
+bool base_was_closed(int fd);
 
-// Waits until what was printed to stdout or stderr has been written; through an outlet only a
-// second more once there is a hurry (NULL: from now on). Returns 0 or -errno; not what a
-// reader who is too slow has missed, nor that an outlet's descriptor was closed all along.
-int base_drain(FILE *stream, bool (*hurry)(void));
+// Waits until the reader of stdout or stderr takes more: a terminal may be stopped (Ctrl-S), a pipe
+// may be full. Once base_stop_waiting was called it waits for a second at most; a stream that is
+// still blocked then goes to /dev/null. Whoever prints after the first step calls it before, for
+// SIGTERM ends the run through its steps from there on.
+void base_wait_for_reader(FILE *stream);
 
-// The descriptor that the stream is written to, also where it goes through an outlet.
-int base_descriptor(FILE *stream);
+// Readers that hang hold up the run no longer. For the handler of a signal that asks it to end.
+void base_stop_waiting(void);
 
 // ---- the end ----
 
-// The last line of the process on standard error, behind all that was printed before; a reader that
-// hangs does not hold it up for long. Of the threads that have one the first alone comes back.
+// The last line of the process on standard error, behind all that was printed before. Of the
+// threads that have one the first alone comes back.
 void base_last_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void base_fail(const char *file, int line, const char *condition, const char *format, ...)

@@ -17,7 +17,7 @@ static const double SMOOTHING_MIN = 0.02; // the rate remembers about 50 steps
 // A terminal that understands "erase to the end of the line".
 static bool can_redraw(FILE *out) {
     const char *term = getenv("TERM");
-    return isatty(base_descriptor(out)) && term && *term && strcmp(term, "dumb");
+    return isatty(fileno(out)) && term && *term && strcmp(term, "dumb");
 }
 
 void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t steps,
@@ -109,17 +109,20 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
 // One column stays free: writing into the last makes some terminals wrap.
 static size_t columns_of(FILE *out) {
     struct winsize size;
-    if (ioctl(base_descriptor(out), TIOCGWINSZ, &size) || size.ws_col < 2)
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 2)
         return 79;
     return size_min(size.ws_col, PROGRESS_TEXT_BYTES) - 1;
 }
 
+// First of each message.
 static void erase(struct Progress *p) {
+    base_wait_for_reader(p->out);
     if (p->live && *p->text)
         fputs("\r\033[K", p->out);
 }
 
 static void draw(struct Progress *p) {
+    base_wait_for_reader(p->out);
     if (p->live && *p->text)
         fprintf(p->out, "\r%s\033[K", p->text);
     fflush(p->out);
@@ -167,6 +170,7 @@ void progress_show(struct Progress *p, const struct ProgressStep *s) {
         if (!edge && !(p->log_every && s->step % p->log_every == 0))
             return;
         format_line(p, &told, PROGRESS_TEXT_BYTES - 1, text);
+        base_wait_for_reader(p->out);
         fprintf(p->out, "%s\n", text);
         fflush(p->out);
         return;
@@ -241,6 +245,7 @@ void progress_sample(struct Progress *p, uint64_t step, const char *text, bool a
 void progress_close(struct Progress *p) {
     if (!p->out)
         return;
+    base_wait_for_reader(p->out);
     if (p->live && *p->text)
         fputc('\n', p->out);
     *p->text = 0;

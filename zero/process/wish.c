@@ -17,8 +17,10 @@ static void on_signal(int number) {
     if (at_once && atomic_fetch_add(&interrupts, 1) > 0)
         _exit(128 + number);
     bool save = number == SIGUSR1 || number == SIGUSR2;
-    if (!save)
+    if (!save) {
         atomic_fetch_add(&stops, 1);
+        base_stop_waiting();
+    }
     atomic_fetch_or(&wishes, save ? WISH_SAVE : WISH_STOP);
 }
 
@@ -69,10 +71,6 @@ void wish_for(enum Wish wish) {
 
 atomic_uint *wish_all(void) {
     return &wishes;
-}
-
-bool wish_asked(void) {
-    return wish_stops() > 0;
 }
 
 unsigned wish_stops(void) {

@@ -32,9 +32,8 @@ void wish_for(enum Wish wish); // without a signal
 // This process's wishes, for Rank.wishes. All its ranks share them.
 atomic_uint *wish_all(void);
 
-// How many signals wished to stop so far; and whether one did.
+// How many signals wished to stop so far.
 unsigned wish_stops(void);
-bool wish_asked(void);
 
 // A step's word: what the ranks of this process wish, of which the wish to save is told once; and
 // what this rank tells besides. NULL: nothing.
