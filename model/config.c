@@ -33,9 +33,13 @@ static int check_side(const char *flag, size_t value, size_t most, struct Error 
 }
 
 static int check_heads(const struct ModelConfig *c, struct Error *e) {
-    if (c->heads % c->kv_heads)
-        return error_set(e, -EINVAL, E_HEADS, "--kv-heads %zu: expected a divisor of --heads %zu",
-                         c->kv_heads, c->heads);
+    size_t divisor = c->kv_heads;
+    while (c->heads % divisor)
+        divisor--;
+    if (divisor != c->kv_heads)
+        return error_set(e, -EINVAL, E_HEADS,
+                         "--kv-heads %zu: expected a divisor of --heads %zu, for example %zu",
+                         c->kv_heads, c->heads, divisor);
     if (c->head_size > MAX_HEAD_SIZE && c->head_size * c->heads != c->channels)
         return check_side("--head-size", c->head_size, MAX_HEAD_SIZE, e);
     if (c->head_size > MAX_HEAD_SIZE)
@@ -72,8 +76,9 @@ static int derive(struct ModelConfig *c, struct Error *e) {
     bool even = c->family->position == POSITION_ROTARY; // as check_heads wants a head
     if (!c->head_size && c->channels % (c->heads << even))
         return error_set(e, -EINVAL, E_HEADS,
-                         "--channels %zu: expected a multiple of %s--heads %zu", c->channels,
-                         even ? "twice " : "", c->heads);
+                         "--channels %zu: expected a multiple of %s--heads %zu, for example %zu",
+                         c->channels, even ? "twice " : "", c->heads,
+                         round_up(c->channels, c->heads << even));
     fill(&c->kv_heads, c->heads);
     fill(&c->head_size, c->channels / c->heads);
     fill(&c->ffn, 4 * c->channels);

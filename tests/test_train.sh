@@ -145,7 +145,7 @@ early "sizes past all memory" E_SHAPE_RANGE --batch 60000 --seq-len 500 --channe
 early "a disk that is not there" 'E_NVME_PATH --nvme-path /no/such' \
     --offload-param nvme --nvme-path /no/such
 early "a batch, with the counts of ranks that share the step" \
-    'E_GLOBAL_BATCH --global-batch 12*--ranks 1 or 3*nearest*--global-batch 8' \
+    'E_GLOBAL_BATCH --global-batch 12*8*--global-batch 8 or 16*--ranks 1 or 3' \
     --batch 4 --ranks 2 --global-batch 12
 early "a checkpoint that is not there" 'E_CHECKPOINT_MISSING --resume /no/such' \
     --resume /no/such --out "$folder/none"
@@ -154,7 +154,7 @@ early "an --out below a file" "E_NOT_A_FOLDER --out $folder/cut.bin/x: $folder/c
     --out "$folder/cut.bin/x"
 echo '{"min-lr": 1}' >"$folder/min-lr.json"
 early "a value with the file that it is from" \
-    'E_MIN_LR --min-lr 1*--lr 0.0006; nearest*(--lr: the default; --min-lr: from *min-lr.json)' \
+    'E_MIN_LR --min-lr 1*--lr 0.0006*(--lr: the default; --min-lr: from *min-lr.json)' \
     --config "$folder/min-lr.json"
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
 [ $? = 2 ] && error_is 'E_FILE_WRITE --out*/proc/none'

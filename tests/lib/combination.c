@@ -177,31 +177,30 @@ int combination_read(struct Combination *c) {
     return err ? err : settings_of_ranks(&c->resolved, &w, c->vocab, &c->rank, &c->refused);
 }
 
-static void leave_out(struct Combination *c, const char *name) {
-    int n = 0;
-    for (int i = 0; i < c->words; i++)
-        if (!strncmp(c->word[i], name, strlen(name)) && strchr("=", c->word[i][strlen(name)]))
-            free(c->word[i]);
-        else
-            c->word[n++] = c->word[i];
-    c->words = n;
-    c->word[n] = NULL;
+bool combination_follow(struct Combination *c) {
+    static const char listed[] = " 0123456789,or"; // "--ranks 1, 2 or 4 would do"
+    const char *text = c->refused.text, *end = strstr(text, " would do"), *at = NULL;
+    char flag[64];
+    int value;
+    for (const char *next = text; (next = strstr(next, "--")) && end && next < end; next += 2)
+        at = next;
+    if (!at || sscanf(at, "--%63[a-z0-9-] %d", flag, &value) != 2)
+        return false;
+    const char *values = at + 2 + strlen(flag);
+    if (strspn(values, listed) < (size_t)(end - values))
+        return false;
+    put(c, "--%s=%d", flag, value);
+    return true;
 }
 
-bool combination_follow(struct Combination *c) {
-    static const char nearest[] = "; nearest that works: ";
-    const char *text = c->refused.text, *at = strstr(text, nearest);
-    if (strncmp(text, "--", 2) || !at)
+bool combination_names_flag(const struct Combination *c) {
+    char flag[64];
+    if (sscanf(c->refused.text, "--%63[a-z0-9-]", flag) != 1)
         return false;
-    char *words = base_format("%s", at + strlen(nearest)), *rest = words;
-    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        if (strcmp(word, "without"))
-            put(c, "%s", word);
-        else
-            leave_out(c, strtok_r(NULL, " ", &rest));
-    }
-    free(words);
-    return true;
+    for (size_t i = 0; i < settings_count; i++)
+        if (!strcmp(settings_table[i].name, flag))
+            return true;
+    return false;
 }
 
 const char *combination_altered(struct Combination *c) {

@@ -26,8 +26,11 @@ void combination_free(struct Combination *c);
 // Reads the flags. Errors: the line's, in c->refused.
 int combination_read(struct Combination *c);
 
-// Whether a refusal says what would be right: it names a flag that was written or that is missing,
-// and ends with the nearest that works, which is then written behind the flags. False: it does not.
+// Whether a refusal begins with one of the flags.
+bool combination_names_flag(const struct Combination *c);
+
+// Writes the first value of those that "would do", by a refusal, behind the flags. False: it lists
+// none.
 bool combination_follow(struct Combination *c);
 
 // The first flag whose value is another than what was written for it; NULL: none is.

@@ -22,10 +22,10 @@ refused "a format of no export" E_EXPORT_DTYPE --export-dtype bf16
 refused "positions of a rotary embedding" "E_FAMILY_FLAG --positions: --family llama" \
     --family llama --positions 100
 refused "angles of learned positions" "E_FAMILY_FLAG --rope-theta: --family gpt2" --rope-theta 100
-refused "a width, with one that is no way to leave it open" "E_HEADS works: --channels 8" \
+refused "a width, with one that divides" "E_HEADS for example 8" \
     --family llama --heads 4 --channels 2
-refused "a width and heads; what is to be left out stands last" \
-    "E_SHAPE_RANGE works: --heads 2 without --channels" --heads 3 --channels 1G
+refused "heads of keys, with a number that divides" "E_HEADS for example 3" \
+    --family llama --heads 6 --channels 24 --kv-heads 5
 echo '{"layers": 3}' >"$folder/three.json"
 refused "a file's flag that contradicts" "E_INIT_FLAG --layers 3*config.json has 2*/three.json" \
     --init "hf:$models/qwen3" --config "$folder/three.json"

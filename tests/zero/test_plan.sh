@@ -138,7 +138,7 @@ refused "a delayed update of a part" 'E_DELAY_UPDATE --offload-ratio 0.5' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
 refused "a delayed update's beginning without one" 'E_DELAY_UPDATE --delay-after 3' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
-refused "a bound of what is not used" 'E_OFFLOAD_MISSING --host-mem 1000*nearest' \
+refused "a bound of what is not used" 'E_OFFLOAD_MISSING --host-mem 1000' \
     "${here[@]}" --data random --host-mem 1000
 refused "and of each rank" 'E_OFFLOAD_MISSING --host-mem-per-rank 1000' \
     "${here[@]}" --data random --host-mem-per-rank 1000

@@ -180,8 +180,8 @@ static void settle_split(struct RankSettings *r, struct RankSettings *said,
         r->pp_split = said->pp_split = NULL;
 }
 
-static int resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
-                   struct Error *e) {
+int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                     struct Error *e) {
     struct RankSettings *r = &s->rank;
     int err = resolve_model(s, e);
     if (!err)
@@ -210,20 +210,6 @@ static int resolve(struct Settings *s, struct Settings *said, const struct Setti
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     err = settings_check(s, use, e);
     return err ? err : check_model(s, e);
-}
-
-static int resolves(const struct Settings *line, const struct SettingsUse *use, struct Error *e) {
-    struct Settings s = *line, said = *line;
-    return resolve(&s, &said, use, e);
-}
-
-int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
-                     struct Error *e) {
-    const struct Settings line = *s;
-    int err = resolve(s, said, use, e);
-    if (err)
-        settings_tell_nearest(&line, use, resolves, e);
-    return err;
 }
 
 void settings_take_seat(struct RankSettings *s, const struct World *w) {

@@ -179,14 +179,6 @@ int settings_check_kept(const struct Settings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
 
-// Appends to e, why `line` is refused, the nearest line that is accepted, where one is found
-// (settings_nearest.c): "; nearest that works:" and flags to be written behind the line as it
-// stands; "without --FLAG" takes one away.
-typedef int SettingsTry(const struct Settings *line, const struct SettingsUse *use,
-                        struct Error *e); // accepts it, or says in e why not
-void settings_tell_nearest(const struct Settings *line, const struct SettingsUse *use,
-                           SettingsTry *accepts, struct Error *e);
-
 // Where a process sits in its world; not which rank it is.
 void settings_take_seat(struct RankSettings *s, const struct World *w);
 

@@ -47,19 +47,24 @@ static const char *name_data_ranks(const struct RankSettings *r, char *text, siz
     return text;
 }
 
-// Which counts of ranks share the step in batches of this size; or which batches do.
+// Which global batches would do, and which counts of ranks share the step in batches of this size;
+// or which batches do.
 int settings_refuse_batch(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
-    char counts[160] = "", shared[64];
+    size_t less = s->global_batch / together * together;
+    char counts[160] = "", shared[64], steps[48] = "";
+    if (less)
+        snprintf(steps, sizeof steps, "%zu or ", less);
     if (s->global_batch % r->batch == 0 && ranks == (size_t)r->ranks)
         tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
     else if (s->global_batch % ranks == 0)
         tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
     return error_set(e, -EINVAL, E_GLOBAL_BATCH,
-                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s%s",
+                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s; "
+                     "--global-batch %s%zu would do%s",
                      s->global_batch, together, r->batch, name_data_ranks(r, shared, sizeof shared),
-                     counts);
+                     steps, less + together, counts);
 }
 
 // What only a plan for a cluster may ask for.
@@ -114,12 +119,13 @@ int settings_check_places(const struct RankSettings *r, bool plan, struct Error 
                          places);
     if (ranks % (places * (size_t)settings_stages(r)) == 0)
         return 0;
-    if (places > 1 && settings_stages(r) > 1)
-        return error_set(e, -EINVAL, E_GRID,
-                         "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu",
-                         places, settings_stages(r), ranks);
-    const char *flag = places > 1 ? "--tp" : "--pp";
+    bool both = places > 1 && settings_stages(r) > 1;
+    const char *flag = both ? "a product of" : places > 1 ? "--tp" : "--pp";
     tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
+    if (both)
+        return error_set(e, -EINVAL, E_GRID,
+                         "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu%s",
+                         places, settings_stages(r), ranks, would_do);
     return error_set(e, -EINVAL, E_GRID, "%s %zu: expected a divisor of --ranks %zu%s", flag,
                      places * (size_t)settings_stages(r), ranks, would_do);
 }
