@@ -1,7 +1,7 @@
-// Writing log.jsonl: see log.h for the lines. What a resume keeps of it: cut.h.
+// Writing log.jsonl: see log.h for the lines.
 #include "data/log/log.h"
 #include "data/file.h"
-#include "data/log/cut.h"
+#include "data/json.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -30,20 +30,52 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
     return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is no file", path);
 }
 
+// The step of a line, or -1 for anything but a whole line with a JSON object that has one.
+static int64_t step_of_line(const char *line, size_t n) {
+    struct Error ignored;
+    uint64_t step;
+    if (line[0] != '{' || line[n - 1] != '\n') // its number may have been cut
+        return -1;
+    cJSON *object = json_parse_object(line, n, "", &ignored);
+    bool found = json_is_count(cJSON_GetObjectItemCaseSensitive(object, "step"), &step);
+    cJSON_Delete(object);
+    return found ? (int64_t)step : -1;
+}
+
+// Moves the lines of steps up to `last_step` to the text's beginning. Returns their bytes.
+static size_t keep_lines(char *text, size_t bytes, int64_t last_step, size_t *unreadable) {
+    size_t kept = 0;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        const char *newline = memchr(text + at, '\n', bytes - at);
+        n = newline ? (size_t)(newline + 1 - text) - at : bytes - at;
+        int64_t step = step_of_line(text + at, n);
+        *unreadable += step < 0;
+        if (step < 0 || step > last_step)
+            continue;
+        memmove(text + kept, text + at, n);
+        kept += n;
+    }
+    return kept;
+}
+
 static int cut_back(const char *path, int64_t last_step, struct Error *e) {
+    struct stat st;
+    size_t unreadable = 0;
     int fd, err = open_own(path, O_RDONLY, &fd, e);
-    if (err == -ENOENT) // it was moved away: a new one begins
-        return log_cut_back(NULL, path, last_step, e);
     if (err)
         return err;
-    FILE *from = fdopen(fd, "r");
-    if (!from) {
-        close(fd);
-        return error_set(e, -ENOMEM, E_MEMORY_REFUSED, "cannot read %s: %s", path,
-                         strerror(ENOMEM));
-    }
-    err = log_cut_back(from, path, last_step, e);
-    fclose(from);
+    size_t bytes = fstat(fd, &st) ? 0 : (size_t)st.st_size;
+    char *text = base_realloc(NULL, bytes, "the log");
+    ssize_t n = file_pread(fd, text, bytes, 0);
+    close(fd);
+    if (n < 0)
+        err = error_set(e, (int)n, E_FILE_READ, "cannot read %s: %s", path, strerror((int)-n));
+    else
+        err = file_replace(path, text, keep_lines(text, (size_t)n, last_step, &unreadable), e);
+    free(text);
+    if (!err && unreadable)
+        log_line(LOG_NORMAL, "%s: dropped %zu line%s that cannot be read", path, unreadable,
+                 unreadable == 1 ? "" : "s");
     return err;
 }
 
@@ -51,15 +83,18 @@ static int cut_back(const char *path, int64_t last_step, struct Error *e) {
 
 int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struct Error *e) {
     *l = (struct Appender){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
-    int code = last_step == RUNLOG_FRESH ? file_replace(l->path, "", 0, e)
-                                         : cut_back(l->path, last_step, e);
+    bool fresh = last_step == RUNLOG_FRESH;
+    int code = fresh ? file_replace(l->path, "", 0, e) : cut_back(l->path, last_step, e);
+    if (code == -ENOENT && !fresh) { // it was moved away: a new one begins
+        e->text[0] = 0;
+        code = 0;
+    }
     if (!code)
         code = open_own(l->path, O_WRONLY | O_CREAT | O_APPEND, &l->fd, e);
     if (code) {
         free(l->path);
         *l = (struct Appender){.fd = -1};
     }
-    appender_watch(l);
     return code;
 }
 

@@ -27,12 +27,11 @@ enum { RUNLOG_FRESH = -1 };
 
 // Opens FOLDER/log.jsonl. A fresh run (last_step RUNLOG_FRESH) begins an empty file. A run resumed
 // after `last_step` keeps the lines up to that step and drops the later ones: those steps will be
-// made, and logged, again. What cannot be read (a line torn by a crash) and what stands twice or
-// out of order is dropped too; that, and which steps are missing, is said on standard error
-// (cut.h). Either way the file is a new one under the old name: what else has the old one, by
-// another name or through a link, keeps it. Its name is watched (appender.h). Errors: -errno,
-// -ELOOP for a link, -EINVAL for anything else that is no file; and the old file stands as it was.
-// appender_close is due if it succeeds.
+// made, and logged, again. Lines that cannot be read (one torn by a crash) are dropped, too, and
+// counted on standard error. Either way the file is a new one under the old name: what else has the
+// old one, by another name or through a link, keeps it. Errors: -errno, -ELOOP for a link, -EINVAL
+// for anything else that is no file; and the old file stands as it was. appender_close is due if it
+// succeeds.
 int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struct Error *e);
 
 void runlog_write_step(struct Appender *l, const struct LogStep *s);

@@ -1,5 +1,6 @@
 // The run's log: exact numbers, valid JSON, no line twice after a resume, and a full disk is told.
-#include "test_log.h"
+#include "data/file.h"
+#include "data/log/log.h"
 #include "tests/lib/refused.h"
 
 #include <cjson/cJSON.h>
@@ -7,8 +8,57 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+struct Fixture {
+    char folder[64], path[96];
+    struct Appender log;
+    struct Error error;
+    char *text; // what read_log found
+};
+
+static int setup(void **state) {
+    struct Fixture *x = base_alloc_zeroed(sizeof *x);
+    strcpy(x->folder, "/tmp/test_log.XXXXXX");
+    if (!mkdtemp(x->folder))
+        return -1;
+    snprintf(x->path, sizeof x->path, "%s/log.jsonl", x->folder);
+    log_level = LOG_QUIET;
+    *state = x;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct Fixture *x = *state;
+    appender_close(&x->log, &x->error);
+    unlink(x->path);
+    int left = rmdir(x->folder); // fails where a test leaves log.jsonl.tmp behind
+    free(x);
+    return left;
+}
+
+static void open_log(struct Fixture *x, int64_t last_step) {
+    if (runlog_open(&x->log, x->folder, last_step, &x->error))
+        fail_msg("%s", x->error.text);
+}
+
+static char *read_log(struct Fixture *x) {
+    size_t n;
+    if (file_read(x->path, 1 << 24, &x->text, &n, &x->error))
+        fail_msg("%s", x->error.text);
+    return x->text;
+}
+
+static void expect_log(struct Fixture *x, const char *expected) {
+    char *text = read_log(x);
+    assert_string_equal(text, expected);
+    free(text);
+}
 
 static void write_step(struct Fixture *x, uint64_t step, float loss) {
     struct LogStep s = {.step = step, .loss = loss, .grad_norm = 1, .lr = 1e-3f};
@@ -194,6 +244,59 @@ static void resume_without_a_log_begins_one(void **state) {
     expect_log(x, "");
 }
 
+static void resume_from_step_0_keeps_the_first_validation(void **state) {
+    struct Fixture *x = *state;
+    static const char old[] = "{\"step\":0,\"val_loss\":9}\n{\"step\":1,\"loss\":9}\n";
+    assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
+    open_log(x, 0);
+    expect_log(x, "{\"step\":0,\"val_loss\":9}\n");
+    appender_close(&x->log, &x->error);
+    open_log(x, RUNLOG_FRESH);
+    expect_log(x, "");
+}
+
+// What a resume after step `last_step` keeps of a log of `old`, and what it says of it.
+static void expect_cut(struct Fixture *x, const char *old, int64_t last_step, const char *kept,
+                       const char *said) {
+    char heard[512], *expected = base_format(said, x->path);
+    FILE *told = tmpfile();
+    int usual = dup(STDERR_FILENO);
+    assert_non_null(told);
+    assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
+    log_level = LOG_NORMAL;
+    assert_int_equal(dup2(fileno(told), STDERR_FILENO), STDERR_FILENO);
+    open_log(x, last_step);
+    assert_int_equal(dup2(usual, STDERR_FILENO), STDERR_FILENO);
+    log_level = LOG_QUIET;
+    close(usual);
+    rewind(told);
+    heard[fread(heard, 1, sizeof heard - 1, told)] = 0;
+    fclose(told);
+    assert_string_equal(heard, expected);
+    free(expected);
+    expect_log(x, kept);
+    assert_int_equal(appender_close(&x->log, &x->error), 0);
+}
+
+#define S(n) "{\"step\":" #n ",\"loss\":1}\n"
+#define V(n) "{\"step\":" #n ",\"val_loss\":1}\n"
+
+// Lines of other kinds come behind later steps, and again where a run that is done goes on.
+static void resume_says_nothing_of_a_whole_log(void **state) {
+    struct Fixture *x = *state;
+    static const char whole[] = V(0) S(1) S(2) "{\"step\":1,\"breakdown\":{}}\n" S(3) V(3) V(3);
+    expect_cut(x, whole, 3, whole, "");
+    expect_cut(x, V(0) S(1) S(2) S(3) V(3), 2, V(0) S(1) S(2), "");
+}
+
+static void resume_drops_what_is_no_object(void **state) {
+    struct Fixture *x = *state;
+    expect_cut(x, S(1) "{\"step\":2,\"loss\":1}x\n" S(3), 3, S(1) S(3),
+               "%s: dropped 1 line that cannot be read\n");
+    expect_cut(x, S(1) "{\"step\":1,\"step\":2}\n{\"step\":1.5}\n" S(2) "{\"step\":2", 2, S(1) S(2),
+               "%s: dropped 3 lines that cannot be read\n");
+}
+
 // /dev/full refuses each write, as a full disk does.
 static void fault_19_a_full_disk_is_told(void **state) {
     struct Fixture *x = *state;
@@ -293,73 +396,6 @@ static void a_log_is_forced_to_the_disk(void **state) {
     close(ends[1]);
 }
 
-// ---- somebody takes the file away ----
-
-static void a_log_that_was_removed_begins_anew(void **state) {
-    struct Fixture *x = *state;
-    open_log(x, RUNLOG_FRESH);
-    write_step(x, 1, 9);
-    assert_int_equal(appender_sync(&x->log, &x->error), 0);
-    unlink(x->path);
-    write_step(x, 2, 9);
-    assert_int_equal(appender_sync(&x->log, &x->error), 0);
-    write_step(x, 3, 9);
-    char *text = read_log(x);
-    assert_memory_equal(text, "{\"step\":3,", 10);
-    free(text);
-    assert_error(appender_close(&x->log, &x->error), -ESTALE, &x->error, "E_LOG_REPLACED");
-    assert_non_null(strstr(x->error.text, x->path));
-    assert_null(x->log.path);
-    open_log(x, 3); // and that is the end of it
-    assert_int_equal(appender_close(&x->log, &x->error), 0);
-}
-
-// Behind the last checkpoint nothing follows, so that nothing begins.
-static void a_log_that_was_removed_is_told_at_the_end(void **state) {
-    struct Fixture *x = *state;
-    open_log(x, RUNLOG_FRESH);
-    write_step(x, 1, 9);
-    unlink(x->path);
-    assert_int_equal(appender_close(&x->log, &x->error), -ESTALE);
-    assert_int_equal(access(x->path, F_OK), -1);
-}
-
-static void another_file_by_its_name_is_left_alone(void **state) {
-    struct Fixture *x = *state;
-    char renamed[128];
-    snprintf(renamed, sizeof renamed, "%s/renamed", x->folder);
-    open_log(x, RUNLOG_FRESH);
-    write_step(x, 1, 9);
-    assert_int_equal(rename(x->path, renamed), 0);
-    assert_int_equal(file_replace(x->path, "theirs", 6, &x->error), 0);
-    write_step(x, 2, 9);
-    assert_int_equal(appender_sync(&x->log, &x->error), 0);
-    write_step(x, 3, 9);
-    expect_log(x, "theirs");
-    unlink(x->path);
-    assert_int_equal(symlink(renamed, x->path), 0); // a link to the very file is not its name
-    assert_int_equal(appender_sync(&x->log, &x->error), 0);
-    assert_int_equal(appender_close(&x->log, &x->error), -ESTALE);
-    unlink(renamed);
-}
-
-// A log that was moved with its folder is whole; in the folder that has the name now none begins.
-static void a_folder_that_was_moved_keeps_its_log(void **state) {
-    struct Fixture *x = *state;
-    char moved[80], log[96];
-    snprintf(moved, sizeof moved, "%s.moved", x->folder);
-    snprintf(log, sizeof log, "%s/log.jsonl", moved);
-    open_log(x, RUNLOG_FRESH);
-    write_step(x, 1, 9);
-    assert_int_equal(rename(x->folder, moved), 0);
-    assert_int_equal(mkdir(x->folder, 0700), 0);
-    assert_int_equal(appender_sync(&x->log, &x->error), 0);
-    assert_int_equal(access(x->path, F_OK), -1);
-    assert_int_equal(appender_close(&x->log, &x->error), 0);
-    unlink(log);
-    rmdir(moved);
-}
-
 static void a_missing_folder_is_told(void **state) {
     struct Fixture *x = *state;
     assert_int_equal(runlog_open(&x->log, "/nonexistent", RUNLOG_FRESH, &x->error), -ENOENT);
@@ -377,6 +413,9 @@ int main(void) {
         TEST(resume_drops_the_later_steps),
         TEST(resume_drops_torn_lines),
         TEST(resume_without_a_log_begins_one),
+        TEST(resume_from_step_0_keeps_the_first_validation),
+        TEST(resume_says_nothing_of_a_whole_log),
+        TEST(resume_drops_what_is_no_object),
         TEST(fault_19_a_full_disk_is_told),
         TEST(a_resume_on_a_full_disk_leaves_the_old_log),
         TEST(a_missing_folder_is_told),
@@ -384,10 +423,6 @@ int main(void) {
         TEST(only_a_file_is_a_log),
         TEST(a_torn_line_is_written_anew),
         TEST(a_log_is_forced_to_the_disk),
-        TEST(a_log_that_was_removed_begins_anew),
-        TEST(a_log_that_was_removed_is_told_at_the_end),
-        TEST(another_file_by_its_name_is_left_alone),
-        TEST(a_folder_that_was_moved_keeps_its_log),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL) ? 1 : 0;
 }
