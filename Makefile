@@ -132,7 +132,7 @@ DATA := file stream cache range nearest json
 DATA_bpe := unicode unicode_tables compose sets pattern pattern_class symbols split steps \
     steps_split normal added bpe vocab read read_steps read_marks config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
-    tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
+    tokens_write pack mix named examples prepare sha256 walk sources loader loader_ask \
     loader_predict loader_source
 DATA_chat := example lines line message shape map scan value shown form_file forms jinja template \
     writer masked ask

@@ -21,6 +21,10 @@ size_t stream_bare(const char *path) {
     return strlen(path) - (u ? strlen(u->ending) : 0);
 }
 
+bool stream_ends_in(const char *path, const char *ending) {
+    return file_ends_in(path, stream_bare(path), ending);
+}
+
 int stream_open(struct Stream *s, const char *path, const char *flag, struct Error *e) {
     struct stat st;
     *s = (struct Stream){.fd = -1, .path = path, .flag = flag, .unpack = stream_packing(path)};

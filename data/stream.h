@@ -26,6 +26,9 @@ const struct Unpack *stream_packing(const char *path);
 // How many bytes of the name come before ".gz" or ".zst": all, where it ends otherwise.
 size_t stream_bare(const char *path);
 
+// Is what comes before that called NAME and the ending, such as ".jsonl"?
+bool stream_ends_in(const char *path, const char *ending);
+
 // `flag` opens the error lines; it and `path` must last. Errors: those of file_open; -ENOTSUP, with
 // what to install, where this build cannot unpack. stream_close it, also after an error.
 int stream_open(struct Stream *s, const char *path, const char *flag, struct Error *e);

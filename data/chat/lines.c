@@ -2,7 +2,6 @@
 #include "data/chat/lines.h"
 #include "data/chat/scan.h"
 #include "data/chat/value.h"
-#include "data/text/looks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 enum { READ_BYTES = 1 << 18 };
 
 int lines_open(struct Lines *s, const char *path, const char *flag, struct Error *e) {
-    *s = (struct Lines){.path = path, .flag = flag, .values = looks_named_json(path)};
+    *s = (struct Lines){.path = path, .flag = flag, .values = stream_ends_in(path, ".json")};
     return stream_open(&s->stream, path, flag, e);
 }
 

@@ -1,6 +1,6 @@
 // A forecast of data, before anything of them is made: see data.h.
 #include "data/text/loader.h"
-#include "data/text/looks.h"
+#include "data/stream.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static bool has_documents(const char *name) {
     struct TokenLayout l;
     struct Error ignored; // the run will say it
     char *bare = base_format("%.*s", (int)strcspn(name, "?#"), name);
-    bool named = looks_named_jsonl(bare);
+    bool named = stream_ends_in(bare, ".jsonl");
     free(bare);
     if (named)
         return true;

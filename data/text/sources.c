@@ -3,7 +3,6 @@
 #include "data/cache.h"
 #include "data/stream.h"
 #include "data/text/download.h"
-#include "data/text/looks.h"
 #include "data/text/sha256.h"
 #include "data/text/tokens.h"
 #include "data/text/walk.h"
@@ -182,8 +181,12 @@ static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, 
                      flag, jsonl, other);
 }
 
-// Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden. One
-// of NAME.json alone is, if they have members of examples.
+static bool is_examples(const char *path) {
+    return stream_ends_in(path, ".jsonl") || stream_ends_in(path, ".json");
+}
+
+// Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden. So
+// is one of NAME.json alone; beside other files these are text.
 static int list_jsonl(struct SourceFiles *files, const char *flag, const char *folder,
                       struct Error *e) {
     struct Walk walk;
@@ -191,13 +194,13 @@ static int list_jsonl(struct SourceFiles *files, const char *flag, const char *f
     bool lines = false;
     int code = walk_folder(&walk, flag, folder, e);
     for (size_t i = 0; !code && i < walk.count; i++) {
-        lines = lines || looks_named_jsonl(walk.path[i]);
-        if (looks_examples(walk.path[i]))
+        lines = lines || stream_ends_in(walk.path[i], ".jsonl");
+        if (is_examples(walk.path[i]))
             files_add(files, base_format("%s", walk.path[i]), NULL);
         else if (!other)
             other = walk.path[i];
     }
-    if (!lines && files->count && (other || !looks_member(files->file[0].path)))
+    if (!lines && other)
         files_free(files);
     if (files->count && other)
         code = refuse_jsonl(flag, files->file[0].path, other, e);
@@ -210,9 +213,7 @@ static int list_jsonl(struct SourceFiles *files, const char *flag, const char *f
 }
 
 static enum SourceKind kind_of(const char *path) {
-    return looks_examples(path)      ? SOURCE_JSONL
-           : token_file_detect(path) ? SOURCE_SHARDS
-                                     : SOURCE_TEXT;
+    return is_examples(path) ? SOURCE_JSONL : token_file_detect(path) ? SOURCE_SHARDS : SOURCE_TEXT;
 }
 
 // Files of one kind: by the name or the content of the first, and the others must agree.
@@ -232,10 +233,7 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
                          flag, file[0].path, first ? "a" : "no", file[i].path,
                          first ? "none" : "one");
     }
-    int code = 0;
-    for (size_t i = 0; !code && s->kind == SOURCE_TEXT && i < s->train.count; i++)
-        code = looks_check_file(flag, file[i].path, e);
-    return code;
+    return 0;
 }
 
 // What is neither file nor folder: a device may have no end, and a pipe among files no writer.
@@ -272,7 +270,7 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
                          "%s %s: the pipe carries a token shard, which is read in no order: give "
                          "the file itself",
                          flag, path);
-    return looks_check(flag, path, f->carried, f->carried_bytes, e);
+    return 0;
 }
 
 static int open_path(struct Source *s, const char *flag, const char *path, struct Error *e) {
@@ -283,7 +281,7 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
                          "/dev/stdin, a URL, or one of tinyshakespeare, fineweb10B, random is "
                          "needed)",
                          flag, path, strerror(errno));
-    if (S_ISFIFO(st.st_mode) && looks_named_jsonl(path))
+    if (S_ISFIFO(st.st_mode) && stream_ends_in(path, ".jsonl"))
         return error_set(e, -EINVAL, E_DATA_PIPE, "%s %s: it is a pipe; JSONL is read from files",
                          flag, path);
     if (S_ISFIFO(st.st_mode))

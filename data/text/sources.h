@@ -1,9 +1,9 @@
 // What --data can name, and the files it stands for.
 //
-//   a text file, a folder of text, a glob of text files   text (looks.h says what is none)
+//   a text file, a folder of text, a glob of text files   text
 //   a token shard, a folder of them, a glob ("a_*.bin")   shards
 //   NAME.jsonl, a folder of them alone, a glob of them     examples (data/chat/example.h)
-//   NAME.json of objects, or of a list of them, likewise   the same
+//   NAME.json, a folder of them alone, a glob of them      the same, or a list of them
 //   text or examples with .gz or .zst behind the name      what is packed in it (data/stream.h)
 //   http://, https:// or file:// URL                      fetched, then by its name and content
 //   tinyshakespeare                                       1.1 MB of text
@@ -43,9 +43,8 @@ struct Source {
 
 // Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later.
 // `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
-// -EINVAL for a mixture, a device, JSON that is not named so, and JSONL, shards or nothing in a
-// pipe; -EFBIG for a pipe that carries more than a quarter of the memory; those of
-// data/text/download.h.
+// -EINVAL for a mixture, a device, and JSONL, shards or nothing in a pipe; -EFBIG for a pipe that
+// carries more than a quarter of the memory; those of data/text/download.h.
 int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
                 struct Error *e);
 void source_close(struct Source *s);

@@ -1,7 +1,6 @@
 // Reading text: see text.h for what counts as text.
 #include "data/text/text.h"
 #include "data/stream.h"
-#include "data/text/looks.h"
 #include "data/text/walk.h"
 
 #include <errno.h>
@@ -71,17 +70,52 @@ static int check_text(const char *path, const char *data, size_t bytes, struct E
     return 0;
 }
 
+// A format by a file's first bytes that is not read, such as "Parquet"; NULL: none that is known.
+// *rows: it has a data set's rows, and is nothing that merely lies in a folder of texts.
+static const char *unread_format(const char *head, size_t bytes, bool *rows) {
+    static const struct {
+        const char *begin, *name;
+        bool rows;
+    } formats[] = {{"PAR1", "Parquet", true},
+                   {"ARROW1", "Arrow", true},
+                   {"PK\3\4", "a zip file", false},
+                   {"\3757zXZ", "packed by xz", false},
+                   {"BZh91AY", "packed by bzip2", false},
+                   {"SQLite format 3", "SQLite", false}};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        size_t n = strlen(formats[i].begin);
+        *rows = formats[i].rows;
+        if (bytes >= n && !memcmp(head, formats[i].begin, n))
+            return formats[i].name;
+    }
+    return NULL;
+}
+
+// Of a file that was named by the user, or a pipe.
+static int check_examples(const char *path, const char *data, size_t bytes, struct Error *e) {
+    size_t at = file_mark_bytes(data, bytes);
+    if (bytes - at < 2 || data[at] != '{' || data[at + 1] != '"')
+        return 0;
+    return error_set(e, -EINVAL, E_DATA_LOOKS_JSON,
+                     "--data %s: it begins with a JSON object, as examples do, whose braces would "
+                     "be learned as text; expected a file NAME.jsonl with an object on each line, "
+                     "or an empty line in front of what is text",
+                     path);
+}
+
 // The text of one file behind what there is, if it is text.
 static int append(struct Text *t, const char *path, const char *data, size_t bytes,
                   struct Error *e) {
     bool rows;
-    const char *format = looks_format(data, bytes, &rows);
+    const char *format = unread_format(data, bytes, &rows);
     if (format)
         return error_set(e, -EINVAL, E_DATA_FORMAT,
                          "--data %s: it is %s, which is not read: expected text, or examples as "
                          "NAME.jsonl with an object on each line",
                          path, format);
-    const char *reader = looks_table(path);
+    const char *reader = stream_ends_in(path, ".csv")   ? "read_csv"
+                         : stream_ends_in(path, ".tsv") ? "read_table"
+                                                        : NULL;
     if (reader)
         return error_set(e, -EINVAL, E_DATA_FORMAT,
                          "--data %s: it is a table, and its rows would be learned as plain text: "
@@ -142,10 +176,13 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
                       : file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
     if (code)
         return packed ? code : error_set(e, code, cause.id, "--data: %s", cause.text);
-    bool rows, format = looks_format(data, bytes, &rows);
-    if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)) && !(format && rows))
+    bool rows, format = unread_format(data, bytes, &rows);
+    bool left_out = skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)) && !(format && rows);
+    if (left_out)
         ++*skipped;
-    else
+    else if (!skipped)
+        code = check_examples(path, data, bytes, e);
+    if (!code && !left_out)
         code = append(t, path, data, bytes, e);
     free(data);
     return code;
@@ -171,8 +208,10 @@ static int load_folder(struct Text *t, const char *path, struct Error *e) {
 
 static int load_source(struct Text *t, const struct SourceFile *f, struct Error *e) {
     struct stat st;
-    if (f->carried)
-        return append(t, f->path, f->carried, f->carried_bytes, e);
+    if (f->carried) {
+        int err = check_examples(f->path, f->carried, f->carried_bytes, e);
+        return err ? err : append(t, f->path, f->carried, f->carried_bytes, e);
+    }
     if (stat(f->path, &st))
         return error_set(e, -errno, E_FILE_READ, "--data %s: %s", f->path, strerror(errno));
     return S_ISDIR(st.st_mode) ? load_folder(t, f->path, e) : load_file(t, f->path, NULL, e);

@@ -136,8 +136,6 @@ refused "an element" 'E_EXAMPLE_KIND wrong.json: element 3 (line 2)' --data "$fo
 cp "$a" "$folder/a.txt"
 refused "or .txt" 'E_DATA_LOOKS_JSON object' --data "$folder/a.txt"
 refused "or from a pipe" 'E_DATA_LOOKS_JSON object' --data <(cat "$a")
-printf '[\n {"id": 1, "messages" : []}\n]\n' >"$folder/list"
-refused "a list" 'E_DATA_LOOKS_JSON list' --data "$folder/l[i]st"
 printf '{"a": %s}\n' {1..99} >"$folder/config.json"
 refused "any .json" 'E_EXAMPLE_KIND config.json: value 1 (line 1)' --data "$folder/config.json"
 
@@ -187,12 +185,10 @@ refused "a packed text in a folder that is cut short" 'E_UNPACK_CUT c.txt.gz: by
 cp "$folder/p.jsonl.gz" "$folder/p.txt.gz"
 refused "packed text that is examples" 'E_DATA_LOOKS_JSON p.txt.gz' --data "$folder/p.txt.gz"
 mkdir "$folder/text"
-for name in lines letters "text/x.json"; do
-    cp "$folder/config.json" "$folder/$name"
-done
-sed -i '1i\\' "$folder/letters"
-cat "$a" >>"$folder/letters"
-for name in lines letters text; do
+cp "$folder/config.json" "$folder/text"
+cp "$a" "$folder/text/a.txt"
+{ echo && cat "$a"; } >"$folder/letters"
+for name in letters text; do
     said=$(run --data "$folder/$name" --steps 1 2>&1)
     says "other JSON is text: $name" '^weights hash: '
 done
