@@ -385,24 +385,6 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
         "status $status: $(cat small/log.said)"
     rm -rf small/*
 
-    # Somebody who makes room with `rm` takes the lock, too, and the disk has no room for another.
-    mount -t tmpfs -o remount,size=1g none small
-    in_background small/out --steps 1000000
-    kill -STOP $pid
-    rm small/out/lock
-    # The run still holds the one that was removed.
-    mount -t tmpfs -o "remount,nr_inodes=$(($(find small | wc -l) + 1))" none small
-    kill -CONT $pid
-    kill -TERM $pid
-    until_true 200 grep -q 'trying again' small/out.said
-    mount -t tmpfs -o "remount,nr_inodes=1000" none small
-    ends 20 && [ $status = 0 ] && [ -n "$(newest small/out)" ] && [ ! -e small/out/lock ] &&
-        grep -q 'is not saved: --out small/out: .*lock was removed, and cannot be made again: No' \
-            small/out.said
-    result $? "the last save waits for room for a lock that was removed" \
-        "status $status: $(cat small/out.said)"
-    rm -rf small/*
-
     # Room for bytes, and none for the last file: only the thread that writes a snapshot learns it.
     run --steps 2 --out g4
     mount -t tmpfs -o "remount,size=1g,nr_inodes=$(($(find small g4 | wc -l) - 1))" none small

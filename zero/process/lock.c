@@ -42,20 +42,19 @@ static bool is_named(int fd, const char *path) {
            mine.st_dev == named.st_dev;
 }
 
+// A link is not followed, and a pipe not waited for.
 static int open_file(const char *path, struct Place at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    if (fd < 0 && errno == ELOOP)
-        return error_set(e, -EINVAL, E_LOCK_FILE, "%s %s: %s is a link, and no file; move it",
-                         at.flag, at.folder, path);
-    if (fd < 0)
-        return error_set(e, -errno, E_LOCK_FILE, "%s %s: cannot write %s: %s", at.flag, at.folder,
-                         path, strerror(errno));
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+    bool opened = fd >= 0;
+    if (opened && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         return fd;
-    close(fd);
-    return error_set(e, -EINVAL, E_LOCK_FILE, "%s %s: %s is no regular file", at.flag, at.folder,
-                     path);
+    int code = opened ? -EINVAL : -errno;
+    if (opened)
+        close(fd);
+    return error_set(e, code, E_LOCK_FILE, "%s %s: %s cannot be locked: %s%s", at.flag, at.folder,
+                     path, opened ? "it is no regular file" : strerror(-code),
+                     opened || code == -ELOOP ? "; move it" : "");
 }
 
 // A descriptor with the lock, -EAGAIN to try once more, or another error.
@@ -124,8 +123,8 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
         return fd;
     }
     sign(fd, job);
-    *l = (struct RunLock){
-        .fd = fd, .path = path, .folder = base_format("%s", folder), .made = made, .job = job};
+    *l =
+        (struct RunLock){.fd = fd, .path = path, .folder = base_format("%s", folder), .made = made};
     snprintf(l->flag, sizeof l->flag, "%s", flag);
     struct stat st;
     if (stat(folder, &st) == 0) {
@@ -135,52 +134,14 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
     return 0;
 }
 
-// Whether the folder is the one that was locked, whatever has become of the lock.
-static bool is_our_folder(const struct RunLock *l) {
+int run_lock_check(const struct RunLock *l, struct Error *e) {
     struct stat st;
-    return stat(l->folder, &st) == 0 && st.st_dev == l->device && st.st_ino == l->inode;
-}
-
-int run_lock_lose(struct RunLock *l, struct Error *e) {
-    l->lost = true;
-    return error_set(e, -EBUSY, E_LOCK_LOST,
-                     "%s %s is another run's now, which came when %s had been removed: this one "
-                     "writes nothing there any more; expected a lock that is left alone",
-                     l->flag, l->folder, l->path);
-}
-
-// In a folder that has none any more. Its descriptor keeps its number, which copies of `l` have.
-static int take_again(struct RunLock *l, struct Error *e) {
-    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    int fd = open(l->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0 && (errno == EEXIST || errno == ELOOP))
-        return is_named(l->fd, l->path) ? 0 : run_lock_lose(l, e);
-    if (fd < 0)
-        return error_set(e, -errno, E_LOCK_LOST,
-                         "%s %s: %s was removed, and cannot be made again: %s", l->flag, l->folder,
-                         l->path, strerror(errno));
-    if (fcntl(fd, F_OFD_SETLK, &all) && (errno == EAGAIN || errno == EACCES)) {
-        close(fd);
-        return run_lock_lose(l, e);
-    }
-    dup3(fd, l->fd, O_CLOEXEC); // between two numbers that are open it does not fail
-    close(fd);
-    sign(l->fd, l->job);
-    l->taken_again = true;
-    return 0;
-}
-
-int run_lock_hold(struct RunLock *l, struct Error *e) {
-    if (l->lost)
-        return run_lock_lose(l, e);
-    if (!l->path || is_named(l->fd, l->path))
+    if (!l->path || (!stat(l->folder, &st) && st.st_dev == l->device && st.st_ino == l->inode))
         return 0;
-    if (!is_our_folder(l))
-        return error_set(e, -ESTALE, E_FOLDER_REPLACED,
-                         "%s %s is another folder now: it was moved or removed while this run "
-                         "trained; expected it back, for nothing is written into another one",
-                         l->flag, l->folder);
-    return take_again(l, e);
+    return error_set(e, -ESTALE, E_FOLDER_REPLACED,
+                     "%s %s is another folder now: it was moved or removed while this run "
+                     "trained; expected it back, for nothing is written into another one",
+                     l->flag, l->folder);
 }
 
 // The folder and those above it, `made` in all. Changes the text.

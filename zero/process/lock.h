@@ -4,6 +4,7 @@
 // rank 0's process holds a lock on the file `lock` in each of these folders while the run lasts;
 // the file says which process of which host that is.
 // The lock dies with the process, however it ends; the file that a killed run leaves is no lock.
+// Whoever removes the file from under a run lets a second one in.
 //
 // Taken by zero/train/resume.c before it looks at what they hold. Runs that only read need none.
 #ifndef ZERO_PROCESS_LOCK_H
@@ -23,9 +24,6 @@ struct RunLock {
     int made;               // of it and those above it, how many were not there before
     char flag[16];          // that named it
     uint64_t device, inode; // the folder's
-    struct LockJob job;
-    bool taken_again; // it was removed by hand: who asked looks whether another run was there
-    bool lost;        // to another run, which had the lock meanwhile
 };
 
 // Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
@@ -40,16 +38,9 @@ int run_lock_holder(const char *folder, uint64_t word);
 // What was locked is another process's: touches nothing. Nothing where the lock is not held.
 void run_lock_forget(struct RunLock *l);
 
-// Makes sure that this run still has the lock, and that the folder of that name is the one that was
-// locked, rather than moved or removed, so that another run may have taken its name. Where somebody
-// has removed the lock by hand it is taken again, unless another run has it by now; then the folder
-// is that run's for ever (`lost`), also when it has ended. Where the lock is not held there is
-// nothing to ask.
-// Errors: -ESTALE another folder has the name; -errno the lock cannot be made again: either may
-// pass. -EBUSY it is lost.
-int run_lock_hold(struct RunLock *l, struct Error *e);
-// From now on it is another run's: the error of run_lock_hold, which this one returns, too.
-int run_lock_lose(struct RunLock *l, struct Error *e);
+// Whether the folder of that name is still the one that was locked. Where the lock is not held
+// there is nothing to ask. Errors: -ESTALE it was moved or removed: another run may have its name.
+int run_lock_check(const struct RunLock *l, struct Error *e);
 
 // Removes the file, and with it the lock; and the folder and those above it, as far as nothing came
 // to be in them and they were not there before. Does nothing where the lock is not held, and

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // Who holds the newest checkpoint.
@@ -216,7 +215,6 @@ void resume_close(struct Resume *r) {
     r->best = NULL;
     for (int i = 0; i < 2; i++) {
         home_close(&r->disk[i]);
-        run_lock_release(&r->linked[i]);
         run_lock_release(&r->lock[i]);
     }
 }
@@ -257,26 +255,14 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
     resume_close(&r);
 }
 
-// Two folders may hold links to one folder of checkpoints.
-static int claim_linked(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
-    struct stat st;
-    bool link = lstat(folder, &st) == 0 && S_ISLNK(st.st_mode);
-    return link ? run_lock_take(l, folder, flag, (struct LockJob){0}, e) : 0;
-}
-
 // The keeper of each disk does. Agreed upon by all processes.
 static int claim(struct Resume *r, struct Error *e) {
     static const char *const flag[] = {"--out", "--save-also"};
     const char *home[] = {r->asked.out, r->asked.also};
     const struct World *w = world_of(r);
     int err = 0;
-    for (int i = 0; i < 2 && home[i] && !err; i++) {
+    for (int i = 0; i < 2 && home[i] && !err; i++)
         err = home_claim(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
-        bool keeps = !err && home_keeps(&r->disk[i], w->first);
-        if (!err)
-            err = world_agree(w, keeps ? claim_linked(&r->linked[i], r->folder[i], flag[i], e) : 0,
-                              e);
-    }
     return err;
 }
 

@@ -26,7 +26,6 @@ struct Resume {
     struct CheckpointRefused refused; // by resume_load
     struct HomeDisk disk[2];          // of --out and --save-also,
     struct RunLock lock[2];           // which this process keeps, if it does
-    struct RunLock linked[2];         // of folders of checkpoints that links there lead to
 };
 
 // What the settings are to know of a resume (out, also and which of it): that there is one;

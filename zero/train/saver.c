@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
@@ -158,53 +157,13 @@ static int tell_before(const struct Saver *s, int place, struct Error *e) {
     return err && !place ? error_set(e, err, cause.id, "%s", cause.text) : 0;
 }
 
-// Whether this run may still write below a lock. One that was taken again may have been another
-// run's in between: that has saved what this run does not know of.
-static int check_lock(const struct Saver *s, struct RunLock *l, int place, struct Error *e) {
-    uint64_t step;
-    char *path;
-    int err = run_lock_hold(l, e);
-    if (err || !l->taken_again)
-        return err;
-    int found = checkpoint_find(s->folder[place], UINT64_MAX, &path, &step, e);
-    if (found < 0)
-        return found;
-    l->taken_again = false;
-    free(found ? path : NULL);
-    return found && step > s->known[place] ? run_lock_lose(l, e) : 0;
-}
-
-// That nobody has put a link in the place of the folder of checkpoints, or led one elsewhere.
-static int check_link(const struct Saver *s, int place, struct Error *e) {
-    struct stat st;
-    if (s->linked[place].path)
-        return check_lock(s, &s->linked[place], place, e);
-    if (lstat(s->folder[place], &st) || !S_ISLNK(st.st_mode))
-        return 0;
-    return error_set(e, -ESTALE, E_FOLDER_REPLACED,
-                     "%s is a link since this run began: nothing is written through it; expected "
-                     "the folder back",
-                     s->folder[place]);
-}
-
-static int check_locks(const struct Saver *s, int place, struct Error *e) {
-    int err = check_lock(s, &s->lock[place], place, e);
-    return err ? err : check_link(s, place, e);
-}
-
-// Whether each folder is another run's for ever. All ranks ask together.
-static bool all_lost(const struct Saver *s) {
-    bool all = true;
-    for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
-        bool lost = s->lock && (s->lock[i].lost || s->linked[i].lost);
-        all = sum_over_ranks(s, lost) > 0 && all;
-    }
-    return all;
+static int check_folder(const struct Saver *s, int place, struct Error *e) {
+    return keeps(s, place) && s->lock ? run_lock_check(&s->lock[place], e) : 0;
 }
 
 static int prepare(struct Saver *s, int place, struct Error *e) {
     uint64_t bytes = wanted_bytes(s, place);
-    int err = keeps(s, place) && s->lock ? check_locks(s, place, e) : 0;
+    int err = check_folder(s, place, e);
     if (!err && keeps(s, place))
         err = ask_room(s->folder[place], bytes, e);
     if (!err && s->zero->all->rank == 0 && s->before)
@@ -216,7 +175,6 @@ static void is_saved(struct Saver *s, int place, uint64_t step) {
     s->saved = step;
     s->place = place;
     s->unproven = true;
-    s->known[place] = step > s->known[place] ? step : s->known[place];
     if (s->after)
         s->after(s->context);
 }
@@ -227,7 +185,7 @@ void saver_prove(struct Saver *s, uint64_t step) {
         return;
     s->unproven = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
-        if (!keeps(s, i) || (s->lock && check_locks(s, i, &ignored)))
+        if (!keeps(s, i) || check_folder(s, i, &ignored))
             continue;
         diverged_forget(s->folder[i]);
         if (i == s->place)
@@ -406,22 +364,22 @@ static bool waits(struct Saver *s, unsigned stops) {
 }
 
 // Whether the last save may succeed later: not for a file that is larger than any may be.
-static bool may_pass(const struct Saver *s, int err) {
-    return err && !all_lost(s) && err != -EFBIG;
+static bool may_pass(int err) {
+    return err && err != -EFBIG;
 }
 
 int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
     saver_settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
-    bool waits_on = may_pass(s, err);
+    bool waits_on = may_pass(err);
     if (waits_on && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
                  SAVER_AGAIN_S);
     while (waits_on) { // what there was no room for may have it when the signal comes
         bool goes_on = waits(s, stops);
         err = try_folders(s, e);
-        waits_on = may_pass(s, err) && goes_on;
+        waits_on = may_pass(err) && goes_on;
     }
     return err;
 }

@@ -34,15 +34,13 @@ enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 struct Saver {
     struct Zero *zero;
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
-    struct RunLock *lock;   // on --out and --save-also, of who keeps them; NULL: none are asked
-    struct RunLock *linked; // on their folders of checkpoints, where these are links
+    struct RunLock *lock; // on --out and --save-also, of who keeps them; NULL: none are asked
     const struct HomeDisk *disk; // of these two (zero/process/home.h); NULL: rank 0 keeps them
     const char *identity;
-    struct CheckpointKeep keep;    // without `disk`, which is that of the folder
-    uint64_t saved;                // step of the last checkpoint; UINT64_MAX: there is none
-    int place;                     // of `folder`, where it is; -1: this run has saved none
-    bool unproven;                 // it may not be gone on from, and what is older stays
-    uint64_t known[SAVER_FOLDERS]; // the newest step there that is no other run's; 0: none
+    struct CheckpointKeep keep; // without `disk`, which is that of the folder
+    uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none
+    int place;                  // of `folder`, where it is; -1: this run has saved none
+    bool unproven;              // it may not be gone on from, and what is older stays
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk. Where it
     // fails, there is none in the first folder.
     int (*before)(void *context, struct Error *e);
@@ -69,7 +67,7 @@ int saver_check(const struct Saver *s, struct Error *e);
 void saver_save(struct Saver *s);
 
 // Saves it at the end of a run, at once: tries until it is done. Errors: those of the last try,
-// after a signal asked to end, or where each folder is another run's for ever; -EFBIG at once.
+// after a signal asked to end; -EFBIG at once.
 int saver_save_last(struct Saver *s, struct Error *e);
 
 // After a step: what its words tell of the checkpoint that is under way.
