@@ -140,7 +140,7 @@ DATA_eval := evals items hellaswag hellaswag_bin clean case
 DATA_hf := safetensors folder write write_layout names pieces config config_rope config_write \
     model text export kind
 DATA_llmc := format model export kind
-DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups_train sparse print
+DATA_deepspeed := rows rows_train rows_zero rows_rest resolve groups groups_train sparse print
 DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
 DATA_log := machine appender log tensorboard report progress teller
 

@@ -47,8 +47,35 @@ const char *json_repeated_key(const struct cJSON *object) {
     return twice;
 }
 
+struct cJSON *json_parse(const char *text, size_t n, size_t *at) {
+    const char *end = memchr(text, 0, n); // cJSON would take it for a space
+    cJSON *tree = end ? NULL : cJSON_ParseWithLengthOpts(text, n, &end, false);
+    *at = end ? (size_t)(end - text) : 0;
+    while (tree && *at < n && strchr(" \t\r\n", text[*at]))
+        ++*at;
+    if (cJSON_IsObject(tree) && *at == n)
+        return tree;
+    if (tree && !cJSON_IsObject(tree))
+        *at = 0;
+    cJSON_Delete(tree);
+    return NULL;
+}
+
+// Where the text is none, for a person: line and column from 1.
+static void refuse_syntax(const char *path, const char *text, size_t at, struct Error *e) {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at; i++) {
+        column = text[i] == '\n' ? 1 : column + 1;
+        line += text[i] == '\n';
+    }
+    error_set(e, -EINVAL, E_JSON_SYNTAX,
+              "%s: line %zu, column %zu: not JSON; expected one object {\"name\": value, ...} "
+              "without comments",
+              path, line, column);
+}
+
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e) {
-    const char *end = NULL;
+    size_t at;
     if (count_values(text, n) > VALUES_MAX) {
         error_set(e, -EINVAL, E_JSON_TOO_LARGE, "%s: the JSON has more than %d values", path,
                   VALUES_MAX);
@@ -59,20 +86,14 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
                   "%s: a text in it holds a zero byte (\\u0000), as no name may", path);
         return NULL;
     }
-    cJSON *tree = cJSON_ParseWithLengthOpts(text, n, &end, false);
-    // cJSON takes a zero byte for the end; white space is all that may follow the object.
-    size_t parsed = end ? (size_t)(end - text) : 0;
-    while (tree && parsed < n && strchr(" \t\r\n", text[parsed]) && text[parsed])
-        parsed++;
-    const char *twice = cJSON_IsObject(tree) ? json_repeated_key(tree) : NULL;
-    if (cJSON_IsObject(tree) && parsed == n && !twice)
+    cJSON *tree = json_parse(text, n, &at);
+    const char *twice = tree ? json_repeated_key(tree) : NULL;
+    if (!tree)
+        refuse_syntax(path, text, at, e);
+    if (!twice)
         return tree;
-    if (twice)
-        error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
-                  "%s: \"%s\" is there twice; once would be right", path, json_shown(twice).text);
-    else
-        error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: no JSON object from byte %zu of %zu on", path,
-                  tree && !cJSON_IsObject(tree) ? 0 : parsed, n);
+    error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" is there twice; once would be right",
+              path, json_shown(twice).text);
     cJSON_Delete(tree);
     return NULL;
 }

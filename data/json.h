@@ -2,17 +2,20 @@
 //
 // Of a key that is there twice, cJSON would find the first and Python the last; of a number behind
 // 2^53 not every digit counts; behind the object there could be anything; and a text of 100 MB that
-// is nothing but commas would take gigabytes as a tree. All of that is refused. Used by the readers
-// of data/hf/ and data/bpe/.
+// is nothing but commas would take gigabytes as a tree. All of that is refused. Used by all readers
+// but that of chats, whose lines are long (data/chat/scan.h).
 #ifndef DATA_JSON_H
 #define DATA_JSON_H
 #include "kernels/base.h"
 
 struct cJSON;
 
-// As a tree; cJSON_Delete it. NULL, with the line "PATH: ...": the text, of n bytes and a zero byte
-// behind them, is not one object and nothing else, has too many values, a zero byte in a text, or a
-// key twice at its top.
+// One object and nothing else as a tree; cJSON_Delete it. NULL: the text of n bytes is none, from
+// byte *at on.
+struct cJSON *json_parse(const char *text, size_t n, size_t *at);
+
+// The same, or NULL with the line "PATH: ...": the text is none, has too many values, a zero byte
+// in a text, or a key twice at its top.
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e);
 
 // The same of a small file, of at most a megabyte. NULL, with a line, also for what file_read

@@ -29,7 +29,7 @@ enum DsVerdict {
 // A key of a file, or one that the file lacks and whose default is taken.
 struct DsLine {
     char *key, *value;
-    size_t line; // in the file; 0: it is absent
+    bool absent;
     enum DsVerdict verdict;
     const char *flag; // the flag that it sets, without its dashes; NULL: none
     char *to;         // the flag's value

@@ -12,32 +12,31 @@
 enum Said { SAID_NOTHING, SAID_AUTO, SAID_FALSE, SAID_TRUE };
 
 static enum Said said(const struct Plan *p, const char *key) {
-    const struct Node *value = plan_value(p, key);
-    if (!value || value->kind != NODE_BOOL)
+    const cJSON *value = plan_value(p, key);
+    if (!cJSON_IsBool(value))
         return ds_is_auto(plan_any(p, key)) ? SAID_AUTO : SAID_NOTHING;
-    return value->on ? SAID_TRUE : SAID_FALSE;
+    return cJSON_IsTrue(value) ? SAID_TRUE : SAID_FALSE;
 }
 
 static const char POWER[] = "fp16.initial_scale_power", LEAST[] = "fp16.min_loss_scale";
 
 static void set_loss_scale(struct Plan *p) {
-    const struct Node *scale = plan_value(p, "fp16.loss_scale"), *power = plan_value(p, POWER);
-    if (scale && scale->number != 0)
+    const cJSON *scale = plan_value(p, "fp16.loss_scale"), *power = plan_value(p, POWER);
+    if (scale && scale->valuedouble != 0)
         plan_refuse(p,
-                    "line %zu: fp16.loss_scale %s is refused: expected 0, dynamic; --loss-scale, "
+                    "fp16.loss_scale %.15g is refused: expected 0, dynamic; --loss-scale, "
                     "--loss-scale-min and --loss-scale-window 0 hold it at a power of two",
-                    scale->line, scale->text);
-    if (power && (power->number < 0 || power->number > 40))
-        plan_refuse(p, "line %zu: %s %s: expected 0 to 40", power->line, POWER, power->text);
+                    scale->valuedouble);
+    if (power && (power->valuedouble < 0 || power->valuedouble > 40))
+        plan_refuse(p, "%s %.15g: expected 0 to 40", POWER, power->valuedouble);
     else if (power || !plan_any(p, POWER))
         plan_set(p, POWER, "loss-scale",
-                 base_format("%.0f", ldexp(1, power ? (int)power->number : 16)));
-    const struct Node *least = plan_value(p, LEAST);
+                 base_format("%.0f", ldexp(1, power ? (int)power->valuedouble : 16)));
+    const cJSON *least = plan_value(p, LEAST);
     int exponent;
-    bool odd = least && (least->number < 1 || frexp(least->number, &exponent) != 0.5);
+    bool odd = least && (least->valuedouble < 1 || frexp(least->valuedouble, &exponent) != 0.5);
     if (odd)
-        plan_refuse(p, "line %zu: %s %s: expected a power of two, at least 1", least->line, LEAST,
-                    least->text);
+        plan_refuse(p, "%s %.15g: expected a power of two, at least 1", LEAST, least->valuedouble);
     static const struct {
         const char *key, *flag, *otherwise;
     } rows[] = {{"fp16.loss_scale_window", "loss-scale-window", "1000"},
@@ -64,23 +63,22 @@ static const char *dtype_named(const char *name) {
 
 static void set_gradients(struct Plan *p, const char *dtype) {
     static const char key[] = "data_types.grad_accum_dtype", sent[] = "communication_data_type";
-    const struct Node *kept = plan_value(p, key), *moved = plan_value(p, sent);
-    const char *format = kept ? dtype_named(kept->text) : NULL;
+    const cJSON *kept = plan_value(p, key), *moved = plan_value(p, sent);
+    const char *format = kept ? dtype_named(kept->valuestring) : NULL;
     if (kept && !format)
-        plan_refuse(p, "line %zu: %s %.40s: expected fp32, bf16 or fp16", kept->line, key,
-                    kept->text);
+        plan_refuse(p, "%s %.40s: expected fp32, bf16 or fp16", key, kept->valuestring);
     if (format)
         plan_set(p, key, "grad-dtype", base_format("%s", format));
     if (!moved)
         return;
     char *given = p->flags->value(p->flags->context, "grad-dtype");
     const char *has = format ? format : strcmp(given, "auto") != 0 ? given : dtype;
-    const char *asked = dtype_named(moved->text);
+    const char *asked = dtype_named(moved->valuestring);
     if (!asked || strcmp(asked, has) != 0)
         plan_refuse(p,
-                    "line %zu: %s %.40s: expected %s, as gradients are sent as they are kept; %s "
+                    "%s %.40s: expected %s, as gradients are sent as they are kept; %s "
                     "says how",
-                    moved->line, sent, moved->text, has, key);
+                    sent, moved->valuestring, has, key);
     free(given);
 }
 
@@ -126,30 +124,30 @@ void plan_precision(struct Plan *p) {
 #define ZERO "zero_optimization."
 #define HPZ "zero_hpz_partition_size"
 
-static bool is_device(struct Plan *p, const char *key, const struct Node *value, bool disk) {
+static bool is_device(struct Plan *p, const char *key, const cJSON *value, bool disk) {
     static const char *const names[] = {"none", "cpu", "nvme"};
     for (int i = 0; i < 2 + disk; i++)
-        if (strcmp(value->text, names[i]) == 0)
+        if (strcmp(value->valuestring, names[i]) == 0)
             return true;
-    plan_refuse(p, "line %zu: %s %.40s: expected none%s", value->line, key, value->text,
+    plan_refuse(p, "%s %.40s: expected none%s", key, value->valuestring,
                 disk ? ", cpu or nvme" : " or cpu");
     return false;
 }
 
 // A switch that means the CPU's memory.
 static void set_switch(struct Plan *p, const char *key, const char *flag) {
-    const struct Node *value = plan_value(p, key);
-    if (value && value->kind == NODE_BOOL)
-        plan_set(p, key, flag, base_format("%s", value->on ? "cpu" : "none"));
+    const cJSON *value = plan_value(p, key);
+    if (cJSON_IsBool(value))
+        plan_set(p, key, flag, base_format("%s", cJSON_IsTrue(value) ? "cpu" : "none"));
 }
 
 // One of the two blocks. Returns whether it goes to a disk.
 static bool set_tier(struct Plan *p, const char *device_key, const char *path_key,
                      const char *flag) {
-    const struct Node *device = plan_value(p, device_key), *path = plan_value(p, path_key);
-    bool disk = device && strcmp(device->text, "nvme") == 0;
+    const cJSON *device = plan_value(p, device_key), *path = plan_value(p, path_key);
+    bool disk = device && strcmp(device->valuestring, "nvme") == 0;
     if (device && is_device(p, device_key, device, true))
-        plan_set(p, device_key, flag, base_format("%s", device->text));
+        plan_set(p, device_key, flag, base_format("%s", device->valuestring));
     if (path && disk)
         plan_copy(p, path_key, "nvme-path");
     else if (path)
@@ -160,12 +158,12 @@ static bool set_tier(struct Plan *p, const char *device_key, const char *path_ke
 // Gradients go with the optimizer's state; a file that has that on a disk already needs no flag.
 static void set_gradients_tier(struct Plan *p) {
     static const char key[] = ZERO "offload_gradients", place[] = ZERO "offload_gradients.device";
-    const struct Node *device = plan_value(p, place), *on = plan_value(p, key);
-    const struct Node *state = plan_value(p, ZERO "offload_optimizer.device");
+    const cJSON *device = plan_value(p, place), *on = plan_value(p, key);
+    const cJSON *state = plan_value(p, ZERO "offload_optimizer.device");
     bool good = device && is_device(p, place, device, false);
-    bool there = (on && on->kind == NODE_BOOL && on->on) || (good && device->text[0] == 'c');
+    bool there = (cJSON_IsTrue(on)) || (good && device->valuestring[0] == 'c');
     const char *name = device ? place : key;
-    if (there && state && strcmp(state->text, "nvme") == 0)
+    if (there && state && strcmp(state->valuestring, "nvme") == 0)
         plan_say(p, name, "gradients pass the CPU's memory");
     else if (there)
         plan_set(p, name, "offload-optimizer", base_format("cpu"));
@@ -174,9 +172,9 @@ static void set_gradients_tier(struct Plan *p) {
 }
 
 static void set_stage(struct Plan *p) {
-    const struct Node *zero = plan_value(p, "zero_optimization");
-    if (zero && zero->kind == NODE_BOOL)
-        plan_set(p, "zero_optimization", "zero", base_format("%d", zero->on));
+    const cJSON *zero = plan_value(p, "zero_optimization");
+    if (zero && cJSON_IsBool(zero))
+        plan_set(p, "zero_optimization", "zero", base_format("%d", cJSON_IsTrue(zero)));
     else if (plan_value(p, ZERO "stage"))
         plan_count(p, ZERO "stage", "zero");
     else if (!ds_is_auto(plan_any(p, ZERO "stage")))
@@ -196,9 +194,9 @@ static void set_disk(struct Plan *p, bool used) {
 
 // The stage, once it is set.
 static double stage_of(const struct Plan *p) {
-    const struct Node *stage = plan_value(p, ZERO "stage");
+    const cJSON *stage = plan_value(p, ZERO "stage");
     if (stage)
-        return stage->number;
+        return stage->valuedouble;
     bool by_flag = ds_is_auto(plan_any(p, ZERO "stage")) || plan_given(p, "zero");
     return by_flag ? plan_flag_number(p, "zero") : 0;
 }
@@ -206,15 +204,15 @@ static double stage_of(const struct Plan *p) {
 // MiCS: shards over some ranks, and replicas of them.
 static void set_shards(struct Plan *p) {
     static const char key[] = ZERO "mics_shard_size";
-    const struct Node *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
-    if (size && size->number > 0 && stage_of(p) == 0)
-        plan_refuse(p, "line %zu: %s %s: " ZERO "stage 0 has no shards; expected stage 1, 2 or 3",
-                    size->line, key, size->text);
-    else if (size && size->number > 0)
+    const cJSON *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
+    if (size && size->valuedouble > 0 && stage_of(p) == 0)
+        plan_refuse(p, "%s %.15g: " ZERO "stage 0 has no shards; expected stage 1, 2 or 3", key,
+                    size->valuedouble);
+    else if (size && size->valuedouble > 0)
         plan_count(p, key, "zero-shard-size");
     else if (size)
         plan_say(p, key, "shards are cut over all ranks");
-    if (near && near->number > 1)
+    if (near && near->valuedouble > 1)
         plan_count(p, ZERO HPZ, "zero-hpz-partition-size");
 }
 
@@ -226,8 +224,8 @@ void plan_offload(struct Plan *p) {
     disk =
         set_tier(p, ZERO "offload_param.device", ZERO "offload_param.nvme_path", "offload-param") ||
         disk;
-    const struct Node *device = plan_value(p, ZERO "offload_optimizer.device");
-    if (device && strcmp(device->text, "none") != 0)
+    const cJSON *device = plan_value(p, ZERO "offload_optimizer.device");
+    if (device && strcmp(device->valuestring, "none") != 0)
         plan_copy(p, ratio, "offload-ratio");
     else
         plan_say(p, ratio, "the optimizer's state is not offloaded");
@@ -245,16 +243,17 @@ static void set_parts(struct Plan *p) {
     const char *key = PLAN_AUTOTP;
     static const char *const others[] = {"tensor_parallel.tensor_parallel.tp_size",
                                          "tensor_parallel.tp.tp_size"};
-    const struct Node *parts = plan_value(p, key);
-    if (parts && parts->number == 0)
+    const cJSON *parts = plan_value(p, key);
+    if (parts && parts->valuedouble == 0)
         plan_say(p, key, "there is none");
     else
         plan_count(p, key, "tp");
     for (int i = 0; i < 2; i++) {
-        const struct Node *other = plan_value(p, others[i]);
-        if (other && other->number != 1 && !(parts && parts->number == other->number))
-            plan_refuse(p, "line %zu: %s %s: expected 1, or what autotp_size says", other->line,
-                        others[i], other->text);
+        const cJSON *other = plan_value(p, others[i]);
+        if (other && other->valuedouble != 1 &&
+            !(parts && parts->valuedouble == other->valuedouble))
+            plan_refuse(p, "%s %.15g: expected 1, or what autotp_size says", others[i],
+                        other->valuedouble);
     }
 }
 
@@ -262,14 +261,14 @@ static void set_parts(struct Plan *p) {
 
 static void set_bool(struct Plan *p, const char *key, const char *flag, const char *on,
                      const char *off) {
-    const struct Node *value = plan_value(p, key);
+    const cJSON *value = plan_value(p, key);
     if (value)
-        plan_set(p, key, flag, base_format("%s", value->on ? on : off));
+        plan_set(p, key, flag, base_format("%s", cJSON_IsTrue(value) ? on : off));
 }
 
 static void set_prefetch(struct Plan *p, const char *key) {
-    const struct Node *value = plan_value(p, key);
-    if (value && value->number == 0)
+    const cJSON *value = plan_value(p, key);
+    if (value && value->valuedouble == 0)
         plan_set(p, key, "prefetch", base_format("0"));
     else if (value)
         plan_say(p, key, "whole units are fetched ahead: --prefetch says how many");
@@ -282,16 +281,16 @@ static void set_no_clip(struct Plan *p) {
 }
 
 void plan_rest(struct Plan *p) {
-    const struct Node *sum = plan_value(p, "gradient_allreduce_op");
+    const cJSON *sum = plan_value(p, "gradient_allreduce_op");
     if (plan_value(p, "gradient_clipping"))
         plan_copy(p, "gradient_clipping", "clip");
     else if (!ds_is_auto(plan_any(p, "gradient_clipping")))
         set_no_clip(p);
-    if (sum && strcasecmp(sum->text, "mean") != 0)
+    if (sum && strcasecmp(sum->valuestring, "mean") != 0)
         plan_refuse(p,
-                    "line %zu: gradient_allreduce_op %.40s: expected mean; a larger --lr does "
+                    "gradient_allreduce_op %.40s: expected mean; a larger --lr does "
                     "as a sum",
-                    sum->line, sum->text);
+                    sum->valuestring);
     set_bool(p, ZERO "overlap_comm", "overlap", "on", "off");
     set_bool(p, ZERO "zero_quantized_weights", "zero-quantized-weights", "true", "false");
     set_bool(p, ZERO "zero_quantized_gradients", "zero-quantized-gradients", "true", "false");

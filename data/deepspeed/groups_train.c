@@ -17,10 +17,10 @@ static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_siz
 
 // A count of at least 1; 0: it is not known. Anything else is refused.
 static double count_of(struct Plan *p, const char *key) {
-    const struct Node *value = plan_value(p, key);
-    if (value && value->number < 1)
-        plan_refuse(p, "line %zu: %s %s: expected at least 1", value->line, key, value->text);
-    return value && value->number >= 1 ? value->number : 0;
+    const cJSON *value = plan_value(p, key);
+    if (value && value->valuedouble < 1)
+        plan_refuse(p, "%s %.15g: expected at least 1", key, value->valuedouble);
+    return value && value->valuedouble >= 1 ? value->valuedouble : 0;
 }
 
 static bool is_whole(double x) {
@@ -30,8 +30,8 @@ static bool is_whole(double x) {
 // Ranks with micro-batches of their own. What does not go into --ranks is refused as without a
 // file.
 static double data_ranks(const struct Plan *p) {
-    const struct Node *parts = plan_value(p, PLAN_AUTOTP);
-    double tp = parts && parts->number >= 1 ? parts->number : plan_flag_number(p, "tp");
+    const cJSON *parts = plan_value(p, PLAN_AUTOTP);
+    double tp = parts && parts->valuedouble >= 1 ? parts->valuedouble : plan_flag_number(p, "tp");
     double places = tp * plan_flag_number(p, "pp"), ranks = (double)p->flags->ranks;
     return fmod(ranks, places) == 0 ? ranks / places : ranks;
 }
@@ -52,7 +52,7 @@ static void refuse_product(struct Plan *p, double train, double micro, double st
 
 // A size that "auto" or the line leaves to the flag; 0: nothing does.
 static double of_flag(const struct Plan *p, const char *key, const char *flag) {
-    const struct Node *any = plan_any(p, key);
+    const cJSON *any = plan_any(p, key);
     bool asked = ds_is_auto(any) || (!plan_value(p, key) && plan_given(p, flag));
     return asked ? plan_flag_number(p, flag) : 0;
 }
@@ -104,20 +104,20 @@ void plan_batches(struct Plan *p) {
 #define OPT "optimizer.params."
 
 static void refuse_false(struct Plan *p, const char *key, const char *what) {
-    const struct Node *value = plan_value(p, key);
-    if (value && !value->on)
-        plan_refuse(p, "line %zu: %s false is refused: %s", value->line, key, what);
+    const cJSON *value = plan_value(p, key);
+    if (value && !cJSON_IsTrue(value))
+        plan_refuse(p, "%s false is refused: %s", key, what);
 }
 
 static void set_betas(struct Plan *p) {
-    const struct Node *betas = plan_value(p, OPT "betas");
-    const struct Node *first = betas ? betas->first : NULL, *second = first ? first->next : NULL;
-    bool two = second && !second->next && first->kind == NODE_NUMBER && second->kind == NODE_NUMBER;
+    const cJSON *betas = plan_value(p, OPT "betas");
+    const cJSON *first = betas ? betas->child : NULL, *second = first ? first->next : NULL;
+    bool two = second && !second->next && cJSON_IsNumber(first) && cJSON_IsNumber(second);
     if (betas && !two) {
-        plan_refuse(p, "line %zu: " OPT "betas: expected a list of two numbers", betas->line);
+        plan_refuse(p, OPT "betas: expected a list of two numbers");
     } else if (betas || !plan_any(p, OPT "betas")) {
-        plan_set(p, OPT "betas", "beta1", base_format("%s", two ? first->text : "0.9"));
-        plan_set(p, OPT "betas", "beta2", base_format("%s", two ? second->text : "0.999"));
+        plan_set(p, OPT "betas", "beta1", two ? ds_text(first) : base_format("0.9"));
+        plan_set(p, OPT "betas", "beta2", two ? ds_text(second) : base_format("0.999"));
     }
 }
 
@@ -139,18 +139,17 @@ static bool scheduler_has_lr(const struct Plan *p) {
 }
 
 void plan_optimizer(struct Plan *p) {
-    const struct Node *type = plan_value(p, "optimizer.type");
+    const cJSON *type = plan_value(p, "optimizer.type");
     bool missing = !type && !ds_is_auto(plan_any(p, "optimizer.type"));
     if (missing && plan_any(p, "optimizer.params"))
         plan_refuse(p, "optimizer.type is missing, and without it DeepSpeed passes over "
                        "optimizer.params: expected AdamW, or Adam");
     if (missing || !plan_value(p, "optimizer"))
         return;
-    if (type && strcasecmp(type->text, "adam") != 0 && strcasecmp(type->text, "adamw") != 0) {
-        char *text = tree_print(type);
-        plan_refuse(p, "line %zu: optimizer.type %s is refused: expected AdamW, or Adam",
-                    type->line, text);
-        free(text);
+    if (type && strcasecmp(type->valuestring, "adam") != 0 &&
+        strcasecmp(type->valuestring, "adamw") != 0) {
+        plan_refuse(p, "optimizer.type \"%.40s\" is refused: expected AdamW, or Adam",
+                    type->valuestring);
         return;
     }
     refuse_false(p, OPT "adam_w_mode", "L2 inside the gradient is not here; AdamW's decay is");
@@ -172,8 +171,8 @@ void plan_optimizer(struct Plan *p) {
 #define SCHED "scheduler.params."
 
 static const char *scheduler_type(const struct Plan *p) {
-    const struct Node *type = plan_value(p, "scheduler.type");
-    return type ? type->text : NULL;
+    const cJSON *type = plan_value(p, "scheduler.type");
+    return type ? type->valuestring : NULL;
 }
 
 // The rate that the run has when flags are set so far: the file's, or the flag's.
@@ -181,7 +180,7 @@ static double lr_of(const struct Plan *p) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
             const struct DsLine *line = &p->out->lines[i];
-            bool yields = !line->line && plan_given(p, "lr");
+            bool yields = line->absent && plan_given(p, "lr");
             return yields ? plan_flag_number(p, "lr") : strtod(line->to, NULL);
         }
     return plan_flag_number(p, "lr");
@@ -190,16 +189,16 @@ static double lr_of(const struct Plan *p) {
 // A product has the digits that a person would write for it: 0.01 of 1e-5 is 1e-07.
 static void set_rates(struct Plan *p, const char *type) {
     if (strcmp(type, "WarmupCosineLR") == 0) {
-        const struct Node *least = plan_value(p, SCHED "warmup_min_ratio");
-        const struct Node *ratio = plan_value(p, SCHED "cos_min_ratio");
-        if (least && least->number != 0)
+        const cJSON *least = plan_value(p, SCHED "warmup_min_ratio");
+        const cJSON *ratio = plan_value(p, SCHED "cos_min_ratio");
+        if (least && least->valuedouble != 0)
             plan_refuse(p,
-                        "line %zu: " SCHED "warmup_min_ratio %s: expected 0: the warm-up begins "
-                        "there",
-                        least->line, least->text);
+                        SCHED "warmup_min_ratio %.15g: expected 0: the warm-up begins "
+                              "there",
+                        least->valuedouble);
         if (ratio || !ds_is_auto(plan_any(p, SCHED "cos_min_ratio")))
             plan_set(p, SCHED "cos_min_ratio", "min-lr",
-                     base_format("%.15g", lr_of(p) * (ratio ? ratio->number : 0.0001)));
+                     base_format("%.15g", lr_of(p) * (ratio ? ratio->valuedouble : 0.0001)));
         return;
     }
     if (strcmp(type, "WarmupDecayLR") == 0)
@@ -211,12 +210,12 @@ static void set_rates(struct Plan *p, const char *type) {
 
 static void set_length(struct Plan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
-    const struct Node *steps = plan_value(p, key);
+    const cJSON *steps = plan_value(p, key);
     if (steps && plan_given(p, "epochs") && plan_flag_number(p, "epochs") > 0)
         plan_refuse(p,
-                    "line %zu: %s is --steps %s, and --epochs %.0f is given; expected \"auto\", or "
+                    "%s is --steps %.15g, and --epochs %.0f is given; expected \"auto\", or "
                     "no --epochs",
-                    steps->line, key, steps->text, plan_flag_number(p, "epochs"));
+                    key, steps->valuedouble, plan_flag_number(p, "epochs"));
     else if (steps)
         plan_count(p, key, "steps");
     else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any(p, key)))
@@ -238,22 +237,22 @@ static void refuse_others(struct Plan *p, const char *type) {
                 {SCHED "warmup_min_ratio", "WarmupCosineLR"},
                 {SCHED "cos_min_ratio", "WarmupCosineLR"}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const struct Node *value = plan_any(p, keys[i].key);
+        const cJSON *value = plan_any(p, keys[i].key);
         if (value && !strstr(keys[i].kinds, type))
-            plan_refuse(p, "line %zu: %s: %s has none", value->line, keys[i].key, type);
+            plan_refuse(p, "%s: %s has none", keys[i].key, type);
     }
-    const struct Node *last = plan_value(p, SCHED "last_batch_iteration");
-    if (last && last->number != -1)
+    const cJSON *last = plan_value(p, SCHED "last_batch_iteration");
+    if (last && last->valuedouble != -1)
         plan_refuse(p,
-                    "line %zu: " SCHED "last_batch_iteration %s: expected -1: --resume goes on "
-                    "with a run",
-                    last->line, last->text);
+                    SCHED "last_batch_iteration %.15g: expected -1: --resume goes on "
+                          "with a run",
+                    last->valuedouble);
 }
 
 void plan_scheduler(struct Plan *p) {
     static const char *const types[] = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
-    const struct Node *type = plan_value(p, "scheduler.type");
-    const struct Node *shape = plan_value(p, SCHED "warmup_type");
+    const cJSON *type = plan_value(p, "scheduler.type");
+    const cJSON *shape = plan_value(p, SCHED "warmup_type");
     bool known = false, blank = plan_value(p, "scheduler") && !type;
     if (blank && !ds_is_auto(plan_any(p, "scheduler.type")))
         plan_refuse(p, "scheduler.type is missing: expected WarmupLR, WarmupDecayLR or "
@@ -261,21 +260,20 @@ void plan_scheduler(struct Plan *p) {
     if (!type)
         return;
     for (int i = 0; i < 3; i++)
-        known = known || strcmp(type->text, types[i]) == 0;
+        known = known || strcmp(type->valuestring, types[i]) == 0;
     if (!known) {
-        char *text = tree_print(type);
         plan_refuse(p,
-                    "line %zu: scheduler.type %s is refused: expected WarmupLR, WarmupDecayLR "
+                    "scheduler.type \"%.40s\" is refused: expected WarmupLR, WarmupDecayLR "
                     "or WarmupCosineLR, or --schedule without it",
-                    type->line, text);
-        free(text);
+                    type->valuestring);
         return;
     }
-    refuse_others(p, type->text);
-    plan_set(p, "scheduler.type", "schedule", base_format("%s", type->text));
-    set_rates(p, type->text);
-    set_length(p, type->text);
-    bool linear = shape && strcmp(shape->text, "linear") == 0; // DeepSpeed takes all else for log
+    refuse_others(p, type->valuestring);
+    plan_set(p, "scheduler.type", "schedule", base_format("%s", type->valuestring));
+    set_rates(p, type->valuestring);
+    set_length(p, type->valuestring);
+    bool linear =
+        shape && strcmp(shape->valuestring, "linear") == 0; // DeepSpeed takes all else for log
     if (shape || !ds_is_auto(plan_any(p, SCHED "warmup_type")))
         plan_set(p, SCHED "warmup_type", "warmup-type",
                  base_format("%s", linear ? "linear" : "log"));

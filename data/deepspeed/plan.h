@@ -2,13 +2,12 @@
 #ifndef DATA_DEEPSPEED_PLAN_H
 #define DATA_DEEPSPEED_PLAN_H
 #include "data/deepspeed/rows.h"
-#include "data/deepspeed/tree.h"
 
 // The key of --tp, by which batches are counted, too.
 static const char PLAN_AUTOTP[] = "tensor_parallel.autotp_size";
 
 struct Plan {
-    const struct Node *root;
+    const cJSON *root;
     const struct DsFlags *flags;
     struct DeepSpeed *out;
     char *problems; // all that is wrong so far, "; " between two; "": nothing
@@ -19,8 +18,8 @@ void plan_refuse(struct Plan *p, const char *format, ...) __attribute__((format(
 
 // The value of a key that has a row; NULL: it is absent, null, "auto", or of a type that is refused
 // already. ds_is_auto(plan_any()) tells the third.
-const struct Node *plan_value(const struct Plan *p, const char *key);
-const struct Node *plan_any(const struct Plan *p, const char *key);
+const cJSON *plan_value(const struct Plan *p, const char *key);
+const cJSON *plan_any(const struct Plan *p, const char *key);
 
 // Is the bool there, and true?
 bool plan_is_true(const struct Plan *p, const char *key);
@@ -29,7 +28,7 @@ bool plan_is_true(const struct Plan *p, const char *key);
 // DeepSpeed's, and the line goes before it. `to` is taken over.
 void plan_set(struct Plan *p, const char *key, const char *flag, char *to);
 
-// The same by a number as it is written, or a whole one, which may be written 5e8.
+// The same by the key's value, or by its whole number, which may be written 5e8.
 void plan_copy(struct Plan *p, const char *key, const char *flag);
 void plan_count(struct Plan *p, const char *key, const char *flag);
 

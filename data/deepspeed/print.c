@@ -1,6 +1,5 @@
 // The tables that a person reads: a configuration, resolved, and all rows. See deepspeed.h.
 #include "data/deepspeed/rows.h"
-#include "data/deepspeed/tree.h"
 #include "kernels/show.h"
 
 #include <stdlib.h>
@@ -40,7 +39,7 @@ static const char *skip_prefix(const char *text, const char *prefix) {
 
 // "equal by design: ...", "--zero 2", "--clip 0; absent: ...".
 static char *line_says(const struct DsLine *line) {
-    bool default_taken = line->flag && !line->line;
+    bool default_taken = line->flag && line->absent;
     if (line->flag)
         return base_format("--%s %s%s%s", line->flag, line->to,
                            line->why && default_taken ? ", " : "",
@@ -58,11 +57,14 @@ void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
     for (size_t i = 0; i < d->n; i++) {
         const struct DsLine *line = &d->lines[i];
         show_line(shown, sizeof shown, skip_prefix(line->key, "zero_optimization."));
-        char *says = tree_line(line_says(line));
-        int at = fprintf(out, "%*s%s %.*s", KEY_COLUMN, "", shown, VALUE_MAX, line->value);
-        go_to(out, at, SAY_COLUMN);
-        print_words(out, says, SAY_COLUMN, SAY_COLUMN);
+        int at = fprintf(out, "%*s%s", KEY_COLUMN, "", shown);
+        show_line(shown, sizeof shown, line->value);
+        at += fprintf(out, " %.*s", VALUE_MAX, shown);
+        char *says = line_says(line);
+        show_line(shown, sizeof shown, says);
         free(says);
+        go_to(out, at, SAY_COLUMN);
+        print_words(out, shown, SAY_COLUMN, SAY_COLUMN);
     }
 }
 

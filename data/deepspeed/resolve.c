@@ -6,6 +6,7 @@
 // set is held against the line, and against the other keys that set it. All that is wrong goes into
 // one text.
 #include "data/deepspeed/plan.h"
+#include "data/json.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -28,20 +29,28 @@ void plan_refuse(struct Plan *p, const char *format, ...) {
     p->problems = longer;
 }
 
-const struct Node *plan_any(const struct Plan *p, const char *key) {
-    return tree_find(p->root, key);
+const cJSON *plan_any(const struct Plan *p, const char *key) {
+    const cJSON *value = p->root;
+    while (value && *key) { // a name, and what is behind its dot
+        char *name = base_format("%.*s", (int)strcspn(key, "."), key);
+        value = cJSON_GetObjectItemCaseSensitive(value, name);
+        key += strlen(name);
+        key += *key == '.';
+        free(name);
+    }
+    return value;
 }
 
-const struct Node *plan_value(const struct Plan *p, const char *key) {
-    const struct Node *value = plan_any(p, key);
+const cJSON *plan_value(const struct Plan *p, const char *key) {
+    const cJSON *value = plan_any(p, key);
     char ignored[80];
-    bool inside, none = !value || value->kind == NODE_NULL || ds_is_auto(value);
+    bool inside, none = !value || cJSON_IsNull(value) || ds_is_auto(value);
     return none || !ds_fits(ds_row(key, &inside), value, ignored, sizeof ignored) ? NULL : value;
 }
 
 bool plan_is_true(const struct Plan *p, const char *key) {
-    const struct Node *value = plan_value(p, key);
-    return value && value->kind == NODE_BOOL && value->on;
+    const cJSON *value = plan_value(p, key);
+    return cJSON_IsTrue(value);
 }
 
 static struct DsLine *find_line(const struct Plan *p, const char *key) {
@@ -51,14 +60,14 @@ static struct DsLine *find_line(const struct Plan *p, const char *key) {
     return NULL;
 }
 
-static struct DsLine *add_line(struct Plan *p, const char *key, const struct Node *value,
+static struct DsLine *add_line(struct Plan *p, const char *key, const cJSON *value,
                                enum DsVerdict verdict) {
     struct DeepSpeed *d = p->out;
     d->lines = base_realloc(d->lines, (d->n + 1) * sizeof *d->lines, "a configuration");
     struct DsLine *line = &d->lines[d->n++];
     *line = (struct DsLine){.key = base_format("%s", key),
-                            .value = value ? tree_print(value) : base_format("absent"),
-                            .line = value ? value->line : 0,
+                            .value = value ? ds_print(value) : base_format("absent"),
+                            .absent = !value,
                             .verdict = verdict};
     return line;
 }
@@ -78,15 +87,15 @@ void plan_set(struct Plan *p, const char *key, const char *flag, char *to) {
 }
 
 void plan_copy(struct Plan *p, const char *key, const char *flag) {
-    const struct Node *value = plan_value(p, key);
+    const cJSON *value = plan_value(p, key);
     if (value)
-        plan_set(p, key, flag, base_format("%s", value->text));
+        plan_set(p, key, flag, ds_text(value));
 }
 
 void plan_count(struct Plan *p, const char *key, const char *flag) {
-    const struct Node *value = plan_value(p, key);
+    const cJSON *value = plan_value(p, key);
     if (value)
-        plan_set(p, key, flag, base_format("%.0f", value->number));
+        plan_set(p, key, flag, base_format("%.0f", value->valuedouble));
 }
 
 double plan_flag_number(const struct Plan *p, const char *flag) {
@@ -110,59 +119,57 @@ void plan_say(struct Plan *p, const char *key, const char *why) {
 
 // ---- key by key ----
 
-static void pass_over(struct Plan *p, const char *key, const struct Node *value, const char *why) {
+static void pass_over(struct Plan *p, const char *key, const cJSON *value, const char *why) {
     add_line(p, key, value, DS_NOT_APPLICABLE)->why = base_format("%s", why);
 }
 
 // DeepSpeed passes over most of them, also those that somebody has misspelt.
-static void look_unknown(struct Plan *p, const char *key, const struct Node *value) {
-    size_t line = value->line;
+static void look_unknown(struct Plan *p, const char *key, const cJSON *value) {
     // Nobody reads behind the end of the line.
     char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(key) : NULL;
     if (nearest)
-        plan_refuse(p, "line %zu: unknown key %.80s; did you mean %s?", line, key, nearest);
+        plan_refuse(p, "unknown key %.80s; did you mean %s?", key, nearest);
     else if (ds_is_closed(key))
-        plan_refuse(p, "line %zu: unknown key %.80s; --help deepspeed lists all keys", line, key);
+        plan_refuse(p, "unknown key %.80s; --help deepspeed lists all keys", key);
     else
         pass_over(p, key, value, "DeepSpeed has no such key, and passes over it, too");
     free(nearest);
 }
 
-static void refuse_type(struct Plan *p, const char *key, const struct Node *value,
-                        const char *expected) {
-    char *text = tree_print(value);
-    plan_refuse(p, "line %zu: %s %s: expected %s", value->line, key, text, expected);
+static void refuse_type(struct Plan *p, const char *key, const cJSON *value, const char *expected) {
+    char *text = ds_print(value);
+    plan_refuse(p, "%s %s: expected %s", key, text, expected);
     free(text);
 }
 
 // A value whose row refuses it where it is on.
 static void look_refused(struct Plan *p, const struct DsRow *row, const char *key,
-                         const struct Node *value, bool off) {
+                         const cJSON *value, bool off) {
     bool on = !off && ds_is_on(row, value);
     struct DsLine *line = add_line(p, key, value, on ? DS_REFUSED : DS_NOT_APPLICABLE);
     line->why = base_format("%s", on ? row->why : "it is off");
     if (!on)
         return;
-    plan_refuse(p, "line %zu: %s %s is refused: %s", value->line, key, line->value, row->why);
+    plan_refuse(p, "%s %s is refused: %s", key, line->value, row->why);
 }
 
-static void look_object(struct Plan *p, const struct Node *object, const char *path);
+static void look_object(struct Plan *p, const cJSON *object, const char *path);
 
 // Inside a block that one row is for, a second row may refuse some of its keys.
 static void look_inside(struct Plan *p, const struct DsRow *row, const char *key,
-                        const struct Node *value) {
+                        const cJSON *value) {
     bool other;
     const struct DsRow *head = ds_row(row->key, &other);
-    if (head != row && value->kind != NODE_NULL && !ds_is_auto(value))
-        plan_refuse(p, "line %zu: %s is refused: %s", value->line, key, row->why);
-    if (value->kind == NODE_OBJECT && ds_lists_inside(row, key))
+    if (head != row && !cJSON_IsNull(value) && !ds_is_auto(value))
+        plan_refuse(p, "%s is refused: %s", key, row->why);
+    if (cJSON_IsObject(value) && ds_lists_inside(row, key))
         look_object(p, value, key);
 }
 
 // Whether a block is on must be legible.
-static void look_enabled(struct Plan *p, const char *path, const struct Node *object) {
-    const struct Node *value = tree_member(object, "enabled");
-    if (!value || value->kind == NODE_BOOL || value->kind == NODE_NULL || ds_is_auto(value))
+static void look_enabled(struct Plan *p, const char *path, const cJSON *object) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "enabled");
+    if (!value || cJSON_IsBool(value) || cJSON_IsNull(value) || ds_is_auto(value))
         return;
     char *key = base_format("%s.enabled", path);
     refuse_type(p, key, value, "true or false");
@@ -170,7 +177,7 @@ static void look_enabled(struct Plan *p, const char *path, const struct Node *ob
 }
 
 // `off`: its object says of itself that it is.
-static void look(struct Plan *p, const char *key, const struct Node *value, bool off) {
+static void look(struct Plan *p, const char *key, const cJSON *value, bool off) {
     bool inside;
     char expected[80];
     const struct DsRow *row = ds_row(key, &inside);
@@ -185,14 +192,14 @@ static void look(struct Plan *p, const char *key, const struct Node *value, bool
     } else {
         if (row->verdict == DS_REFUSED)
             look_refused(p, row, key, value, off);
-        else if (value->kind != NODE_OBJECT || row->inner) {
+        else if (!cJSON_IsObject(value) || row->inner) {
             struct DsLine *line = add_line(p, key, value, row->verdict);
             line->why = row->why ? base_format("%s", row->why) : NULL;
         }
         bool any = row->inner && *row->inner == '*';
         if (row->inner && row->verdict == DS_REFUSED)
             look_enabled(p, key, value);
-        if (value->kind == NODE_OBJECT && !any)
+        if (cJSON_IsObject(value) && !any)
             look_object(p, value, key);
     }
 }
@@ -202,14 +209,15 @@ static bool is_comment(const char *key) {
     return (*key && strchr("_/#$", *key)) || strncasecmp(key, "comment", strlen("comment")) == 0;
 }
 
-static void look_object(struct Plan *p, const struct Node *object, const char *path) {
-    const struct Node *enabled = tree_member(object, "enabled");
-    bool off = enabled && enabled->kind == NODE_BOOL && !enabled->on;
-    for (const struct Node *m = object->first; m; m = m->next) {
-        char *key = base_format("%s%s%s", path, *path ? "." : "", m->key);
-        if (is_comment(m->key))
+static void look_object(struct Plan *p, const cJSON *object, const char *path) {
+    const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(object, "enabled");
+    bool off = cJSON_IsFalse(enabled);
+    const cJSON *m;
+    cJSON_ArrayForEach(m, object) {
+        char *key = base_format("%s%s%s", path, *path ? "." : "", m->string);
+        if (is_comment(m->string))
             pass_over(p, key, m, "a comment");
-        else if (strchr(m->key, '.')) // it would look like a path
+        else if (strchr(m->string, '.')) // it would look like a path
             look_unknown(p, key, m);
         else
             look(p, key, m, off);
@@ -219,9 +227,9 @@ static void look_object(struct Plan *p, const struct Node *object, const char *p
 
 // A model's config.json, or a trainer's arguments, are easily given for it.
 static void look_at_all(struct Plan *p) {
-    bool inside, known = !p->root->first;
-    for (const struct Node *m = p->root->first; m; m = m->next)
-        known = known || ds_row(m->key, &inside);
+    bool inside, known = !p->root->child;
+    const cJSON *m;
+    cJSON_ArrayForEach(m, p->root) known = known || ds_row(m->string, &inside);
     look_object(p, p->root, "");
     if (!known && !*p->problems)
         plan_refuse(p, "none of its keys is DeepSpeed's; --help deepspeed lists all keys");
@@ -242,8 +250,7 @@ static void check_flag(struct Plan *p, size_t i) {
     struct DsLine *line = &p->out->lines[i];
     const struct DsLine *before = set_before(p->out, i);
     bool given = p->flags->given(p->flags->context, line->flag), same = true;
-    char *where = line->line ? base_format("line %zu: %s", line->line, line->key)
-                             : base_format("%s, which is absent", line->key);
+    char *where = base_format("%s%s", line->key, line->absent ? ", which is absent" : "");
     struct Error e = {0};
     int err = p->flags->check(p->flags->context, line->flag, where, line->to, &same, &e);
     if (err) {
@@ -251,7 +258,7 @@ static void check_flag(struct Plan *p, size_t i) {
     } else if (before && strcmp(before->to, line->to) != 0) {
         plan_refuse(p, "%s is --%s %s, and %s is %s", where, line->flag, line->to, before->key,
                     before->to);
-    } else if (given && !same && line->line) {
+    } else if (given && !same && !line->absent) {
         char *mine = p->flags->value(p->flags->context, line->flag);
         plan_refuse(p, "%s is --%s %s, and --%s %s is given", where, line->flag, line->to,
                     line->flag, mine);
@@ -279,30 +286,45 @@ static int finish(struct Plan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag)
             check_flag(p, i);
-    tree_line(p->problems);
     return *p->problems
                ? error_set(e, -EINVAL, E_DEEPSPEED_KEYS, "%s: %s", p->out->path, p->problems)
                : 0;
 }
 
+static int resolve(struct Plan *p, struct Error *e) {
+    look_at_all(p);
+    plan_batches(p);
+    plan_precision(p);
+    plan_optimizer(p);
+    plan_scheduler(p);
+    plan_offload(p);
+    plan_sparse(p);
+    plan_rest(p);
+    return finish(p, e);
+}
+
+// A key that an object anywhere in the value has twice, which DeepSpeed refuses, or NULL.
+static const char *find_repeated(const cJSON *value) {
+    const char *twice = cJSON_IsObject(value) ? json_repeated_key(value) : NULL;
+    const cJSON *m;
+    cJSON_ArrayForEach(m, value) twice = twice ? twice : find_repeated(m);
+    return twice;
+}
+
 int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,
                    struct DeepSpeed *out, struct Error *e) {
     *out = (struct DeepSpeed){.path = base_format("%s", path)};
-    struct Node *root = tree_read(text, n, path, e);
+    cJSON *root = json_parse_object(text, n, path, e);
     if (!root)
         return -EINVAL;
+    const char *twice = find_repeated(root);
     struct Plan p = {root, flags, out, base_format("%s", "")};
-    look_at_all(&p);
-    plan_batches(&p);
-    plan_precision(&p);
-    plan_optimizer(&p);
-    plan_scheduler(&p);
-    plan_offload(&p);
-    plan_sparse(&p);
-    plan_rest(&p);
-    int err = finish(&p, e);
+    int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
+                                "%s: \"%s\" is there twice in an object; once would be right", path,
+                                json_shown(twice).text)
+                    : resolve(&p, e);
     free(p.problems);
-    tree_free(root);
+    cJSON_Delete(root);
     return err;
 }
 

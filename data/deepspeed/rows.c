@@ -1,7 +1,6 @@
 // Finding a key's row, and what a value is to it: see rows.h.
 #include "data/deepspeed/rows.h"
 
-#include "data/deepspeed/tree.h"
 #include "data/nearest.h"
 
 #include <math.h>
@@ -157,61 +156,76 @@ bool ds_is_closed(const char *key) {
 
 // ---- a value ----
 
-bool ds_is_auto(const struct Node *value) {
-    return value && value->kind == NODE_TEXT && strcmp(value->text, "auto") == 0;
+bool ds_is_auto(const cJSON *value) {
+    return cJSON_IsString(value) && strcmp(value->valuestring, "auto") == 0;
+}
+
+char *ds_text(const cJSON *value) {
+    if (cJSON_IsString(value))
+        return base_format("%s", value->valuestring);
+    if (!cJSON_IsNumber(value))
+        return base_format("%s", cJSON_IsTrue(value) ? "true" : "false");
+    char *text = base_format("%.15g", value->valuedouble);
+    if (strtod(text, NULL) == value->valuedouble)
+        return text;
+    free(text);
+    return base_format("%.17g", value->valuedouble);
+}
+
+char *ds_print(const cJSON *value) {
+    enum { SHOWN_MAX = 40 };
+    char *text = cJSON_PrintUnformatted(value);
+    if (!text)
+        base_out_of_memory(0, "a value of a configuration");
+    char *shown = base_format("%.*s%s", SHOWN_MAX, text, strlen(text) > SHOWN_MAX ? "..." : "");
+    cJSON_free(text);
+    return shown;
 }
 
 // Whether an "enabled" inside the value is not false.
-static bool has_enabled(const struct Node *value) {
-    const struct Node *enabled = tree_member(value, "enabled");
-    bool on = enabled && enabled->kind != NODE_NULL && !ds_is_auto(enabled) &&
-              (enabled->kind != NODE_BOOL || enabled->on);
-    for (const struct Node *m = value->first; !on && m; m = m->next)
-        on = has_enabled(m);
+static bool has_enabled(const cJSON *value) {
+    const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(value, "enabled"), *m;
+    bool on = enabled && !cJSON_IsNull(enabled) && !ds_is_auto(enabled) && !cJSON_IsFalse(enabled);
+    cJSON_ArrayForEach(m, value) on = on || has_enabled(m);
     return on;
 }
 
-bool ds_is_on(const struct DsRow *row, const struct Node *value) {
-    const struct Node *enabled;
-    if (ds_is_auto(value))
+bool ds_is_on(const struct DsRow *row, const cJSON *value) {
+    if (ds_is_auto(value) || cJSON_IsNull(value) || cJSON_IsFalse(value))
         return false;
-    switch (value->kind) {
-    case NODE_NULL:
-        return false;
-    case NODE_BOOL:
-        return value->on;
-    case NODE_NUMBER:
-        return value->number > row->most;
-    case NODE_OBJECT:
-        enabled = tree_member(value, "enabled");
-        if (strchr(row->kinds, 'E') && !enabled)
-            return has_enabled(value);
-        return enabled && enabled->kind == NODE_BOOL ? enabled->on
-                                                     : strchr(row->kinds, 'O') && !enabled;
-    default:
+    if (cJSON_IsNumber(value))
+        return value->valuedouble > row->most;
+    if (!cJSON_IsObject(value))
         return true;
-    }
+    const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(value, "enabled");
+    if (!enabled)
+        return strchr(row->kinds, 'E') ? has_enabled(value) : strchr(row->kinds, 'O') != NULL;
+    return cJSON_IsTrue(enabled);
 }
 
-bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size_t bytes) {
+bool ds_fits(const struct DsRow *row, const cJSON *value, char *text, size_t bytes) {
     static const struct {
         char letter;
-        enum NodeKind kind;
+        int types; // of cJSON
         const char *name;
-    } kinds[] = {{'b', NODE_BOOL, "true or false"}, {'i', NODE_NUMBER, "a whole number"},
-                 {'n', NODE_NUMBER, "a number"},    {'t', NODE_TEXT, "a text"},
-                 {'l', NODE_LIST, "a list"},        {'o', NODE_OBJECT, "an object"},
-                 {'O', NODE_OBJECT, "an object"},   {'E', NODE_OBJECT, "an object"}};
+    } kinds[] = {{'b', cJSON_True | cJSON_False, "true or false"},
+                 {'i', cJSON_Number, "a whole number"},
+                 {'n', cJSON_Number, "a number"},
+                 {'t', cJSON_String, "a text"},
+                 {'l', cJSON_Array, "a list"},
+                 {'o', cJSON_Object, "an object"},
+                 {'O', cJSON_Object, "an object"},
+                 {'E', cJSON_Object, "an object"}};
     enum { NKIND = sizeof kinds / sizeof kinds[0] };
     *text = 0;
-    bool fits = value->kind == NODE_NULL || ds_is_auto(value) || *row->kinds == '*';
+    bool fits = cJSON_IsNull(value) || ds_is_auto(value) || *row->kinds == '*';
+    bool finite = !cJSON_IsNumber(value) || isfinite(value->valuedouble);
     for (int i = 0; i < NKIND; i++) {
         if (!strchr(row->kinds, kinds[i].letter))
             continue;
-        bool whole = kinds[i].letter != 'i' ||
-                     (value->kind == NODE_NUMBER && value->number == floor(value->number) &&
-                      fabs(value->number) < 0x1p63);
-        fits = fits || (value->kind == kinds[i].kind && whole);
+        bool whole = kinds[i].letter != 'i' || (value->valuedouble == floor(value->valuedouble) &&
+                                                fabs(value->valuedouble) < 0x1p63);
+        fits = fits || ((value->type & kinds[i].types) && finite && whole);
         size_t n = strlen(text);
         snprintf(text + n, bytes - n, "%s%s", n ? ", or " : "", kinds[i].name);
     }

@@ -3,6 +3,8 @@
 #define DATA_DEEPSPEED_ROWS_H
 #include "data/deepspeed/deepspeed.h"
 
+#include <cjson/cJSON.h>
+
 struct DsRow {
     const char *key; // its path; "a|b" stands for two names of one key
     // What its value may be besides null and "auto": b true or false, i a whole number, n a number,
@@ -40,17 +42,22 @@ bool ds_lists_inside(const struct DsRow *row, const char *key);
 char *ds_nearest(const char *key);
 
 // Whether a value of a DS_REFUSED row is one that is refused.
-struct Node;
-bool ds_is_on(const struct DsRow *row, const struct Node *value);
+bool ds_is_on(const struct DsRow *row, const cJSON *value);
 
 // Whether a value has one of the types that a row allows. `text` is what it should be, for the
 // error line.
-bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size_t bytes);
+bool ds_fits(const struct DsRow *row, const cJSON *value, char *text, size_t bytes);
 
 // Does DeepSpeed refuse a key path that has no row, because all keys of its object are known?
 bool ds_is_closed(const char *key);
 
-bool ds_is_auto(const struct Node *value);
+bool ds_is_auto(const cJSON *value);
+
+// A text, a number, or true or false, as a flag has it. free() it.
+char *ds_text(const cJSON *value);
+
+// Any value as the file could have it, of which a person sees the beginning. free() it.
+char *ds_print(const cJSON *value);
 
 const char *ds_verdict_name(enum DsVerdict verdict);
 

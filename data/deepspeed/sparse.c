@@ -5,6 +5,7 @@
 // ops/sparse_attention/sparsity_config.py.
 #include "data/deepspeed/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,32 +30,37 @@ static char *longer(char *text, const char *separator, const char *more) {
 }
 
 // A value as the flag has it: lists with + between their numbers.
-static char *value_of(const struct Node *value) {
-    if (value->kind == NODE_BOOL)
-        return base_format("%s", value->on ? "true" : "false");
-    if (value->kind != NODE_LIST)
-        return base_format("%s", value->text);
+static char *value_of(const cJSON *value) {
+    if (!cJSON_IsArray(value))
+        return ds_text(value);
     char *text = base_format("%s", "");
-    for (const struct Node *n = value->first; n; n = n->next)
-        text = longer(text, *text ? "+" : "", n->kind == NODE_NUMBER ? n->text : "?");
+    const cJSON *n;
+    cJSON_ArrayForEach(n, value) {
+        char *number = ds_text(n);
+        text = longer(text, *text ? "+" : "", number);
+        free(number);
+    }
     return text;
 }
 
-static bool is_numbers(const struct Node *list) {
-    for (const struct Node *n = list->first; n; n = n->next)
-        if (n->kind != NODE_NUMBER || n->number < 0 || n->number != (double)(size_t)n->number)
-            return false;
-    return list->first;
+static bool is_numbers(const cJSON *list) {
+    bool all = list->child != NULL;
+    const cJSON *n;
+    cJSON_ArrayForEach(n, list) {
+        double x = n->valuedouble;
+        all = all && cJSON_IsNumber(n) && x >= 0 && x <= 0x1p53 && x == floor(x);
+    }
+    return all;
 }
 
 // The file's default is bidirectional, or says nothing: a language model has one direction.
 static void check_direction(struct Plan *p) {
-    const struct Node *way = plan_value(p, SPARSE "attention");
-    if (way && strcmp(way->text, "unidirectional") != 0)
+    const cJSON *way = plan_value(p, SPARSE "attention");
+    if (way && strcmp(way->valuestring, "unidirectional") != 0)
         plan_refuse(p,
-                    "line %zu: " SPARSE "attention %.40s: expected unidirectional: a language "
-                    "model sees no token after its own",
-                    way->line, way->text);
+                    SPARSE "attention %.40s: expected unidirectional: a language "
+                           "model sees no token after its own",
+                    way->valuestring);
 }
 
 // Their file's default of bigbird's random blocks is not that of their class, which is ours.
@@ -64,18 +70,18 @@ static char *with_random(const struct Plan *p, char *text, const char *separator
 }
 
 void plan_sparse(struct Plan *p) {
-    const struct Node *all = plan_value(p, "sparse_attention");
-    const struct Node *mode = plan_value(p, SPARSE "mode");
+    const cJSON *all = plan_value(p, "sparse_attention");
+    const cJSON *mode = plan_value(p, SPARSE "mode");
     if (!all || ds_is_auto(plan_any(p, SPARSE "mode")))
         return;
-    char *text = base_format("%s", mode ? mode->text : "fixed");
+    char *text = base_format("%s", mode ? mode->valuestring : "fixed");
     const char *separator = ":";
     bool dense = strcmp(text, "dense") == 0; // which has a block, and no use for it
     for (size_t i = 0; !dense && i < sizeof keys / sizeof keys[0]; i++) {
         char *key = base_format(SPARSE "%s", keys[i]);
-        const struct Node *value = plan_value(p, key);
-        if (value && value->kind == NODE_LIST && !is_numbers(value)) {
-            plan_refuse(p, "line %zu: %s: expected a list of whole numbers", value->line, key);
+        const cJSON *value = plan_value(p, key);
+        if (value && cJSON_IsArray(value) && !is_numbers(value)) {
+            plan_refuse(p, "%s: expected a list of whole numbers", key);
         } else if (value) {
             char *to = value_of(value), *pair = base_format("%s=%s", keys[i], to);
             text = longer(text, separator, pair);

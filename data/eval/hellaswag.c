@@ -195,7 +195,7 @@ static int add_item(struct ItemReading *r, struct Error *e) {
 // ---- lines ----
 
 static int read_line(struct ItemReading *r, const char *line, size_t n, struct Error *e) {
-    const char *end = NULL;
+    size_t at;
     if (n > LINE_BYTES_MAX)
         return error_set(e, -EINVAL, E_LINE_TOO_LONG,
                          "%s: line %zu: it has %zu bytes; at most %d are read", r->name, r->line, n,
@@ -206,15 +206,11 @@ static int read_line(struct ItemReading *r, const char *line, size_t n, struct E
                          r->line, invalid);
     if (memchr(line, 0, n) || json_has_zero(line, n))
         return refuse(r, "it holds a zero byte", e);
-    cJSON *object = cJSON_ParseWithLengthOpts(line, n, &end, false);
-    size_t parsed = end ? (size_t)(end - line) : 0;
-    while (object && parsed < n && isspace((unsigned char)line[parsed]))
-        parsed++;
+    cJSON *object = json_parse(line, n, &at);
     int err =
-        cJSON_IsObject(object) && parsed == n
-            ? read_object(r, object, e)
-            : error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: line %zu: no JSON object from byte %zu on",
-                        r->name, r->line, cJSON_IsObject(object) ? parsed : 0);
+        object ? read_object(r, object, e)
+               : error_set(e, -EINVAL, E_JSON_SYNTAX,
+                           "%s: line %zu: no JSON object from byte %zu on", r->name, r->line, at);
     if (!err)
         err = add_item(r, e);
     cJSON_Delete(object);

@@ -122,17 +122,13 @@ static int load_given(const struct Flags *f, const cJSON *root, const char *path
 }
 
 static int load_item(struct Flags *f, const cJSON *item, const char *path, const bool *given,
-                     bool *seen, struct Error *e) {
+                     struct Error *e) {
     size_t i = flags_find(f, item->string);
     if (i == f->n)
         return unknown_key(f, path, item->string, e);
     if (!is_kept(item->string))
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" cannot stand in a configuration file", path, item->string);
-    if (seen[i])
-        return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" stands twice", path,
-                         item->string);
-    seen[i] = true;
     char *where = base_format("%s: %s", path, item->string);
     int code = load_value(f, i, item, where, given[i], e);
     if (!code && f->source[i] != FLAG_FROM_LINE)
@@ -142,36 +138,15 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
 }
 
 static int load_object(struct Flags *f, const cJSON *root, const char *path, struct Error *e) {
-    if (!cJSON_IsObject(root))
-        return error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: not a JSON object {\"flag\": value, ...}",
-                         path);
-    bool *given = base_alloc_zeroed(f->n), *seen = base_alloc_zeroed(f->n);
-    size_t lists = 0;
+    bool *given = base_alloc_zeroed(f->n);
     int code = load_given(f, root, path, given, e);
     const cJSON *item;
     cJSON_ArrayForEach(item, root) {
-        if (code)
-            break;
-        if (strcmp(item->string, GIVEN))
-            code = load_item(f, item, path, given, seen, e);
-        else if (lists++)
-            code =
-                error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" stands twice", path, GIVEN);
+        if (!code && strcmp(item->string, GIVEN))
+            code = load_item(f, item, path, given, e);
     }
     free(given);
-    free(seen);
     return code;
-}
-
-// Where parsing stopped, for a person: line and column from 1.
-static int not_json(const char *path, const char *text, size_t offset, struct Error *e) {
-    size_t line = 1, column = 1;
-    for (size_t i = 0; i < offset; i++) {
-        column = text[i] == '\n' ? 1 : column + 1;
-        line += text[i] == '\n';
-    }
-    return error_set(e, -EINVAL, E_JSON_SYNTAX, "%s: not JSON (line %zu, column %zu)", path, line,
-                     column);
 }
 
 int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
@@ -179,20 +154,9 @@ int flags_load_json_text(struct Flags *f, const char *path, const char *text, si
     f->files = base_realloc(f->files, (f->nfile + 1) * sizeof *f->files, "names of configurations");
     f->files[f->nfile] = base_format("%s", path); // path may be an option that this file replaces
     path = f->files[f->nfile++];
-    const char *zero = memchr(text, 0, bytes);
-    if (zero) // cJSON would take it for a space
-        return not_json(path, text, (size_t)(zero - text), e);
-    if (json_has_zero(text, bytes))
-        return error_set(e, -EINVAL, E_ZERO_BYTE,
-                         "%s: a text in it holds a zero byte (\\u0000), as no value may", path);
-    char *copy = base_alloc_zeroed(bytes + 1);
-    memcpy(copy, text, bytes);
-    const char *end = copy;
-    cJSON *root = cJSON_ParseWithLengthOpts(copy, bytes + 1, &end, true);
-    size_t offset = size_min((size_t)(end - copy), bytes);
-    int code = root ? load_object(f, root, path, e) : not_json(path, copy, offset, e);
+    cJSON *root = json_parse_object(text, bytes, path, e);
+    int code = root ? load_object(f, root, path, e) : -EINVAL;
     cJSON_Delete(root);
-    free(copy);
     return code;
 }
 

