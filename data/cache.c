@@ -4,7 +4,6 @@
 #include "data/file.h"
 #include "kernels/folder.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HASH_DIGITS = 16, ASIDE_LETTERS = 6, TRIES = 100 };
+enum { HASH_DIGITS = 16 };
 
 // ---- whose it is --------------------------------------------------------------------------------
 
@@ -96,7 +95,7 @@ int cache_make_inside(const char *cache_dir, const char *name, char **path, stru
 static bool is_own(const char *name, const char *const own[]) {
     for (size_t i = 0; own[i]; i++) {
         size_t n = strlen(own[i]);
-        if (!strcmp(name, own[i]) || file_is_aside(name, own[i]) ||
+        if (!strcmp(name, own[i]) || atomic_file_is_tmp(name, own[i]) ||
             (!strncmp(name, own[i], n) && !strcmp(name + n, ".tmp"))) // as it once was called
             return true;
     }
@@ -138,16 +137,9 @@ static int open_folder(int parent, const char *name) {
 // Is this PREFIX-0123456789abcdef.XXXXXX?
 static bool is_aside(const char *name, const char *prefix) {
     size_t n = strlen(prefix);
-    if (strncmp(name, prefix, n) || name[n] != '-' ||
-        strlen(name) != n + 1 + HASH_DIGITS + 1 + ASIDE_LETTERS)
-        return false;
-    const char *hash = name + n + 1, *letters = hash + HASH_DIGITS + 1;
-    bool is = hash[HASH_DIGITS] == '.';
-    for (int i = 0; i < HASH_DIGITS; i++)
-        is = is && isxdigit((unsigned char)hash[i]);
-    for (int i = 0; i < ASIDE_LETTERS; i++)
-        is = is && isalnum((unsigned char)letters[i]);
-    return is;
+    return !strncmp(name, prefix, n) && name[n] == '-' &&
+           strspn(name + n + 1, "0123456789abcdefABCDEF") == HASH_DIGITS &&
+           atomic_is_tmp_end(name + n + 1 + HASH_DIGITS, true);
 }
 
 void cache_sweep(const char *cache_dir, const char *prefix, const char *const own[]) {
@@ -169,68 +161,30 @@ void cache_sweep(const char *cache_dir, const char *prefix, const char *const ow
 
 // ---- making -------------------------------------------------------------------------------------
 
-int cache_aside_open(struct CacheAside *a, const char *folder, struct Error *e) {
-    *a = (struct CacheAside){.fd = -1};
-    for (int i = 0; i < TRIES; i++) {
-        a->path = base_format("%s.XXXXXX", folder);
-        if (!mkdtemp(a->path))
-            break;
-        a->fd = open_folder(AT_FDCWD, a->path);
-        if (a->fd >= 0 && file_hold(a->fd))
-            return 0;
-        if (a->fd < 0 && errno != ENOENT) {
-            int why = errno;
-            rmdir(a->path);
-            errno = why;
-            break;
-        }
-        if (a->fd >= 0) // between mkdtemp and here another run took it for a dead one's
-            close(a->fd);
-        free(a->path);
-        a->path = NULL;
-    }
-    int code = error_set(e, errno ? -errno : -EAGAIN, E_CACHE_FOLDER,
-                         "--cache: cannot make the folder %s.XXXXXX: %s", folder, strerror(errno));
-    free(a->path);
-    *a = (struct CacheAside){.fd = -1};
-    return code;
+int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e) {
+    int err = atomic_folder_open(a, folder);
+    return err ? error_set(e, err, E_CACHE_FOLDER, "--cache: cannot make the folder %s.XXXXXX: %s",
+                           folder, strerror(-err))
+               : 0;
 }
 
-void cache_aside_close(struct CacheAside *a, const char *const own[]) {
+void cache_aside_close(struct AtomicFile *a, const char *const own[]) {
     double bytes;
-    int fd = open_folder(AT_FDCWD, a->path); // after a commit, what was there before or nothing
+    int fd = open_folder(AT_FDCWD, a->tmp_path); // after a commit, what was there before or nothing
     if (fd >= 0) {
-        remove_folder(AT_FDCWD, a->path, fd, own, &bytes);
+        remove_folder(AT_FDCWD, a->tmp_path, fd, own, &bytes);
         close(fd);
     }
-    close(a->fd);
-    free(a->path);
-    *a = (struct CacheAside){.fd = -1};
+    atomic_folder_close(a);
 }
 
-// Where two names cannot change places at once, the old folder goes first. Its new name is one of
-// those that are swept.
-static int exchange(const char *aside, const char *folder) {
-    if (!renameat2(AT_FDCWD, aside, AT_FDCWD, folder, RENAME_EXCHANGE))
-        return 0;
-    if (errno == ENOENT)
-        return rename(aside, folder) ? -errno : 0;
-    char *old = base_format("%s.XXXXXX", folder);
-    int code = !mkdtemp(old) || rename(folder, old) || rename(aside, folder) ||
-                       (rename(old, aside) && errno != ENOENT)
-                   ? -errno
-                   : 0;
-    free(old);
-    return code;
-}
-
-int cache_aside_commit(struct CacheAside *a, const char *folder, bool replace, struct Error *e) {
-    int code = 0;
+int cache_aside_commit(struct AtomicFile *a, const char *folder, bool replace, struct Error *e) {
+    int err = 0;
     if (replace)
-        code = exchange(a->path, folder);
-    else if (rename(a->path, folder) && errno != EEXIST && errno != ENOTEMPTY)
-        code = -errno;
-    return code ? error_set(e, code, E_CACHE_FOLDER, "--cache: cannot rename %s to %s: %s", a->path,
-                            folder, strerror(-code))
-                : 0;
+        err = folder_exchange(a->tmp_path, folder);
+    else if (rename(a->tmp_path, folder) && errno != EEXIST && errno != ENOTEMPTY)
+        err = -errno;
+    return err < 0 ? error_set(e, err, E_CACHE_FOLDER, "--cache: cannot rename %s to %s: %s",
+                               a->tmp_path, folder, strerror(-err))
+                   : 0;
 }

@@ -8,7 +8,7 @@
 // While its maker lives, the folder aside is locked; the next run removes what dead ones have left.
 #ifndef DATA_CACHE_H
 #define DATA_CACHE_H
-#include "kernels/base.h"
+#include "kernels/atomic_file.h"
 
 // Where --cache points by default: $XDG_CACHE_HOME/zero.c, else $HOME/.cache/zero.c, else
 // /tmp/zero.c-UID. free() it.
@@ -27,20 +27,15 @@ int cache_make_folder(const char *path, struct Error *e);
 // -EPERM for a link, through which nothing of the cache is written.
 int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e);
 
-// A folder in the making.
-struct CacheAside {
-    char *path;
-    int fd; // holds the lock
-};
-
-// After a successful open exactly one close must follow, which removes what is left of it: all of
-// the files in `own` (names, NULL behind the last). Errors: -errno, with a line that names --cache.
-int cache_aside_open(struct CacheAside *a, const char *folder, struct Error *e);
-void cache_aside_close(struct CacheAside *a, const char *const own[]);
+// Makes a folder aside, a->tmp_path. After a successful open exactly one close must follow, which
+// removes what is left of it: all of the files in `own` (names, NULL behind the last). Errors:
+// -errno, with a line that names --cache.
+int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e);
+void cache_aside_close(struct AtomicFile *a, const char *const own[]);
 
 // Renames it to `folder`. What is there already stays and will do, or with `replace` changes places
 // with it, so that the name always leads to a folder.
-int cache_aside_commit(struct CacheAside *a, const char *folder, bool replace, struct Error *e);
+int cache_aside_commit(struct AtomicFile *a, const char *folder, bool replace, struct Error *e);
 
 // Removes the folders that dead makers of PREFIX-0123456789abcdef have left aside. Only those that
 // are the user's and hold nothing but files of the names in `own`, and never through a link.

@@ -3,14 +3,11 @@
 
 #include "kernels/folder.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -178,12 +175,6 @@ int file_append(int fd, const char *path, const void *bytes, size_t n, struct Er
     return code;
 }
 
-// The folder that holds PATH, with a slash behind it where PATH has one; free() it.
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
-}
-
 int file_check_room(const char *path, const char *before, uint64_t bytes, struct Error *e) {
     struct statvfs fs;
     char *folder = folder_of(path);
@@ -222,140 +213,22 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
                : 0;
 }
 
-int file_sync_name(const char *path, struct Error *e) {
-    char *folder = folder_of(path);
-    int code = folder_sync(folder, e);
-    free(folder);
-    return code;
-}
-
-// ---- replacing ----------------------------------------------------------------------------------
-
-static const char ASIDE_END[] = ".tmp";
-enum { ASIDE_LETTERS = 6, ASIDE_TRIES = 100 };
-
-bool file_hold(int fd) {
+int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e) {
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | t->flags), err = 0;
+    bool is = fd >= 0 && (!removes || file_take(fd)) && t->is(fd);
     struct stat st;
-    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return false;
-    return !fstat(fd, &st) && st.st_nlink > 0;
-}
-
-bool file_take(int fd) {
-    struct stat st;
-    return !fstat(fd, &st) && st.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB);
-}
-
-static char *aside_name(const char *path) {
-    char letters[ASIDE_LETTERS + 1] = "";
-    uint64_t bits;
-    if (getentropy(&bits, sizeof bits))
-        bits = (uint64_t)(base_seconds() * 1e9) ^ (uint64_t)getpid() << 40;
-    for (int i = 0; i < ASIDE_LETTERS; i++, bits /= 36)
-        letters[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[bits % 36];
-    return base_format("%s.%s%s", path, letters, ASIDE_END);
-}
-
-bool file_is_aside(const char *name, const char *base) {
-    size_t n = strlen(base);
-    if (strncmp(name, base, n) || name[n] != '.' ||
-        strlen(name) != n + 1 + ASIDE_LETTERS + strlen(ASIDE_END))
-        return false;
-    for (int i = 0; i < ASIDE_LETTERS; i++)
-        if (!isalnum((unsigned char)name[n + 1 + (size_t)i]))
-            return false;
-    return !strcmp(name + n + 1 + ASIDE_LETTERS, ASIDE_END);
-}
-
-// Removes the replacements of this file that runs have begun and, since they died, not ended.
-static void sweep_asides(const char *path) {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    char *name = folder_of(path);
-    DIR *folder = opendir(name);
-    free(name);
-    if (!folder)
-        return;
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        struct stat st;
-        if (!file_is_aside(entry->d_name, base) ||
-            fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
-            continue;
-        int fd = openat(dirfd(folder), entry->d_name,
-                        O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        if (!fstat(fd, &st) && S_ISREG(st.st_mode) && file_take(fd))
-            unlinkat(dirfd(folder), entry->d_name, 0);
+    if (is && removes && t->remove)
+        t->remove(path, fd);
+    else if (is && removes)
+        unlink(path);
+    if ((removes || !is) && !lstat(path, &st))
+        err = error_set(e, -EEXIST, E_EXPORT_BUSY,
+                        "%s is in the way: another run writes there, or it is no unfinished "
+                        "export; wait for it, or move it away",
+                        path);
+    if (fd >= 0)
         close(fd);
-    }
-    closedir(folder);
-}
-
-static void aside_release(struct FileAside *a) {
-    if (a->fd >= 0)
-        close(a->fd);
-    free(a->path);
-    free(a->path_aside);
-    *a = (struct FileAside){.fd = -1};
-}
-
-int file_aside_open(struct FileAside *a, const char *path, struct Error *e) {
-    *a = (struct FileAside){.fd = -1, .path = base_format("%s", path)};
-    sweep_asides(path);
-    errno = EEXIST;
-    for (int i = 0; a->fd < 0 && errno == EEXIST && i < ASIDE_TRIES; i++) {
-        free(a->path_aside);
-        a->path_aside = aside_name(path);
-        a->fd =
-            open(a->path_aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)0666);
-        if (a->fd >= 0 && !file_hold(a->fd)) { // between open and here
-            close(a->fd);
-            a->fd = -1;
-            errno = EEXIST;
-        }
-    }
-    if (a->fd >= 0)
-        return 0;
-    int code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", path, strerror(errno));
-    aside_release(a);
-    return code;
-}
-
-void file_aside_abandon(struct FileAside *a) {
-    unlink(a->path_aside);
-    aside_release(a);
-}
-
-int file_aside_commit(struct FileAside *a, struct Error *e) {
-    int code = fsync(a->fd) ? -errno : 0;
-    // The lock must last until the file has its name, and stays with this second descriptor.
-    int held = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
-    if (close(a->fd) && !code)
-        code = -errno; // network file systems report a full disk here
-    a->fd = held;
-    if (!code && rename(a->path_aside, a->path))
-        code = -errno;
-    if (code) {
-        error_set(e, code, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(-code));
-        unlink(a->path_aside);
-    } else {
-        code = file_sync_name(a->path, e); // the rename lasts only when it is on the disk too
-    }
-    aside_release(a);
-    return code;
-}
-
-int file_replace(const char *path, const void *bytes, size_t n, struct Error *e) {
-    struct FileAside a;
-    int code = file_aside_open(&a, path, e);
-    if (code)
-        return code;
-    code = file_write(a.fd, path, bytes, n, e);
-    if (code) {
-        file_aside_abandon(&a);
-        return code;
-    }
-    return file_aside_commit(&a, e);
+    return err;
 }
 
 // ---- folders ------------------------------------------------------------------------------------

@@ -1,17 +1,10 @@
-// Whole small files: read at once, or replaced at once.
-//
-// A file that other programs or a later run depend on (config.json, a log being cut back) is never
-// changed in place: the new text is written aside, forced to the disk, and renamed over the old
-// one. Whoever opens the file sees the old text or the new one, whenever the process or the machine
-// dies.
+// Whole small files: read at once, or replaced at once (kernels/atomic_file.h).
 //
 // Files of others are doubted. Only regular files are read (a pipe would let the program wait, a
-// device has no end), except where a pipe is asked for by name. What is written aside has a name
-// that nobody can foresee and is made new, never through a link; while its maker lives it is
-// locked, so that the next replacement of the same file can remove what a dead one has left.
+// device has no end), except where a pipe is asked for by name.
 #ifndef DATA_FILE_H
 #define DATA_FILE_H
-#include "kernels/base.h"
+#include "kernels/atomic_file.h"
 
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -68,33 +61,16 @@ int file_check_new(const char *path, const char *before, const char *kind, struc
 // Renames a file or folder to a name that must be free. Errors: -EEXIST, -errno.
 int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e);
 
-// Forces the name of a file to the disk, with the folder that holds it. Errors: -errno.
-int file_sync_name(const char *path, struct Error *e);
-
-// Marks an open file or folder that was just made as one whose maker lives. False: another run has
-// taken it for a dead one's, and removes it. Where the file system has no locks, nothing is marked
-// and nothing is taken.
-bool file_hold(int fd);
-
-// The opposite: takes a file or folder whose maker is dead. False: it lives, or nobody can tell.
-bool file_take(int fd);
-
-// Is `name` that of a replacement in the making of `base` (both without a folder)?
-bool file_is_aside(const char *name, const char *base);
-
-// A replacement in the making: PATH.XXXXXX.tmp, which becomes PATH.
-struct FileAside {
-    int fd;
-    char *path, *path_aside;
+// What a dead run has left of an export that many processes wrote, at PATH.writing: a file, or with
+// O_DIRECTORY in `flags` a folder. `is` knows it by what is in it; `remove` NULL: it is unlinked.
+struct Torso {
+    int flags;
+    bool (*is)(int fd);
+    void (*remove)(const char *path, int fd);
 };
 
-// After file_aside_open exactly one of commit and abandon must follow; both release everything. A
-// commit that fails has abandoned: the old file stands as it was.
-int file_aside_open(struct FileAside *a, const char *path, struct Error *e);
-int file_aside_commit(struct FileAside *a, struct Error *e);
-void file_aside_abandon(struct FileAside *a);
-
-// The three steps in one.
-int file_replace(const char *path, const void *bytes, size_t n, struct Error *e);
+// Is the name free, or does a torso have it, which is removed on request? No lock is taken else: of
+// a job of many processes all ask at the same time. Errors: -EEXIST.
+int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e);
 
 #endif

@@ -8,6 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
+}
+
 int folder_sync(const char *path, struct Error *e) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     // Some file systems cannot sync a folder and say EINVAL: they have no weaker promise to keep.

@@ -16,6 +16,9 @@
 // -errno.
 int folder_make(const char *path, const char *flag, mode_t mode, int *made, struct Error *e);
 
+// The folder that holds PATH, with a slash behind it where PATH has one; free() it.
+char *folder_of(const char *path);
+
 // Forces the names in a folder, or in the one above it, to the disk. Errors: -errno.
 int folder_sync(const char *path, struct Error *e);
 int folder_sync_above(const char *path, struct Error *e);

@@ -42,45 +42,13 @@ static void remove_aside(const char *path, int folder) {
     rmdir(path);
 }
 
-static int refuse_aside(const char *path, struct Error *e) {
-    return error_set(e, -EEXIST, E_EXPORT_BUSY,
-                     "%s is in the way: another run writes there, or it is no unfinished export; "
-                     "wait for it, or move it away",
-                     path);
+static bool is_torso(int folder) {
+    bool any = false;
+    folder_for_all(folder, note_file, &any);
+    return !any || folder_has_file(folder, MARKER, NULL);
 }
 
-// A folder aside that a dead run has left is removed. Errors: -EEXIST.
-static int clear_aside(const char *path, struct Error *e) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), code = 0;
-    bool any = false;
-    if (fd >= 0 && file_take(fd)) {
-        folder_for_all(fd, note_file, &any);
-        if (!any || folder_has_file(fd, MARKER, NULL))
-            remove_aside(path, fd);
-    }
-    struct stat st;
-    if (!lstat(path, &st))
-        code = refuse_aside(path, e);
-    if (fd >= 0)
-        close(fd);
-    return code;
-}
-
-// What no sweep will remove is refused before anything is trained. No lock is taken here: of a job
-// of many processes all ask at the same time.
-static int check_aside(const char *path, struct Error *e) {
-    struct stat st;
-    bool any = false;
-    if (lstat(path, &st))
-        return 0;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        folder_for_all(fd, note_file, &any);
-    bool torso = fd >= 0 && (!any || folder_has_file(fd, MARKER, NULL));
-    if (fd >= 0)
-        close(fd);
-    return torso ? 0 : refuse_aside(path, e);
-}
+static const struct Torso torso = {O_DIRECTORY, is_torso, remove_aside};
 
 int hf_writer_check(const char *path, const char *flag, struct Error *e) {
     char *before = base_format("%s ", flag), *aside = base_format("%s.writing", path);
@@ -88,7 +56,7 @@ int hf_writer_check(const char *path, const char *flag, struct Error *e) {
     if (!code)
         code = file_check_place(path, flag, e);
     if (!code)
-        code = check_aside(aside, e);
+        code = file_check_torso(aside, &torso, false, e);
     free(aside);
     free(before);
     return code;
@@ -98,7 +66,7 @@ int hf_writer_check(const char *path, const char *flag, struct Error *e) {
 static int make_aside(struct HfWriter *w, struct Error *e) {
     int made = mkdir(w->aside, 0777), code = 0;
     if (made && errno == EEXIST) {
-        code = clear_aside(w->aside, e);
+        code = file_check_torso(w->aside, &torso, true, e);
         if (code)
             return code;
         made = mkdir(w->aside, 0777);
@@ -166,21 +134,10 @@ int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_
     if (!*name || strchr(name, '/'))
         return error_set(e, -EINVAL, E_EXPORT_NAME, "%s: \"%s\" is no name of a file in it",
                          w->path, name);
-    int fd =
-        openat(w->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)0666);
-    if (fd < 0)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot make %s/%s: %s", w->aside, name,
-                         strerror(errno));
-    char *path = base_format("%s/%s", w->aside, name);
-    int code = file_write(fd, path, bytes, n, e);
-    free(path);
-    int late = fsync(fd) ? -errno : 0;
-    if (close(fd) && !late) // network file systems report a full disk here
-        late = -errno;
-    if (!code && late)
-        code = error_set(e, late, E_FILE_WRITE, "cannot write %s/%s: %s", w->aside, name,
-                         strerror(-late));
-    return code;
+    int err = file_put(w->folder, name, bytes, n);
+    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s/%s: %s", w->aside, name,
+                           strerror(-err))
+               : 0;
 }
 
 // ---- elements -----------------------------------------------------------------------------------

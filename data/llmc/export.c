@@ -71,30 +71,15 @@ static int read_shape(struct LlmcShape *s, const struct ExportModel *model, stru
     return err ? err : check_dtype(model->dtype, e);
 }
 
-static bool is_torso_text(int fd) {
+static bool is_torso(int fd) {
     char begin[sizeof MARKER];
-    ssize_t got = file_pread(fd, begin, sizeof begin, 0);
+    struct stat st;
+    ssize_t got =
+        fstat(fd, &st) || !S_ISREG(st.st_mode) ? -1 : file_pread(fd, begin, sizeof begin, 0);
     return got == 0 || (got == sizeof begin && memcmp(begin, MARKER, sizeof begin) == 0);
 }
 
-static int refuse_aside(const char *path, struct Error *e) {
-    return error_set(e, -EEXIST, E_EXPORT_BUSY,
-                     "%s is in the way: another run writes it, or it is no unfinished export; wait "
-                     "for it, or move it away",
-                     path);
-}
-
-// What no sweep will remove is refused before anything is trained.
-static int check_aside(const char *path, struct Error *e) {
-    struct stat st;
-    if (lstat(path, &st))
-        return 0;
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    bool torso = fd >= 0 && S_ISREG(st.st_mode) && is_torso_text(fd);
-    if (fd >= 0)
-        close(fd);
-    return torso ? 0 : refuse_aside(path, e);
-}
+static const struct Torso torso = {.is = is_torso};
 
 int llmc_export_open(struct LlmcExport *x, const char *path, const struct ExportModel *model,
                      struct Error *e) {
@@ -105,7 +90,7 @@ int llmc_export_open(struct LlmcExport *x, const char *path, const struct Export
         err = file_check_new(path, "--export ", KIND, e);
     if (!err)
         err = file_check_place(path, "--export", e);
-    return err ? err : check_aside(x->aside, e);
+    return err ? err : file_check_torso(x->aside, &torso, false, e);
 }
 
 void llmc_export_close(struct LlmcExport *x) {
@@ -117,24 +102,6 @@ void llmc_export_close(struct LlmcExport *x) {
 }
 
 // ---- the file aside -----------------------------------------------------------------------------
-
-// Whether a dead run has left it.
-static bool is_torso(int fd) {
-    struct stat st;
-    return !fstat(fd, &st) && S_ISREG(st.st_mode) && file_take(fd) && is_torso_text(fd);
-}
-
-static int clear_aside(const char *path, struct Error *e) {
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), err = 0;
-    struct stat st;
-    if (fd >= 0 && is_torso(fd))
-        unlink(path);
-    if (!lstat(path, &st))
-        err = refuse_aside(path, e);
-    if (fd >= 0)
-        close(fd);
-    return err;
-}
 
 static int open_aside(struct LlmcExport *x, int how, struct Error *e) {
     x->fd = open(x->aside, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
@@ -157,7 +124,7 @@ static int make_file(void *export, struct Error *e) {
         return err;
     err = open_aside(x, O_CREAT | O_EXCL, e);
     if (err == -EEXIST) {
-        err = clear_aside(x->aside, e);
+        err = file_check_torso(x->aside, &torso, true, e);
         err = err ? err : open_aside(x, O_CREAT | O_EXCL, e);
     }
     if (err)

@@ -167,11 +167,11 @@ static int tell_first(const struct ExamplesSpec *spec, struct Error *e) {
 // Makes the folder aside and gives it its name, in place of a damaged one where there is one.
 static int make_folder(const char *folder, const struct ExamplesSpec *spec,
                        const struct stat *stats, bool damaged, struct Error *e) {
-    struct CacheAside aside;
+    struct AtomicFile aside;
     int code = cache_aside_open(&aside, folder, e);
     if (code)
         return code;
-    code = fill_folder(aside.path, spec, stats, e);
+    code = fill_folder(aside.tmp_path, spec, stats, e);
     if (!code)
         code = cache_aside_commit(&aside, folder, damaged, e);
     if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say

@@ -175,12 +175,8 @@ int part_finish(struct Part *p, struct Error *e) {
     struct Error ignored; // without it, the next run takes the file as it is
     char *list = base_format("%s.sum", p->path);
     const char *path = p->path;
-    int code = 0;
-    if (fsync(p->fd))
-        code = -errno;
     unlink(list); // of a damaged file, which this one replaces
-    if (!code && rename(p->path_part, p->path))
-        code = -errno;
+    int code = file_rename_synced(&p->fd, p->path_part, p->path);
     if (code)
         error_set(e, code, E_FILE_WRITE, "cannot write %s: %s", p->path, strerror(-code));
     else

@@ -297,11 +297,11 @@ static int fill_folder(const char *folder, const struct PrepareSpec *spec,
 // another run was faster, its folder serves as well.
 static int make_folder(const char *folder, const struct PrepareSpec *spec,
                        const struct Parts *parts, bool damaged, struct Error *e) {
-    struct CacheAside aside;
+    struct AtomicFile aside;
     int code = cache_aside_open(&aside, folder, e);
     if (code)
         return code;
-    code = fill_folder(aside.path, spec, parts, e);
+    code = fill_folder(aside.tmp_path, spec, parts, e);
     if (!code)
         code = cache_aside_commit(&aside, folder, damaged, e);
     if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say

@@ -88,7 +88,7 @@ void token_file_put_aside(struct TokenFile *f);
 
 // A shard in the making. The file appears under its name when it is whole.
 struct TokenWriter {
-    struct FileAside aside;
+    struct AtomicFile aside;
     struct TokenLayout layout;
     size_t vocab;
     char *buffer;

@@ -15,7 +15,7 @@ static int open_layout(struct TokenWriter *w, const char *path, const struct Tok
                        size_t vocab, struct Error *e) {
     static const char zeros[TOKENS_HEADER_BYTES];
     *w = (struct TokenWriter){.layout = *layout, .vocab = vocab};
-    int code = file_aside_open(&w->aside, path, e);
+    int code = atomic_file_open(&w->aside, path, e);
     if (code)
         return code;
     w->buffer = base_alloc(BUFFER_IDS * layout->id_bytes);
@@ -130,10 +130,10 @@ int token_writer_finish(struct TokenWriter *w, struct Error *e) {
         return code;
     }
     free_buffers(w);
-    return file_aside_commit(&w->aside, e);
+    return atomic_file_commit(&w->aside, e);
 }
 
 void token_writer_abandon(struct TokenWriter *w) {
     free_buffers(w);
-    file_aside_abandon(&w->aside);
+    atomic_file_abandon(&w->aside);
 }

@@ -209,15 +209,15 @@ static char *leave_aside(const struct Fixture *f, bool dies, pid_t *child) {
     *child = fork();
     assert_true(*child >= 0);
     if (*child == 0) {
-        struct CacheAside aside;
+        struct AtomicFile aside;
         struct Error e;
         char *folder = base_format("%s/text-0123456789abcdef", f->cache);
         if (cache_aside_open(&aside, folder, &e))
             _exit(1);
-        write_in(aside.path, "train.bin");
-        write_in(aside.path, "tokenizer.model.abc123.tmp");
-        write_in(aside.path, "train.bin.tmp");
-        if (write(pipes[1], aside.path, strlen(aside.path)) < 0)
+        write_in(aside.tmp_path, "train.bin");
+        write_in(aside.tmp_path, "tokenizer.model.abc123.tmp");
+        write_in(aside.tmp_path, "train.bin.tmp");
+        if (write(pipes[1], aside.tmp_path, strlen(aside.tmp_path)) < 0)
             _exit(1);
         alarm(60);
         while (!dies)
@@ -290,10 +290,10 @@ static void dead_replacements_are_removed(void **state) {
     struct Fixture *f = *state;
     struct Error e;
     char *path = base_format("%s/a.txt", f->folder);
-    struct FileAside aside;
+    struct AtomicFile aside;
     pid_t child = fork();
     if (child == 0) {
-        if (file_aside_open(&aside, path, &e))
+        if (atomic_file_open(&aside, path, &e))
             _exit(1);
         _exit(file_write(aside.fd, path, "half", 4, &e));
     }
@@ -301,11 +301,11 @@ static void dead_replacements_are_removed(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_int_equal(scratch_count_files(f->folder), 2); // the text and what was left
-    assert_ok(file_aside_open(&aside, path, &e), &e);    // one that lives
+    assert_ok(atomic_file_open(&aside, path, &e), &e);   // one that lives
     assert_int_equal(scratch_count_files(f->folder), 2);
     assert_ok(file_replace(path, "whole", 5, &e), &e);
     assert_int_equal(scratch_count_files(f->folder), 3);
-    assert_ok(file_aside_commit(&aside, &e), &e);
+    assert_ok(atomic_file_commit(&aside, &e), &e);
     assert_int_equal(scratch_count_files(f->folder), 2);
     write_in(f->folder, "a.txt.tmp"); // these are somebody's
     write_in(f->folder, "a.txt.abcdefg.tmp");

@@ -1,6 +1,7 @@
 // Marks of checkpoints that lie on several disks: see apart.h. Next: fetch.c.
 #include "zero/checkpoint/apart.h"
 
+#include "kernels/atomic_file.h"
 #include "kernels/folder.h"
 #include "zero/state.h"
 
@@ -49,29 +50,20 @@ uint64_t checkpoint_apart_word(struct Zero *z) {
 
 // ---- writing ----
 
-static int write_lines(int fd, const struct HomeDisk *disk) {
-    char line[LINE_BYTES];
-    int err = 0;
-    for (int r = 0; r < disk->size && !err; r++) {
-        int n = snprintf(line, sizeof line, "%d %.*s\n", r, HOST_BYTES - 1, disk->host[r]);
-        err = base_write(fd, line, (size_t)n, -1);
-    }
-    return !err && fsync(fd) ? -errno : err;
-}
-
 int checkpoint_mark(const char *folder, uint64_t word, const struct HomeDisk *disk,
                     struct Error *e) {
-    char name[MARK_NAME_BYTES];
+    char name[MARK_NAME_BYTES], *text = base_alloc((size_t)disk->size * LINE_BYTES);
+    size_t n = 0;
+    for (int r = 0; r < disk->size; r++)
+        n += (size_t)snprintf(text + n, LINE_BYTES, "%d %.*s\n", r, HOST_BYTES - 1, disk->host[r]);
     name_mark(name, word);
     char *path = base_format("%s/%s", folder, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    int err = fd < 0 ? -errno : write_lines(fd, disk);
-    if (fd >= 0 && close(fd) && !err)
-        err = -errno;
+    int err = file_put(AT_FDCWD, path, text, n);
     if (err)
         error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", path,
                   strerror(-err));
     free(path);
+    free(text);
     return err;
 }
 

@@ -3,6 +3,7 @@
 // The ranks write side by side, and agree after each part before the next begins: rank 0 makes the
 // folder, all write their files (write.c), rank 0 gives the folder its name. Which folders there
 // are and may go is folders.c's; loading is in load.c, the file format in file.c.
+#include "kernels/atomic_file.h"
 #include "kernels/folder.h"
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
@@ -38,19 +39,12 @@ static void put_away(const char *what, const char *path) {
 // Gives the finished folder its name. Where the name is taken (this step again, after a resume from
 // an older one), the two change places, so that at no time the step has no checkpoint.
 static int move_in_place(const char *aside, const char *path, struct Error *e) {
-    if (renameat2(AT_FDCWD, aside, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+    int found = folder_exchange(aside, path);
+    if (found > 0)
         put_away(aside, path);
-        return 0;
-    }
-    bool free_name = errno == ENOENT;
-    if (errno == EINVAL || errno == ENOSYS) { // a file system that cannot exchange
-        put_away(path, path);
-        free_name = true;
-    }
-    if (free_name && rename(aside, path) == 0)
-        return 0;
-    return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", aside, path,
-                     strerror(errno));
+    return found < 0 ? error_set(e, found, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", aside,
+                                 path, strerror(-found))
+                     : 0;
 }
 
 int checkpoint_clear(const char *folder, struct Error *e) {

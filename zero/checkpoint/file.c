@@ -17,6 +17,7 @@
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
 
+#include "kernels/atomic_file.h"
 #include "kernels/hash.h"
 
 #include <errno.h>
@@ -142,19 +143,16 @@ void checkpoint_file_abandon(struct CheckpointWriter *w) {
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
     uint64_t hash = hash64_final(&w->hash);
     int err = write_all(w, &hash, sizeof hash, e);
-    if (!err && fsync(w->fd) != 0)
-        err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
-                        strerror(errno));
-    if (!err && close(w->fd) != 0) { // network file systems tell of a full disk only here
-        err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
-                        strerror(errno));
-        unlink(w->path);
-    } else if (err) {
-        checkpoint_file_abandon(w);
-        return err;
+    if (!err) {
+        err = file_close_synced(w->fd);
+        w->fd = -1;
+        if (err) {
+            error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
+                      strerror(-err));
+            unlink(w->path);
+        }
     }
-    free(w->path);
-    free(w);
+    checkpoint_file_abandon(w); // which removes a file that is still open
     return err;
 }
 
