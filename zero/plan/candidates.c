@@ -278,9 +278,14 @@ uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct C
 
 // ---- forecasts ----
 
-int trials_open(struct Trials *t, const struct RankSettings *s, int ranks_here, bool advice,
-                struct Error *e) {
-    *t = (struct Trials){.settings = s, .ranks_here = ranks_here, .advice = advice};
+int trials_open(struct Trials *t, const struct RankSettings *s, const struct Room *room,
+                int ranks_here, bool advice, struct Error *e) {
+    *t = (struct Trials){.settings = s,
+                         .room = room,
+                         .ranks_here = ranks_here,
+                         .advice = advice,
+                         .nearest = candidate_of(s),
+                         .excess = SIZE_MAX};
     int err = place_open(&t->device, s, true, e);
     return err ? err : device_open_cpu(&t->host, s->threads, s->kernels, e);
 }
@@ -307,7 +312,7 @@ bool trials_apply(const struct Trials *t, const struct Candidate *c, struct Rank
     return c->batch == out->batch || settings_set_batch(out, c->batch) == 0;
 }
 
-bool trials_forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out) {
+static bool forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out) {
     struct RankSettings s;
     struct Error ignored;
     if (!trials_apply(t, c, &s))
@@ -318,4 +323,19 @@ bool trials_forecast(const struct Trials *t, const struct Candidate *c, struct F
         return false;
     out->settings.lent = out->settings.lent_host = NULL; // no longer than the trials
     return true;
+}
+
+bool trials_fit(void *trials, const struct Candidate *c) {
+    struct Trials *t = trials;
+    t->tried++;
+    t->made = forecast(t, c, &t->last);
+    if (!t->made)
+        return false;
+    size_t excess = room_excess(&t->last, t->room);
+    if (!excess || excess < t->excess) {
+        t->nearest = *c;
+        t->excess = excess;
+        t->needs = room_needs(&t->last);
+    }
+    return !excess;
 }

@@ -50,18 +50,26 @@ uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *s
                             bool disk);
 uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct Candidate *said);
 
-// Forecasts of candidates.
+// Forecasts of candidates, each held against the room that there is.
 struct Trials {
     const struct RankSettings *settings; // as they were said
+    const struct Room *room;
     int ranks_here;
     bool advice;                  // a run would refuse --host-mem and its kin without offload
     struct Device *device, *host; // lent to dry ranks
+    size_t tried;
+    bool made;                // there is such a run as the last one
+    struct Forecast last;     // its forecast
+    struct Candidate nearest; // one that fits, or the one that exceeds least
+    size_t excess;            // what it needs beyond all limits; SIZE_MAX: there is none
+    struct Needs needs;       // its, on one rank
 };
-int trials_open(struct Trials *t, const struct RankSettings *s, int ranks_here, bool advice,
-                struct Error *e);
+int trials_open(struct Trials *t, const struct RankSettings *s, const struct Room *room,
+                int ranks_here, bool advice, struct Error *e);
 void trials_close(struct Trials *t);
+// Does a candidate make a run that fits? A CandidateFits.
+bool trials_fit(void *trials, const struct Candidate *c);
 // The settings with a candidate, as if the user had said it. False: there is no such run.
 bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out);
-bool trials_forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out);
 
 #endif

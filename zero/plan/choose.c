@@ -21,10 +21,7 @@ struct Search {
     struct Trials trials;
     struct Counted *counted;
     struct Choices *out;
-    struct Choice trial;      // the last one
-    struct Candidate nearest; // of those that do not fit, the one that exceeds least
-    size_t excess;
-    struct Needs needs; // its
+    struct Choice trial; // the last one
 };
 
 // Makes the dry rank that counts; the forecast's is closed already.
@@ -61,28 +58,14 @@ static struct Bound time_of(struct Search *s, struct Forecast *f) {
     return bound_of(&f->work, &r->speeds);
 }
 
-// Forecasts a candidate into s->trial. False: there is no such run, and no time is known.
-static bool forecast(struct Search *s, const struct Candidate *c) {
-    s->trial = (struct Choice){.is = *c};
-    s->out->tried++;
-    if (!trials_forecast(&s->trials, c, &s->trial.forecast))
-        return false;
-    s->trial.bound = time_of(s, &s->trial.forecast);
-    return true;
-}
-
+// Forecasts a candidate into s->trial, of which no time is known where there is no such run.
 static bool fits(void *search, const struct Candidate *c) {
     struct Search *s = search;
-    if (!forecast(s, c))
-        return false;
-    const struct Room *room = &s->request->room;
-    size_t excess = room_excess(&s->trial.forecast, room);
-    if (excess && excess < s->excess) {
-        s->nearest = *c;
-        s->excess = excess;
-        s->needs = room_needs(&s->trial.forecast);
-    }
-    return !excess;
+    bool fit = trials_fit(&s->trials, c);
+    s->trial = (struct Choice){.is = *c, .forecast = s->trials.last};
+    if (s->trials.made)
+        s->trial.bound = time_of(s, &s->trial.forecast);
+    return fit;
 }
 
 // Those that come first are smaller changes, and stay before others that are about as fast.
@@ -135,12 +118,12 @@ static int refuse(const struct Search *s, struct Error *e) {
     const struct ChooseRequest *r = s->request;
     struct Candidate said = candidate_of(r->settings);
     char lack[LACK_BYTES], flags[CANDIDATE_BYTES];
-    if (s->excess == SIZE_MAX)
+    if (s->trials.excess == SIZE_MAX)
         return error_set(e, -EINVAL, E_FIT_NOTHING,
                          "--fit auto: what is said allows no run: expected fewer flags "
                          "beside it");
-    candidate_describe(&s->nearest, &said, r->settings->nvme.folder, flags);
-    room_tell(&r->room, &s->needs, lack);
+    candidate_describe(&s->trials.nearest, &said, r->settings->nvme.folder, flags);
+    room_tell(&r->room, &s->trials.needs, lack);
     return error_set(e, -ENOMEM, E_FIT_NOTHING,
                      "--fit auto: nothing fits; at the least, with%s, %s",
                      flags[0] ? flags : " what is said", lack);
@@ -150,11 +133,11 @@ typedef void TryBatches(struct Search *, struct Candidate, const size_t *batch, 
 
 static int search(const struct ChooseRequest *r, TryBatches *try, struct Choices *out,
                   struct Error *e) {
-    struct Search s = {.request = r, .out = out, .excess = SIZE_MAX};
+    struct Search s = {.request = r, .out = out};
     struct Candidate *list;
     size_t *batch, most = r->settings->batch, nbatch = 1;
     *out = (struct Choices){.n = 0};
-    int err = trials_open(&s.trials, r->settings, r->ranks_here, false, e);
+    int err = trials_open(&s.trials, r->settings, &r->room, r->ranks_here, false, e);
     if (!err) {
         bool disk = r->settings->nvme.folder != NULL;
         out->candidates = candidates_list(r->settings, &r->open, disk, &list);
@@ -165,6 +148,7 @@ static int search(const struct ChooseRequest *r, TryBatches *try, struct Choices
         if (r->open.batch)
             free(batch);
         free(list);
+        out->tried = s.trials.tried;
         err = out->n ? 0 : refuse(&s, e);
     }
     trials_close(&s.trials);

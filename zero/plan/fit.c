@@ -9,37 +9,19 @@
 #include <stdlib.h>
 
 // The search for advice: which of those that fit is the least change.
-struct Search {
+struct Advice {
     const struct Forecast *run;
-    const struct Room *room;
-    struct Trials trials;
     enum Shortage shortage; // the run's
-    struct Candidate best;  // one that fits, or of those tried the one that exceeds least
-    size_t excess;          // what it needs beyond all limits
-    struct Needs needs;     // its, on one rank
+    struct Trials trials;
 };
 
-static bool try_candidate(void *search, const struct Candidate *c) {
-    struct Search *s = search;
-    struct Forecast f;
-    if (!trials_forecast(&s->trials, c, &f))
-        return false;
-    size_t beyond = room_excess(&f, s->room);
-    if (!beyond || beyond < s->excess) {
-        s->best = *c;
-        s->excess = beyond;
-        s->needs = room_needs(&f);
-    }
-    return !beyond;
-}
-
 // The largest batch that fits, among those that make a run and are smaller than what was said.
-static bool try_batches(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
-    size_t fitting = candidates_fitting(batch, n, c, try_candidate, s);
+static bool try_batches(struct Advice *s, struct Candidate c, const size_t *batch, size_t n) {
+    size_t fitting = candidates_fitting(batch, n, c, trials_fit, &s->trials);
     if (!fitting)
         return false;
     c.batch = batch[fitting - 1];
-    return try_candidate(s, &c); // others fitted before
+    return trials_fit(&s->trials, &c); // others fitted before
 }
 
 struct Change {
@@ -54,7 +36,7 @@ static int compare_changes(const void *a, const void *b) {
 
 // Those that are advice, the least change first; returns how many. lower: those of a lower stage
 // than was said, or the others.
-static size_t sort_changes(const struct Search *s, const struct Candidate *list, size_t n,
+static size_t sort_changes(const struct Advice *s, const struct Candidate *list, size_t n,
                            bool batches, bool lower, struct Change *out) {
     struct Candidate said = candidate_of(&s->run->settings);
     bool disk = s->run->settings.nvme.folder != NULL;
@@ -72,14 +54,14 @@ static size_t sort_changes(const struct Search *s, const struct Candidate *list,
 }
 
 // Among n candidates, of a lower stage or not; and of those with a smaller batch.
-static bool search_among(struct Search *s, const struct Candidate *list, size_t n, bool lower) {
+static bool search_among(struct Advice *s, const struct Candidate *list, size_t n, bool lower) {
     const struct RankSettings *said = &s->run->settings;
     size_t *batch, nbatch = candidates_batches(said, said->batch - 1, &batch);
     struct Change *change = base_alloc(n * sizeof *change);
     bool found = false;
     size_t changes = sort_changes(s, list, n, false, lower, change);
     for (size_t i = 0; i < changes && !found; i++)
-        found = try_candidate(s, &change[i].is);
+        found = trials_fit(&s->trials, &change[i].is);
     changes = found ? 0 : sort_changes(s, list, n, true, lower, change); // which changes training
     for (size_t i = 0; i < changes && !found; i++)
         found = try_batches(s, change[i].is, batch, nbatch);
@@ -88,7 +70,7 @@ static bool search_among(struct Search *s, const struct Candidate *list, size_t 
     return found;
 }
 
-static bool search(struct Search *s) {
+static bool search(struct Advice *s) {
     const struct RankSettings *said = &s->run->settings;
     const struct FitOpen open = {.stage = true,
                                  .recompute = true,
@@ -104,43 +86,47 @@ static bool search(struct Search *s) {
 }
 
 // Where it fits: of all that the run lacks.
-static void tell_least(const struct Search *s, const struct Needs *run, char text[LACK_BYTES]) {
+static void tell_least(const struct Advice *s, const struct Needs *run, char text[LACK_BYTES]) {
     size_t at = 0;
     for (enum Shortage of = SHORT_DEVICE; of < NSHORTAGE; of++) {
         char one[LACK_BYTES];
-        if (run->of[of] <= s->room->of[of] || at >= LACK_BYTES)
+        if (run->of[of] <= s->trials.room->of[of] || at >= LACK_BYTES)
             continue;
-        room_tell_need(&s->needs, of, one);
+        room_tell_need(&s->trials.needs, of, one);
         at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s", at ? ", and " : "", one);
     }
 }
 
 // advice: the change as flags, or "" where none helps.
-static int refuse(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *e) {
+static int refuse(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *e) {
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
-    room_tell(s->room, &s->needs, lack);
-    struct Needs lacks = s->needs;
+    room_tell(s->trials.room, &s->trials.needs, lack);
+    struct Needs lacks = s->trials.needs;
     bool found = search(s);
     tell_least(s, &lacks, least);
-    candidate_describe(&s->best, &said, s->run->settings.nvme.folder, flags);
+    candidate_describe(&s->trials.nearest, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
         return error_set(e, -ENOMEM, E_MEMORY, "%s: with%s it would fit, in %s", lack, flags,
                          least);
     if (!flags[0])
         return error_set(e, -ENOMEM, E_MEMORY, "%s: %s", lack, none);
-    room_tell(s->room, &s->needs, least);
+    room_tell(s->trials.room, &s->trials.needs, least);
     return error_set(e, -ENOMEM, E_MEMORY, "%s: %s; at the least, with%s, %s", lack, none, flags,
                      least);
 }
 
 // The devices of dry ranks are opened once for the whole search.
-static int advise(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *e) {
-    int err = trials_open(&s->trials, &s->run->settings, s->run->ranks_here, true, e);
-    err = err ? err : refuse(s, advice, e);
-    trials_close(&s->trials);
+static int advise(const struct Forecast *run, const struct Room *room, char advice[CANDIDATE_BYTES],
+                  struct Error *e) {
+    struct Advice s = {.run = run, .shortage = room_shortage(run, room)};
+    int err = trials_open(&s.trials, &run->settings, room, run->ranks_here, true, e);
+    s.trials.excess = room_excess(run, room);
+    s.trials.needs = room_needs(run);
+    err = err ? err : refuse(&s, advice, e);
+    trials_close(&s.trials);
     return err;
 }
 
@@ -180,12 +166,8 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     char advice[CANDIDATE_BYTES] = "";
     struct Room room = room_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
                                r->processes_here, r->plan);
-    struct Search s = {.run = out, .room = &room, .best = candidate_of(&out->settings)};
     struct Error unprinted;
-    s.shortage = room_shortage(out, &room);
-    s.needs = room_needs(out);
-    s.excess = room_excess(out, &room);
-    err = s.shortage ? advise(&s, advice, e) : check_disk(r, out, e);
+    err = room_shortage(out, &room) ? advise(out, &room, advice, e) : check_disk(r, out, e);
     int told = r->out ? print(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
     return err ? err : told;
 }
