@@ -197,17 +197,40 @@ void *base_alloc_zeroed(size_t bytes) {
     return memset(base_alloc(bytes), 0, bytes);
 }
 
-char *base_format(const char *format, ...) {
-    va_list args, again;
-    va_start(args, format);
+void *base_grow(void *array, size_t count, size_t *room, size_t bytes, const char *what) {
+    if (count < *room)
+        return array;
+    *room = size_max(2 * *room, 64);
+    return base_realloc(array, *room * bytes, what);
+}
+
+static char *format_list(const char *format, va_list args) {
+    va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
     CHECK(n >= 0, "a string of format '%s'", format);
     char *text = base_alloc((size_t)n + 1);
     vsnprintf(text, (size_t)n + 1, format, again);
     va_end(again);
     return text;
+}
+
+char *base_format(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = format_list(format, args);
+    va_end(args);
+    return text;
+}
+
+void base_append(char **text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *more = format_list(format, args), *all = base_format("%s%s", *text, more);
+    va_end(args);
+    free(more);
+    free(*text);
+    *text = all;
 }
 
 double base_seconds(void) {

@@ -112,6 +112,12 @@ void *base_alloc_zeroed(size_t bytes);
 void *base_realloc(void *mem, size_t bytes, const char *what);
 char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // free() it
 
+// The array of `count` elements, of so many bytes each, with room for one more. *room: of how many.
+void *base_grow(void *array, size_t count, size_t *room, size_t bytes, const char *what);
+
+// Adds to a text of base_format's.
+void base_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 double base_seconds(void); // monotonic clock, s
 
 // Writes all bytes to a file, however many calls it takes: from byte `at` on, or with -1 from where

@@ -26,10 +26,7 @@ struct Points {
 };
 
 static void add(struct Points *p, uint32_t point) {
-    if (p->count == p->room) {
-        p->room = p->room ? 2 * p->room : 64;
-        p->data = base_realloc(p->data, p->room * sizeof *p->data, "a normalized text");
-    }
+    p->data = base_grow(p->data, p->count, &p->room, sizeof *p->data, "a normalized text");
     p->data[p->count++] = point;
 }
 

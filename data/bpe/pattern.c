@@ -45,10 +45,7 @@ static bool begins_with(const struct PatternReader *r, const char *with) {
 }
 
 static struct PatternItem *add_item(struct PatternReader *r) {
-    if (r->nitem == r->item_room) {
-        r->item_room = r->item_room ? 2 * r->item_room : 64;
-        r->item = base_realloc(r->item, r->item_room * sizeof *r->item, "a pattern");
-    }
+    r->item = base_grow(r->item, r->nitem, &r->item_room, sizeof *r->item, "a pattern");
     struct PatternItem *item = &r->item[r->nitem++];
     *item = (struct PatternItem){{0}, 0};
     return item;
@@ -63,10 +60,7 @@ static void add_text(struct PatternReader *r, const char *text) {
 // The set is the reader's from now on.
 static void add_set(struct PatternReading *x, struct PointSet s) {
     struct PatternReader *r = &x->r;
-    if (r->nset == r->set_room) {
-        r->set_room = r->set_room ? 2 * r->set_room : 16;
-        r->set = base_realloc(r->set, r->set_room * sizeof *r->set, "a pattern");
-    }
+    r->set = base_grow(r->set, r->nset, &r->set_room, sizeof *r->set, "a pattern");
     x->atom = r->nitem;
     r->set[r->nset] = s;
     add_item(r)->set = r->nset++;

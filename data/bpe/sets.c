@@ -11,10 +11,7 @@ static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "
 enum { CATEGORIES = sizeof categories / sizeof *categories };
 
 static void push(struct PointSet *s, uint32_t first, uint32_t last) {
-    if (s->count == s->room) {
-        s->room = s->room ? 2 * s->room : 16;
-        s->range = base_realloc(s->range, s->room * sizeof *s->range, "a set of characters");
-    }
+    s->range = base_grow(s->range, s->count, &s->room, sizeof *s->range, "a set of characters");
     s->range[s->count++] = (struct PointRange){first, last};
 }
 

@@ -212,10 +212,7 @@ const struct Form *form_at(size_t i) {
 
 char *form_names(void) {
     char *names = base_format("%s", forms[0].name);
-    for (size_t i = 1; i < NFORM; i++) {
-        char *longer = base_format("%s, %s", names, forms[i].name);
-        free(names);
-        names = longer;
-    }
+    for (size_t i = 1; i < NFORM; i++)
+        base_append(&names, ", %s", forms[i].name);
     return names;
 }

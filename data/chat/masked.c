@@ -5,10 +5,7 @@
 #include <stdlib.h>
 
 void masked_append(struct Masked *m, int32_t id, bool counts) {
-    if (m->ids.count >= m->room) {
-        m->room = size_max(2 * m->room, 1024);
-        m->counts = base_realloc(m->counts, m->room, "a mask");
-    }
+    m->counts = base_grow(m->counts, m->ids.count, &m->room, sizeof *m->counts, "a mask");
     m->counts[m->ids.count] = counts;
     ids_append(&m->ids, id);
 }

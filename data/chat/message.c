@@ -103,11 +103,8 @@ static int read_content(struct Scan *s, struct Piece *content, bool *null, size_
 }
 
 struct Message *line_add_message(struct Line *line) {
-    if (line->count == line->room) {
-        line->room = line->room ? 2 * line->room : 16;
-        line->messages =
-            base_realloc(line->messages, line->room * sizeof *line->messages, "messages");
-    }
+    line->messages =
+        base_grow(line->messages, line->count, &line->room, sizeof *line->messages, "messages");
     return &line->messages[line->count++];
 }
 

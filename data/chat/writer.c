@@ -12,11 +12,8 @@ void write_text(struct Writer *w, const char *text, size_t bytes, bool counts) {
         w->text = base_realloc(w->text, w->room, "a conversation's text");
     }
     if (counts && bytes) {
-        if (w->stretches == w->stretch_room) {
-            w->stretch_room = w->stretch_room ? 2 * w->stretch_room : 16;
-            w->counted = base_realloc(w->counted, w->stretch_room * sizeof *w->counted,
-                                      "a conversation's answers");
-        }
+        w->counted = base_grow(w->counted, w->stretches, &w->stretch_room, sizeof *w->counted,
+                               "a conversation's answers");
         w->counted[w->stretches++] = (struct CountedBytes){w->bytes, w->bytes + bytes};
     }
     if (bytes)

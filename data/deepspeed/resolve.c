@@ -23,10 +23,8 @@ void plan_refuse(struct Plan *p, const char *format, ...) {
     if (vasprintf(&text, format, list) < 0)
         base_out_of_memory(0, "a refusal");
     va_end(list);
-    char *longer = base_format("%s%s%s", p->problems, *p->problems ? "; " : "", text);
+    base_append(&p->problems, "%s%s", *p->problems ? "; " : "", text);
     free(text);
-    free(p->problems);
-    p->problems = longer;
 }
 
 const cJSON *plan_any(const struct Plan *p, const char *key) {

@@ -22,13 +22,6 @@ static const char *const keys[] = {"block",
                                    "global_block_indices",
                                    "global_block_end_indices"};
 
-// text, freed, with more behind it.
-static char *longer(char *text, const char *separator, const char *more) {
-    char *all = base_format("%s%s%s", text, separator, more);
-    free(text);
-    return all;
-}
-
 // A value as the flag has it: lists with + between their numbers.
 static char *value_of(const cJSON *value) {
     if (!cJSON_IsArray(value))
@@ -37,7 +30,7 @@ static char *value_of(const cJSON *value) {
     const cJSON *n;
     cJSON_ArrayForEach(n, value) {
         char *number = ds_text(n);
-        text = longer(text, *text ? "+" : "", number);
+        base_append(&text, "%s%s", *text ? "+" : "", number);
         free(number);
     }
     return text;
@@ -63,12 +56,6 @@ static void check_direction(struct Plan *p) {
                     way->valuestring);
 }
 
-// Their file's default of bigbird's random blocks is not that of their class, which is ours.
-static char *with_random(const struct Plan *p, char *text, const char *separator) {
-    static const char key[] = "num_random_blocks=0";
-    return plan_any(p, SPARSE "num_random_blocks") ? text : longer(text, separator, key);
-}
-
 void plan_sparse(struct Plan *p) {
     const cJSON *all = plan_value(p, "sparse_attention");
     const cJSON *mode = plan_value(p, SPARSE "mode");
@@ -83,16 +70,17 @@ void plan_sparse(struct Plan *p) {
         if (value && cJSON_IsArray(value) && !is_numbers(value)) {
             plan_refuse(p, "%s: expected a list of whole numbers", key);
         } else if (value) {
-            char *to = value_of(value), *pair = base_format("%s=%s", keys[i], to);
-            text = longer(text, separator, pair);
+            char *to = value_of(value);
+            base_append(&text, "%s%s=%s", separator, keys[i], to);
             separator = ",";
-            free(pair);
             free(to);
         }
         free(key);
     }
-    if (strcmp(text, "bigbird") == 0 || strncmp(text, "bigbird:", 8) == 0)
-        text = with_random(p, text, separator);
+    // Their file's default of bigbird's random blocks is not that of their class, which is ours.
+    bool bigbird = strcmp(text, "bigbird") == 0 || strncmp(text, "bigbird:", 8) == 0;
+    if (bigbird && !plan_any(p, SPARSE "num_random_blocks"))
+        base_append(&text, "%snum_random_blocks=0", separator);
     plan_set(p, SPARSE "mode", "sparse-attention", text);
     check_direction(p);
 }

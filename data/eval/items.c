@@ -7,10 +7,7 @@ const char *const eval_measure_names[] = {
     [EVAL_ACC] = "acc", [EVAL_ACC_NORM] = "acc_norm", [EVAL_LLMC_ACC] = "llmc_acc", NULL};
 
 struct EvalItem *items_add(struct EvalItems *s, int label, int choices) {
-    if (s->count == s->room) {
-        s->room = 2 * s->room + 64;
-        s->item = base_realloc(s->item, s->room * sizeof *s->item, "items of an evaluation");
-    }
+    s->item = base_grow(s->item, s->count, &s->room, sizeof *s->item, "items of an evaluation");
     struct EvalItem *item = &s->item[s->count++];
     *item = (struct EvalItem){.label = label, .choices = choices};
     for (int p = 0; p < NEVALPROTOCOL; p++)
@@ -22,11 +19,8 @@ void items_add_sequence(struct EvalItems *s, enum EvalProtocol p, const int32_t 
                         size_t from) {
     struct EvalList *l = &s->list[p];
     CHECK(from >= 1 && from < count, "tokens %zu to %zu of a sequence", from, count);
-    if (l->count == l->room) {
-        l->room = 2 * l->room + 256;
-        l->sequence =
-            base_realloc(l->sequence, l->room * sizeof *l->sequence, "sequences of an evaluation");
-    }
+    l->sequence = base_grow(l->sequence, l->count, &l->room, sizeof *l->sequence,
+                            "sequences of an evaluation");
     l->sequence[l->count++] = (struct Sequence){.count = count, .from = from};
     for (size_t i = 0; i < count; i++)
         ids_append(&l->ids, ids[i]);

@@ -189,10 +189,8 @@ void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
         char *text = names_flag(e->text, f->table[i].name) ? source_text(f, i, defaults) : NULL;
         if (!text)
             continue;
-        char *longer = base_format("%s%s%s", all, *all ? "; " : "", text);
+        base_append(&all, "%s%s", *all ? "; " : "", text);
         free(text);
-        free(all);
-        all = longer;
     }
     struct Error why = *e;
     if (*all)

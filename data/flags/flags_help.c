@@ -133,10 +133,9 @@ static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++)
         if (first_of_group(f->table, i)) {
-            char *name = topic_of(f->table[i].group), *longer = base_format("%s%s, ", all, name);
+            char *name = topic_of(f->table[i].group);
+            base_append(&all, "%s, ", name);
             free(name);
-            free(all);
-            all = longer;
         }
     error_set(e, -EINVAL, E_HELP_TOPIC,
               "--help %s: expected %sall, or a flag's name without its dashes", topic, all);

@@ -270,11 +270,8 @@ static void list_dropout(const struct HfReading *r, char **told) {
     for (; *key; key++) {
         const cJSON *item = hf_config_value(r->config, *key);
         double value = item ? item->valuedouble : r->class == HF_GPT2 ? 0.1 : 0;
-        if (!(value > 0))
-            continue;
-        char *longer = base_format("%s%s%s %.9g", *told, **told ? ", " : "", *key, value);
-        free(*told);
-        *told = longer;
+        if (value > 0)
+            base_append(told, "%s%s %.9g", **told ? ", " : "", *key, value);
     }
 }
 

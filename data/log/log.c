@@ -186,13 +186,9 @@ void runlog_write_note(struct Appender *l, const struct LogNote *note) {
 void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,
                          const char *const names[], const uint64_t counts[], int n) {
     char *line = base_format("{\"step\":%" PRIu64 ",\"%s\":{", step, what);
-    for (int i = 0; i < n; i++) {
-        char *longer = base_format("%s%s\"%s\":%" PRIu64, line, i ? "," : "", names[i], counts[i]);
-        free(line);
-        line = longer;
-    }
-    char *whole = base_format("%s}}\n", line);
-    appender_put(l, whole, strlen(whole));
+    for (int i = 0; i < n; i++)
+        base_append(&line, "%s\"%s\":%" PRIu64, i ? "," : "", names[i], counts[i]);
+    base_append(&line, "}}\n");
+    appender_put(l, line, strlen(line));
     free(line);
-    free(whole);
 }

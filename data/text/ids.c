@@ -5,10 +5,7 @@
 #include <stdlib.h>
 
 void ids_append(struct Ids *ids, int32_t id) {
-    if (ids->count == ids->room) {
-        ids->room = ids->room ? 2 * ids->room : 1024;
-        ids->data = base_realloc(ids->data, ids->room * sizeof *ids->data, "token ids");
-    }
+    ids->data = base_grow(ids->data, ids->count, &ids->room, sizeof *ids->data, "token ids");
     ids->data[ids->count++] = id;
 }
 

@@ -30,10 +30,7 @@ static void keep(struct Pack *p, const struct Found *d, size_t seq_len, struct P
         loss->empty++;
         return;
     }
-    if (p->count == p->room) {
-        p->room = size_max(2 * p->room, 256);
-        p->piece = base_realloc(p->piece, p->room * sizeof *p->piece, "a list of documents");
-    }
+    p->piece = base_grow(p->piece, p->count, &p->room, sizeof *p->piece, "a list of documents");
     p->piece[p->count++] = (struct PackPiece){.at = d->at,
                                               .places = (uint32_t)size_min(d->places, seq_len),
                                               .counted = (uint32_t)d->counted};

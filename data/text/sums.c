@@ -45,10 +45,8 @@ int sums_write(const char *list, const char *const paths[], size_t count, struct
         code = line_of(paths[i], &line, e);
         if (code)
             break;
-        char *longer = base_format("%s%s", text, line);
+        base_append(&text, "%s", line);
         free(line);
-        free(text);
-        text = longer;
     }
     if (!code)
         code = file_replace(list, text, strlen(text), e);
