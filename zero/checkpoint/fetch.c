@@ -222,8 +222,7 @@ static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
 // A file without a name: beside the checkpoint, or where there is a folder for such.
 static int open_unnamed(const char *path, struct Error *e) {
     char *beside = base_format("%s/../..", path), *at = NULL;
-    char *above = base_format("%.*s", (int)(strrchr(path, '/') ? strrchr(path, '/') - path : 1),
-                              strrchr(path, '/') ? path : ".");
+    char *above = folder_of(path);
     const char *other = getenv("TMPDIR");
     const char *folders[] = {above, beside, other ? other : "/tmp"};
     int fd = -1;
