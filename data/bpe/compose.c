@@ -126,11 +126,7 @@ static void put_together(const struct Unicode *u, struct Points *p) {
 
 static void append_point(struct Bytes *out, uint32_t c) {
     uint8_t b[4];
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6)
-        b[i] = (uint8_t)(0x80 | (c & 0x3f));
-    b[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xffu) | c);
-    bytes_append(out, b, n);
+    bytes_append(out, b, unicode_put(b, c));
 }
 
 static void compose_stretch(const struct Unicode *u, const uint8_t *text, size_t n,

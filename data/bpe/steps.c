@@ -49,9 +49,8 @@ void steps_work_close(struct StepsWork *w) {
 
 static void write_letters(struct Bytes *out, const uint8_t *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        uint32_t c = letter_of(text[i]);
-        uint8_t two[2] = {(uint8_t)(0xc0 | c >> 6), (uint8_t)(0x80 | (c & 0x3f))}, one = (uint8_t)c;
-        bytes_append(out, c < 0x80 ? &one : two, c < 0x80 ? 1 : 2);
+        uint8_t b[4];
+        bytes_append(out, b, unicode_put(b, letter_of(text[i])));
     }
 }
 

@@ -72,6 +72,9 @@ static inline uint32_t unicode_at(const uint8_t *p, size_t *n) {
     return (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
 }
 
+// Writes a character as UTF-8. Returns its bytes.
+size_t unicode_put(uint8_t b[4], uint32_t c);
+
 // The tables, and the next number of one.
 extern const char unicode_letters[], unicode_numbers[], unicode_space[], unicode_digits[],
     unicode_combining[], unicode_pairs[], unicode_categories[], unicode_word[],

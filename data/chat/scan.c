@@ -1,6 +1,8 @@
 // JSON from left to right: see scan.h.
 #include "data/chat/scan.h"
 
+#include "data/bpe/unicode.h"
+
 #include <ctype.h>
 #include <stdint.h>
 #include <string.h>
@@ -52,27 +54,6 @@ static int32_t take_hex(struct Scan *s) {
     return value;
 }
 
-// In UTF-8, which is never longer than the escape was. Returns where it ends.
-static char *put_letter(char *out, int32_t c) {
-    if (c < 0x80) {
-        *out++ = (char)c;
-        return out;
-    }
-    if (c < 0x800) {
-        *out++ = (char)(0xc0 | c >> 6);
-    } else {
-        if (c < 0x10000) {
-            *out++ = (char)(0xe0 | c >> 12);
-        } else {
-            *out++ = (char)(0xf0 | c >> 18);
-            *out++ = (char)(0x80 | (c >> 12 & 0x3f));
-        }
-        *out++ = (char)(0x80 | (c >> 6 & 0x3f));
-    }
-    *out++ = (char)(0x80 | (c & 0x3f));
-    return out;
-}
-
 // Behind "\u": a letter, or the two halves of one. -1, and a fault: there is none.
 static int32_t take_letter(struct Scan *s) {
     int32_t c = take_hex(s), low = -1;
@@ -95,8 +76,8 @@ static char *take_escape(struct Scan *s, char *out) {
     if (found) {
         *out++ = meant[found - named];
     } else if (c == 'u') {
-        int32_t letter = take_letter(s);
-        out = letter < 0 ? out : put_letter(out, letter);
+        int32_t letter = take_letter(s); // in UTF-8 never longer than the escape was
+        out += letter < 0 ? 0 : unicode_put((uint8_t *)out, (uint32_t)letter);
     } else {
         scan_fail(s, "a backslash in a text stands before nothing that JSON knows");
     }

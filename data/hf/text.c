@@ -83,12 +83,8 @@ static int take_beside(struct Making *m, const char *name) {
 static void add_byte_tokenizer(struct HfText *x) {
     cJSON *vocab = cJSON_CreateObject();
     for (int b = 0; b < 256; b++) {
-        uint32_t letter = letter_of((uint8_t)b);
-        char utf8[3] = {(char)letter};
-        if (letter > 127) {
-            utf8[0] = (char)(0xc0 | letter >> 6);
-            utf8[1] = (char)(0x80 | (letter & 0x3f));
-        }
+        char utf8[5] = "";
+        unicode_put((uint8_t *)utf8, letter_of((uint8_t)b));
         cJSON_AddNumberToObject(vocab, utf8, b);
     }
     char *list = cJSON_PrintUnformatted(vocab);
