@@ -108,8 +108,8 @@ CU_FILES := $(CU_$(HAVE_CUDA))
 POISON := $(if $(filter asan tsan fuzz cusim,$(MODE)),poison,poison_none)
 # Whether a kernel's operands are looked up among the tiers: kernels/tier_check.h.
 TIERS := $(if $(filter asan tsan fuzz cusim,$(MODE)),tier_check,tier_check_none)
-KERNELS := base show cards folder atomic_file tier event mark trace tally cost layout features \
-    speed $(POISON) $(TIERS) $(if $(filter-out cusim,$(MODE)),library)
+KERNELS := base flag show cards folder atomic_file tier event mark trace tally cost layout \
+    features speed $(POISON) $(TIERS) $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_attention ref_rotate \
     ref_norm ref_swiglu ref_ends ref_update ref_quantize
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \

@@ -52,7 +52,7 @@ static int read_run_flags(const char *path, char **text, char **where, struct Er
     int err = import_run_look(path, where, &identity, e);
     if (err)
         return err;
-    err = init_identity_flags(identity, *where, text, e);
+    err = init_identity_flags(settings_table, settings_count, identity, *where, text, e);
     free(identity);
     return err;
 }

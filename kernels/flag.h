@@ -4,7 +4,8 @@
 // side by side: those of a rank and its training are in zero/settings/settings_flags.c, those of
 // data, files and samples in data/flags/options.c. The words of a choice stand beside the enum that
 // the field has, so nobody copies an enum. data/flags/flags.h reads the line and configuration
-// files into the structs; it alone knows how a value is written.
+// files into the structs; it alone knows how a value is written. What goes together is said by
+// tables of rules (below), which flag.c looks at.
 #ifndef KERNELS_FLAG_H
 #define KERNELS_FLAG_H
 #include "kernels/base.h"
@@ -34,26 +35,40 @@ struct FlagEvery {
     size_t steps, seconds;
 };
 
+// What a resumed run may change.
+enum FlagIdentity {
+    FLAG_FREE,  // this flag: it shapes no number
+    FLAG_MODEL, // nothing: it says what the model is
+    FLAG_RUN,   // nothing: it shapes the numbers
+    FLAG_RANKS, // with the number of ranks this flag, too: it shapes how sums are rounded
+    FLAG_NOW,   // this flag, which says what to do now: no configuration keeps it
+};
+
 struct Flag {
     const char *name; // without the dashes
     enum FlagType type;
     size_t offset;
     const char *value_default; // as a user would write it; NULL: NULL, false, 0, the first choice
-    const char *help;          // one or more sentences; --help adds range and default
     const char *group;         // its topic in --help
     // What --help calls the value. Numbers may carry their range: "N>=1", "X>0", "0<=X<1". The
     // default is always allowed. NULL for a switch, and a choice.
     const char *argument;
     const char *const *words; // of a choice, in the order of its enum; NULL behind the last
+    const char *help;         // one or more sentences; --help adds range and default
+    enum FlagIdentity identity;
+    // The terms (below) under which a checkpoint's identity has it: it has no meaning without them,
+    // or was not there once, and had then the value that they leave out. NULL: always.
+    const char *identity_if;
+    const char *also; // what others call it, with a space between two; NULL: nothing else
 };
 
 static inline bool flag_is_switch(const struct Flag *flag) {
     return flag->type == FLAG_BOOL || (flag->words && !strcmp(flag->words[0], "false"));
 }
 
-// The last two members of a choice's row.
+// The words of a choice's row.
 #define FLAG_WORDS(...)                                                                            \
-    NULL, (const char *const[]) {                                                                  \
+    (const char *const[]) {                                                                        \
         __VA_ARGS__, NULL                                                                          \
     }
 
@@ -68,5 +83,45 @@ struct FlagsSaid {
 static inline bool flag_is_on_line(const struct FlagsSaid *said, const char *name) {
     return said->source(said->flags, name) == FLAG_FROM_LINE;
 }
+
+// ---- which values go together ----
+
+// A rule refuses values that do not go together: those of which all its terms hold. Terms have a
+// space between two; "a|b" holds where one of the two does, which are terms themselves:
+//
+//     tp                  the value is not 0, false, the first word of a choice, or no text
+//     dtype=bf16,fp16     it is one of these; dtype!=bf16,fp16: it is none
+//     pp<2, min-lr>lr     a number is less, or more, than another, or another flag's
+//     zero?               always, so that the refusal shows the value
+//     +tp, +check-io=1    the flag is on the line, and what follows holds; +tp: that alone
+//     !tp, !dtype=bf16    the term does not hold; the refusal does not show it
+//
+// A name that is no flag's is a fact's.
+struct FlagRule {
+    enum ErrorId id;
+    const char *when;
+    const char *why; // with the way out: what is expected, or to be left out
+};
+
+// What is known beside the flags.
+struct FlagFact {
+    const char *name;
+    bool holds;
+};
+
+struct FlagValues {
+    const struct Flag *table;
+    size_t n;
+    const void *values;           // the struct that the table's offsets are of
+    const struct FlagsSaid *said; // NULL: nothing is on the line
+    const struct FlagFact *facts; // one without a name behind the last; NULL: there are none
+};
+
+// Whether all terms hold. An unknown name is fatal.
+bool flag_terms_hold(const struct FlagValues *v, const char *terms);
+
+// Refuses what the first rule does that applies: "--min-lr 1 --lr 0.1: WHY". Errors: -EINVAL.
+int flag_rules_check(const struct FlagRule *rules, size_t n, const struct FlagValues *v,
+                     struct Error *e);
 
 #endif

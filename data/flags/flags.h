@@ -5,10 +5,10 @@
 //
 //     struct Options { size_t batch; double lr; int dtype; const char *out; bool overlap; };
 //     static const struct Flag table[] = {
-//         {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "sequences a micro-batch",
-//          "Training", "N>=1", NULL},
-//         {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "format of weights",
-//          "Numbers", FLAG_WORDS("fp32", "bf16")},
+//         {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "Training",
+//          .argument = "N>=1", .help = "sequences a micro-batch"},
+//         {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "Numbers",
+//          .words = FLAG_WORDS("fp32", "bf16"), .help = "format of weights"},
 //     };
 //
 // Parts of the program have a table and a struct each (kernels/flag.h says what a row is); the line

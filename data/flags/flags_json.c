@@ -80,17 +80,6 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
     return code;
 }
 
-// What a configuration does not hold: flags that say what to do now, not what the run is.
-static bool is_kept(const char *name) {
-    static const char *const momentary[] = {"config",    "resume",       "plan", "export",
-                                            "deepspeed", "export-dtype", "help", "sample-only",
-                                            "eval-only", "version"};
-    for (size_t i = 0; i < sizeof momentary / sizeof momentary[0]; i++)
-        if (!strcmp(name, momentary[i]))
-            return false;
-    return true;
-}
-
 static int unknown_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
     const char *nearest = flags_nearest(f, key);
     if (nearest)
@@ -126,7 +115,7 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
     size_t i = flags_find(f, item->string);
     if (i == f->n)
         return unknown_key(f, path, item->string, e);
-    if (!is_kept(item->string))
+    if (f->table[i].identity == FLAG_NOW)
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" cannot stand in a configuration file", path, item->string);
     char *where = base_format("%s: %s", path, item->string);
@@ -215,7 +204,7 @@ static char *flags_to_json(const struct Flags *f) {
     bool ok = root && given;
     for (size_t i = 0; ok && i < f->n; i++) {
         const struct Flag *flag = &f->table[i];
-        if (!is_kept(flag->name))
+        if (flag->identity == FLAG_NOW)
             continue;
         cJSON *item = value_item(flag, (const char *)f->options + flag->offset);
         ok = item && cJSON_AddItemToObject(root, flag->name, item);

@@ -85,13 +85,6 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
     return err;
 }
 
-// The flags that say what a model is.
-static const char *const numbers[] = {
-    "layers",    "heads",    "kv-heads",   "head-size",        "channels", "ffn",
-    "positions", "norm-eps", "rope-theta", "attention-window", LENGTH};
-static const char *const words[] = {"family", "tie", "rope-scaling", "sparse-attention"};
-enum { NNUMBER = sizeof numbers / sizeof numbers[0], NWORD = sizeof words / sizeof words[0] };
-
 static char *print_flags(cJSON *flags) {
     char *printed = cJSON_PrintUnformatted(flags), *text = base_format("%s", printed);
     cJSON_free(printed);
@@ -101,14 +94,14 @@ static char *print_flags(cJSON *flags) {
 
 char *init_model_json(const struct Flags *f, size_t vocab) {
     cJSON *flags = cJSON_CreateObject();
-    for (size_t i = 0; i < NNUMBER; i++) {
-        char *value = flags_value(f, numbers[i]);
-        cJSON_AddNumberToObject(flags, numbers[i], strtod(value, NULL));
-        free(value);
-    }
-    for (size_t i = 0; i < NWORD; i++) {
-        char *value = flags_value(f, words[i]);
-        cJSON_AddStringToObject(flags, words[i], value);
+    for (const struct Flag *flag = f->table; flag < f->table + f->n; flag++) {
+        if (flag->identity != FLAG_MODEL)
+            continue;
+        char *value = flags_value(f, flag->name);
+        if (flag_is_number(flag))
+            cJSON_AddNumberToObject(flags, flag->name, strtod(value, NULL));
+        else
+            cJSON_AddStringToObject(flags, flag->name, value);
         free(value);
     }
     cJSON_AddNumberToObject(flags, "vocab", (double)vocab);
@@ -141,21 +134,35 @@ static bool add_number(cJSON *flags, const char *name, char *value) {
     return good;
 }
 
-int init_identity_flags(const char *identity, const char *where, char **text, struct Error *e) {
-    static const char *const usual[NWORD] = {"gpt2", "on", "none", NULL};
+// Adds what the identity says of a flag. False: it is no value, or must be there, and is not.
+static bool add_flag(cJSON *flags, const struct Flag *flag, const char *identity) {
+    char *value = line_of(identity, "--", flag->name);
+    bool there = value || flag->identity_if;
+    if (flag_is_number(flag))
+        return add_number(flags, flag->name, value) && there;
+    if (value)
+        cJSON_AddStringToObject(flags, flag->name, value);
+    free(value);
+    return there;
+}
+
+// What an identity means that does not say it; of sparse attention, a run may.
+static void add_usual(cJSON *flags) {
+    static const char *const usual[][2] = {
+        {"family", "gpt2"}, {"tie", "on"}, {"rope-scaling", "none"}};
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (!cJSON_HasObjectItem(flags, usual[i][0]))
+            cJSON_AddStringToObject(flags, usual[i][0], usual[i][1]);
+}
+
+int init_identity_flags(const struct Flag *table, size_t n, const char *identity, const char *where,
+                        char **text, struct Error *e) {
     cJSON *flags = cJSON_CreateObject();
-    bool good = add_number(flags, "vocab", line_of(identity, "", "vocabulary"));
-    for (size_t i = 0; i < NNUMBER; i++)
-        good = add_number(flags, numbers[i], line_of(identity, "--", numbers[i])) && good;
-    for (size_t i = 0; i < NWORD; i++) {
-        char *value = line_of(identity, "--", words[i]);
-        if (value || usual[i]) // what it does not say of sparse attention, a run may
-            cJSON_AddStringToObject(flags, words[i], value ? value : usual[i]);
-        free(value);
-    }
-    static const char *const needed[] = {"vocab", "layers", "heads", "channels", LENGTH};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-        good = good && cJSON_HasObjectItem(flags, needed[i]);
+    bool good = add_number(flags, "vocab", line_of(identity, "", "vocabulary")) &&
+                cJSON_HasObjectItem(flags, "vocab");
+    for (const struct Flag *f = table; f < table + n; f++)
+        good = (f->identity != FLAG_MODEL || add_flag(flags, f, identity)) && good;
+    add_usual(flags);
     if (strcmp(cJSON_GetObjectItem(flags, "family")->valuestring, "gpt2") != 0 &&
         !cJSON_HasObjectItem(flags, "positions"))
         cJSON_AddNumberToObject(flags, "positions", 0); // it has no such embedding

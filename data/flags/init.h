@@ -45,8 +45,9 @@ void init_tell_defaults(const struct Flags *f);
 // (flags_over); vocab 0: it is not known yet. free() it.
 char *init_model_json(const struct Flags *resolved, size_t vocab);
 
-// The same from what a checkpoint says of its run (options_identity); `where` it says so is for the
-// error line. free() *text. Errors: -EINVAL.
-int init_identity_flags(const char *identity, const char *where, char **text, struct Error *e);
+// The same of the flags in a table from what a checkpoint says of its run (options_identity);
+// `where` it says so is for the error line. free() *text. Errors: -EINVAL.
+int init_identity_flags(const struct Flag *table, size_t n, const char *identity, const char *where,
+                        char **text, struct Error *e);
 
 #endif

@@ -1,5 +1,5 @@
 // The flags of ./train that are not a rank's settings: see options.h. A row is name, type, field,
-// default, help, group, value.
+// default, topic, value, help and so on (kernels/flag.h).
 #include "data/flags/options.h"
 
 #include "data/chat/map.h"
@@ -13,133 +13,131 @@
 
 #define AT(field) offsetof(struct Options, field)
 const struct Flag options_table[] = {
-    {"vocab", FLAG_SIZE, AT(vocab), "0",
-     "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N", NULL},
-    {"data", FLAG_LIST, AT(data), NULL,
-     "A text file, a folder of them, a pipe, a glob of token shards, a .jsonl or .json file of "
-     "examples, a URL, tinyshakespeare, fineweb10B, or random. Text and examples may be packed: "
-     ".gz, .zst. Given several times, samples come from all, as often as the weights say: "
-     "a.jsonl:3 thrice as often as b.jsonl:1.",
-     "Data", "WHAT[:WEIGHT]", NULL},
-    {"val-data", FLAG_STRING, AT(val_data), NULL,
-     "Validation data, like one --data. Without it, the last tenth of each text, or of the "
-     "examples.",
-     "Data", "WHAT", NULL},
-    {"pack", FLAG_CHOICE, AT(pack), "auto",
-     "on: several examples of JSONL share a sequence, and none attends to another; off: each has "
-     "its own, the rest of which is wasted. auto: on, where there are examples.",
-     "Data", FLAG_WORDS([PACK_AUTO] = "auto", [PACK_ON] = "on", [PACK_OFF] = "off")},
-    {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
-     "train:N trains N pieces on the training text, byte, a tokenizer.json (BPE) or "
-     "SentencePiece .model file, or a folder that has one. Default: that of the folder of --init "
-     "hf:; else what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
-     "Data", "WHAT", NULL},
-    {"chat-template", FLAG_STRING, AT(chat_template), NULL,
-     "How conversations become text: chatml, llama3.1, zephyr and others (docs/finetune.md lists "
-     "them), or FILE.json with each role's prefix and suffix. Default: what came with the "
-     "tokenizer, if it is one of these.",
-     "Data", "NAME|FILE", NULL},
-    {"data-map", FLAG_STRING, AT(data_map), NULL,
-     "Which member of a line of JSONL is what, where they have names of their own: "
-     "prompt=question,completion=reply; or text=MEMBER; messages and system; or instruction, "
-     "input, output and system. Other members are not read. Default: by their names "
-     "(docs/finetune.md).",
-     "Data", "TARGET=MEMBER,...", NULL},
-    {"cache", FLAG_STRING, AT(cache), NULL,
-     "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
-     "Data", "DIR", NULL},
-    {"init", FLAG_STRING, AT(init), NULL,
-     "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face has "
-     "it; run:DIR, another run's --out, or a checkpoint's folder; llmc:FILE, a model of llm.c. "
-     "They say what the model is. Of --lr, --weight-decay and --warmup each that is not given is "
-     "then 1e-5, 0 and 3% of the steps. A checkpoint of this run goes before.",
-     "Model", "KIND:PATH", NULL},
-    {"export", FLAG_STRING, AT(export), NULL,
-     "When the last step is done, write the weights to hf:DIR, a new folder as Hugging Face has "
-     "it, or llmc:FILE, a new file as llm.c has it (gpt2 alone; fp32, bf16). A run that is done "
-     "already is exported by --resume auto.",
-     "Run", "KIND:PATH", NULL},
-    {"export-dtype", FLAG_CHOICE, AT(export_dtype), "auto",
-     "Format of exported weights. auto: that of the files of --init, else --dtype.", "Run",
-     FLAG_WORDS([F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto")},
-    {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
-     "N", NULL},
-    {"plan", FLAG_BOOL, AT(plan), NULL,
-     "Print the memory that the run would take, what each rank would send and move, and with "
-     "offload the time that a step takes at least; and exit. --data may be left out.",
-     "Plan", NULL, NULL},
-    {"json", FLAG_BOOL, AT(json), NULL, "--plan: as one JSON object, in bytes.", "Plan", NULL,
-     NULL},
-    {"params", FLAG_SIZE, AT(params), "0",
-     "--plan: the model states of so many parameters, such as 7.5G, instead of a model's memory; "
-     "0: a model's.",
-     "Plan", "N<=100000000000000", NULL},
-    {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
-     "DIR", NULL},
-    {"save-also", FLAG_STRING, AT(save_also), NULL,
-     "A second folder, best on another disk, where a checkpoint goes that --out has no room for. "
-     "--resume auto looks in both.",
-     "Run", "DIR", NULL},
-    {"resume", FLAG_STRING, AT(resume), NULL,
-     "auto: go on from the newest checkpoint in --out that is intact, or start; or a checkpoint's "
-     "folder; best: what --keep-best keeps, for --export, --eval-only or --sample-only. Flags that "
-     "are not given are taken from --out's config.json.",
-     "Run", "auto|best|DIR", NULL},
-    {"config", FLAG_STRING, AT(config), NULL, "Read flags from a config.json.", "Run", "FILE",
-     NULL},
-    {"deepspeed", FLAG_STRING, AT(deepspeed), NULL,
-     "Read flags from a configuration file of DeepSpeed's. Each key is honoured, or it is said why "
-     "it need not be, or refused; what the line says otherwise is refused.",
-     "Run", "FILE", NULL},
-    {"val-batches", FLAG_SIZE, AT(val_batches), "20", "Micro-batches of a validation on the way.",
-     "Run", "1<=N<=1000000", NULL},
-    {"eval", FLAG_STRING, AT(eval), NULL,
-     "What to evaluate at the end, behind validation: ppl, the perplexity of the whole validation "
-     "data; hellaswag:FILE, the data set's JSONL or llm.c's .bin; several with a comma between "
-     "two; none.",
-     "Evaluation", "WHAT[,WHAT...]", NULL},
-    {"eval-limit", FLAG_SIZE, AT(eval_limit), "0",
-     "Items of a file, or sequences of ppl, to evaluate; 0: all.", "Evaluation", "N", NULL},
-    {"eval-only", FLAG_BOOL, AT(eval_only), NULL,
-     "With --resume, or --init: evaluate, print the results, on standard output nothing else, and "
-     "exit.",
-     "Evaluation", NULL, NULL},
-    {"log-every", FLAG_SIZE, AT(log_every), "10", "Steps between lines where there is no terminal.",
-     "Run", "N", NULL},
-    {"peak-tflops", FLAG_FLOAT, AT(peak_tflops), "0",
-     "What the maker says that each rank's device does of --dtype's products in a second, in 10^12 "
-     "operations: with it the model FLOPs utilisation (MFU) is told, too; 0: only the share of the "
-     "speed that was measured.",
-     "Run", "0<=X<=1e6", NULL},
-    {"trace", FLAG_STRING, AT(trace), NULL,
-     "Write what every queue did in the last step, as Chrome trace JSON; rank N > 0 writes FILE.N.",
-     "Run", "FILE", NULL},
-    {"tensorboard", FLAG_BOOL, AT(tensorboard), "true",
-     "Write a TensorBoard event file into --out.", "Run", NULL, NULL},
-    {"sample-only", FLAG_BOOL, AT(sample_only), NULL,
-     "With --resume, or --init: print a sample, and on standard output nothing else, and exit.",
-     "Samples", NULL, NULL},
-    {"prompt", FLAG_STRING, AT(prompt), "\n", "What a sample begins with.", "Samples", "TEXT",
-     NULL},
-    {"chat", FLAG_STRING, AT(chat), NULL,
-     "With --sample-only: ask the model TEXT as its chat template has it, and print the answer "
-     "alone.",
-     "Samples", "TEXT", NULL},
-    {"system", FLAG_STRING, AT(system), NULL,
-     "With --chat: the system message in front of the question. Default: the template's own.",
-     "Samples", "TEXT", NULL},
-    {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample, at most.",
-     "Samples", "1<=N<=1000000", NULL},
-    {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "0: always the likeliest token.", "Samples",
-     "0<=X<=1000", NULL},
-    {"top-k", FLAG_SIZE, AT(top_k), "50", "Draw among the k likeliest tokens; 0: all.", "Samples",
-     "N", NULL},
-    {"help", FLAG_OPTIONAL, AT(help), NULL,
-     "Print the flags of TOPIC, or of all topics, or one flag by its name; without it the names of "
-     "all flags; and exit.",
-     "Help", "[TOPIC|all|FLAG]", NULL},
-    {"version", FLAG_BOOL, AT(version), NULL, "Print version and libraries, and exit.", "Help",
-     NULL, NULL},
+    {"vocab", FLAG_SIZE, AT(vocab), "0", "Model", .argument = "N",
+     .help = "Vocabulary, for token shards; 0: the tokenizer's, or 50257."},
+    {"data", FLAG_LIST, AT(data), NULL, "Data", .argument = "WHAT[:WEIGHT]",
+     .help = "A text file, a folder of them, a pipe, a glob of token shards, a .jsonl or .json "
+             "file of examples, a URL, tinyshakespeare, fineweb10B, or random. Text and examples "
+             "may be packed: .gz, .zst. Given several times, samples come from all, as often as "
+             "the weights say: a.jsonl:3 thrice as often as b.jsonl:1.",
+     .also = "dataset data-path train-file"},
+    {"val-data", FLAG_STRING, AT(val_data), NULL, "Data", .argument = "WHAT",
+     .help = "Validation data, like one --data. Without it, the last tenth of each text, or of the "
+             "examples.",
+     .also = "valid-data validation-file"},
+    {"pack", FLAG_CHOICE, AT(pack), "auto", "Data",
+     .words = FLAG_WORDS([PACK_AUTO] = "auto", [PACK_ON] = "on", [PACK_OFF] = "off"),
+     .help = "on: several examples of JSONL share a sequence, and none attends to another; off: "
+             "each has its own, the rest of which is wasted. auto: on, where there are examples."},
+    {"tokenizer", FLAG_STRING, AT(tokenizer), NULL, "Data", .argument = "WHAT",
+     .help = "train:N trains N pieces on the training text, byte, a tokenizer.json (BPE) or "
+             "SentencePiece .model file, or a folder that has one. Default: that of the folder of "
+             "--init hf:; else what fits the text, from byte for less than 256 KiB to train:8192 "
+             "from 4 MiB on.",
+     .also = "tokenizer-path tokenizer-model"},
+    {"chat-template", FLAG_STRING, AT(chat_template), NULL, "Data", .argument = "NAME|FILE",
+     .help = "How conversations become text: chatml, llama3.1, zephyr and others (docs/finetune.md "
+             "lists them), or FILE.json with each role's prefix and suffix. Default: what came "
+             "with the tokenizer, if it is one of these."},
+    {"data-map", FLAG_STRING, AT(data_map), NULL, "Data", .argument = "TARGET=MEMBER,...",
+     .help = "Which member of a line of JSONL is what, where they have names of their own: "
+             "prompt=question,completion=reply; or text=MEMBER; messages and system; or "
+             "instruction, input, output and system. Other members are not read. Default: by their "
+             "names (docs/finetune.md)."},
+    {"cache", FLAG_STRING, AT(cache), NULL, "Data", .argument = "DIR",
+     .help = "Folder for downloads, tokenizers, token shards and measurements. Default "
+             "~/.cache/zero.c."},
+    {"init", FLAG_STRING, AT(init), NULL, "Model", .argument = "KIND:PATH",
+     .help =
+         "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face "
+         "has it; run:DIR, another run's --out, or a checkpoint's folder; llmc:FILE, a model of "
+         "llm.c. They say what the model is. Of --lr, --weight-decay and --warmup each that is not "
+         "given is then 1e-5, 0 and 3% of the steps. A checkpoint of this run goes before.",
+     .also = "model-name-or-path pretrained"},
+    {"export", FLAG_STRING, AT(export), NULL, "Run", .argument = "KIND:PATH",
+     .help = "When the last step is done, write the weights to hf:DIR, a new folder as Hugging "
+             "Face has it, or llmc:FILE, a new file as llm.c has it (gpt2 alone; fp32, bf16). A "
+             "run that is done already is exported by --resume auto.",
+     .identity = FLAG_NOW},
+    {"export-dtype", FLAG_CHOICE, AT(export_dtype), "auto", "Run",
+     .words = FLAG_WORDS([F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto"),
+     .help = "Format of exported weights. auto: that of the files of --init, else --dtype.",
+     .identity = FLAG_NOW},
+    {"seed", FLAG_SIZE, AT(seed), "1", "Training", .argument = "N",
+     .help = "Of initial weights, order of data and samples.", .identity = FLAG_RUN},
+    {"plan", FLAG_BOOL, AT(plan), NULL, "Plan",
+     .help = "Print the memory that the run would take, what each rank would send and move, and "
+             "with offload the time that a step takes at least; and exit. --data may be left out.",
+     .identity = FLAG_NOW},
+    {"json", FLAG_BOOL, AT(json), NULL, "Plan", .help = "--plan: as one JSON object, in bytes."},
+    {"params", FLAG_SIZE, AT(params), "0", "Plan", .argument = "N<=100000000000000",
+     .help = "--plan: the model states of so many parameters, such as 7.5G, instead of a model's "
+             "memory; 0: a model's."},
+    {"out", FLAG_STRING, AT(out), "out", "Run", .argument = "DIR",
+     .help = "Folder for log, checkpoints and configuration.", .also = "output-dir out-dir"},
+    {"save-also", FLAG_STRING, AT(save_also), NULL, "Run", .argument = "DIR",
+     .help = "A second folder, best on another disk, where a checkpoint goes that --out has no "
+             "room for. --resume auto looks in both."},
+    {"resume", FLAG_STRING, AT(resume), NULL, "Run", .argument = "auto|best|DIR",
+     .help = "auto: go on from the newest checkpoint in --out that is intact, or start; or a "
+             "checkpoint's folder; best: what --keep-best keeps, for --export, --eval-only or "
+             "--sample-only. Flags that are not given are taken from --out's config.json.",
+     .identity = FLAG_NOW, .also = "resume-from-checkpoint load"},
+    {"config", FLAG_STRING, AT(config), NULL, "Run", .argument = "FILE",
+     .help = "Read flags from a config.json.", .identity = FLAG_NOW},
+    {"deepspeed", FLAG_STRING, AT(deepspeed), NULL, "Run", .argument = "FILE",
+     .help = "Read flags from a configuration file of DeepSpeed's. Each key is honoured, or it is "
+             "said why it need not be, or refused; what the line says otherwise is refused.",
+     .identity = FLAG_NOW, .also = "deepspeed-config"},
+    {"val-batches", FLAG_SIZE, AT(val_batches), "20", "Run", .argument = "1<=N<=1000000",
+     .help = "Micro-batches of a validation on the way."},
+    {"eval", FLAG_STRING, AT(eval), NULL, "Evaluation", .argument = "WHAT[,WHAT...]",
+     .help = "What to evaluate at the end, behind validation: ppl, the perplexity of the whole "
+             "validation data; hellaswag:FILE, the data set's JSONL or llm.c's .bin; several with "
+             "a comma between two; none."},
+    {"eval-limit", FLAG_SIZE, AT(eval_limit), "0", "Evaluation", .argument = "N",
+     .help = "Items of a file, or sequences of ppl, to evaluate; 0: all."},
+    {"eval-only", FLAG_BOOL, AT(eval_only), NULL, "Evaluation",
+     .help = "With --resume, or --init: evaluate, print the results, on standard output nothing "
+             "else, and exit.",
+     .identity = FLAG_NOW},
+    {"log-every", FLAG_SIZE, AT(log_every), "10", "Run", .argument = "N",
+     .help = "Steps between lines where there is no terminal.",
+     .also = "logging-steps log-interval"},
+    {"peak-tflops", FLAG_FLOAT, AT(peak_tflops), "0", "Run", .argument = "0<=X<=1e6",
+     .help = "What the maker says that each rank's device does of --dtype's products in a second, "
+             "in 10^12 operations: with it the model FLOPs utilisation (MFU) is told, too; 0: only "
+             "the share of the speed that was measured."},
+    {"trace", FLAG_STRING, AT(trace), NULL, "Run", .argument = "FILE",
+     .help = "Write what every queue did in the last step, as Chrome trace JSON; rank N > 0 writes "
+             "FILE.N.",
+     .also = "profile"},
+    {"tensorboard", FLAG_BOOL, AT(tensorboard), "true", "Run",
+     .help = "Write a TensorBoard event file into --out."},
+    {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "Samples",
+     .help =
+         "With --resume, or --init: print a sample, and on standard output nothing else, and exit.",
+     .identity = FLAG_NOW},
+    {"prompt", FLAG_STRING, AT(prompt), "\n", "Samples", .argument = "TEXT",
+     .help = "What a sample begins with."},
+    {"chat", FLAG_STRING, AT(chat), NULL, "Samples", .argument = "TEXT",
+     .help = "With --sample-only: ask the model TEXT as its chat template has it, and print the "
+             "answer alone."},
+    {"system", FLAG_STRING, AT(system), NULL, "Samples", .argument = "TEXT",
+     .help =
+         "With --chat: the system message in front of the question. Default: the template's own."},
+    {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Samples", .argument = "1<=N<=1000000",
+     .help = "Length of a sample, at most."},
+    {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "Samples", .argument = "0<=X<=1000",
+     .help = "0: always the likeliest token."},
+    {"top-k", FLAG_SIZE, AT(top_k), "50", "Samples", .argument = "N",
+     .help = "Draw among the k likeliest tokens; 0: all."},
+    {"help", FLAG_OPTIONAL, AT(help), NULL, "Help", .argument = "[TOPIC|all|FLAG]",
+     .help = "Print the flags of TOPIC, or of all topics, or one flag by its name; without it the "
+             "names of all flags; and exit.",
+     .identity = FLAG_NOW},
+    {"version", FLAG_BOOL, AT(version), NULL, "Help",
+     .help = "Print version and libraries, and exit.", .identity = FLAG_NOW},
 };
 const size_t options_count = sizeof options_table / sizeof options_table[0];
 
@@ -355,70 +353,30 @@ static char *with_flag(char *text, const struct Flags *f, const char *name) {
     return longer;
 }
 
-static bool is(const struct Flags *f, const char *name, const char *value) {
-    char *text = flags_value(f, name);
-    bool same = !strcmp(text, value);
-    free(text);
-    return same;
-}
-
-// All that shapes the weights but --steps, --data (whose content is compared), and what a resume
-// may change: ranks, the stage (with accumulation its bits are those of a pair, zero/grad.c),
-// recompute.
-char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fingerprint,
-                       const char *kernels) {
-    static const char *const names[] = {
-        "layers",       "heads",  "channels", "seq-len",     "batch",     "global-batch", "lr",
-        "min-lr",       "warmup", "schedule", "decay-share", "beta1",     "beta2",        "eps",
-        "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype"};
-    static const char *const scale[] = {"loss-scale-min", "loss-scale-hysteresis",
-                                        "loss-scale-window", "loss-scale"};
-    bool gpu = !strcmp(kernels, "cuda"); // whose results do not depend on the host's threads
-    char *text =
-        base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
-                    "--%s %s\n",
-                    vocab, (unsigned long long)fingerprint, gpu ? "device" : "kernels", kernels);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        text = with_flag(text, resolved, names[i]);
-    if (!gpu)
-        text = with_flag(text, resolved, "threads");
-    for (size_t i = 0; i < sizeof scale / sizeof scale[0] && is(resolved, "dtype", "fp16"); i++)
-        text = with_flag(text, resolved, scale[i]);
-    // Only where they are not the default, which they were when there were no such flags.
-    static const char *const shape[][2] = {{"family", "gpt2"},
-                                           {"kv-heads", "0"},
-                                           {"head-size", "0"},
-                                           {"ffn", "0"},
-                                           {"positions", "0"},
-                                           {"norm-eps", "0"},
-                                           {"attention-window", "0"},
-                                           {"rope-theta", "0"},
-                                           {"tie", "auto"},
-                                           {"rope-scaling", "none"},
-                                           {"sparse-attention", "dense"}};
-    for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
-        if (!is(resolved, shape[i][0], shape[i][1]))
-            text = with_flag(text, resolved, shape[i][0]);
-    char *ranks = flags_value(resolved, "ranks"), *tp = flags_value(resolved, "tp");
+// Whether shards are cut over as many ranks as have tokens of their own, of one pipeline's stages.
+static bool is_whole_group(const struct Flags *f) {
+    char *ranks = flags_value(f, "ranks"), *tp = flags_value(f, "tp");
+    char *shards = flags_value(f, "zero-shard-size");
     size_t places = size_max(1, (size_t)strtoull(tp, NULL, 10));
-    char *all = base_format("%zu", (size_t)strtoull(ranks, NULL, 10) / places);
-    if (!is(resolved, "zero-shard-size", all))
-        text = with_flag(text, resolved, "zero-shard-size");
+    bool whole = strtoull(shards, NULL, 10) == strtoull(ranks, NULL, 10) / places;
     free(ranks);
     free(tp);
-    free(all);
-    if (is(resolved, "zero-quantized-weights", "true"))
-        text = with_flag(text, resolved, "zero-quantized-weights");
-    static const char *const hops[] = {"zero-quantized-gradients", "node-size"};
-    for (size_t i = 0; i < 2 && is(resolved, hops[0], "true"); i++)
-        text = with_flag(text, resolved, hops[i]);
-    if (!is(resolved, "warmup-type", "log"))
-        text = with_flag(text, resolved, "warmup-type");
-    if (!is(resolved, "moments", "fp32"))
-        text = with_flag(text, resolved, "moments");
-    if (!is(resolved, "master", "fp32"))
-        text = with_flag(text, resolved, "master");
-    if (is(resolved, "delay-update", "true"))
-        text = with_flag(text, resolved, "delay-after");
+    free(shards);
+    return whole;
+}
+
+// All that shapes the weights but --steps and --data, whose content is compared.
+char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fingerprint,
+                       const char *kernels) {
+    const struct FlagFact facts[] = {{"whole-group", is_whole_group(resolved)}, {0}};
+    const struct FlagValues values = {resolved->table, resolved->n, resolved->options, NULL, facts};
+    char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
+                             "--%s %s\n",
+                             vocab, (unsigned long long)fingerprint,
+                             strcmp(kernels, "cuda") ? "kernels" : "device", kernels);
+    for (const struct Flag *f = values.table; f < values.table + values.n; f++)
+        if (f->identity != FLAG_FREE && f->identity != FLAG_NOW &&
+            (!f->identity_if || flag_terms_hold(&values, f->identity_if)))
+            text = with_flag(text, resolved, f->name);
     return text;
 }

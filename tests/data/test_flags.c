@@ -213,13 +213,13 @@ static void help_shows_every_flag_within_100_columns(void **state) {
         FLAG_CHOICE,
         0,
         "none",
-        "which activations are made again in the backward pass instead of being kept from the "
-        "forward pass; each level keeps less than the one before it, and all of them give the "
-        "same bits",
         "Memory",
-        FLAG_WORDS("none", "gelu", "attention", "block")};
-    wide[NFLAG + 1] =
-        (struct Flag){"stop", FLAG_STRING, 0, "a\n", "ends a sample", "Run", "TEXT", NULL};
+        .words = FLAG_WORDS("none", "gelu", "attention", "block"),
+        .help = "which activations are made again in the backward pass instead of being kept from "
+                "the forward pass; each level keeps less than the one before it, and all of them "
+                "give the same bits"};
+    wide[NFLAG + 1] = (struct Flag){
+        "stop", FLAG_STRING, 0, "a\n", "Run", .argument = "TEXT", .help = "ends a sample"};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);

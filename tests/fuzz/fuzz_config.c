@@ -17,14 +17,16 @@ struct Options {
 };
 
 static const struct Flag table[] = {
-    {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "", "", "N>=1", NULL},
-    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "", "", "N", NULL},
-    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "", "", "0<X<=1e300", NULL},
-    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "", "",
-     FLAG_WORDS("fp32", "bf16", "fp16")},
-    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "", "", NULL, NULL},
-    {"out", FLAG_STRING, offsetof(struct Options, out), NULL, "", "", "DIR", NULL},
-    {"config", FLAG_STRING, offsetof(struct Options, config), NULL, "", "", "FILE", NULL},
+    {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "", .argument = "N>=1", .help = ""},
+    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "", .argument = "N", .help = ""},
+    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "", .argument = "0<X<=1e300",
+     .help = ""},
+    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "",
+     .words = FLAG_WORDS("fp32", "bf16", "fp16"), .help = ""},
+    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "", .help = ""},
+    {"out", FLAG_STRING, offsetof(struct Options, out), NULL, "", .argument = "DIR", .help = ""},
+    {"config", FLAG_STRING, offsetof(struct Options, config), NULL, "", .argument = "FILE",
+     .help = "", .identity = FLAG_NOW},
 };
 enum { NFLAG = sizeof table / sizeof *table };
 static const struct FlagPart part = {table, NFLAG, 0};

@@ -1,24 +1,10 @@
 // Is a checkpoint of this run? Its identity is held against the run's, line by line: see
 // checkpoint.h.
 #include "zero/checkpoint/files.h"
+#include "zero/settings/settings.h"
 
 #include <errno.h>
 #include <string.h>
-
-// What a run of another number of ranks may change: they shape bits, but not what is computed.
-static bool is_of_the_shape(const char *line) {
-    static const char *const names[] = {"--batch ",
-                                        "--threads ",
-                                        "--grad-dtype ",
-                                        "--zero-shard-size ",
-                                        "--zero-quantized-weights ",
-                                        "--zero-quantized-gradients ",
-                                        "--node-size "};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (!strncmp(line, names[i], strlen(names[i])))
-            return true;
-    return false;
-}
 
 struct Line {
     const char *text; // NULL: there is none
@@ -27,6 +13,15 @@ struct Line {
 
 static bool is_flag(const struct Line *l) {
     return l->n >= 2 && !memcmp(l->text, "--", 2);
+}
+
+// Whether a run of another number of ranks may change it.
+static bool is_of_the_ranks(const struct Line *l) {
+    for (const struct Flag *f = settings_table; f < settings_table + settings_count; f++)
+        if (is_flag(l) && strlen(f->name) == l->name - 2 &&
+            !memcmp(l->text + 2, f->name, l->name - 2))
+            return f->identity == FLAG_RANKS;
+    return false;
 }
 
 // The first line of a text; the text goes on behind it. A flag's name ends at the first space, and
@@ -71,14 +66,13 @@ static bool find_difference(const char *stored, const char *wanted, bool flags, 
     for (const char *s = stored; *s;) {
         *has = next_line(&s);
         *want = line_named(wanted, has);
-        if (!is_same(has, want) && is_flag(has) == flags &&
-            (same_ranks || !is_of_the_shape(has->text)))
+        if (!is_same(has, want) && is_flag(has) == flags && (same_ranks || !is_of_the_ranks(has)))
             return true;
     }
     for (const char *w = wanted; *w;) {
         *want = next_line(&w);
         *has = line_named(stored, want);
-        if (!has->text && is_flag(want) == flags && (same_ranks || !is_of_the_shape(want->text)))
+        if (!has->text && is_flag(want) == flags && (same_ranks || !is_of_the_ranks(want)))
             return true;
     }
     return false;
