@@ -91,7 +91,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
-        err = options_resolve(&line->run, &use.said, e);
+        err = options_resolve(&run->resolved, &line->run, e);
     if (!err)
         err = settings_resolve(&line->train, &run->said.train, &use, e);
     if (!err)

@@ -202,87 +202,40 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
     return err;
 }
 
-// --params plans no model, and no text: what says one would be passed over.
-static int check_params(const struct FlagsSaid *said, const struct Options *o, struct Error *e) {
-    static const char *const names[] = {"model",   "layers",  "heads", "channels",
-                                        "seq-len", "vocab",   "data",  "tokenizer",
-                                        "fit",     "cluster", "pp"};
-    for (size_t i = 0; o->params && i < sizeof names / sizeof names[0]; i++)
-        if (flag_is_on_line(said, names[i]))
-            return error_set(e, -EINVAL, E_PARAMS_FLAG,
-                             "--%s: --params plans %zu parameters of no model: leave out one of "
-                             "the two",
-                             names[i], o->params);
-    return 0;
-}
+// What does not go together. --params plans no model, and no text: what says one would be passed
+// over.
+static const struct FlagRule rules[] = {
+    {E_PLAN_MISSING, "json|params !plan", "it is a way of planning; add --plan"},
+    {E_PARAMS_FLAG,
+     "+model|+layers|+heads|+channels|+seq-len|+vocab|+data|+tokenizer|+fit|+cluster|+pp params",
+     "so many parameters are planned, of no model; leave out one of the two"},
+    {E_SHOW_CHAIN, "+show-chain json", "it prints lines, no JSON; leave out --json"},
+    {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
+    {E_EVAL_MISSING, "eval-only !eval", "nothing says what; add --eval"},
+    {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan", "there is no --eval"},
+    {E_ONLY_CHECKPOINT, "sample-only|eval-only !resume !init",
+     "it needs a checkpoint; add --resume auto, or a model by --init"},
+    {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},
+    {E_ONLY_CONFLICT, "trace export resume=best", "there is no step; leave out --trace"},
+    {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
+    {E_RESUME_BEST, "resume=best !export !eval-only !sample-only",
+     "expected --export, --eval-only or --sample-only beside it: a run goes on from its newest "
+     "checkpoint, --resume auto"},
+    {E_CHAT_FLAG, "chat !sample-only", "a question is asked with --sample-only"},
+    {E_CHAT_FLAG, "+chat !chat", "the question is empty"},
+    {E_CHAT_FLAG, "chat +prompt", "they ask different things; leave out one of the two"},
+    {E_CHAT_FLAG, "+system !chat", "there is no --chat"},
+    {E_EXPORT_DTYPE, "+export-dtype !export", "there is no --export"},
+};
 
 // What is sampled or evaluated is of a run: its checkpoint, and where the line does not say it, its
 // data. It may also be somebody's model, and data then are for ppl alone.
-static int check_only(struct Options *o, const char *only, struct Error *e) {
-    if (o->sample_only && o->eval_only)
-        return error_set(e, -EINVAL, E_ONLY_CONFLICT,
-                         "--sample-only --eval-only: expected one of the two");
-    if (o->eval_only && !o->eval)
-        return error_set(e, -EINVAL, E_EVAL_MISSING, "--eval-only: nothing says what: add --eval");
-    if (!o->resume && !o->init)
-        return error_set(e, -EINVAL, E_ONLY_CHECKPOINT,
-                         "%s needs a checkpoint: add --resume auto, or a model by --init", only);
-    if (o->init && !o->resume && !o->data && !o->ppl)
-        o->data = "random";
-    if (!o->data && o->resume && strcmp(o->resume, "auto") == 0)
-        return error_set(e, -ENOENT, E_RUN_MISSING, "%s: --out %s holds no run", only, o->out);
-    if (o->system && !o->chat)
-        return error_set(e, -EINVAL, E_CHAT_FLAG, "--system %s: there is no --chat", o->system);
-    const char *given = o->trace ? o->trace : o->sample_only || o->eval_only ? o->export : NULL;
-    return given
-               ? error_set(e, -EINVAL, E_ONLY_CONFLICT, "--%s %s: %s makes no step",
-                           o->trace ? "trace" : "export", given, o->sample_only ? "a sample" : only)
-               : 0;
-}
-
-static int check_chat(const struct Options *o, const struct FlagsSaid *said, struct Error *e) {
-    if (!o->sample_only)
-        return error_set(e, -EINVAL, E_CHAT_FLAG,
-                         "--chat %s: a question is asked with --sample-only", o->chat);
-    if (!*o->chat)
-        return error_set(e, -EINVAL, E_CHAT_FLAG, "--chat: the question is empty");
-    return flag_is_on_line(said, "prompt")
-               ? error_set(e, -EINVAL, E_CHAT_FLAG,
-                           "--prompt %s: --chat asks something else; leave out one", o->prompt)
-               : 0;
-}
-
-static int check_eval(const struct FlagsSaid *said, struct Options *o, struct Error *e) {
-    static const char *const names[] = {"eval-every", "eval-limit"};
-    if (o->eval && strcmp(o->eval, "none") == 0) // in place of what a run was told
-        o->eval = NULL;
-    for (size_t i = 0; !o->eval && i < sizeof names / sizeof names[0]; i++)
-        if (flag_is_on_line(said, names[i]))
-            return error_set(e, -EINVAL, E_EVAL_MISSING, "--%s: there is no --eval", names[i]);
-    return evals_check(o->eval, &o->ppl, e);
-}
-
-static int check_map(const char *text, struct Error *e) {
-    char *copy = base_format("%s", text);
-    struct DataMap map;
-    int err = data_map_read(&map, copy, e);
-    free(copy);
-    return err;
-}
-
-int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e) {
+static int find_data(struct Options *o, struct Error *e) {
     const char *only = options_only(o);
-    int err = o->sample_only || o->plan ? 0 : check_eval(said, o, e);
-    if (!err && only)
-        err = check_only(o, only, e);
-    if (!err && o->chat)
-        err = check_chat(o, said, e);
-    if (err)
-        return err;
-    if (options_best(o) && !only)
-        return error_set(e, -EINVAL, E_RESUME_BEST,
-                         "--resume best: expected --export, --eval-only or --sample-only beside "
-                         "it: a run goes on from its newest checkpoint, --resume auto");
+    if (only && o->init && !o->resume && !o->data && !o->ppl)
+        o->data = "random";
+    if (only && !o->data && o->resume && strcmp(o->resume, "auto") == 0)
+        return error_set(e, -ENOENT, E_RUN_MISSING, "%s: --out %s holds no run", only, o->out);
     if (o->plan && !o->data)
         o->data = "random"; // and so the model's own vocabulary and sequence length
     if (o->resume && !o->data)
@@ -294,19 +247,32 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
         return error_set(e, -EINVAL, E_DATA_MISSING,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "
                          "tinyshakespeare, fineweb10B or random");
-    if (o->json && flag_is_on_line(said, "show-chain"))
-        return error_set(e, -EINVAL, E_SHOW_CHAIN,
-                         "--show-chain: it prints lines, no JSON: leave out --json");
-    if ((o->json || o->params) && !o->plan)
-        return error_set(e, -EINVAL, E_PLAN_MISSING, "%s is a way of planning: add --plan",
-                         o->params ? "--params" : "--json");
-    if (!o->export && flag_is_on_line(said, "export-dtype"))
-        return error_set(e, -EINVAL, E_EXPORT_DTYPE, "--export-dtype: there is no --export");
+    return 0;
+}
+
+static int check_map(const char *text, struct Error *e) {
+    char *copy = base_format("%s", text);
+    struct DataMap map;
+    int err = data_map_read(&map, copy, e);
+    free(copy);
+    return err;
+}
+
+int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
+    const struct FlagsSaid said = flags_said(f);
+    const struct FlagValues values = {f->table, f->n, f->options, &said, NULL};
+    if (o->eval && strcmp(o->eval, "none") == 0) // in place of what a run was told
+        o->eval = NULL;
+    int err = flag_rules_check(rules, sizeof rules / sizeof rules[0], &values, e);
+    if (!err && !o->sample_only && !o->plan)
+        err = evals_check(o->eval, &o->ppl, e);
+    err = err ? err : find_data(o, e);
+    if (err)
+        return err;
     const char *path;
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
-    err = check_params(said, o, e);
-    if (!err && o->data_map)
+    if (o->data_map)
         err = check_map(o->data_map, e);
     if (!err && o->save_also)
         err = strcmp(o->save_also, o->out) != 0

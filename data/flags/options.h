@@ -87,9 +87,9 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
 // Random tokens, where nothing is said of their vocabulary, have the model's; 0: it has none.
 void options_fill_vocab(struct Options *o, size_t vocab);
 
-// Resolves every 0 and auto, and checks values against each other that no single row can. `said`
-// tells what is on the line. Errors: -EINVAL, -ENOENT with the flags, their values and what would
-// be right.
-int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e);
+// Resolves every 0 and auto, and checks values against each other that no single row can; `o` is
+// the part of f->options that has these options. Errors: -EINVAL, -ENOENT with the flags, their
+// values and what would be right.
+int options_resolve(const struct Flags *f, struct Options *o, struct Error *e);
 
 #endif

@@ -100,7 +100,7 @@ refused "both" 'E_ONLY_CONFLICT --sample-only --eval-only' \
     --out a --resume auto --sample-only --eval-only
 refused "text without a tokenizer" E_HELLASWAG_TOKENIZER "${theirs[@]}" --eval hellaswag:items.jsonl
 refused "ppl of no data" 'E_DATA_MISSING --data' "${theirs[@]}" --eval ppl
-refused "a trace" 'E_ONLY_CONFLICT --trace x: --eval-only' \
+refused "a trace" 'E_ONLY_CONFLICT --trace x --eval-only' \
     --out a --resume auto --eval-only --trace x
 rm -f items.jsonl
 said=$("$train" --out a --resume auto --sample-only 2>err)

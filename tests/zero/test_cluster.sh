@@ -163,7 +163,7 @@ refused 'E_CLUSTER_FLAG --kernels oracle' --plan --cluster $good --kernels oracl
 refused "E_CLUSTER_FLAG --nvme-path $folder" --plan \
     --cluster $good --nvme-path "$folder" --offload-optimizer nvme
 refused 'E_FIT_MASTERS --fit auto,masters' --plan --cluster $good --fit auto,masters
-refused 'E_PARAMS_FLAG plans 7000000000' --plan --cluster $good --params 7G
+refused 'E_PARAMS_FLAG --params 7000000000' --plan --cluster $good --params 7G
 
 # faulty WHAT SED-SCRIPT: a file with that fault is refused with the line "--cluster FILE: WHAT".
 faulty() {

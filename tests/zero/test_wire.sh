@@ -173,8 +173,8 @@ refused() { # refused WHAT PATTERN RANKS ARGUMENT...
     [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
     result $? "refused: $1" "$status: $said"
 }
-refused "a stage without shards" 'E_QUANT_STAGE zero-quantized-weights: --zero 0' 4 $q --zero 0
-refused "gradients that are whole" 'E_QUANT_STAGE zero-quantized-gradients: --zero 0' 4 $g
+refused "a stage without shards" 'E_QUANT_STAGE zero-quantized-weights --zero 0' 4 $q --zero 0
+refused "gradients that are whole" 'E_QUANT_STAGE zero-quantized-gradients --zero 0' 4 $g
 refused "nodes that are not alike" 'E_QUANT_NODES --node-size 4*--node-size 1, 2, 3 or 6' \
     6 $g --zero 1 --node-size 4
 refused "hops and replicas" 'E_QUANT_SHARD_SIZE --zero-shard-size 2' \

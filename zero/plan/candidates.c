@@ -304,7 +304,7 @@ bool trials_apply(const struct Trials *t, const struct Candidate *c, struct Rank
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
     bool stops = settings_offload(t->settings) && !settings_offload(out);
     if (out->opt_tier == TIER_DEVICE && (part || out->delayed))
-        return false; // as check_offload (zero/settings/settings.c) refuses them
+        return false; // as the rules of zero/settings/settings_rules.c refuse them
     if (settings_check_shards(out, &ignored))
         return false;
     if (t->advice && stops && (out->host_bytes || out->rank_host_bytes))

@@ -193,7 +193,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
-    if ((err = settings_check_places(r, use->plan, e)))
+    if ((err = settings_check_places(r, e)))
         return err;
     size_t together = (size_t)settings_data_ranks(r);
     fill(&s->global_batch, r->batch * together);
@@ -270,164 +270,12 @@ bool settings_use_disk(const struct RankSettings *s) {
 
 // ---- what goes together ----
 
-// The last of some flags that is on the command line; NULL: none is.
-static const char *last_on_line(const struct FlagsSaid *said, const char *const *names) {
-    const char *last = NULL;
-    for (; *names; names++)
-        last = flag_is_on_line(said, *names) ? *names : last;
-    return last;
-}
-
-// What fp16 needs, and what nothing else may have: without a loss scale its gradients are lost.
-static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said, struct Error *e) {
-    static const char *const names[] = {"loss-scale-min", "loss-scale-hysteresis",
-                                        "loss-scale-window", "loss-scale", NULL};
-    bool fp16 = r->model.dtype == F16;
-    const char *given = last_on_line(said, names);
-    if (!fp16 && given)
-        return error_set(e, -EINVAL, E_LOSS_SCALE,
-                         "--%s: only --dtype fp16 has a loss scale, not %s", given,
-                         dtype_name(r->model.dtype));
-    if (r->grad_dtype == (fp16 ? BF16 : F16))
-        return error_set(
-            e, -EINVAL, E_GRAD_DTYPE, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
-            dtype_name(r->grad_dtype), dtype_name(r->model.dtype), fp16 ? " or fp16" : " or bf16");
-    if (r->loss_scale.least > r->loss_scale.initial)
-        return error_set(e, -EINVAL, E_LOSS_SCALE,
-                         "--loss-scale-min %.0f: expected at most --loss-scale %.0f",
-                         (double)r->loss_scale.least, (double)r->loss_scale.initial);
-    return 0;
-}
-
-// What the family has not would be passed over.
-static int check_family(const struct RankSettings *r, const struct FlagsSaid *said,
-                        struct Error *e) {
-    static const char *const angles[] = {"rope-theta", "rope-scaling", NULL};
-    static const char *const table[] = {"positions", NULL};
-    const struct Family *f = &families[r->model.kind];
-    bool rotary = f->position == POSITION_ROTARY;
-    const char *given = last_on_line(said, rotary ? table : angles);
-    if (!given)
-        return 0;
-    return error_set(e, -EINVAL, E_FAMILY_FLAG, "--%s: --family %s has %s", given, f->name,
-                     rotary ? "a rotary embedding, and no positions of its own"
-                            : "positions of its own, and no rotary embedding");
-}
-
-// The upper half of an fp32 number is one of bf16, and of no other format.
-static int check_masters(const struct RankSettings *r, struct Error *e) {
-    if (r->master_format == MASTER_FP32 || r->model.dtype == BF16)
-        return 0;
-    return error_set(e, -EINVAL, E_MASTER, "--master %s: expected --dtype bf16, not %s",
-                     master_name(r->master_format), dtype_name(r->model.dtype));
-}
-
-// --fit may still offload something, and then what is said of that has a meaning.
-static bool fits_offload(const struct Settings *s) {
-    return s->open.opt || s->open.param || s->open.act;
-}
-
-// What is offloaded to a disk needs one, and what only a disk has needs something that goes there.
-static int check_disk(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
-    const struct RankSettings *r = &s->rank;
-    static const char *const names[] = {"nvme-depth", "nvme-block", "nvme-path", NULL};
-    bool checks = r->nvme.check && flag_is_on_line(&use->said, "check-io");
-    const char *given = checks ? "check-io" : last_on_line(&use->said, names);
-    bool nvme = settings_use_disk(r);
-    if (nvme && !r->nvme.folder && !use->plan)
-        return error_set(e, -EINVAL, E_NVME_PATH_MISSING,
-                         "--nvme-path is missing: expected a folder on an NVMe disk for what is "
-                         "offloaded to nvme");
-    if (!nvme && given && !fits_offload(s))
-        return error_set(e, -EINVAL, E_OFFLOAD_MISSING,
-                         "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
-                         "--offload-param nvme or --offload-activations nvme",
-                         given);
-    return 0;
-}
-
-// A plan may be told of a host that nothing goes to yet: its advice then keeps to that.
-static int check_offload(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
-    const struct RankSettings *r = &s->rank;
-    const struct FlagsSaid *said = &use->said;
-    static const char *const bounds[] = {"host-mem-per-rank", "host-mem", NULL};
-    bool ratio = flag_is_on_line(said, "offload-ratio");
-    const char *bound = last_on_line(said, bounds);
-    size_t bytes = r->host_bytes ? r->host_bytes : r->rank_host_bytes;
-    bool update = r->opt_tier != TIER_DEVICE || s->open.opt;
-    if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
-        return error_set(e, -EINVAL, E_OFFLOAD_MISSING,
-                         "%s: expected --offload-optimizer cpu or nvme, not none",
-                         r->delayed ? "--delay-update" : "--offload-ratio");
-    if (r->delayed && r->offload_ratio < 1)
-        return error_set(
-            e, -EINVAL, E_DELAY_UPDATE,
-            "--offload-ratio %g: expected 1 with --delay-update, under which no update "
-            "is made by the device",
-            r->offload_ratio);
-    if (!r->delayed && r->delay_after)
-        return error_set(e, -EINVAL, E_DELAY_UPDATE,
-                         "--delay-after %llu: expected --delay-update, too",
-                         (unsigned long long)r->delay_after);
-    bool offloads = settings_offload(r) || fits_offload(s);
-    if (bytes && !use->plan && (ratio || bound) && !offloads)
-        return error_set(e, -EINVAL, E_OFFLOAD_MISSING,
-                         "--%s %zu: nothing is offloaded: expected one of "
-                         "--offload-{optimizer,param,activations}, too",
-                         r->host_bytes ? "host-mem" : "host-mem-per-rank", bytes);
-    return 0;
-}
-
-static int check_training(const struct Settings *s, struct Error *e) {
-    const struct RankSettings *r = &s->rank;
-    const struct LrSchedule *l = &s->schedule;
-    double clip = s->adam.clip;
-    if (s->global_batch % (r->batch * (size_t)settings_data_ranks(r)))
-        return settings_refuse_batch(s, e);
-    if (clip > 0 && clip < 1e-30)
-        return error_set(e, -EINVAL, E_CLIP, "--clip %g: expected 0, for none, or at least 1e-30",
-                         clip);
-    if (l->min_lr > l->lr)
-        return error_set(e, -EINVAL, E_MIN_LR, "--min-lr %g: expected at most --lr %g", l->min_lr,
-                         l->lr);
-    if ((s->habits.keep_best || s->habits.patience) && !s->habits.val_every)
-        return error_set(e, -EINVAL, E_VALIDATION_MISSING,
-                         "--%s: nothing validates on the way: expected --val-every",
-                         s->habits.keep_best ? "keep-best" : "patience");
-    if (l->linear && !schedule_is_deepspeeds(l->kind))
-        return error_set(e, -EINVAL, E_WARMUP_TYPE,
-                         "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "
-                         "WarmupCosineLR; the others have it so");
-    return s->epochs ? 0 : check_warmup(l, e);
-}
-
-static int check_device(const struct RankSettings *r, struct Error *e) {
-    if (r->device == DEVICE_CUDA && r->kernels)
-        return error_set(e, -EINVAL, E_KERNELS_DEVICE,
-                         "--kernels %s: those are the CPU's, and --device is cuda", r->kernels);
-    if (r->device == DEVICE_CPU && (r->reduce_native || r->autotune || r->check_launches))
-        return error_set(e, -EINVAL, E_GPU_ONLY, "%s is for GPUs: add --device cuda",
-                         r->reduce_native ? "--reduce native"
-                         : r->autotune    ? "--autotune"
-                                          : "--check-launches");
-    return 0;
-}
-
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
-    int err = check_training(s, e);
+    const struct RankSettings *r = &s->rank;
+    int err = settings_check_rules(s, use, e);
+    if (!err && s->global_batch % (r->batch * (size_t)settings_data_ranks(r)))
+        err = settings_refuse_batch(s, e);
     if (!err)
-        err = settings_check_shards(&s->rank, e);
-    if (!err)
-        err = settings_check_kept(s, e);
-    if (!err)
-        err = check_device(&s->rank, e);
-    if (!err)
-        err = check_disk(s, use, e);
-    if (!err)
-        err = check_offload(s, use, e);
-    if (!err)
-        err = check_masters(&s->rank, e);
-    if (!err)
-        err = check_family(&s->rank, &use->said, e);
-    return err ? err : check_fp16(&s->rank, &use->said, e);
+        err = settings_check_shards(r, e);
+    return err || s->epochs ? err : check_warmup(&s->schedule, e);
 }

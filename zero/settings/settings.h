@@ -3,8 +3,8 @@
 // A flag of the command line is a field here and a row in settings_flags.c, which says where the
 // field is, what may be written for it, and its help. Whoever needs the value reads the field: the
 // rank (zero/rank/rank.h), the device (zero/rank/place.h), the plan (zero/plan/). So a new flag of
-// ZeRO's is a field, a row, and the line that uses it. settings.c resolves every 0 and auto, and
-// refuses what does not go together.
+// ZeRO's is a field, a row, and the line that uses it. settings.c resolves every 0 and auto;
+// settings_rules.c has a row for each flag that excludes or needs another.
 //
 // train.c fills the struct from the line, tests by hand. Read next: settings_flags.c, then
 // zero/rank/rank.h.
@@ -168,14 +168,16 @@ void settings_tell_epochs(const struct Settings *s, uint64_t samples);
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
-// The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
-// parallelism, which resolving looks at first; of a finished model the layers of a pipeline's
-// stages, and rows in parts; parts of what is kept; shards, what travels, and stages; and a step
-// that batches cannot make, which is refused with what would do.
-int settings_check_places(const struct RankSettings *s, bool plan, struct Error *e);
+// The parts of it: rules on flags that exclude or need each other (settings_rules.c), of those how
+// ranks are laid out alone; and what is computed (settings_grid.c): places of tensor parallelism,
+// which resolving looks at first; of a finished model the layers of a pipeline's stages, and rows in
+// parts; shards, what travels, and stages, with their rules; and a step that batches cannot make,
+// which is refused with what would do.
+int settings_check_rules(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
+int settings_check_layout(const struct RankSettings *s, struct Error *e);
+int settings_check_places(const struct RankSettings *s, struct Error *e);
 int settings_check_split(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
-int settings_check_kept(const struct Settings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
 

@@ -67,56 +67,10 @@ int settings_refuse_batch(const struct Settings *s, struct Error *e) {
                      steps, less + together, counts);
 }
 
-// What only a plan for a cluster may ask for.
-static int check_cluster(const struct RankSettings *r, bool plan, struct Error *e) {
-    if (r->cluster && !plan)
-        return error_set(e, -EINVAL, E_PLAN_MISSING,
-                         "--cluster %s: only a plan is for machines that are not here: "
-                         "add --plan",
-                         r->cluster);
-    if (r->show_chain && !plan)
-        return error_set(e, -EINVAL, E_SHOW_CHAIN,
-                         "--show-chain %s: it is printed by a plan: add --plan", r->show_chain);
-    if (r->show_chain && r->cluster)
-        return error_set(e, -EINVAL, E_SHOW_CHAIN,
-                         "--show-chain %s --cluster %s: expected one of the two: chains are of "
-                         "ranks as they would run here",
-                         r->show_chain, r->cluster);
-    if (!r->cluster && r->ranks > MOST_RANKS)
-        return error_set(e, -EINVAL, E_RANKS,
-                         "--ranks %d: expected at most %d but with --plan --cluster", r->ranks,
-                         MOST_RANKS);
-    if (!r->cluster)
-        return 0;
-    if (r->kernels)
-        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
-                         "--kernels %s: they are the CPU's, and --cluster %s is of GPUs: leave out "
-                         "one of the two",
-                         r->kernels, r->cluster);
-    if (r->device == DEVICE_CPU && !r->device_from)
-        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
-                         "--device cpu: --cluster %s is of GPUs: expected cuda or auto",
-                         r->cluster);
-    if (r->nvme.folder)
-        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
-                         "--nvme-path %s: a node's disks are those of --cluster %s: leave out one "
-                         "of the two",
-                         r->nvme.folder, r->cluster);
-    return 0;
-}
-
 // Each place of tensor parallelism, in each stage, is a rank.
-int settings_check_places(const struct RankSettings *r, bool plan, struct Error *e) {
+int settings_check_places(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";
     size_t ranks = (size_t)r->ranks, places = (size_t)settings_places(r);
-    int err = check_cluster(r, plan, e);
-    if (err)
-        return err;
-    if (places > 1 && r->autotune)
-        return error_set(e, -EINVAL, E_TP_AUTOTUNE,
-                         "--autotune --tp %zu: places whose products are made by other algorithms "
-                         "would round otherwise: leave out one of the two",
-                         places);
     if (ranks % (places * (size_t)settings_stages(r)) == 0)
         return 0;
     bool both = places > 1 && settings_stages(r) > 1;
@@ -158,68 +112,25 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
                      t, places, size_max(t / places, 1) * places);
 }
 
-// What a block keeps is the same on all places where that is its input alone, and whole.
-int settings_check_kept(const struct Settings *s, struct Error *e) {
-    const struct RankSettings *r = &s->rank;
-    const char *flag = "--partition-activations";
-    if (!r->partition_activations)
-        return 0;
-    if (settings_places(r) == 1)
-        return error_set(e, -EINVAL, E_PARTITION_ACTIVATIONS,
-                         "%s: parts are kept by the places of --tp, of which there is one; "
-                         "expected --tp 2 or more with it",
-                         flag);
-    if (r->sequence_parallel)
-        return error_set(e, -EINVAL, E_PARTITION_ACTIVATIONS,
-                         "%s: with --sequence-parallel a place keeps its rows alone, which are a "
-                         "part already: leave out one of the two",
-                         flag);
-    if (s->open.recompute || r->recompute != RECOMPUTE_BLOCK)
-        return error_set(e, -EINVAL, E_PARTITION_ACTIVATIONS,
-                         "%s --recompute %s: what else a layer keeps is in parts already; expected "
-                         "--recompute block",
-                         flag,
-                         s->open.recompute ? "as --fit chooses" : recompute_name(r->recompute));
-    return 0;
-}
-
 // Shards are cut over a divisor of the data-parallel ranks.
 static int check_shards(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "", shared[64];
     size_t ranks = (size_t)settings_data_ranks(r);
-    if (r->shard_ranks == ranks)
+    if (!r->shard_ranks || ranks % r->shard_ranks == 0)
         return 0;
     tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
-    if (ranks % r->shard_ranks)
-        return error_set(e, -EINVAL, E_SHARD_SIZE_RANKS,
-                         "--zero-shard-size %zu: expected a divisor of %s%s", r->shard_ranks,
-                         name_data_ranks(r, shared, sizeof shared), would_do);
-    if (!zero_stage(r->stage)->shards_optimizer)
-        return error_set(e, -EINVAL, E_SHARD_SIZE_RANKS,
-                         "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
-                         "1, 2 or 3",
-                         r->shard_ranks);
-    return 0;
+    return error_set(e, -EINVAL, E_SHARD_SIZE_RANKS,
+                     "--zero-shard-size %zu: expected a divisor of %s%s", r->shard_ranks,
+                     name_data_ranks(r, shared, sizeof shared), would_do);
 }
 
 // A second partition is cut over neighbours of those that the first one is cut over.
 static int check_second(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
     char would_do[160] = "", shared[64];
-    if (!r->near_ranks)
+    if (!r->near_ranks || r->shard_ranks % r->near_ranks == 0)
         return 0;
-    if (!zero_stage(r->stage)->shards_param)
-        return error_set(e, -EINVAL, E_HPZ_STAGE,
-                         "%s %zu: --zero %d gathers no weights for a unit; expected --zero 3", flag,
-                         r->near_ranks, r->stage);
-    if (r->param_tier != TIER_DEVICE)
-        return error_set(e, -EINVAL, E_HPZ_OFFLOAD,
-                         "%s %zu: it keeps weights on the device, and --offload-param %s keeps "
-                         "them elsewhere: leave out one of the two",
-                         flag, r->near_ranks, tier_name(r->param_tier));
     tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
-    if (r->shard_ranks % r->near_ranks == 0)
-        return 0;
     if (r->shard_ranks == (size_t)settings_data_ranks(r))
         return error_set(e, -EINVAL, E_HPZ_SIZE, "%s %zu: expected a divisor of %s%s", flag,
                          r->near_ranks, name_data_ranks(r, shared, sizeof shared), would_do);
@@ -233,63 +144,19 @@ static int check_hops(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-quantized-gradients";
     char would_do[160] = "", shared[64];
     size_t ranks = (size_t)settings_data_ranks(r);
-    if (!r->quantized_gradients)
-        return 0;
-    if (settings_shard_ranks(r) != settings_data_ranks(r))
-        return error_set(e, -EINVAL, E_QUANT_SHARD_SIZE,
-                         "%s --zero-shard-size %zu: both say how sums are made in parts; leave out "
-                         "one of the two",
-                         flag, r->shard_ranks);
-    tell_divisors(ranks, ranks, "--node-size", would_do, sizeof would_do);
-    if (!r->node_size || ranks % r->node_size == 0 ||
+    if (!r->quantized_gradients || !r->node_size || ranks % r->node_size == 0 ||
         (settings_stages(r) > 1 && r->node_size % ranks == 0))
         return 0;
+    tell_divisors(ranks, ranks, "--node-size", would_do, sizeof would_do);
     return error_set(e, -EINVAL, E_QUANT_NODES, "%s --node-size %zu: expected a divisor of %s%s",
                      flag, r->node_size, name_data_ranks(r, shared, sizeof shared), would_do);
 }
 
-// Blocks on their way are those of a whole model's groups; weights come to the device.
-static int check_quantized(const struct RankSettings *r, struct Error *e) {
-    const char *flag =
-        r->quantized_weights ? "--zero-quantized-weights" : "--zero-quantized-gradients";
-    const struct ZeroStage *stage = zero_stage(r->stage);
-    if (!r->quantized_weights && !r->quantized_gradients)
-        return 0;
-    if (!stage->shards_optimizer)
-        return error_set(e, -EINVAL, E_QUANT_STAGE,
-                         "%s: --zero %d has no shards; expected --zero 1, 2 or 3", flag, r->stage);
-    if (settings_places(r) > 1)
-        return error_set(e, -EINVAL, E_TP_QUANT,
-                         "%s --tp %d: places would round otherwise what all of them have: leave "
-                         "out one of the two",
-                         flag, settings_places(r));
-    if (r->quantized_weights && !stage->shards_param && r->param_tier != TIER_DEVICE)
-        return error_set(e, -EINVAL, E_QUANT_OFFLOAD,
-                         "%s --offload-param %s: at --zero %d whole weights as they came would "
-                         "lie where they are updated; expected --zero 3, or --offload-param none",
-                         flag, tier_name(r->param_tier), r->stage);
-    return check_hops(r, e);
-}
-
-// Who may cut layers.
-static int check_cut(const struct RankSettings *r, struct Error *e) {
-    if (r->cluster && r->pp_split)
-        return error_set(e, -EINVAL, E_CLUSTER_FLAG,
-                         "--pp-split %s --cluster %s: stages of a plan for a cluster have as many "
-                         "layers each: leave out one of the two",
-                         r->pp_split, r->cluster);
-    if (settings_stages(r) == 1 && r->pp_split)
-        return error_set(e, -EINVAL, E_PP_SPLIT,
-                         "--pp-split %s: there is one stage; expected --pp, too", r->pp_split);
-    return 0;
-}
-
-int settings_check_shards(const struct RankSettings *s, struct Error *e) {
-    bool shares = settings_shard_ranks(s) != settings_data_ranks(s); // 0 is all of them, too
-    int err = shares ? check_shards(s, e) : 0;
+int settings_check_shards(const struct RankSettings *r, struct Error *e) {
+    int err = settings_check_layout(r, e);
     if (!err)
-        err = check_second(s, e);
+        err = check_shards(r, e);
     if (!err)
-        err = check_cut(s, e);
-    return err ? err : check_quantized(s, e);
+        err = check_second(r, e);
+    return err ? err : check_hops(r, e);
 }
