@@ -21,8 +21,26 @@ static size_t fewer_kv_heads(const struct ModelConfig *c, size_t heads) {
     return kv;
 }
 
+// Of the settings only those on which a kernel's speed depends are the run's.
 struct RankSettings rates_settings(const struct RankSettings *s) {
-    struct RankSettings r = settings_unbounded(s);
+    struct RankSettings r = {.model = s->model,
+                             .recompute = RECOMPUTE_GELU, // so that what is restored is timed, too
+                             .nmicro = 1,
+                             .stage = 2,
+                             .prefetch = s->prefetch,
+                             .device = s->device,
+                             .threads = s->threads,
+                             .kernels = s->kernels,
+                             .one_queue = 1,
+                             .autotune = s->autotune,
+                             .loss_scale = s->loss_scale,
+                             .offload_ratio = 1,
+                             .moments_dtype = s->moments_dtype,
+                             .timeout_s = fmax(s->timeout_s, 60),
+                             .check_comm = s->check_comm,
+                             .reduce_native = s->reduce_native,
+                             .traced = true,
+                             .ranks = 1};
     struct ModelConfig *m = &r.model;
     struct Error ignored;
     size_t heads = size_max(1, size_min(m->heads, CHANNELS / m->head_size));
@@ -35,23 +53,7 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     m->seq_len = size_min(m->seq_len, TOKENS);
     model_config_finish(m, &ignored); // as its parts were
     r.batch = size_max(1, TOKENS / m->seq_len);
-    r.nmicro = 1;
-    r.stage = 2;
-    r.recompute = RECOMPUTE_GELU; // so that what is restored is timed, too
     r.grad_dtype = s->grad_auto ? m->dtype : s->grad_dtype;
-    r.param_tier = r.opt_tier = r.act_tier = TIER_DEVICE;
-    r.offload_ratio = 1;
-    r.delayed = r.save_async = r.check_launches = r.processes = false;
-    r.master_format = MASTER_FP32;
-    r.timeout_s = fmax(s->timeout_s, 60);
-    r.shard_ranks = r.near_ranks = r.tp = r.node_size = 0;
-    r.quantized_weights = 0;
-    r.quantized_gradients = false;
-    r.one_queue = 1;
-    r.packed = false; // read_random's sequences are one document each
-    r.traced = true;
-    r.rank = 0;
-    r.ranks = 1;
     return r;
 }
 
