@@ -446,5 +446,5 @@ int main(int argc, char **argv) {
     flags_free(&run.flags);
     deepspeed_close(&run.deepspeed);
     free(cache);
-    return err || e.text[0] ? 2 : 0;
+    return err || e.text[0] || argc == 1 ? 2 : 0; // without a flag nothing was done
 }

@@ -198,7 +198,25 @@ void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
     free(all);
 }
 
-// ---- the nearest name ----
+// ---- other names ----
+
+static bool is_same_word(const char *word, const char *name, size_t n) {
+    size_t i = 0;
+    while (i < n && (word[i] == name[i] || (word[i] == '-' && name[i] == '_')))
+        i++;
+    return i == n && !name[n];
+}
+
+const char *flags_known_as(const struct Flags *f, const char *name) {
+    for (size_t i = 0; i < f->n; i++)
+        for (const char *word = f->table[i].also; word && *word; word += *word == ' ') {
+            size_t n = strcspn(word, " ");
+            if (is_same_word(word, name, n))
+                return f->table[i].name;
+            word += n;
+        }
+    return NULL;
+}
 
 const char *flags_nearest(const struct Flags *f, const char *name) {
     size_t best = nearest_limit(name);
@@ -221,7 +239,11 @@ const char *flags_nearest(const struct Flags *f, const char *name) {
 // ---- the line ----
 
 static int unknown_flag(const struct Flags *f, const char *name, struct Error *e) {
-    const char *nearest = flags_nearest(f, name);
+    const char *ours = flags_known_as(f, name), *nearest = flags_nearest(f, name);
+    if (ours)
+        return error_set(e, -EINVAL, E_FLAG_UNKNOWN,
+                         "unknown flag --%s: zero.c calls it --%s; --help %s says what it does",
+                         name, ours, ours);
     if (!nearest && !strncmp(name, "no-", 3))
         nearest = flags_nearest(f, name + 3);
     if (nearest)
@@ -266,7 +288,7 @@ static int value_missing(const struct Flag *flag, const char *next, struct Error
 // a topic.
 static bool names_topic(const struct Flags *f, const struct Flag *flag, const char *next) {
     return flag->type == FLAG_OPTIONAL && next && !strncmp(next, "--", 2) &&
-           flags_find(f, next + 2) < f->n;
+           (flags_find(f, next + 2) < f->n || flags_known_as(f, next + 2));
 }
 
 // A flag whose name is known. `inside` is the text behind "=", or NULL; `next` the next word, or

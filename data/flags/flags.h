@@ -112,6 +112,8 @@ _Static_assert(sizeof(union FlagValue) == sizeof(struct FlagEvery), "every is no
 
 // The index in the table, or f->n.
 size_t flags_find(const struct Flags *f, const char *name);
+// The name in the table of what others call so; NULL: there is none. "_" is read as "-".
+const char *flags_known_as(const struct Flags *f, const char *name);
 // The name in the table nearest to a mistyped one, or NULL where none is near.
 const char *flags_nearest(const struct Flags *f, const char *name);
 // Stores a value and remembers its source; a string is copied.

@@ -145,7 +145,8 @@ static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
 
 int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e) {
     bool names = !*topic, all = !strcmp(topic, "all"), any = false;
-    size_t one = flags_find(f, topic);
+    const char *ours = flags_known_as(f, topic);
+    size_t one = flags_find(f, ours ? ours : topic);
     for (size_t i = 0; i < f->n; i++) {
         bool wanted = names || all || !strcasecmp(f->table[i].group, topic);
         if (!wanted || !first_of_group(f->table, i))
@@ -155,6 +156,8 @@ int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct
         any = true;
         (names ? print_names : print_group)(f, i, out);
     }
+    if (!any && ours)
+        fprintf(out, "--%s: zero.c calls it --%s\n", topic, ours);
     if (!any && one < f->n)
         print_flag(&f->table[one], out);
     return any || one < f->n ? 0 : no_topic(f, topic, e);

@@ -81,7 +81,7 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
 }
 
 static int unknown_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
-    const char *nearest = flags_nearest(f, key);
+    const char *ours = flags_known_as(f, key), *nearest = ours ? ours : flags_nearest(f, key);
     if (nearest)
         return error_set(e, -EINVAL, E_CONFIG_KEY, "%s: unknown key \"%s\"; did you mean \"%s\"?",
                          path, key, nearest);

@@ -184,6 +184,8 @@ static bool is_begun(const struct Flags *f, const struct Options *o) {
 
 int options_read(struct Flags *f, struct Options *o, int argc, char **argv, struct Error *e) {
     int err = flags_parse(f, argc, argv, e);
+    if (argc == 1)
+        o->help = "";
     if (err || o->help || o->version)
         return err;
     char *saved = base_format("%s/config.json", o->out);

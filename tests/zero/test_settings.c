@@ -6,7 +6,7 @@
 #include "kernels/cpu/matmul.h"
 #include "tests/lib/scratch.h"
 
-#include "data/flags/flags.h"
+#include "data/flags/options.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -169,6 +169,32 @@ static void test_what_does_not_go_together(void **state) {
     is(&l, DEVICE_CPU, BF16, BF16);
 }
 
+// What others call a flag is the name of one flag, and of no other.
+static void test_other_names_are_of_one_flag(void **state) {
+    const struct FlagPart parts[] = {
+        {settings_table, settings_count, 0},
+        {options_table, options_count, sizeof(struct Settings)},
+    };
+    char *both = base_alloc_zeroed(sizeof(struct Settings) + sizeof(struct Options));
+    struct Flags f;
+    size_t names = 0;
+    (void)state;
+    flags_init(&f, parts, 2, both);
+    for (size_t i = 0; i < f.n; i++) {
+        char *all = base_format("%s", f.table[i].also ? f.table[i].also : ""), *rest = all, *name;
+        for (; (name = strtok_r(rest, " ", &rest)); names++) {
+            assert_int_equal(flags_find(&f, name), f.n);
+            assert_string_equal(flags_known_as(&f, name), f.table[i].name);
+        }
+        free(all);
+    }
+    assert_true(names > 50);
+    assert_string_equal(flags_known_as(&f, "gradient_accumulation_steps"), "global-batch");
+    assert_null(flags_known_as(&f, "learning"));
+    flags_free(&f);
+    free(both);
+}
+
 static void test_there_are_four_stages(void **state) {
     (void)state;
     struct ZeroPlan plan;
@@ -283,6 +309,7 @@ int main(void) {
         cmocka_unit_test(test_auto_is_what_the_machine_has),
         cmocka_unit_test(test_what_is_named_stays),
         cmocka_unit_test(test_what_does_not_go_together),
+        cmocka_unit_test(test_other_names_are_of_one_flag),
         cmocka_unit_test(test_there_are_four_stages),
         cmocka_unit_test(test_kernels_that_use_bf16),
         cmocka_unit_test(test_whose_masters_advice_may_change),
