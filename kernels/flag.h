@@ -59,7 +59,8 @@ struct Flag {
     // The terms (below) under which a checkpoint's identity has it: it has no meaning without them,
     // or was not there once, and had then the value that they leave out. NULL: always.
     const char *identity_if;
-    const char *also; // what others call it, with a space between two; NULL: nothing else
+    const char *also;      // what others call it, with a space between two; NULL: nothing else
+    const char *deepspeed; // the key of DeepSpeed's files that has its value, and sets nothing else
 };
 
 static inline bool flag_is_switch(const struct Flag *flag) {

@@ -1,7 +1,7 @@
 // DeepSpeed's configuration files: a verdict on every key, and the flags that they stand for.
 //
 // Whoever comes from DeepSpeed brings a JSON file with some of its 400 keys. Each has a row
-// (rows_train.c, rows_zero.c, rows_rest.c) that says whether it is honoured, and by which flag;
+// (rows_train.c, rows_zero.c, rows_rest.c; of a key that is one flag's, the flag's) that says whether it is honoured, and by which flag;
 // equal by design, and why; not applicable, and why; or refused, and what to use instead. Nothing
 // is passed over in silence: a key without a row is an error with the nearest one that there is, or
 // told, where none is near and DeepSpeed passes over it; a value of another type is an error. What
@@ -15,7 +15,7 @@
 // against is made by scripts/deepspeed_keys.py. Next: rows.h, then resolve.c and groups.c.
 #ifndef DATA_DEEPSPEED_DEEPSPEED_H
 #define DATA_DEEPSPEED_DEEPSPEED_H
-#include "kernels/base.h"
+#include "kernels/flag.h"
 
 #include <stdio.h>
 
@@ -47,6 +47,8 @@ struct DeepSpeed {
 // The flags as the reader sees them, over a struct that it does not.
 struct DsFlags {
     const void *context;
+    const struct Flag *table; // their n rows, of which some have a key
+    size_t n;
     size_t ranks; // all that there are
     // The present value. free() it.
     char *(*value)(const void *context, const char *flag);
@@ -68,10 +70,7 @@ void deepspeed_close(struct DeepSpeed *d);
 // they are is not known here: who knows it sets these lines' reasons before.
 void deepspeed_print(const struct DeepSpeed *d, FILE *out);
 
-// All rows, as --help deepspeed shows them.
-void deepspeed_print_rows(FILE *out);
-
-// The verdict on a key path such as "fp16.enabled". False: it has none.
-bool deepspeed_verdict(const char *key, enum DsVerdict *verdict);
+// All rows, as --help deepspeed shows them, for the flags of a table.
+void deepspeed_print_rows(const struct Flag *flags, size_t n, FILE *out);
 
 #endif

@@ -1,4 +1,5 @@
-// Keys of precision, of ZeRO and its offload, and those that only set a flag: see plan.h.
+// Keys of precision, of ZeRO and its offload, and others that a flag's row does not suffice for: see
+// plan.h.
 #include "data/deepspeed/plan.h"
 
 #include <math.h>
@@ -292,16 +293,12 @@ void plan_rest(struct Plan *p) {
                     "as a sum",
                     sum->valuestring);
     set_bool(p, ZERO "overlap_comm", "overlap", "on", "off");
-    set_bool(p, ZERO "zero_quantized_weights", "zero-quantized-weights", "true", "false");
-    set_bool(p, ZERO "zero_quantized_gradients", "zero-quantized-gradients", "true", "false");
     set_prefetch(p, ZERO "stage3_prefetch_bucket_size");
     set_prefetch(p, ZERO "prefetch_bucket_size");
     set_bool(p, "activation_checkpointing.cpu_checkpointing", "offload-activations", "cpu", "none");
-    set_bool(p, "tensorboard.enabled", "tensorboard", "true", "false");
     if (plan_is_true(p, "wall_clock_breakdown"))
         set_bool(p, "wall_clock_breakdown", "breakdown", "true", "false");
     else
         plan_say(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");
-    plan_count(p, "steps_per_print", "log-every");
     set_parts(p);
 }

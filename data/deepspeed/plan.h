@@ -9,6 +9,7 @@ static const char PLAN_AUTOTP[] = "tensor_parallel.autotp_size";
 struct Plan {
     const cJSON *root;
     const struct DsFlags *flags;
+    struct DsTables tables;
     struct DeepSpeed *out;
     char *problems; // all that is wrong so far, "; " between two; "": nothing
 };

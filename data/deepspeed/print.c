@@ -91,11 +91,12 @@ static void print_row(const struct DsRow *row, FILE *out) {
     free(says);
 }
 
-void deepspeed_print_rows(FILE *out) {
-    for (int t = 0; t < DS_TABLES; t++) {
-        struct DsTable table = ds_table(t);
-        fprintf(out, "\n%s\n", table.title);
-        for (size_t i = 0; i < table.n; i++)
-            print_row(&table.rows[i], out);
+void deepspeed_print_rows(const struct Flag *flags, size_t n, FILE *out) {
+    struct DsTables tables = ds_tables_open(flags, n);
+    for (const struct DsTable *t = tables.table; t < tables.table + DS_TABLES; t++) {
+        fprintf(out, "\n%s\n", t->title);
+        for (size_t i = 0; i < t->n; i++)
+            print_row(&t->rows[i], out);
     }
+    ds_tables_close(&tables);
 }

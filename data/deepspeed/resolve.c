@@ -2,7 +2,8 @@
 //
 // First every key that is in the file, in its order: has it a row, has its value a type that the
 // row allows, is it refused? Then keys that mean something only together, group by group (groups.c,
-// groups_train.c, sparse.c), which set flags, also for what is absent. At last each flag that is
+// groups_train.c, sparse.c), which set flags, also for what is absent, and keys that are one flag's
+// (Flag.deepspeed). At last each flag that is
 // set is held against the line, and against the other keys that set it. All that is wrong goes into
 // one text.
 #include "data/deepspeed/plan.h"
@@ -43,7 +44,9 @@ const cJSON *plan_value(const struct Plan *p, const char *key) {
     const cJSON *value = plan_any(p, key);
     char ignored[80];
     bool inside, none = !value || cJSON_IsNull(value) || ds_is_auto(value);
-    return none || !ds_fits(ds_row(key, &inside), value, ignored, sizeof ignored) ? NULL : value;
+    return none || !ds_fits(ds_row(&p->tables, key, &inside), value, ignored, sizeof ignored)
+               ? NULL
+               : value;
 }
 
 bool plan_is_true(const struct Plan *p, const char *key) {
@@ -124,7 +127,7 @@ static void pass_over(struct Plan *p, const char *key, const cJSON *value, const
 // DeepSpeed passes over most of them, also those that somebody has misspelt.
 static void look_unknown(struct Plan *p, const char *key, const cJSON *value) {
     // Nobody reads behind the end of the line.
-    char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(key) : NULL;
+    char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(&p->tables, key) : NULL;
     if (nearest)
         plan_refuse(p, "unknown key %.80s; did you mean %s?", key, nearest);
     else if (ds_is_closed(key))
@@ -157,7 +160,7 @@ static void look_object(struct Plan *p, const cJSON *object, const char *path);
 static void look_inside(struct Plan *p, const struct DsRow *row, const char *key,
                         const cJSON *value) {
     bool other;
-    const struct DsRow *head = ds_row(row->key, &other);
+    const struct DsRow *head = ds_row(&p->tables, row->key, &other);
     if (head != row && !cJSON_IsNull(value) && !ds_is_auto(value))
         plan_refuse(p, "%s is refused: %s", key, row->why);
     if (cJSON_IsObject(value) && ds_lists_inside(row, key))
@@ -178,7 +181,7 @@ static void look_enabled(struct Plan *p, const char *path, const cJSON *object) 
 static void look(struct Plan *p, const char *key, const cJSON *value, bool off) {
     bool inside;
     char expected[80];
-    const struct DsRow *row = ds_row(key, &inside);
+    const struct DsRow *row = ds_row(&p->tables, key, &inside);
     if (!row && off) {
         pass_over(p, key, value, "it is off");
     } else if (!row) {
@@ -227,13 +230,27 @@ static void look_object(struct Plan *p, const cJSON *object, const char *path) {
 static void look_at_all(struct Plan *p) {
     bool inside, known = !p->root->child;
     const cJSON *m;
-    cJSON_ArrayForEach(m, p->root) known = known || ds_row(m->string, &inside);
+    cJSON_ArrayForEach(m, p->root) known = known || ds_row(&p->tables, m->string, &inside);
     look_object(p, p->root, "");
     if (!known && !*p->problems)
         plan_refuse(p, "none of its keys is DeepSpeed's; --help deepspeed lists all keys");
 }
 
 // ---- the flags ----
+
+// Keys that have a flag's value as it is.
+static void plan_of_flags(struct Plan *p) {
+    const struct DsTable *t = &p->tables.table[DS_FLAGS];
+    for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {
+        const struct Node *value = plan_value(p, row->key);
+        if (value && value->kind == NODE_BOOL)
+            plan_set(p, row->key, row->flag, base_format("%s", value->on ? "true" : "false"));
+        else if (*row->kinds == 'i')
+            plan_count(p, row->key, row->flag);
+        else
+            plan_copy(p, row->key, row->flag);
+    }
+}
 
 // Two keys that set one flag must agree; the second of them is told.
 static const struct DsLine *set_before(const struct DeepSpeed *d, size_t i) {
@@ -271,16 +288,16 @@ static void check_flag(struct Plan *p, size_t i) {
 }
 
 // "auto" is the flag as it is, or will be: others may follow it, and data and --fit choose some.
-static void find_auto(struct DsLine *line) {
+static void find_auto(const struct Plan *p, struct DsLine *line) {
     bool inside;
-    const struct DsRow *row = ds_row(line->key, &inside);
+    const struct DsRow *row = ds_row(&p->tables, line->key, &inside);
     if (!line->flag && strcmp(line->value, "\"auto\"") == 0 && row)
         line->as = row->flag;
 }
 
 static int finish(struct Plan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
-        find_auto(&p->out->lines[i]);
+        find_auto(p, &p->out->lines[i]);
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag)
             check_flag(p, i);
@@ -298,6 +315,7 @@ static int resolve(struct Plan *p, struct Error *e) {
     plan_offload(p);
     plan_sparse(p);
     plan_rest(p);
+    plan_of_flags(p);
     return finish(p, e);
 }
 
@@ -316,12 +334,14 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
     if (!root)
         return -EINVAL;
     const char *twice = find_repeated(root);
-    struct Plan p = {root, flags, out, base_format("%s", "")};
+    struct DsTables tables = ds_tables_open(flags->table, flags->n);
+    struct Plan p = {root, flags, tables, out, base_format("%s", "")};
     int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
                                 "%s: \"%s\" is there twice in an object; once would be right", path,
                                 json_shown(twice).text)
                     : resolve(&p, e);
     free(p.problems);
+    ds_tables_close(&tables);
     cJSON_Delete(root);
     return err;
 }

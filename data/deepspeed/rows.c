@@ -7,13 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct DsTable ds_table(int i) {
-    const struct DsTable tables[DS_TABLES] = {
-        {"batches, precision, optimizer, schedule", ds_train_rows, ds_train_count},
-        {"ZeRO, offload, disks", ds_zero_rows, ds_zero_count},
-        {"the rest", ds_rest_rows, ds_rest_count},
-    };
-    return tables[i];
+// A switch, a text, a number or a whole one.
+static const char *kinds_of(const struct Flag *f) {
+    return f->type == FLAG_BOOL     ? "b"
+           : f->type == FLAG_STRING ? "t"
+           : f->type == FLAG_FLOAT  ? "n"
+                                    : "i";
+}
+
+struct DsTables ds_tables_open(const struct Flag *flags, size_t n) {
+    struct DsRow *rows = base_alloc(n * sizeof *rows);
+    size_t own = 0;
+    for (const struct Flag *f = flags; f < flags + n; f++)
+        if (f->deepspeed)
+            rows[own++] = (struct DsRow){
+                .key = f->deepspeed, .kinds = kinds_of(f), .verdict = DS_HONOURED, .flag = f->name};
+    return (struct DsTables){
+        {{"batches, precision, optimizer, schedule", ds_train_rows, ds_train_count},
+         {"ZeRO, offload, disks", ds_zero_rows, ds_zero_count},
+         {"the rest", ds_rest_rows, ds_rest_count},
+         {"flags by another name", rows, own}},
+        rows};
+}
+
+void ds_tables_close(struct DsTables *t) {
+    free(t->of_flags);
 }
 
 // ---- a key's row ----
@@ -43,13 +61,12 @@ static bool is_inside(const struct DsRow *row, const char *key) {
     return *row->inner == '*' || is_one_of(row->inner, ' ', rest, strlen(rest));
 }
 
-const struct DsRow *ds_row(const char *key, bool *inside) {
+const struct DsRow *ds_row(const struct DsTables *tables, const char *key, bool *inside) {
     const struct DsRow *found = NULL;
     *inside = false;
-    for (int t = 0; t < DS_TABLES; t++) {
-        struct DsTable table = ds_table(t);
-        for (size_t i = 0; i < table.n; i++) {
-            const struct DsRow *row = &table.rows[i];
+    for (const struct DsTable *t = tables->table; t < tables->table + DS_TABLES; t++) {
+        for (size_t i = 0; i < t->n; i++) {
+            const struct DsRow *row = &t->rows[i];
             if (is_one_of(row->key, '|', key, strlen(key))) {
                 *inside = false;
                 return row;
@@ -70,14 +87,6 @@ bool ds_lists_inside(const struct DsRow *row, const char *key) {
         if ((size_t)(dot - row->inner) >= n && strncmp(dot - n, rest, n) == 0)
             return true;
     return false;
-}
-
-bool deepspeed_verdict(const char *key, enum DsVerdict *verdict) {
-    bool inside;
-    const struct DsRow *row = ds_row(key, &inside);
-    if (row)
-        *verdict = row->verdict;
-    return row != NULL;
 }
 
 // ---- the nearest key ----
@@ -122,13 +131,12 @@ static void try_row(const char *key, const struct DsRow *row, size_t *best, char
     }
 }
 
-char *ds_nearest(const char *key) {
+char *ds_nearest(const struct DsTables *tables, const char *key) {
     char *nearest = NULL;
     size_t best = SIZE_MAX;
-    for (int t = 0; t < DS_TABLES; t++) {
-        struct DsTable table = ds_table(t);
-        for (size_t i = 0; i < table.n; i++)
-            try_row(key, &table.rows[i], &best, &nearest);
+    for (const struct DsTable *t = tables->table; t < tables->table + DS_TABLES; t++) {
+        for (size_t i = 0; i < t->n; i++)
+            try_row(key, &t->rows[i], &best, &nearest);
     }
     return nearest;
 }

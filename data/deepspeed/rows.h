@@ -29,17 +29,23 @@ struct DsTable {
 extern const struct DsRow ds_train_rows[], ds_zero_rows[], ds_rest_rows[];
 extern const size_t ds_train_count, ds_zero_count, ds_rest_count;
 
-enum { DS_TABLES = 3 };
-struct DsTable ds_table(int i);
+// All rows: the last table's are of flags that have a key of their own (Flag.deepspeed).
+enum { DS_FLAGS = 3, DS_TABLES };
+struct DsTables {
+    struct DsTable table[DS_TABLES];
+    struct DsRow *of_flags; // owned
+};
+struct DsTables ds_tables_open(const struct Flag *flags, size_t n);
+void ds_tables_close(struct DsTables *t);
 
 // The row of a key path; *inside: it is one of the keys inside the row's. NULL: it has none.
-const struct DsRow *ds_row(const char *key, bool *inside);
+const struct DsRow *ds_row(const struct DsTables *t, const char *key, bool *inside);
 
 // Does the row, inside which the key path is, name keys of that one? Else it may have any.
 bool ds_lists_inside(const struct DsRow *row, const char *key);
 
 // A key path that a person may have meant by one that has no row. free() it; NULL: none is near.
-char *ds_nearest(const char *key);
+char *ds_nearest(const struct DsTables *t, const char *key);
 
 // Whether a value of a DS_REFUSED row is one that is refused.
 bool ds_is_on(const struct DsRow *row, const cJSON *value);

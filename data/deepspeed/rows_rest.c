@@ -5,9 +5,7 @@
 #define SPARSE "takes part in --sparse-attention"
 
 const struct DsRow ds_rest_rows[] = {
-    {"steps_per_print", "i", DS_HONOURED, "log-every", "absent: --log-every", NULL, 0},
     {"tensorboard", "o", DS_HONOURED, NULL, "absent: --tensorboard", NULL, 0},
-    {"tensorboard.enabled", "b", DS_HONOURED, "tensorboard", NULL, NULL, 0},
     {"tensorboard.output_path", "t", DS_NOT_APPLICABLE, NULL, "events go to --out", NULL, 0},
     {"tensorboard.job_name", "t", DS_NOT_APPLICABLE, NULL, "events go to --out", NULL, 0},
     {"csv_monitor", "o", DS_EQUAL, NULL, "--out has a log of every step",

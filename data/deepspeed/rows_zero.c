@@ -109,11 +109,8 @@ const struct DsRow ds_zero_rows[] = {
      NULL, 0},
     {ZERO "save_muon_momentum_buffer_in_memory", "b", DS_NOT_APPLICABLE, NULL, "of Muon", NULL, 0},
 
-    {ZERO "zero_quantized_weights", "b", DS_HONOURED, "zero-quantized-weights", NULL, NULL, 0},
     {ZERO "zero_quantized_nontrainable_weights", "b", DS_REFUSED, NULL, "all weights are trained",
      NULL, 0},
-    {ZERO "zero_quantized_gradients", "b", DS_HONOURED, "zero-quantized-gradients",
-     "--node-size says how many ranks its first hop is among", NULL, 0},
     {ZERO "zero_hpz_partition_size", "i", DS_HONOURED, "zero-hpz-partition-size",
      "1: no second partition", NULL, 0},
     {ZERO "mics_shard_size", "i", DS_HONOURED, "zero-shard-size",

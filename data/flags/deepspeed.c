@@ -127,7 +127,7 @@ int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *tex
     char *counted = flags_value(f, "ranks");
     ranks = ranks ? ranks : (size_t)strtoull(counted, NULL, 10);
     free(counted);
-    const struct DsFlags flags = {f, ranks, value_of, is_given, check};
+    const struct DsFlags flags = {f, f->table, f->n, ranks, value_of, is_given, check};
     int err = deepspeed_read(text, bytes, path, &flags, out, e);
     if (err)
         return err;

@@ -103,7 +103,7 @@ const struct Flag options_table[] = {
      .identity = FLAG_NOW},
     {"log-every", FLAG_SIZE, AT(log_every), "10", "Run", .argument = "N",
      .help = "Steps between lines where there is no terminal.",
-     .also = "logging-steps log-interval"},
+     .also = "logging-steps log-interval", .deepspeed = "steps_per_print"},
     {"peak-tflops", FLAG_FLOAT, AT(peak_tflops), "0", "Run", .argument = "0<=X<=1e6",
      .help = "What the maker says that each rank's device does of --dtype's products in a second, "
              "in 10^12 operations: with it the model FLOPs utilisation (MFU) is told, too; 0: only "
@@ -113,7 +113,7 @@ const struct Flag options_table[] = {
              "FILE.N.",
      .also = "profile"},
     {"tensorboard", FLAG_BOOL, AT(tensorboard), "true", "Run",
-     .help = "Write a TensorBoard event file into --out."},
+     .help = "Write a TensorBoard event file into --out.", .deepspeed = "tensorboard.enabled"},
     {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "Samples",
      .help =
          "With --resume, or --init: print a sample, and on standard output nothing else, and exit.",
@@ -150,7 +150,7 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
     if (*o->help) {
         int err = flags_print_help(f, o->help, stdout, e);
         if (!err && strcmp(o->help, "deepspeed") == 0)
-            deepspeed_print_rows(stdout);
+            deepspeed_print_rows(f->table, f->n, stdout);
         return err;
     }
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"

@@ -2,6 +2,7 @@
 // become the flags that a person would have typed, or are refused by what is wrong with them, all
 // of it at once; what is not JSON is refused with its line; and the shapes of its schedules are its
 // own. Runs from the repository's root: tests/fixtures/deepspeed/ has the files.
+#include "data/deepspeed/rows.h"
 #include "tests/lib/deepspeed_line.h"
 
 #include <errno.h>
@@ -15,21 +16,26 @@ static void test_every_key_has_a_verdict(void **state) {
     (void)state;
     FILE *file = fopen(FOLDER "keys.txt", "r");
     assert_non_null(file);
+    struct Read r;
+    assert_int_equal(read_line(&r, "--data random"), 0);
+    struct DsTables tables = ds_tables_open(r.flags.table, r.flags.n);
     char key[256];
     size_t n = 0;
-    enum DsVerdict verdict;
+    bool inside;
     while (fgets(key, sizeof key, file)) {
         key[strcspn(key, "\n")] = 0;
         if (*key == '#')
             continue;
-        if (!deepspeed_verdict(key, &verdict))
+        if (!ds_row(&tables, key, &inside))
             fail_msg("%s has no verdict", key);
         n++;
     }
     fclose(file);
     assert_true(n > 400);
-    assert_false(deepspeed_verdict("zero_optimization.stages", &verdict));
-    assert_false(deepspeed_verdict("optimizer.params.cycle_min_lr", &verdict));
+    assert_null(ds_row(&tables, "zero_optimization.stages", &inside));
+    assert_null(ds_row(&tables, "optimizer.params.cycle_min_lr", &inside));
+    ds_tables_close(&tables);
+    close_line(&r);
 }
 
 // ---- files ----

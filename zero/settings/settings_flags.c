@@ -251,13 +251,15 @@ const struct Flag settings_table[] = {
          "--zero 1 to 3: weights are gathered in 8 bits, in blocks of 256 with a scale each "
          "(ZeRO++'s qwZ), which sends half as much as bf16. Updates are made on the weights as "
          "they were. At stages 1 and 2 it takes the memory of a shard besides. Changes results.",
-     .identity = FLAG_RANKS, .identity_if = "zero-quantized-weights"},
+     .identity = FLAG_RANKS, .identity_if = "zero-quantized-weights",
+     .deepspeed = "zero_optimization.zero_quantized_weights"},
     {"zero-quantized-gradients", FLAG_BOOL, AT(rank.quantized_gradients), "false", "ZeRO",
      .help = "--zero 1 to 3: gradients are reduced in 4 bits, in blocks of 256 with a scale each, "
              "in two hops: among the ranks of a node (--node-size), and between nodes (ZeRO++'s "
              "qgZ). Sends a quarter of bf16, less still between nodes. Changes results, with the "
              "nodes' size.",
-     .identity = FLAG_RANKS, .identity_if = "zero-quantized-gradients"},
+     .identity = FLAG_RANKS, .identity_if = "zero-quantized-gradients",
+     .deepspeed = "zero_optimization.zero_quantized_gradients"},
     {"tp", FLAG_SIZE, AT(rank.tp), "1", "ZeRO", .argument = "1<=N<=1024",
      .help = "Tensor parallelism: so many neighbouring ranks, best GPUs of one machine, have a "
              "part of every matrix each and compute a micro-batch together. A divisor of --ranks, "
