@@ -122,3 +122,18 @@ size_t show_masked(char *to, size_t size, const char *from) {
 bool show_is_masked(const char *url) {
     return strstr(url, "://***@") || strstr(url, "?***") || strstr(url, "#***");
 }
+
+void show_words(FILE *out, const char *text, int column) {
+    enum { WIDTH = 100 };
+    int at = column;
+    while (*(text += strspn(text, " "))) {
+        int length = (int)strcspn(text, " ");
+        if (at > column && at + 1 + length > WIDTH) {
+            fprintf(out, "\n%*s", column, "");
+            at = column;
+        }
+        at += fprintf(out, at > column ? " %.*s" : "%.*s", length, text);
+        text += length;
+    }
+    fputc('\n', out);
+}

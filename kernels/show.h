@@ -8,11 +8,16 @@
 #define KERNELS_SHOW_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 // Writes `from` to the `size` bytes at `to`, cut at the end of a character: control characters (but
 // \n and \t) and bytes that are not UTF-8 as \x1b; of a URL, user and password as ***@ and what is
 // behind "?" or "#" as ***. What was shown before stays as it is. Returns its length.
 size_t show_text(char *to, size_t size, const char *from);
+
+// Prints words from `column`, where the line is, up to column 100, and ends the line; a line that
+// is full goes on at `column`.
+void show_words(FILE *out, const char *text, int column);
 
 // The same with spaces for line breaks.
 size_t show_line(char *to, size_t size, const char *from);

@@ -1,8 +1,9 @@
 // DeepSpeed's configuration files: a verdict on every key, and the flags that they stand for.
 //
 // Whoever comes from DeepSpeed brings a JSON file with some of its 400 keys. Each has a row
-// (rows_train.c, rows_zero.c, rows_rest.c; of a key that is one flag's, the flag's) that says whether it is honoured, and by which flag;
-// equal by design, and why; not applicable, and why; or refused, and what to use instead. Nothing
+// (rows_train.c, rows_zero.c, rows_rest.c; a key that is one flag's has the flag's) that says
+// whether it is honoured, and by which flag; equal by design, and why; not applicable, and why; or
+// refused, and what to use instead. Nothing
 // is passed over in silence: a key without a row is an error with the nearest one that there is, or
 // told, where none is near and DeepSpeed passes over it; a value of another type is an error. What
 // is wrong between keys, or between the file and the command line, is told all at once.

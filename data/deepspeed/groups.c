@@ -1,4 +1,4 @@
-// Keys of precision, of ZeRO and its offload, and others that a flag's row does not suffice for: see
+// Keys of precision, of ZeRO and its offload, and others that are more than a flag's value: see
 // plan.h.
 #include "data/deepspeed/plan.h"
 
@@ -135,11 +135,11 @@ static bool is_device(struct Plan *p, const char *key, const cJSON *value, bool 
     return false;
 }
 
-// A switch that means the CPU's memory.
-static void set_switch(struct Plan *p, const char *key, const char *flag) {
+static void set_bool(struct Plan *p, const char *key, const char *flag, const char *on,
+                     const char *off) {
     const cJSON *value = plan_value(p, key);
-    if (cJSON_IsBool(value))
-        plan_set(p, key, flag, base_format("%s", cJSON_IsTrue(value) ? "cpu" : "none"));
+    if (value)
+        plan_set(p, key, flag, base_format("%s", cJSON_IsTrue(value) ? on : off));
 }
 
 // One of the two blocks. Returns whether it goes to a disk.
@@ -231,9 +231,9 @@ void plan_offload(struct Plan *p) {
     else
         plan_say(p, ratio, "the optimizer's state is not offloaded");
     set_gradients_tier(p);
-    set_switch(p, ZERO "cpu_offload", "offload-optimizer");
-    set_switch(p, ZERO "cpu_offload_param", "offload-param");
-    set_switch(p, ZERO "cpu_offload_params", "offload-param");
+    set_bool(p, ZERO "cpu_offload", "offload-optimizer", "cpu", "none");
+    set_bool(p, ZERO "cpu_offload_param", "offload-param", "cpu", "none");
+    set_bool(p, ZERO "cpu_offload_params", "offload-param", "cpu", "none");
     set_disk(p, disk);
     set_shards(p);
 }
@@ -259,13 +259,6 @@ static void set_parts(struct Plan *p) {
 }
 
 // ---- the rest ----
-
-static void set_bool(struct Plan *p, const char *key, const char *flag, const char *on,
-                     const char *off) {
-    const cJSON *value = plan_value(p, key);
-    if (value)
-        plan_set(p, key, flag, base_format("%s", cJSON_IsTrue(value) ? on : off));
-}
 
 static void set_prefetch(struct Plan *p, const char *key) {
     const cJSON *value = plan_value(p, key);

@@ -5,24 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 100, KEY_COLUMN = 2, SAY_COLUMN = 52, VALUE_MAX = 24 };
-
-// Prints words from column `at` on; a line that is full continues at `column`.
-static void print_words(FILE *out, const char *text, int at, int column) {
-    bool first = true;
-    while (*(text += strspn(text, " "))) {
-        int n = (int)strcspn(text, " ");
-        if (!first && at + 1 + n > WIDTH) {
-            fprintf(out, "\n%*s", column, "");
-            at = column;
-            first = true;
-        }
-        at += fprintf(out, first ? "%.*s" : " %.*s", n, text);
-        first = false;
-        text += n;
-    }
-    fputc('\n', out);
-}
+enum { KEY_COLUMN = 2, SAY_COLUMN = 52, VALUE_MAX = 24 };
 
 // Pads from column `at` to `column`, on a new line where it is passed.
 static void go_to(FILE *out, int at, int column) {
@@ -64,7 +47,7 @@ void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
         show_line(shown, sizeof shown, says);
         free(says);
         go_to(out, at, SAY_COLUMN);
-        print_words(out, shown, SAY_COLUMN, SAY_COLUMN);
+        show_words(out, shown, SAY_COLUMN);
     }
 }
 
@@ -74,7 +57,7 @@ static char *row_says(const struct DsRow *row) {
     if (row->flag)
         return base_format("--%s%s%s", row->flag, *why ? "; " : "", why);
     if (row->verdict == DS_HONOURED)
-        return base_format("%s", *why ? why : "its keys:");
+        return base_format("%s", why);
     const char *when = row->verdict != DS_REFUSED   ? ""
                        : strpbrk(row->kinds, "boE") ? " if on"
                        : row->most > 0              ? " if more than one"
@@ -87,7 +70,7 @@ static void print_row(const struct DsRow *row, FILE *out) {
     int n = (int)strcspn(row->key, "|");
     int at = fprintf(out, "%*s%.*s%s", KEY_COLUMN, "", n, row->key, row->inner ? ".*" : "");
     go_to(out, at, SAY_COLUMN);
-    print_words(out, says, SAY_COLUMN, SAY_COLUMN);
+    show_words(out, says, SAY_COLUMN);
     free(says);
 }
 

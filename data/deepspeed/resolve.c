@@ -242,9 +242,10 @@ static void look_at_all(struct Plan *p) {
 static void plan_of_flags(struct Plan *p) {
     const struct DsTable *t = &p->tables.table[DS_FLAGS];
     for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {
-        const struct Node *value = plan_value(p, row->key);
-        if (value && value->kind == NODE_BOOL)
-            plan_set(p, row->key, row->flag, base_format("%s", value->on ? "true" : "false"));
+        const cJSON *value = plan_value(p, row->key);
+        if (cJSON_IsBool(value))
+            plan_set(p, row->key, row->flag,
+                     base_format("%s", cJSON_IsTrue(value) ? "true" : "false"));
         else if (*row->kinds == 'i')
             plan_count(p, row->key, row->flag);
         else

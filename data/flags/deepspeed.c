@@ -24,29 +24,10 @@ static bool is_given(const void *flags, const char *name) {
     return given;
 }
 
+// Both were {0} before they were read.
 static bool is_same(const struct Flag *flag, const union FlagValue *a, const union FlagValue *b) {
-    switch (flag->type) {
-    case FLAG_BOOL:
-        return a->on == b->on;
-    case FLAG_INT:
-    case FLAG_INT64:
-        return a->integer == b->integer;
-    case FLAG_SIZE:
-    case FLAG_TIME:
-        return a->size == b->size;
-    case FLAG_FLOAT:
-    case FLAG_POWER:
-        return a->number == b->number;
-    case FLAG_CHOICE:
-        return a->choice == b->choice;
-    case FLAG_EVERY:
-        return a->every.steps == b->every.steps && a->every.seconds == b->every.seconds;
-    case FLAG_STRING:
-    case FLAG_LIST:
-    case FLAG_OPTIONAL:
-        return strcmp(a->text, b->text) == 0;
-    }
-    CHECK(false, "--%s: unknown type %d", flag->name, flag->type);
+    bool text = flag->type == FLAG_STRING || flag->type == FLAG_LIST || flag->type == FLAG_OPTIONAL;
+    return text ? strcmp(a->text, b->text) == 0 : memcmp(a, b, sizeof *a) == 0;
 }
 
 static int check(const void *flags, const char *name, const char *where, const char *text,

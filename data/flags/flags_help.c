@@ -3,6 +3,7 @@
 // A topic is the group of a row, in small letters. Without one, only names are shown: the whole
 // text is longer than a screen.
 #include "data/flags/flags.h"
+#include "kernels/show.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,21 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { HELP_WIDTH = 100, HELP_COLUMN = 28 };
-
-// Prints the words of `text` from column `at` on; a line that is full continues at HELP_COLUMN.
-static void print_wrapped(FILE *out, const char *text, int at) {
-    while (*(text += strspn(text, " "))) {
-        int length = (int)strcspn(text, " ");
-        if (at > HELP_COLUMN && at + 1 + length > HELP_WIDTH) {
-            fprintf(out, "\n%*s", HELP_COLUMN, "");
-            at = HELP_COLUMN;
-        }
-        at += fprintf(out, at > HELP_COLUMN ? " %.*s" : "%.*s", length, text);
-        text += length;
-    }
-    fputc('\n', out);
-}
+enum { HELP_COLUMN = 28 };
 
 // A switch, of no more words than on and off.
 static bool is_plain(const struct Flag *flag) {
@@ -87,7 +74,7 @@ static void print_flag(const struct Flag *flag, FILE *out) {
         fprintf(out, "\n%*s", HELP_COLUMN, "");
     else
         fprintf(out, "%*s", HELP_COLUMN - at, "");
-    print_wrapped(out, help, HELP_COLUMN);
+    show_words(out, help, HELP_COLUMN);
     free(usage);
     free(help);
 }
@@ -117,7 +104,7 @@ static void print_names(const struct Flags *f, size_t first, FILE *out) {
         }
     int at = fprintf(out, "  %s", topic);
     fprintf(out, "%*s", HELP_COLUMN - at, "");
-    print_wrapped(out, names, HELP_COLUMN);
+    show_words(out, names, HELP_COLUMN);
     free(names);
     free(topic);
 }
