@@ -37,8 +37,6 @@ static double number_of(const struct Flag *f, const void *at) {
     case FLAG_INT:
     case FLAG_CHOICE:
         return *(const int *)at;
-    case FLAG_INT64:
-        return (double)*(const int64_t *)at;
     case FLAG_SIZE:
     case FLAG_TIME:
         return (double)*(const size_t *)at;

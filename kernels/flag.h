@@ -15,9 +15,9 @@
 // The type of the field at Flag.offset, and what may be written for it.
 enum FlagType {
     FLAG_BOOL,     // bool: a switch; in a file true or false
-    FLAG_INT,      // int: as the next; its argument must bound it
-    FLAG_INT64,    // int64_t: an integer. 64k and 1.5M count in powers of 1000 (k M G T),
-    FLAG_SIZE,     // size_t: as before, never negative.  64Ki in powers of 1024 (Ki Mi Gi Ti)
+    FLAG_INT,      // int: as the next, or negative; its argument must bound it
+    FLAG_SIZE,     // size_t: an integer. 64k and 1.5M count in powers of 1000 (k M G T), 64Ki in
+                   // powers of 1024 (Ki Mi Gi Ti)
     FLAG_POWER,    // float: a power of two, written like a size
     FLAG_FLOAT,    // double: a finite decimal number
     FLAG_STRING,   // const char *: any text; NULL without a default. struct Flags owns it

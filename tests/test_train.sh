@@ -31,23 +31,15 @@ refused() {
     rm -rf "$out"
 }
 
-refused "an unknown flag" 'E_FLAG_UNKNOWN --colour' "${tiny[@]}" --colour 1
-refused "a mistyped flag, with the right one" 'E_FLAG_UNKNOWN --layers' "${tiny[@]}" --layer 3
 refused "no data" 'E_DATA_MISSING --data' --steps 1
-refused "a name of others, with ours" 'E_FLAG_UNKNOWN --per_device_train_batch_size*--batch' \
-    --per_device_train_batch_size 4
 said=$("$train")
 [ $? = 2 ] && [ "$said" = "$("$train" --help)" ]
 result $? "without a flag: the short help" "$said"
-said=$("$train" --help stage) && grep -q '^  --zero 0|1' <<<"$said" &&
-    [ "$said" = "$("$train" --help --stage)" ]
-result $? "--help knows the names of others" "$said"
 refused "a sample of no run, before its data" 'E_ONLY_CHECKPOINT --sample-only' --sample-only
 refused "a sample of no run in --out" 'E_RUN_MISSING --sample-only*/refused' \
     --sample-only --resume auto
 refused "a value of a switch" 'E_FLAG_SWITCH --no-tensorboard' "${tiny[@]}" --tensorboard false
 refused "data that is not there" 'E_FILE_READ /no/such' --data /no/such
-refused "trailing junk in a number" 'E_FLAG_NUMBER 3e-4x' "${tiny[@]}" --lr 3e-4x
 refused "a negative size" 'E_FLAG_INTEGER --steps' "${tiny[@]}" --steps -3
 refused "a beta of 1" 'E_FLAG_RANGE --beta2' "${tiny[@]}" --beta2 1
 refused "a batch of 0" 'E_FLAG_RANGE --batch' "${tiny[@]}" --batch 0

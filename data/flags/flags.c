@@ -39,9 +39,6 @@ void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagS
     case FLAG_INT:
         *(int *)at = (int)v->integer;
         break;
-    case FLAG_INT64:
-        *(int64_t *)at = v->integer;
-        break;
     case FLAG_POWER:
         *(float *)at = (float)v->number;
         break;

@@ -82,7 +82,6 @@ static int parse_magnitude(const char *text, uint64_t *out) {
 bool flag_is_number(const struct Flag *flag) {
     switch (flag->type) {
     case FLAG_INT:
-    case FLAG_INT64:
     case FLAG_SIZE:
     case FLAG_POWER:
     case FLAG_FLOAT:
@@ -314,7 +313,6 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
         v->text = text;
         return 0;
     case FLAG_INT:
-    case FLAG_INT64:
     case FLAG_SIZE:
         return parse_integer(flag, where, text, v, e);
     }
@@ -324,7 +322,6 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
 static double as_number(const struct Flag *flag, const union FlagValue *v) {
     switch (flag->type) {
     case FLAG_INT:
-    case FLAG_INT64:
         return (double)v->integer;
     case FLAG_SIZE:
         return (double)v->size;
@@ -379,8 +376,6 @@ char *flag_value_format(const struct Flag *flag, const void *at) {
         return base_format("%d", *(const int *)at);
     case FLAG_POWER:
         return base_format("%.0f", (double)*(const float *)at);
-    case FLAG_INT64:
-        return base_format("%" PRId64, *(const int64_t *)at);
     case FLAG_SIZE:
         return base_format("%zu", *(const size_t *)at);
     case FLAG_TIME:

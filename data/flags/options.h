@@ -79,9 +79,9 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
 char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fingerprint,
                        const char *kernels);
 
-// Reads the line, of which nothing is a wish for help; where a run is resumed the configuration that it was started with; where it
-// begins with somebody's model (--init) the flags that this model is. `o` is the part of f->options
-// that has these options. Errors: those of flags.h.
+// Reads the line, of which nothing is a wish for help; where a run is resumed the configuration
+// that it was started with; where it begins with somebody's model (--init) the flags that this
+// model is. `o` is the part of f->options that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, struct Options *o, int argc, char **argv, struct Error *e);
 
 // Random tokens, where nothing is said of their vocabulary, have the model's; 0: it has none.

@@ -7,6 +7,7 @@
 #include "tests/lib/refused.h"
 
 #include <errno.h>
+#include <limits.h>
 
 static void defaults_are_set(void **state) {
     struct Fixture *x = *state;
@@ -112,14 +113,16 @@ static void sizes_take_suffixes(void **state) {
 
 static void signed_numbers_have_their_own_limits(void **state) {
     struct Fixture *x = *state;
-    assert_int_equal(PARSE(x, "--shift", "-9223372036854775808"), 0);
-    assert_true(x->options.shift == INT64_MIN);
-    assert_int_equal(PARSE(x, "--shift", "+9223372036854775807"), 0);
-    assert_true(x->options.shift == INT64_MAX);
+    assert_int_equal(PARSE(x, "--shift", "-2147483648"), 0);
+    assert_true(x->options.shift == INT_MIN);
+    assert_int_equal(PARSE(x, "--shift", "+2147483647"), 0);
+    assert_true(x->options.shift == INT_MAX);
     assert_int_equal(PARSE(x, "--shift", "9223372036854775808"), -EINVAL);
     ERROR_SAYS(x, "E_FLAG_INTEGER 9223372036854775807");
     assert_int_equal(PARSE(x, "--shift", "-9223372036854775809"), -EINVAL);
     ERROR_SAYS(x, "E_FLAG_INTEGER -9223372036854775808");
+    assert_int_equal(PARSE(x, "--shift", "2147483648"), -EINVAL);
+    ERROR_SAYS(x, "E_FLAG_RANGE 2147483647");
     assert_int_equal(PARSE(x, "--batch", "-4"), -EINVAL);
     ERROR_SAYS(x, "E_FLAG_INTEGER --batch", "'-4'");
 }
@@ -202,6 +205,25 @@ static void values_are_told_as_text(void **state) {
         assert_string_equal(text, expected[i][1]);
         free(text);
     }
+}
+
+static void names_of_others_are_answered_with_ours(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(PARSE(x, "--zero_stage", "2"), -EINVAL);
+    ERROR_SAYS(x, "E_FLAG_UNKNOWN --zero_stage", "--zero;");
+    assert_int_equal(PARSE(x, "--stage=2"), -EINVAL);
+    ERROR_SAYS(x, "E_FLAG_UNKNOWN --stage:", "--zero;");
+    assert_int_equal(flags_load_json_text(&x->flags, "file", "{\"stage\": 2}", 12, &x->error),
+                     -EINVAL);
+    ERROR_SAYS(x, "E_CONFIG_KEY stage", "\"zero\"");
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    assert_int_equal(flags_print_help(&x->flags, "stage", out, &x->error), 0);
+    fclose(out);
+    assert_non_null(strstr(text, "--stage"));
+    assert_non_null(strstr(text, "  --zero 0|1|2|3"));
+    free(text);
 }
 
 static void help_shows_every_flag_within_100_columns(void **state) {
@@ -319,6 +341,7 @@ int main(void) {
         TEST(values_are_told_as_text),
         TEST(help_has_topics),
         TEST(refusals_tell_where_values_come_from),
+        cmocka_unit_test_setup_teardown(names_of_others_are_answered_with_ours, setup, teardown),
         cmocka_unit_test(help_shows_every_flag_within_100_columns),
     };
     return cmocka_run_group_tests_name("flags", tests, NULL, NULL) ? 1 : 0;

@@ -9,16 +9,16 @@
 
 struct Options {
     size_t batch;
-    int64_t shift;
     double lr;
-    int dtype;
+    int dtype, shift;
     bool overlap;
     const char *out, *config;
 };
 
 static const struct Flag table[] = {
     {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "", .argument = "N>=1", .help = ""},
-    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "", .argument = "N", .help = ""},
+    {"shift", FLAG_INT, offsetof(struct Options, shift), "-3", "",
+     .argument = "-2147483648<=N<=2147483647", .help = ""},
     {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "", .argument = "0<X<=1e300",
      .help = ""},
     {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "",

@@ -14,9 +14,8 @@
 
 struct Options {
     size_t batch, memory;
-    int64_t shift;
     double lr, beta2;
-    int dtype, stage;
+    int dtype, stage, shift;
     bool overlap, quiet;
     const char *out, *prompt, *config;
     size_t layers;
@@ -39,12 +38,12 @@ static const struct Flag table[] = {
      .help = "AdamW's decay of v"},
     {"device-mem", FLAG_SIZE, offsetof(struct Options, memory), "16G", "Memory",
      .argument = "BYTES", .help = "capacity"},
-    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "Run", .argument = "N",
-     .help = "a signed number"},
+    {"shift", FLAG_INT, offsetof(struct Options, shift), "-3", "Run",
+     .argument = "-2147483648<=N<=2147483647", .help = "a signed number"},
     {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "Run",
      .words = FLAG_WORDS("fp32", "bf16", "fp16"), .help = "number format"},
     {"zero", FLAG_CHOICE, offsetof(struct Options, stage), "0", "Memory",
-     .words = FLAG_WORDS("0", "1", "2", "3"), .help = "ZeRO stage"},
+     .words = FLAG_WORDS("0", "1", "2", "3"), .help = "ZeRO stage", .also = "stage zero-stage"},
     {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "Memory",
      .help = "overlap copies and compute"},
     {"quiet", FLAG_BOOL, offsetof(struct Options, quiet), NULL, "Run",

@@ -21,7 +21,8 @@ refused "an adapter" "E_HF_ADAPTER $folder/lora" --init "hf:$folder/lora"
 refused "a format of no export" E_EXPORT_DTYPE --export-dtype bf16
 refused "positions of a rotary embedding" "E_FAMILY_FLAG --positions 100 --family llama" \
     --family llama --positions 100
-refused "angles of learned positions" "E_FAMILY_FLAG --rope-theta 100 --family gpt2" --rope-theta 100
+refused "angles of learned positions" "E_FAMILY_FLAG --rope-theta 100 --family gpt2" \
+    --rope-theta 100
 refused "a width, with one that divides" "E_HEADS for example 8" \
     --family llama --heads 4 --channels 2
 refused "heads of keys, with a number that divides" "E_HEADS for example 3" \

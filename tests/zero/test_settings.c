@@ -90,78 +90,79 @@ static void test_what_is_named_stays(void **state) {
     is(&l, DEVICE_CPU, F32, F32);
 }
 
+static const struct {
+    const struct Chosen *chosen;
+    const char *words, *said;
+} refused[] = {
+    {&new_cpu, "--loss-scale 4", "E_LOSS_SCALE bf16"},
+    {&new_cpu, "--grad-dtype fp16", "E_GRAD_DTYPE --dtype bf16"},
+    {&new_cpu, "--autotune", "E_GPU_ONLY --autotune"},
+    {&gpu, "--device cuda --kernels base", "E_KERNELS_DEVICE --kernels base"},
+    {&old_cpu, "--master split", "E_MASTER --master split"},
+    {&old_cpu, "--rope-theta 1e4", "E_FAMILY_FLAG --family gpt2"},
+    {&old_cpu, "--steps 3 --epochs 1", "E_STEPS_AND_EPOCHS --steps 3"},
+    {&old_cpu, "--epochs 0", "E_EPOCHS --epochs 0"},
+    {&old_cpu, "--steps 5 --warmup 9", "E_WARMUP --warmup 9"},
+    {&old_cpu, "--clip 1e-31", "E_CLIP --clip 1e-31"},
+    {&old_cpu, "--lr 1e-3 --min-lr 1", "E_MIN_LR --min-lr 1"},
+    {&old_cpu, "--keep-best", "E_VALIDATION_MISSING --keep-best"},
+    {&old_cpu, "--patience 2", "E_VALIDATION_MISSING --patience 2"},
+    {&old_cpu, "--family llama --positions 9", "E_FAMILY_FLAG --positions 9"},
+    {&old_cpu, "--dtype fp16 --loss-scale 2 --loss-scale-min 4", "E_LOSS_SCALE --loss-scale 2"},
+    {&old_cpu, "--dtype fp16 --grad-dtype bf16", "E_GRAD_DTYPE --grad-dtype bf16"},
+    {&old_cpu, "--show-chain head", "E_SHOW_CHAIN --show-chain head"},
+    {&old_cpu, "--offload-ratio 0.5", "E_OFFLOAD_MISSING --offload-ratio 0.5"},
+    {&old_cpu, "--host-mem 1000", "E_OFFLOAD_MISSING --host-mem 1000"},
+    {&old_cpu, "--offload-optimizer cpu --delay-update --offload-ratio 0.5",
+     "E_DELAY_UPDATE --offload-ratio 0.5"},
+    {&old_cpu, "--ranks 2 --tp 2 --partition-activations --sequence-parallel",
+     "E_PARTITION_ACTIVATIONS --sequence-parallel"},
+    {&old_cpu, "--ranks 2 --tp 2 --partition-activations --fit auto",
+     "E_PARTITION_ACTIVATIONS --fit auto"},
+    {&old_cpu, "--ranks 2 --tp 2 --partition-activations --recompute mlp",
+     "E_PARTITION_ACTIVATIONS --recompute mlp"},
+    {&old_cpu, "--warmup-type linear", "E_WARMUP_TYPE --warmup-type linear"},
+    {&old_cpu, "--global-batch 3 --batch 2", "E_GLOBAL_BATCH --global-batch 3"},
+    {&old_cpu, "--ranks 3 --global-batch 8 --batch 1",
+     "E_GLOBAL_BATCH --global-batch 6 or 9 would do; --ranks 1, 2, 4 or 8 would do"},
+    {&old_cpu, "--ranks 3 --global-batch 2 --batch 1",
+     "E_GLOBAL_BATCH ; --global-batch 3 would do; --ranks 1 or 2 would do"},
+    {&old_cpu, "--ranks 6 --tp 2 --pp 2", "E_GRID ; a product of 1, 2, 3 or 6 would do"},
+    {&old_cpu, "--delay-update", "E_OFFLOAD_MISSING --delay-update"},
+    {&old_cpu, "--nvme-depth 4", "E_OFFLOAD_MISSING --nvme-depth"},
+    {&old_cpu, "--delay-after 3", "E_DELAY_UPDATE --delay-after 3"},
+    {&old_cpu, "--offload-param nvme", "E_NVME_PATH_MISSING --nvme-path"},
+    {&old_cpu, "--ranks 2000", "E_RANKS --ranks 2000"},
+    {&old_cpu, "--cluster x", "E_PLAN_MISSING --cluster x"},
+    {&gpu, "--ranks 2 --tp 2 --autotune", "E_TP_AUTOTUNE --tp 2"},
+    {&old_cpu, "--ranks 3 --tp 2", "E_GRID --tp 2"},
+    {&old_cpu, "--pp-split 1,1", "E_PP_SPLIT --pp-split 1,1"},
+    {&old_cpu, "--partition-activations", "E_PARTITION_ACTIVATIONS"},
+    {&old_cpu, "--ranks 4 --zero 1 --zero-shard-size 3", "E_SHARD_SIZE_RANKS --ranks 4"},
+    {&old_cpu, "--ranks 4 --zero 2 --zero-hpz-partition-size 2", "E_HPZ_STAGE --zero 2"},
+    {&old_cpu, "--ranks 4 --zero 3 --zero-hpz-partition-size 3", "E_HPZ_SIZE --ranks 4"},
+    {&old_cpu, "--ranks 4 --zero 3 --zero-hpz-partition-size 2 --offload-param cpu",
+     "E_HPZ_OFFLOAD --offload-param cpu"},
+    {&old_cpu, "--ranks 2 --zero-quantized-weights", "E_QUANT_STAGE --zero 0"},
+    {&old_cpu, "--ranks 2 --zero 3 --tp 2 --zero-quantized-weights", "E_TP_QUANT --tp 2"},
+    {&old_cpu, "--ranks 2 --zero 1 --offload-param cpu --zero-quantized-weights",
+     "E_QUANT_OFFLOAD --zero 1"},
+    {&old_cpu, "--ranks 4 --zero 2 --zero-shard-size 2 --zero-quantized-gradients",
+     "E_QUANT_SHARD_SIZE --zero-shard-size 2"},
+    {&old_cpu, "--ranks 4 --zero 2 --node-size 3 --zero-quantized-gradients",
+     "E_QUANT_NODES --node-size 3"},
+};
+
 static void test_what_does_not_go_together(void **state) {
-    static const struct {
-        const struct Chosen *chosen;
-        const char *words, *said;
-    } rows[] = {
-        {&new_cpu, "--loss-scale 4", "E_LOSS_SCALE bf16"},
-        {&new_cpu, "--grad-dtype fp16", "E_GRAD_DTYPE --dtype bf16"},
-        {&new_cpu, "--autotune", "E_GPU_ONLY --autotune"},
-        {&gpu, "--device cuda --kernels base", "E_KERNELS_DEVICE --kernels base"},
-        {&old_cpu, "--master split", "E_MASTER --master split"},
-        {&old_cpu, "--rope-theta 1e4", "E_FAMILY_FLAG --family gpt2"},
-        {&old_cpu, "--steps 3 --epochs 1", "E_STEPS_AND_EPOCHS --steps 3"},
-        {&old_cpu, "--epochs 0", "E_EPOCHS --epochs 0"},
-        {&old_cpu, "--steps 5 --warmup 9", "E_WARMUP --warmup 9"},
-        {&old_cpu, "--clip 1e-31", "E_CLIP --clip 1e-31"},
-        {&old_cpu, "--lr 1e-3 --min-lr 1", "E_MIN_LR --min-lr 1"},
-        {&old_cpu, "--keep-best", "E_VALIDATION_MISSING --keep-best"},
-        {&old_cpu, "--patience 2", "E_VALIDATION_MISSING --patience 2"},
-        {&old_cpu, "--family llama --positions 9", "E_FAMILY_FLAG --positions 9"},
-        {&old_cpu, "--dtype fp16 --loss-scale 2 --loss-scale-min 4", "E_LOSS_SCALE --loss-scale 2"},
-        {&old_cpu, "--dtype fp16 --grad-dtype bf16", "E_GRAD_DTYPE --grad-dtype bf16"},
-        {&old_cpu, "--show-chain head", "E_SHOW_CHAIN --show-chain head"},
-        {&old_cpu, "--offload-ratio 0.5", "E_OFFLOAD_MISSING --offload-ratio 0.5"},
-        {&old_cpu, "--host-mem 1000", "E_OFFLOAD_MISSING --host-mem 1000"},
-        {&old_cpu, "--offload-optimizer cpu --delay-update --offload-ratio 0.5",
-         "E_DELAY_UPDATE --offload-ratio 0.5"},
-        {&old_cpu, "--ranks 2 --tp 2 --partition-activations --sequence-parallel",
-         "E_PARTITION_ACTIVATIONS --sequence-parallel"},
-        {&old_cpu, "--ranks 2 --tp 2 --partition-activations --fit auto",
-         "E_PARTITION_ACTIVATIONS --fit auto"},
-        {&old_cpu, "--ranks 2 --tp 2 --partition-activations --recompute mlp",
-         "E_PARTITION_ACTIVATIONS --recompute mlp"},
-        {&old_cpu, "--warmup-type linear", "E_WARMUP_TYPE --warmup-type linear"},
-        {&old_cpu, "--global-batch 3 --batch 2", "E_GLOBAL_BATCH --global-batch 3"},
-        {&old_cpu, "--ranks 3 --global-batch 8 --batch 1",
-         "E_GLOBAL_BATCH --global-batch 6 or 9 would do; --ranks 1, 2, 4 or 8 would do"},
-        {&old_cpu, "--ranks 3 --global-batch 2 --batch 1",
-         "E_GLOBAL_BATCH ; --global-batch 3 would do; --ranks 1 or 2 would do"},
-        {&old_cpu, "--ranks 6 --tp 2 --pp 2", "E_GRID ; a product of 1, 2, 3 or 6 would do"},
-        {&old_cpu, "--delay-update", "E_OFFLOAD_MISSING --delay-update"},
-        {&old_cpu, "--nvme-depth 4", "E_OFFLOAD_MISSING --nvme-depth"},
-        {&old_cpu, "--delay-after 3", "E_DELAY_UPDATE --delay-after 3"},
-        {&old_cpu, "--offload-param nvme", "E_NVME_PATH_MISSING --nvme-path"},
-        {&old_cpu, "--ranks 2000", "E_RANKS --ranks 2000"},
-        {&old_cpu, "--cluster x", "E_PLAN_MISSING --cluster x"},
-        {&gpu, "--ranks 2 --tp 2 --autotune", "E_TP_AUTOTUNE --tp 2"},
-        {&old_cpu, "--ranks 3 --tp 2", "E_GRID --tp 2"},
-        {&old_cpu, "--pp-split 1,1", "E_PP_SPLIT --pp-split 1,1"},
-        {&old_cpu, "--partition-activations", "E_PARTITION_ACTIVATIONS"},
-        {&old_cpu, "--ranks 4 --zero 1 --zero-shard-size 3", "E_SHARD_SIZE_RANKS --ranks 4"},
-        {&old_cpu, "--ranks 4 --zero 2 --zero-hpz-partition-size 2", "E_HPZ_STAGE --zero 2"},
-        {&old_cpu, "--ranks 4 --zero 3 --zero-hpz-partition-size 3", "E_HPZ_SIZE --ranks 4"},
-        {&old_cpu, "--ranks 4 --zero 3 --zero-hpz-partition-size 2 --offload-param cpu",
-         "E_HPZ_OFFLOAD --offload-param cpu"},
-        {&old_cpu, "--ranks 2 --zero-quantized-weights", "E_QUANT_STAGE --zero 0"},
-        {&old_cpu, "--ranks 2 --zero 3 --tp 2 --zero-quantized-weights", "E_TP_QUANT --tp 2"},
-        {&old_cpu, "--ranks 2 --zero 1 --offload-param cpu --zero-quantized-weights",
-         "E_QUANT_OFFLOAD --zero 1"},
-        {&old_cpu, "--ranks 4 --zero 2 --zero-shard-size 2 --zero-quantized-gradients",
-         "E_QUANT_SHARD_SIZE --zero-shard-size 2"},
-        {&old_cpu, "--ranks 4 --zero 2 --node-size 3 --zero-quantized-gradients",
-         "E_QUANT_NODES --node-size 3"},
-    };
     struct Line l = {0};
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char *words = base_format("%s", rows[i].words), *rest = words;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char *words = base_format("%s", refused[i].words), *rest = words;
         const char *word[12];
         int n = 0;
         while (n < 12 && (word[n] = strtok_r(rest, " ", &rest)))
             n++;
-        assert_error(resolve(&l, rows[i].chosen, n, word), -EINVAL, &l.e, rows[i].said);
+        assert_error(resolve(&l, refused[i].chosen, n, word), -EINVAL, &l.e, refused[i].said);
         flags_free(&l.flags);
         free(words);
     }

@@ -170,9 +170,9 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 
 // The parts of it: rules on flags that exclude or need each other (settings_rules.c), of those how
 // ranks are laid out alone; and what is computed (settings_grid.c): places of tensor parallelism,
-// which resolving looks at first; of a finished model the layers of a pipeline's stages, and rows in
-// parts; shards, what travels, and stages, with their rules; and a step that batches cannot make,
-// which is refused with what would do.
+// which resolving looks at first; of a finished model the layers of a pipeline's stages, and rows
+// in parts; shards, what travels, and stages, with their rules; and a step that batches cannot
+// make, which is refused with what would do.
 int settings_check_rules(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 int settings_check_layout(const struct RankSettings *s, struct Error *e);
 int settings_check_places(const struct RankSettings *s, struct Error *e);

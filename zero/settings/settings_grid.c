@@ -100,63 +100,49 @@ int settings_check_split(const struct RankSettings *r, struct Error *e) {
 
 int settings_check_rows(const struct RankSettings *r, struct Error *e) {
     size_t places = (size_t)settings_places(r), t = r->model.seq_len;
-    if (!r->sequence_parallel || (places > 1 && t % places == 0))
+    if (!r->sequence_parallel || t % places == 0)
         return 0;
-    if (places == 1)
-        return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,
-                         "--sequence-parallel: rows are cut over the places of --tp, of which "
-                         "there is one; expected --tp 2 or more with it");
     return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,
                      "--seq-len %zu: expected a multiple of --tp %zu, over whose places "
                      "--sequence-parallel cuts rows; %zu would do",
                      t, places, size_max(t / places, 1) * places);
 }
 
-// Shards are cut over a divisor of the data-parallel ranks.
-static int check_shards(const struct RankSettings *r, struct Error *e) {
+// A count that does not divide the data-parallel ranks, with those that do.
+static int refuse_divisor(const struct RankSettings *r, enum ErrorId id, const char *flag,
+                          size_t value, struct Error *e) {
     char would_do[160] = "", shared[64];
     size_t ranks = (size_t)settings_data_ranks(r);
-    if (!r->shard_ranks || ranks % r->shard_ranks == 0)
-        return 0;
-    tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
-    return error_set(e, -EINVAL, E_SHARD_SIZE_RANKS,
-                     "--zero-shard-size %zu: expected a divisor of %s%s", r->shard_ranks,
+    tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
+    return error_set(e, -EINVAL, id, "%s %zu: expected a divisor of %s%s", flag, value,
                      name_data_ranks(r, shared, sizeof shared), would_do);
 }
 
 // A second partition is cut over neighbours of those that the first one is cut over.
 static int check_second(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
-    char would_do[160] = "", shared[64];
-    if (!r->near_ranks || r->shard_ranks % r->near_ranks == 0)
+    char would_do[160] = "";
+    size_t shards = (size_t)settings_shard_ranks(r);
+    if (!r->near_ranks || shards % r->near_ranks == 0)
         return 0;
-    tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
-    if (r->shard_ranks == (size_t)settings_data_ranks(r))
-        return error_set(e, -EINVAL, E_HPZ_SIZE, "%s %zu: expected a divisor of %s%s", flag,
-                         r->near_ranks, name_data_ranks(r, shared, sizeof shared), would_do);
+    if (shards == (size_t)settings_data_ranks(r))
+        return refuse_divisor(r, E_HPZ_SIZE, flag, r->near_ranks, e);
+    tell_divisors(shards, shards, flag, would_do, sizeof would_do);
     return error_set(e, -EINVAL, E_HPZ_SIZE,
                      "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag, r->near_ranks,
-                     r->shard_ranks, would_do);
-}
-
-// The first hop of gradients is among the ranks of a node, or of a stage that lies in one.
-static int check_hops(const struct RankSettings *r, struct Error *e) {
-    const char *flag = "--zero-quantized-gradients";
-    char would_do[160] = "", shared[64];
-    size_t ranks = (size_t)settings_data_ranks(r);
-    if (!r->quantized_gradients || !r->node_size || ranks % r->node_size == 0 ||
-        (settings_stages(r) > 1 && r->node_size % ranks == 0))
-        return 0;
-    tell_divisors(ranks, ranks, "--node-size", would_do, sizeof would_do);
-    return error_set(e, -EINVAL, E_QUANT_NODES, "%s --node-size %zu: expected a divisor of %s%s",
-                     flag, r->node_size, name_data_ranks(r, shared, sizeof shared), would_do);
+                     shards, would_do);
 }
 
 int settings_check_shards(const struct RankSettings *r, struct Error *e) {
+    size_t ranks = (size_t)settings_data_ranks(r);
+    // The first hop of gradients is among the ranks of a node, or of a stage that lies in one.
+    bool in_node = settings_stages(r) > 1 && r->node_size % ranks == 0;
     int err = settings_check_layout(r, e);
-    if (!err)
-        err = check_shards(r, e);
-    if (!err)
-        err = check_second(r, e);
-    return err ? err : check_hops(r, e);
+    if (err)
+        return err;
+    if (r->shard_ranks && ranks % r->shard_ranks)
+        return refuse_divisor(r, E_SHARD_SIZE_RANKS, "--zero-shard-size", r->shard_ranks, e);
+    if (r->quantized_gradients && r->node_size && ranks % r->node_size && !in_node)
+        return refuse_divisor(r, E_QUANT_NODES, "--node-size", r->node_size, e);
+    return check_second(r, e);
 }

@@ -1,6 +1,6 @@
 // Which settings go together, as far as a table can say it: see settings.h, and kernels/flag.h for
-// what a rule is. What must be computed first, such as the divisors of a count, is in settings.c and
-// settings_grid.c.
+// what a rule is. What must be computed first, such as the divisors of a count, is in settings.c
+// and settings_grid.c.
 #include "zero/engine.h"
 #include "zero/settings/settings.h"
 
@@ -89,6 +89,8 @@ static const struct FlagRule rules[] = {
     {E_TP_AUTOTUNE, "autotune tp>1",
      "ranks whose products are made by other algorithms would round differently; leave out one of "
      "the two"},
+    {E_SEQUENCE_PARALLEL, "sequence-parallel tp<2",
+     "rows are cut over the ranks of --tp; expected --tp 2 or more with it"},
     {E_PARTITION_ACTIVATIONS, "partition-activations tp<2",
      "the ranks of --tp keep the parts; expected --tp 2 or more with it"},
     {E_PARTITION_ACTIVATIONS, "partition-activations sequence-parallel",
