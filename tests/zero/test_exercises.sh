@@ -1,8 +1,9 @@
 #!/bin/bash
 # The exercises of the docs are true. docs/add-a-stage.md: the change that it shows takes at most 19
 # lines in one file, builds, trains with stage 2's bits, and sends what is predicted.
-# docs/add-a-wire.md: one file and one row of its table; it builds, gives all stages the same bits,
-# and is planned, counted and traced. TRAIN: its objects are used again.
+# docs/add-a-wire.md: one file and one row of its table; it gives all stages the same bits, and is
+# planned, counted and traced. docs/add-a-flag.md: at most 8 lines in three files, and the memory
+# that is predicted. They are built at once. TRAIN: its objects are used again.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 train=$(realpath "${TRAIN:-build/release/train}")
@@ -15,17 +16,22 @@ mkdir -p "$tree/build/release"
 find "$(dirname "$train")" -mindepth 1 -maxdepth 1 ! -name tests \
     -exec cp -at "$tree/build/release" {} +
 
-# apply NAME LINES: makes the change of docs/add-a-NAME.md, which has so many lines at most.
+# apply NAME LINES FILES: makes the change of docs/add-a-NAME.md, of at most so many lines and files.
 apply() {
     local lines files said
     sed -n '/^```diff$/,/^```$/p' "docs/add-a-$1.md" | sed '1d;$d' >"$tree/$1.diff"
     lines=$(grep -c '^+[^+]' "$tree/$1.diff") files=$(grep -c '^+++ ' "$tree/$1.diff")
-    [ "$lines" -gt 0 ] && [ "$lines" -le "$2" ] && [ "$files" -le 1 ]
-    result $? "a $1: at most $2 lines in one file" "$lines lines in $files files"
-    said=$(cd "$tree" && patch -p1 --no-backup-if-mismatch <"$1.diff" 2>&1 &&
-        make -s -j2 train 2>&1)
-    result $? "a $1: the change applies and builds" "$said"
+    [ "$lines" -gt 0 ] && [ "$lines" -le "$2" ] && [ "$files" -le "$3" ]
+    result $? "a $1: at most $2 lines, files: $3" "$lines lines in $files files"
+    said=$(cd "$tree" && patch -p1 --no-backup-if-mismatch <"$1.diff" 2>&1)
+    result $? "a $1: the change applies" "$said"
 }
+apply stage 19 1
+apply wire 21 1
+apply flag 8 3
+said=$(cd "$tree" && make -s -j2 train 2>&1)
+result $? "the changes build" "$said"
+
 run() { # run FLAG...: the hash, and the table's lines in one
     "$tree/train" --data random --vocab 61 --device cpu --model tiny --layers 2 --heads 3 \
         --channels 36 --seq-len 17 --batch 2 --ranks 3 --steps 4 --threads 1 --no-tensorboard \
@@ -42,7 +48,6 @@ sent_as_planned() {
 
 # ---- a stage ----
 
-apply stage 19
 for flags in "--dtype bf16" "--dtype fp32 --global-batch 12" "--dtype bf16 --global-batch 18"; do
     # shellcheck disable=SC2086
     two=$(run --zero 2 $flags) four=$(run --zero 4 $flags) zero=$(run --zero 0 $flags)
@@ -63,7 +68,6 @@ done
 
 # ---- a wire ----
 
-apply wire 21
 fp32=$(run --zero 3 --dtype fp32) hashes=''
 for stage in 1 2 3; do
     said=$(run --zero $stage --dtype fp32 --zero-quantized-weights bf16)
@@ -82,6 +86,21 @@ result $? "--show-chain has its hops and their cost" "$said"
 said=$(run --zero 3 --dtype fp32 --zero-quantized-weights bf16 --trace "$tree/trace.json")
 grep -q '"cast"' "$tree/trace.json"
 result $? "--trace has its kernels" "$said"
+
+# ---- a flag ----
+
+flags="--layers 6 --recompute block --offload-activations cpu"
+# shellcheck disable=SC2086
+one=$(run $flags) three=$(run $flags --prefetch-activations 3)
+on_device() { awk '$1 == "activations" && NF == 3 { print $2, $3; exit }' <<<"$1"; }
+read -r predicted measured <<<"$(on_device "$three")"
+[ -n "$(hash_of "$three")" ] && [ "$(hash_of "$three")" = "$(hash_of "$one")" ] &&
+    [ -n "$measured" ] && [ "$predicted" = "$measured" ] &&
+    [ "$(on_device "$one")" != "$predicted $measured" ]
+result $? "the flag changes memory as predicted, and no bit" "$one
+$three"
+"$tree/train" --help prefetch-activations | grep -q '(N<=64, default 0)'
+result $? "--help knows it"
 
 echo "1..$count"
 exit $failed
