@@ -306,11 +306,6 @@ int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct 
                          "--node-size %zu: the nodes of --cluster %s have %zu GPUs: expected %zu, "
                          "or leave it out",
                          s->node_size, s->cluster, c->node_gpus, c->node_gpus);
-    if (s->model.dtype == F32 && !s->dtype_from)
-        return error_set(e, -EINVAL, E_CLUSTER_DTYPE,
-                         "--dtype fp32: the rates of --cluster %s are those of 16 bits: expected "
-                         "bf16 or fp16",
-                         s->cluster);
     return 0;
 }
 

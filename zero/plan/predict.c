@@ -174,9 +174,6 @@ static void put(struct Settings *to, const struct Candidate *c, bool batch) {
 static int choose_on_cluster(const struct PredictRequest *r, const struct RankSettings *s,
                              struct Settings *line, struct Error *e) {
     struct Cluster c;
-    if (line->open.master || line->open.moments)
-        return error_set(e, -EINVAL, E_FIT_MASTERS,
-                         "--fit auto,masters: for a cluster it chooses no formats: expected auto");
     struct ClusterChoices *all = base_alloc_zeroed(sizeof *all);
     int err = cluster_read(s->cluster, r->machine->read_json, &c, e);
     if (!err)

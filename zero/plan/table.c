@@ -361,16 +361,6 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
                                      .ratio = 1,
                                      .delayed = settings->delayed};
     struct ModelStates s;
-    if (settings->opt_tier != TIER_DEVICE && settings->offload_ratio < 1)
-        return error_set(e, -EINVAL, E_PARAMS_FLAG,
-                         "--offload-ratio %g: expected 1 with --params, where there "
-                         "are no blocks to choose from",
-                         settings->offload_ratio);
-    if (settings_places(settings) > 1)
-        return error_set(e, -EINVAL, E_PARAMS_FLAG,
-                         "--tp %d: --params counts models that each rank has whole; give a shape "
-                         "and --plan",
-                         settings_places(settings));
     int err = footprint_of_parameters(parameters, &options, &offload, settings->ranks, &s, e);
     if (err)
         return err;
