@@ -22,7 +22,7 @@ static bool fact_holds(const struct FlagValues *v, const char *name, size_t n) {
     CHECK(false, "no flag or fact %.*s", (int)n, name);
 }
 
-// The value of a flag that holds a text, "" for none, or the word of a choice; NULL: of a number.
+// The text of a flag that holds one ("" for none), or the word of a choice. NULL: it is a number.
 static const char *text_of(const struct Flag *f, const void *at) {
     const char *text = f->type == FLAG_CHOICE ? f->words[*(const int *)at] : NULL;
     if (f->type == FLAG_STRING || f->type == FLAG_LIST || f->type == FLAG_OPTIONAL)
@@ -109,7 +109,7 @@ static bool holds(const struct FlagValues *v, const char *term, const struct Fla
 
 enum { MOST_SHOWN = 6 };
 
-// The flags of the terms, each once, behind each other; a NULL behind the last.
+// Whether all terms hold. shown: the flags that a refusal shows, each once; a NULL behind the last.
 static bool all_hold(const struct FlagValues *v, const char *terms,
                      const struct Flag *shown[MOST_SHOWN + 1]) {
     size_t n = 0;

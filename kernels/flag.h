@@ -35,13 +35,13 @@ struct FlagEvery {
     size_t steps, seconds;
 };
 
-// What a resumed run may change.
+// Whether a resumed run may change the flag.
 enum FlagIdentity {
-    FLAG_FREE,  // this flag: it shapes no number
-    FLAG_MODEL, // nothing: it says what the model is
-    FLAG_RUN,   // nothing: it shapes the numbers
-    FLAG_RANKS, // with the number of ranks this flag, too: it shapes how sums are rounded
-    FLAG_NOW,   // this flag, which says what to do now: no configuration keeps it
+    FLAG_FREE,  // It shapes no number, and may change.
+    FLAG_MODEL, // It says what the model is, and stays.
+    FLAG_RUN,   // It shapes the numbers, and stays.
+    FLAG_RANKS, // It shapes how sums are rounded, and stays while the number of ranks does.
+    FLAG_NOW,   // It says what to do now: no configuration keeps it.
 };
 
 struct Flag {
