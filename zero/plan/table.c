@@ -2,8 +2,6 @@
 // a run the measurement stands beside the forecast.
 #include "zero/plan/table.h"
 
-#include "zero/master/master.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,13 +347,7 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
 
 int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
                         bool json, struct Error *e) {
-    struct ZeroOptions options = {.stage = settings->stage,
-                                  .nmicro = settings->nmicro,
-                                  .dtype = settings->model.dtype,
-                                  .grad_dtype = settings->grad_dtype,
-                                  .moments_dtype = settings->moments_dtype,
-                                  .quantized_weights = settings->quantized_weights,
-                                  .masters = master_ops(settings->master_format)};
+    struct ZeroOptions options = settings_zero(settings);
     struct OffloadOptions offload = {.param_tier = settings->param_tier,
                                      .opt_tier = settings->opt_tier,
                                      .ratio = 1,

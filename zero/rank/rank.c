@@ -6,7 +6,6 @@
 #include "zero/comm/choose.h"
 #include "zero/comm/mpi.h"
 #include "zero/comm/nccl.h"
-#include "zero/master/master.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 #include "zero/rank/breakdown.h"
@@ -123,19 +122,10 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
 }
 
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
-    return (struct ZeroOptions){
-        .stage = s->stage,
-        .dp = r->dp,
-        .nmicro = s->nmicro,
-        .prefetch = s->prefetch,
-        .dtype = s->model.dtype,
-        .grad_dtype = s->grad_dtype,
-        .moments_dtype = s->moments_dtype,
-        .quantized_weights = s->quantized_weights,
-        .masters = master_ops(s->master_format),
-        .tier = r->tier,
-        .loss_scale = s->loss_scale,
-    };
+    struct ZeroOptions o = settings_zero(s);
+    o.dp = r->dp;
+    o.tier = r->tier;
+    return o;
 }
 
 // The run hands the core the operations of what is offloaded.

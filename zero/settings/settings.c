@@ -5,6 +5,7 @@
 
 #include "model/presets.h"
 #include "zero/engine.h"
+#include "zero/master/master.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -257,6 +258,20 @@ int settings_set_batch(struct RankSettings *s, size_t batch) {
     if (s->grad_auto)
         s->grad_dtype = s->nmicro > 1 ? F32 : s->model.dtype;
     return 0;
+}
+
+struct ZeroOptions settings_zero(const struct RankSettings *s) {
+    return (struct ZeroOptions){
+        .stage = s->stage,
+        .nmicro = s->nmicro,
+        .prefetch = s->prefetch,
+        .dtype = s->model.dtype,
+        .grad_dtype = s->grad_dtype,
+        .moments_dtype = s->moments_dtype,
+        .quantized_weights = s->quantized_weights,
+        .masters = master_ops(s->master_format),
+        .loss_scale = s->loss_scale,
+    };
 }
 
 bool settings_offload(const struct RankSettings *s) {

@@ -239,6 +239,9 @@ static inline size_t settings_layout_shards(const struct RankSettings *s) {
     return (size_t)settings_data_ranks(s) * each;
 }
 
+// What the core of ZeRO is asked for; the ranks and the tiers are the caller's to fill in.
+struct ZeroOptions settings_zero(const struct RankSettings *s);
+
 bool settings_offload(const struct RankSettings *s);  // anything at all
 bool settings_use_disk(const struct RankSettings *s); // anything to NVMe
 
