@@ -8,7 +8,7 @@
 #   make format     clang-format, in place        make check-format, clean
 #
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
-# Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
+# Where a library is optional the list has a variable in place of a file, and scripts/dev/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
 # WITHOUT="dnnl spm curl mpi uring pcre2 zlib zstd cuda nccl", or some: as if they were not here.
 # CUDA's kernels, where nvcc is installed, are compiled for the GPUs of this machine; without a GPU
@@ -55,7 +55,7 @@ PASS_OVER := $(WITHOUT) $(if $(filter release cusim gpu,$(MODE)),,cuda)
 ABOUT_CUDA := $(filter cusim gpu,$(MODE)) $(filter cuda registers,$(MAKECMDGOALS))
 ASKED_ARCHS := $(or $(strip $(CUDA_ARCHS)),$(if $(strip $(ABOUT_CUDA)),all))
 ASKED_ARCHS := $(if $(filter all,$(ASKED_ARCHS)),$(ALL_ARCHS),$(ASKED_ARCHS))
-PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
+PROBE := $(shell bash scripts/dev/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
     "$(PASS_OVER)" "$(ASKED_ARCHS)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
 ifneq ($(PROBE),ok)
 $(error $(PROBE))
@@ -225,7 +225,7 @@ endif
 # With CUDA's kernels for every target, and so for any GPU, which need not be in this machine.
 cuda: all
 
-# The kernels alone, for scripts/gpu_registers.sh.
+# The kernels alone, for scripts/bench/gpu_registers.sh.
 registers: $(CU_OBJECTS)
 
 features:
@@ -269,7 +269,7 @@ ifeq ($(MODE),cusim)
 COMPILE_CU = bash tests/cusim/compile.sh -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \
     -Wno-unknown-pragmas -MMD -MP
 else
-# What the assembler says of registers is kept for scripts/gpu_registers.sh.
+# What the assembler says of registers is kept for scripts/bench/gpu_registers.sh.
 COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -Xptxas -v -MMD -MP
 KEEP_LOG = 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
@@ -370,7 +370,7 @@ $(MPI_LIBRARIES): $(BUILD)/tests/%.so: tests/zero/%.c $(DEPEND)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
 
-# What the trials put between ./train and the kernel, and make of what it did (scripts/faults.sh).
+# What the trials put between ./train and the kernel, and make of what it did (scripts/faults/faults.sh).
 $(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h tests/lib/own_code.h $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
@@ -396,7 +396,7 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-# Fuzzers are only compiled here, so that they follow what they read; scripts/fuzz.sh links them.
+# Fuzzers are only compiled here, so that they follow what they read; scripts/dev/fuzz.sh links them.
 test-build: all $(TEST_BINARIES) $(call OBJ,$(FUZZERS)) $(MPI_LIBRARIES) $(PRELOADS) \
     $(TRIAL_PROGRAMS)
 
@@ -408,7 +408,7 @@ quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(S
 
 TESTS ?= $(ALL_TESTS)
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
-    TESTS_ASLEEP="$(ASLEEP)" bash scripts/run_tests.sh $(BUILD)
+    TESTS_ASLEEP="$(ASLEEP)" bash scripts/dev/run_tests.sh $(BUILD)
 test: test-build
 	@$(RUN_TESTS) $(TESTS)
 
@@ -431,7 +431,7 @@ tsan:
 	$(MAKE) --no-print-directory MODE=tsan CC=clang CFLAGS="-O2 -g" test
 
 fuzz:
-	bash scripts/fuzz.sh
+	bash scripts/dev/fuzz.sh
 
 fuzz-build: $(FUZZ_BINARIES)
 

@@ -1,6 +1,6 @@
 // The errors' ids, by the lowest room that says one: see struct Error in base.h. An id is what a
 // person looks up and a test asserts: it names what is wrong, not the place that says so, and stays
-// when sentences change. Sorted within a room; scripts/check_layout.sh wants each to be said
+// when sentences change. Sorted within a room; scripts/dev/check_layout.sh wants each to be said
 // somewhere and to be asserted by a test.
 
 // ---- kernels ----

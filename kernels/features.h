@@ -1,5 +1,5 @@
 // Which libraries this binary was built with: the table that the build prints and `./train
-// --version` repeats. scripts/probe.sh looks for the libraries and writes the table down.
+// --version` repeats. scripts/dev/probe.sh looks for the libraries and writes the table down.
 #ifndef KERNELS_FEATURES_H
 #define KERNELS_FEATURES_H
 

@@ -1,9 +1,9 @@
 // How fast this machine multiplies, copies and updates weights: the yardsticks that training is
 // measured with.
 //
-// `./train` prints its matmul rate as a percentage of the first, and scripts/bench_cpu.sh compares
-// with it; the planner says how long what offload moves, and what is updated, takes at least
-// (zero/plan/bound.h).
+// `./train` prints its matmul rate as a percentage of the first, and scripts/bench/bench_cpu.sh
+// compares with it; the planner says how long what offload moves, and what is updated, takes at
+// least (zero/plan/bound.h).
 #ifndef KERNELS_SPEED_H
 #define KERNELS_SPEED_H
 #include "kernels/device.h"

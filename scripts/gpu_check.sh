@@ -62,7 +62,7 @@ if [ -n "$reports" ]; then
 fi
 [ "$mode" = list ] || { mkdir -p "$out" && out=$(cd "$out" && pwd); } || exit 2
 cd "$(dirname "$0")/.." || exit 2
-. scripts/torch.sh
+. scripts/dev/torch.sh
 for name in lib commands build smoke bench tests offload; do
     # shellcheck source=/dev/null
     . "scripts/gpu/$name.sh"

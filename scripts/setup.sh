@@ -5,8 +5,8 @@
 #   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot,
 #                              Python with numpy
 #   scripts/setup.sh --bench   and what benchmarks compare with: fio for the NVMe tier, and Python's
-#                              venv, into which scripts/torch.sh installs PyTorch
-#   scripts/setup.sh --nodes   and for nodes simulated on one machine (scripts/cluster_sim.sh)
+#                              venv, into which scripts/dev/torch.sh installs PyTorch
+#   scripts/setup.sh --nodes   and for nodes simulated on one machine (scripts/faults/cluster_sim.sh)
 #   scripts/setup.sh --text    and English text to train on where the network is closed
 #   scripts/setup.sh --check   only prints what is missing (also with --test); status 1 if any
 #

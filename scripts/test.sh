@@ -8,7 +8,7 @@
 #
 # The last line is `N passed, N failed`; the status is 0 if none failed. One of the two commands of
 # the README; .ci/run adds the checks of form. What is longer than both: make asan, make tsan,
-# scripts/stage_matrix.sh, offload_matrix.sh, kill_ranks.sh, fuzz.sh, mutants.sh.
+# scripts/dev/stage_matrix.sh, offload_matrix.sh, kill_ranks.sh, fuzz.sh, mutants.sh.
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1

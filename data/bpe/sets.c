@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// In the order of scripts/unicode_tables.py.
+// In the order of scripts/gen/unicode_tables.py.
 static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
                                      "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                      "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn"};

@@ -1,4 +1,4 @@
-// The tables spread: see unicode.h, and scripts/unicode_tables.py for how they are spelled.
+// The tables spread: see unicode.h, and scripts/gen/unicode_tables.py for how they are spelled.
 #include "data/bpe/unicode.h"
 
 #include <stdlib.h>
@@ -92,7 +92,7 @@ void unicode_open(struct Unicode *u, bool nfc) {
 }
 
 // Letters, marks, decimal digits, connectors and what is like them, and the joiners: the numbers of
-// the categories' names are those of scripts/unicode_tables.py.
+// the categories' names are those of scripts/gen/unicode_tables.py.
 void unicode_mark_words(struct Unicode *u) {
     enum { LETTERS_AND_MARKS = 7, DECIMAL = 8, CONNECTOR = 11 };
     uint32_t point = 0;

@@ -1,5 +1,5 @@
 // What characters are, for data/bpe/unicode.c, which says how to read it. Written by
-// scripts/unicode_tables.py, from what tokenizers 0.23.3 answers for every code
+// scripts/gen/unicode_tables.py, from what tokenizers 0.23.3 answers for every code
 // point.
 #include "data/bpe/unicode.h"
 

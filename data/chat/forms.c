@@ -3,7 +3,7 @@
 // Each row renders to what its template does (tests/data/test_chat.c compares them with
 // apply_chat_template of transformers). A template is known by the SHA-256 of its text; where a
 // newline inside a Jinja string is written \n it counts as a newline, and one at the very end,
-// which Jinja drops, does not count. scripts/chat_fixtures.py --hash FILE prints it.
+// which Jinja drops, does not count. scripts/gen/chat_fixtures.py --hash FILE prints it.
 //
 // Of a date the templates of Llama 3.1 say 26 Jul 2024 where nobody tells them another, and so do
 // these: what a model learns must not depend on the day.

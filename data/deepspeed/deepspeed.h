@@ -13,7 +13,7 @@
 // as it is, given or default, as Transformers and Accelerate use the word.
 //
 // Called by data/flags/deepspeed.c, which knows the flags. The list of keys that rows are tested
-// against is made by scripts/deepspeed_keys.py. Next: rows.h, then resolve.c and groups.c.
+// against is made by scripts/gen/deepspeed_keys.py. Next: rows.h, then resolve.c and groups.c.
 #ifndef DATA_DEEPSPEED_DEEPSPEED_H
 #define DATA_DEEPSPEED_DEEPSPEED_H
 #include "kernels/flag.h"

@@ -1,4 +1,4 @@
-// Letters by a table that a script made of Python's: see case.h, scripts/case_table.py.
+// Letters by a table that a script made of Python's: see case.h, scripts/gen/case_table.py.
 #include "data/eval/case.h"
 
 #include "data/eval/case_table.h"

@@ -1,4 +1,4 @@
-// Made by scripts/case_table.py of Unicode 14.0.0:
+// Made by scripts/gen/case_table.py of Unicode 14.0.0:
 // what letters become in small and in title case, where that is another letter, or several. Read by
 // data/eval/case.c alone.
 #ifndef DATA_EVAL_CASE_TABLE_H

@@ -14,7 +14,7 @@
 // logged all it did; what a full disk refuses waits (appender.h). Losses, norms and rates are
 // printed with as few digits as read back to the same float; a number that is not finite becomes
 // null, because JSON has no word for it.
-// scripts/plot.sh draws the file.
+// scripts/bench/plot.sh draws the file.
 //
 // Called by report.c. The TensorBoard file beside it is data/log/tensorboard.h.
 #ifndef DATA_LOG_LOG_H

@@ -10,7 +10,7 @@
 # says what it has. Its manifest says what it was made of: a hash of the source, the GPUs'
 # architectures, the compilers. A mode takes it if the source is the same, the GPU is one of these
 # and the programs start there; make is not called then. Else it builds, and the report says why.
-# scripts/brought_test.sh tries it.
+# scripts/dev/brought_test.sh tries it.
 #
 # Libraries that no run on a GPU needs are left out of either build (WITHOUT names others).
 # Sourced; see lib.sh.
@@ -21,7 +21,7 @@ brought=$PWD/build/brought build_words=none
 
 # What a build depends on, as one number; the same with and without git.
 hash_source() {
-    find Makefile train.c scripts/probe.sh data kernels model tests zero -type f \
+    find Makefile train.c scripts/dev/probe.sh data kernels model tests zero -type f \
         \( -name '*.[chS]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name Makefile \
         -o -name probe.sh \) 2>/dev/null | sort | xargs sha256sum | sha256sum | cut -c 1-16
 }

@@ -14,16 +14,16 @@
 # a part's section says "cut" from its begin; and standard output has a line when the report has it.
 #
 # GPU time is scarce and a GPU has memory for one ./train at a time, so nothing may outlive its
-# part. What a part starts is known by a mark in its environment (marked.sh). At the part's end, or
-# at its limit, all that bear the mark are ended: SIGTERM and a short wait, or SIGKILL at once where
-# what is ended may be ./train, which would save a checkpoint of gigabytes first.
+# part. What a part starts is known by a mark in its environment (proc_tag.sh). At the part's end,
+# or at its limit, all that bear the mark are ended: SIGTERM and a short wait, or SIGKILL at once
+# where what is ended may be ./train, which would save a checkpoint of gigabytes first.
 #
 # Read next: build.sh and commands.sh, then smoke.sh, bench.sh, tests.sh, offload.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with gpu_check.sh and the modes
 
-. scripts/marked.sh
-. scripts/figures.sh
+. scripts/dev/proc_tag.sh
+. scripts/bench/figures.sh
 
 run_mark=$$.$(date +%s) timer='' keeper=''
 stop_reason='' # why the parts that are left do not run
@@ -78,7 +78,7 @@ run_limited() {
 start_keeper() {
     # shellcheck disable=SC2016
     setsid bash -c 'tail --pid="$1" -s 0.2 -f /dev/null | "$2" hold
-        . scripts/marked.sh
+        . scripts/dev/proc_tag.sh
         end_marked GPU_CHECK_RUN "$3" KILL' keep $$ "$bin/tests/gpu_smoke" "$run_mark" \
         >/dev/null 2>&1 </dev/null &
     keeper=$!

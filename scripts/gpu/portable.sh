@@ -8,7 +8,8 @@
 # and that is neither there nor in such an Ubuntu; and a symbol of a newer version than Ubuntu's
 # glibc, libstdc++ or libgcc has. What is no ELF file is passed over.
 #
-# libgomp is no part of a bare Ubuntu: it travels. Called by build.sh and scripts/brought_test.sh.
+# libgomp is no part of a bare Ubuntu: it travels. Called by build.sh and
+# scripts/dev/brought_test.sh.
 set -u
 . "${0%"${0##*/}"}../help.sh"
 folder=${1:?a folder} faults=0

@@ -13,7 +13,7 @@
 // nothing changes; AdamW's bytes and streams without its divisions, root and roundings. Each thread
 // takes one contiguous part.
 //
-// scripts/bench_offload.sh drives it. Read next: kernels/cpu/adamw.c.
+// scripts/bench/bench_offload.sh drives it. Read next: kernels/cpu/adamw.c.
 #include "kernels/cpu/instructions.h"
 #include "kernels/kernels.h"
 

@@ -5,7 +5,7 @@
 //   {"text": TEXT} or {"refused": LINE}    for each conversation,
 //   {"asked": TEXT} or null                and for each question of one
 //
-// Started by scripts/exports_torch.sh, whose tests/torch/chat_jinja.py renders the same by
+// Started by scripts/dev/exports_torch.sh, whose tests/torch/chat_jinja.py renders the same by
 // transformers.
 #include "tests/lib/chat_fixture.h"
 

@@ -1,5 +1,5 @@
-// The logits that a Hugging Face folder's model has here, for scripts/hf_models.sh to hold against
-// transformers.
+// The logits that a Hugging Face folder's model has here, for scripts/dev/hf_models.sh to hold
+// against transformers.
 //
 //   model_logits FOLDER fp32|bf16 IDS OUT
 //

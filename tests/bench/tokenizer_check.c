@@ -1,5 +1,5 @@
 // Our ids of texts against those of the reference implementation, and how fast they are made; for
-// scripts/tokenizer_compare.sh.
+// scripts/dev/tokenizer_compare.sh.
 //
 //   tokenizer_check TOKENIZER.json <RECORDS     records: bytes, text, count, ids; numbers in uint32
 //   tokenizer_check TOKENIZER.json TEXT         a text file: MB/s by one thread, and by all

@@ -1,4 +1,4 @@
-// The samples that a run trains on, for scripts/real_model.sh to train PyTorch on the same.
+// The samples that a run trains on, for scripts/dev/real_model.sh to train PyTorch on the same.
 //
 //   train_batches FOLDER TRAIN HELDOUT SEQ_LEN SEED SAMPLES
 //

@@ -1,5 +1,5 @@
-// The Nth call of CUDA fails: for scripts/faults.sh, whose libfault.so cannot stand between a
-// program and a simulator in the same executable, so that the linker does it (Makefile,
+// The Nth call of CUDA fails: for scripts/faults/faults.sh, whose libfault.so cannot stand between
+// a program and a simulator in the same executable, so that the linker does it (Makefile,
 // CUSIM_CALLS). It heeds the same settings (tests/lib/fault.c) where FAULT_CLASS is cuda:
 //
 //   FAULT_AT=N    the Nth call from 1, of all that are listed here

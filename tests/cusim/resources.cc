@@ -5,7 +5,8 @@
 // (include/cusim/language.h). Registers, and the shared memory that nvcc gives a kernel, are from
 // docs/registers.md, the report of the last compilation by nvcc, which a test holds to what is
 // built; the row is found by the kernel's name, which the program's own table of symbols has. So
-// whoever changes a kernel sees the old count of registers until scripts/gpu_registers.sh has run.
+// whoever changes a kernel sees the old count of registers until scripts/bench/gpu_registers.sh has
+// run.
 //
 // A kernel without a row can be launched, for there is none while it is being written; test_cusim
 // asks that each has one.
@@ -104,7 +105,7 @@ static void read_report(const char *text) {
 
 // ---- the program ----
 
-// A kernel's name as scripts/gpu_registers.sh writes it.
+// A kernel's name as scripts/bench/gpu_registers.sh writes it.
 static std::string short_name(const std::string &mangled) {
     char *whole = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, nullptr);
     std::string name = whole ? whole : mangled;

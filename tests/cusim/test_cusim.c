@@ -289,7 +289,7 @@ static void test_reported(void **state) {
     (void)state;
     const char *missing = sim_unreported();
     if (missing)
-        fail_msg("docs/registers.md (scripts/gpu_registers.sh writes it):\n%s", missing);
+        fail_msg("docs/registers.md (scripts/bench/gpu_registers.sh writes it):\n%s", missing);
 }
 
 // ---- faults of memory ----

@@ -1,6 +1,6 @@
 // What every kernel asks of a GPU's memory, held to a limit (tests/lib/moved.h runs them and
 // counters.cc counts), and docs/gpu.md, which has the table. With "table" as its argument the
-// program prints that, for scripts/gpu_tables.sh.
+// program prints that, for scripts/bench/gpu_tables.sh.
 //
 // An operation of several kernels, each of which keeps to what it touches, has a row of its own
 // where together they may move more than the operation must.
@@ -256,7 +256,7 @@ static void the_documentation_has_this_table(void **state) {
     assert_non_null(end);
     body += strlen(mark);
     if ((size_t)(end - body) != bytes || memcmp(now, body, bytes) != 0)
-        fail_msg("docs/gpu.md has another table (scripts/gpu_tables.sh writes it):\n%s", now);
+        fail_msg("docs/gpu.md has another table (scripts/bench/gpu_tables.sh writes it):\n%s", now);
     free(now);
 }
 

@@ -1,6 +1,6 @@
 // tokenizer.json: ids are those of the reference implementation (tests/fixtures/bpe, made by
-// scripts/tokenizer_fixtures.py) for each pattern; threads change none; every character comes back;
-// control tokens are found in a text, but not in what people wrote; and what is not built is
+// scripts/gen/tokenizer_fixtures.py) for each pattern; threads change none; every character comes
+// back; control tokens are found in a text, but not in what people wrote; and what is not built is
 // refused with one line.
 #include "data/bpe/read.h"
 #include "data/text/encode.h"

@@ -1,5 +1,6 @@
 // tokenizer.json of other kinds than test_bpe.c has: ids are those of the reference implementation
-// (tests/fixtures/bpe/kinds, by scripts/tokenizer_kinds.py), in parts too wherever one is taken.
+// (tests/fixtures/bpe/kinds, by scripts/gen/tokenizer_kinds.py), in parts too wherever one is
+// taken.
 //
 // A vocabulary that lacks bytes encodes a text by what it has, and says how many bytes it lacked.
 // Expressions that are not read, not compiled or never done are refused with one line.

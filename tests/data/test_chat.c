@@ -1,6 +1,6 @@
 // Chat templates: every known one gives the ids of apply_chat_template, masks are those of a
 // reference made without it, and no message's text becomes a control token. Expected values:
-// scripts/chat_fixtures.py. Next: test_chat_lines.c.
+// scripts/gen/chat_fixtures.py. Next: test_chat_lines.c.
 #include "data/chat/ask.h"
 #include "tests/lib/chat_fixture.h"
 #include "tests/lib/refused.h"

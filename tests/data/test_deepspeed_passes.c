@@ -1,6 +1,6 @@
 // What DeepSpeed passes over is no reason to refuse a configuration, and has no part in any flag.
-// Its own verdicts are in passes.txt (scripts/deepspeed_passes.py). What is near a key is refused
-// all the same. Runs from the repository's root.
+// Its own verdicts are in passes.txt (scripts/gen/deepspeed_passes.py). What is near a key is
+// refused all the same. Runs from the repository's root.
 #include "tests/lib/deepspeed_line.h"
 
 // The text without a part of it, and the comma before that.

@@ -1,6 +1,6 @@
 // Configurations that public projects ship train as they are, or are refused by what the list of
-// them says (tests/fixtures/deepspeed/public.txt, by scripts/deepspeed_public.py). Each is read as
-// ./train reads it, and its flags are resolved as for a plan. Runs from the repository's root.
+// them says (tests/fixtures/deepspeed/public.txt, by scripts/gen/deepspeed_public.py). Each is read
+// as ./train reads it, and its flags are resolved as for a plan. Runs from the repository's root.
 #include "tests/lib/deepspeed_line.h"
 
 // Whether `outer` is the path `inner`, or that of an object around it.

@@ -1,6 +1,6 @@
 // Items of an evaluation against what lm-eval's harness and llm.c make of them (the fixtures of
-// scripts/eval_fixtures.py): texts, tokens, where they are cut, and verdicts; and files that cannot
-// be right.
+// scripts/gen/eval_fixtures.py): texts, tokens, where they are cut, and verdicts; and files that
+// cannot be right.
 #include "data/eval/case.h"
 #include "data/eval/clean.h"
 #include "data/eval/evals.h"

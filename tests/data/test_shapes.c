@@ -1,6 +1,6 @@
 // The shapes that data sets come in: each gives the ids of apply_chat_template, and tasks without a
 // template those of Alpaca's prompt. The expected values are in tests/fixtures/shapes, made with
-// transformers by scripts/shape_fixtures.py.
+// transformers by scripts/gen/shape_fixtures.py.
 #include "tests/lib/chat_fixture.h"
 #include "tests/lib/examples_text.h"
 #include "tests/lib/refused.h"

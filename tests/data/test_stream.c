@@ -1,6 +1,6 @@
 // Packed files: each way of packing gives its text, and a file that is cut short, damaged or has
 // something behind it is refused where Python refuses it, with the byte. Files and verdicts are in
-// tests/fixtures/packed, made by scripts/packed_fixtures.py with Python's gzip and zstandard.
+// tests/fixtures/packed, made by scripts/gen/packed_fixtures.py with Python's gzip and zstandard.
 #include "data/stream.h"
 #include "tests/lib/scratch.h"
 

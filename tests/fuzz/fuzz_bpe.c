@@ -1,7 +1,7 @@
 // Fuzzes tokenizer.json and the texts that it encodes: a damaged one is refused with one line, and
 // what is accepted gives ids that exist, which stand for the text again where nothing of it is
 // normalized, stripped or without a piece, and which no cut changes. Built and run by
-// scripts/fuzz.sh.
+// scripts/dev/fuzz.sh.
 //
 // The input: a tokenizer.json; behind a line "text", what it encodes, else the input itself.
 #include "data/bpe/read.h"

@@ -1,7 +1,7 @@
 // Fuzzes the reader of JSONL and of lists of JSON: lines of every shape, with and without a map,
 // forms from a file, every known form and none. Whatever a file says, each example has a mask of
 // zeros and ones, ids that the tokenizer knows, and something to learn; and lines that are examples
-// are the same ones as elements of a list. Built and run by scripts/fuzz.sh.
+// are the same ones as elements of a list. Built and run by scripts/dev/fuzz.sh.
 #include "data/chat/example.h"
 #include "data/chat/form.h"
 #include "kernels/hash.h"

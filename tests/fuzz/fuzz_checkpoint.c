@@ -1,5 +1,5 @@
 // Fuzzes the reader of checkpoints: any bytes are refused with a line, or are a file whose sizes
-// add up. Built and run by scripts/fuzz.sh.
+// add up. Built and run by scripts/dev/fuzz.sh.
 #include "zero/checkpoint/checkpoint.h"
 
 #include "kernels/hash.h"

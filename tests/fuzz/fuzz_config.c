@@ -1,7 +1,7 @@
 // Fuzzes the reader of configuration files: any bytes give either options or one line of complaint.
 //
 // What is accepted must also survive being told as text and read again, as config.json needs.
-// Built and run by scripts/fuzz.sh.
+// Built and run by scripts/dev/fuzz.sh.
 #include "data/flags/flags.h"
 
 #include <stdlib.h>

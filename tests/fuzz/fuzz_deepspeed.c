@@ -1,6 +1,6 @@
 // Fuzzes the reader of DeepSpeed's configurations: any bytes give either flags, each of them a
 // value that its row allows, and a table that can be printed; or one line of complaint, and no flag
-// has changed. Built and run by scripts/fuzz.sh.
+// has changed. Built and run by scripts/dev/fuzz.sh.
 #include "data/flags/options.h"
 #include "zero/settings/settings.h"
 

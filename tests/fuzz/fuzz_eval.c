@@ -1,6 +1,6 @@
 // Fuzzes the readers of HellaSwag's files: any bytes are refused with one line that names the line
 // or the item, or are items of which every sequence fits the model, and the vocabulary, and has
-// something before what is judged. Built and run by scripts/fuzz.sh.
+// something before what is judged. Built and run by scripts/dev/fuzz.sh.
 #include "data/eval/hellaswag.h"
 
 #include <stdlib.h>

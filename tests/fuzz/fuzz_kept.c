@@ -1,7 +1,7 @@
 // Fuzzes what is read of the cache's small files: the speeds of this machine (machine.txt) and the
 // lists of checksums. Of any bytes a speed is a number above zero that was there or is measured,
 // and what is kept then is found again; a list agrees with its files if it is the one that was
-// written, and else not. Built and run by scripts/fuzz.sh.
+// written, and else not. Built and run by scripts/dev/fuzz.sh.
 #include "data/log/machine.h"
 #include "data/text/sums.h"
 #include "tests/fuzz/memory_folder.h"

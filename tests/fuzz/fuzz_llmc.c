@@ -1,7 +1,7 @@
 // Fuzzes the reader of llm.c's model files: any bytes are refused with one line, or are a file of
 // which each parameter whose elements are finite can be read to its last one, and the parameters
 // with their padding are all of it; and such a header is written again as it was. Built and run by
-// scripts/fuzz.sh.
+// scripts/dev/fuzz.sh.
 #include "data/llmc/model.h"
 #include "tests/fuzz/memory_folder.h"
 

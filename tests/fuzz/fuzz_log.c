@@ -1,5 +1,5 @@
 // Fuzzes what a resume reads of log.jsonl: of any bytes the lines up to a step are kept as they
-// are, in their order, and all others are dropped. Built and run by scripts/fuzz.sh.
+// are, in their order, and all others are dropped. Built and run by scripts/dev/fuzz.sh.
 #include "data/log/log.h"
 #include "tests/fuzz/memory_folder.h"
 

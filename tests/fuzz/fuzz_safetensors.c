@@ -1,7 +1,7 @@
 // Fuzzes the readers of Hugging Face folders: any bytes are refused with one line, or are a
 // safetensors file of which every byte behind the header belongs to one tensor and every tensor can
 // be read. What is accepted is read once more as a folder, under config.json and an index that are
-// part of the input. Built and run by scripts/fuzz.sh.
+// part of the input. Built and run by scripts/dev/fuzz.sh.
 #include "data/hf/folder.h"
 #include "tests/fuzz/memory_folder.h"
 

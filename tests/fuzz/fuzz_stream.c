@@ -1,6 +1,6 @@
 // Fuzzes the reader of packed files: whatever is in one, it is read in pieces of any length to the
 // same text or the same refusal, and what the libraries packed comes back. Built and run by
-// scripts/fuzz.sh.
+// scripts/dev/fuzz.sh.
 #include "data/stream.h"
 #include "tests/fuzz/memory_folder.h"
 

@@ -1,6 +1,6 @@
 // Fuzzes what text goes through: the check for UTF-8 against a decoder written the other way round,
 // the split, and a SentencePiece model, which must give every text back. Built and run by
-// scripts/fuzz.sh.
+// scripts/dev/fuzz.sh.
 #include "data/text/spm.h"
 #include "data/text/text.h"
 #include "kernels/base.h"

@@ -1,5 +1,5 @@
 // Fuzzes the opening of .model files: damaged ones are refused with one line, and what is accepted
-// encodes and decodes without harm. Built and run by scripts/fuzz.sh.
+// encodes and decodes without harm. Built and run by scripts/dev/fuzz.sh.
 #include "data/text/spm.h"
 #include "kernels/base.h"
 

@@ -1,6 +1,6 @@
 // Fuzzes the reader of token shards: any bytes are a good shard or get one line of complaint, and
 // what is accepted keeps every promise that training relies on, its documents packed into sequences
-// too. Built and run by scripts/fuzz.sh.
+// too. Built and run by scripts/dev/fuzz.sh.
 #include "data/text/pack.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 # on a newer one. Speaks TAP. Ten seconds on two cores.
 #
 # TRAIN names the program (default ./train); tests of kernels lie beside it. A CPU of that kind,
-# emulated, which stops at an instruction that it lacks: scripts/old_cpu.sh.
+# emulated, which stops at an instruction that it lacks: scripts/dev/old_cpu.sh.
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 tests=$(dirname "$train")/tests

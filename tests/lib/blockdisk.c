@@ -1,6 +1,6 @@
 // A disk whose power can be cut: keeps a log of every write and flush that a file system sends to
-// it, from which the disk is made as it could be after any of them. scripts/powercuts.sh puts real
-// file systems on it.
+// it, from which the disk is made as it could be after any of them. scripts/faults/powercuts.sh
+// puts real file systems on it.
 //
 //   blockdisk serve IMAGE LOG FOLDER        a file FOLDER/disk, as long as IMAGE, for losetup: by
 //                                           FUSE, until FOLDER is unmounted

@@ -1,4 +1,4 @@
-// What transformers gives for chats, out of tests/fixtures/chat (scripts/chat_fixtures.py), for
+// What transformers gives for chats, out of tests/fixtures/chat (scripts/gen/chat_fixtures.py), for
 // tests that are linked with the toy tokenizer.
 #ifndef TESTS_LIB_CHAT_FIXTURE_H
 #define TESTS_LIB_CHAT_FIXTURE_H

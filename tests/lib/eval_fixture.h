@@ -1,5 +1,5 @@
 // The items of tests/fixtures/eval and what the references make of them, for tests of evaluation.
-// What is where: scripts/eval_fixtures.py.
+// What is where: scripts/gen/eval_fixtures.py.
 #ifndef TESTS_LIB_EVAL_FIXTURE_H
 #define TESTS_LIB_EVAL_FIXTURE_H
 #include "data/eval/evals.h"

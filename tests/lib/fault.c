@@ -1,5 +1,5 @@
 // Faults on purpose, at the Nth call of a class that the program makes: libfault.so, for
-// LD_PRELOAD. scripts/faults.sh sweeps N over whole runs of ./train.
+// LD_PRELOAD. scripts/faults/faults.sh sweeps N over whole runs of ./train.
 //
 // It stands in for the calls in fault_calls.h, and looks who calls: what comes from the program's
 // own objects (the executable's text) is counted; calls that libraries make for themselves go

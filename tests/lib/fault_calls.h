@@ -2,7 +2,7 @@
 // that it failed, and which argument is the stdio stream that remembers an error (from 1; 0: none).
 //
 // A class is what a trial sweeps over; cuda's calls are the simulator's (tests/cusim/faults.cc).
-// What ./train calls is among them: scripts/faults.sh lists what no trial reached.
+// What ./train calls is among them: scripts/faults/faults.sh lists what no trial reached.
 #ifndef TESTS_LIB_FAULT_CALLS_H
 #define TESTS_LIB_FAULT_CALLS_H
 #include "tests/lib/own_code.h"

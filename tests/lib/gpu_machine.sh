@@ -45,7 +45,8 @@ program() { # program FILE: made of standard input
 }
 
 mkdir -p "$folder/scripts" "$folder"/tests/{bench,kernels,zero}
-cp -r "$root"/scripts/{gpu,gpu_check.sh,help.sh,marked.sh,torch.sh,figures.sh} "$folder/scripts/"
+cp -r "$root"/scripts/{gpu,gpu_check.sh,help.sh} "$folder/scripts/"
+(cd "$root" && cp --parents scripts/dev/{proc_tag,torch}.sh scripts/bench/figures.sh "$folder")
 echo 'int main;' >"$folder/train.c"
 touch "$folder/Makefile"
 # Programs and sources of the tests are those of this tree, as gpu_check itself finds them.

@@ -1,6 +1,6 @@
 // Prints the step of the newest checkpoint in OUT that is whole, with every byte as it was written,
 // and 0 where there is none: intact OUT. Or the steps of all that are not, a line each: intact OUT
-// damaged. scripts/swarm.sh asks it.
+// damaged. scripts/faults/chaos_test.sh asks it.
 #include "tests/lib/state_file.h"
 
 #include <dirent.h>

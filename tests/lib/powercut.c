@@ -1,5 +1,5 @@
 // What a disk may hold after a power cut, as a folder that ./train can be started on: replays a
-// record of fault_record.c into a model of a file system. scripts/powercuts.sh calls it.
+// record of fault_record.c into a model of a file system. scripts/faults/powercuts.sh calls it.
 //
 //   powercut RECORD ROOT BEFORE                          prints how many operations there are
 //   powercut RECORD ROOT BEFORE renames                  the CUTs right behind a rename

@@ -1,7 +1,7 @@
-# The grids of scripts/swarm.sh, which sources this file: what the ranks of an episode are to each
-# other, and what of it may differ from run to run. They read ranks and chosen, and set ranks, late,
-# fixed (flags of all runs of the episode), fixed_pair (the first of the two ZeRO stages whose
-# results are the same), replicas (of a shard), and args.
+# The grids of scripts/faults/chaos_test.sh, which sources this file: what the ranks of an episode
+# are to each other, and what of it may differ from run to run. They read ranks and chosen, and set
+# ranks, late, fixed (flags of all runs of the episode), fixed_pair (the first of the two ZeRO
+# stages whose results are the same), replicas (of a shard), and args.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154
 

@@ -3,7 +3,7 @@
 // what is joined before it is encoded, and whose each token is, shows in the ids.
 //
 // Whoever includes it is linked with the calls of TOY_TOKENIZER wrapped (tests/tests.mk), so that
-// data/chat/ gets this one. Its ids are those of scripts/chat_fixtures.py.
+// data/chat/ gets this one. Its ids are those of scripts/gen/chat_fixtures.py.
 #ifndef TESTS_LIB_TOY_TOKENIZER_H
 #define TESTS_LIB_TOY_TOKENIZER_H
 #include "data/text/tokenizer.h"

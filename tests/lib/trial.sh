@@ -1,6 +1,7 @@
-# What the trials share (scripts/faults.sh, powercuts.sh, swarm.sh): tiny runs of ./train, and
-# whether what one of them left behind is what was promised. Source this file from the top of the
-# repository; it sets folder (removed at the end), train, libfault, and what the functions set.
+# What the trials share (scripts/faults/faults.sh, powercuts.sh, chaos_test.sh): tiny runs of
+# ./train, and whether what one of them left behind is what was promised. Source this file from the
+# top of the repository; it sets folder (removed at the end), train, libfault, and what the
+# functions set.
 #
 # TRAIN names the program (default ./train); libfault.so lies beside it in tests/.
 # shellcheck shell=bash

@@ -1,7 +1,6 @@
-# What scripts/finetune.sh and real_model.sh share, beside scripts/NAME.py of each: source this file
-# from the top of the repository, with `python` set. It builds what TRAIN does not name, and sets
-# train and work: the folder KEEP, or one that goes at the end.
-# shellcheck shell=bash
+# What scripts/dev/finetune.sh and real_model.sh share, beside scripts/NAME.py of each: source this
+# file from the top of the repository, with `python` set. It builds what TRAIN does not name, and
+# sets train and work: the folder KEEP, or one that goes at the end. shellcheck shell=bash
 if [ -z "${TRAIN:-}" ]; then
     scripts/setup.sh --test || exit 1
     make -s -j"$(nproc)" WITHOUT=cuda build/release/{train,tests/train_batches} || exit 1

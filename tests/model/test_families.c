@@ -1,6 +1,6 @@
 // Models of every family against transformers: logits, every gradient and three AdamW steps of the
-// small models in tests/fixtures/hf, which scripts/hf_fixtures.py made (it says what is there, and
-// how exact), in every kernel table of this CPU, and on a GPU, or in the simulator, where this
+// small models in tests/fixtures/hf, which scripts/gen/hf_fixtures.py made (it says what is there,
+// and how exact), in every kernel table of this CPU, and on a GPU, or in the simulator, where this
 // build has one. The weights come in as --init hf:DIR brings them.
 #include "zero/state.h"
 #include "data/file.h"

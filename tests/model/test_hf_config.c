@@ -1,5 +1,5 @@
 // config.json's keys against transformers: tests/fixtures/hf_config, which
-// scripts/hf_config_fixtures.py made (it says what is there). A model of tests/fixtures/hf with
+// scripts/gen/hf_config_fixtures.py made (it says what is there). A model of tests/fixtures/hf with
 // edited keys has the loss that transformers has with them, or is refused by name; rotary embedding
 // turns as there; and each key that changes something there has the verdict of docs/config-json.md.
 #include "data/file.h"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# scripts/bench_gpu.sh on a machine that is made up: nvidia-smi, python (with PyTorch, torchrun and
-# the products), ./train, mpirun and llm.c's train_gpt2cu are small stand-ins that write down how
-# they were called. So each figure's place in the table can be looked at, and what becomes of parts
-# that fail or hang. Speaks TAP.
+# scripts/bench/bench_gpu.sh on a machine that is made up: nvidia-smi, python (with PyTorch,
+# torchrun and the products), ./train, mpirun and llm.c's train_gpt2cu are small stand-ins that
+# write down how they were called. So each figure's place in the table can be looked at, and what
+# becomes of parts that fail or hang. Speaks TAP.
 # shellcheck disable=SC2016 # the stand-ins expand their variables themselves
 set -u
 folder=$(mktemp -d)
@@ -17,7 +17,8 @@ program() { # program FILE: made of standard input
 }
 
 mkdir -p "$folder/scripts" "$folder/docs" "$folder/llm.c"
-cp "${BASH_SOURCE%/*}"/../../scripts/{bench_gpu,help,torch,figures}.sh "$folder/scripts/"
+(cd "${BASH_SOURCE%/*}/../.." &&
+    cp --parents scripts/bench/{bench_gpu,figures}.sh scripts/help.sh scripts/dev/torch.sh "$folder")
 program "$folder/bin/make" <<'P'
 echo "make $*" >>"$AT/calls"
 echo no compiler
@@ -107,7 +108,7 @@ bench() {
     touch "$folder/calls"
     env -u CUDA_VISIBLE_DEVICES MODELS=gpt2 ROUNDS=1 PYTHON="$folder/bin/python" \
         PATH="$folder/bin:$PATH" TMPDIR="$folder" "${settings[@]}" \
-        timeout -k 5 100 bash "$folder/scripts/bench_gpu.sh" "${@:2}" >"$folder/said" 2>&1
+        timeout -k 5 100 bash "$folder/scripts/bench/bench_gpu.sh" "${@:2}" >"$folder/said" 2>&1
     status=$?
 }
 seen() { cat "$folder/said" "$folder/calls"; }
@@ -265,7 +266,7 @@ result $? "./train that hangs, likewise" "$(seen)"
 echo "an older table" >"$folder/older.md"
 rm -f "$folder/pids"
 env MODELS=gpt2 TRAIN_HANGS=1 PYTHON="$folder/bin/python" PATH="$folder/bin:$PATH" \
-    TMPDIR="$folder" bash "$folder/scripts/bench_gpu.sh" --out "$folder/older.md" \
+    TMPDIR="$folder" bash "$folder/scripts/bench/bench_gpu.sh" --out "$folder/older.md" \
     >"$folder/said" 2>&1 &
 for _ in {1..100}; do
     [ -s "$folder/pids" ] && break

@@ -1,12 +1,12 @@
 #!/bin/bash
-# scripts/compare.sh on logs that are equal, part by loss, by norm or by hash, have other steps, are
-# torn, broken or missing; and on runs of ./train, whose hashes on the way (--hash-every) do not
+# scripts/dev/compare.sh on logs that are equal, part by loss, by norm or by hash, have other steps,
+# are torn, broken or missing; and on runs of ./train, whose hashes on the way (--hash-every) do not
 # depend on ranks, stages, tiers or late updates, and are those that a run which ends there prints.
 # Tokens seen go on where a run is resumed on other ranks. Speaks TAP.
 #
 # TRAIN names the program (default ./train).
 set -u
-compare=$(realpath scripts/compare.sh)
+compare=$(realpath scripts/dev/compare.sh)
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 
 # make FOLDER STEPS [SED]: a run with hashes every 2 steps, its log changed by SED.
@@ -101,7 +101,7 @@ look a empty
 refused 'empty/log.jsonl is missing'
 result $? "a folder without a log is refused" "$said"
 look a
-refused 'usage: scripts/compare.sh OUT1 OUT2'
+refused 'usage: scripts/dev/compare.sh OUT1 OUT2'
 result $? "one folder is too few" "$said"
 look a nowhere
 refused 'nowhere is no folder'

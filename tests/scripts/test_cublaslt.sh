@@ -1,7 +1,7 @@
 #!/bin/bash
-# docs/cublaslt.md has the tables that scripts/cublaslt_kernels.sh makes of the library that is
-# here, if it is of the version that the page names; and each kind of name is read as the page says.
-# Speaks TAP for scripts/run_tests.sh.
+# docs/cublaslt.md has the tables that scripts/bench/cublaslt_kernels.sh makes of the library that
+# is here, if it is of the version that the page names; and each kind of name is read as the page
+# says. Speaks TAP for scripts/dev/run_tests.sh.
 set -u
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
@@ -13,8 +13,8 @@ page=$(sed -n '/^<!-- cublaslt_kernels -->$/,/^<!-- end -->$/p' docs/cublaslt.md
 grep -qE '^cuBLASLt [0-9]+\.[0-9]+\.[0-9]+:$' <<<"$page"
 result $? "docs/cublaslt.md names the library's version" "$(head -n 1 <<<"$page")"
 
-name="docs/cublaslt.md is what the library says (scripts/cublaslt_kernels.sh writes it)"
-if ! printed=$(scripts/cublaslt_kernels.sh --print 2>"$folder/said"); then
+name="docs/cublaslt.md is what the library says (scripts/bench/cublaslt_kernels.sh writes it)"
+if ! printed=$(scripts/bench/cublaslt_kernels.sh --print 2>"$folder/said"); then
     result 0 "$name # SKIP $(cat "$folder/said")"
 elif [ "$(head -n 1 <<<"$page")" != "$(head -n 1 <<<"$printed")" ]; then
     result 0 "$name # SKIP here is $(head -n 1 <<<"$printed")"
@@ -79,10 +79,10 @@ END
 library=$folder/libcublasLt.so.14
 seen=$("${CC:-cc}" -shared -fPIC "$folder/version.c" -o "$library" 2>&1 &&
     cat "$folder/names" >>"$library" &&
-    scripts/cublaslt_kernels.sh --print "$library" 2>&1 | diff "$folder/want" - 2>&1)
+    scripts/bench/cublaslt_kernels.sh --print "$library" 2>&1 | diff "$folder/want" - 2>&1)
 result $? "each kind of name has its cell" "$seen"
 
-seen=$(scripts/cublaslt_kernels.sh --print "$folder/none" 2>&1)
+seen=$(scripts/bench/cublaslt_kernels.sh --print "$folder/none" 2>&1)
 [ $? = 2 ] && [ "$seen" = "cublaslt_kernels: there is no $folder/none" ]
 result $? "a library that is not there is named" "$seen"
 echo "1..$count"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # gpu_smoke in the simulator: each of its checks passes there, several in one process; that which
 # holds the GPU ends with its input; and bad arguments are refused. Speaks TAP for
-# scripts/run_tests.sh, which names the build in TRAIN.
+# scripts/dev/run_tests.sh, which names the build in TRAIN.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 smoke=$(dirname "${TRAIN:-build/cusim/train}")/tests/gpu_smoke

@@ -1,6 +1,6 @@
 #!/bin/bash
-# scripts/plot.sh on logs that are whole, short, broken or missing. The SVG holds its texts as text,
-# so what was drawn can be looked up there. Speaks TAP for scripts/run_tests.sh.
+# scripts/bench/plot.sh on logs that are whole, short, broken or missing. The SVG holds its texts as
+# text, so what was drawn can be looked up there. Speaks TAP for scripts/dev/run_tests.sh.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -29,7 +29,7 @@ make_run() { # make_run FOLDER STEPS: losses 5/step, validation every 10th step,
 }
 
 plot() { # plot ARGUMENT...: the script's status; its output is in said
-    bash scripts/plot.sh "$@" >"$dir/said" 2>&1
+    bash scripts/bench/plot.sh "$@" >"$dir/said" 2>&1
 }
 
 is_png() {
@@ -78,7 +78,7 @@ refused "unknown option -x" -x
 report $? "an unknown option is named"
 
 bash=$(command -v bash)
-PATH=$dir "$bash" scripts/plot.sh "$dir/first" >"$dir/said" 2>&1
+PATH=$dir "$bash" scripts/bench/plot.sh "$dir/first" >"$dir/said" 2>&1
 [ $? = 2 ] && grep -q 'gnuplot is missing; install the package gnuplot-nox' "$dir/said"
 report $? "a machine without gnuplot is told the package"
 

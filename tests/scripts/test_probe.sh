@@ -1,8 +1,8 @@
 #!/bin/bash
-# What the build makes of a machine: where scripts/probe.sh finds the CUDA Toolkit's static run-time
-# library, in toolkits that are made up; which GPUs it compiles CUDA for; and that WERROR= lets
-# warnings pass in every compiler.
-# Speaks TAP for scripts/run_tests.sh.
+# What the build makes of a machine: where scripts/dev/probe.sh finds the CUDA Toolkit's static
+# run-time library, in toolkits that are made up; which GPUs it compiles CUDA for; and that WERROR=
+# lets warnings pass in every compiler.
+# Speaks TAP for scripts/dev/run_tests.sh.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d -t test_probe.XXXXXX)
@@ -25,7 +25,7 @@ toolkit() {
 # finds WHERE FOLDER...: that a toolkit with these is linked from the folder WHERE; none: no CUDA.
 finds() {
     toolkit "${@:2}"
-    PATH=$folder/cuda/bin:$PATH bash scripts/probe.sh "$folder/build" gcc "" \
+    PATH=$folder/cuda/bin:$PATH bash scripts/dev/probe.sh "$folder/build" gcc "" \
         "dnnl spm curl mpi uring pcre2 nccl" "90" >"$folder/said" 2>&1
     if [ "$1" = none ]; then
         grep -q '^HAVE_CUDA := none$' "$folder/build/features.mk"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # docs/registers.md says what the kernels that are built here need, and attention spills nothing on
-# an H100 or H200 (sm_90), but a few registers in one place. Speaks TAP for scripts/run_tests.sh.
-# The table depends on the version of nvcc: with another one than it names, it is not compared.
+# an H100 or H200 (sm_90), but a few registers in one place. Speaks TAP for
+# scripts/dev/run_tests.sh. The table depends on the version of nvcc: with another one than it
+# names, it is not compared.
 set -u
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
@@ -12,7 +13,7 @@ if ! ls build/release/kernels/cuda/*.ptxas >/dev/null 2>&1; then
     echo "1..0 # SKIP this build has no CUDA"
     exit 0
 fi
-scripts/gpu_registers.sh --print >"$table"
+scripts/bench/gpu_registers.sh --print >"$table"
 
 # Column 7 is sm_90's in a table of all six targets; the head names it.
 column=$(awk -F ' *[|] *' '$2 == "file" { for (i = 1; i <= NF; i++) if ($i == "sm_90") print i }' \
@@ -34,7 +35,7 @@ if [ "$(grep "$head" docs/registers.md)" != "$(grep "$head" "$table")" ]; then
     result 0 "docs/registers.md # SKIP this build is not for all targets (CUDA_ARCHS=all)"
 elif [ "$(grep "$written" docs/registers.md)" = "$(grep "$written" "$table")" ]; then
     seen=$(diff docs/registers.md "$table")
-    result $? "docs/registers.md is what is built (scripts/gpu_registers.sh writes it)" "$seen"
+    result $? "docs/registers.md is what is built (scripts/bench/gpu_registers.sh writes it)" "$seen"
 else
     result 0 "docs/registers.md # SKIP it was made with another nvcc"
 fi
@@ -50,7 +51,7 @@ say() { # say FILE TARGET REGISTERS
 say common sm_90 11
 say common sm_100 12
 say variant sm_90a 13
-seen=$(scripts/gpu_registers.sh --print "$folder" | grep -E '^\| (file|common|variant)')
+seen=$(scripts/bench/gpu_registers.sh --print "$folder" | grep -E '^\| (file|common|variant)')
 want="| file | kernel | shared | sm_90 | sm_90a | sm_100 |
 | common.cu | \`k\` | 0 | 11 |  | 12 |
 | variant.cu | \`k\` | 0 |  | 13 |  |"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# scripts/run_tests.sh must not call a test passed that did not pass: programs that fail, crash,
+# scripts/dev/run_tests.sh must not call a test passed that did not pass: programs that fail, crash,
 # hang, run nothing, contradict themselves or leave processes behind each count as a failure. Which
 # programs run side by side, and that the short list of tests has some of each room. Speaks TAP for
-# scripts/run_tests.sh itself.
+# scripts/dev/run_tests.sh itself.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d)
@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 expect() {
     local said status file=$folder/x.${ENDING:-sh}
     printf '%s\n' "${@:4}" >"$file"
-    said=$(TEST_SECONDS=${LIMIT:-60} bash scripts/run_tests.sh "$folder" "$file" 2>&1)
+    said=$(TEST_SECONDS=${LIMIT:-60} bash scripts/dev/run_tests.sh "$folder" "$file" 2>&1)
     status=$?
     [ "$(tail -n 1 <<<"$said")" = "$2" ] && [ $status = "$3" ]
     result $? "$1" "status $status: $said"
@@ -76,7 +76,7 @@ LIMIT=1 expect "a limit ends what a program started" "1 passed, 1 failed" 1 "$lo
 ended "all of it, though none heeds SIGTERM"
 
 printf '%s\n' "$lonely" 'sleep 60' >"$folder/x.sh"
-bash scripts/run_tests.sh "$folder" "$folder/x.sh" >/dev/null 2>&1 &
+bash scripts/dev/run_tests.sh "$folder" "$folder/x.sh" >/dev/null 2>&1 &
 for _ in {1..100}; do
     [ ! -s "$folder/pids" ] || break
     sleep 0.1
@@ -93,7 +93,7 @@ for name in a b; do
         "[ -e $folder/runs.a ] && [ -e $folder/runs.b ] && break; sleep 0.1; done" \
         '[ $i != 100 ] && echo "ok 1 - it met the other"' >"$folder/meet_$name.sh"
 done
-said=$(TEST_JOBS=2 bash scripts/run_tests.sh "$folder" "$folder"/meet_{a,b}.sh)
+said=$(TEST_JOBS=2 bash scripts/dev/run_tests.sh "$folder" "$folder"/meet_{a,b}.sh)
 result $? "two run side by side" "$said"
 
 # The first takes longest; the alone one must see no other.
@@ -102,7 +102,7 @@ printf '%s\n' "touch $folder/slow" 'sleep 0.6' "rm $folder/slow" 'echo "ok 1 - a
 printf '%s\n' 'echo "ok 1 - b"' | tee "$folder/fast.sh" >"$folder/early.sh"
 printf '%s\n' "[ ! -e $folder/slow ] && echo 'ok 1 - c'" >"$folder/alone.sh"
 said=$(TEST_JOBS=3 TESTS_FIRST="slow.sh early.sh" TESTS_ALONE=alone.sh \
-    bash scripts/run_tests.sh "$folder" "$folder"/{alone,early,fast,slow}.sh)
+    bash scripts/dev/run_tests.sh "$folder" "$folder"/{alone,early,fast,slow}.sh)
 [ "$(sed -n 's|.*/\([a-z]*\).sh .*|\1|p' <<<"$said" | xargs)" = "slow early fast alone" ] &&
     [ "$(tail -n 1 <<<"$said")" = "4 passed, 0 failed" ]
 result $? "long ones first, in order; nothing runs beside those that are to be alone" "$said"
@@ -117,7 +117,7 @@ printf '%s\n' "[ -e $folder/met ] && echo 'ok 1 - b'" >"$folder/later.sh"
 printf '%s\n' "until [ -e $folder/nap ] && [ -e $folder/doze ]; do sleep 0.1; done" \
     "sleep 0.3; touch $folder/met" 'echo "ok 1 - c"' >"$folder/alone.sh"
 said=$(TEST_JOBS=2 TESTS_ALONE=alone.sh TESTS_ASLEEP="nap.sh doze.sh later.sh" TEST_SECONDS=15 \
-    bash scripts/run_tests.sh "$folder" "$folder"/{alone,fast,nap,doze,later}.sh)
+    bash scripts/dev/run_tests.sh "$folder" "$folder"/{alone,fast,nap,doze,later}.sh)
 [ "$(tail -n 1 <<<"$said")" = "5 passed, 0 failed" ]
 result $? "those that sleep run beside all others, two at a time" "$said"
 

@@ -2,8 +2,8 @@
 # nothing goes through local memory that need not, products use tensor cores. Speaks TAP.
 #
 # It reads the objects of build/release, for every target that they were compiled for
-# (scripts/gpu_sass.py), and holds each kernel to the rules below by its name. Kernels made to break
-# a rule are compiled last, and each must be found. What a rule excepts stands in a table, and
+# (scripts/bench/gpu_sass.py), and holds each kernel to the rules below by its name. Kernels made to
+# break a rule are compiled last, and each must be found. What a rule excepts stands in a table, and
 # an entry that no kernel needs is a fault too.
 import collections
 import glob

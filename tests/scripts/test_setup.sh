@@ -1,7 +1,7 @@
 #!/bin/bash
 # scripts/setup.sh on machines that this one is not: dpkg-query, apt-get, apt-cache, sudo and id are
 # small stand-ins on the PATH that write down how they were called. Speaks TAP for
-# scripts/run_tests.sh.
+# scripts/dev/run_tests.sh.
 # shellcheck disable=SC2016 # the stand-ins expand their variables themselves
 set -u
 bin=$(mktemp -d)

@@ -2,7 +2,7 @@
 # Every command that a script uses is there when the script runs: it is one of those that every
 # Debian has, or belongs to a package that scripts/setup.sh installs and the script calls set-up for
 # it, or the script looks for it first (`command -v NAME`, or a use with 2>/dev/null), or it says in
-# its first lines what it "Needs". Speaks TAP for scripts/run_tests.sh.
+# its first lines what it "Needs". Speaks TAP for scripts/dev/run_tests.sh.
 #
 # Tests run after `scripts/setup.sh --test`. Files of scripts/gpu are parts of gpu_check.sh, whose
 # first lines count for them.
@@ -35,8 +35,8 @@ installed_by() {
 set_up_for() {
     local flags
     case $1 in
-    tests/* | scripts/run_tests.sh) installed_by --test ;;
-    scripts/probe.sh) installed_by ;;
+    tests/* | scripts/dev/run_tests.sh) installed_by --test ;;
+    scripts/dev/probe.sh) installed_by ;;
     *)
         flags=$(grep -oE '^ *scripts/setup\.sh( --[a-z]+)*' "$2") && installed_by "$flags"
         ;;
@@ -73,7 +73,7 @@ commands_missing() {
     done
 }
 
-readarray -t files < <(ls scripts/*.sh scripts/gpu/*.sh .ci/run tests/*.sh tests/*/*.sh)
+readarray -t files < <(ls scripts/*.sh scripts/*/*.sh .ci/run tests/*.sh tests/*/*.sh)
 seen=$(commands_missing "${files[@]}")
 [ -z "$seen" ]
 result $? "each command of ${#files[@]} scripts is there when it is called, or not needed" "$seen"
@@ -108,11 +108,11 @@ finds "a function is no command of a package" "" 'frobnicate() { cat; }' 'frobni
 
 # Those that people start; the others are sourced, or started by make.
 seen=''
-for file in scripts/*.sh; do
+for file in scripts/*.sh scripts/{dev,bench,faults}/*.sh; do
     case $file in
-    scripts/bare_root.sh | scripts/bars.sh | scripts/families.sh | scripts/figures.sh | \
-        scripts/help.sh | scripts/marked.sh) continue ;;
-    scripts/probe.sh | scripts/run_tests.sh | scripts/torch.sh) continue ;;
+    scripts/dev/bare_root.sh | scripts/bench/bars.sh | scripts/dev/families.sh | scripts/bench/figures.sh | \
+        scripts/help.sh | scripts/dev/proc_tag.sh) continue ;;
+    scripts/dev/probe.sh | scripts/dev/run_tests.sh | scripts/dev/torch.sh) continue ;;
     esac
     said=$(timeout 10 bash "$file" --help 2>&1) && [ "$said" = "$(
         sed -n '2,/^[^#]/p' "$file" | grep '^#' | grep -v '^# shellcheck' | sed 's/^# \{0,1\}//'

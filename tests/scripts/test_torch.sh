@@ -1,12 +1,12 @@
 #!/bin/bash
-# scripts/torch.sh on machines that are made up: Pythons with and without PyTorch, pip that can or
-# cannot install it, and apt-get are stand-ins that write down how they were called. Speaks TAP.
+# scripts/dev/torch.sh on machines that are made up: Pythons with and without PyTorch, pip that can
+# or cannot install it, and apt-get are stand-ins that write down how they were called. Speaks TAP.
 # shellcheck disable=SC2016 # the stand-ins expand their variables themselves
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-torch=$(cd "${BASH_SOURCE%/*}/../../scripts" && pwd)/torch.sh
+torch=$(cd "${BASH_SOURCE%/*}/../../scripts/dev" && pwd)/torch.sh
 export AT=$folder
 
 # A Python: it has PyTorch if a file of its name and .torch lies beside it. `-m venv` makes another

@@ -1,4 +1,4 @@
-# PyTorch's and DeepSpeed's Adam on the CPU, for scripts/bench_offload.sh.
+# PyTorch's and DeepSpeed's Adam on the CPU, for scripts/bench/bench_offload.sh.
 #
 #   bench_adamw_torch.py --millions N --threads N
 #

@@ -1,5 +1,5 @@
-# PyTorch's side of comparisons on GPUs (scripts/gpu_check.sh and scripts/bench_gpu.sh). The model
-# is in torch_fast_gpt2.py.
+# PyTorch's side of comparisons on GPUs (scripts/gpu_check.sh and scripts/bench/bench_gpu.sh). The
+# model is in torch_fast_gpt2.py.
 #
 #   python3 tests/torch/bench_gpt2_torch.py speed gpt2 64,32 --seconds 100  tokens/s for each batch
 #   torchrun --standalone --nproc-per-node 8 \

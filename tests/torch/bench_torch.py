@@ -1,8 +1,8 @@
-# PyTorch's side of scripts/bench_cpu.sh: one training step on the CPU, written as a user of PyTorch
-# would write it for speed: fused attention, fused or foreach AdamW, bf16 by autocast, eager or
-# compiled. GPT-2 124M (Radford et al. 2019) is in torch_fast_gpt2.py, other shapes are those of
-# scripts/hf_models.py as transformers build them. The script drives it through a pipe, so that the
-# two programs take turns:
+# PyTorch's side of scripts/bench/bench_cpu.sh: one training step on the CPU, written as a user of
+# PyTorch would write it for speed: fused attention, fused or foreach AdamW, bf16 by autocast, eager
+# or compiled. GPT-2 124M (Radford et al. 2019) is in torch_fast_gpt2.py, other shapes are those of
+# scripts/dev/hf_models.py as transformers build them. The script drives it through a pipe, so that
+# the two programs take turns:
 #
 #   python tests/torch/bench_torch.py --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --threads 2
 #

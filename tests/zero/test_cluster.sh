@@ -211,7 +211,7 @@ for file in docs/clusters/*.json; do
     [ -z "$missing" ] && [ -n "$keys" ]
     result $? "every number of docs/clusters/$kind.json has a source" "$missing"
 done
-points=$(scripts/scaling_points.sh 2>"$folder/said")
+points=$(scripts/bench/scaling_points.sh 2>"$folder/said")
 status=$?
 [ $status = 0 ] && [ "$(grep -c '^| [0-9]' <<<"$points")" = 15 ]
 result $? "the median error of the points that were held out is at most 20%" \
@@ -221,14 +221,14 @@ missing=$(while read -r line; do
 done <<<"$points")
 [ -z "$missing" ]
 result $? "docs/scaling.md has each of them as the program says it" "$missing"
-said=$(MOST=1 scripts/scaling_points.sh 2>&1)
+said=$(MOST=1 scripts/bench/scaling_points.sh 2>&1)
 [ $? = 1 ]
 result $? "a median that is too large is told" "$(tail -n 1 <<<"$said")"
-said=$(scripts/scaling_table.sh --check docs/scaling.md 2>&1)
+said=$(scripts/bench/scaling_table.sh --check docs/scaling.md 2>&1)
 [ $? = 0 ] && grep -q '^[1-9][0-9]* rows, 0 wrong$' <<<"$said"
 result $? "so has it the table of weak scaling ($(tail -n 1 <<<"$said"))" "$said"
 sed 's/\(| 7B | 64 | \)[0-9]*/\199999/' docs/scaling.md >"$folder/wrong.md"
-said=$(scripts/scaling_table.sh --check "$folder/wrong.md" 2>&1)
+said=$(scripts/bench/scaling_table.sh --check "$folder/wrong.md" 2>&1)
 [ $? = 1 ] && grep -q ', 1 wrong$' <<<"$said"
 result $? "and a wrong row is found" "$said"
 

@@ -2,8 +2,8 @@
 // line that names the file, and --resume auto goes on from the checkpoint before it.
 //
 // Every byte of every head, and random bits of the bodies, for 1, 2, 3 and 7 ranks. FLIPS is how
-// many of the latter in each (default 25; scripts/corruption.sh has 2,000 in all). A byte that gets
-// past is printed with its place, and all are tried before the test fails.
+// many of the latter in each (default 25; scripts/faults/corruption.sh has 2,000 in all). A byte
+// that gets past is printed with its place, and all are tried before the test fails.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/state_file.h"

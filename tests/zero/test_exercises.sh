@@ -16,7 +16,8 @@ mkdir -p "$tree/build/release"
 find "$(dirname "$train")" -mindepth 1 -maxdepth 1 ! -name tests \
     -exec cp -at "$tree/build/release" {} +
 
-# apply NAME LINES FILES: makes the change of docs/add-a-NAME.md, of at most so many lines and files.
+# apply NAME LINES FILES: makes the change of docs/add-a-NAME.md, of at most so many lines and
+# files.
 apply() {
     local lines files said
     sed -n '/^```diff$/,/^```$/p' "docs/add-a-$1.md" | sed '1d;$d' >"$tree/$1.diff"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What --export hf: writes beside weights: the run's tokenizer, its chat template, and the tokens
 # that end a text or an answer; and that --init hf: takes it. Speaks TAP. (What transformers makes
-# of these folders: scripts/exports_torch.sh. Weights and config.json: test_models.sh.)
+# of these folders: scripts/dev/exports_torch.sh. Weights and config.json: test_models.sh.)
 #
 # TRAIN names the program (default ./train).
 set -u

@@ -18,20 +18,20 @@ trial() { # trial NAME LAST-LINE COMMAND...: its last line must be as the patter
 }
 
 none='[1-9][0-9]* [a-z ]*: 0 lost, 0 wrong, 0 hangs, 0 signals'
-trial "faults of files" "$none" env MOST=1 SCENARIOS="one load async" scripts/faults.sh open read \
+trial "faults of files" "$none" env MOST=1 SCENARIOS="one load async" scripts/faults/faults.sh open read \
     write fsync rename unlink mkdir close dir stat file
-trial "faults of memory and threads" "$none" env MOST=6 SCENARIOS=threads scripts/faults.sh \
+trial "faults of memory and threads" "$none" env MOST=6 SCENARIOS=threads scripts/faults/faults.sh \
     malloc mmap thread
-trial "faults of packed data" "$none" env MOST=1 SCENARIOS="lists packed" scripts/faults.sh \
+trial "faults of packed data" "$none" env MOST=1 SCENARIOS="lists packed" scripts/faults/faults.sh \
     open read
 trial "faults of models in and out" "$none" env MOST=1 SCENARIOS="import export" \
-    scripts/faults.sh open write fsync rename dir file
+    scripts/faults/faults.sh open write fsync rename dir file
 "$TRAIN" --version | grep -qE '^liburing +[0-9]' &&
-    trial "faults of the disk" "$none" env MOST=2 SCENARIOS=nvme scripts/faults.sh \
+    trial "faults of the disk" "$none" env MOST=2 SCENARIOS=nvme scripts/faults/faults.sh \
         io_uring
-trial "power cuts" "$none" env EVERY=13 SEEDS="0 2" DISKS="ordered nasty" scripts/powercuts.sh \
+trial "power cuts" "$none" env EVERY=13 SEEDS="0 2" DISKS="ordered nasty" scripts/faults/powercuts.sh \
     one prune
-trial "flips" '0 not found, 0 wrong, 0 hangs, 0 signals' scripts/corruption.sh 0 2
-trial "a swarm" ' 0 violations' scripts/swarm.sh 8 1
+trial "flips" '0 not found, 0 wrong, 0 hangs, 0 signals' scripts/faults/corruption.sh 0 2
+trial "a swarm" ' 0 violations' scripts/faults/chaos_test.sh 8 1
 echo "1..$count"
 exit $failed

@@ -7,7 +7,7 @@ set -u
 
 # ---- each default by itself ----
 
-# The fixture has what scripts/tuning_fixture.py computed in PyTorch.
+# The fixture has what scripts/gen/tuning_fixture.py computed in PyTorch.
 fixture=tests/fixtures/tuning/llama.txt
 of_fixture() { sed -n "s/^$1 //p" $fixture; }
 shard() { # shard ID...: a token shard of llm.c

@@ -20,7 +20,7 @@ table='1|120 / 120 / 120|2048 / 2048 / 2048|16000 / 16000 / 16000
 64|31.4 / 16.6 / 1.88|536 / 284 / 32|4187 / 2218 / 250
 256|30.4 / 15.4 / 0.47|518 / 263 / 8|4046 / 2054 / 62.5
 1024|30.1 / 15.1 / 0.12|513 / 257 / 2|4011 / 2013 / 15.6'
-said=$(bash scripts/memory_table.sh paper "$folder/paper" 2>"$folder/said")
+said=$(bash scripts/bench/memory_table.sh paper "$folder/paper" 2>"$folder/said")
 status=$?
 rows=$(grep -E '^\| [0-9]' <<<"$said" | sed 's/^| //; s/ |$//; s/ | /|/g')
 [ $status = 0 ] && [ "$rows" = "$table" ]
@@ -29,13 +29,13 @@ if command -v gnuplot >/dev/null; then
     grep -q '</svg>' "$folder/paper/memory_paper.svg" && [ -s "$folder/paper/memory_paper.png" ]
     result $? "and its picture" "$(cat "$folder/said")"
 fi
-said=$(bash scripts/memory_table.sh tutorial-7b "$folder/paper" 2>/dev/null)
+said=$(bash scripts/bench/memory_table.sh tutorial-7b "$folder/paper" 2>/dev/null)
 grep -q '^| 0 .*\*\*112\*\* .*| 40 ' <<<"$said" && grep -q '^| 1 .*\*\*49\*\* .*| 15 ' <<<"$said" &&
     grep -q '^| 2 .*\*\*38.5\*\* .*| 10 ' <<<"$said" &&
     grep -q '^| 3 .*\*\*28\*\* .*| 5 ' <<<"$said"
 result $? "7B on 4 ranks beside the tutorial's figures" "$said"
 
-said=$(bash scripts/memory_table.sh families 2>&1)
+said=$(bash scripts/bench/memory_table.sh families 2>&1)
 rows() { grep -E '^\| [a-z0-9.-]+ \| [0-9]+ GB \|'; }
 [ "$(rows <<<"$said" | wc -l)" = 40 ] && cmp -s <(rows <<<"$said") <(rows <docs/models.md)
 result $? "docs/models.md says with which flags real models fit" "$said"

@@ -11,7 +11,7 @@
 //   mpirun -np N test_stages --whole     the same with N processes
 //
 // The whole prints a line for each size, world and format, which must not depend on whether ranks
-// are threads or processes: scripts/stage_matrix.sh compares them.
+// are threads or processes: scripts/dev/stage_matrix.sh compares them.
 //
 // Faults 5 to 9 and 16 of real trainers are of this kind.
 #include "zero/state.h"

@@ -395,9 +395,10 @@ const struct Flag settings_table[] = {
              "waited for: weights, updates, data, gradients or activations. Costs half a "
              "microsecond for each operation."},
     {"hash-every", FLAG_SIZE, AT(habits.hash_every), "0", "Run", .argument = "N",
-     .help = "Steps between hashes of all weights in the log, by which scripts/compare.sh finds "
-             "where two runs part; 0: none. Each reads the master weights, also from where they "
-             "are offloaded, while nothing else runs."},
+     .help =
+         "Steps between hashes of all weights in the log, by which scripts/dev/compare.sh finds "
+         "where two runs part; 0: none. Each reads the master weights, also from where they "
+         "are offloaded, while nothing else runs."},
     {"val-every", FLAG_SIZE, AT(habits.val_every), "0", "Run", .argument = "N",
      .help = "Steps between validations; 0: at the end alone.", .also = "eval-steps eval-interval"},
     {"eval-every", FLAG_SIZE, AT(habits.eval_every), "0", "Evaluation", .argument = "N",
