@@ -26,7 +26,7 @@ uint32_t acts_kept(enum Recompute level) {
 // Of (R', C), with room for a sum over the places.
 static size_t stream_bytes(const struct Acts *a, const struct ModelConfig *c) {
     size_t n = a->b_max * a->t_max / a->row_parts * c->channels;
-    return across_room(a->places / a->row_parts, n) * dtype_size(c->dtype);
+    return tp_comm_padded(a->places / a->row_parts, n) * dtype_size(c->dtype);
 }
 
 static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum Act tensor) {

@@ -14,7 +14,7 @@
 // last matmul added to it. The addition is left to the next norm, which reads both anyway.
 #ifndef MODEL_ACTS_H
 #define MODEL_ACTS_H
-#include "kernels/across.h"
+#include "kernels/tp_comm.h"
 #include "kernels/tier.h"
 #include "model/config.h"
 

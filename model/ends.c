@@ -121,7 +121,7 @@ static void logits_of(struct Model *m, const void *w, const void *norm, size_t r
 // Of one row, whole: the places' parts one behind another, as their tokens are.
 static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
     size_t bytes = m->config.vocab_padded * dtype_size(m->config.dtype);
-    const struct Across *a = m->across;
+    const struct TpComm *a = m->across;
     char *part = (char *)acts->logits + (a ? a->place * bytes : 0);
     logits_of(m, w, norm, acts->logits_row, 1, part);
     if (a && !m->sizing)
@@ -132,7 +132,7 @@ static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, c
 // row, all gather it, and each makes of it the loss, and the gradient of its own logits.
 static void loss_of_places(struct Model *m, struct Acts *acts, size_t row, size_t n,
                            bool backward) {
-    const struct Across *a = m->across;
+    const struct TpComm *a = m->across;
     LAUNCH(m, classifier_part,
            (struct ClassifierPart){
                .rows = n,

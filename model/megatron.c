@@ -13,7 +13,7 @@
 // but for one: what a product's weights are multiplied with was not kept whole, and is gathered
 // again.
 //
-// Called by block.c and ends.c. Next: zero/tensor/across.c.
+// Called by block.c and ends.c. Next: zero/tensor/tensor.c.
 #include "model/megatron.h"
 
 static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {
@@ -25,7 +25,7 @@ static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {
     return acts->whole;
 }
 
-static void sum_over_places(struct Model *m, struct Acts *acts, void *y) {
+static void sum_over_tp(struct Model *m, struct Acts *acts, void *y) {
     size_t n = acts_own_rows(acts) * m->config.channels;
     if (!m->across || m->sizing)
         return;
@@ -44,11 +44,11 @@ const void *megatron_f_forward(struct Model *m, struct Acts *acts, const void *y
 }
 
 void megatron_f_backward(struct Model *m, struct Acts *acts, void *dx) {
-    sum_over_places(m, acts, dx);
+    sum_over_tp(m, acts, dx);
 }
 
 void megatron_g_forward(struct Model *m, struct Acts *acts, void *y) {
-    sum_over_places(m, acts, y);
+    sum_over_tp(m, acts, y);
 }
 
 const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *dy) {

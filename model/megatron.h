@@ -1,4 +1,4 @@
-// Where the places of tensor parallelism meet inside the model (kernels/across.h): Megatron-LM's f
+// Where the places of tensor parallelism meet inside the model (kernels/tp_comm.h): Megatron-LM's f
 // and g. With one place each is nothing. The head's exchange is in ends.c.
 //
 // Rows between products are R', all R or this place's part (model/acts.h).

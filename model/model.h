@@ -5,7 +5,7 @@
 // model's business.
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
-#include "kernels/across.h"
+#include "kernels/tp_comm.h"
 #include "model/acts.h"
 #include "model/grad.h"
 #include "model/params.h"
@@ -14,7 +14,7 @@ struct Model {
     struct ModelConfig config;
     struct Device *device;
     const struct Params *params;
-    const struct Across *across; // this is a part of the model, and config its shape; NULL: all
+    const struct TpComm *across; // this is a part of the model, and config its shape; NULL: all
     enum Dtype grad_dtype;
     struct Work work; // scratch of kernels
     struct Block work_block;

@@ -25,7 +25,7 @@ struct Keep {
     struct Staging *staging;    // of each slot, where stores are on NVMe; else NULL
     struct Block *store;        // (sets, leaving)
     size_t bytes;               // of each: of a slot, or of this place's part of it
-    const struct Across *parts; // or NULL
+    const struct TpComm *parts; // or NULL
     struct Event *made;
 };
 
@@ -71,7 +71,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     *k = (struct Keep){.layers = s->layers,
                        .sets = s->sets,
                        .leaving = s->sets > 1 ? s->layers : s->layers - s->slots,
-                       .bytes = s->bytes / across_places(s->parts),
+                       .bytes = s->bytes / tp_comm_size(s->parts),
                        .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);

@@ -29,7 +29,7 @@
 // next: offload/activations.c.
 #ifndef ZERO_OFFLOAD_ACTIVATIONS_H
 #define ZERO_OFFLOAD_ACTIVATIONS_H
-#include "kernels/across.h"
+#include "kernels/tp_comm.h"
 #include "zero/offload/move.h"
 
 struct Keep;
@@ -47,7 +47,7 @@ struct KeepSpec {
     char *mem;                  // the slots, one after another
     size_t bytes;               // of each
     bool dry;                   // there is nothing at mem
-    const struct Across *parts; // which keep a part of a slot each; NULL: it is kept whole
+    const struct TpComm *parts; // which keep a part of a slot each; NULL: it is kept whole
 };
 
 // Takes stores for the layers that leave; where none does, nothing, and the calls below do nothing.

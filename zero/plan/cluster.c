@@ -3,7 +3,7 @@
 
 #include "zero/comm/grid.h"
 #include "zero/pipe/order.h"
-#include "zero/tensor/across.h"
+#include "zero/tensor/tensor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -173,7 +173,7 @@ struct Seconds {
 };
 
 static double sums_seconds(const struct Question *q, const struct KernelCount *k) {
-    size_t places = (size_t)settings_places(q->whole);
+    size_t places = (size_t)settings_tp_size(q->whole);
     struct ClusterGroup g = {(size_t)q->whole->ranks, places, 1};
     if (places == 1)
         return 0;
@@ -227,7 +227,7 @@ static bool some_hand_near(const struct Question *q, size_t *leave) {
 static double hand_seconds(const struct Question *q) {
     const struct RankSettings *s = q->whole;
     const struct ModelConfig *m = &s->model;
-    size_t rows = s->batch * m->seq_len / (size_t)(s->sequence_parallel ? settings_places(s) : 1);
+    size_t rows = s->batch * m->seq_len / (size_t)(s->sequence_parallel ? settings_tp_size(s) : 1);
     double bytes = (double)(rows * m->channels * dtype_size(m->dtype));
     size_t leave;
     if (settings_stages(s) == 1)
@@ -373,7 +373,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     struct RankSettings s = settle(asked);
     struct Question q = {.c = c, .whole = &s};
     bool lent = s.lent != NULL;
-    *out = (struct ClusterForecast){.places = (size_t)settings_places(&s),
+    *out = (struct ClusterForecast){.places = (size_t)settings_tp_size(&s),
                                     .stages = (size_t)settings_stages(&s),
                                     .data = (size_t)settings_data_ranks(&s)};
     int err = cluster_check(c, &s, e);

@@ -105,7 +105,7 @@ static void try_grid(struct Search *s, size_t tp, size_t pp) {
 static void search(struct Search *s) {
     const struct RankSettings *said = s->said;
     const struct FitOpen *open = s->open;
-    size_t tp = (size_t)settings_places(said), pp = (size_t)settings_stages(said);
+    size_t tp = (size_t)settings_tp_size(said), pp = (size_t)settings_stages(said);
     for (size_t t = open->tp ? 1 : tp; t <= (open->tp ? s->c->node_gpus : tp); t *= 2)
         for (size_t p = open->pp ? 1 : pp; p <= (open->pp ? said->model.layers : pp); p *= 2)
             try_grid(s, t, p);

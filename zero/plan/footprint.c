@@ -191,8 +191,8 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
 // Places whose heads have patterns of their own have other layouts of them (model/units.c), and
 // stages have other layers; what else differs between ranks is in no buffer. So many ranks of a
 // stage are unlike, from its first on.
-static int unlike_places(const struct RankSettings *s) {
-    return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
+static int differing_tp_ranks(const struct RankSettings *s) {
+    return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_tp_size(s);
 }
 
 static int first_rank(const struct RankSettings *s, int stage) {
@@ -209,7 +209,7 @@ static int unlike_stages(const struct RankSettings *s) {
 // place of each unlike stage.
 static size_t most_of_node(const struct RankSettings *s, const size_t *host) {
     struct Grid grid = settings_grid(s);
-    int node = footprint_node_ranks(s), places = unlike_places(s), stages = unlike_stages(s);
+    int node = footprint_node_ranks(s), places = differing_tp_ranks(s), stages = unlike_stages(s);
     size_t sum = 0, most = 0;
     for (int r = 0; r < s->ranks; r++) {
         int place = places > 1 ? grid_place(&grid, r, AXIS_TP) : 0;
@@ -249,7 +249,7 @@ static int ranks_of_part(int ranks_here, int parts) {
 static int predict_stage(const struct RankSettings *s, int stage, int ranks_here,
                          struct Forecast *out, size_t *host, struct Error *e) {
     struct Forecast f;
-    int first = first_rank(s, stage), places = unlike_places(s);
+    int first = first_rank(s, stage), places = differing_tp_ranks(s);
     int ranks = ranks_of_part(ranks_here, places);
     int err = footprint_of_rank(s, first, 0, ranks, out, e);
     host[0] = err ? 0 : footprint_host_bytes(&out->is);
@@ -264,7 +264,7 @@ static int predict_stage(const struct RankSettings *s, int stage, int ranks_here
 
 int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
                        int ranks_here, struct Forecast *out, struct Error *e) {
-    size_t *host = base_alloc_zeroed((size_t)unlike_places(s) * sizeof *host);
+    size_t *host = base_alloc_zeroed((size_t)differing_tp_ranks(s) * sizeof *host);
     int err = predict_stage(s, stage, ranks_here, out, host, e);
     if (!err)
         count_process(out, process_bytes, ranks_here);
@@ -275,7 +275,7 @@ int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_b
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct Forecast f;
-    int stages = unlike_stages(s), places = unlike_places(s);
+    int stages = unlike_stages(s), places = differing_tp_ranks(s);
     int ranks = ranks_of_part(ranks_here, stages);
     size_t *host = base_alloc_zeroed((size_t)(stages * places) * sizeof *host);
     int err = predict_stage(s, 0, ranks, out, host, e);

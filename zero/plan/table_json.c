@@ -41,7 +41,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "near_ranks", s->near_ranks);
     add_number(to, "node_ranks", (uint64_t)settings_node_ranks(s));
     add_number(to, "ranks_here", (uint64_t)f->ranks_here);
-    add_number(to, "tp", (uint64_t)settings_places(s));
+    add_number(to, "tp", (uint64_t)settings_tp_size(s));
     add_number(to, "pp", (uint64_t)settings_stages(s));
     cJSON_AddBoolToObject(to, "sequence_parallel", s->sequence_parallel);
     cJSON_AddBoolToObject(to, "partition_activations", s->partition_activations);

@@ -71,7 +71,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Error e;
     CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
           e.text);
-    int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
+    int tp = settings_tp_size(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
     r->parallel = zero_parallel_none;
     r->parallel.grid = settings_grid(s);
     struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
@@ -167,7 +167,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    const struct Across *parts = s->partition_activations ? r->model.across : NULL;
+    const struct TpComm *parts = s->partition_activations ? r->model.across : NULL;
     const struct Parallel *parallel = &r->parallel;
     size_t layers = r->model.config.layers;
     size_t sets = settings_kept_sets(s), kept = layers * sets;
@@ -178,9 +178,9 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         .b = s->batch,
         .t = s->model.seq_len,
         .slots = keep_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
-        .places = across_places(r->model.across),
-        .row_parts = across_row_parts(r->model.across),
-        .slot_parts = across_places(parts),
+        .places = tp_comm_size(r->model.across),
+        .row_parts = tp_comm_row_parts(r->model.across),
+        .slot_parts = tp_comm_size(parts),
         .piece_bytes = r->device->piece_bytes,
         .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
@@ -256,8 +256,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = open_comm(r, s, dry, e);
     if (err)
         return err;
-    const struct Across *across = tensor_across(&r->tensor);
-    size_t place = r->tensor.across.place, places = across_places(across);
+    const struct TpComm *across = tensor_tp_comm(&r->tensor);
+    size_t place = r->tensor.across.place, places = tp_comm_size(across);
     params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
     if (r->parallel.stages > 1)
         params_take_stage(&r->params, r->pipe.part.first, r->pipe.part.count);

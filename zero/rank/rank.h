@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "zero/comm/grid.h"
 #include "zero/hpz/second.h"
-#include "zero/tensor/across.h"
+#include "zero/tensor/tensor.h"
 #include "zero/offload/move.h"
 #include "zero/pipe/pipe.h"
 #include "zero/rank/feed.h"

@@ -194,7 +194,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
-    if ((err = settings_check_places(r, e)))
+    if ((err = settings_check_tp(r, e)))
         return err;
     size_t together = (size_t)settings_data_ranks(r);
     fill(&s->global_batch, r->batch * together);
@@ -243,7 +243,7 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     if (!err)
         err = model_config_finish(&out->model, e);
     if (!err)
-        err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
+        err = model_config_check_parts(&out->model, (size_t)settings_tp_size(out), e);
     if (!err)
         err = settings_check_split(out, e);
     return err ? err : settings_check_rows(out, e);

@@ -175,7 +175,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 // make, which is refused with what would do.
 int settings_check_rules(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 int settings_check_layout(const struct RankSettings *s, struct Error *e);
-int settings_check_places(const struct RankSettings *s, struct Error *e);
+int settings_check_tp(const struct RankSettings *s, struct Error *e);
 int settings_check_split(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
@@ -208,7 +208,7 @@ static inline struct RankSettings settings_unbounded(const struct RankSettings *
 
 // Ranks that have a part of each matrix, and work on the same tokens; such as have some of the
 // layers each; and the sets of all these, each with tokens of its own.
-static inline int settings_places(const struct RankSettings *s) {
+static inline int settings_tp_size(const struct RankSettings *s) {
     return s->tp ? (int)s->tp : 1;
 }
 static inline int settings_stages(const struct RankSettings *s) {
@@ -218,7 +218,7 @@ static inline int settings_stages(const struct RankSettings *s) {
 int settings_stage(const struct RankSettings *s);
 size_t settings_kept_sets(const struct RankSettings *s);
 static inline int settings_data_ranks(const struct RankSettings *s) {
-    return s->ranks / (settings_places(s) * settings_stages(s));
+    return s->ranks / (settings_tp_size(s) * settings_stages(s));
 }
 
 // The ranks that a group's shards are cut over.
@@ -228,7 +228,7 @@ static inline int settings_shard_ranks(const struct RankSettings *s) {
 
 // How the job's ranks stand.
 static inline struct Grid settings_grid(const struct RankSettings *s) {
-    return grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    return grid_of(s->ranks, settings_tp_size(s), settings_shard_ranks(s), settings_stages(s));
 }
 
 // For how many shards groups are laid out (model/params.h): for more than there are where each is

@@ -40,8 +40,8 @@ static void tell_divisors(size_t whole, size_t most, const char *flag, char *tex
 // "--ranks 8 / --tp 2 / --pp 2": the data-parallel ranks, and what they come of.
 static const char *name_data_ranks(const struct RankSettings *r, char *text, size_t bytes) {
     int at = snprintf(text, bytes, "--ranks %d", r->ranks);
-    if (settings_places(r) > 1)
-        at += snprintf(text + at, bytes - (size_t)at, " / --tp %d", settings_places(r));
+    if (settings_tp_size(r) > 1)
+        at += snprintf(text + at, bytes - (size_t)at, " / --tp %d", settings_tp_size(r));
     if (settings_stages(r) > 1)
         snprintf(text + at, bytes - (size_t)at, " / --pp %d", settings_stages(r));
     return text;
@@ -68,9 +68,9 @@ int settings_refuse_batch(const struct Settings *s, struct Error *e) {
 }
 
 // Each place of tensor parallelism, in each stage, is a rank.
-int settings_check_places(const struct RankSettings *r, struct Error *e) {
+int settings_check_tp(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";
-    size_t ranks = (size_t)r->ranks, places = (size_t)settings_places(r);
+    size_t ranks = (size_t)r->ranks, places = (size_t)settings_tp_size(r);
     if (ranks % (places * (size_t)settings_stages(r)) == 0)
         return 0;
     bool both = places > 1 && settings_stages(r) > 1;
@@ -99,7 +99,7 @@ int settings_check_split(const struct RankSettings *r, struct Error *e) {
 }
 
 int settings_check_rows(const struct RankSettings *r, struct Error *e) {
-    size_t places = (size_t)settings_places(r), t = r->model.seq_len;
+    size_t places = (size_t)settings_tp_size(r), t = r->model.seq_len;
     if (!r->sequence_parallel || t % places == 0)
         return 0;
     return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,

@@ -2,23 +2,23 @@
 // exchanges.
 //
 // A sum is an all_reduce over the places. Its shards are of one size, so it may take some elements
-// more than there are; across_room says how many must be there.
-#include "zero/tensor/across.h"
+// more than there are; tp_comm_padded says how many must be there.
+#include "zero/tensor/tensor.h"
 
 // ---- the model's exchanges ----
 
-static void sum_places(const struct Across *a, void *y, size_t n, enum Dtype dtype) {
+static void all_reduce_tp(const struct TpComm *a, void *y, size_t n, enum Dtype dtype) {
     struct Comm *c = a->context;
-    c->ops->all_reduce(c, y, across_room(a->places, n) / a->places, dtype);
+    c->ops->all_reduce(c, y, tp_comm_padded(a->places, n) / a->places, dtype);
 }
 
-static void scatter_sum_places(const struct Across *a, void *part, const void *y, size_t n,
-                               enum Dtype dtype) {
+static void reduce_scatter_tp(const struct TpComm *a, void *part, const void *y, size_t n,
+                              enum Dtype dtype) {
     struct Comm *c = a->context;
     c->ops->reduce_scatter(c, part, y, n, dtype, false);
 }
 
-static void gather_places(const struct Across *a, void *whole, const void *part, size_t bytes) {
+static void all_gather_tp(const struct TpComm *a, void *whole, const void *part, size_t bytes) {
     struct Comm *c = a->context;
     c->ops->all_gather(c, whole, part, bytes);
 }
@@ -29,7 +29,7 @@ static void gather_places(const struct Across *a, void *whole, const void *part,
 static size_t partial_numel(const struct TensorGroup *t, const struct Zero *z, int g) {
     struct Span span[MAX_PARAM];
     size_t numel = 0;
-    int n = params_partial(&z->params->group[g], across_row_parts(&t->across), span);
+    int n = params_partial(&z->params->group[g], tp_comm_row_parts(&t->across), span);
     for (int i = 0; i < n; i++)
         numel += span[i].end - span[i].begin;
     return numel;
@@ -40,7 +40,7 @@ static void move_partial(const struct TensorGroup *t, const struct Zero *z, int 
                          bool back) {
     struct Span span[MAX_PARAM];
     enum Dtype dtype = z->plan.grad.dtype;
-    int n = params_partial(&z->params->group[g], across_row_parts(&t->across), span);
+    int n = params_partial(&z->params->group[g], tp_comm_row_parts(&t->across), span);
     for (size_t i = 0, at = 0; i < (size_t)n; i++) {
         size_t numel = span[i].end - span[i].begin;
         void *there = dtype_at(t->partial.mem, dtype, at);
@@ -57,7 +57,7 @@ static void sum_partial(struct Zero *z, const struct HopArgs *a) {
     void *whole = a->mem[BUFFER_WHOLE];
     size_t n = partial_numel(t, z, a->group);
     move_partial(t, z, a->group, whole, false);
-    sum_places(&t->across, t->partial.mem, n, z->plan.grad.dtype);
+    all_reduce_tp(&t->across, t->partial.mem, n, z->plan.grad.dtype);
     move_partial(t, z, a->group, whole, true);
 }
 
@@ -73,12 +73,12 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
         return;
     t->comm = dry ? comm_part(all, grid, AXIS_TP, true)
                   : comm_split_apart(all, grid, AXIS_TP, QUEUE_COMPUTE, &t->staging);
-    t->across = (struct Across){.place = (size_t)grid_place(grid, rank, AXIS_TP),
+    t->across = (struct TpComm){.place = (size_t)grid_place(grid, rank, AXIS_TP),
                                 .places = (size_t)t->comm->size,
                                 .rows = rows,
-                                .sum = sum_places,
-                                .scatter_sum = scatter_sum_places,
-                                .gather = gather_places,
+                                .sum = all_reduce_tp,
+                                .scatter_sum = reduce_scatter_tp,
+                                .gather = all_gather_tp,
                                 .context = t->comm};
 }
 
@@ -93,7 +93,7 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
             chain_add(&z->state[g].chain[REDUCE], &tp_all_reduce, t);
         n = size_max(n, partial);
     }
-    size_t bytes = across_room(t->across.places, n) * dtype_size(z->plan.grad.dtype);
+    size_t bytes = tp_comm_padded(t->across.places, n) * dtype_size(z->plan.grad.dtype);
     int err = staged
                   ? tier_alloc(device, TAG_COMM, "pieces from other places", staged, &t->staging, e)
                   : 0;

@@ -1,13 +1,13 @@
 // Tensor parallelism between ranks: their group, the exchanges that the model asks for
-// (kernels/across.h), and what it adds to a gradient's chain.
-#ifndef ZERO_TENSOR_ACROSS_H
-#define ZERO_TENSOR_ACROSS_H
-#include "kernels/across.h"
+// (kernels/tp_comm.h), and what it adds to a gradient's chain.
+#ifndef ZERO_TENSOR_TENSOR_H
+#define ZERO_TENSOR_TENSOR_H
+#include "kernels/tp_comm.h"
 #include "zero/report.h"
 
 struct TensorGroup {
     struct Comm *comm; // of the places, on the compute queue; NULL: there is one
-    struct Across across;
+    struct TpComm across;
     struct Block staging; // of collectives between processes, or GPUs
     struct Block partial; // scratch for gradients in parts
 };
@@ -24,7 +24,7 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
 void tensor_close(struct TensorGroup *t);
 
 // What the model is handed; NULL: there is one place.
-static inline const struct Across *tensor_across(const struct TensorGroup *t) {
+static inline const struct TpComm *tensor_tp_comm(const struct TensorGroup *t) {
     return t->comm ? &t->across : NULL;
 }
 

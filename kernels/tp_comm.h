@@ -10,35 +10,35 @@
 // norms, is in parts too: each place has as many consecutive rows of it. Then a sum leaves each
 // place its rows alone, and a product that reads all rows gathers them first.
 //
-// Called by model/megatron.c and model/ends.c; made by zero/tensor/across.c.
-#ifndef KERNELS_ACROSS_H
-#define KERNELS_ACROSS_H
+// Called by model/megatron.c and model/ends.c; made by zero/tensor/tensor.c.
+#ifndef KERNELS_TP_COMM_H
+#define KERNELS_TP_COMM_H
 #include "kernels/base.h"
 #include "kernels/dtype.h"
 
-struct Across {
+struct TpComm {
     size_t place, places;
     bool rows; // the rows between products are in parts
     // y[0 .. n) = its sum over the places, as all_reduce makes it (comm.h). There is memory
-    // for across_room elements at y; those past n are anything, before and after.
-    void (*sum)(const struct Across *, void *y, size_t n, enum Dtype dtype);
+    // for tp_comm_padded elements at y; those past n are anything, before and after.
+    void (*sum)(const struct TpComm *, void *y, size_t n, enum Dtype dtype);
     // part (n) = this place's of the n * places elements of y's sum over the places.
-    void (*scatter_sum)(const struct Across *, void *part, const void *y, size_t n, enum Dtype);
+    void (*scatter_sum)(const struct TpComm *, void *part, const void *y, size_t n, enum Dtype);
     // whole: (places) parts of `bytes` bytes each, of which this place's is `part`. That may lie
     // there already.
-    void (*gather)(const struct Across *, void *whole, const void *part, size_t bytes);
+    void (*gather)(const struct TpComm *, void *whole, const void *part, size_t bytes);
     void *context;
 };
 
 // NULL: there is one place.
-static inline size_t across_places(const struct Across *a) {
+static inline size_t tp_comm_size(const struct TpComm *a) {
     return a ? a->places : 1;
 }
 // Into how many parts the rows between products are cut.
-static inline size_t across_row_parts(const struct Across *a) {
+static inline size_t tp_comm_row_parts(const struct TpComm *a) {
     return a && a->rows ? a->places : 1;
 }
-static inline size_t across_room(size_t places, size_t n) {
+static inline size_t tp_comm_padded(size_t places, size_t n) {
     return round_up(n, places);
 }
 
