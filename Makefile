@@ -119,7 +119,7 @@ ZERO_comm := comm self thread choose thread_group world process guard
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe
-ZERO_rooms := wire/wire master/master hpz/second replica/replica tensor/tensor
+ZERO_rooms := wire/wire master/master hpz/hpz replica/replica tensor/tensor
 ZERO_process := lock home wish
 ZERO_settings := settings settings_flags settings_rules settings_grid schedule
 ZERO_checkpoint := checkpoint write folders load apart fetch identity read file shared

@@ -20,10 +20,10 @@ static inline void grid_stages(struct RankSettings *s) {
     s->model.untied = true;
 }
 static inline void grid_replicas(struct RankSettings *s) {
-    s->shard_ranks = 2;
+    s->shard_size = 2;
 }
 static inline void grid_second_partition(struct RankSettings *s) {
-    s->near_ranks = 2;
+    s->hpz_size = 2;
 }
 
 #endif

@@ -232,7 +232,7 @@ static struct RankSettings draw_run(struct Draw *d) {
     s.param_tier = s.opt_tier == TIER_DEVICE ? TIER_DEVICE : (enum TierKind)draw(d, NTIER);
     s.act_tier = (enum TierKind)draw(d, NTIER);
     if (s.stage && data > 1 && draw(d, 2))
-        s.shard_ranks = data / 2;
+        s.shard_size = data / 2;
     return s;
 }
 

@@ -89,7 +89,7 @@ static void hops_by_hand(void **state) {
         s.ranks = cases[i].ranks;
         s.pp = cases[i].pp;
         s.tp = cases[i].tp;
-        s.shard_ranks = cases[i].shard;
+        s.shard_size = cases[i].shard;
         s.stage = 1;
         double bytes = 2 * 32 * 64 * 2, leave = (double)cases[i].leave;
         double want = leave > 0 ? leave * bytes / c.far.rate + c.far.latency
@@ -136,7 +136,7 @@ static int groups_of(const struct RankSettings *s, size_t layers) {
     struct Error e;
     one.model.layers = layers;
     one.ranks = 1;
-    one.pp = one.shard_ranks = 0;
+    one.pp = one.shard_size = 0;
     assert_int_equal(rank_open(&dry, &one, true, &e), 0);
     int groups = dry.params.ngroup;
     rank_close(&dry);
@@ -152,7 +152,7 @@ static void replicas_lie_behind_all_stages(void **state) {
     s.stage = 1;
     s.ranks = 64;
     s.pp = 8;
-    s.shard_ranks = 4;
+    s.shard_size = 4;
     s.model.untied = true;
     assert_int_equal(model_config_finish(&s.model, &e), 0);
     double twice = 2 * groups_of(&s, 1); // a scattering and a gathering of each

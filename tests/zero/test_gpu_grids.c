@@ -48,7 +48,7 @@ static void few_bits(struct RankSettings *s) {
 }
 static void few_bits_kept(struct RankSettings *s) {
     few_bits(s);
-    s->near_ranks = 2;
+    s->hpz_size = 2;
 }
 
 // from, to: ZeRO stages with the same results.

@@ -101,9 +101,9 @@ static void partitions_agree_bitwise(void **state) {
         s.nmicro = nmicro;
         s.grad_dtype = F32;
         struct Outcome want = run(&s);
-        for (s.near_ranks = 1; s.near_ranks <= 4; s.near_ranks *= 2)
+        for (s.hpz_size = 1; s.hpz_size <= 4; s.hpz_size *= 2)
             expect_as(&want, s, "a second partition");
-        s.near_ranks = 0;
+        s.hpz_size = 0;
         s.stage = 2;
         expect_as(&want, s, "accumulation"); // 2 and 3 are a pair
     }
@@ -112,7 +112,7 @@ static void partitions_agree_bitwise(void **state) {
 static void replicas_agree_bitwise(void **state) {
     (void)state;
     struct RankSettings s = settings_of(F32, 4);
-    s.shard_ranks = 2;
+    s.shard_size = 2;
     struct Outcome want = run(&s);
     for (s.stage = 1; s.stage <= 3; s.stage++)
         expect_as(&want, s, "shards over two");
@@ -331,7 +331,7 @@ static uint64_t b8(uint64_t n) {
 // What each rank sends in a step by all_gather but for the reports, and of it to other nodes.
 static uint64_t gathered(const struct RankSettings *s, uint64_t *far) {
     uint64_t sum = 0, nodes = s->node_size ? (uint64_t)s->ranks - s->node_size : 0;
-    uint64_t ranks = (uint64_t)s->ranks, near = s->near_ranks;
+    uint64_t ranks = (uint64_t)s->ranks, near = s->hpz_size;
     struct Params p;
     params_layout(&s->model, ranks * 4, 0, 1, &p);
     *far = 0;
@@ -364,7 +364,7 @@ static void bytes_are_the_formulas(void **state) {
         s.nmicro = 1 + (size_t)i % 2;
         s.grad_dtype = F32;
         s.node_size = s.ranks == 4 ? 2 : 0;
-        s.near_ranks = s.stage == 3 && i % 4 ? 2 : 0;
+        s.hpz_size = s.stage == 3 && i % 4 ? 2 : 0;
         s.opt_tier = i % 5 == 4 ? TIER_CPU : TIER_DEVICE;
         uint64_t far, sum = gathered(&s, &far);
         struct Forecast f = planned_is_measured(&s, "a wire");

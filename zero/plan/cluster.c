@@ -100,7 +100,7 @@ static void make_stage(struct Question *q) {
     s->node_ranks = (int)size_min(node_ranks(q), (size_t)s->ranks);
     s->node_rank = 0;
     s->node_size = (size_t)s->node_ranks;
-    s->shard_ranks = s->shard_ranks ? s->shard_ranks : (size_t)settings_data_ranks(s);
+    s->shard_size = s->shard_size ? s->shard_size : (size_t)settings_data_ranks(s);
     s->model.layers = ceil_div(s->model.layers, stages);
     s->rank = 0;
 }

@@ -22,7 +22,7 @@ struct Search {
     const struct Cluster *c;
     const struct FitOpen *open;
     const struct RankSettings *said;
-    size_t shard_ranks; // as said; 0: nobody did
+    size_t shard_size; // as said; 0: nobody did
     struct ClusterChoices *out;
     size_t least; // bytes of a GPU, of what does not fit
 };
@@ -93,7 +93,7 @@ static void try_grid(struct Search *s, size_t tp, size_t pp) {
     struct Error ignored;
     r.tp = tp;
     r.pp = pp;
-    r.shard_ranks = s->shard_ranks;
+    r.shard_size = s->shard_size;
     bool there = (size_t)r.ranks % (tp * pp) == 0 && pp <= r.model.layers &&
                  !model_config_check_parts(&r.model, tp, &ignored) &&
                  s->said->global_batch % (size_t)settings_data_ranks(&r) == 0;
@@ -114,8 +114,8 @@ static void search(struct Search *s) {
 int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
                    const struct FitOpen *open, struct ClusterChoices *out, struct Error *e) {
     struct RankSettings said = *asked;
-    bool all = said.shard_ranks == (size_t)settings_data_ranks(&said);
-    struct Search s = {c, open, &said, all ? 0 : said.shard_ranks, out, SIZE_MAX};
+    bool all = said.shard_size == (size_t)settings_data_ranks(&said);
+    struct Search s = {c, open, &said, all ? 0 : said.shard_size, out, SIZE_MAX};
     *out = (struct ClusterChoices){.n = 0};
     int err = cluster_check(c, &said, e);
     if (!err)

@@ -184,7 +184,7 @@ static int choose_on_cluster(const struct PredictRequest *r, const struct RankSe
         put(line, &chosen, true);
         line->rank.tp = best->tp;
         line->rank.pp = best->pp;
-        line->rank.shard_ranks = (size_t)settings_shard_ranks(best);
+        line->rank.shard_size = (size_t)settings_shard_ranks(best);
         line->rank.nmicro = best->nmicro;
         line->rank.grad_dtype = best->grad_dtype;
         if (!r->json)

@@ -37,8 +37,8 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(model, "parameters", f->parameters);
     add_number(model, "padded", f->padded);
     add_number(to, "ranks", (uint64_t)s->ranks);
-    add_number(to, "shard_ranks", (uint64_t)settings_shard_ranks(s));
-    add_number(to, "near_ranks", s->near_ranks);
+    add_number(to, "shard_size", (uint64_t)settings_shard_ranks(s));
+    add_number(to, "hpz_size", s->hpz_size);
     add_number(to, "node_ranks", (uint64_t)settings_node_ranks(s));
     add_number(to, "ranks_here", (uint64_t)f->ranks_here);
     add_number(to, "tp", (uint64_t)settings_tp_size(s));

@@ -71,10 +71,10 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Error e;
     CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
           e.text);
-    int tp = settings_tp_size(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
+    int tp = settings_tp_size(s), hpz_size = s->hpz_size ? (int)s->hpz_size : 1;
     r->parallel = zero_parallel_none;
     r->parallel.grid = settings_grid(s);
-    struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
+    struct Grid near = grid_of(s->ranks, tp, hpz_size, 1);
     r->dp = r->all;
     if (r->parallel.grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
@@ -82,7 +82,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     }
     if (r->parallel.grid.size[AXIS_REPLICA] > 1)
         r->parallel.replicas = comm_part(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
-    if (s->near_ranks)
+    if (s->hpz_size)
         r->near = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &r->parallel.grid, s->sequence_parallel, dry);
     pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
@@ -163,7 +163,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (!err)
         replica_join(&r->zero, r->parallel.replicas);
     return err || !r->near ? err
-                           : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
+                           : hpz_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
@@ -291,7 +291,7 @@ void rank_close(struct Rank *r) {
     feed_close(&r->feed);
     model_close(&r->model);
     acts_close(&r->acts);
-    second_close(r->second);
+    hpz_close(r->second);
     wire_close(&r->wire);
     zero_close(&r->zero);
     params_free(&r->params);

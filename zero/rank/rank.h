@@ -6,7 +6,7 @@
 #define ZERO_RANK_RANK_H
 #include "model/model.h"
 #include "zero/comm/grid.h"
-#include "zero/hpz/second.h"
+#include "zero/hpz/hpz.h"
 #include "zero/tensor/tensor.h"
 #include "zero/offload/move.h"
 #include "zero/pipe/pipe.h"
@@ -30,7 +30,7 @@ struct Rank {
     struct Comm *dp;          // those that this one shares shards with: all, or a part of them,
     struct Parallel parallel; // what z is told of the other dimensions
     struct Comm *near;        // with a second partition of weights, those that it is cut over
-    struct Second *second;
+    struct Hpz *second;
     struct Wire wire; // between the ranks of dp
     struct TensorGroup tensor;
     struct PipeGroup pipe;

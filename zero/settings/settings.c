@@ -66,7 +66,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     const struct RankSettings *r = &s->rank;
     bool fresh = !use->resumed, again = flag_is_on_line(&use->said, "fit");
     bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
-    bool stay = r->near_ranks || r->quantized_weights; // weights, on the device
+    bool stay = r->hpz_size || r->quantized_weights; // weights, on the device
     s->open = (struct FitOpen){0};
     s->tunes = use->tunes && fresh && s->fit == FIT_OFF && is_default(use, "batch");
     if (s->fit == FIT_OFF || (use->resumed && !again))
@@ -201,7 +201,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     said->global_batch = s->global_batch;
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * together);
-    fill(&r->shard_ranks, together);
+    fill(&r->shard_size, together);
     if (r->quantized_gradients && !use->launched && !r->cluster) // whose sums it shapes
         fill(&r->node_size, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;

@@ -60,8 +60,8 @@ struct RankSettings {
     struct NvmeSettings nvme;
     int rank, ranks;
     size_t node_size;      // ranks of a node, whose traffic is counted apart; 0: see below
-    size_t near_ranks;     // that a second partition of the weights is cut over; 0: there is none
-    size_t shard_ranks;    // that a shard's group has; the others are replicas. 0: all data ranks
+    size_t hpz_size;       // that a second partition of the weights is cut over; 0: there is none
+    size_t shard_size;     // that a shard's group has; the others are replicas. 0: all data ranks
     int quantized_weights; // the form in which they travel (zero/wire); 0: as they are
     bool quantized_gradients;   // they travel in 4 bits
     size_t tp;                  // places of tensor parallelism; 0: one
@@ -223,7 +223,7 @@ static inline int settings_data_ranks(const struct RankSettings *s) {
 
 // The ranks that a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {
-    return s->shard_ranks ? (int)s->shard_ranks : settings_data_ranks(s);
+    return s->shard_size ? (int)s->shard_size : settings_data_ranks(s);
 }
 
 // How the job's ranks stand.

@@ -234,13 +234,13 @@ const struct Flag settings_table[] = {
              "much again, and results are unchanged; with more, 2 and 3 reduce each, which sends "
              "more and rounds otherwise.",
      .also = "stage zero-stage zero-optimization"},
-    {"zero-shard-size", FLAG_SIZE, AT(rank.shard_ranks), "0", "ZeRO", .argument = "N<=1024",
+    {"zero-shard-size", FLAG_SIZE, AT(rank.shard_size), "0", "ZeRO", .argument = "N<=1024",
      .help = "Ranks over which --zero cuts its shards, best those of a machine; the job's other "
              "ranks keep the same shards, replicas, and gradients are summed over them once a step "
              "(hybrid sharding). Weights are then gathered among few ranks, and take more memory. "
              "A divisor of --ranks / --tp; 0: all. Sums over ranks are rounded otherwise.",
      .identity = FLAG_RANKS, .identity_if = "!whole-group", .also = "mics-shard-size"},
-    {"zero-hpz-partition-size", FLAG_SIZE, AT(rank.near_ranks), "0", "ZeRO", .argument = "N<=1024",
+    {"zero-hpz-partition-size", FLAG_SIZE, AT(rank.hpz_size), "0", "ZeRO", .argument = "N<=1024",
      .help = "--zero 3: neighbouring ranks, such as those of a machine, of whose second partition "
              "of the weights all but a step's first gathering are made (ZeRO++'s hpZ). Costs the "
              "weights' memory divided by it. A divisor of --zero-shard-size; 0: no second "

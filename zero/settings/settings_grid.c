@@ -123,13 +123,13 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
     char would_do[160] = "";
     size_t shards = (size_t)settings_shard_ranks(r);
-    if (!r->near_ranks || shards % r->near_ranks == 0)
+    if (!r->hpz_size || shards % r->hpz_size == 0)
         return 0;
     if (shards == (size_t)settings_data_ranks(r))
-        return refuse_divisor(r, E_HPZ_SIZE, flag, r->near_ranks, e);
+        return refuse_divisor(r, E_HPZ_SIZE, flag, r->hpz_size, e);
     tell_divisors(shards, shards, flag, would_do, sizeof would_do);
     return error_set(e, -EINVAL, E_HPZ_SIZE,
-                     "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag, r->near_ranks,
+                     "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag, r->hpz_size,
                      shards, would_do);
 }
 
@@ -140,8 +140,8 @@ int settings_check_shards(const struct RankSettings *r, struct Error *e) {
     int err = settings_check_layout(r, e);
     if (err)
         return err;
-    if (r->shard_ranks && ranks % r->shard_ranks)
-        return refuse_divisor(r, E_SHARD_SIZE_RANKS, "--zero-shard-size", r->shard_ranks, e);
+    if (r->shard_size && ranks % r->shard_size)
+        return refuse_divisor(r, E_SHARD_SIZE_RANKS, "--zero-shard-size", r->shard_size, e);
     if (r->quantized_gradients && r->node_size && ranks % r->node_size && !in_node)
         return refuse_divisor(r, E_QUANT_NODES, "--node-size", r->node_size, e);
     return check_second(r, e);

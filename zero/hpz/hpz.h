@@ -9,17 +9,17 @@
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
 // (arXiv 2306.10209), section 3.2. Opened by zero/rank/rank.c; it adds hops to the groups'
 // chains. Read next: zero/param.c.
-#ifndef ZERO_HPZ_SECOND_H
-#define ZERO_HPZ_SECOND_H
+#ifndef ZERO_HPZ_HPZ_H
+#define ZERO_HPZ_HPZ_H
 #include "zero/zero.h"
 
 // Of all groups.
-struct Second;
+struct Hpz;
 
 // Takes the memory in `tier`. near: H ranks of z->dp that lie side by side, this one among them.
-// Errors: -ENOMEM; second_close is due in any case.
-int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct Tier *tier,
-                struct Error *e);
-void second_close(struct Second *s); // NULL: nothing
+// Errors: -ENOMEM; hpz_close is due in any case.
+int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *tier,
+             struct Error *e);
+void hpz_close(struct Hpz *s); // NULL: nothing
 
 #endif

@@ -1,33 +1,33 @@
-// A second partition of the weights: see second.h.
+// A second partition of the weights: see hpz.h.
 //
 // All of it happens in the comm queue, so that copy and gatherings are in order. What a rank keeps
 // is out of date as soon as anything writes the group's weights: an update, a late one that is
 // installed, a checkpoint that is loaded. Each of them records the group's mark `updated`, which
 // counts; so the count says whether what was kept is still the newest.
-#include "zero/hpz/second.h"
+#include "zero/hpz/hpz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-struct SecondGroup {
+struct HpzShard {
     struct Comm *near;
     struct Block kept;  // 1/H of the group
     bool has;           // anything,
     uint64_t of_update; // and that of this record of `updated`
 };
 
-struct Second {
+struct Hpz {
     int count;
-    struct SecondGroup group[];
+    struct HpzShard group[];
 };
 
 // Of a neighbour, in bytes: of what came, in the form in which it came (zero/wire).
-static size_t second_bytes(const struct Zero *z, int g, const struct Comm *near) {
+static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *near) {
     return z->state[g].message_bytes * (size_t)(z->dp->size / near->size);
 }
 
 static bool is_newest(const struct Zero *z, int g, void *second) {
-    const struct SecondGroup *s = second;
+    const struct HpzShard *s = second;
     return s->has && s->of_update == z->state[g].updated.records;
 }
 
@@ -35,15 +35,15 @@ static bool is_old(const struct Zero *z, int g, void *second) {
     return !is_newest(z, g, second);
 }
 
-static void gather_near(struct Zero *z, const struct HopArgs *a) {
-    struct SecondGroup *s = a->context;
-    size_t part = second_bytes(z, a->group, s->near);
+static void gather_hpz(struct Zero *z, const struct HopArgs *a) {
+    struct HpzShard *s = a->context;
+    size_t part = hpz_bytes(z, a->group, s->near);
     s->near->ops->all_gather(s->near, weights_arrive(z, a), s->kept.mem, part);
 }
 
 static void keep_shard(struct Zero *z, const struct HopArgs *a) {
-    struct SecondGroup *s = a->context;
-    size_t part = second_bytes(z, a->group, s->near);
+    struct HpzShard *s = a->context;
+    size_t part = hpz_bytes(z, a->group, s->near);
     char *own = weights_arrive(z, a) + part * (size_t)s->near->rank;
     device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
     s->has = true;
@@ -51,24 +51,24 @@ static void keep_shard(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   WHEN_ANY,
-                                          QUEUE_COMM,          USES_WHOLE,     .run = gather_near,
+                                          QUEUE_COMM,          USES_WHOLE,     .run = gather_hpz,
                                           .wanted = is_newest, .instead = true};
 // Behind the gathering in its queue; a unit need not wait for it.
 static const struct Hop hpz_keep_shard = {
     "keep_shard", POINT_AFTER, WHEN_ANY, QUEUE_COMM, 0, .run = keep_shard, .wanted = is_old};
 
-int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct Tier *tier,
-                struct Error *e) {
+int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *tier,
+             struct Error *e) {
     int n = z->params->ngroup, err = 0;
-    struct Second *s = base_alloc_zeroed(sizeof *s + (size_t)n * sizeof s->group[0]);
+    struct Hpz *s = base_alloc_zeroed(sizeof *s + (size_t)n * sizeof s->group[0]);
     s->count = n;
     for (int g = 0; g < n && !err; g++) {
-        struct SecondGroup *group = &s->group[g];
+        struct HpzShard *group = &s->group[g];
         const struct Group *of = &z->params->group[g];
         char purpose[64];
         snprintf(purpose, sizeof purpose, "the second partition of %s", of->name);
-        *group = (struct SecondGroup){.near = near};
-        err = tier_alloc(tier, TAG_PARAM, purpose, second_bytes(z, g, near), &group->kept, e);
+        *group = (struct HpzShard){.near = near};
+        err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, near), &group->kept, e);
         chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, group);
         chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, group);
     }
@@ -76,7 +76,7 @@ int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct T
     return err;
 }
 
-void second_close(struct Second *s) {
+void hpz_close(struct Hpz *s) {
     for (int g = 0; s && g < s->count; g++)
         tier_free(&s->group[g].kept);
     free(s);
