@@ -120,7 +120,7 @@ ZERO_offload := serve weights gradients update anywhere activations move nvme_fi
     nvme_preflight
 ZERO_pipe := order split pipe
 ZERO_rooms := wire/wire master/master hpz/hpz replica/replica tensor/tensor
-ZERO_process := lock home wish
+ZERO_process := lock home request
 ZERO_settings := settings settings_flags settings_rules settings_grid schedule
 ZERO_checkpoint := checkpoint write folders load apart fetch identity read file shared
 ZERO_weights := import import_run export weights_hash

@@ -16,7 +16,7 @@
 #include "model/presets.h"
 #include "model/sample.h"
 #include "zero/plan/predict.h"
-#include "zero/process/wish.h"
+#include "zero/process/request.h"
 #include "zero/rank/score.h"
 #include "zero/train/job.h"
 #include "zero/weights/import_run.h"
@@ -426,7 +426,7 @@ int main(int argc, char **argv) {
     base_hold_descriptors();
     base_keep_status();
     setvbuf(stdout, NULL, _IOLBF, 0); // its lines keep their order with those of standard error
-    wish_begin();
+    request_begin();
     char *cache = cache_default_folder();
     int misread = read_line(&run, argc, argv, &e); // it says how long others are waited for
     int err = world_open(&run.world, run.said.train.rank.timeout_s, &e);

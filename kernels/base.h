@@ -46,7 +46,7 @@ const char *error_name(enum ErrorId id);
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
 // How much is said. With whether readers are waited for (below) and what else signals reach
-// (zero/process/wish.c) the only mutable globals of the program.
+// (zero/process/request.c) the only mutable globals of the program.
 extern enum LogLevel log_level;
 
 // A line on standard error, with "rank R: " in front where the calling thread is a rank other than

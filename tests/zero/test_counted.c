@@ -122,7 +122,7 @@ static void cannot_read(void *watched, int err, const struct Error *e) {
     struct Watched *w = watched;
     CHECK(err == -EIO && e->id == E_NVME_IO, "%d %s", err, e->text);
     w->all->told[w->rank->dp->rank] = true;
-    atomic_store(&w->word, WISH_STOP);
+    atomic_store(&w->word, REQUEST_STOP);
 }
 
 static bool goes_on(void *watched, const struct StepResult *result, double seconds) {

@@ -154,7 +154,7 @@ static void run_disturbed(void *context, struct Rank *r) {
     atomic_uint wish;
     r->wishes = &wish;
     for (int i = 0; i < STEPS + STEPS_AHEAD; i++) {
-        wish = spied && i % 2 == 0 ? WISH_STOP
+        wish = spied && i % 2 == 0 ? REQUEST_STOP
                                    : 0; // a word that comes late is the one of the step before
         if (i < STEPS)
             tiny_queue_step(r);

@@ -95,8 +95,8 @@ void checkpoint_close(struct CheckpointSave *s, int err);
 // What a snapshot takes, in bytes: `late` where delayed updates make it larger.
 size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late);
 // Copies this rank's state to `to`, and begins to write it into `folder` as checkpoint_write would.
-// *word becomes WORD_WRITING, and then 0, or WORD_FAILED (zero/process/wish.h). Errors: -EAGAIN no
-// thread.
+// *word becomes WORD_WRITING, and then 0, or WORD_FAILED (zero/process/request.h). Errors: -EAGAIN
+// no thread.
 struct Snapshot;
 int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folder,
                         const char *identity, const struct Block *to, atomic_uint *word,

@@ -7,7 +7,7 @@
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
 #include "zero/checkpoint/shared.h"
-#include "zero/process/wish.h"
+#include "zero/process/request.h"
 
 #include <errno.h>
 #include <pthread.h>

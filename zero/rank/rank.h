@@ -13,7 +13,7 @@
 #include "zero/rank/feed.h"
 #include "zero/rank/place.h"
 #include "zero/settings/settings.h"
-#include "zero/process/wish.h"
+#include "zero/process/request.h"
 #include "zero/engine.h"
 
 #include <stdio.h>

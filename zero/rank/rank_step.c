@@ -108,7 +108,7 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     }
     if (err)
         return err;
-    zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
+    zero_step_end(&r->zero, request_word(r->wishes, r->own_word));
     note_sent(r, &before);
     r->queued = true;
     r->moved_end = offload_moved(&r->zero);
@@ -143,11 +143,11 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
         if (unread)
             send_nothing(r);
         rank_take_batch(r);
-        uint64_t word = unread ? WISH_STOP : wish_to_stop(r->wishes);
+        uint64_t word = unread ? REQUEST_STOP : request_to_stop(r->wishes);
         struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
         feed_done(&r->feed);
         sum += batch.loss_sum;
-        err = batch.words & WISH_STOP ? -EINTR : 0;
+        err = batch.words & REQUEST_STOP ? -EINTR : 0;
     }
     acts->b = acts->b_max;
     *loss = (float)mean_of(sum, counted);

@@ -91,11 +91,11 @@ static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
     struct BatchSource batches = {.read = fill_batch, .data = s};
     CHECK(!feed_read(&r->feed, &batches, number, acts->b, e), "%s", e->text);
     rank_take_batch(r);
-    struct StepResult all = zero_eval(&r->zero, acts, false, wish_to_stop(r->wishes));
+    struct StepResult all = zero_eval(&r->zero, acts, false, request_to_stop(r->wishes));
     feed_done(&r->feed);
     device_copy(r->device, QUEUE_OUT, s->losses, acts->losses, acts_rows(acts) * sizeof *s->losses);
     device_sync_queue(r->device, QUEUE_OUT);
-    return all.words & WISH_STOP ? -EINTR : 0;
+    return all.words & REQUEST_STOP ? -EINTR : 0;
 }
 
 // Of sequence i of the batch that was walked last.

@@ -36,7 +36,7 @@ static int take_step(struct Running *run, struct Error *e) {
     double now = base_seconds(), seconds = now - run->last_end;
     run->last_end = now;
     bool wish = run->loop->ended(run->loop->context, &result, seconds);
-    run->stop = run->stop || result.words & WISH_STOP || (wish && z->all->size == 1);
+    run->stop = run->stop || result.words & REQUEST_STOP || (wish && z->all->size == 1);
     if (z->skipped_at_least < SKIPPED_MAX)
         return 0;
     return error_set(e, -EDOM, E_DIVERGED, "the gradient was not finite in %zu steps",

@@ -1,7 +1,7 @@
 // Where a checkpoint goes, and when it is tried again: see saver.h.
 #include "zero/train/saver.h"
 
-#include "zero/process/wish.h"
+#include "zero/process/request.h"
 #include "zero/train/diverged.h"
 
 #include <errno.h>
@@ -358,7 +358,7 @@ static bool waits(struct Saver *s, unsigned stops) {
     bool go_on = true;
     for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        go_on = sum_over_ranks(s, wish_stops() != stops) == 0;
+        go_on = sum_over_ranks(s, request_stops() != stops) == 0;
     }
     return go_on;
 }
@@ -369,7 +369,7 @@ static bool may_pass(int err) {
 }
 
 int saver_save_last(struct Saver *s, struct Error *e) {
-    unsigned stops = wish_stops();
+    unsigned stops = request_stops();
     saver_settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
     bool waits_on = may_pass(err);

@@ -26,7 +26,7 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
         return;
     t->code = err;
     t->error = *e;
-    wish_for(WISH_STOP);
+    request_make(REQUEST_STOP);
 }
 
 static void tell(struct Trainer *t, char *line) {
@@ -46,7 +46,7 @@ double trainer_step_tokens(const struct Trainer *t) {
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
     end_if_alone(t, err, e);
-    t->rank.wishes = wish_all();
+    t->rank.wishes = request_all();
     return err;
 }
 
@@ -159,8 +159,8 @@ int trainer_evaluate(struct Trainer *t, struct Error *e) {
 
 // While updates are skipped the weights may be no good: the next step that is not saves.
 static void save(struct Trainer *t) {
-    t->save_wished = t->skipped > 0;
-    if (t->save_wished)
+    t->save_requested = t->skipped > 0;
+    if (t->save_requested)
         return;
     judge_settle(&t->judge);
     saver_save(&t->saver);
@@ -210,10 +210,10 @@ static void look_at_clock(struct Trainer *t) {
     double now = base_seconds();
     if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
         t->clock_at = now;
-        wish_for(WISH_SAVE);
+        request_make(REQUEST_SAVE);
     }
-    if (h->time_limit && wish_age() >= (double)h->time_limit)
-        wish_for(WISH_STOP);
+    if (h->time_limit && request_age() >= (double)h->time_limit)
+        request_make(REQUEST_STOP);
 }
 
 static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
@@ -237,8 +237,8 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
         look_at_clock(t);
     }
     saver_hear(&t->saver, result->words);
-    t->save_wished = t->save_wished || result->words & WISH_SAVE;
-    return t->code || wish_to_stop(wish_all());
+    t->save_requested = t->save_requested || result->words & REQUEST_SAVE;
+    return t->code || request_to_stop(request_all());
 }
 
 static void cannot_read(void *trainer, int err, const struct Error *e) {
@@ -251,7 +251,7 @@ static bool is_pause(void *trainer, uint64_t step) {
     const struct Habits *h = &t->settings->habits;
     return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
            is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
-           is_due(step, h->save_every.steps) || t->save_wished;
+           is_due(step, h->save_every.steps) || t->save_requested;
 }
 
 static bool judges(const struct Trainer *t) {
@@ -293,7 +293,7 @@ static int after_step(void *trainer, struct Error *e) {
     if (!err && step > 0 && is_due(step, h->sample_every))
         t->hooks.sample(t);
     if (!err && step > 0 && on_the_way && // the last is saved by saver_save_last
-        (t->save_wished || better || is_due(step, h->save_every.steps)))
+        (t->save_requested || better || is_due(step, h->save_every.steps)))
         save(t);
     if (!err && on_the_way && ends_here(t))
         err = -EINTR;
@@ -422,7 +422,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     int err = t->rank.zero.step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
     if (err)
         return err;
-    wish_on_signals();
+    request_on_signals();
     tell_late_save(t);
     t->clock_at = base_seconds();
     tell_done(t);

@@ -53,7 +53,7 @@ struct Trainer {
     struct Judge judge;   // of validations
     bool ended;           // by --patience
     struct Best last_val; // the last validation; of no samples: there was none
-    bool save_wished;     // some rank wishes to
+    bool save_requested;  // some rank wishes to
     uint64_t good;        // the last step with a finite gradient, or that was begun with
     size_t skipped;       // updates behind it; the last step's loss
     double loss;

@@ -1,5 +1,5 @@
-// From signals to wishes: see wish.h.
-#include "zero/process/wish.h"
+// From signals to wishes: see request.h.
+#include "zero/process/request.h"
 
 #include "kernels/base.h"
 
@@ -21,7 +21,7 @@ static void on_signal(int number) {
         atomic_fetch_add(&stops, 1);
         base_stop_waiting();
     }
-    atomic_fetch_or(&wishes, save ? WISH_SAVE : WISH_STOP);
+    atomic_fetch_or(&wishes, save ? REQUEST_SAVE : REQUEST_STOP);
 }
 
 // What was ignored when the program began, as under nohup. A library may have taken it by the time
@@ -48,7 +48,7 @@ static void handle(const int *numbers, size_t count) {
     }
 }
 
-void wish_begin(void) {
+void request_begin(void) {
     static const int numbers[] = {SIGUSR1, SIGUSR2};
     began = base_seconds();
     signal(SIGXFSZ, SIG_IGN);
@@ -56,23 +56,23 @@ void wish_begin(void) {
     handle(numbers, sizeof numbers / sizeof numbers[0]);
 }
 
-void wish_on_signals(void) {
+void request_on_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
     handle(numbers, sizeof numbers / sizeof numbers[0]);
 }
 
-double wish_age(void) {
+double request_age(void) {
     return base_seconds() - began;
 }
 
-void wish_for(enum Wish wish) {
+void request_make(enum RunRequest wish) {
     atomic_fetch_or(&wishes, wish);
 }
 
-atomic_uint *wish_all(void) {
+atomic_uint *request_all(void) {
     return &wishes;
 }
 
-unsigned wish_stops(void) {
+unsigned request_stops(void) {
     return atomic_load(&stops);
 }

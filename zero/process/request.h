@@ -6,45 +6,45 @@
 // program was started, as nohup does with HUP, stays ignored.
 //
 // Sent by zero/rank/rank.c, heard by zero/train/loop.c and zero/train/trainer.c.
-#ifndef ZERO_PROCESS_WISH_H
-#define ZERO_PROCESS_WISH_H
+#ifndef ZERO_PROCESS_REQUEST_H
+#define ZERO_PROCESS_REQUEST_H
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 // Bits of a rank's word.
-enum Wish { WISH_SAVE = 1, WISH_STOP = 2 };
+enum RunRequest { REQUEST_SAVE = 1, REQUEST_STOP = 2 };
 // Further ones, which tell how far a checkpoint is that is written meanwhile (zero/train/saver.h).
 enum SaveWord { WORD_WRITING = 4, WORD_FAILED = 8, WORD_NAMED = 16 };
 
 // What a run does not end by, from the program's start: USR1 and USR2, which are wishes; XFSZ, so
 // that a file past `ulimit -f` is a write that fails; and PIPE, a reader that goes away.
-void wish_begin(void);
+void request_begin(void);
 
-double wish_age(void); // seconds since then
+double request_age(void); // seconds since then
 
 // From the first step on, when there is something to save. A second INT or QUIT ends the process at
 // once.
-void wish_on_signals(void);
+void request_on_signals(void);
 
-void wish_for(enum Wish wish); // without a signal
+void request_make(enum RunRequest wish); // without a signal
 
 // This process's wishes, for Rank.wishes. All its ranks share them.
-atomic_uint *wish_all(void);
+atomic_uint *request_all(void);
 
 // How many signals wished to stop so far.
-unsigned wish_stops(void);
+unsigned request_stops(void);
 
 // A step's word: what the ranks of this process wish, of which the wish to save is told once; and
 // what this rank tells besides. NULL: nothing.
-static inline uint64_t wish_tell(atomic_uint *wishes, const atomic_uint *own) {
-    unsigned word = wishes ? atomic_fetch_and(wishes, ~(unsigned)WISH_SAVE) : 0;
+static inline uint64_t request_word(atomic_uint *wishes, const atomic_uint *own) {
+    unsigned word = wishes ? atomic_fetch_and(wishes, ~(unsigned)REQUEST_SAVE) : 0;
     return word | (own ? atomic_load(own) : 0);
 }
 
 // Whether a rank of this process wishes to stop. NULL: no.
-static inline uint64_t wish_to_stop(const atomic_uint *wishes) {
-    return wishes ? atomic_load(wishes) & WISH_STOP : 0;
+static inline uint64_t request_to_stop(const atomic_uint *wishes) {
+    return wishes ? atomic_load(wishes) & REQUEST_STOP : 0;
 }
 
 #endif
