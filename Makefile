@@ -120,9 +120,9 @@ ZERO_offload := serve weights gradients update anywhere activations move nvme_fi
     nvme_preflight
 ZERO_pipe := order split pipe
 ZERO_rooms := wire/wire master/master hpz/hpz replica/replica tensor/tensor
-ZERO_process := lock home request
+ZERO_process := lock local_disk request
 ZERO_settings := settings settings_flags settings_rules settings_grid schedule
-ZERO_checkpoint := checkpoint write folders load apart fetch identity read file shared
+ZERO_checkpoint := checkpoint write folders load local fetch identity read file shared
 ZERO_weights := import import_run export weights_hash
 ZERO_rank := rank rank_step rank_work rank_sample feed place breakdown score
 ZERO_train := job trainer loop ahead saver resume best diverged loss_scale

@@ -7,7 +7,7 @@
 #include "kernels/folder.h"
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
-#include "zero/checkpoint/apart.h"
+#include "zero/checkpoint/local.h"
 #include "zero/checkpoint/shared.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                      struct CheckpointKeep keep, struct Error *e) {
     *s = (struct CheckpointSave){.step = z->step,
                                  .keep = keep,
-                                 .keeps = home_keeps(keep.disk, z->all->rank),
+                                 .keeps = local_disk_is_writer(keep.disk, z->all->rank),
                                  .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
@@ -109,8 +109,8 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
         z->all->rank == 0) // the first place's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
     int err = s->keeps ? begin_aside(s, e) : 0;
-    if (home_is_apart(keep.disk)) {
-        uint64_t word = checkpoint_apart_word(z);
+    if (disk_is_local(keep.disk)) {
+        uint64_t word = checkpoint_local_word(z);
         if (s->keeps && !err)
             err = checkpoint_mark(s->aside, word, keep.disk, e);
     }
@@ -141,7 +141,7 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
         checkpoint_remove(s->aside);
     s->named = home && !err && !failed;
     s->ended = true;
-    if (!home_is_apart(s->keep.disk))
+    if (!disk_is_local(s->keep.disk))
         prune(s);
     return err;
 }
@@ -149,9 +149,9 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
 // Where disks are several, a power cut between two names leaves a checkpoint that not all of them
 // have: the one before it must still be there, and so goes only when all have this one.
 void checkpoint_close(struct CheckpointSave *s, int err) {
-    if (home_is_apart(s->keep.disk) && err && s->named && is_at_home(s))
+    if (disk_is_local(s->keep.disk) && err && s->named && is_at_home(s))
         checkpoint_remove(s->path);
-    else if (home_is_apart(s->keep.disk) && !err)
+    else if (disk_is_local(s->keep.disk) && !err)
         prune(s);
     if (s->home >= 0)
         close(s->home);

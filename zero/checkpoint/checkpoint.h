@@ -30,7 +30,7 @@
 // line is in its `e`, and the others' is empty.
 #ifndef ZERO_CHECKPOINT_CHECKPOINT_H
 #define ZERO_CHECKPOINT_CHECKPOINT_H
-#include "zero/process/home.h"
+#include "zero/process/local_disk.h"
 #include "zero/state.h"
 
 #include <stdatomic.h>
@@ -50,7 +50,7 @@ struct CheckpointKeep {
     size_t newest;                     // so many, and those between them; 0: all
     struct CheckpointRefused *refused; // that are not counted; NULL: none
     uint64_t best;                     // a step whose checkpoint stays; 0: none
-    const struct HomeDisk *disk;       // who keeps `folder` on which disk; NULL: rank 0, for all
+    const struct LocalDisk *disk;      // who keeps `folder` on which disk; NULL: rank 0, for all
 };
 
 // Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes

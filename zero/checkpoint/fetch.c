@@ -1,8 +1,8 @@
-// Loading a checkpoint whose files lie on several disks: see apart.h.
+// Loading a checkpoint whose files lie on several disks: see local.h.
 //
 // All ranks walk through the files in their order, and for each agree who hands it out: the lowest
 // rank that sees it. Its head goes to all who do not, the rest only where some rank needs it.
-#include "zero/checkpoint/apart.h"
+#include "zero/checkpoint/local.h"
 #include "zero/checkpoint/files.h"
 
 #include "kernels/folder.h"
@@ -38,7 +38,7 @@ static bool add_name(int folder, const char *name, void *sum) {
     return true;
 }
 
-bool checkpoint_is_apart(struct Zero *z, const char *path) {
+bool checkpoint_is_local(struct Zero *z, const char *path) {
     if (!comm_can_hand_out(z->all))
         return false;
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), names = 0;

@@ -12,7 +12,7 @@ struct CheckpointFile {
 
 struct CheckpointFiles {
     int folder, held; // descriptors, -1: none
-    int fetched;      // likewise: what came from other disks (apart.h)
+    int fetched;      // likewise: what came from other disks (local.h)
     int count;
     struct CheckpointFile *file;
     // (places): the groups as those laid them out that saved
@@ -36,7 +36,7 @@ int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum
 // ---- fetch.c ----
 
 // Whether ranks see different files in the folder of that path.
-bool checkpoint_is_apart(struct Zero *z, const char *path);
+bool checkpoint_is_local(struct Zero *z, const char *path);
 
 // Opens the files, in place of load.c's own way: checks them all, reads all heads, and fetches what
 // this rank needs. Errors, on all ranks: -ENOENT some file is on no disk; those of

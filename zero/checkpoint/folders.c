@@ -7,7 +7,7 @@
 // Whoever reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold): another
 // process that prunes passes over it.
 #include "kernels/folder.h"
-#include "zero/checkpoint/apart.h"
+#include "zero/checkpoint/local.h"
 #include "zero/checkpoint/checkpoint.h"
 
 #include <dirent.h>

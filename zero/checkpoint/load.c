@@ -221,7 +221,7 @@ static void take_choices(struct Zero *z, const struct CheckpointFiles *f) {
 // many ranks must be the same in what shapes its bits, too. files_close is due in any case.
 static int open_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
                     struct CheckpointFiles *f, struct Error *e) {
-    bool apart = checkpoint_is_apart(z, path);
+    bool apart = checkpoint_is_local(z, path);
     int err = apart ? checkpoint_fetch(z, path, f, e) : open_first(z, path, f, e);
     if (!err && !apart)
         err = open_others(z, path, f, e);

@@ -11,7 +11,7 @@
 #define ZERO_PROCESS_LOCK_H
 #include "kernels/base.h"
 
-// A job of several processes writes into the file which of them holds the lock (home.h).
+// A job of several processes writes into the file which of them holds the lock (local_disk.h).
 struct LockJob {
     uint64_t word; // of this job alone; 0: it has one process
     int rank;

@@ -95,7 +95,7 @@ static enum Whole look_at_newest(const struct Resume *r) {
     for (uint32_t i = 0; is == WHOLE && i < head.size; i++) {
         char *path = checkpoint_rank_path(folder, (int)i);
         err = checkpoint_file_check(AT_FDCWD, path, &ignored);
-        if (err && !(err == -ENOENT && home_is_apart(&r->disk[r->newest_also])))
+        if (err && !(err == -ENOENT && disk_is_local(&r->disk[r->newest_also])))
             is = DAMAGED;
         free(path);
     }
@@ -214,7 +214,7 @@ void resume_close(struct Resume *r) {
     free(r->best);
     r->best = NULL;
     for (int i = 0; i < 2; i++) {
-        home_close(&r->disk[i]);
+        local_disk_close(&r->disk[i]);
         run_lock_release(&r->lock[i]);
     }
 }
@@ -262,7 +262,7 @@ static int claim(struct Resume *r, struct Error *e) {
     const struct World *w = world_of(r);
     int err = 0;
     for (int i = 0; i < 2 && home[i] && !err; i++)
-        err = home_claim(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
+        err = local_disk_claim(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
     return err;
 }
 

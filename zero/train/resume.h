@@ -3,15 +3,15 @@
 #ifndef ZERO_TRAIN_RESUME_H
 #define ZERO_TRAIN_RESUME_H
 #include "zero/checkpoint/checkpoint.h"
-#include "zero/process/home.h"
+#include "zero/process/local_disk.h"
 #include "zero/settings/settings.h"
 
 struct ResumeAsked {
     const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
     const char *which;      // --resume: NULL, "auto", "best" or a checkpoint's folder
     const char *only;       // the flag that wants the weights alone; NULL: a run is gone on with
-    // The job, of whose disks one process each writes to --out (zero/process/home.h). NULL: this
-    // process alone.
+    // The job, of whose disks one process each writes to --out (zero/process/local_disk.h). NULL:
+    // this process alone.
     const struct World *world;
     uint64_t steps; // where the run is to end
 };
@@ -24,7 +24,7 @@ struct Resume {
     char *best;                       // likewise: the folder that best names
     bool other_rate;                  // likewise: the run has diverged, and may take another --lr
     struct CheckpointRefused refused; // by resume_load
-    struct HomeDisk disk[2];          // of --out and --save-also,
+    struct LocalDisk disk[2];         // of --out and --save-also,
     struct RunLock lock[2];           // which this process keeps, if it does
 };
 

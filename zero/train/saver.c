@@ -62,12 +62,12 @@ static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
 
 // ---- whose disk ----
 
-static const struct HomeDisk *disk_of(const struct Saver *s, int place) {
+static const struct LocalDisk *disk_of(const struct Saver *s, int place) {
     return s->disk ? &s->disk[place] : NULL;
 }
 
 static bool keeps(const struct Saver *s, int place) {
-    return home_keeps(disk_of(s, place), s->zero->all->rank);
+    return local_disk_is_writer(disk_of(s, place), s->zero->all->rank);
 }
 
 static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
@@ -79,12 +79,12 @@ static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
 
 // What a checkpoint takes on this rank's disk of the place.
 static uint64_t wanted_bytes(const struct Saver *s, int place) {
-    const struct HomeDisk *d = disk_of(s, place);
+    const struct LocalDisk *d = disk_of(s, place);
     const struct Comm *c = s->zero->all;
     uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all), sum = 0;
     zero_share(s->zero, checkpoint_bytes(s->zero, s->identity), all);
     for (int r = 0; r < c->size; r++)
-        if (!home_is_apart(d) || d->keeper[r] == d->keeper[c->rank])
+        if (!disk_is_local(d) || d->keeper[r] == d->keeper[c->rank])
             sum += all[r];
     free(all);
     return sum;
@@ -92,10 +92,10 @@ static uint64_t wanted_bytes(const struct Saver *s, int place) {
 
 // An error of another disk than rank 0's says which.
 static void name_node(const struct Saver *s, int place, struct Error *e) {
-    const struct HomeDisk *d = disk_of(s, place);
+    const struct LocalDisk *d = disk_of(s, place);
     int rank = s->zero->all->rank;
     struct Error cause = *e;
-    if (home_is_apart(d) && d->keeper[rank] && e->text[0])
+    if (disk_is_local(d) && d->keeper[rank] && e->text[0])
         error_set(e, -EIO, cause.id, "node %s: %s", d->host[rank], cause.text);
 }
 

@@ -9,9 +9,9 @@
 //
 // With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
 // all of them tell, with their report of a step, that they are done, rank 0 (of several disks, who
-// keeps each: zero/process/home.h) gives the checkpoint its name, and tells that; until the next
-// save no rank waits for a disk. What the ranks make of it is a function of the words that all of
-// them have seen, and so the same.
+// keeps each: zero/process/local_disk.h) gives the checkpoint its name, and tells that; until the
+// next save no rank waits for a disk. What the ranks make of it is a function of the words that all
+// of them have seen, and so the same.
 //
 //   words of a step        rank 0                          all ranks
 //   some WRITING           -                               -
@@ -35,7 +35,8 @@ struct Saver {
     struct Zero *zero;
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
     struct RunLock *lock; // on --out and --save-also, of who keeps them; NULL: none are asked
-    const struct HomeDisk *disk; // of these two (zero/process/home.h); NULL: rank 0 keeps them
+    const struct LocalDisk
+        *disk; // of these two (zero/process/local_disk.h); NULL: rank 0 keeps them
     const char *identity;
     struct CheckpointKeep keep; // without `disk`, which is that of the folder
     uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none

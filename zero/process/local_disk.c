@@ -1,5 +1,5 @@
-// Finding out whose disk is whose: see home.h. Next: lock.c.
-#include "zero/process/home.h"
+// Finding out whose disk is whose: see local_disk.h. Next: lock.c.
+#include "zero/process/local_disk.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int find_keeper(const struct World *w, struct RunLock *l, const char *fol
     return 0;
 }
 
-static void share_hosts(struct HomeDisk *d, const struct World *w) {
+static void share_hosts(struct LocalDisk *d, const struct World *w) {
     uint64_t mine[HOST_BYTES / 8] = {0}, *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
     gethostname((char *)mine, HOST_BYTES - 1);
     d->host = base_alloc_zeroed((size_t)w->size * sizeof *d->host);
@@ -62,7 +62,7 @@ static void share_hosts(struct HomeDisk *d, const struct World *w) {
     free(all);
 }
 
-static void share_keepers(struct HomeDisk *d, const struct World *w, int keeper) {
+static void share_keepers(struct LocalDisk *d, const struct World *w, int keeper) {
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
     bool apart = false;
     world_share(w, (uint64_t)keeper, all);
@@ -76,11 +76,11 @@ static void share_keepers(struct HomeDisk *d, const struct World *w, int keeper)
     if (apart)
         share_hosts(d, w);
     else
-        home_close(d);
+        local_disk_close(d);
 }
 
-int home_claim(struct HomeDisk *d, const struct World *w, struct RunLock *l, const char *folder,
-               const char *flag, struct Error *e) {
+int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock *l,
+                     const char *folder, const char *flag, struct Error *e) {
     uint64_t word = world_of_first(w, make_word());
     int keeper = 0, err = world_agree(w, take_locks(w, l, folder, flag, word, e), e);
     if (!err)
@@ -90,8 +90,8 @@ int home_claim(struct HomeDisk *d, const struct World *w, struct RunLock *l, con
     return err;
 }
 
-void home_close(struct HomeDisk *d) {
+void local_disk_close(struct LocalDisk *d) {
     free(d->keeper);
     free(d->host);
-    *d = (struct HomeDisk){0};
+    *d = (struct LocalDisk){0};
 }

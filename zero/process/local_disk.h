@@ -8,36 +8,36 @@
 // those beside it find its number there.
 //
 // A job of one process has one disk. Called by zero/train/resume.c. Read next:
-// zero/checkpoint/apart.c.
-#ifndef ZERO_PROCESS_HOME_H
-#define ZERO_PROCESS_HOME_H
+// zero/checkpoint/local.c.
+#ifndef ZERO_PROCESS_LOCAL_DISK_H
+#define ZERO_PROCESS_LOCAL_DISK_H
 #include "zero/comm/world.h"
 #include "zero/process/lock.h"
 
 enum { HOST_BYTES = 64 };
 
 // Of --out, or of --save-also. A zeroed one: rank 0's, for all.
-struct HomeDisk {
+struct LocalDisk {
     int *
         keeper; // (size of the job): the rank whose process keeps each rank's disk. NULL: 0 for all
     char (*host)[HOST_BYTES]; // (size): each rank's machine
     int size;
 };
 
-static inline bool home_is_apart(const struct HomeDisk *d) {
+static inline bool disk_is_local(const struct LocalDisk *d) {
     return d && d->keeper;
 }
 
 // Whether that rank makes, names and removes the folders on its disk.
-static inline bool home_keeps(const struct HomeDisk *d, int rank) {
-    return home_is_apart(d) ? d->keeper[rank] == rank : rank == 0;
+static inline bool local_disk_is_writer(const struct LocalDisk *d, int rank) {
+    return disk_is_local(d) ? d->keeper[rank] == rank : rank == 0;
 }
 
 // All processes call it: takes the lock on the folder that `flag` names, on each disk, and tells
-// which disks there are. home_close, and run_lock_release, are due in any case. Errors, agreed
-// upon: run_lock_take's.
-int home_claim(struct HomeDisk *d, const struct World *w, struct RunLock *l, const char *folder,
-               const char *flag, struct Error *e);
-void home_close(struct HomeDisk *d);
+// which disks there are. local_disk_close, and run_lock_release, are due in any case. Errors,
+// agreed upon: run_lock_take's.
+int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock *l,
+                     const char *folder, const char *flag, struct Error *e);
+void local_disk_close(struct LocalDisk *d);
 
 #endif

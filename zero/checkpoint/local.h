@@ -9,19 +9,19 @@
 // comes, in pieces, from the lowest rank that sees it, into a file without a name that goes when it
 // is closed: so a checkpoint of any nodes is loaded by any others, as far as these have all of it
 // between them. Where all ranks see the same, nothing of this happens.
-#ifndef ZERO_CHECKPOINT_APART_H
-#define ZERO_CHECKPOINT_APART_H
-#include "zero/process/home.h"
+#ifndef ZERO_CHECKPOINT_LOCAL_H
+#define ZERO_CHECKPOINT_LOCAL_H
+#include "zero/process/local_disk.h"
 #include "zero/engine.h"
 
 // A name that a mark may have.
 bool checkpoint_is_mark(const char *name);
 
 // A word for a save; the same on all ranks.
-uint64_t checkpoint_apart_word(struct Zero *z);
+uint64_t checkpoint_local_word(struct Zero *z);
 
 // Writes the mark into a folder. Errors: -errno.
-int checkpoint_mark(const char *folder, uint64_t word, const struct HomeDisk *disk,
+int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
                     struct Error *e);
 
 // The word of the mark in a folder, a descriptor; 0: none.

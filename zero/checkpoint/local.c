@@ -1,5 +1,5 @@
-// Marks of checkpoints that lie on several disks: see apart.h. Next: fetch.c.
-#include "zero/checkpoint/apart.h"
+// Marks of checkpoints that lie on several disks: see local.h. Next: fetch.c.
+#include "zero/checkpoint/local.h"
 
 #include "kernels/atomic_file.h"
 #include "kernels/folder.h"
@@ -35,7 +35,7 @@ bool checkpoint_is_mark(const char *name) {
     return word_of(name, &ignored);
 }
 
-uint64_t checkpoint_apart_word(struct Zero *z) {
+uint64_t checkpoint_local_word(struct Zero *z) {
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), word = 0;
     struct timespec now;
     if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
@@ -50,7 +50,7 @@ uint64_t checkpoint_apart_word(struct Zero *z) {
 
 // ---- writing ----
 
-int checkpoint_mark(const char *folder, uint64_t word, const struct HomeDisk *disk,
+int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
                     struct Error *e) {
     char name[MARK_NAME_BYTES], *text = base_alloc((size_t)disk->size * LINE_BYTES);
     size_t n = 0;
