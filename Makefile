@@ -126,7 +126,7 @@ ZERO_checkpoint := checkpoint write folders load local fetch identity read file 
 ZERO_weights := import import_run export weights_hash
 ZERO_rank := rank rank_step rank_work rank_sample feed place breakdown score
 ZERO_train := job trainer loop ahead saver resume best diverged loss_scale
-ZERO_plan := rehearse chains bound footprint pipeline room candidates count rates choose fit half \
+ZERO_plan := rehearse chains bound footprint pipeline capacity candidates count rates choose fit half \
     predict table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json
 DATA_bpe := unicode unicode_tables compose sets pattern pattern_class symbols split steps \

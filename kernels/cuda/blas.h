@@ -20,7 +20,7 @@ int blas_open(struct Blas **out, struct Error *e);
 void blas_close(struct Blas *b); // NULL: nothing
 
 // The parts of a product's scratch, each aligned to 256.
-struct Room {
+struct Capacity {
     void *workspace; // blas_workspace_bytes, for cuBLASLt
     float *scratch;  // for our own epilogue, then for our own sums of rows
     void *dbias;     // room for one
@@ -36,12 +36,12 @@ enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NE
 // must, around a product in fp32 or without an epilogue, which it is asked for anew. Fatal where
 // there is no such way left.
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Room *room);
+                 const struct Capacity *room);
 
 // Whether the product with that epilogue is left to our own kernels for their speed, not because
 // cuBLASLt refused it.
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                         const struct Room *room);
+                         const struct Capacity *room);
 
 // C *= GELU'(dgelu), of a stored product whose rows are multiples of 16 bytes (gelu.cu).
 void cuda_gelu_slope(struct Stream *s, const struct Matmul *a);

@@ -162,7 +162,7 @@ struct Trial {
     struct Stream *s;
     struct Plan *p;
     struct Matmul a; // its C and its dbias may be written over
-    const struct Room *room;
+    const struct Capacity *room;
     enum Epilogue own; // NONE: it is the library's
 };
 
@@ -197,7 +197,7 @@ static size_t c_bytes(const struct Matmul *a) {
 }
 
 // Where timed runs may put their C; NULL: nothing is timed.
-static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capacity *room) {
     if (!s->cuda->blas->autotune)
         return NULL;
     if (!a->accumulate && a->dgelu != a->c.data)
@@ -231,7 +231,7 @@ static bool is_own_quicker(const struct Trial *library, double seconds) {
 
 // Whether cuBLASLt has an algorithm; then the plan has the best.
 static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
-                              const struct Matmul *a, const struct Room *room) {
+                              const struct Matmul *a, const struct Capacity *room) {
     struct Candidates c;
     find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
@@ -271,7 +271,7 @@ static void take_own(struct Blas *b, struct Plan *p, enum Way way) {
 }
 
 void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
-                 const struct Room *room) {
+                 const struct Capacity *room) {
     struct Blas *b = s->cuda->blas;
     const struct Key *key = &p->choice.key;
     if (is_bgradb_a_pass(s, key) && !timed_c(s, a, room)) {

@@ -179,7 +179,7 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
 }
 
 struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                      const struct Room *room) {
+                      const struct Capacity *room) {
     struct Blas *b = s->cuda->blas;
     struct Key key = key_of(a, epilogue);
     struct Plan *p = plan_find(b, &key);
@@ -191,12 +191,12 @@ struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue ep
 }
 
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                         const struct Room *room) {
+                         const struct Capacity *room) {
     return plan_for(s, a, epilogue, room)->choice.way == WAY_OWN_QUICKER;
 }
 
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Room *room) {
+                 const struct Capacity *room) {
     struct Blas *b = s->cuda->blas;
     struct Plan *p = plan_for(s, a, epilogue, room);
     p->uses++;

@@ -110,7 +110,7 @@ struct Plan *plan_keep(struct Blas *b, const struct Plan *p);  // a copy
 
 // The product's plan, which is chosen if this is its first use. Valid until another is chosen.
 struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                      const struct Room *room);
+                      const struct Capacity *room);
 
 // Queues the product with that algorithm; a status other than success: nothing is queued.
 cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
@@ -118,7 +118,8 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
                           void *workspace);
 
 // Sets the plan's way and algorithm: blas_choose.c.
-void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a, const struct Room *room);
+void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
+                 const struct Capacity *room);
 // Whether an algorithm, with what cuBLASLt says of it, may be taken.
 bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
                    const cublasLtMatmulAlgo_t *algo);

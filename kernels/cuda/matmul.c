@@ -64,12 +64,12 @@ static enum Epilogue asked_of_library(const struct Matmul *a) {
     return EPILOGUE_NONE;
 }
 
-static struct Room room_of(const struct Matmul *a) {
+static struct Capacity capacity_of(const struct Matmul *a) {
     struct MatmulScratch bytes = cuda_matmul_scratch(a);
     char *workspace = (char *)round_up((uintptr_t)a->work.mem, MATMUL_BOUNDARY);
     char *own = workspace + bytes.workspace, *dbias = own + bytes.own;
     char *spare = dbias + bytes.dbias, *end = (char *)a->work.mem + a->work.bytes;
-    return (struct Room){workspace, (float *)own, dbias, spare, (size_t)(end - spare)};
+    return (struct Capacity){workspace, (float *)own, dbias, spare, (size_t)(end - spare)};
 }
 
 // ---- for traces: a matmul in parts ----
@@ -111,14 +111,15 @@ static void begin_slope(struct Stream *s, const struct Matmul *a) {
 // ---- products ----
 
 // A product in fp32, which has no other way than cuBLASLt.
-static void multiply_plainly(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+static void multiply_plainly(struct Stream *s, const struct Matmul *a,
+                             const struct Capacity *room) {
     bool done = blas_matmul(s, a, EPILOGUE_NONE, room);
     CHECK(done, "a product in fp32 of m %zu, n %zu, k %zu was left to nobody", a->m, a->n, a->k);
 }
 
 // A product with our own epilogue, in place.
 static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
-                                 const struct Room *room) {
+                                 const struct Capacity *room) {
     multiply_plainly(s, a, room);
     struct Finish f = {.rows = a->m,
                        .n = a->n,
@@ -134,7 +135,8 @@ static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
 }
 
 // A product with our own epilogue and a 16-bit C.
-static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+static void multiply_by_slices(struct Stream *s, const struct Matmul *a,
+                               const struct Capacity *room) {
     size_t step = cuda_slice_rows(a), row_step = a->a.transposed ? 1 : a->a.ld;
     for (size_t i = 0; i < a->m; i += step) {
         struct Matmul part = *a;
@@ -142,7 +144,7 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const s
         part.a.data = dtype_at(a->a.data, a->a.dtype, i * row_step);
         part.c = (struct Mat){room->scratch, F32, a->n, false, NULL};
         part.accumulate = false;
-        struct Room own = {.workspace = room->workspace};
+        struct Capacity own = {.workspace = room->workspace};
         multiply_plainly(s, &part, &own);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
@@ -161,7 +163,8 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const s
 }
 
 // A 16-bit product, stored, and then GELU's slope; false: cuBLASLt refuses the product.
-static bool multiply_then_slope(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+static bool multiply_then_slope(struct Stream *s, const struct Matmul *a,
+                                const struct Capacity *room) {
     struct Matmul plain = *a;
     plain.dgelu = NULL;
     begin_product(s, &plain, false);
@@ -174,7 +177,7 @@ static bool multiply_then_slope(struct Stream *s, const struct Matmul *a, const 
 
 // All but gelu and dbias.
 static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
-                     const struct Room *room) {
+                     const struct Capacity *room) {
     bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
     begin_product(s, a, false);
     if (!own && blas_matmul(s, a, asked, room))
@@ -189,7 +192,8 @@ static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue ask
 }
 
 // All but gelu; false: cuBLASLt does not do both in one, and nothing was queued.
-static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a,
+                                const struct Capacity *room) {
     struct Matmul fresh = *a;
     if (a->accumulate)
         fresh.dbias = room->dbias;
@@ -224,7 +228,7 @@ void cuda_matmul(struct Stream *s, const struct Matmul *a) {
     CHECK(a->c.dtype == F32 || a->c.dtype == a->a.dtype, "C is %s, A is %s", dtype_name(a->c.dtype),
           dtype_name(a->a.dtype));
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
-    struct Room room = room_of(a);
+    struct Capacity room = capacity_of(a);
     enum Epilogue asked = asked_of_library(a);
     bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &room);
     if (!summed)

@@ -158,11 +158,11 @@ static struct ChooseRequest draw_request(struct Draw *d, struct RankSettings *s)
     struct Error e;
     assert_int_equal(footprint_predict(s, 0, s->ranks, &f, &e), 0);
     size_t device = f.is.tier[TIER_DEVICE].peak;
-    r.room = (struct Room){{[SHORT_DEVICE] = draw_limit(d, device),
-                            [SHORT_HOST] = draw_limit(d, device),
-                            [SHORT_NODE] = draw_limit(d, device * (size_t)s->ranks),
-                            [SHORT_PLACE] = draw_limit(d, 2 * device),
-                            [SHORT_MEMORY] = draw_limit(d, 2 * device)}};
+    r.room = (struct Capacity){{[SHORT_DEVICE] = draw_limit(d, device),
+                                [SHORT_HOST] = draw_limit(d, device),
+                                [SHORT_NODE] = draw_limit(d, device * (size_t)s->ranks),
+                                [SHORT_PLACE] = draw_limit(d, 2 * device),
+                                [SHORT_MEMORY] = draw_limit(d, 2 * device)}};
     return r;
 }
 
@@ -189,8 +189,8 @@ static void expect_limits(const struct ChooseRequest *r, const struct Choices *c
         struct Forecast f;
         struct Error e;
         assert_int_equal(footprint_predict(&s, 0, s.ranks, &f, &e), 0); // with its own devices
-        if (room_excess(&f, &r->room))
-            fail_msg("choice %zu needs %zu bytes too many", i, room_excess(&f, &r->room));
+        if (capacity_excess(&f, &r->room))
+            fail_msg("choice %zu needs %zu bytes too many", i, capacity_excess(&f, &r->room));
         expect_said(r, &c->best[i].is);
         assert_true(c->best[i].bound.step > 0);
         assert_true(i == 0 || c->best[i].bound.step >= 0.99 * c->best[0].bound.step);

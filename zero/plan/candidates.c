@@ -278,7 +278,7 @@ uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct C
 
 // ---- forecasts ----
 
-int trials_open(struct Trials *t, const struct RankSettings *s, const struct Room *room,
+int trials_open(struct Trials *t, const struct RankSettings *s, const struct Capacity *room,
                 int ranks_here, bool advice, struct Error *e) {
     *t = (struct Trials){.settings = s,
                          .room = room,
@@ -331,11 +331,11 @@ bool trials_fit(void *trials, const struct Candidate *c) {
     t->made = forecast(t, c, &t->last);
     if (!t->made)
         return false;
-    size_t excess = room_excess(&t->last, t->room);
+    size_t excess = capacity_excess(&t->last, t->room);
     if (!excess || excess < t->excess) {
         t->nearest = *c;
         t->excess = excess;
-        t->needs = room_needs(&t->last);
+        t->needs = capacity_needs(&t->last);
     }
     return !excess;
 }

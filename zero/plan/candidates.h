@@ -9,7 +9,7 @@
 // Read next: fit.c and choose.c.
 #ifndef ZERO_PLAN_CANDIDATES_H
 #define ZERO_PLAN_CANDIDATES_H
-#include "zero/plan/room.h"
+#include "zero/plan/capacity.h"
 
 // What a user might say otherwise.
 struct Candidate {
@@ -53,7 +53,7 @@ uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct C
 // Forecasts of candidates, each held against the room that there is.
 struct Trials {
     const struct RankSettings *settings; // as they were said
-    const struct Room *room;
+    const struct Capacity *room;
     int ranks_here;
     bool advice;                  // a run would refuse --host-mem and its kin without offload
     struct Device *device, *host; // lent to dry ranks
@@ -64,7 +64,7 @@ struct Trials {
     size_t excess;            // what it needs beyond all limits; SIZE_MAX: there is none
     struct Needs needs;       // its, on one rank
 };
-int trials_open(struct Trials *t, const struct RankSettings *s, const struct Room *room,
+int trials_open(struct Trials *t, const struct RankSettings *s, const struct Capacity *room,
                 int ranks_here, bool advice, struct Error *e);
 void trials_close(struct Trials *t);
 // Does a candidate make a run that fits? A CandidateFits.

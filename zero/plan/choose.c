@@ -123,7 +123,7 @@ static int refuse(const struct Search *s, struct Error *e) {
                          "--fit auto: what is said allows no run: expected fewer flags "
                          "beside it");
     candidate_describe(&s->trials.nearest, &said, r->settings->nvme.folder, flags);
-    room_tell(&r->room, &s->trials.needs, lack);
+    capacity_describe(&r->room, &s->trials.needs, lack);
     return error_set(e, -ENOMEM, E_FIT_NOTHING,
                      "--fit auto: nothing fits; at the least, with%s, %s",
                      flags[0] ? flags : " what is said", lack);

@@ -15,7 +15,7 @@
 struct ChooseRequest {
     const struct RankSettings *settings; // as the user said them; the batch is the largest
     struct FitOpen open;
-    struct Room room;
+    struct Capacity room;
     struct Speeds speeds;
     struct Rates rates;
     int ranks_here;

@@ -92,7 +92,7 @@ static void tell_least(const struct Advice *s, const struct Needs *run, char tex
         char one[LACK_BYTES];
         if (run->of[of] <= s->trials.room->of[of] || at >= LACK_BYTES)
             continue;
-        room_tell_need(&s->trials.needs, of, one);
+        capacity_describe_need(&s->trials.needs, of, one);
         at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s", at ? ", and " : "", one);
     }
 }
@@ -102,7 +102,7 @@ static int refuse(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
-    room_tell(s->trials.room, &s->trials.needs, lack);
+    capacity_describe(s->trials.room, &s->trials.needs, lack);
     struct Needs lacks = s->trials.needs;
     bool found = search(s);
     tell_least(s, &lacks, least);
@@ -113,18 +113,18 @@ static int refuse(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *
                          least);
     if (!flags[0])
         return error_set(e, -ENOMEM, E_MEMORY, "%s: %s", lack, none);
-    room_tell(s->trials.room, &s->trials.needs, least);
+    capacity_describe(s->trials.room, &s->trials.needs, least);
     return error_set(e, -ENOMEM, E_MEMORY, "%s: %s; at the least, with%s, %s", lack, none, flags,
                      least);
 }
 
 // The devices of dry ranks are opened once for the whole search.
-static int advise(const struct Forecast *run, const struct Room *room, char advice[CANDIDATE_BYTES],
-                  struct Error *e) {
-    struct Advice s = {.run = run, .shortage = room_shortage(run, room)};
+static int advise(const struct Forecast *run, const struct Capacity *room,
+                  char advice[CANDIDATE_BYTES], struct Error *e) {
+    struct Advice s = {.run = run, .shortage = capacity_shortage(run, room)};
     int err = trials_open(&s.trials, &run->settings, room, run->ranks_here, true, e);
-    s.trials.excess = room_excess(run, room);
-    s.trials.needs = room_needs(run);
+    s.trials.excess = capacity_excess(run, room);
+    s.trials.needs = capacity_needs(run);
     err = err ? err : refuse(&s, advice, e);
     trials_close(&s.trials);
     return err;
@@ -164,10 +164,10 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     out->speeds = r->speeds;
     out->is.host_bytes = r->host.process_bytes + out->is.own_bytes + out->demand.host_bytes;
     char advice[CANDIDATE_BYTES] = "";
-    struct Room room = room_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
-                               r->processes_here, r->plan);
+    struct Capacity room = capacity_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
+                                       r->processes_here, r->plan);
     struct Error unprinted;
-    err = room_shortage(out, &room) ? advise(out, &room, advice, e) : check_disk(r, out, e);
+    err = capacity_shortage(out, &room) ? advise(out, &room, advice, e) : check_disk(r, out, e);
     int told = r->out ? print(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
     return err ? err : told;
 }

@@ -10,7 +10,7 @@ static size_t half_of(size_t bytes) {
 int half_batch(const struct RankSettings *s, struct HalfRoom room, int ranks_here, size_t *batch,
                struct Error *e) {
     struct Trials t;
-    struct Room half;
+    struct Capacity half;
     size_t *list;
     for (enum Shortage of = SHORT_NOT; of < NSHORTAGE; of++)
         half.of[of] = SIZE_MAX;

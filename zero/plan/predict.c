@@ -217,7 +217,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     struct ChooseRequest c = {
         .settings = &s,
         .open = line->open,
-        .room = room_of(&s, &place, host.free_bytes, w->count, w->node_size, r->plan),
+        .room = capacity_of(&s, &place, host.free_bytes, w->count, w->node_size, r->plan),
         .ranks_here = w->count};
     if (!err && w->first == 0)
         err = choose_first(r, &c, (double)(line->global_batch * s.model.seq_len), &word, e);

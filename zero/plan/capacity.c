@@ -1,5 +1,5 @@
-// Memory that there is beside memory that is needed: see room.h. Next: candidates.c.
-#include "zero/plan/room.h"
+// Memory that there is beside memory that is needed: see capacity.h. Next: candidates.c.
+#include "zero/plan/capacity.h"
 
 #include <stdio.h>
 
@@ -12,14 +12,14 @@ static const struct {
                           [SHORT_PLACE] = {"device", "the machine has for each rank"},
                           [SHORT_MEMORY] = {"CPU", "the machine has for each rank"}};
 
-struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *place, size_t host,
-                    int ranks_here, int processes, bool plan) {
+struct Capacity capacity_of(const struct RankSettings *s, const struct PlaceMemory *place,
+                            size_t host, int ranks_here, int processes, bool plan) {
     size_t ranks = (size_t)ranks_here, here = ranks * (size_t)processes;
-    return (struct Room){{[SHORT_DEVICE] = s->device_bytes ? s->device_bytes : SIZE_MAX,
-                          [SHORT_HOST] = s->rank_host_bytes ? s->rank_host_bytes : SIZE_MAX,
-                          [SHORT_NODE] = s->host_bytes ? s->host_bytes : SIZE_MAX,
-                          [SHORT_PLACE] = plan ? SIZE_MAX : place->free_bytes / ranks,
-                          [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
+    return (struct Capacity){{[SHORT_DEVICE] = s->device_bytes ? s->device_bytes : SIZE_MAX,
+                              [SHORT_HOST] = s->rank_host_bytes ? s->rank_host_bytes : SIZE_MAX,
+                              [SHORT_NODE] = s->host_bytes ? s->host_bytes : SIZE_MAX,
+                              [SHORT_PLACE] = plan ? SIZE_MAX : place->free_bytes / ranks,
+                              [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
 }
 
 // Each rank has a place of its own: a GPU (zero/rank/place.c).
@@ -32,7 +32,7 @@ static bool is_shared(const struct Forecast *f, enum Shortage of) {
     return of == SHORT_MEMORY || (of == SHORT_PLACE && !places_apart(&f->settings));
 }
 
-size_t room_need(const struct Forecast *f, enum Shortage of) {
+size_t capacity_need(const struct Forecast *f, enum Shortage of) {
     const struct Demand *d = &f->demand;
     enum TierKind kind = of == SHORT_HOST ? TIER_CPU : TIER_DEVICE;
     size_t memory = f->settings.device == DEVICE_CPU ? d->place_bytes : d->host_bytes;
@@ -42,17 +42,17 @@ size_t room_need(const struct Forecast *f, enum Shortage of) {
     return is_shared(f, of) ? here / (size_t)f->ranks_here : d->of[kind].is.tier[kind].peak;
 }
 
-enum Shortage room_shortage(const struct Forecast *f, const struct Room *room) {
+enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity *room) {
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
-        if (room_need(f, s) > room->of[s])
+        if (capacity_need(f, s) > room->of[s])
             return s;
     return SHORT_NOT;
 }
 
-size_t room_excess(const struct Forecast *f, const struct Room *room) {
+size_t capacity_excess(const struct Forecast *f, const struct Capacity *room) {
     size_t sum = 0, node = (size_t)footprint_node_ranks(&f->settings);
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
-        size_t beyond = room_need(f, s) > room->of[s] ? room_need(f, s) - room->of[s] : 0;
+        size_t beyond = capacity_need(f, s) > room->of[s] ? capacity_need(f, s) - room->of[s] : 0;
         sum += s == SHORT_NODE ? ceil_div(beyond, node) : beyond;
     }
     return sum;
@@ -67,11 +67,11 @@ static double gb(size_t bytes) {
     return (double)bytes / 1e9;
 }
 
-struct Needs room_needs(const struct Forecast *f) {
+struct Needs capacity_needs(const struct Forecast *f) {
     struct Needs needs = {.node_ranks = footprint_node_ranks(&f->settings),
                           .ranks = f->settings.ranks};
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
-        needs.of[s] = room_need(f, s);
+        needs.of[s] = capacity_need(f, s);
         bool mean = is_shared(f, s) && f->ranks_here > 1;
         needs.how[s] = !f->unlike || s == SHORT_NODE ? "" : mean ? " on average" : " at the most";
     }
@@ -92,14 +92,15 @@ static void tell_who(const struct Needs *needs, enum Shortage of, const char *wo
         snprintf(text, LACK_BYTES, " %s a node of %d ranks", word, needs->node_ranks);
 }
 
-void room_tell_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
+void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
     char bytes[LACK_BYTES], who[LACK_BYTES];
     tell_bytes(needs, of, bytes);
     tell_who(needs, of, "on", who);
     snprintf(text, LACK_BYTES, "%.100s of %s memory%.100s", bytes, shortages[of].memory, who);
 }
 
-void room_tell(const struct Room *room, const struct Needs *needs, char text[LACK_BYTES]) {
+void capacity_describe(const struct Capacity *room, const struct Needs *needs,
+                       char text[LACK_BYTES]) {
     char bytes[LACK_BYTES], who[LACK_BYTES];
     size_t at = 0;
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {

@@ -5,8 +5,8 @@
 // the machine's. A forecast (footprint.h) is held against all of these at once.
 //
 // Called by fit.c, which refuses, and choose.c, which chooses among what is not refused.
-#ifndef ZERO_PLAN_ROOM_H
-#define ZERO_PLAN_ROOM_H
+#ifndef ZERO_PLAN_CAPACITY_H
+#define ZERO_PLAN_CAPACITY_H
 #include "zero/plan/footprint.h"
 
 // What there is too little of: what --device-mem, --host-mem-per-rank and --host-mem allow, the
@@ -22,25 +22,25 @@ enum Shortage {
 };
 
 // Bytes for each rank, but for SHORT_NODE: of a node; SIZE_MAX: not bounded.
-struct Room {
+struct Capacity {
     size_t of[NSHORTAGE];
 };
 
 // place: what place_memory found for the ranks of this process; host: bytes that are free in the
 // CPU's memory for `processes` with as many ranks each. plan: a machine that may not be this one
 // has what flags say.
-struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *place, size_t host,
-                    int ranks_here, int processes, bool plan);
+struct Capacity capacity_of(const struct RankSettings *s, const struct PlaceMemory *place,
+                            size_t host, int ranks_here, int processes, bool plan);
 
 // A rank's need of what would be short, in bytes, or a node's. Where ranks are unlike it is the
 // most of any, for a limit that each has, and the mean of this process's, for memory that they
 // share.
-size_t room_need(const struct Forecast *f, enum Shortage of);
-enum Shortage room_shortage(const struct Forecast *f, const struct Room *room); // the first
+size_t capacity_need(const struct Forecast *f, enum Shortage of);
+enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity *room); // the first
 
 // What a rank needs beyond each limit, together: a change that only moves it elsewhere gains
 // nothing.
-size_t room_excess(const struct Forecast *f, const struct Room *room);
+size_t capacity_excess(const struct Forecast *f, const struct Capacity *room);
 
 // What is needed of each, and how that is meant of ranks that are unlike: " on average"; else "".
 struct Needs {
@@ -48,16 +48,17 @@ struct Needs {
     const char *how[NSHORTAGE];
     int node_ranks, ranks; // of a node, and of the job
 };
-struct Needs room_needs(const struct Forecast *f);
+struct Needs capacity_needs(const struct Forecast *f);
 
 // "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for ranks that need so much each, or a
 // node's ranks that need so much together; of everything that there is too little of, "and" between
 // two.
 enum { LACK_BYTES = 512 };
-void room_tell(const struct Room *room, const struct Needs *needs, char text[LACK_BYTES]);
+void capacity_describe(const struct Capacity *room, const struct Needs *needs,
+                       char text[LACK_BYTES]);
 
 // The same of one: "2 x 10.0 MiB (0.01 GB) of device memory", or "20.0 MiB (0.02 GB) of CPU memory
 // on a node of 2 ranks".
-void room_tell_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]);
+void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]);
 
 #endif
