@@ -142,7 +142,7 @@ DATA_hf := safetensors folder write write_layout names pieces config config_rope
 DATA_llmc := format model export kind
 DATA_deepspeed := rows rows_train rows_zero rows_rest resolve groups groups_train sparse print
 DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
-DATA_log := machine appender log tensorboard report progress teller
+DATA_log := machine appender log tensorboard report progress console
 
 # Compiled once per instruction set, the matmul for AMX too; kernels/cpu/table.c chooses.
 ISA_FILES := norm gelu swiglu embed attention attention_backward rotate classifier sum adamw ranks \

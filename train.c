@@ -11,7 +11,7 @@
 #include "data/json.h"
 #include "data/llmc/kind.h"
 #include "data/log/machine.h"
-#include "data/log/teller.h"
+#include "data/log/console.h"
 #include "kernels/features.h"
 #include "model/presets.h"
 #include "model/sample.h"
@@ -40,7 +40,7 @@ struct Run {
     struct Job job;
     struct PredictRequest request;
     struct Forecast forecast;
-    struct Teller teller;
+    struct Console teller;
     struct DeepSpeed deepspeed;
 };
 
@@ -107,7 +107,7 @@ static void tell_validation(struct Trainer *t, float loss, uint64_t samples) {
     struct Run *run = t->hooks.context;
     float bits = (float)data_bits_per_byte(run->texts.data, loss);
     uint64_t all = data_val_samples(run->texts.data);
-    teller_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all);
+    console_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all);
 }
 
 static void print_sample(struct Trainer *t) {
@@ -136,7 +136,7 @@ static int evaluate(struct Trainer *t, struct Error *e) {
         for (size_t p = 0, n = 0; p < NEVALPROTOCOL && !err; n += list[p++].count)
             err = rank_score(&t->rank, list[p].sequence, list[p].count, scores + n, e);
         if (!err && trainer_speaks(t))
-            teller_evaluation(&run->teller, t->rank.zero.step, task, scores);
+            console_evaluation(&run->teller, t->rank.zero.step, task, scores);
         free(scores);
     }
     return err;
@@ -145,7 +145,7 @@ static int evaluate(struct Trainer *t, struct Error *e) {
 // Opens what rank 0 tells; into --out where there will be steps.
 static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
-    struct Teller *teller = &run->teller;
+    struct Console *teller = &run->teller;
     uint64_t step = t->rank.zero.step;
     int err = 0;
     if (trainer_speaks(t)) {
@@ -219,7 +219,7 @@ static struct Trainer trainer_of(struct Run *run) {
         .val_samples = size_min(some, all),
         .val_samples_at_end = all,
         .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
-                  &run->teller, teller_step, teller_note, teller_line, teller_sync, run,
+                  &run->teller, console_step, console_note, console_line, console_sync, run,
                   tell_validation, print_sample, evaluate},
         .eval_samples = o->ppl ? limited : 0,
         .init =

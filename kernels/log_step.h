@@ -1,5 +1,5 @@
 // What is known when a step ends, for those who tell of it: the trainer fills it in
-// (zero/train/trainer.c), the teller prints and logs it (data/log/teller.c).
+// (zero/train/trainer.c), the teller prints and logs it (data/log/console.c).
 #ifndef KERNELS_LOG_STEP_H
 #define KERNELS_LOG_STEP_H
 #include <stdint.h>

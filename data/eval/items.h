@@ -3,7 +3,7 @@
 //
 // A protocol is a way to make sequences of an item, one for each answer; two are known, and a file
 // may allow one alone. Filled in by hellaswag.c and hellaswag_bin.c; scored by zero/rank/score.c;
-// judged here. Called by evals.c and data/log/teller.c.
+// judged here. Called by evals.c and data/log/console.c.
 #ifndef DATA_EVAL_ITEMS_H
 #define DATA_EVAL_ITEMS_H
 #include "data/text/ids.h"
