@@ -95,7 +95,7 @@ struct FitOpen {
 };
 
 // All that ranks do besides steps. Every so many steps, 0: never.
-struct Habits {
+struct Intervals {
     size_t val_every, eval_every, sample_every, hash_every;
     struct FlagEvery save_every;
     size_t keep;       // checkpoints; 0: all
@@ -124,7 +124,7 @@ struct Settings {
     struct RankSettings rank;
     struct LrSchedule schedule;
     struct AdamSettings adam;
-    struct Habits habits;
+    struct Intervals habits;
 };
 
 // The rows of all these flags (settings_flags.c).

@@ -18,7 +18,7 @@ static bool is_there(const struct Saver *s, uint64_t step) {
     return found;
 }
 
-void judge_open(struct Judge *j, struct Saver *s, const struct Habits *h, uint64_t samples) {
+void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uint64_t samples) {
     struct Best *b = &s->zero->best;
     bool first = s->zero->all->rank == 0;
     *j = (struct Judge){.saver = s, .keeps = h->keep_best, .patience = h->patience};

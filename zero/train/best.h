@@ -18,7 +18,7 @@ struct Judge {
 
 // After a checkpoint was loaded, or none. A best whose checkpoint is gone, or whose loss is of
 // another number of sequences, is told and forgotten.
-void judge_open(struct Judge *j, struct Saver *s, const struct Habits *h, uint64_t samples);
+void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uint64_t samples);
 
 // A validation of the present step. counts: --patience does, where it is no better; the end of a
 // run that may go on adds none. Returns whether its checkpoint is to be saved.

@@ -206,7 +206,7 @@ static void note_hash(struct Trainer *t) {
 
 // The clock is rank 0's; the others learn of its wish as of any.
 static void look_at_clock(struct Trainer *t) {
-    const struct Habits *h = &t->settings->habits;
+    const struct Intervals *h = &t->settings->habits;
     double now = base_seconds();
     if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
         t->clock_at = now;
@@ -248,7 +248,7 @@ static void cannot_read(void *trainer, int err, const struct Error *e) {
 // Whether something that wants the whole state follows that step.
 static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
-    const struct Habits *h = &t->settings->habits;
+    const struct Intervals *h = &t->settings->habits;
     return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
            is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
            is_due(step, h->save_every.steps) || t->save_requested;
@@ -277,7 +277,7 @@ static bool ends_here(struct Trainer *t) {
 
 static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    const struct Habits *h = &t->settings->habits;
+    const struct Intervals *h = &t->settings->habits;
     uint64_t step = t->rank.zero.step;
     bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
     bool evaluates = on_the_way && is_due(step, h->eval_every);
