@@ -267,13 +267,13 @@ static void pack_resident(const struct Worker *w) {
 }
 
 // A group of the resident operand that meets a chunk: rows or columns of C, both.
-struct Meeting {
+struct Rendezvous {
     size_t at, n;         // of the streamed side
     size_t group, ngroup; // of the resident one, in its block
 };
 
 // Where sums wait between passes, and which pass it is.
-static struct TilePass pass_at(const struct Worker *w, const struct Meeting *c, size_t k,
+static struct TilePass pass_at(const struct Worker *w, const struct Rendezvous *c, size_t k,
                                size_t depth) {
     const struct Plan *p = w->plan;
     struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == p->steps};
@@ -303,7 +303,7 @@ static void multiply(struct TilePass pass, const float *a, const struct PackSour
 }
 
 // What is wanted of the resident operand behind this pass and group, as a share of each tile's.
-static void look_ahead(const struct Worker *w, const struct Meeting *c, size_t k, size_t depth,
+static void look_ahead(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth,
                        struct TilePass *pass) {
     const struct Plan *p = w->plan;
     bool same_group = k + depth < w->k + w->nk;
@@ -325,7 +325,7 @@ static float *chunk_at(const struct Worker *w, size_t k) {
 }
 
 // One pass of one chunk and a group, the first of which packs the chunk.
-static void run_pass(const struct Worker *w, const struct Meeting *c, size_t k, size_t depth) {
+static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth) {
     struct TilePass pass = pass_at(w, c, k, depth);
     const float *resident = resident_at(w, k) + c->group * depth;
     float *chunk = chunk_at(w, k);
@@ -352,7 +352,7 @@ static void run_pass(const struct Worker *w, const struct Meeting *c, size_t k, 
 static void run_chunk(const struct Worker *w, size_t at, size_t n) {
     const struct Plan *p = w->plan;
     for (size_t g = 0; g < w->nresident; g += p->group) {
-        struct Meeting c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
+        struct Rendezvous c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
         for (size_t k = w->k; k < w->k + w->nk; k += p->depth)
             run_pass(w, &c, k, size_min(p->depth, w->k + w->nk - k));
     }

@@ -13,7 +13,7 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-struct Seat {
+struct RankInfo {
     struct Device *device;
     struct Tier tier[NTIER];
     struct Comm *all, *dp;
@@ -22,7 +22,7 @@ struct Seat {
     struct Zero zero;
 };
 
-static void open_groups(struct Seat *s, const struct SeatsJob *job, int rank,
+static void open_groups(struct RankInfo *s, const struct SeatsJob *job, int rank,
                         struct ThreadGroup *g) {
     struct Grid grid = {{job->tp, job->dp, 1, job->replicas}};
     s->all = g ? comm_open_thread(g, rank, s->device, 60) : comm_open_self(s->device);
@@ -33,7 +33,8 @@ static void open_groups(struct Seat *s, const struct SeatsJob *job, int rank,
                   (size_t)job->tp, &s->params);
 }
 
-static void open_seat(struct Seat *s, const struct SeatsJob *job, int rank, struct ThreadGroup *g) {
+static void open_seat(struct RankInfo *s, const struct SeatsJob *job, int rank,
+                      struct ThreadGroup *g) {
     struct Error e = {0};
     struct ZeroPlan plan;
     CHECK(!device_open_cpu(&s->device, 1, NULL, &e), "%s", e.text);
@@ -59,7 +60,7 @@ static void open_seat(struct Seat *s, const struct SeatsJob *job, int rank, stru
     zero_init_weights(&s->zero, 1);
 }
 
-static void close_seat(struct Seat *s) {
+static void close_seat(struct RankInfo *s) {
     zero_sync(&s->zero);
     zero_close(&s->zero);
     params_free(&s->params);
@@ -72,7 +73,7 @@ static void close_seat(struct Seat *s) {
 
 static void sit(void *context, int rank, struct ThreadGroup *group) {
     struct SeatsJob *job = context;
-    struct Seat s = {0};
+    struct RankInfo s = {0};
     open_seat(&s, job, rank, group);
     job->work(job, &s.zero);
     uint64_t hash = zero_weights_hash(&s.zero);

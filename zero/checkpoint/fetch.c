@@ -39,7 +39,7 @@ static bool add_name(int folder, const char *name, void *sum) {
 }
 
 bool checkpoint_is_local(struct Zero *z, const char *path) {
-    if (!comm_can_hand_out(z->all))
+    if (!comm_can_broadcast_host(z->all))
         return false;
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), names = 0;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -176,7 +176,7 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
         size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
         if (fd >= 0 && !*err && pread(fd, room, bytes, (off_t)at) != (ssize_t)bytes)
             *err = error_set(e, -EIO, E_CHECKPOINT_READ, "cannot read checkpoint %s", path);
-        comm_hand_out(x->z->all, room, bytes, x->owner[i]);
+        comm_broadcast_host(x->z->all, room, bytes, x->owner[i]);
         if (keeps && !*err && (*err = base_write(x->f->fetched, room, bytes, (off_t)(x->end + at))))
             error_set(e, *err, E_CHECKPOINT_WRITE,
                       "cannot keep what another node has of checkpoint %s: %s", path,

@@ -110,7 +110,7 @@ static void add_name(struct Names *n, int rank) {
         n->length += (size_t)snprintf(n->text + n->length, n->bytes - n->length, " %d", rank);
 }
 
-int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
+int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
     bool *gone = base_alloc_zeroed((size_t)c->size * sizeof *gone);
     struct Names names = {text, text_bytes, 0};
     int count = c->ops->attend(c, begun, gone);
@@ -121,7 +121,8 @@ int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
     return count;
 }
 
-void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes) {
+void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
+                           size_t text_bytes) {
     uint64_t *begun = base_alloc_zeroed((size_t)c->size * sizeof *begun);
     char absent[160] = "", behind[160] = "";
     struct Names no_sign = {absent, sizeof absent, 0}, not_come = {behind, sizeof behind, 0};
@@ -161,12 +162,12 @@ static struct Comm *hosts_of(const struct Comm *c) {
     return c->hosts ? c->hosts : (struct Comm *)c;
 }
 
-bool comm_can_hand_out(const struct Comm *c) {
+bool comm_can_broadcast_host(const struct Comm *c) {
     return hosts_of(c)->ops->hand_out != NULL;
 }
 
-bool comm_hand_out(struct Comm *c, void *mem, size_t bytes, int root) {
-    if (comm_can_hand_out(c))
+bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root) {
+    if (comm_can_broadcast_host(c))
         hosts_of(c)->ops->hand_out(hosts_of(c), mem, bytes, root);
-    return comm_can_hand_out(c);
+    return comm_can_broadcast_host(c);
 }

@@ -170,13 +170,14 @@ bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char 
                       size_t text_bytes);
 
 // Attends (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
-int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
+int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
 // Calls the roll, and says which ranks are not there, or have begun less than `needed` collectives.
-void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes);
+void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
+                           size_t text_bytes);
 
 // Between the ranks' hosts, beside all queues: see hand_out. False: there is nobody to hand it to.
-bool comm_hand_out(struct Comm *c, void *mem, size_t bytes, int root);
-bool comm_can_hand_out(const struct Comm *c);
+bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root);
+bool comm_can_broadcast_host(const struct Comm *c);
 
 struct Comm *comm_open_self(struct Device *device);
 // The end of rank `rank` of a group of that size, which moves nothing: for planning what one rank

@@ -41,11 +41,11 @@ void mpi_begin(const void *begin);
 void mpi_exchange(const void *exchange);
 // The rest of the group's operations.
 void mpi_compare(struct Comm *c, struct CommCall call);
-void mpi_hand_round(struct Comm *c, uint64_t mine, uint64_t *all);
-void mpi_hand_out(struct Comm *c, void *mem, size_t bytes, int root);
+void mpi_broadcast_round(struct Comm *c, uint64_t mine, uint64_t *all);
+void mpi_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root);
 void mpi_claim(struct Comm *c);
-int mpi_attend(struct Comm *c, uint64_t begun, bool *gone);
-void mpi_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun);
+int mpi_heartbeat(struct Comm *c, uint64_t begun, bool *gone);
+void mpi_collect_progress(struct Comm *c, uint64_t mine, uint64_t *begun);
 void mpi_abort(struct Comm *c);
 struct Comm *mpi_split(struct Comm *c, const struct CommSplit *split);
 void mpi_close(struct Comm *c);

@@ -176,7 +176,7 @@ void mpi_compare(struct Comm *comm, struct CommCall call) {
     mpi_begin(&(struct Begin){(struct ExchangeComm *)comm, call});
 }
 
-void mpi_hand_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
+void mpi_broadcast_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
     struct MpiComm *c = (struct MpiComm *)comm;
     all[comm->rank] = mine;
     post(&(struct Exchange){.comm = &c->base,
@@ -189,7 +189,7 @@ void mpi_hand_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
     wait_all(c);
 }
 
-void mpi_hand_out(struct Comm *comm, void *mem, size_t bytes, int root) {
+void mpi_broadcast_host(struct Comm *comm, void *mem, size_t bytes, int root) {
     struct MpiComm *c = (struct MpiComm *)comm;
     post(&(struct Exchange){.comm = &c->base,
                             .send = comm->rank == root ? mem : NULL,

@@ -198,7 +198,7 @@ static void answer(const struct MpiComm *c, uint64_t begun) {
     }
 }
 
-int mpi_attend(struct Comm *comm, uint64_t begun, bool *gone) {
+int mpi_heartbeat(struct Comm *comm, uint64_t begun, bool *gone) {
     struct MpiComm *c = (struct MpiComm *)comm;
     leave_if_failed(c);
     answer(c, begun);
@@ -206,7 +206,7 @@ int mpi_attend(struct Comm *comm, uint64_t begun, bool *gone) {
 }
 
 // What is under way when it ends stays so: the process ends, too.
-void mpi_roll_call(struct Comm *comm, uint64_t mine, uint64_t *begun) {
+void mpi_collect_progress(struct Comm *comm, uint64_t mine, uint64_t *begun) {
     struct MpiComm *c = (struct MpiComm *)comm;
     size_t size = (size_t)comm->size;
     uint64_t *said = base_alloc(size * sizeof *said);

@@ -133,7 +133,7 @@ static ncclResult_t ask(struct NcclComm *n) {
 
 static void attend(struct NcclComm *n, const struct CommCall *now) {
     char names[128];
-    if (comm_attend(n->carrier, n->begun, names, sizeof names))
+    if (comm_heartbeat(n->carrier, n->begun, names, sizeof names))
         fail(n, now, E_RANK_SILENT, "no process any more of rank", names);
 }
 
@@ -149,14 +149,14 @@ static void look(struct Comm *c, const struct CommCall *now) {
 static void late(struct Comm *c, const struct CommCall *call) {
     struct NcclComm *n = (struct NcclComm *)c;
     char missing[400], text[440];
-    comm_roll_call(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
+    comm_collect_progress(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
     snprintf(text, sizeof text, "%g s%s", c->timeout_s, missing);
     fail(n, call, E_RANK_SILENT, "begun, and not ended for ", text);
 }
 
 static _Noreturn void give_up(struct NcclComm *n) {
     char missing[400];
-    comm_roll_call(n->carrier, n->begun, n->begun, missing, sizeof missing);
+    comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
     fail(n, &n->now, E_RANK_SILENT, "NCCL waits in vain", missing);
 }
 

@@ -34,7 +34,7 @@ struct ThreadComm {
 
 // ---- meetings ----
 
-static void meet_on_hosts(const struct Meeting *m) {
+static void meet_on_hosts(const struct Rendezvous *m) {
     struct Device *d = m->comm->device;
     struct Turns *turns = m->group->turns;
     int rank = m->comm->rank, turn = (int)(turns[rank].meetings++ % 2);
@@ -45,13 +45,13 @@ static void meet_on_hosts(const struct Meeting *m) {
             device_wait(d, m->comm->queue, turns[r].event[turn]);
 }
 
-static struct Meeting meeting_of(struct Comm *c, const void *mem, struct CommCall call) {
+static struct Rendezvous meeting_of(struct Comm *c, const void *mem, struct CommCall call) {
     struct ThreadComm *t = (struct ThreadComm *)c;
-    return (struct Meeting){c, t->group, t->peer, (void *)mem, call};
+    return (struct Rendezvous){c, t->group, t->peer, (void *)mem, call};
 }
 
 static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call) {
-    struct Meeting m = meeting_of(c, mem, call);
+    struct Rendezvous m = meeting_of(c, mem, call);
     if (c->device->calls_may_wait)
         device_call(c->device, c->queue, group_meet, &m, sizeof m);
     else
@@ -172,13 +172,13 @@ static void thread_barrier(struct Comm *c) {
 // ---- the ranks' hosts ----
 
 static void thread_compare(struct Comm *c, struct CommCall call) {
-    struct Meeting m = meeting_of(c, NULL, call);
+    struct Rendezvous m = meeting_of(c, NULL, call);
     group_meet(&m);
 }
 
 // Twice, as in a collective: who is slow to leave the first meeting still finds the words.
 static void thread_share(struct Comm *c, uint64_t mine, uint64_t *all) {
-    struct Meeting m = meeting_of(c, (void *)(uintptr_t)mine, (struct CommCall){0});
+    struct Rendezvous m = meeting_of(c, (void *)(uintptr_t)mine, (struct CommCall){0});
     group_meet(&m);
     for (int r = 0; r < c->size; r++)
         all[r] = (uint64_t)(uintptr_t)m.peer[r];

@@ -14,19 +14,19 @@ static const double EXCUSED_S = 2; // that ranks which wait in another group hav
 static void check_calls(struct Comm *c, struct ThreadGroup *g) {
     char text[512];
     for (int r = 0; r < g->size; r++)
-        g->call[r] = g->attendee[r].call;
+        g->call[r] = g->participant[r].call;
     if (!comm_calls_agree(c, g->call, text, sizeof text))
         comm_fail(c, E_COLLECTIVES_DIFFER, "%s", text);
 }
 
 // Who is missing, after the time-out. Where all of them wait themselves, in other groups, it
 // returns unless this is `last`.
-static void give_up(const struct Meeting *m, bool last) {
+static void give_up(const struct Rendezvous *m, bool last) {
     char missing[256] = "";
     int length = 0;
     for (int r = 0; r < m->group->size && length < 200; r++) {
         int rank = comm_job_rank(m->comm, r);
-        if (!m->group->attendee[r].here && (last || !m->group->waits[rank]))
+        if (!m->group->participant[r].here && (last || !m->group->waits[rank]))
             length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", rank);
     }
     if (!length)
@@ -39,7 +39,7 @@ static void give_up(const struct Meeting *m, bool last) {
 
 static void leave(struct ThreadGroup *g) {
     for (int r = 0; r < g->size; r++)
-        g->attendee[r].here = false;
+        g->participant[r].here = false;
     g->arrived = 0;
     g->meetings++;
     pthread_cond_broadcast(&g->changed);
@@ -55,7 +55,7 @@ static struct timespec after(double seconds) {
 }
 
 void group_meet(const void *meeting) {
-    const struct Meeting *m = meeting;
+    const struct Rendezvous *m = meeting;
     struct ThreadGroup *g = m->group;
     double limit = m->comm->timeout_s;
     struct Wait wait = wait_begin();
@@ -63,7 +63,7 @@ void group_meet(const void *meeting) {
     bool excused = false; // the missing, once
     pthread_mutex_lock(&g->lock);
     ++*waits;
-    g->attendee[m->comm->rank] = (struct Attendee){m->mem, m->call, true};
+    g->participant[m->comm->rank] = (struct Participant){m->mem, m->call, true};
     uint64_t this_one = g->meetings;
     if (++g->arrived == g->size) {
         check_calls(m->comm, g);
@@ -81,7 +81,7 @@ void group_meet(const void *meeting) {
     }
     --*waits;
     for (int r = 0; r < g->size; r++)
-        m->peer[r] = g->attendee[r].mem;
+        m->peer[r] = g->participant[r].mem;
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -104,7 +104,7 @@ struct ThreadGroup *thread_group_open(int size) {
     pthread_cond_init(&g->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     g->size = size;
-    g->attendee = base_alloc_zeroed((size_t)size * sizeof *g->attendee);
+    g->participant = base_alloc_zeroed((size_t)size * sizeof *g->participant);
     g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
     g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
     g->begun = base_alloc_zeroed((size_t)size * sizeof *g->begun);
@@ -120,7 +120,7 @@ void thread_group_close(struct ThreadGroup *g) {
     }
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
-    free(g->attendee);
+    free(g->participant);
     free(g->call);
     free(g->turns);
     free(g->begun);

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-struct Attendee {
+struct Participant {
     void *mem;
     struct CommCall call;
     bool here; // at the meeting that goes on
@@ -30,13 +30,13 @@ struct ThreadGroup {
     uint64_t meetings;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct Attendee *attendee; // (size)
-    struct CommCall *call;     // (size): for check_calls
-    struct Turns *turns;       // (size): of meetings on hosts (comm/thread.c)
-    _Atomic uint64_t *begun;   // (size): collectives that each says it has begun (thread_attend)
+    struct Participant *participant; // (size)
+    struct CommCall *call;           // (size): for check_calls
+    struct Turns *turns;             // (size): of meetings on hosts (comm/thread.c)
+    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_attend)
 };
 
-struct Meeting {
+struct Rendezvous {
     struct Comm *comm;
     struct ThreadGroup *group;
     void **peer; // (size): becomes everybody's mem
@@ -47,7 +47,7 @@ struct Meeting {
 // A group of some of the ranks of `g`, which must outlive it.
 struct ThreadGroup *thread_group_split(struct ThreadGroup *g, int size);
 
-// Waits for all ranks of the group. meeting: a struct Meeting. Who waits longer than
+// Waits for all ranks of the group. meeting: a struct Rendezvous. Who waits longer than
 // comm->timeout_s ends the process, with a line that names the missing; but not those who wait in
 // another group themselves, for a rank that somebody else will name.
 DeviceCall group_meet;

@@ -151,7 +151,7 @@ int world_take_turns(const struct World *w, int (*f)(void *context, struct Error
 
 // ---- this process's ranks ----
 
-struct Seat {
+struct RankInfo {
     RankMain *main;
     void *context;
     int rank;
@@ -160,7 +160,7 @@ struct Seat {
 };
 
 static void *sit(void *seat) {
-    struct Seat *s = seat;
+    struct RankInfo *s = seat;
     base_set_rank(s->rank);
     s->main(s->context, s->rank, s->group);
     return NULL;
@@ -168,9 +168,9 @@ static void *sit(void *seat) {
 
 void world_run(const struct World *w, RankMain *main, void *context) {
     struct ThreadGroup *group = w->count > 1 ? thread_group_open(w->count) : NULL;
-    struct Seat *seats = base_alloc_zeroed((size_t)w->count * sizeof *seats);
+    struct RankInfo *seats = base_alloc_zeroed((size_t)w->count * sizeof *seats);
     for (int i = w->count - 1; i >= 0; i--) {
-        seats[i] = (struct Seat){main, context, w->first + i, group, 0};
+        seats[i] = (struct RankInfo){main, context, w->first + i, group, 0};
         int err = i > 0 ? pthread_create(&seats[i].thread, NULL, sit, &seats[i]) : 0;
         if (err)
             base_out_of_threads(err, "a rank");
