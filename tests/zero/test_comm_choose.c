@@ -11,7 +11,7 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-static void expect(struct CommSeats seats, enum CommKind kind, int gpu) {
+static void expect(struct GpuAssignment seats, enum CommKind kind, int gpu) {
     struct CommChoice c = {0};
     struct Error e = {0};
     int err = comm_choose(&seats, &c, &e);
@@ -20,7 +20,7 @@ static void expect(struct CommSeats seats, enum CommKind kind, int gpu) {
                  seats.node_ranks, seats.gpus, err, e.text, c.kind, c.gpu);
 }
 
-static void expect_refused(struct CommSeats seats, int code, const char *text) {
+static void expect_refused(struct GpuAssignment seats, int code, const char *text) {
     struct CommChoice c;
     struct Error e = {0};
     assert_error(comm_choose(&seats, &c, &e), code, &e, text);
@@ -28,16 +28,16 @@ static void expect_refused(struct CommSeats seats, int code, const char *text) {
 
 static void the_cpu_needs_no_gpu(void **state) {
     (void)state;
-    expect((struct CommSeats){.ranks = 1, .node_ranks = 1}, COMM_KIND_SELF, 0);
-    expect((struct CommSeats){.ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true},
+    expect((struct GpuAssignment){.ranks = 1, .node_ranks = 1}, COMM_KIND_SELF, 0);
+    expect((struct GpuAssignment){.ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true},
            COMM_KIND_THREAD, 0);
-    expect((struct CommSeats){.processes = true, .ranks = 4, .node_ranks = 2, .nccl = true},
+    expect((struct GpuAssignment){.processes = true, .ranks = 4, .node_ranks = 2, .nccl = true},
            COMM_KIND_MPI, 0);
 }
 
 static void threads_share_one_gpu_or_have_one_each(void **state) {
     (void)state;
-    struct CommSeats s = {.cuda = true, .ranks = 1, .node_ranks = 1, .gpus = 8, .nccl = true};
+    struct GpuAssignment s = {.cuda = true, .ranks = 1, .node_ranks = 1, .gpus = 8, .nccl = true};
     expect(s, COMM_KIND_SELF, 0);
     s.ranks = s.node_ranks = 4;
     s.gpus = 1;
@@ -53,13 +53,13 @@ static void threads_share_one_gpu_or_have_one_each(void **state) {
 
 static void processes_take_their_own_or_go_by_mpi(void **state) {
     (void)state;
-    struct CommSeats s = {.cuda = true,
-                          .processes = true,
-                          .ranks = 16,
-                          .node_rank = 5,
-                          .node_ranks = 8,
-                          .gpus = 8,
-                          .nccl = true};
+    struct GpuAssignment s = {.cuda = true,
+                              .processes = true,
+                              .ranks = 16,
+                              .node_rank = 5,
+                              .node_ranks = 8,
+                              .gpus = 8,
+                              .nccl = true};
     expect(s, COMM_KIND_NCCL, 5);
     s.nccl = false;
     expect(s, COMM_KIND_MPI, 5);
@@ -71,7 +71,7 @@ static void processes_take_their_own_or_go_by_mpi(void **state) {
 
 static void what_is_between_is_refused(void **state) {
     (void)state;
-    struct CommSeats s = {.cuda = true, .ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true};
+    struct GpuAssignment s = {.cuda = true, .ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true};
     expect_refused(s, -EINVAL, "E_GPU_RANKS 4 ranks on this machine's 2 GPUs");
     s.processes = true;
     expect_refused(s, -EINVAL, "E_GPU_RANKS CUDA_VISIBLE_DEVICES=0");

@@ -6,14 +6,14 @@
 
 // NCCL wants a GPU for each rank. Some ranks with a GPU of their own and some without would all go
 // at the pace of the latter, so that is taken for a mistake.
-static int refuse(const struct CommSeats *s, struct Error *e) {
+static int refuse(const struct GpuAssignment *s, struct Error *e) {
     return error_set(e, -EINVAL, E_GPU_RANKS,
                      "%d ranks on this machine's %d GPUs: expected at most %d, one on each, or "
                      "CUDA_VISIBLE_DEVICES=0 for all of them on one",
                      s->node_ranks, s->gpus, s->gpus);
 }
 
-int comm_choose(const struct CommSeats *s, struct CommChoice *out, struct Error *e) {
+int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Error *e) {
     enum CommKind shared = s->processes ? COMM_KIND_MPI : COMM_KIND_THREAD;
     *out = (struct CommChoice){s->ranks > 1 ? shared : COMM_KIND_SELF, 0};
     if (!s->cuda)

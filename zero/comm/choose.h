@@ -11,7 +11,7 @@ enum CommKind {
 };
 
 // What the choice depends on.
-struct CommSeats {
+struct GpuAssignment {
     bool cuda;      // the ranks compute on GPUs
     bool processes; // they are processes of a job; else threads of this process
     int ranks;      // of the job
@@ -29,7 +29,7 @@ struct CommChoice {
 // A GPU for each rank of a machine: rank r of it has GPU r, and NCCL moves the data. One GPU for
 // all: threads read each other's buffers, processes go through the host's memory and MPI. Anything
 // in between is refused: -EINVAL. Threads that have GPUs enough but no NCCL: -ENOTSUP.
-int comm_choose(const struct CommSeats *seats, struct CommChoice *out, struct Error *e);
+int comm_choose(const struct GpuAssignment *seats, struct CommChoice *out, struct Error *e);
 
 // Processes must choose alike, and a launcher may show each of them one GPU, the same or another.
 // So they tell each other what they have: gpu[r] is the identity of rank r's GPU, or 0 where that

@@ -29,24 +29,24 @@ static void choose_loading(const struct RankSettings *s) {
         device_load_eagerly_cuda();
 }
 
-void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
+void place_seats(const struct RankSettings *s, bool dry, struct GpuAssignment *seats) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
     if (cuda && !dry)
         choose_loading(s);
     int gpus = cuda ? device_count_cuda() : 0;
     bool elsewhere = dry && gpus != 1; // ranks that share the one that is here do so on paper, too
-    *seats = (struct CommSeats){.cuda = cuda,
-                                .processes = s->processes,
-                                .ranks = s->ranks,
-                                .node_rank = s->processes ? s->node_rank : s->rank,
-                                .node_ranks = s->processes ? s->node_ranks : s->ranks,
-                                .gpus = elsewhere ? 0 : gpus};
+    *seats = (struct GpuAssignment){.cuda = cuda,
+                                    .processes = s->processes,
+                                    .ranks = s->ranks,
+                                    .node_rank = s->processes ? s->node_rank : s->rank,
+                                    .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                    .gpus = elsewhere ? 0 : gpus};
     seats->nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
 }
 
 static int gpu_of(const struct RankSettings *s) {
-    struct CommSeats seats;
+    struct GpuAssignment seats;
     struct CommChoice choice;
     struct Error ignored;
     place_seats(s, false, &seats);
@@ -67,7 +67,7 @@ static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
     struct Device *d;
     struct Error e;
     on_gpu.device = DEVICE_CUDA;
-    settings_take_seat(&on_gpu, w);
+    settings_use_rank_info(&on_gpu, w);
     choose_loading(&on_gpu);
     if (device_count_cuda() == 0)
         return false;
@@ -112,7 +112,7 @@ int place_join(struct RankSettings *s, struct World *w, size_t cores, struct Set
 }
 
 int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
-    struct CommSeats seats;
+    struct GpuAssignment seats;
     struct CommChoice choice;
     place_seats(s, dry, &seats);
     int err = comm_choose(&seats, &choice, e);

@@ -8,7 +8,7 @@
 // What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank,
 // but where this one has just one.
 // The first time, before ranks have threads: it may change the environment.
-void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats);
+void place_seats(const struct RankSettings *s, bool dry, struct GpuAssignment *seats);
 
 // What a line leaves to the world and the machine: s->ranks, and use's cores (of `cores` on this
 // machine) and chosen; a plan with --device-mem is for a GPU. Processes agree: what is chosen all

@@ -97,7 +97,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
 }
 
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
-    struct CommSeats seats;
+    struct GpuAssignment seats;
     struct CommChoice choice;
     place_seats(s, dry, &seats);
     CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already

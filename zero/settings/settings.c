@@ -213,7 +213,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     return err ? err : check_model(s, e);
 }
 
-void settings_take_seat(struct RankSettings *s, const struct World *w) {
+void settings_use_rank_info(struct RankSettings *s, const struct World *w) {
     s->processes = w->launched && s->ranks > 1;
     s->node_rank = w->node_rank;
     s->node_ranks = w->node_size;
@@ -233,7 +233,7 @@ static int check_packed(const struct RankSettings *r, struct Error *e) {
 int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
                       struct RankSettings *out, struct Error *e) {
     *out = s->rank;
-    settings_take_seat(out, w);
+    settings_use_rank_info(out, w);
     out->model.vocab = vocab;
     if (out->processes && s->rank.quantized_gradients && !s->rank.node_size)
         return error_set(e, -EINVAL, E_QUANT_NODES,

@@ -182,7 +182,7 @@ int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
 
 // Where a process sits in its world; not which rank it is.
-void settings_take_seat(struct RankSettings *s, const struct World *w);
+void settings_use_rank_info(struct RankSettings *s, const struct World *w);
 
 // The settings of each rank of this process: what the line says, its world's part, and the text's
 // vocabulary. Errors: those of model_config_finish.
