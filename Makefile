@@ -124,7 +124,7 @@ ZERO_process := lock local_disk request
 ZERO_settings := settings settings_flags settings_rules settings_grid schedule
 ZERO_checkpoint := checkpoint write folders load local fetch identity read file shared
 ZERO_weights := import import_run export weights_hash
-ZERO_rank := rank rank_step rank_work rank_sample feed place breakdown score
+ZERO_rank := rank rank_step rank_work rank_sample feed rank_device breakdown score
 ZERO_train := job trainer loop ahead saver resume best diverged loss_scale
 ZERO_plan := rehearse chains bound footprint pipeline capacity candidates count rates choose fit half \
     predict table table_json cluster cluster_file cluster_choose cluster_table card

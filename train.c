@@ -84,7 +84,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
         return 0;
     struct SettingsUse use = {
         .said = flags_said(&run->flags), .plan = line->run.plan, .tunes = line->run.init != NULL};
-    int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
+    int err = rank_device_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked = (struct ResumeAsked){
         o->out, o->save_also, o->resume, options_only(o), &run->world, line->train.schedule.steps};

@@ -1,5 +1,5 @@
 // The GPUs of this machine, counted without CUDA: for what must be settled before CUDA's first call
-// (zero/rank/place.c).
+// (zero/rank/rank_device.c).
 #ifndef KERNELS_CARDS_H
 #define KERNELS_CARDS_H
 #include <limits.h>

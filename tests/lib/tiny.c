@@ -213,7 +213,7 @@ void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context) {
     struct RanksRun run = {s, body, context};
     struct World w = joined ? *joined : world_of_threads(s->ranks);
     struct GpuAssignment ignored;
-    place_seats(s, false, &ignored); // before there are threads
+    rank_device_assign(s, false, &ignored); // before there are threads
     CHECK(w.size == s->ranks, "%d ranks in a world of %d", s->ranks, w.size);
     world_run(&w, run_rank, &run);
 }

@@ -159,7 +159,7 @@ static void ranks_that_share_a_gpu_may_load_kernels_late(void **state) {
     }
 }
 
-// NCCL's kernels wait for each other, so ranks with a GPU each must not: zero/rank/place.c.
+// NCCL's kernels wait for each other, so ranks with a GPU each must not: zero/rank/rank_device.c.
 static void ranks_with_a_gpu_each_may_not(void **state) {
     (void)state;
     struct RankSettings s = minute_settings(3, 1);

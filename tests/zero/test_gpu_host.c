@@ -261,7 +261,7 @@ static void look_for_gpu(const void *context) {
     cards_folder = "/none"; // as many cards as the simulator has, not as this machine
     sim_set_gpus(a->gpus);
     sim_set_capability(a->capability / 10, 0);
-    CHECK(!place_join(&s, &w, 2, &use, &e), "%s", e.text);
+    CHECK(!rank_device_join(&s, &w, 2, &use, &e), "%s", e.text);
     CHECK(use.chosen.device == a->found, "device %d", (int)use.chosen.device);
     CHECK(use.chosen.dtype[DEVICE_CUDA] == BF16, "a GPU that can be opened has bf16");
     CHECK(a->ranks == 1 || a->kernels || strcmp(sim_module_loading(), "EAGER") == 0,
@@ -274,7 +274,7 @@ static void auto_is_a_gpu_that_can_be_used(void **state) {
                               "capability 7.0, expected 8.0 or newer";
     static const struct Auto all[] = {
         {1, 1, 90, NULL, DEVICE_CUDA, NULL}, {3, 1, 80, NULL, DEVICE_CUDA, NULL},
-        {3, 2, 80, NULL, DEVICE_CUDA, NULL}, // place_open refuses
+        {3, 2, 80, NULL, DEVICE_CUDA, NULL}, // rank_device_open refuses
         {1, 0, 90, NULL, DEVICE_CPU, NULL},  {1, 1, 70, NULL, DEVICE_CPU, old},
         {2, 2, 90, "avx2", DEVICE_CPU, NULL}};
     if (sim_is_real())

@@ -55,7 +55,7 @@ static void start(const void *start) {
     s.processes = x->node_ranks > 0;
     s.node_ranks = x->node_ranks;
     CHECK(!sim_module_loading(), "CUDA was called already");
-    CHECK(!place_check(&s, &e), "%s", e.text);
+    CHECK(!rank_device_check(&s, &e), "%s", e.text);
     CHECK(strcmp(sim_module_loading(), x->found) == 0, "\"%s\", expected \"%s\"",
           sim_module_loading(), x->found);
 }
@@ -147,13 +147,13 @@ static void train(void *context, struct Rank *r) {
 static void take(const void *run) {
     const struct Run *x = run;
     struct RankSettings s = wide_settings(x->dtype, 1, 0, 64);
-    struct PlaceMemory host = {1, 1}, before, again;
+    struct RankDeviceMemory host = {1, 1}, before, again;
     struct Error e = {0};
     s.grad_dtype = x->grad_dtype;
     s.autotune = x->autotune;
     if (x->foreseen) {
-        CHECK(!place_memory(&s, host, 1, &before, &e), "%s", e.text);
-        CHECK(!place_memory(&s, host, 1, &again, &e), "%s", e.text);
+        CHECK(!rank_device_memory(&s, host, 1, &before, &e), "%s", e.text);
+        CHECK(!rank_device_memory(&s, host, 1, &again, &e), "%s", e.text);
         CHECK(again.process_bytes == before.process_bytes, "%zu bytes, and then %zu",
               before.process_bytes, again.process_bytes);
     }

@@ -1,7 +1,7 @@
 // What auto means: device and dtype that nobody named are those of the machine, or of the
 // checkpoint that a run goes on from; what was named stays.
 #include "zero/engine.h"
-#include "zero/rank/place.h"
+#include "zero/rank/rank_device.h"
 #include "zero/train/resume.h"
 #include "kernels/cpu/matmul.h"
 #include "tests/lib/scratch.h"
@@ -221,12 +221,12 @@ static void test_kernels_that_use_bf16(void **state) {
     struct SettingsUse use = {.said = flags_said(&l.flags)};
     struct RankSettings s = {.device = DEVICE_CPU, .ranks = 3, .kernels = "oracle"};
     struct Error e;
-    assert_int_equal(place_join(&s, &w, 8, &use, &e), 0);
+    assert_int_equal(rank_device_join(&s, &w, 8, &use, &e), 0);
     assert_true(w.size == 3 && use.cores == 2 && use.chosen.device == DEVICE_CPU);
     assert_int_equal(use.chosen.dtype[DEVICE_CPU], F32);
     assert_int_equal(use.chosen.dtype[DEVICE_CUDA], BF16);
     s.kernels = NULL;
-    assert_int_equal(place_join(&s, &w, 8, &use, &e), 0);
+    assert_int_equal(rank_device_join(&s, &w, 8, &use, &e), 0);
     assert_int_equal(use.chosen.dtype[DEVICE_CPU], device_has_bf16_cpu(NULL) ? BF16 : F32);
     flags_free(&l.flags);
 }

@@ -1,4 +1,4 @@
-// How ranks are seated on GPUs. See comm/choose.h; called by zero/rank/place.c and
+// How ranks are seated on GPUs. See comm/choose.h; called by zero/rank/rank_device.c and
 // zero/rank/rank.c.
 #include "zero/comm/choose.h"
 

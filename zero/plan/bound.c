@@ -22,16 +22,16 @@ static double keep_disk(const struct RankSettings *s, const char *direction, Kee
 
 static double keep_update(const struct RankSettings *s, size_t n, bool host, KeepMeasured *keep,
                           const char *folder) {
-    struct PlaceUpdate u = place_update_of(s, n, host);
-    char *name = place_update_name(&u);
-    double speed = n ? keep(folder, name, place_measure_update, &u) : 0;
+    struct UpdateBenchmark u = rank_device_update_of(s, n, host);
+    char *name = rank_device_update_name(&u);
+    double speed = n ? keep(folder, name, rank_device_measure_update, &u) : 0;
     free(name);
     return speed;
 }
 
 static double keep_copy(const struct RankSettings *s, const char *direction, KeepMeasured *keep,
                         const char *folder, double (*measure)(void *)) {
-    char *name = place_copy_name(s, direction);
+    char *name = rank_device_copy_name(s, direction);
     double speed = keep(folder, name, measure, (void *)s);
     free(name);
     return speed;
@@ -62,16 +62,16 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
         return err;
     disk = disk && !err && s->nvme.folder;
     struct StepUpdates n = plan || bus ? updates_of(s) : (struct StepUpdates){0, 0};
-    if (plan && (!bus || (here && place_check(s, &ignored))))
+    if (plan && (!bus || (here && rank_device_check(s, &ignored))))
         return 0;
     if (here) {
-        char *name = place_speed_name(s);
-        out->flops = keep(folder, name, place_measure_speed, (void *)s);
+        char *name = rank_device_speed_name(s);
+        out->flops = keep(folder, name, rank_device_measure_speed, (void *)s);
         free(name);
     }
     if (here && bus) {
-        out->in = keep_copy(s, "to the device", keep, folder, place_measure_in);
-        out->out = keep_copy(s, "from the device", keep, folder, place_measure_out);
+        out->in = keep_copy(s, "to the device", keep, folder, rank_device_measure_in);
+        out->out = keep_copy(s, "from the device", keep, folder, rank_device_measure_out);
         out->update = keep_update(s, n.device, false, keep, folder);
         out->host_update = keep_update(s, n.host, true, keep, folder);
     }
@@ -84,7 +84,7 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
 
 void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
                  const char *folder) {
-    char *name = place_speed_name(s);
+    char *name = rank_device_speed_name(s);
     log_line(LOG_NORMAL, "training was faster than the measured speed of light; the next run "
                          "measures it again");
     doubt(folder, name);

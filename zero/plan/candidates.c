@@ -286,7 +286,7 @@ int trials_open(struct Trials *t, const struct RankSettings *s, const struct Cap
                          .advice = advice,
                          .nearest = candidate_of(s),
                          .excess = SIZE_MAX};
-    int err = place_open(&t->device, s, true, e);
+    int err = rank_device_open(&t->device, s, true, e);
     return err ? err : device_open_cpu(&t->host, s->threads, s->kernels, e);
 }
 

@@ -12,7 +12,7 @@ static const struct {
                           [SHORT_PLACE] = {"device", "the machine has for each rank"},
                           [SHORT_MEMORY] = {"CPU", "the machine has for each rank"}};
 
-struct Capacity capacity_of(const struct RankSettings *s, const struct PlaceMemory *place,
+struct Capacity capacity_of(const struct RankSettings *s, const struct RankDeviceMemory *place,
                             size_t host, int ranks_here, int processes, bool plan) {
     size_t ranks = (size_t)ranks_here, here = ranks * (size_t)processes;
     return (struct Capacity){{[SHORT_DEVICE] = s->device_bytes ? s->device_bytes : SIZE_MAX,
@@ -22,7 +22,7 @@ struct Capacity capacity_of(const struct RankSettings *s, const struct PlaceMemo
                               [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
 }
 
-// Each rank has a place of its own: a GPU (zero/rank/place.c).
+// Each rank has a place of its own: a GPU (zero/rank/rank_device.c).
 static bool places_apart(const struct RankSettings *s) {
     return s->device == DEVICE_CUDA && !s->processes && device_count_cuda() >= s->ranks;
 }

@@ -26,10 +26,10 @@ struct Capacity {
     size_t of[NSHORTAGE];
 };
 
-// place: what place_memory found for the ranks of this process; host: bytes that are free in the
-// CPU's memory for `processes` with as many ranks each. plan: a machine that may not be this one
-// has what flags say.
-struct Capacity capacity_of(const struct RankSettings *s, const struct PlaceMemory *place,
+// place: what rank_device_memory found for the ranks of this process; host: bytes that are free in
+// the CPU's memory for `processes` with as many ranks each. plan: a machine that may not be this
+// one has what flags say.
+struct Capacity capacity_of(const struct RankSettings *s, const struct RankDeviceMemory *place,
                             size_t host, int ranks_here, int processes, bool plan);
 
 // A rank's need of what would be short, in bytes, or a node's. Where ranks are unlike it is the

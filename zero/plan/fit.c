@@ -155,8 +155,8 @@ static int print(const struct FitRequest *r, const struct Forecast *f, const cha
 }
 
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
-    struct PlaceMemory memory;
-    int err = place_memory(r->settings, r->host, r->processes_here, &memory, e);
+    struct RankDeviceMemory memory;
+    int err = rank_device_memory(r->settings, r->host, r->processes_here, &memory, e);
     if (!err)
         err = footprint_predict(r->settings, memory.process_bytes, r->ranks_here, out, e);
     if (err)

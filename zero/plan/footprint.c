@@ -21,7 +21,7 @@ int footprint_node_ranks(const struct RankSettings *s) {
     return node < s->ranks ? node : s->ranks;
 }
 
-// What a rank takes of the memory that place_memory counts: a GPU's, or the machine's.
+// What a rank takes of the memory that rank_device_memory counts: a GPU's, or the machine's.
 static size_t place_bytes(const struct RankSettings *s, const struct Footprint *f) {
     return f->tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? footprint_host_bytes(f) : 0);
 }
@@ -86,7 +86,7 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s,
                                const struct Rehearsal *step) {
     struct StepUpdates n = rank_step_updates(dry);
-    struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
+    struct AdamW device = rank_device_update(s, n.device), host = rank_device_update(s, n.host);
     struct StepWork w = {.moves = step->moves,
                          .flops = rank_step_flops(dry, s),
                          .update = cost_adamw(&device).bytes,
@@ -298,7 +298,7 @@ struct Footprint footprint_measure(const struct Rank *r, const struct RankSettin
                           .stepped = r->stepped,
                           .moved = r->step_moved,
                           .moved_known = r->moved_known,
-                          .all_bytes = place_peak_bytes(s, host_bytes),
+                          .all_bytes = rank_device_peak_bytes(s, host_bytes),
                           .host_bytes = host_bytes};
     memcpy(f.tier, r->tier, sizeof f.tier);
     return f;

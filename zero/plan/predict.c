@@ -15,7 +15,7 @@ enum { FIT_MOST_BATCH = 65536 }; // as --batch has it
 int predict_check(const struct PredictRequest *r, struct Error *e) {
     const struct RankSettings *s = r->settings;
     struct Forecast unused;
-    int err = place_check(s, e);
+    int err = rank_device_check(s, e);
     if (!err && settings_use_disk(s))
         err = nvme_preflight(&s->nvme, 0, e);
     return err ? err : footprint_predict(s, 0, r->world->count, &unused, e);
@@ -46,7 +46,7 @@ static void tell_few(const struct PredictRequest *r) {
 
 // For each rank of this process. A plan for a device that is described has what is said of it.
 static struct HalfRoom free_for_each(const struct PredictRequest *r, const struct RankSettings *s,
-                                     const struct PlaceMemory *place, size_t host) {
+                                     const struct RankDeviceMemory *place, size_t host) {
     size_t ranks = (size_t)r->world->count, said = s->device_bytes ? s->device_bytes : SIZE_MAX;
     size_t here = ranks * (size_t)r->world->node_size;
     bool described = r->plan && s->device_bytes;
@@ -60,10 +60,10 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
                        struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
-    struct PlaceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
+    struct RankDeviceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
     size_t batch = s.batch;
     s.global_batch = line->global_batch;
-    int err = place_memory(&s, host, w->node_size, &place, e);
+    int err = rank_device_memory(&s, host, w->node_size, &place, e);
     struct HalfRoom room = {0};
     if (!err)
         room = free_for_each(r, &s, &place, host.free_bytes);
@@ -198,7 +198,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
                    struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
-    struct PlaceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
+    struct RankDeviceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
     uint64_t word = UINT64_MAX;
     if (line->tunes && !s.cluster)
         return choose_half(r, line, said, e);
@@ -211,7 +211,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     line->open.stage &= ranks > 1; // one rank shards nothing
     if (line->open.batch)
         settings_set_batch(&s, size_min(line->global_batch / ranks, FIT_MOST_BATCH));
-    int err = place_memory(&s, host, w->node_size, &place, e);
+    int err = rank_device_memory(&s, host, w->node_size, &place, e);
     place.free_bytes = world_least(w, err ? 0 : place.free_bytes);
     host.free_bytes = world_least(w, host.free_bytes);
     struct ChooseRequest c = {

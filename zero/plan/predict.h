@@ -42,7 +42,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
                    struct Error *e);
 
 // Refuses what no machine, or not this one, can run, before the vocabulary is known: only memory
-// depends on that. Errors: those of place_check, nvme_preflight and footprint_predict.
+// depends on that. Errors: those of rank_device_check, nvme_preflight and footprint_predict.
 int predict_check(const struct PredictRequest *r, struct Error *e);
 
 // Predicts memory, traffic and time, prints them and refuses what does not fit. Speeds are

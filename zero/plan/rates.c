@@ -204,7 +204,7 @@ static double measure_one(void *asked) {
 static char *name_of(const struct RankSettings *s, int ranks, const char *what) {
     struct RankSettings small = rates_settings(s);
     const struct ModelConfig *m = &small.model;
-    char *place = place_speed_name(s);
+    char *place = rank_device_speed_name(s);
     char *name =
         base_format("%s of %d ranks with %s, %s, %zu x %zu x %zu, heads %zu of %zu over "
                     "%zu, ffn %zu, window %zu, vocabulary %zu%s%s",

@@ -99,8 +99,8 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     struct GpuAssignment seats;
     struct CommChoice choice;
-    place_seats(s, dry, &seats);
-    CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
+    rank_device_assign(s, dry, &seats);
+    CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // rank_device_open asked already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
     r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))
@@ -232,7 +232,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     int err = check_sizes(s, e);
     bool lent = dry && s->lent;
     if (!err && !lent)
-        err = place_open(&r->device, s, dry, e);
+        err = rank_device_open(&r->device, s, dry, e);
     if (err)
         return err;
     if (lent)

@@ -11,7 +11,7 @@
 #include "zero/offload/move.h"
 #include "zero/pipe/pipe.h"
 #include "zero/rank/feed.h"
-#include "zero/rank/place.h"
+#include "zero/rank/rank_device.h"
 #include "zero/settings/settings.h"
 #include "zero/process/request.h"
 #include "zero/engine.h"

@@ -2,9 +2,9 @@
 //
 // A flag of the command line is a field here and a row in settings_flags.c, which says where the
 // field is, what may be written for it, and its help. Whoever needs the value reads the field: the
-// rank (zero/rank/rank.h), the device (zero/rank/place.h), the plan (zero/plan/). So a new flag of
-// ZeRO's is a field, a row, and the line that uses it. settings.c resolves every 0 and auto;
-// settings_rules.c has a row for each flag that excludes or needs another.
+// rank (zero/rank/rank.h), the device (zero/rank/rank_device.h), the plan (zero/plan/). So a new
+// flag of ZeRO's is a field, a row, and the line that uses it. settings.c resolves every 0 and
+// auto; settings_rules.c has a row for each flag that excludes or needs another.
 //
 // train.c fills the struct from the line, tests by hand. Read next: settings_flags.c, then
 // zero/rank/rank.h.

@@ -1,6 +1,6 @@
 // Where a rank computes: the CPU, or which GPU, and what memory is there.
-#ifndef ZERO_RANK_PLACE_H
-#define ZERO_RANK_PLACE_H
+#ifndef ZERO_RANK_RANK_DEVICE_H
+#define ZERO_RANK_RANK_DEVICE_H
 #include "kernels/kernels.h"
 #include "zero/comm/choose.h"
 #include "zero/settings/settings.h"
@@ -8,24 +8,24 @@
 // What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank,
 // but where this one has just one.
 // The first time, before ranks have threads: it may change the environment.
-void place_seats(const struct RankSettings *s, bool dry, struct GpuAssignment *seats);
+void rank_device_assign(const struct RankSettings *s, bool dry, struct GpuAssignment *seats);
 
 // What a line leaves to the world and the machine: s->ranks, and use's cores (of `cores` on this
 // machine) and chosen; a plan with --device-mem is for a GPU. Processes agree: what is chosen all
 // of them have. All of them call it together, after they agreed on the line. Errors: -EINVAL, those
 // of world_set_ranks.
-int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
-               struct Error *e);
+int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
+                     struct Error *e);
 
 // Opens the device of rank s->rank: on a GPU, the one that comm_choose gives it. dry: a device that
 // can only be asked for sizes; it needs no GPU. Errors: those of device.h and of comm_choose.
-int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e);
+int rank_device_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e);
 
 // 0 if the device that the settings ask for is there. Errors: those of device.h.
-int place_check(const struct RankSettings *s, struct Error *e);
+int rank_device_check(const struct RankSettings *s, struct Error *e);
 
 // Memory of the place where the ranks of this process keep their tiers, in bytes.
-struct PlaceMemory {
+struct RankDeviceMemory {
     size_t free_bytes;    // for all of them together
     size_t process_bytes; // in use before they are opened
 };
@@ -33,33 +33,33 @@ struct PlaceMemory {
 // the device has its own. Where there is no GPU all is free: a plan does not need the one that it
 // is for, and a run was refused before. Processes that share a GPU look like those that see their
 // own alone: each is told all of it, and the tiers refuse what does not fit. Errors: device.h's.
-int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
-                 struct PlaceMemory *out, struct Error *e);
+int rank_device_memory(const struct RankSettings *s, struct RankDeviceMemory host, int processes,
+                       struct RankDeviceMemory *out, struct Error *e);
 
 // The most that was in use there, so far. host_bytes: of the CPU's memory.
-size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes);
+size_t rank_device_peak_bytes(const struct RankSettings *s, size_t host_bytes);
 
 // matmul_speed_of_light (kernels/speed.h) of a device that is opened for it alone; 0 where that
-// fails, which place_check would have said. settings: a struct RankSettings *.
-double place_measure_speed(void *settings);
+// fails, which rank_device_check would have said. settings: a struct RankSettings *.
+double rank_device_measure_speed(void *settings);
 // The name under which that speed is kept: all that it depends on. free() it.
-char *place_speed_name(const struct RankSettings *s);
+char *rank_device_speed_name(const struct RankSettings *s);
 
 // copy_speed of such a device in each direction, likewise.
-double place_measure_in(void *settings);
-double place_measure_out(void *settings);
-char *place_copy_name(const struct RankSettings *s, const char *direction);
+double rank_device_measure_in(void *settings);
+double rank_device_measure_out(void *settings);
+char *rank_device_copy_name(const struct RankSettings *s, const char *direction);
 
 // The update of `n` elements of such settings, without its memory: what cost_adamw counts.
-struct AdamW place_update(const struct RankSettings *s, size_t n);
-// update_speed of such a device, or of the host's; settings: a struct PlaceUpdate *.
-struct PlaceUpdate {
+struct AdamW rank_device_update(const struct RankSettings *s, size_t n);
+// update_speed of such a device, or of the host's; settings: a struct UpdateBenchmark *.
+struct UpdateBenchmark {
     const struct RankSettings *settings;
     size_t n; // elements of an update, or so many as show its speed
     bool host;
 };
-struct PlaceUpdate place_update_of(const struct RankSettings *s, size_t n, bool host);
-double place_measure_update(void *update);
-char *place_update_name(const struct PlaceUpdate *update); // free() it
+struct UpdateBenchmark rank_device_update_of(const struct RankSettings *s, size_t n, bool host);
+double rank_device_measure_update(void *update);
+char *rank_device_update_name(const struct UpdateBenchmark *update); // free() it
 
 #endif

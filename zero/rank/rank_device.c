@@ -1,8 +1,8 @@
-// Where a rank computes. See place.h.
+// Where a rank computes. See rank_device.h.
 //
 // The tiers of a run on a GPU are in its memory, so what is predicted and measured is that memory:
 // the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
-#include "zero/rank/place.h"
+#include "zero/rank/rank_device.h"
 
 #include "kernels/cards.h"
 #include "kernels/kernels.h"
@@ -29,7 +29,7 @@ static void choose_loading(const struct RankSettings *s) {
         device_load_eagerly_cuda();
 }
 
-void place_seats(const struct RankSettings *s, bool dry, struct GpuAssignment *seats) {
+void rank_device_assign(const struct RankSettings *s, bool dry, struct GpuAssignment *seats) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
     if (cuda && !dry)
@@ -49,7 +49,7 @@ static int gpu_of(const struct RankSettings *s) {
     struct GpuAssignment seats;
     struct CommChoice choice;
     struct Error ignored;
-    place_seats(s, false, &seats);
+    rank_device_assign(s, false, &seats);
     comm_choose(&seats, &choice, &ignored);
     return choice.gpu;
 }
@@ -90,8 +90,8 @@ static int check_stack(struct Error *e) {
                      (unsigned long long)stack.rlim_cur / 1024, (unsigned long long)least / 1024);
 }
 
-int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
-               struct Error *e) {
+int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
+                     struct Error *e) {
     size_t ranks = (size_t)s->ranks;
     int err = check_stack(e);
     if (!err)
@@ -111,10 +111,10 @@ int place_join(struct RankSettings *s, struct World *w, size_t cores, struct Set
     return 0;
 }
 
-int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
+int rank_device_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
     struct GpuAssignment seats;
     struct CommChoice choice;
-    place_seats(s, dry, &seats);
+    rank_device_assign(s, dry, &seats);
     int err = comm_choose(&seats, &choice, e);
     if (!err)
         err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)
@@ -128,9 +128,9 @@ int place_open(struct Device **out, const struct RankSettings *s, bool dry, stru
     return err;
 }
 
-int place_check(const struct RankSettings *s, struct Error *e) {
+int rank_device_check(const struct RankSettings *s, struct Error *e) {
     struct Device *d;
-    int err = place_open(&d, s, false, e);
+    int err = rank_device_open(&d, s, false, e);
     if (!err)
         device_close(d);
     return err;
@@ -162,7 +162,7 @@ static struct Matmul small_product(const struct RankSettings *s, int form, bool 
 // Products on a device of their own choose nothing for the run.
 static int load_products(const struct RankSettings *s, struct Error *e) {
     struct Device *d;
-    int err = place_open(&d, s, false, e);
+    int err = rank_device_open(&d, s, false, e);
     if (err)
         return err;
     size_t bytes = 3 * PRODUCT_BYTES;
@@ -183,23 +183,23 @@ static int load_products(const struct RankSettings *s, struct Error *e) {
     return 0;
 }
 
-int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
-                 struct PlaceMemory *out, struct Error *e) {
+int rank_device_memory(const struct RankSettings *s, struct RankDeviceMemory host, int processes,
+                       struct RankDeviceMemory *out, struct Error *e) {
     int gpus = device_count_cuda();
-    *out = (struct PlaceMemory){SIZE_MAX, 0};
+    *out = (struct RankDeviceMemory){SIZE_MAX, 0};
     if (s->device == DEVICE_CPU)
-        *out = (struct PlaceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
+        *out = (struct RankDeviceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
     if (s->device == DEVICE_CPU || gpus == 0)
         return 0;
     int err = load_products(s, e); // after it CUDA and its libraries are in memory, and stay
     if (err)
         return err;
     struct DeviceMemory m = device_memory_cuda(gpu_of(s));
-    *out = (struct PlaceMemory){m.free_bytes * gpus_apart(s), m.used_bytes * gpus_apart(s)};
+    *out = (struct RankDeviceMemory){m.free_bytes * gpus_apart(s), m.used_bytes * gpus_apart(s)};
     return 0;
 }
 
-size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
+size_t rank_device_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
     if (s->device == DEVICE_CPU)
         return host_bytes;
     return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
@@ -210,7 +210,7 @@ typedef double Measure(struct Device *d, const struct RankSettings *s);
 static double measure(const struct RankSettings *s, Measure *of) {
     struct Device *d;
     struct Error ignored;
-    if (place_open(&d, s, false, &ignored))
+    if (rank_device_open(&d, s, false, &ignored))
         return 0;
     double speed = of(d, s);
     device_close(d);
@@ -229,13 +229,13 @@ static double copy_out(struct Device *d, const struct RankSettings *s) {
     return copy_speed(d, QUEUE_OUT);
 }
 
-double place_measure_speed(void *settings) {
+double rank_device_measure_speed(void *settings) {
     return measure(settings, multiply);
 }
-double place_measure_in(void *settings) {
+double rank_device_measure_in(void *settings) {
     return measure(settings, copy_in);
 }
-double place_measure_out(void *settings) {
+double rank_device_measure_out(void *settings) {
     return measure(settings, copy_out);
 }
 
@@ -249,7 +249,7 @@ static char *name_of_cpu(const struct RankSettings *s) {
     return base_format("%d threads, %s", s->threads, table ? table : "?");
 }
 
-char *place_speed_name(const struct RankSettings *s) {
+char *rank_device_speed_name(const struct RankSettings *s) {
     bool cpu = s->device == DEVICE_CPU;
     char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
     char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
@@ -257,7 +257,7 @@ char *place_speed_name(const struct RankSettings *s) {
     return name;
 }
 
-char *place_copy_name(const struct RankSettings *s, const char *direction) {
+char *rank_device_copy_name(const struct RankSettings *s, const char *direction) {
     char *where = s->device == DEVICE_CPU ? NULL : device_name_cuda(gpu_of(s));
     char *name = base_format("copy B/s, %s, %s", direction, where ? where : "cpu");
     free(where);
@@ -266,7 +266,7 @@ char *place_copy_name(const struct RankSettings *s, const char *direction) {
 
 // ---- updates ----
 
-struct AdamW place_update(const struct RankSettings *s, size_t n) {
+struct AdamW rank_device_update(const struct RankSettings *s, size_t n) {
     static char apart; // not NULL is all that is looked at
     bool alone = s->model.dtype == F32 || s->master_format == MASTER_BF16;
     return (struct AdamW){.n = n,
@@ -279,27 +279,27 @@ struct AdamW place_update(const struct RankSettings *s, size_t n) {
 
 // A measurement is good for all updates of as many elements or more, up to the next power of two,
 // and those past what caches hold are all alike. From a disk pieces come, which caches may hold.
-struct PlaceUpdate place_update_of(const struct RankSettings *s, size_t n, bool host) {
+struct UpdateBenchmark rank_device_update_of(const struct RankSettings *s, size_t n, bool host) {
     size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? HOST_PIECE : UPDATE_ELEMENTS;
     while (2 * most <= n && most < pieces)
         most *= 2;
-    return (struct PlaceUpdate){s, most, host};
+    return (struct UpdateBenchmark){s, most, host};
 }
 
-double place_measure_update(void *update) {
-    const struct PlaceUpdate *u = update;
-    struct AdamW like = place_update(u->settings, u->n);
+double rank_device_measure_update(void *update) {
+    const struct UpdateBenchmark *u = update;
+    struct AdamW like = rank_device_update(u->settings, u->n);
     struct Device *d;
     struct Error ignored;
     if (u->host ? device_open_cpu(&d, u->settings->threads, u->settings->kernels, &ignored)
-                : place_open(&d, u->settings, false, &ignored))
+                : rank_device_open(&d, u->settings, false, &ignored))
         return 0;
     double speed = update_speed(d, &like);
     device_close(d);
     return speed;
 }
 
-char *place_update_name(const struct PlaceUpdate *u) {
+char *rank_device_update_name(const struct UpdateBenchmark *u) {
     const struct RankSettings *s = u->settings;
     bool cpu = u->host || s->device == DEVICE_CPU;
     char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
