@@ -60,7 +60,7 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->all->size; r++) {
-        if (grid_place(&z->parallel->grid, r, AXIS_TP) == 0)
+        if (grid_coord(&z->parallel->grid, r, AXIS_TP) == 0)
             sum.loss_sum += received_report(z, copy, r)->loss_sum;
         sum.words |= received_report(z, copy, r)->word;
     }

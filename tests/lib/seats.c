@@ -29,7 +29,7 @@ static void open_groups(struct RankInfo *s, const struct SeatsJob *job, int rank
     s->dp = job->dp == s->all->size ? s->all : comm_split(s->all, &grid, AXIS_DP);
     s->parallel = zero_parallel_none;
     s->parallel.replicas = job->replicas > 1 ? comm_split(s->all, &grid, AXIS_REPLICA) : NULL;
-    params_layout(&job->c, (size_t)s->all->size, (size_t)grid_place(&grid, rank, AXIS_TP),
+    params_layout(&job->c, (size_t)s->all->size, (size_t)grid_coord(&grid, rank, AXIS_TP),
                   (size_t)job->tp, &s->params);
 }
 

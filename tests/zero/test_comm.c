@@ -218,19 +218,19 @@ static void the_grid_has_lines_along_each_axis(void **state) {
     struct Grid g = {{2, 3, 4, 5}};
     for (int rank = 0; rank < 2 * 3 * 4 * 5; rank++)
         for (enum Axis axis = 0; axis < NAXIS; axis++) {
-            assert_int_equal(grid_member(&g, rank, axis, grid_place(&g, rank, axis)), rank);
+            assert_int_equal(grid_member(&g, rank, axis, grid_coord(&g, rank, axis)), rank);
             for (int i = 0; i < g.size[axis]; i++) {
                 int other = grid_member(&g, rank, axis, i);
-                assert_int_equal(grid_place(&g, other, axis), i);
+                assert_int_equal(grid_coord(&g, other, axis), i);
                 for (enum Axis a = 0; a < NAXIS; a++)
                     if (a != axis)
-                        assert_int_equal(grid_place(&g, other, a), grid_place(&g, rank, a));
+                        assert_int_equal(grid_coord(&g, other, a), grid_coord(&g, rank, a));
             }
         }
     assert_int_equal(grid_member(&g, 0, AXIS_TP, 1), 1); // neighbours talk most
     struct Grid dp = grid_of(7, 1, 7, 1);
     for (int r = 0; r < 7; r++)
-        assert_int_equal(grid_place(&dp, r, AXIS_DP), r);
+        assert_int_equal(grid_coord(&dp, r, AXIS_DP), r);
 }
 
 // ---- groups along the axes ----
@@ -244,7 +244,7 @@ struct Split {
 static bool check_line(struct End *end, struct Comm *c, const struct Grid *g, int rank) {
     float mine[8], all[8 * 6], want = 0;
     uint64_t before = c->sent.bytes[COMM_ALL_GATHER];
-    bool ok = c->size == g->size[c->axis] && c->rank == grid_place(g, rank, c->axis) &&
+    bool ok = c->size == g->size[c->axis] && c->rank == grid_coord(g, rank, c->axis) &&
               comm_job_rank(c, c->rank) == rank;
     for (int i = 0; i < 8; i++)
         mine[i] = (float)rank;

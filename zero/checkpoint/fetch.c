@@ -157,7 +157,7 @@ static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *
 
 // Whether this rank may want elements of the file. What all places have is read from place 0's.
 static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
-    size_t place = (size_t)grid_place(&h->grid, file, AXIS_TP);
+    size_t place = (size_t)grid_coord(&h->grid, file, AXIS_TP);
     bool needed = false;
     if ((size_t)h->grid.size[AXIS_TP] != z->params->places ||
         (int)h->ngroup != z->params->all_groups)

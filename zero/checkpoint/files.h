@@ -22,7 +22,7 @@ struct CheckpointFiles {
 
 // The place whose groups a file is of.
 static inline int checkpoint_place(const struct CheckpointFiles *f, int file) {
-    return grid_place(&f->file[0].head.grid, file, AXIS_TP);
+    return grid_coord(&f->file[0].head.grid, file, AXIS_TP);
 }
 
 // What two identities differ in, as an error. same_ranks: also in what shapes bits alone.

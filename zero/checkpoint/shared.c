@@ -65,7 +65,7 @@ struct Grid shared_grid(const struct Zero *z) {
     struct Grid g = {{(int)z->params->places, z->dp->size, 1,
                       z->parallel->replicas ? z->parallel->replicas->size : 1}};
     g.size[AXIS_PP] = z->all->size / (g.size[AXIS_TP] * g.size[AXIS_DP] * g.size[AXIS_REPLICA]);
-    CHECK(grid_place(&g, z->all->rank, AXIS_TP) == (int)z->params->place,
+    CHECK(grid_coord(&g, z->all->rank, AXIS_TP) == (int)z->params->place,
           "rank %d has part %zu of %zu", z->all->rank, z->params->place, z->params->places);
     return g;
 }
@@ -93,7 +93,7 @@ static int check_ends(struct Zero *z, struct Error *e) {
         return 0;
     uint64_t *all = hash_shards(z, hash_tied);
     for (int r = z->all->size - 1; r >= 0; r--)
-        if (grid_place(&grid, r, AXIS_PP) == last)
+        if (grid_coord(&grid, r, AXIS_PP) == last)
             other = all[r] != all[grid_member(&grid, r, AXIS_PP, 0)] ? r : other;
     free(all);
     if (other < 0)

@@ -42,13 +42,13 @@ static inline int grid_stride(const struct Grid *g, enum Axis axis) {
 }
 
 // The place of a rank along an axis: its rank in that group.
-static inline int grid_place(const struct Grid *g, int rank, enum Axis axis) {
+static inline int grid_coord(const struct Grid *g, int rank, enum Axis axis) {
     return rank / grid_stride(g, axis) % g->size[axis];
 }
 
 // The rank, among all, of place i of the group that `rank` is in.
 static inline int grid_member(const struct Grid *g, int rank, enum Axis axis, int i) {
-    return rank + (i - grid_place(g, rank, axis)) * grid_stride(g, axis);
+    return rank + (i - grid_coord(g, rank, axis)) * grid_stride(g, axis);
 }
 
 // Ranks that have tokens of their own, and which of them a rank is: those along tp and pp have the
@@ -57,7 +57,7 @@ static inline int grid_data_ranks(const struct Grid *g) {
     return g->size[AXIS_REPLICA] * g->size[AXIS_DP];
 }
 static inline int grid_data_rank(const struct Grid *g, int rank) {
-    return grid_place(g, rank, AXIS_REPLICA) * g->size[AXIS_DP] + grid_place(g, rank, AXIS_DP);
+    return grid_coord(g, rank, AXIS_REPLICA) * g->size[AXIS_DP] + grid_coord(g, rank, AXIS_DP);
 }
 
 // The rank that has the last stage of a pipeline for these tokens; of tp the first.
@@ -75,7 +75,7 @@ struct GridLine {
 
 static inline struct GridLine grid_line(const struct Grid *g, int rank, enum Axis axis) {
     return (struct GridLine){axis, grid_member(g, rank, axis, 0), grid_stride(g, axis),
-                             g->size[axis], grid_place(g, rank, axis)};
+                             g->size[axis], grid_coord(g, rank, axis)};
 }
 
 #endif

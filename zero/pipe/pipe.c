@@ -80,7 +80,7 @@ static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER,
 // Of the stages `lower` and `upper`, where this rank's is one of them.
 static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, int lower,
                                int upper) {
-    int stage = grid_place(grid, all->rank, AXIS_PP), stride = grid_stride(grid, AXIS_PP);
+    int stage = grid_coord(grid, all->rank, AXIS_PP), stride = grid_stride(grid, AXIS_PP);
     bool inside = lower >= 0 && upper < grid->size[AXIS_PP] && (stage == lower || stage == upper);
     if (!inside)
         return (struct GridLine){AXIS_PP, all->rank, stride, 1, 0};
@@ -100,7 +100,7 @@ static struct Comm *join(struct Comm *all, const struct CommSplit *split, bool d
 
 void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
                const struct Grid *grid, const struct SplitPart *parts, bool tied, bool dry) {
-    int stages = grid->size[AXIS_PP], stage = grid_place(grid, all->rank, AXIS_PP);
+    int stages = grid->size[AXIS_PP], stage = grid_coord(grid, all->rank, AXIS_PP);
     *p = (struct PipeGroup){0};
     if (stages < 2)
         return;

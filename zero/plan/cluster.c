@@ -213,7 +213,7 @@ static bool some_hand_near(const struct Question *q, size_t *leave) {
     bool near = false;
     *leave = 0;
     for (int r = 0; r < q->whole->ranks; r++) {
-        bool hands = grid_place(&grid, r, AXIS_PP) + 1 < grid.size[AXIS_PP];
+        bool hands = grid_coord(&grid, r, AXIS_PP) + 1 < grid.size[AXIS_PP];
         bool leaves = hands && (r + stride) / node != r / node;
         near |= hands && !leaves;
         leaving = (r % node ? leaving : 0) + leaves;

@@ -212,8 +212,8 @@ static size_t most_of_node(const struct RankSettings *s, const size_t *host) {
     int node = footprint_node_ranks(s), places = differing_tp_ranks(s), stages = unlike_stages(s);
     size_t sum = 0, most = 0;
     for (int r = 0; r < s->ranks; r++) {
-        int place = places > 1 ? grid_place(&grid, r, AXIS_TP) : 0;
-        int stage = stages > 1 ? grid_place(&grid, r, AXIS_PP) : 0;
+        int place = places > 1 ? grid_coord(&grid, r, AXIS_TP) : 0;
+        int stage = stages > 1 ? grid_coord(&grid, r, AXIS_PP) : 0;
         sum = (r % node ? sum : 0) + host[stage * places + place];
         most = size_max(most, sum);
     }

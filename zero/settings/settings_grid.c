@@ -13,7 +13,7 @@ enum { MOST_RANKS = 1024 }; // of a run
 
 int settings_stage(const struct RankSettings *s) {
     struct Grid grid = settings_grid(s);
-    return grid_place(&grid, s->rank, AXIS_PP);
+    return grid_coord(&grid, s->rank, AXIS_PP);
 }
 
 size_t settings_kept_sets(const struct RankSettings *s) {

@@ -73,7 +73,7 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
         return;
     t->comm = dry ? comm_part(all, grid, AXIS_TP, true)
                   : comm_split_apart(all, grid, AXIS_TP, QUEUE_COMPUTE, &t->staging);
-    t->across = (struct TpComm){.place = (size_t)grid_place(grid, rank, AXIS_TP),
+    t->across = (struct TpComm){.place = (size_t)grid_coord(grid, rank, AXIS_TP),
                                 .places = (size_t)t->comm->size,
                                 .rows = rows,
                                 .sum = all_reduce_tp,
