@@ -51,7 +51,7 @@ void gradient_begin(struct Zero *z, int g) {
         chain_run(z, ACCUMULATE, 0, false, NQUEUE, &a);
 }
 
-void gradient_place(struct Zero *z, const struct Visit *v) {
+void gradient_ready(struct Zero *z, const struct Visit *v) {
     gradient_begin(z, v->group);
     struct HopArgs a = args_of(z, v->group);
     if (a.held && !z->dw[v->group].mem)

@@ -62,7 +62,7 @@ void zero_before_backward(struct Zero *z, const struct Visit *v) {
     z->device->label.unit = z->params->first_unit + v->unit;
     if (v->reads)
         weights_ready(z, v);
-    gradient_place(z, v);
+    gradient_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
 

@@ -16,29 +16,29 @@ size_t weights_own_offset(const struct Zero *z, int g) {
     return z->plan.param.over || z->plan.own_part ? 0 : zero_owned_begin(z, g);
 }
 
-static void *mem_of(struct StatePlace p) {
+static void *mem_of(struct StateLocation p) {
     return p.block && p.block->mem ? (char *)p.block->mem + p.offset : NULL;
 }
 void *zero_master(struct Zero *z, int g) {
-    return mem_of(zero_state_place(z, g, STATE_MASTER));
+    return mem_of(zero_state_location(z, g, STATE_MASTER));
 }
 void *zero_newest(struct Zero *z, int g) { // where it is the master, nothing else is written
     bool same = z->state[g].masters->format == MASTER_BF16;
-    return same ? NULL : mem_of(zero_state_place(z, g, STATE_NEWEST));
+    return same ? NULL : mem_of(zero_state_location(z, g, PARAM_PENDING));
 }
 
-struct StatePlace zero_state_place(struct Zero *z, int g, enum State what) {
+struct StateLocation zero_state_location(struct Zero *z, int g, enum State what) {
     struct GroupState *s = &z->state[g];
     if (what == STATE_M)
-        return (struct StatePlace){&s->m, 0, z->plan.moments_dtype};
+        return (struct StateLocation){&s->m, 0, z->plan.moments_dtype};
     if (what == STATE_V)
-        return (struct StatePlace){&s->v, 0, z->plan.moments_dtype};
+        return (struct StateLocation){&s->v, 0, z->plan.moments_dtype};
     if (what == STATE_MASTER && z->plan.own_master && s->masters->format != MASTER_BF16)
-        return (struct StatePlace){&s->master, 0, master_dtype(s->masters->format)};
-    bool newest = what != STATE_IN_USE && z->plan.own_master;
+        return (struct StateLocation){&s->master, 0, master_dtype(s->masters->format)};
+    bool newest = what != PARAM_CURRENT && z->plan.own_master;
     struct Block *own = zero_own_block(z, g), *b = newest ? s->newest : own;
     size_t offset = weights_own_offset(z, g) * dtype_size(z->plan.param.dtype);
-    return (struct StatePlace){b, b == own ? offset : 0, z->plan.param.dtype};
+    return (struct StateLocation){b, b == own ? offset : 0, z->plan.param.dtype};
 }
 
 // ---- chunks ----
@@ -50,7 +50,7 @@ static void *narrow_part(float *chunk, size_t n, enum Dtype dtype) {
 }
 
 void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
-    struct StatePlace p = zero_state_place(z, g, what);
+    struct StateLocation p = zero_state_location(z, g, what);
     size_t size = dtype_size(p.dtype);
     void *raw = narrow_part(out, n, p.dtype);
     CHECK(n <= STATE_CHUNK, "%zu elements at once", n);
@@ -61,7 +61,7 @@ void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n,
 }
 
 void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
-    struct StatePlace p = zero_state_place(z, g, what);
+    struct StateLocation p = zero_state_location(z, g, what);
     size_t size = dtype_size(p.dtype);
     CHECK(n <= STATE_CHUNK, "%zu elements at once", n);
     if (p.dtype != F32) // element j is read at 4 j, and written at 2 j

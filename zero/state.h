@@ -9,8 +9,8 @@ void zero_init_weights(struct Zero *z, uint64_t seed);
 // step, and the parameters, which were loaded, too, are in use until then.
 void zero_store_params(struct Zero *z, bool late);
 
-enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, STATE_IN_USE = NSTATE, NSTATE_LATE };
-static const enum State STATE_NEWEST = NSTATE_LATE;
+enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, PARAM_CURRENT = NSTATE, NSTATE_LATE };
+static const enum State PARAM_PENDING = NSTATE_LATE;
 enum { STATE_CHUNK = 1 << 20 };
 
 // A format of master weights (kernels/master.h): initial values of [begin, begin + n) of a group on
@@ -25,8 +25,8 @@ extern const struct MasterOps zero_masters_fp32; // the core's own; zero/master 
 
 // Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
 // STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there; those of
-// master weights go before those of v. STATE_IN_USE: the parameters, as far as this rank updates
-// them. STATE_NEWEST: see struct GroupState. array: one block's, whatever it means.
+// master weights go before those of v. PARAM_CURRENT: the parameters, as far as this rank updates
+// them. PARAM_PENDING: see struct GroupState. array: one block's, whatever it means.
 static inline void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
                                    float *out) {
     z->state[g].masters->read(z, g, what, i, n, out);
@@ -37,12 +37,12 @@ static inline void zero_write_state(struct Zero *z, int g, enum State what, size
 }
 void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
 void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
-struct StatePlace {
+struct StateLocation {
     struct Block *block; // NULL: there is none
     size_t offset;       // of this rank's first element, in bytes
     enum Dtype dtype;
 };
-struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
+struct StateLocation zero_state_location(struct Zero *z, int g, enum State what);
 
 // One group of these, all of it on the device.
 void zero_init_group(struct Zero *z, int g);

@@ -169,7 +169,7 @@ extern const struct Hop hop_all_gather;
 // Before a backward visit: z->dw[g] is where its gradient goes. begin: its buffers are taken, and
 // the sum so far is on its way there; as soon as the visit before is queued, or with the visit.
 void gradient_begin(struct Zero *z, int g);
-void gradient_place(struct Zero *z, const struct Visit *v);
+void gradient_ready(struct Zero *z, const struct Visit *v);
 // Behind the visit that completes it: the hops of its chain; it has no buffers any more.
 void gradient_reduce(struct Zero *z, const struct Visit *v);
 extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;

@@ -75,7 +75,7 @@ static size_t array_bytes(size_t piece, enum Dtype dtype) {
 // Whether this array of optimizer state is on the disk, too: master weights may be the new weights,
 // which wait in host memory.
 static bool is_on_disk(struct Zero *z, int g, enum State what) {
-    return zero_state_place(z, g, what).block->tier->kind == TIER_NVME;
+    return zero_state_location(z, g, what).block->tier->kind == TIER_NVME;
 }
 
 static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
@@ -88,7 +88,7 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
     size_t bytes = param_with_pieces(z) ? array_bytes(h->piece, z->plan.param.dtype) : 0;
     for (enum State what = STATE_MASTER; what < NSTATE; what++)
         if (is_on_disk(z, o->from, what))
-            bytes += array_bytes(h->piece, zero_state_place(z, o->from, what).dtype);
+            bytes += array_bytes(h->piece, zero_state_location(z, o->from, what).dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
         zero_open_mark(z, &b->arrived, "piece arrived");
@@ -144,7 +144,7 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
 // disk and ends with one, so that the last piece may be longer than what is left, but not where the
 // block holds other ranks' parts, too.
 static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
-    struct StatePlace place = zero_state_place(z, g, what);
+    struct StateLocation place = zero_state_location(z, g, what);
     bool shared = place.block == &z->state[g].param && z->plan.optimizer.over;
     size_t bytes = n * dtype_size(place.dtype);
     return shared && !z->plan.param.over ? bytes : round_up(bytes, DISK_ALIGN);
@@ -157,7 +157,7 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
     char *mem = b->block.mem;
     void **const array[NSTATE] = {&a->master, &a->m, &a->v};
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
-        struct StatePlace place = zero_state_place(z, g, what);
+        struct StateLocation place = zero_state_location(z, g, what);
         size_t size = dtype_size(place.dtype);
         if (!is_on_disk(z, g, what))
             continue;
