@@ -142,13 +142,13 @@ void host_finish(struct Zero *z);         // queues all that is due
 void host_step_told(struct Zero *z);      // struct BackingOps has these two
 void host_step_queued(struct Zero *z);
 
-// ---- anywhere.c: struct BackingOps between steps, wherever the state is ----
-void anywhere_init(struct Zero *z, int g);
+// ---- state_io.c: struct BackingOps between steps, wherever the state is ----
+void state_io_init(struct Zero *z, int g);
 // late: the master weights are those of an update whose weights are not in use yet.
-void anywhere_store(struct Zero *z, int g, bool late);
-void anywhere_stored(struct Zero *z, int g, bool late);
-void anywhere_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);
-void anywhere_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);
-bool anywhere_is_late(const struct Zero *z);
+void state_io_store(struct Zero *z, int g, bool late);
+void state_io_stored(struct Zero *z, int g, bool late);
+void state_io_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);
+void state_io_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);
+bool state_io_is_late(const struct Zero *z);
 
 #endif

@@ -219,12 +219,12 @@ static const struct BackingOps offload_ops = {
     .sync = sync_both,
     .finish = finish_and_sync,
     .install = host_install_late,
-    .init = anywhere_init,
-    .store = anywhere_store,
-    .stored = anywhere_stored,
-    .read = anywhere_read,
-    .write = anywhere_write,
-    .is_late = anywhere_is_late,
+    .init = state_io_init,
+    .store = state_io_store,
+    .stored = state_io_stored,
+    .read = state_io_read,
+    .write = state_io_write,
+    .is_late = state_io_is_late,
 };
 
 struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,

@@ -8,15 +8,15 @@ static float *take_chunk(struct Zero *z) {
     return device_alloc_host(z->device, STATE_CHUNK * sizeof(float));
 }
 
-void anywhere_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+void state_io_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
     move_now_in(&offload_of(z)->mover, b, offset, mem, bytes);
 }
 
-void anywhere_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+void state_io_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
     move_now_out(&offload_of(z)->mover, b, offset, mem, bytes);
 }
 
-void anywhere_init(struct Zero *z, int g) {
+void state_io_init(struct Zero *z, int g) {
     if (!host_updates(z, g)) {
         zero_init_group(z, g);
         return;
@@ -38,7 +38,7 @@ void anywhere_init(struct Zero *z, int g) {
 }
 
 // Fresh weights are those, too, and they alone if the update is late.
-void anywhere_store(struct Zero *z, int g, bool late) {
+void state_io_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
     struct Block *param = zero_own_block(z, g), *fresh = &o->group[g].fresh;
     CHECK(!late || o->options.delayed, "a delayed update where none is");
@@ -67,7 +67,7 @@ void anywhere_store(struct Zero *z, int g, bool late) {
 
 // Only when all groups are stored, since what follows uses the disk, too, which takes one reader
 // and one writer at a time.
-void anywhere_stored(struct Zero *z, int g, bool late) {
+void state_io_stored(struct Zero *z, int g, bool late) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     s->pending = late ? PENDING_LATE : PENDING_NOT;
     if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in their place already
@@ -75,6 +75,6 @@ void anywhere_stored(struct Zero *z, int g, bool late) {
     weights_publish(z, g);
 }
 
-bool anywhere_is_late(const struct Zero *z) {
+bool state_io_is_late(const struct Zero *z) {
     return offload_of(z)->group[0].pending == PENDING_LATE; // and so all groups
 }
