@@ -116,7 +116,7 @@ MODEL := config sparse sparse_read presets params pieces acts work parts megatro
     sample
 ZERO := open stages step results reports param chain grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process guard
-ZERO_offload := serve weights gradients update state_io activations move nvme_files nvme_move \
+ZERO_offload := attach weights gradients update state_io activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe
 ZERO_rooms := wire/wire master/master hpz/hpz replica/replica tensor/tensor

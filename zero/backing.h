@@ -1,6 +1,6 @@
 // Operations for state that is kept elsewhere than on the device, at the places where the core
 // would have to ask. The core's own (open.c) do nothing but what the device's memory needs;
-// zero/offload/serve.c has the others.
+// zero/offload/attach.c has the others.
 #ifndef ZERO_BACKING_H
 #define ZERO_BACKING_H
 #include "kernels/base.h"

@@ -2,7 +2,7 @@
 // they are is in kernels/master.h; the update itself is a kernel.
 //
 // The core calls them through struct MasterOps (zero/state.h). A group whose weights are not at
-// hand beside its optimizer's state keeps what suits it there (zero/offload/serve.c).
+// hand beside its optimizer's state keeps what suits it there (zero/offload/attach.c).
 #ifndef ZERO_MASTER_MASTER_H
 #define ZERO_MASTER_MASTER_H
 #include "zero/state.h"

@@ -11,7 +11,7 @@
 // compute has waited for. And a store is written anew by the next micro-batch of its set, behind
 // all of the backward pass that read it.
 //
-// Called through struct BackingOps (serve.c). Read next: move.c.
+// Called through struct BackingOps (attach.c). Read next: move.c.
 #include "zero/offload/activations.h"
 
 #include "zero/offload/offload.h"

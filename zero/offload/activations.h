@@ -25,7 +25,7 @@
 // the pass before has given up its slot. Validation and samples have no backward pass, and keep
 // nothing.
 //
-// Called around each visit through struct BackingOps (serve.c); opened by zero/rank/rank.c. Read
+// Called around each visit through struct BackingOps (attach.c); opened by zero/rank/rank.c. Read
 // next: offload/activations.c.
 #ifndef ZERO_OFFLOAD_ACTIVATIONS_H
 #define ZERO_OFFLOAD_ACTIVATIONS_H

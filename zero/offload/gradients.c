@@ -4,7 +4,7 @@
 // some buckets of gradient are ever on the device. With accumulation the sum so far comes back to
 // be added to, whole or as a shard; the host could add as well, but would round the sum once more.
 //
-// The hops of this file are added to a group's chains by serve.c; the queues wait as zero/chain.c
+// The hops of this file are added to a group's chains by attach.c; the queues wait as zero/chain.c
 // says. Read next: update.c.
 #include "zero/offload/offload.h"
 
@@ -61,7 +61,7 @@ static const struct Hop h2d_shard = {"h2d",    POINT_LOAD, WHEN_ANY,
 static const struct Hop d2h_shard = {"d2h",     POINT_STORE, WHEN_REDUCED,
                                      QUEUE_OUT, USES_SHARD,  .run = send_sum};
 
-void offload_serve_gradient(struct Zero *z, int g) {
+void offload_attach_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Offload *o = offload_of(z);
     s->buckets = &z->buckets;

@@ -5,7 +5,7 @@
 // ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where it is: the host updates
 // it, beside the device's next forward pass.
 //
-// The core (zero/zero.h) knows nothing of it. When it opens a group, serve.c adds the hops of this
+// The core (zero/zero.h) knows nothing of it. When it opens a group, attach.c adds the hops of this
 // folder to the group's chains:
 //
 //   FETCH, UPDATE, PUBLISH   weights come from where they are kept, and go back    weights.c
@@ -15,7 +15,7 @@
 // and around units, what a unit keeps for its backward pass (activations.c). Below all of these:
 // move.c, which moves bytes between tiers, and nvme_files.c, the disk.
 //
-// Read next: serve.c.
+// Read next: attach.c.
 #ifndef ZERO_OFFLOAD_OFFLOAD_H
 #define ZERO_OFFLOAD_OFFLOAD_H
 #include "zero/offload/move.h"
@@ -118,11 +118,11 @@ struct Moved offload_moved(const struct Zero *z);
 
 // ---- weights.c: parameters that are elsewhere, or that the host updates ----
 // A group is opened whose weights are elsewhere: their hops from and to their store.
-void offload_serve_weights(struct Zero *z, int g);
+void offload_attach_weights(struct Zero *z, int g);
 void offload_weights_due(struct Zero *z, int g); // struct BackingOps has it
 
 // ---- gradients.c: of groups that the host updates ----
-void offload_serve_gradient(struct Zero *z, int g); // a group is opened: its hops
+void offload_attach_gradient(struct Zero *z, int g); // a group is opened: its hops
 // Behind any visit: the sum so far of the next one's gradient comes to a bucket.
 void offload_sum_ahead(struct Zero *z, const struct Visit *v);
 // Which of two gradients the step at hand makes: 0, but with delayed updates. And where that is.
@@ -134,7 +134,7 @@ bool host_updates(const struct Zero *z, int g);     // and not the device
 bool host_needs_fresh(const struct Zero *z, int g); // new weights wait before they are installed
 int host_open(struct Zero *z, struct Error *e);     // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
-void host_serve(struct Zero *z, int g);   // a group is opened: the hops of its update
+void host_attach(struct Zero *z, int g);  // a group is opened: the hops of its update
 void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late

@@ -26,7 +26,7 @@
 // after it writes again: by then the next step's updates, which wait for these, have been
 // installed.
 //
-// Called through hops and struct BackingOps (serve.c), and by weights.c. Read next: activations.h.
+// Called through hops and struct BackingOps (attach.c), and by weights.c. Read next: activations.h.
 #include "zero/offload/offload.h"
 
 #include <stdlib.h>
@@ -335,7 +335,7 @@ static const struct Hop host_cast = {"cast",      POINT_BEFORE,      WHEN_ANY,  
 static const struct Hop write_hop = {"write",     POINT_BEFORE,       WHEN_ANY,       QUEUE_OUT,
                                      MAKES_STORE, .run = write_fresh, .on_host = true};
 
-void host_serve(struct Zero *z, int g) {
+void host_attach(struct Zero *z, int g) {
     static const struct Hop *const installs[NTIER] = {
         [TIER_DEVICE] = &h2d, [TIER_CPU] = &host_cast, [TIER_NVME] = &write_hop};
     struct Chain *c = &z->state[g].chain[UPDATE];

@@ -72,7 +72,7 @@ static const struct Hop d2h = {"d2h", POINT_STORE, WHEN_ANY, QUEUE_OUT, USES_BOT
 
 // To a slot, for a unit. What the device has updated, back to its store. And of weights that are
 // whole in their store, this rank's part to a slot, where all parts are gathered, and back.
-void offload_serve_weights(struct Zero *z, int g) {
+void offload_attach_weights(struct Zero *z, int g) {
     struct Chain *chain = z->state[g].chain;
     struct Offload *o = offload_of(z);
     bool disk = lies_on(&z->plan.param, TIER_NVME);

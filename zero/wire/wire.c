@@ -157,7 +157,7 @@ void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, boo
     comm_set_nodes(w->far, node_ranks);
 }
 
-static void serve_weights(struct Wire *w, struct Zero *z, int g) {
+static void attach_weights(struct Wire *w, struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Chain *c = &s->chain[z->plan.param.over ? FETCH : PUBLISH];
     const struct WireForm *form = &forms[w->weights];
@@ -167,7 +167,7 @@ static void serve_weights(struct Wire *w, struct Zero *z, int g) {
     chain_add(c, form->unpack, w);
 }
 
-static void serve_gradient(struct Wire *w, struct Zero *z, int g) {
+static void attach_gradient(struct Wire *w, struct Zero *z, int g) {
     struct Chain *c = &z->state[g].chain[REDUCE];
     chain_add(c, &quantize_gradient, w);
     if (w->near->size > 1)
@@ -186,9 +186,9 @@ int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e
     size_t bytes = size_max(weights, gradients);
     for (int g = 0; g < z->params->ngroup; g++) {
         if (w->weights)
-            serve_weights(w, z, g);
+            attach_weights(w, z, g);
         if (w->near && z->dp->size > 1)
-            serve_gradient(w, z, g);
+            attach_gradient(w, z, g);
     }
     return bytes ? tier_alloc(tier, TAG_COMM, "what travels quantized", bytes, &w->messages, e) : 0;
 }

@@ -81,7 +81,7 @@ static void serve(struct Zero *z, int g) {
     struct Offload *o = offload_of(z);
     bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
     if (elsewhere)
-        offload_serve_weights(z, g);
+        offload_attach_weights(z, g);
     if (elsewhere && !host_updates(z, g))
         serve_masters(z, g);
     else if (host_needs_fresh(z, g))
@@ -89,8 +89,8 @@ static void serve(struct Zero *z, int g) {
     if (!host_updates(z, g)) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
     } else {
-        offload_serve_gradient(z, g);
-        host_serve(z, g);
+        offload_attach_gradient(z, g);
+        host_attach(z, g);
     }
 }
 
