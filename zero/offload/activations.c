@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-struct Keep {
+struct ActOffload {
     size_t layers, sets;
     size_t leaving;             // layers 0 .. leaving - 1 of each set leave
     struct Slots slots;         // their owners: set * layers + layer
@@ -31,12 +31,12 @@ struct Keep {
 
 // ---- opening ----
 
-size_t keep_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch) {
+size_t act_offload_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch) {
     bool stays = store == TIER_DEVICE && !in_parts;
     return stays ? kept : size_min(kept, 1 + size_max(prefetch, 1));
 }
 
-static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
+static int open_stagings(struct Zero *z, struct ActOffload *k, const struct ActOffloadSpec *s,
                          struct Error *e) {
     int err = 0;
     k->staging = base_alloc_zeroed(s->slots * sizeof *k->staging);
@@ -47,32 +47,32 @@ static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *
 }
 
 // Slots are moved whole, with the gaps between tensors and what a small batch does not use.
-static void zero_slots(struct Zero *z, const struct KeepSpec *s) {
+static void zero_slots(struct Zero *z, const struct ActOffloadSpec *s) {
     if (s->dry)
         return;
     device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
     device_sync_queue(z->device, QUEUE_COMPUTE);
 }
 
-int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
+int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Error *e) {
     if (s->slots == s->layers * s->sets)
         return 0;
     // A head reads what the last layer has made, behind that one's `made`. (A plan's stage that
     // stands for all of a pipeline has one.)
     bool head = z->params->unit[z->params->nunit - 1].kind == UNIT_HEAD;
     CHECK(s->dry || s->sets == 1 || !head, "%zu sets beside a head", s->sets);
-    struct Keep *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
+    struct ActOffload *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
     struct SlotsSpec slots = {.device = z->device,
                               .host = z->backing.host,
                               .turns = (int)s->slots,
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
                               .mark_names = {"layer arrived", "layer drained"}};
-    *k = (struct Keep){.layers = s->layers,
-                       .sets = s->sets,
-                       .leaving = s->sets > 1 ? s->layers : s->layers - s->slots,
-                       .bytes = s->bytes / tp_comm_size(s->parts),
-                       .parts = s->parts};
+    *k = (struct ActOffload){.layers = s->layers,
+                             .sets = s->sets,
+                             .leaving = s->sets > 1 ? s->layers : s->layers - s->slots,
+                             .bytes = s->bytes / tp_comm_size(s->parts),
+                             .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);
     zero_slots(z, s);
@@ -85,8 +85,8 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     return err;
 }
 
-void keep_close(struct Zero *z) {
-    struct Keep *k = offload_of(z)->keep;
+void act_offload_close(struct Zero *z) {
+    struct ActOffload *k = offload_of(z)->keep;
     if (!k)
         return;
     for (int i = 0; k->staging && i < k->slots.count; i++)
@@ -106,16 +106,16 @@ void keep_close(struct Zero *z) {
 // Who owns what a visit keeps; -1: it is of one of the ends, or nothing leaves.
 static int owner_of(const struct Zero *z, const struct Visit *v) {
     const struct Offload *o = offload_of(z);
-    const struct Keep *k = o ? o->keep : NULL;
+    const struct ActOffload *k = o ? o->keep : NULL;
     int layer = v->unit < 0 ? -1 : z->params->unit[v->unit].layer;
     return k && layer >= 0 ? (int)(v->micro % k->sets * k->layers) + layer : -1;
 }
 
-static bool leaves(const struct Keep *k, int owner) {
+static bool leaves(const struct ActOffload *k, int owner) {
     return (size_t)owner % k->layers < k->leaving;
 }
 
-static struct Move move_of(struct Keep *k, struct Slot *slot) {
+static struct Move move_of(struct ActOffload *k, struct Slot *slot) {
     size_t set = (size_t)slot->owner / k->layers, layer = (size_t)slot->owner % k->layers;
     return (struct Move){
         .store = &k->store[set * k->leaving + layer],
@@ -130,7 +130,7 @@ static struct Move move_of(struct Keep *k, struct Slot *slot) {
 // The first layer has its slot earlier: what it works on comes there, from the embedding or from
 // another stage of a pipeline.
 static void before_forward(struct Zero *z, const struct Visit *v) {
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     bool first = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
     int owner = owner_of(z, first ? v + 1 : v);
     if (owner < 0 || slots_find(&k->slots, owner))
@@ -152,7 +152,7 @@ static void leave(struct Zero *z, struct Slot *slot) {
 
 // Those that do not leave stay until their backward passes; without these nothing is kept.
 static void after_forward(struct Zero *z, const struct Visit *v) {
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     int owner = owner_of(z, v);
     if (owner < 0 || (v->keeps && !leaves(k, owner)))
         return;
@@ -168,7 +168,7 @@ static void after_forward(struct Zero *z, const struct Visit *v) {
 static void finish_fill(struct Zero *z, struct Slot *slot) {
     if (slot->fill_queued)
         return;
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     struct Move m = move_of(k, slot);
     slot->fill_queued = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
@@ -182,7 +182,7 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
 // comes to staging first: a GPU's queue cannot wait for that, so the rest is left until the walk is
 // there.
 static void fetch(struct Zero *z, const struct Visit *v, int owner) {
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     int unit = z->device->label.unit;
     if (slots_find(&k->slots, owner))
         return;
@@ -199,7 +199,7 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
 // For backward passes that follow this visit, with no forward pass before them: in their order, and
 // as far as their slots are free.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     size_t ahead = size_min(z->plan.prefetch, (size_t)k->slots.count - 1);
     for (v++; ahead > 0 && v->unit >= 0 && v->backward; v++) {
         int owner = owner_of(z, v);
@@ -213,14 +213,14 @@ static void look_ahead(struct Zero *z, const struct Visit *v) {
 }
 
 // Behind a layer's own part, of those that left.
-static void gather(const struct Keep *k, const struct Slot *slot) {
+static void gather(const struct ActOffload *k, const struct Slot *slot) {
     char *whole = slot->block.mem;
     if (k->parts && leaves(k, slot->owner))
         k->parts->gather(k->parts, whole, whole + k->parts->place * k->bytes, k->bytes);
 }
 
 static void before_backward(struct Zero *z, const struct Visit *v) {
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     int owner = owner_of(z, v);
     if (owner < 0)
         return;
@@ -233,7 +233,7 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
 }
 
 static void after_backward(struct Zero *z, const struct Visit *v) {
-    struct Keep *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->keep;
     int owner = owner_of(z, v);
     if (owner < 0)
         return;
@@ -244,14 +244,14 @@ static void after_backward(struct Zero *z, const struct Visit *v) {
 
 // ---- around a visit ----
 
-void keep_before_unit(struct Zero *z, const struct Visit *v) {
+void act_offload_before_unit(struct Zero *z, const struct Visit *v) {
     if (v->backward)
         before_backward(z, v);
     else
         before_forward(z, v);
 }
 
-void keep_after_unit(struct Zero *z, const struct Visit *v) {
+void act_offload_after_unit(struct Zero *z, const struct Visit *v) {
     if (v->backward)
         after_backward(z, v);
     else

@@ -32,16 +32,16 @@
 #include "kernels/tp_comm.h"
 #include "zero/offload/move.h"
 
-struct Keep;
+struct ActOffload;
 struct Visit;
 struct Zero;
 
 // How many layers' kept activations are on the device at a time: all of all sets, `kept` of them,
 // where that is their store and they are not in parts; else a layer's and those that are fetched
 // ahead of it, and never less than two.
-size_t keep_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch);
+size_t act_offload_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch);
 
-struct KeepSpec {
+struct ActOffloadSpec {
     struct Tier *store, *cpu; // cpu: for staging
     size_t layers, sets, slots;
     char *mem;                  // the slots, one after another
@@ -52,11 +52,11 @@ struct KeepSpec {
 
 // Takes stores for the layers that leave; where none does, nothing, and the calls below do nothing.
 // Errors: -ENOMEM.
-int keep_open(struct Zero *z, const struct KeepSpec *spec, struct Error *e);
-void keep_close(struct Zero *z);
+int act_offload_open(struct Zero *z, const struct ActOffloadSpec *spec, struct Error *e);
+void act_offload_close(struct Zero *z);
 
 // Around a visit, which is queued between before and after.
-void keep_before_unit(struct Zero *z, const struct Visit *v);
-void keep_after_unit(struct Zero *z, const struct Visit *v);
+void act_offload_before_unit(struct Zero *z, const struct Visit *v);
+void act_offload_after_unit(struct Zero *z, const struct Visit *v);
 
 #endif

@@ -182,7 +182,7 @@ static void close_rest(struct Zero *z) {
         staging_close(&o->staging[i]);
     slots_close(&o->shards);
     host_close(z);
-    keep_close(z);
+    act_offload_close(z);
     free(o->staging);
     free(o->group);
     free(o);
@@ -204,7 +204,7 @@ static void finish_and_sync(struct Zero *z) {
 
 static void after_unit(struct Zero *z, const struct Visit *v) {
     offload_sum_ahead(z, v);
-    keep_after_unit(z, v);
+    act_offload_after_unit(z, v);
 }
 
 static const struct BackingOps offload_ops = {
@@ -212,7 +212,7 @@ static const struct BackingOps offload_ops = {
     .open = open_rest,
     .close = close_rest,
     .weights_due = offload_weights_due,
-    .before_unit = keep_before_unit,
+    .before_unit = act_offload_before_unit,
     .after_unit = after_unit,
     .step_told = host_step_told,
     .step_queued = host_step_queued,

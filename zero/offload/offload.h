@@ -79,7 +79,7 @@ struct HostUpdate {
     uint64_t label_step;
 };
 
-struct Keep;
+struct ActOffload;
 
 // What is moved of a group's weights: all that is kept of them, or what this rank updates.
 struct WeightsPart {
@@ -98,7 +98,7 @@ struct Offload {
     struct Staging *staging; // (nstaging): of each slot of weights, where those are on NVMe
     int nstaging;
     struct HostUpdate update;
-    struct Keep *keep; // NULL: activations stay on the device
+    struct ActOffload *keep; // NULL: activations stay on the device
 };
 
 // The backing that does all of this, for z->backing before zero_open. plan: as offload_plan made

@@ -94,7 +94,7 @@ static void make_stage(struct Question *q) {
     s->ranks /= (int)stages;
     s->pp = 0;
     // Of the first stage, which has most micro-batches under way.
-    s->kept_sets = order_kept((int)stages, 0, s->nmicro);
+    s->acts_in_flight = order_kept((int)stages, 0, s->nmicro);
     s->cluster = NULL;
     s->processes = s->ranks > 1;
     s->node_ranks = (int)size_min(node_ranks(q), (size_t)s->ranks);
@@ -155,7 +155,7 @@ static int look_at_whole(const struct Question *q, struct ClusterForecast *out, 
     struct Rank dry;
     s.model.layers = q->whole->model.layers;
     s.nmicro = 1;
-    s.kept_sets = 0;
+    s.acts_in_flight = 0;
     int err = rank_open(&dry, &s, true, e);
     if (!err) {
         out->parameters = (double)dry.params.real;

@@ -18,7 +18,7 @@ static struct Feed feed_of(const struct RankSettings *s) {
                          .t = c->seq_len,
                          .window = window,
                          .arrays = arrays,
-                         .slots = 1 + settings_kept_sets(s)};
+                         .slots = 1 + settings_acts_in_flight(s)};
 }
 
 static size_t slot_bytes(const struct Feed *f) {

@@ -170,14 +170,14 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     const struct TpComm *parts = s->partition_activations ? r->model.across : NULL;
     const struct Parallel *parallel = &r->parallel;
     size_t layers = r->model.config.layers;
-    size_t sets = settings_kept_sets(s), kept = layers * sets;
+    size_t sets = settings_acts_in_flight(s), kept = layers * sets;
     struct ActsSpec spec = {
         .level = s->recompute,
         .sets = sets,
         .no_head = parallel->stage + 1 < parallel->stages,
         .b = s->batch,
         .t = s->model.seq_len,
-        .slots = keep_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
+        .slots = act_offload_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
         .places = tp_comm_size(r->model.across),
         .row_parts = tp_comm_row_parts(r->model.across),
         .slot_parts = tp_comm_size(parts),
@@ -191,16 +191,16 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
             "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
             "nothing moves",
             parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
-    struct KeepSpec keep = {.store = &r->tier[s->act_tier],
-                            .cpu = &r->tier[TIER_CPU],
-                            .layers = layers,
-                            .sets = sets,
-                            .slots = spec.slots,
-                            .mem = r->acts.slot_mem,
-                            .bytes = r->acts.slot_bytes,
-                            .parts = parts,
-                            .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
-    return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
+    struct ActOffloadSpec keep = {.store = &r->tier[s->act_tier],
+                                  .cpu = &r->tier[TIER_CPU],
+                                  .layers = layers,
+                                  .sets = sets,
+                                  .slots = spec.slots,
+                                  .mem = r->acts.slot_mem,
+                                  .bytes = r->acts.slot_bytes,
+                                  .parts = parts,
+                                  .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
+    return err || !offload_of(&r->zero) ? err : act_offload_open(&r->zero, &keep, e);
 }
 
 static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Error *e) {

@@ -81,7 +81,8 @@ struct RankSettings {
     bool save_async;            // checkpoints are written from a snapshot
     bool traced;                // record what the queues do, for rank_write_trace
     bool breakdown;             // tell where the time went (zero/rank/breakdown.h)
-    size_t kept_sets; // of a plan's stage that stands alone (settings_kept_sets); 0: the pipeline's
+    size_t
+        acts_in_flight; // of a plan's stage that stands alone (settings_acts_in_flight); 0: the pipeline's
     struct Device *lent, *lent_host; // for dry ranks, which then open none of their own; or NULL
 };
 
@@ -216,7 +217,7 @@ static inline int settings_stages(const struct RankSettings *s) {
 }
 // Which stage this rank has, and of how many micro-batches at most it keeps activations at a time.
 int settings_stage(const struct RankSettings *s);
-size_t settings_kept_sets(const struct RankSettings *s);
+size_t settings_acts_in_flight(const struct RankSettings *s);
 static inline int settings_data_ranks(const struct RankSettings *s) {
     return s->ranks / (settings_tp_size(s) * settings_stages(s));
 }

@@ -16,9 +16,9 @@ int settings_stage(const struct RankSettings *s) {
     return grid_coord(&grid, s->rank, AXIS_PP);
 }
 
-size_t settings_kept_sets(const struct RankSettings *s) {
-    return s->kept_sets ? s->kept_sets
-                        : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+size_t settings_acts_in_flight(const struct RankSettings *s) {
+    return s->acts_in_flight ? s->acts_in_flight
+                             : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
 }
 
 // "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
