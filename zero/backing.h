@@ -22,7 +22,7 @@ struct BackingOps {
     void (*before_unit)(struct Zero *, const struct Visit *);
     void (*after_unit)(struct Zero *, const struct Visit *);
     // At a step's end: its norm and settings are on their way to the host; and all is queued.
-    void (*step_told)(struct Zero *);
+    void (*step_reported)(struct Zero *);
     void (*step_queued)(struct Zero *);
     // Between steps: waits for all queues; finish: with all updates that are due; install: queues
     // what follows from them, also what is to come a step late.

@@ -100,7 +100,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     reports_receive(z);
     device_copy(d, QUEUE_OUT, copy->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, copy->received_all);
-    z->backing.ops->step_told(z);
+    z->backing.ops->step_reported(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = z->params->group[g].number;
         update_group(z, g, true);

@@ -84,7 +84,7 @@ static void serve(struct Zero *z, int g) {
         offload_attach_weights(z, g);
     if (elsewhere && !host_updates(z, g))
         serve_masters(z, g);
-    else if (host_needs_fresh(z, g))
+    else if (host_needs_new_weights(z, g))
         s->newest = &o->group[g].fresh;
     if (!host_updates(z, g)) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
@@ -107,19 +107,19 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     const struct ZeroPlan *p = &z->plan;
     int err = 0;
-    zero_open_mark(z, &s->fresh_made, "fresh made");
+    zero_open_mark(z, &s->new_weights_made, "fresh made");
     zero_open_mark(z, &s->state_stored, "state stored");
     if (host_updates(z, g) && offload_of(z)->options.delayed)
         err = take(z, TAG_GRAD, "gradients", g, z->state[g].grad_numel * dtype_size(p->grad.dtype),
                    &s->second_grad, e);
-    if (!err && host_needs_fresh(z, g))
+    if (!err && host_needs_new_weights(z, g))
         err = take(z, TAG_PARAM, "new weights", g,
                    zero_owned_numel(z, g) * dtype_size(p->param.dtype), &s->fresh, e);
     return err;
 }
 
 static void close_group(struct OffloadGroup *s) {
-    struct Mark *marks[] = {&s->fresh_made, &s->state_stored};
+    struct Mark *marks[] = {&s->new_weights_made, &s->state_stored};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
     tier_free(&s->second_grad);
@@ -214,7 +214,7 @@ static const struct BackingOps offload_ops = {
     .weights_due = offload_weights_due,
     .before_unit = act_offload_before_unit,
     .after_unit = after_unit,
-    .step_told = host_step_told,
+    .step_reported = host_step_reported,
     .step_queued = host_step_queued,
     .sync = sync_both,
     .finish = finish_and_sync,

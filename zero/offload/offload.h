@@ -50,10 +50,10 @@ enum Pending {
 
 // What the host and its disk keep of a group, beside struct GroupState.
 struct OffloadGroup {
-    struct Block second_grad; // for updates that come late: two gradients take turns
-    struct Block fresh;       // host memory: new weights of this rank's part, not installed yet
-    struct Mark fresh_made;   // the host has made new weights: in fresh, or in param
-    struct Mark state_stored; // the host's update is on disk
+    struct Block second_grad;     // for updates that come late: two gradients take turns
+    struct Block fresh;           // host memory: new weights of this rank's part, not installed yet
+    struct Mark new_weights_made; // the host has made new weights: in fresh, or in param
+    struct Mark state_stored;     // the host's update is on disk
     enum Pending pending;
 };
 
@@ -130,16 +130,17 @@ int offload_turn(const struct Zero *z);
 struct Block *offload_grad(struct Zero *z, int g, int turn);
 
 // ---- update.c: the host's AdamW ----
-bool host_updates(const struct Zero *z, int g);     // and not the device
-bool host_needs_fresh(const struct Zero *z, int g); // new weights wait before they are installed
-int host_open(struct Zero *z, struct Error *e);     // Errors: -ENOMEM, those of nvme_open
+bool host_updates(const struct Zero *z, int g); // and not the device
+bool host_needs_new_weights(const struct Zero *z,
+                            int g);             // new weights wait before they are installed
+int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
 void host_attach(struct Zero *z, int g);  // a group is opened: the hops of its update
 void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
 void host_finish(struct Zero *z);         // queues all that is due
-void host_step_told(struct Zero *z);      // struct BackingOps has these two
+void host_step_reported(struct Zero *z);  // struct BackingOps has these two
 void host_step_queued(struct Zero *z);
 
 // ---- state_io.c: struct BackingOps between steps, wherever the state is ----

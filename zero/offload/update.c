@@ -49,7 +49,7 @@ static bool on_disk(const struct Zero *z) {
 
 // Whether the host's new weights wait somewhere before they are installed: always, but where it
 // writes them right to their place.
-bool host_needs_fresh(const struct Zero *z, int g) {
+bool host_needs_new_weights(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     bool in_place = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
     if (!host_updates(z, g) || !p->own_master)
@@ -121,7 +121,7 @@ void host_close(struct Zero *z) {
     }
 }
 
-static struct Mark *told_of(struct Zero *z, const struct HostCopy *copy) {
+static struct Mark *reported_of(struct Zero *z, const struct HostCopy *copy) {
     return &offload_of(z)->update.told[copy - z->host_copy];
 }
 
@@ -225,14 +225,14 @@ static void queue_group(struct Zero *z, int g) {
     if (z->watch)
         z->watch->begins(z->watch->context);
     host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
-    mark_wait(told_of(z, h->copy), host, QUEUE_COMPUTE);
+    mark_wait(reported_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
     if (on_disk(z))
         queue_pieces(z, g, &a);
     else
         host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
-    mark_record(&s->fresh_made, host, QUEUE_COMPUTE);
+    mark_record(&s->new_weights_made, host, QUEUE_COMPUTE);
     bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
     if (!s->fresh.tier)
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
@@ -257,11 +257,11 @@ static void begin_update(struct Zero *z) {
         o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
 }
 
-void host_step_told(struct Zero *z) {
+void host_step_reported(struct Zero *z) {
     struct HostCopy *copy = zero_host_copy(z);
     if (offload_of(z)->from == z->params->ngroup)
         return;
-    mark_record(told_of(z, copy), z->device, QUEUE_OUT);
+    mark_record(reported_of(z, copy), z->device, QUEUE_OUT);
     offload_of(z)->update.newest = copy;
     host_install_late(z);
     begin_update(z);
@@ -284,20 +284,20 @@ static void run_adamw(struct Zero *z, const struct HopArgs *a) {
 }
 
 // New weights to the device, where they are kept.
-static void load_fresh(struct Zero *z, const struct HopArgs *a) {
+static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     struct Device *d = z->device;
     size_t bytes = zero_owned_numel(z, a->group) * dtype_size(z->plan.param.dtype);
     device_wait(d, QUEUE_IN, z->clipped);
-    mark_wait(&o->group[a->group].fresh_made, d, QUEUE_IN);
+    mark_wait(&o->group[a->group].new_weights_made, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].fresh.mem, bytes);
     o->mover.moved[TAG_PARAM].in += bytes;
 }
 
-static void wait_told(struct Zero *z, enum Queue q) {
+static void wait_reported(struct Zero *z, enum Queue q) {
     const struct HostCopy *newest = offload_of(z)->update.newest;
     if (newest) // NULL: this process has made no step, and nothing is under way
-        mark_wait(told_of(z, newest), z->backing.host, q);
+        mark_wait(reported_of(z, newest), z->backing.host, q);
 }
 
 // Late weights to their store in host memory; the same queue has computed them.
@@ -307,7 +307,7 @@ static void cast_fresh(struct Zero *z, const struct HopArgs *a) {
     void *own = dtype_at(z->state[a->group].param.mem, dtype, weights_own_offset(z, a->group));
     struct Cast cast = {zero_owned_numel(z, a->group), dtype, dtype, own,
                         o->group[a->group].fresh.mem};
-    wait_told(z, QUEUE_COMPUTE);
+    wait_reported(z, QUEUE_COMPUTE);
     z->backing.host->kernels->cast(z->backing.host->queue[QUEUE_COMPUTE], &cast);
 }
 
@@ -320,8 +320,8 @@ static void write_fresh(struct Zero *z, const struct HopArgs *a) {
         .piece = {{param->tag, param->offset + weights_own_offset(z, a->group) * size,
                    o->group[a->group].fresh.mem, zero_owned_numel(z, a->group) * size}},
         .n = 1};
-    wait_told(z, QUEUE_OUT);
-    mark_wait(&o->group[a->group].fresh_made, z->backing.host, QUEUE_OUT);
+    wait_reported(z, QUEUE_OUT);
+    mark_wait(&o->group[a->group].new_weights_made, z->backing.host, QUEUE_OUT);
     move_write(&o->mover, &piece);
 }
 
@@ -329,7 +329,7 @@ static const struct Hop host_adamw = {
     "host_adamw",     POINT_BEFORE,    WHEN_ANY,     QUEUE_COMPUTE, 0,
     .run = run_adamw, .on_host = true, .later = true};
 static const struct Hop h2d = {"h2d",    POINT_BEFORE, WHEN_ANY,
-                               QUEUE_IN, MAKES_STORE,  .run = load_fresh};
+                               QUEUE_IN, MAKES_STORE,  .run = load_new_weights};
 static const struct Hop host_cast = {"cast",      POINT_BEFORE,      WHEN_ANY,       QUEUE_COMPUTE,
                                      MAKES_STORE, .run = cast_fresh, .on_host = true};
 static const struct Hop write_hop = {"write",     POINT_BEFORE,       WHEN_ANY,       QUEUE_OUT,
@@ -340,7 +340,7 @@ void host_attach(struct Zero *z, int g) {
         [TIER_DEVICE] = &h2d, [TIER_CPU] = &host_cast, [TIER_NVME] = &write_hop};
     struct Chain *c = &z->state[g].chain[UPDATE];
     chain_add(c, &host_adamw, NULL);
-    if (host_needs_fresh(z, g))
+    if (host_needs_new_weights(z, g))
         chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
 }
 
