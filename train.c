@@ -49,7 +49,7 @@ struct Run {
 // A checkpoint's identity is text of data/flags/, in a file of zero/checkpoint/.
 static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
     char *identity;
-    int err = import_run_look(path, where, &identity, e);
+    int err = import_run_peek(path, where, &identity, e);
     if (err)
         return err;
     err = init_identity_flags(settings_table, settings_count, identity, *where, text, e);
@@ -88,7 +88,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked = (struct ResumeAsked){
         o->out, o->save_also, o->resume, options_only(o), &run->world, line->train.schedule.steps};
-    resume_look(&run->job.trainer.resume, &use);
+    resume_peek(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
         err = options_resolve(&run->resolved, &line->run, e);
@@ -97,7 +97,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     if (!err)
         options_fill_vocab(&line->run, preset_named(line->train.preset)->vocab);
     if (err && e->text[0])
-        flags_tell_sources(&run->resolved, true, e);
+        flags_describe_sources(&run->resolved, true, e);
     return err;
 }
 
@@ -283,7 +283,7 @@ static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct ExportSink *to = &run->texts.exported;
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
-    err = err ? err : params_tell(model, to->list, to->context, e);
+    err = err ? err : params_visit(model, to->list, to->context, e);
     return err ? err : to->room(to->context, e);
 }
 
@@ -298,7 +298,7 @@ static int take_data(struct Run *run, struct Error *e) {
     int err = texts_epoch(&run->texts, &samples, e);
     err = err ? err : settings_set_epochs(s, &run->said.train, samples, share, e);
     if (!err && !run->world.first)
-        settings_tell_epochs(s, samples);
+        settings_log_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
     return err;
 }
@@ -307,11 +307,11 @@ static int take_data(struct Run *run, struct Error *e) {
 static void tell_what_it_follows(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
-        init_tell_defaults(&run->flags);
+        init_log_defaults(&run->flags);
     if (!run->world.first)
-        import_tell(&run->job.settings.model, &run->texts.model);
+        import_log(&run->job.settings.model, &run->texts.model);
     if (o->deepspeed && !o->json && run->request.out && !run->world.first)
-        deepspeed_tell(&run->deepspeed, &run->resolved, run->request.out);
+        deepspeed_describe(&run->deepspeed, &run->resolved, run->request.out);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
@@ -351,7 +351,7 @@ static int plan(struct Run *run, struct Error *e) {
     size_t vocab = 1, parameters = run->line.run.params;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err && run->line.train.epochs)
-        settings_tell_epochs(&run->line.train, 0);
+        settings_log_epochs(&run->line.train, 0);
     if (!err)
         err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
     if (err)
@@ -409,7 +409,7 @@ static int start(struct Run *run, struct Error *e) {
                                                                       : stdout};
     int err = modes[mode].start(run, e);
     if ((err == -EINVAL || err == -ENOMEM) && e->text[0])
-        flags_tell_sources(&run->resolved, err == -EINVAL, e);
+        flags_describe_sources(&run->resolved, err == -EINVAL, e);
     return err;
 }
 

@@ -221,7 +221,7 @@ static void keep_group(struct Params *p, int g, int to, const struct Param *end[
     note_largest(p, to);
 }
 
-void params_take_stage(struct Params *p, int first, int count) {
+void params_keep_stage(struct Params *p, int first, int count) {
     const struct Param *end[NEND] = {0};
     int groups = p->ngroup, kept = 0;
     CHECK(first >= 0 && count > 0 && first + count <= p->nunit && p->nunit == p->all_units,
@@ -248,7 +248,7 @@ void params_free(struct Params *p) {
     *p = (struct Params){0};
 }
 
-int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e) {
+int params_visit(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e) {
     struct Params p;
     int err = 0;
     params_layout(c, 1, 0, 1, &p);

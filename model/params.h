@@ -78,7 +78,7 @@ enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every 
 struct Group {
     char name[24];
     int number;                // among those of the whole model
-    bool shared;               // a unit of another stage uses it, too (params_take_stage),
+    bool shared;               // a unit of another stage uses it, too (params_keep_stage),
     bool copy;                 // and that stage counts it, tells it and writes it
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
@@ -106,7 +106,7 @@ struct Params {
     int ngroup;
     struct Group *group;
     int all_units, all_groups;     // of the whole model
-    int first_unit, first_layer;   // of it, are unit 0 and block 0 here (params_take_stage)
+    int first_unit, first_layer;   // of it, are unit 0 and block 0 here (params_keep_stage)
     int largest[2];                // the largest group of an end, and of a block; -1: there is none
     const struct Param *end[NEND]; // in groups of the ends; the head's matrix may be wte itself
     uint64_t
@@ -144,7 +144,7 @@ static inline int params_layer(const struct Params *p, int g) {
 // Tells of every parameter that such a model has, in their order, by layer and name. Errors: tell's
 // first.
 typedef int TellParam(void *context, int layer, const char *name, struct Error *e);
-int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
+int params_visit(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
 
 // Lists the units and lays out their groups for `shards` ranks, of the part of the model that one
 // of `places` has (config.h: model_config_check_parts). params_free when done.
@@ -154,7 +154,7 @@ void params_free(struct Params *p);
 
 // Leaves `count` units of those laid out, from `first` on, and the groups that they use: what a
 // stage of a pipeline has. A group that a unit before them uses, too, is a copy here.
-void params_take_stage(struct Params *p, int first, int count);
+void params_keep_stage(struct Params *p, int first, int count);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
 // elements, on the device): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms

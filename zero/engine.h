@@ -129,11 +129,11 @@ void update_run(struct Zero *z, struct AdamW *a);
 
 // What this rank is to tell of its shard: nothing where another one tells the same; and of a
 // group's.
-static inline bool zero_tells(const struct Zero *z) {
+static inline bool zero_reports(const struct Zero *z) {
     return !z->parallel->replicas || z->parallel->replicas->rank == 0;
 }
-static inline bool zero_tells_group(const struct Zero *z, int g) {
-    return zero_tells(z) && !z->params->group[g].copy;
+static inline bool zero_reports_group(const struct Zero *z, int g) {
+    return zero_reports(z) && !z->params->group[g].copy;
 }
 // Where this rank's updates of parameters go: a block of group g, and the element there.
 struct Block *zero_own_block(struct Zero *z, int g);

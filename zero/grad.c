@@ -42,9 +42,9 @@ void gradient_begin(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     if (!s->buckets || slots_find(s->buckets, g))
         return;
-    slots_take(s->buckets, g);
+    slots_acquire(s->buckets, g);
     if (s->shards)
-        slots_take(s->shards, g);
+        slots_acquire(s->shards, g);
     struct HopArgs a = args_of(z, g);
     a.held = NULL;
     if (z->micro > 0)

@@ -27,7 +27,7 @@ static void ready_here(struct Zero *z, int g) {
 struct HopArgs weights_args(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     enum Dtype dtype = z->plan.param.dtype;
-    struct Slot *slot = s->param_tier->kind == TIER_DEVICE ? NULL : slots_take(s->slots, g);
+    struct Slot *slot = s->param_tier->kind == TIER_DEVICE ? NULL : slots_acquire(s->slots, g);
     void *whole = slot ? slot->block.mem : s->param.mem;
     void *own = slot ? dtype_at(whole, dtype, zero_owned_begin(z, g))
                      : dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
@@ -75,14 +75,14 @@ static void begin_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     z->device->label.unit = z->params->first_unit + v->unit;
     z->backing.ops->weights_due(z, v->group); // which may take the slot for a while
-    fetch(z, slots_take(&z->weights, v->group), v, true);
+    fetch(z, slots_acquire(&z->weights, v->group), v, true);
     z->device->label.unit = labelled;
 }
 
 // Begins to fetch a group, unless it is here or on its way, or the model's other end still has the
 // slot: with few layers the head is within reach while the embedding computes.
 void weights_ahead(struct Zero *z, const struct Visit *v) {
-    if (z->state[v->group].slots && !slots_taken(&z->weights, v->group))
+    if (z->state[v->group].slots && !slots_is_taken(&z->weights, v->group))
         begin_fetch(z, v);
 }
 

@@ -52,11 +52,11 @@ struct Slot *slots_find(const struct Slots *s, int owner) {
     return slot->owner == owner ? slot : NULL;
 }
 
-bool slots_taken(const struct Slots *s, int owner) {
+bool slots_is_taken(const struct Slots *s, int owner) {
     return place_of(s, owner)->owner >= 0;
 }
 
-struct Slot *slots_take(const struct Slots *s, int owner) {
+struct Slot *slots_acquire(const struct Slots *s, int owner) {
     struct Slot *slot = place_of(s, owner);
     CHECK(slot->owner < 0, "%d wants a slot that %d still has", owner, slot->owner);
     slot->owner = owner;

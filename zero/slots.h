@@ -36,8 +36,8 @@ struct SlotsSpec {
 };
 int slots_open(struct Slots *s, const struct SlotsSpec *spec, struct Error *e);
 void slots_close(struct Slots *s);
-struct Slot *slots_find(const struct Slots *s, int owner); // NULL: it has none
-bool slots_taken(const struct Slots *s, int owner);        // by this owner, or another
-struct Slot *slots_take(const struct Slots *s, int owner); // must be free
+struct Slot *slots_find(const struct Slots *s, int owner);    // NULL: it has none
+bool slots_is_taken(const struct Slots *s, int owner);        // by this owner, or another
+struct Slot *slots_acquire(const struct Slots *s, int owner); // must be free
 
 #endif

@@ -387,7 +387,7 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
     return err;
 }
 
-bool bpe_tells_first(const struct Bpe *b) {
+bool bpe_has_first(const struct Bpe *b) {
     for (size_t i = 0; i < b->steps.count; i++)
         if (b->steps.step[i].kind == STEP_MARK && b->steps.step[i].prepend == PREPEND_FIRST)
             return true;

@@ -77,7 +77,7 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
                struct Error *e);
 
 // Is a text encoded in another way where it follows a token?
-bool bpe_tells_first(const struct Bpe *b);
+bool bpe_has_first(const struct Bpe *b);
 
 // How many bytes without a piece there were since this was asked last.
 size_t bpe_missing(struct BpeWork *w);

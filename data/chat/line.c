@@ -57,10 +57,10 @@ static bool take_empty(struct Scan *s) {
     if (!other)
         return scan_text(s, &text, "a value is none of JSON's") &&
                (!text.bytes || !strcmp(text.text, "[]"));
-    if (scan_take(s, '[') && scan_take(s, ']'))
+    if (scan_consume(s, '[') && scan_consume(s, ']'))
         return true;
     s->at = at;
-    if (scan_take(s, '{') && scan_take(s, '}'))
+    if (scan_consume(s, '{') && scan_consume(s, '}'))
         return true;
     s->at = at;
     scan_skip(s, NULL);
@@ -70,7 +70,7 @@ static bool take_empty(struct Scan *s) {
 // Is the next value a list that begins with an object?
 static bool begins_objects(struct Scan *s) {
     char *at = s->at;
-    bool objects = scan_take(s, '[') && scan_take(s, '{');
+    bool objects = scan_consume(s, '[') && scan_consume(s, '{');
     s->at = at;
     return objects;
 }

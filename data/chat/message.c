@@ -92,7 +92,7 @@ static int read_content(struct Scan *s, struct Piece *content, bool *null, size_
         scan_skip(s, null);
         return 0;
     }
-    if (!scan_take(s, '['))
+    if (!scan_consume(s, '['))
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: its content is %s; expected a text", number, other);
     *content = (struct Piece){s->at - 1, 0};

@@ -28,7 +28,7 @@ bool piece_is(const struct Piece *piece, const char *text) {
     return piece->bytes == strlen(text) && !memcmp(piece->text, text, piece->bytes);
 }
 
-bool scan_take(struct Scan *s, char c) {
+bool scan_consume(struct Scan *s, char c) {
     pass_space(s);
     if (s->wrong || s->at == s->end || *s->at != c)
         return false;
@@ -37,7 +37,7 @@ bool scan_take(struct Scan *s, char c) {
 }
 
 bool scan_expect(struct Scan *s, char c, const char *wrong) {
-    return scan_take(s, c) || scan_fail(s, wrong);
+    return scan_consume(s, c) || scan_fail(s, wrong);
 }
 
 // Four hexadecimal digits; -1: they are not.
@@ -108,7 +108,7 @@ bool scan_text(struct Scan *s, struct Piece *text, const char *wrong) {
 }
 
 bool scan_member(struct Scan *s, bool *first, struct Piece *name) {
-    if (s->wrong || scan_take(s, '}'))
+    if (s->wrong || scan_consume(s, '}'))
         return false;
     if (!*first && !scan_expect(s, ',', "expected , or } behind a member"))
         return false;
@@ -118,7 +118,7 @@ bool scan_member(struct Scan *s, bool *first, struct Piece *name) {
 }
 
 bool scan_value(struct Scan *s, bool *first) {
-    if (s->wrong || scan_take(s, ']'))
+    if (s->wrong || scan_consume(s, ']'))
         return false;
     if (!*first && !scan_expect(s, ',', "expected , or ] behind a value"))
         return false;
@@ -164,11 +164,11 @@ static bool skip(struct Scan *s, bool *null, int depth) {
     *null = false;
     if (depth == DEPTH_MAX)
         return scan_fail(s, "lists and objects lie more than 200 deep");
-    if (scan_take(s, '{')) {
+    if (scan_consume(s, '{')) {
         while (scan_member(s, &first, &name) && skip(s, null, depth + 1))
             ;
         *null = false;
-    } else if (scan_take(s, '[')) {
+    } else if (scan_consume(s, '[')) {
         while (scan_value(s, &first) && skip(s, null, depth + 1))
             ;
         *null = false;

@@ -34,7 +34,7 @@ struct Scan scan_line(char *line, size_t bytes);
 bool scan_fail(struct Scan *s, const char *wrong);
 
 // Takes this character, behind white space, if it is the next one.
-bool scan_take(struct Scan *s, char c);
+bool scan_consume(struct Scan *s, char c);
 
 // The same, but it has to be there: else it is a fault, and false.
 bool scan_expect(struct Scan *s, char c, const char *wrong);

@@ -106,16 +106,16 @@ void plan_precision(struct Plan *p) {
         plan_refuse(p, "%s.enabled is false, and --dtype %s is given", given, given);
     const char *other = bf16 == SAID_TRUE ? fp16_key : bf16_key;
     if (bf16 == SAID_TRUE || fp16 == SAID_TRUE)
-        plan_say(p, other, bf16 == SAID_TRUE ? "bf16 is on" : "fp16 is on");
+        plan_note(p, other, bf16 == SAID_TRUE ? "bf16 is on" : "fp16 is on");
     else if (bf16 == SAID_FALSE)
-        plan_say(p, fp16_key, "it is off");
+        plan_note(p, fp16_key, "it is off");
     bool scaled = fp16 == SAID_TRUE || (fp16 != SAID_FALSE && strcmp(given, "fp16") == 0);
     static const char *const scale_keys[] = {"fp16.loss_scale", POWER, "fp16.loss_scale_window",
                                              "fp16.hysteresis", LEAST};
     if (scaled)
         set_loss_scale(p);
     for (int i = 0; !scaled && i < 5; i++)
-        plan_say(p, scale_keys[i], "fp16 is off");
+        plan_note(p, scale_keys[i], "fp16 is off");
     set_gradients(p, dtype);
     free(given);
 }
@@ -152,7 +152,7 @@ static bool set_tier(struct Plan *p, const char *device_key, const char *path_ke
     if (path && disk)
         plan_copy(p, path_key, "nvme-path");
     else if (path)
-        plan_say(p, path_key, "nothing of it is offloaded to nvme");
+        plan_note(p, path_key, "nothing of it is offloaded to nvme");
     return disk;
 }
 
@@ -165,11 +165,11 @@ static void set_gradients_tier(struct Plan *p) {
     bool there = (cJSON_IsTrue(on)) || (good && device->valuestring[0] == 'c');
     const char *name = device ? place : key;
     if (there && state && strcmp(state->valuestring, "nvme") == 0)
-        plan_say(p, name, "gradients pass the CPU's memory");
+        plan_note(p, name, "gradients pass the CPU's memory");
     else if (there)
         plan_set(p, name, "offload-optimizer", base_format("cpu"));
     else
-        plan_say(p, name, "they go where the optimizer's state is");
+        plan_note(p, name, "they go where the optimizer's state is");
 }
 
 static void set_stage(struct Plan *p) {
@@ -190,7 +190,7 @@ static void set_disk(struct Plan *p, bool used) {
         if (used)
             plan_count(p, rows[i].key, rows[i].flag);
         else
-            plan_say(p, rows[i].key, "nothing is offloaded to nvme");
+            plan_note(p, rows[i].key, "nothing is offloaded to nvme");
 }
 
 // The stage, once it is set.
@@ -212,7 +212,7 @@ static void set_shards(struct Plan *p) {
     else if (size && size->valuedouble > 0)
         plan_count(p, key, "zero-shard-size");
     else if (size)
-        plan_say(p, key, "shards are cut over all ranks");
+        plan_note(p, key, "shards are cut over all ranks");
     if (near && near->valuedouble > 1)
         plan_count(p, ZERO HPZ, "zero-hpz-partition-size");
 }
@@ -229,7 +229,7 @@ void plan_offload(struct Plan *p) {
     if (device && strcmp(device->valuestring, "none") != 0)
         plan_copy(p, ratio, "offload-ratio");
     else
-        plan_say(p, ratio, "the optimizer's state is not offloaded");
+        plan_note(p, ratio, "the optimizer's state is not offloaded");
     set_gradients_tier(p);
     set_bool(p, ZERO "cpu_offload", "offload-optimizer", "cpu", "none");
     set_bool(p, ZERO "cpu_offload_param", "offload-param", "cpu", "none");
@@ -246,7 +246,7 @@ static void set_parts(struct Plan *p) {
                                          "tensor_parallel.tp.tp_size"};
     const cJSON *parts = plan_value(p, key);
     if (parts && parts->valuedouble == 0)
-        plan_say(p, key, "there is none");
+        plan_note(p, key, "there is none");
     else
         plan_count(p, key, "tp");
     for (int i = 0; i < 2; i++) {
@@ -265,13 +265,13 @@ static void set_prefetch(struct Plan *p, const char *key) {
     if (value && value->valuedouble == 0)
         plan_set(p, key, "prefetch", base_format("0"));
     else if (value)
-        plan_say(p, key, "whole units are fetched ahead: --prefetch says how many");
+        plan_note(p, key, "whole units are fetched ahead: --prefetch says how many");
 }
 
 // DeepSpeed had no clipping by default for most of its life.
 static void set_no_clip(struct Plan *p) {
     plan_set(p, "gradient_clipping", "clip", base_format("0"));
-    plan_say(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
+    plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
 }
 
 void plan_rest(struct Plan *p) {
@@ -292,6 +292,6 @@ void plan_rest(struct Plan *p) {
     if (plan_is_true(p, "wall_clock_breakdown"))
         set_bool(p, "wall_clock_breakdown", "breakdown", "true", "false");
     else
-        plan_say(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");
+        plan_note(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");
     set_parts(p);
 }

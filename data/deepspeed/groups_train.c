@@ -91,11 +91,11 @@ void plan_batches(struct Plan *p) {
     if (!plan_given(p, "global-batch") || plan_value(p, TRAIN))
         plan_set(p, TRAIN, "global-batch", base_format("%.0f", train));
     char *follows = base_format("with %.0f ranks: %.0f", ranks, steps);
-    plan_say(p, STEPS, follows);
+    plan_note(p, STEPS, follows);
     if (!plan_value(p, MICRO))
-        plan_say(p, MICRO, "it follows");
+        plan_note(p, MICRO, "it follows");
     if (!plan_value(p, TRAIN))
-        plan_say(p, TRAIN, "it follows");
+        plan_note(p, TRAIN, "it follows");
     free(follows);
 }
 
@@ -157,7 +157,7 @@ void plan_optimizer(struct Plan *p) {
     refuse_false(p, OPT "bias_correction", "AdamW's moments are always corrected");
     refuse_false(p, OPT "fp32_optimizer_states", "use --moments bf16");
     if (scheduler_has_lr(p))
-        plan_say(p, OPT "lr", "the scheduler's warmup_max_lr goes before it");
+        plan_note(p, OPT "lr", "the scheduler's warmup_max_lr goes before it");
     else
         copy_or(p, OPT "lr", "lr", "0.001");
     set_betas(p);

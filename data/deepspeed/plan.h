@@ -38,7 +38,7 @@ double plan_flag_number(const struct Plan *p, const char *flag);
 bool plan_given(const struct Plan *p, const char *flag);
 
 // What the table says of the key besides; one that is absent has no line, and nothing is said.
-void plan_say(struct Plan *p, const char *key, const char *why);
+void plan_note(struct Plan *p, const char *key, const char *why);
 
 // ---- the groups of keys that are resolved together (groups.c, groups_train.c, sparse.c) ----
 

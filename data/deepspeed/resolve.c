@@ -110,7 +110,7 @@ bool plan_given(const struct Plan *p, const char *flag) {
     return p->flags->given(p->flags->context, flag);
 }
 
-void plan_say(struct Plan *p, const char *key, const char *why) {
+void plan_note(struct Plan *p, const char *key, const char *why) {
     struct DsLine *line = find_line(p, key);
     if (!line)
         return;

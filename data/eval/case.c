@@ -24,21 +24,21 @@ static int32_t find(const struct CaseRange *table, size_t count, int32_t letter)
 
 static size_t put_title(int32_t letter, char *out) {
     if (letter < 128)
-        return utf8_put(letter >= 'a' && letter <= 'z' ? letter - 32 : letter, out);
+        return utf8_write(letter >= 'a' && letter <= 'z' ? letter - 32 : letter, out);
     for (size_t i = 0; i < sizeof case_title_many / sizeof case_title_many[0]; i++)
         if (case_title_many[i].letter == letter) {
             size_t n = strlen(case_title_many[i].text);
             memcpy(out, case_title_many[i].text, n);
             return n;
         }
-    return utf8_put(FIND(case_title, letter), out);
+    return utf8_write(FIND(case_title, letter), out);
 }
 
 static size_t put_small(int32_t letter, char *out) {
     if (letter < 128)
-        return utf8_put(letter >= 'A' && letter <= 'Z' ? letter + 32 : letter, out);
+        return utf8_write(letter >= 'A' && letter <= 'Z' ? letter + 32 : letter, out);
     if (letter != DOTTED_I)
-        return utf8_put(FIND(case_small, letter), out);
+        return utf8_write(FIND(case_small, letter), out);
     memcpy(out, "i\xcc\x87", 3);
     return 3;
 }

@@ -18,7 +18,7 @@ static inline int32_t utf8_next(const char *text, size_t n, size_t *at) {
 }
 
 // Writes a character, at most 4 bytes. Returns how many.
-static inline size_t utf8_put(int32_t c, char *out) {
+static inline size_t utf8_write(int32_t c, char *out) {
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
     for (size_t i = n; i-- > 1; c >>= 6)

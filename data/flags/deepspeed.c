@@ -76,7 +76,7 @@ static char *flag_says(const struct Flags *f, const char *name) {
     return text;
 }
 
-void deepspeed_tell(struct DeepSpeed *d, const struct Flags *resolved, FILE *out) {
+void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE *out) {
     for (struct DsLine *line = d->lines; line < d->lines + d->n; line++) {
         if (!line->as)
             continue;

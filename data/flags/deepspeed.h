@@ -18,6 +18,6 @@ int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *tex
 
 // Prints the resolved table once the run's flags are known, `resolved` (flags_over): what "auto"
 // leaves as it is has its value and who says it.
-void deepspeed_tell(struct DeepSpeed *d, const struct Flags *resolved, FILE *out);
+void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE *out);
 
 #endif

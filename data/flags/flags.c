@@ -133,7 +133,7 @@ bool flags_was_set(const struct Flags *f, const char *name) {
     return f->source[find_known(f, name)] != FLAG_FROM_DEFAULT;
 }
 
-bool flags_take_back(struct Flags *f, const char *name) {
+bool flags_forget(struct Flags *f, const char *name) {
     size_t i = find_known(f, name);
     bool is_default = flags_is_default(f, i);
     if (is_default)
@@ -180,7 +180,7 @@ static char *source_text(const struct Flags *f, size_t i, bool defaults) {
     return NULL;
 }
 
-void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
+void flags_describe_sources(const struct Flags *f, bool defaults, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++) {
         char *text = names_flag(e->text, f->table[i].name) ? source_text(f, i, defaults) : NULL;

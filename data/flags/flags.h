@@ -65,7 +65,7 @@ int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e);
 bool flags_was_set(const struct Flags *f, const char *name);
 
 // If the value that the user set is the default, nobody set it from here on. Returns whether it is.
-bool flags_take_back(struct Flags *f, const char *name);
+bool flags_forget(struct Flags *f, const char *name);
 
 // Who set it, for those who see no struct Flags.
 struct FlagsSaid flags_said(const struct Flags *f);
@@ -94,7 +94,7 @@ int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct
 // where their values come from: "(--batch: the default; --lr: from out/config.json)". defaults: of
 // those that nobody set, too, which advice names in vain. Of what was derived from other flags it
 // says nothing. f: over the values that were refused (flags_over).
-void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e);
+void flags_describe_sources(const struct Flags *f, bool defaults, struct Error *e);
 
 // ---- between the flags_*.c files ----
 

@@ -69,7 +69,7 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
             continue;
-        if (flags_take_back(f, item->string) || strcmp(item->string, LENGTH) == 0)
+        if (flags_forget(f, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
@@ -257,7 +257,7 @@ bool init_chose(const struct Flags *f, const char *name) {
     return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], DEFAULTS) == 0;
 }
 
-void init_tell_defaults(const struct Flags *f) {
+void init_log_defaults(const struct Flags *f) {
     char *lr = flags_value(f, "lr"), *decay = flags_value(f, "weight-decay");
     char *warmup = flags_value(f, "warmup");
     log_line(LOG_NORMAL, "--init: --lr %s --weight-decay %s --warmup %s", lr, decay, warmup);
@@ -283,7 +283,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     if (!err) {
         err = contradiction(f, value, where, flags, e);
         if (err)
-            flags_tell_sources(f, false, e);
+            flags_describe_sources(f, false, e);
         err = err ? err : read_fine_tuning(f, flags, e);
         text = print_flags(flags);
     }

@@ -39,7 +39,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 bool init_chose(const struct Flags *f, const char *name);
 
 // Says with what that model is gone on training, whoever said so.
-void init_tell_defaults(const struct Flags *f);
+void init_log_defaults(const struct Flags *f);
 
 // What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`
 // (flags_over); vocab 0: it is not known yet. free() it.

@@ -45,7 +45,7 @@ static int check_files(struct ShardSet *set, struct Error *e) {
     return code;
 }
 
-bool loader_has_documents(const struct Data *d) {
+bool loader_is_of_documents(const struct Data *d) {
     bool any = false;
     for (size_t s = 0; s < d->named.count; s++)
         any = any || d->source[s].train.documents || d->source[s].val.documents;
@@ -67,7 +67,7 @@ static int pack(struct Data *d, struct Error *e) {
             for (size_t w = 0; w < train->shard[i].pack.windows; w++, windows++)
                 filled += pack_filled(&train->shard[i].pack, w);
     }
-    if (!code && d->spec.pack == PACK_ON && !loader_has_documents(d))
+    if (!code && d->spec.pack == PACK_ON && !loader_is_of_documents(d))
         code = error_set(e, -EINVAL, E_PACK_DOCUMENTS,
                          "--pack on: --data %s does not say where documents begin; expected JSONL, "
                          "or token shards made of it",
@@ -130,7 +130,7 @@ static void fit_seq_len(struct Data *d) {
             return;
     }
     if (n < usual)
-        loader_tell_seq_len(n, usual, data_val_tokens(d));
+        loader_log_seq_len(n, usual, data_val_tokens(d));
 }
 
 // "give more data", and the longest sequence that one of the shards has, with its last target.
@@ -257,7 +257,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
         code = fit_documents(d, e);
     if (!code)
         code = pack(d, e);
-    if (!code && d->spec.seq_len_fits && !loader_has_documents(d))
+    if (!code && d->spec.seq_len_fits && !loader_is_of_documents(d))
         fit_seq_len(d);
     if (!code)
         code = check_rooms(d, e);

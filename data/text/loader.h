@@ -47,7 +47,7 @@ static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
 }
 
 // Does any of the files say where documents begin?
-bool loader_has_documents(const struct Data *d);
+bool loader_is_of_documents(const struct Data *d);
 
 // Finds what the names stand for, and whether it is of one kind that goes with the other flags.
 int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e);
@@ -69,6 +69,6 @@ int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct 
                      size_t *val_bytes, struct Error *e);
 
 // A plan says it as the run does.
-void loader_tell_seq_len(size_t n, size_t usual, uint64_t val_tokens);
+void loader_log_seq_len(size_t n, size_t usual, uint64_t val_tokens);
 
 #endif

@@ -29,7 +29,7 @@ const char *data_tokenizer_path(const struct Data *d) {
 }
 
 bool data_packed(const struct Data *d) {
-    return d->spec.pack != PACK_OFF && loader_has_documents(d);
+    return d->spec.pack != PACK_OFF && loader_is_of_documents(d);
 }
 
 // Of all sources, the training parts or what validates.

@@ -9,7 +9,7 @@
 
 enum { FIT_SEQ_LEN_MIN = 8 }; // of data that is short
 
-void loader_tell_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
+void loader_log_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
     log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on", n,
              usual, (unsigned long long)val_tokens);
 }
@@ -31,7 +31,7 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
            d->spec.seq_len >= val_bytes && d->spec.seq_len > FIT_SEQ_LEN_MIN)
         d->spec.seq_len /= 2;
     if (d->spec.seq_len < usual)
-        loader_tell_seq_len(d->spec.seq_len, usual, val_bytes);
+        loader_log_seq_len(d->spec.seq_len, usual, val_bytes);
     return code;
 }
 

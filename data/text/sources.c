@@ -205,7 +205,7 @@ static int list_jsonl(struct SourceFiles *files, const char *flag, const char *f
     if (files->count && other)
         code = refuse_jsonl(flag, files->file[0].path, other, e);
     else if (files->count)
-        walk_tell(&walk, flag, folder);
+        walk_log(&walk, flag, folder);
     walk_free(&walk);
     if (files->count)
         qsort(files->file, files->count, sizeof *files->file, by_path);

@@ -193,7 +193,7 @@ static int load_folder(struct Text *t, const char *path, struct Error *e) {
     size_t skipped = 0, first = 0;
     int code = walk_folder(&walk, "--data", path, e);
     if (!code)
-        walk_tell(&walk, "--data", path);
+        walk_log(&walk, "--data", path);
     for (size_t i = 0; !code && i < walk.count; i++) {
         code = load_file(t, walk.path[i], &skipped, e);
         first += !skipped;

@@ -305,8 +305,8 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
     return tokenizer_encode(t, text, bytes, ids, e);
 }
 
-bool tokenizer_tells_first(const struct Tokenizer *t) {
-    return t->kind == TOKENIZER_JSON && bpe_tells_first(&t->bpe);
+bool tokenizer_has_first(const struct Tokenizer *t) {
+    return t->kind == TOKENIZER_JSON && bpe_has_first(&t->bpe);
 }
 
 int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,

@@ -65,7 +65,7 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
 
 // Does the tokenizer put a mark in front of a text's very first part alone? Then what stands behind
 // a control token is encoded by the function that follows, as part of a text that began before it.
-bool tokenizer_tells_first(const struct Tokenizer *t);
+bool tokenizer_has_first(const struct Tokenizer *t);
 int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
                             struct Ids *ids, struct Error *e);
 

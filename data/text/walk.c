@@ -81,7 +81,7 @@ void walk_free(struct Walk *w) {
     *w = (struct Walk){0};
 }
 
-void walk_tell(const struct Walk *w, const char *flag, const char *folder) {
+void walk_log(const struct Walk *w, const char *flag, const char *folder) {
     if (w->hidden + w->other)
         log_line(LOG_NORMAL,
                  "%s %s: passed over: %zu hidden, %zu that %s a pipe, a socket or a device", flag,

@@ -20,6 +20,6 @@ int walk_folder(struct Walk *w, const char *flag, const char *folder, struct Err
 void walk_free(struct Walk *w);
 
 // One line of what was passed over, if something was.
-void walk_tell(const struct Walk *w, const char *flag, const char *folder);
+void walk_log(const struct Walk *w, const char *flag, const char *folder);
 
 #endif

@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_nvme [FOLDER [GB [BLOCK [DEPTH [PAIRS]]]]]\n");
         return 2;
     }
-    int code = nvme_settle(&b.settings, &e);
+    int code = nvme_resolve(&b.settings, &e);
     if (!code) { // whole blocks, since fio moves no others
         b.bytes = (uint64_t)(gigabytes * 1e9) / b.settings.block_bytes * b.settings.block_bytes;
         code = nvme_preflight(&b.settings, b.bytes, &e);

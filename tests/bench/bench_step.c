@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : "build";
     struct NvmeSettings disk = {.folder = folder};
     struct Error e;
-    CHECK(!nvme_settle(&disk, &e), "%s", e.text);
+    CHECK(!nvme_resolve(&disk, &e), "%s", e.text);
     double read = argc > 2 ? atof(argv[2]) : nvme_measure_read(&disk);
     double write = argc > 3 ? atof(argv[3]) : nvme_measure_write(&disk);
     int pairs = argc > 4 ? atoi(argv[4]) : 5;

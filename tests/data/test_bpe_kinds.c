@@ -277,7 +277,7 @@ static void what_follows_a_token_is_not_first(void **state) {
     struct Error e;
     struct Ids ids[3] = {{0}};
     assert_ok(bpe_parse(&b, json, strlen(json), "first", &e), &e);
-    assert_true(bpe_tells_first(&b));
+    assert_true(bpe_has_first(&b));
     struct BpeWork *w = bpe_work_open();
     static const struct BpeText texts[] = {{.text = "</s>the of", .n = 10},
                                            {.text = "the of", .n = 6, .follows = true},

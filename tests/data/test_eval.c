@@ -52,9 +52,9 @@ static void every_letter_has_pythons_case(void **state) {
     for (int32_t c = 1; c < 0x110000; c++) {
         if ((c >= 0xd800 && c < 0xe000) || c == 0x3a3)
             continue;
-        size_t n = utf8_put(c, text);
+        size_t n = utf8_write(c, text);
         text[n++] = 'x';
-        n += utf8_put(c, text + n);
+        n += utf8_write(c, text + n);
         long written = case_capitalize(text, n, out);
         assert_true(written > 0 && (size_t)written <= CASE_GROWTH * n);
         for (long i = 0; i < written; i++)

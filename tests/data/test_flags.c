@@ -306,25 +306,25 @@ static void refusals_tell_where_values_come_from(void **state) {
     assert_int_equal(PARSE(x, "--batch", "2", "--config", x->path), 0);
     error_set(&x->error, -EINVAL, E_FLAG_RANGE,
               "--batch 2: --lr 0.5, --beta2 0.95, --device 3, --prompt, --zero");
-    flags_tell_sources(&x->flags, true, &x->error);
+    flags_describe_sources(&x->flags, true, &x->error);
     char *want = base_format("--batch 2: --lr 0.5, --beta2 0.95, --device 3, --prompt, --zero "
                              "(--lr: from %s; --beta2: the default; --zero: the default)",
                              x->path);
     assert_string_equal(x->error.text, want);
     free(want);
     error_set(&x->error, -ENOMEM, E_FLAG_RANGE, "no room: --lr 0.5 --zero");
-    flags_tell_sources(&x->flags, false, &x->error);
+    flags_describe_sources(&x->flags, false, &x->error);
     want = base_format("no room: --lr 0.5 --zero (--lr: from %s)", x->path);
     assert_string_equal(x->error.text, want);
     free(want);
     static const char old[] = "{\"lr\": 0.5, \"batch\": 3, \"given\": [\"batch\"]}";
     assert_int_equal(flags_load_json_text(&x->flags, "old.json", old, strlen(old), &x->error), 0);
     error_set(&x->error, -EINVAL, E_FLAG_RANGE, "--lr 0.5");
-    flags_tell_sources(&x->flags, true, &x->error);
+    flags_describe_sources(&x->flags, true, &x->error);
     assert_string_equal(x->error.text, "--lr 0.5 (--lr: from old.json)");
     x->options.beta2 = 0.5; // derived: there is nothing to say
     error_set(&x->error, -EINVAL, E_FLAG_RANGE, "--beta2 0.5: wrong");
-    flags_tell_sources(&x->flags, true, &x->error);
+    flags_describe_sources(&x->flags, true, &x->error);
     assert_string_equal(x->error.text, "--beta2 0.5: wrong");
 }
 

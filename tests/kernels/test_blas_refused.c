@@ -88,7 +88,7 @@ static void train(void *context, struct Rank *r) {
     run->choices = device_describe_choices(r->device);
     size_t bytes;
     FILE *out = open_memstream(&run->fallbacks, &bytes);
-    rank_tell_fallbacks(r, out);
+    rank_print_fallbacks(r, out);
     fclose(out);
 }
 

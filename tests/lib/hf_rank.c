@@ -54,7 +54,7 @@ int hf_rank_open(struct Rank *r, const struct RankSettings *s, struct HfModel *m
 
 void hf_rank_send(struct Rank *r) {
     feed_send(&r->feed);
-    r->acts.tokens = feed_take(&r->feed);
+    r->acts.tokens = feed_next(&r->feed);
     r->acts.targets = r->acts.tokens + r->feed.tokens;
     r->acts.dloss = 1.0f / (float)r->feed.tokens;
 }

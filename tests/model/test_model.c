@@ -115,7 +115,7 @@ static struct StepResult run_step(struct Rank *r, size_t step, size_t nmicro) {
         memcpy(host, inputs + i * micro, micro * sizeof *host);
         memcpy(host + r->feed.tokens, targets + i * micro, micro * sizeof *host);
         feed_send(&r->feed);
-        r->acts.tokens = feed_take(&r->feed);
+        r->acts.tokens = feed_next(&r->feed);
         r->acts.targets = r->acts.tokens + r->feed.tokens;
         r->acts.dloss = 1.0f / (B * T);
         zero_step_pass(&r->zero, &r->zero.pass[2 * i], &r->acts);
@@ -274,7 +274,7 @@ static void test_eval(void **state) {
         memcpy(host + B * T, values_i32(values, "targets", (STEPS + 1) * B * T),
                B * T * sizeof *host);
         feed_send(&r.feed);
-        r.acts.tokens = feed_take(&r.feed);
+        r.acts.tokens = feed_next(&r.feed);
         r.acts.targets = r.acts.tokens + r.feed.tokens;
         double loss = zero_eval(&r.zero, &r.acts, true, false).loss_sum / (B * T);
         feed_done(&r.feed);

@@ -272,7 +272,7 @@ static void write_checkpoint(const char *out, unsigned step, const char *identit
 
 static void look(const char *out, const char *which, struct SettingsUse *use) {
     struct Resume r = {.asked = {.out = out, .which = which}};
-    resume_look(&r, use);
+    resume_peek(&r, use);
 }
 
 static void test_a_resume_keeps_what_it_had(void **state) {

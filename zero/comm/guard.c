@@ -27,9 +27,9 @@ static _Noreturn void end_job(const struct Guard *g, const char *why) {
     _exit(2);
 }
 
-void guard_look(struct Guard *g) {
+void guard_check(struct Guard *g) {
     char names[256] = "", why[384];
-    double waited = wait_look(&g->all), stopped = wait_look(&g->stopped);
+    double waited = wait_check(&g->all), stopped = wait_check(&g->stopped);
     if (g->all.looked < g->next)
         return;
     g->next = g->all.looked + PROCESSES_S;
@@ -71,7 +71,7 @@ static void *stand(void *thread) {
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&t->changed, &t->lock, &until);
         if (!t->ended)
-            guard_look(&t->guard);
+            guard_check(&t->guard);
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;

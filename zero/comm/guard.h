@@ -23,7 +23,7 @@ struct Guard {
 struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends);
 
 // While it waits, at least every WAIT_LOOK_S. It may not come back.
-void guard_look(struct Guard *g);
+void guard_check(struct Guard *g);
 
 // The same by a thread, around a call that does not come back in between.
 struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends);

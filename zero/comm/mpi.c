@@ -89,7 +89,7 @@ void mpi_share(uint64_t mine, uint64_t *all, double timeout_s) {
     MPI_Iallgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done) {
         mpi_sleep_us(SLEEP_MAX_US);
-        guard_look(&guard);
+        guard_check(&guard);
     }
 }
 
@@ -109,7 +109,7 @@ static void wait_all(struct MpiComm *c) {
             continue;
         mpi_sleep_us(pause);
         pause = pause < SLEEP_MAX_US / 2 ? pause * 2 : SLEEP_MAX_US;
-        if (wait_look(&wait) > limit) {
+        if (wait_check(&wait) > limit) {
             mpi_give_up(c, excused);
             excused = true;
             wait = wait_begin();

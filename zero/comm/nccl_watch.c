@@ -25,7 +25,7 @@ static bool is_late(struct Watch *w, struct CommCall *now) {
     if (!waits)
         w->wait = wait_begin();
     *now = first->call;
-    return wait_look(&w->wait) > w->comm->timeout_s;
+    return wait_check(&w->wait) > w->comm->timeout_s;
 }
 
 // The watcher's sleep, which the host ends where the ring is full or closes. The lock is held.

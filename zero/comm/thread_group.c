@@ -72,7 +72,7 @@ void group_meet(const void *meeting) {
     while (g->meetings == this_one) {
         struct timespec look = after(WAIT_LOOK_S);
         pthread_cond_timedwait(&g->changed, &g->lock, &look);
-        if (wait_look(&wait) < limit || g->meetings != this_one)
+        if (wait_check(&wait) < limit || g->meetings != this_one)
             continue;
         give_up(m, excused); // with the lock held: the others stay silent
         excused = true;

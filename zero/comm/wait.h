@@ -21,7 +21,7 @@ static inline struct Wait wait_begin(void) {
 }
 
 // At least every WAIT_LOOK_S. Returns the seconds that it has waited.
-static inline double wait_look(struct Wait *w) {
+static inline double wait_check(struct Wait *w) {
     double now = base_seconds();
     if (now - w->looked > WAIT_LOOK_S + WAIT_LATE_S)
         w->since = now;

@@ -135,7 +135,7 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
     int owner = owner_of(z, first ? v + 1 : v);
     if (owner < 0 || slots_find(&k->slots, owner))
         return;
-    struct Slot *slot = slots_take(&k->slots, owner);
+    struct Slot *slot = slots_acquire(&k->slots, owner);
     mark_wait(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->fill_queued = true;
 }
@@ -186,7 +186,7 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     int unit = z->device->label.unit;
     if (slots_find(&k->slots, owner))
         return;
-    struct Slot *slot = slots_take(&k->slots, owner);
+    struct Slot *slot = slots_acquire(&k->slots, owner);
     struct Move m = move_of(k, slot);
     z->device->label.unit = z->params->first_unit + v->unit;
     z->backing.host->label = z->device->label;
@@ -205,7 +205,7 @@ static void look_ahead(struct Zero *z, const struct Visit *v) {
         int owner = owner_of(z, v);
         if (owner < 0)
             continue;
-        if (!slots_find(&k->slots, owner) && slots_taken(&k->slots, owner))
+        if (!slots_find(&k->slots, owner) && slots_is_taken(&k->slots, owner))
             return;
         fetch(z, v, owner);
         ahead--;

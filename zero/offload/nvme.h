@@ -39,7 +39,7 @@ struct NvmePiece {
 };
 
 // Defaults in place of 0, and what the two sizes may be. Errors: -EINVAL.
-int nvme_settle(struct NvmeSettings *s, struct Error *e);
+int nvme_resolve(struct NvmeSettings *s, struct Error *e);
 
 // -EINVAL, with a line, for a folder that is in memory and on no disk.
 int nvme_refuse_memory(const char *folder, struct Error *e);

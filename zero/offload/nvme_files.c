@@ -20,7 +20,7 @@ static const size_t RANGE_BYTES_MAX = (size_t)1 << 30;
 static const size_t BLOCK_BYTES_MAX = (size_t)1 << 28;
 static const size_t DEPTH_MAX = 4096; // entries of a ring, well within the kernel's limit
 
-int nvme_settle(struct NvmeSettings *s, struct Error *e) {
+int nvme_resolve(struct NvmeSettings *s, struct Error *e) {
     if (!s->block_bytes)
         s->block_bytes = NVME_BLOCK_BYTES;
     if (!s->depth)
@@ -164,7 +164,7 @@ int nvme_open(struct Nvme **out, const struct NvmeSettings *settings, int rank,
     pthread_cond_init(&n->released, NULL);
     for (int tag = 0; tag < NTAG; tag++)
         n->file[tag].fd = -1;
-    int code = nvme_settle(&n->settings, e);
+    int code = nvme_resolve(&n->settings, e);
     if (!code)
         code = nvme_refuse_memory(n->settings.folder, e);
     if (!code)

@@ -68,7 +68,7 @@ int nvme_preflight(const struct NvmeSettings *settings, uint64_t bytes_needed_he
                    struct Error *e) {
     struct NvmeSettings s = *settings;
     struct Nvme *n = NULL;
-    int code = nvme_settle(&s, e);
+    int code = nvme_resolve(&s, e);
     if (!code)
         code = check_folder(s.folder, bytes_needed_here, e);
     if (!code)
@@ -126,7 +126,7 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     s.check = false;
     struct Error e;
     struct statvfs vfs;
-    if (nvme_settle(&s, &e) || statvfs(s.folder, &vfs))
+    if (nvme_resolve(&s, &e) || statvfs(s.folder, &vfs))
         return 0;
     uint64_t room = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2, written = 0;
     uint64_t bytes = room < MEASURE_FILE_BYTES ? room : MEASURE_FILE_BYTES;

@@ -10,7 +10,7 @@ static double keep_disk(const struct RankSettings *s, const char *direction, Kee
                         const char *folder, double (*measure)(void *)) {
     struct NvmeSettings nvme = s->nvme;
     struct Error ignored;
-    nvme_settle(&nvme, &ignored);
+    nvme_resolve(&nvme, &ignored);
     char *full = realpath(nvme.folder, NULL); // "." is another disk elsewhere
     char *name = base_format("disk B/s, %s, %s, blocks of %zu, %zu at once", direction,
                              full ? full : nvme.folder, nvme.block_bytes, nvme.depth);

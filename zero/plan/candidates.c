@@ -10,7 +10,7 @@ struct Candidate candidate_of(const struct RankSettings *s) {
                               s->act_tier, s->master_format, s->moments_dtype, s->batch};
 }
 
-void candidate_put(const struct Candidate *c, struct RankSettings *s) {
+void candidate_apply(const struct Candidate *c, struct RankSettings *s) {
     s->stage = c->stage;
     s->recompute = c->recompute;
     s->opt_tier = c->opt;
@@ -300,7 +300,7 @@ void trials_close(struct Trials *t) {
 bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out) {
     struct Error ignored;
     *out = *t->settings;
-    candidate_put(c, out);
+    candidate_apply(c, out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
     bool stops = settings_offload(t->settings) && !settings_offload(out);
     if (out->opt_tier == TIER_DEVICE && (part || out->delayed))

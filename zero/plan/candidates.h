@@ -22,7 +22,7 @@ struct Candidate {
 };
 
 struct Candidate candidate_of(const struct RankSettings *s);
-void candidate_put(const struct Candidate *c, struct RankSettings *s); // all but the batch
+void candidate_apply(const struct Candidate *c, struct RankSettings *s); // all but the batch
 
 // All that `open` allows instead of `said`, with its batch, `said` first; free() it. disk: some may
 // lie there. Returns how many.

@@ -59,7 +59,7 @@ static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
     size_t unaligned = narrow ? chunk_bytes(dry) / 2 : 0;
     struct NvmeSettings settled = s->nvme;
     struct Error ignored;
-    return nvme->peak && !nvme_settle(&settled, &ignored)
+    return nvme->peak && !nvme_resolve(&settled, &ignored)
                ? nvme_host_bytes(&settled, nvme->end, unaligned)
                : 0;
 }

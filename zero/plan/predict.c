@@ -165,7 +165,7 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c,
 }
 
 static void put(struct Settings *to, const struct Candidate *c, bool batch) {
-    candidate_put(c, &to->rank);
+    candidate_apply(c, &to->rank);
     if (batch)
         to->rank.batch = c->batch;
 }
@@ -316,7 +316,7 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
         CHECK(!of_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
     char *json = table_json(&own, NULL, &measured, NULL);
     table_print(r->out, &own, &measured);
-    rank_tell_fallbacks(rank, r->out);
+    rank_print_fallbacks(rank, r->out);
     if (exceeded)
         speed_doubt(r->settings, r->machine->doubt, r->cache);
     return json;

@@ -90,7 +90,7 @@ void feed_send(struct Feed *f) {
     device_record(f->device, QUEUE_IN, s->arrived);
 }
 
-const int32_t *feed_take(struct Feed *f) {
+const int32_t *feed_next(struct Feed *f) {
     CHECK(f->taken < f->sent, "no batch was sent");
     struct FeedSlot *s = slot_of(f, f->taken++);
     device_wait(f->device, QUEUE_COMPUTE, s->arrived);

@@ -63,7 +63,7 @@ int feed_read(struct Feed *f, const struct BatchSource *from, uint64_t first, si
 // The oldest micro-batch that was sent and not taken: compute waits for its arrival. Array i is at
 // [i * tokens]. feed_done says that all kernels that read the oldest that was taken have been
 // queued.
-const int32_t *feed_take(struct Feed *f);
+const int32_t *feed_next(struct Feed *f);
 const int32_t *feed_oldest(const struct Feed *f);
 void feed_done(struct Feed *f);
 

@@ -260,7 +260,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     size_t place = r->tensor.across.place, places = tp_comm_size(across);
     params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
     if (r->parallel.stages > 1)
-        params_take_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
+        params_keep_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
     r->wire.weights = s->quantized_weights;
     r->model = (struct Model){.config = model_config_part(&s->model, place, places),
                               .device = r->device,
@@ -323,7 +323,7 @@ int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
     return err;
 }
 
-void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
+void rank_print_fallbacks(const struct Rank *r, FILE *out) {
     char *line = device_describe_fallbacks(r->device);
     if (*line)
         fprintf(out, "%s\n", line);

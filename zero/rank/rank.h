@@ -83,10 +83,10 @@ struct StepUpdates rank_step_updates(const struct Rank *r);
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
 
 // Prints a line if matrix products went by a fallback: how many, and the first.
-void rank_tell_fallbacks(const struct Rank *r, FILE *out);
+void rank_print_fallbacks(const struct Rank *r, FILE *out);
 
 // Makes the next batch of the feed the one that the model works on.
-void rank_take_batch(struct Rank *r);
+void rank_next_batch(struct Rank *r);
 
 // The groups that this rank is in, each once; NULL: there is none such.
 enum { RANK_COMMS = 10 };

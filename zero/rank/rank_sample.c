@@ -38,7 +38,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
         memset(host + FEED_STARTS * r->feed.tokens, 0, r->feed.tokens * sizeof *host);
     memcpy(host, text, length * sizeof *text);
     feed_send(&r->feed);
-    rank_take_batch(r);
+    rank_next_batch(r);
     zero_forward(&r->zero, acts);
     feed_done(&r->feed);
     device_sync_queue(r->device, QUEUE_COMPUTE);

@@ -15,8 +15,8 @@ static void use_batch(struct Rank *r, const int32_t *batch) {
     r->acts.first = packed ? batch + (arrays - 1) * tokens : NULL;
 }
 
-void rank_take_batch(struct Rank *r) {
-    use_batch(r, feed_take(&r->feed));
+void rank_next_batch(struct Rank *r) {
+    use_batch(r, feed_next(&r->feed));
 }
 
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
@@ -98,7 +98,7 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     if (!err)
         zero_step_begin(&r->zero, settings);
     for (; pass < end && !err; pass++) {
-        use_batch(r, pass->backward ? feed_oldest(&r->feed) : feed_take(&r->feed));
+        use_batch(r, pass->backward ? feed_oldest(&r->feed) : feed_next(&r->feed));
         r->acts.dloss = (float)mean_of(1, *counted);
         zero_step_pass(&r->zero, pass, &r->acts);
         if (pass->backward)
@@ -142,7 +142,7 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
             unread = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);
         if (unread)
             send_nothing(r);
-        rank_take_batch(r);
+        rank_next_batch(r);
         uint64_t word = unread ? REQUEST_STOP : request_to_stop(r->wishes);
         struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
         feed_done(&r->feed);

@@ -90,7 +90,7 @@ static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
     acts->t = s->batch[mine ? number : 0].t;
     struct BatchSource batches = {.read = fill_batch, .data = s};
     CHECK(!feed_read(&r->feed, &batches, number, acts->b, e), "%s", e->text);
-    rank_take_batch(r);
+    rank_next_batch(r);
     struct StepResult all = zero_eval(&r->zero, acts, false, request_to_stop(r->wishes));
     feed_done(&r->feed);
     device_copy(r->device, QUEUE_OUT, s->losses, acts->losses, acts_rows(acts) * sizeof *s->losses);

@@ -135,7 +135,7 @@ static int check_warmup(const struct LrSchedule *l, struct Error *e) {
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);
 }
 
-void settings_tell_epochs(const struct Settings *s, uint64_t samples) {
+void settings_log_epochs(const struct Settings *s, uint64_t samples) {
     if (samples)
         log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch",
                  s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,

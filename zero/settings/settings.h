@@ -163,7 +163,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
 int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
                         double warmup_share, struct Error *e);
 // Says so; samples 0: they are not known yet.
-void settings_tell_epochs(const struct Settings *s, uint64_t samples);
+void settings_log_epochs(const struct Settings *s, uint64_t samples);
 
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.

@@ -43,12 +43,12 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uin
     s->keep.best = j->keeps ? b->step : 0;
 }
 
-void judge_settle(struct Judge *j) {
+void judge_finish(struct Judge *j) {
     struct Best *b = &j->saver->zero->best;
     if (!j->keeps || b->step == j->saver->zero->step)
         return;
     if (b->step != j->kept.step)
-        saver_settle(j->saver);
+        saver_finish(j->saver);
     if (b->step == j->kept.step)
         return;
     uint32_t worse = b->worse;
@@ -59,7 +59,7 @@ void judge_settle(struct Judge *j) {
 bool judge_loss(struct Judge *j, float loss, uint64_t samples, bool counts) {
     struct Zero *z = j->saver->zero;
     struct Best *b = &z->best;
-    judge_settle(j);
+    judge_finish(j);
     b->samples = samples;
     if (!isfinite(loss) || (b->step && loss >= b->loss)) {
         b->worse += counts;

@@ -26,7 +26,7 @@ bool judge_loss(struct Judge *j, float loss, uint64_t samples, bool counts);
 
 // Before a checkpoint says which is the best: one of an earlier step that could not be saved is
 // none. Only where it is still being written this waits.
-void judge_settle(struct Judge *j);
+void judge_finish(struct Judge *j);
 
 // When a checkpoint has its name.
 void judge_saved(struct Judge *j);

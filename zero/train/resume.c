@@ -234,7 +234,7 @@ static void agree_on_chosen(const struct Resume *r, bool found, uint64_t step,
                          .from = "the checkpoint's"};
 }
 
-void resume_look(const struct Resume *resume, struct SettingsUse *use) {
+void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
     struct Resume r = *resume;
     use->resumed = r.asked.which != NULL;
     if (!r.asked.which)

@@ -32,7 +32,7 @@ struct Resume {
 // and what auto means for it, the device and dtype that the checkpoint was trained with. Where
 // there is none yet, use->chosen stays as it is.
 // All processes of the job call it.
-void resume_look(const struct Resume *r, struct SettingsUse *use);
+void resume_peek(const struct Resume *r, struct SettingsUse *use);
 
 // No checkpoint is gone on from: one that is named is there, or was refused.
 bool resume_is_fresh(const struct Resume *r);

@@ -317,7 +317,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
         atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
 }
 
-void saver_settle(struct Saver *s) {
+void saver_finish(struct Saver *s) {
     struct Error e = {0};
     if (!s->under_way)
         return;
@@ -342,7 +342,7 @@ void saver_close(struct Saver *s) {
 
 void saver_save(struct Saver *s) {
     struct Error said = {0};
-    saver_settle(s);
+    saver_finish(s);
     if (s->saved == s->zero->step)
         return;
     if (s->room->bytes && !s->at_once && begin(s) == 0)
@@ -370,7 +370,7 @@ static bool may_pass(int err) {
 
 int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = request_stops();
-    saver_settle(s);
+    saver_finish(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
     bool waits_on = may_pass(err);
     if (waits_on && s->zero->all->rank == 0)

@@ -75,7 +75,7 @@ int saver_save_last(struct Saver *s, struct Error *e);
 void saver_hear(struct Saver *s, uint64_t words);
 
 // Waits until the checkpoint that is under way is saved, or has failed.
-void saver_settle(struct Saver *s);
+void saver_finish(struct Saver *s);
 
 // After a step with a finite gradient: a checkpoint of a step before it is good, and older ones may
 // go, as does the note that the run has diverged. By each rank alone.

@@ -162,7 +162,7 @@ static void save(struct Trainer *t) {
     t->save_requested = t->skipped > 0;
     if (t->save_requested)
         return;
-    judge_settle(&t->judge);
+    judge_finish(&t->judge);
     saver_save(&t->saver);
     t->clock_at = base_seconds();
 }
@@ -374,11 +374,11 @@ static int end_skipping(struct Trainer *t, int err, struct Error *e) {
 static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error *e) {
     struct Error lost; // what went wrong before is the error
     int err = 0;
-    judge_settle(&t->judge);
+    judge_finish(&t->judge);
     if (!diverged && (t->rank.zero.step > 0 || !failed))
         err = saver_save_last(&t->saver, failed ? &lost : e);
     else
-        saver_settle(&t->saver);
+        saver_finish(&t->saver);
     if (err && t->saver.place >= 0)
         tell_path(t, "the newest checkpoint is");
     return err;

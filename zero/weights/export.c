@@ -23,7 +23,7 @@ static int export_shards(struct Zero *z, const struct ExportSink *to, struct Err
         struct Piece piece[MAX_PIECES];
         size_t shard = zero_shard_numel(z, g), begin = shard * (size_t)z->dp->rank;
         int n = params_pieces(&z->params->group[g], begin, begin + shard, piece);
-        n = zero_tells_group(z, g) ? n : 0;
+        n = zero_reports_group(z, g) ? n : 0;
         for (int i = 0; i < n && !err; i++)
             if (params_counts(z->params, piece[i].param))
                 err = export_piece(z, g, &piece[i], to, chunk, e);

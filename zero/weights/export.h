@@ -12,7 +12,7 @@
 #include "kernels/weights.h"
 #include "zero/engine.h"
 
-// The sink knows the model's parameters (params_tell). All ranks call it, and agree. joins: this
+// The sink knows the model's parameters (params_visit). All ranks call it, and agree. joins: this
 // process is not rank 0's. Errors: the sink's, of any rank.
 int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e);
 

@@ -5,11 +5,11 @@
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e) {
     if (!from->ask)
         return 0;
-    int err = params_tell(c, from->ask, from->context, e);
+    int err = params_visit(c, from->ask, from->context, e);
     return err ? err : from->asked_all(from->context, e);
 }
 
-void import_tell(const struct ModelConfig *c, const struct ImportSource *from) {
+void import_log(const struct ModelConfig *c, const struct ImportSource *from) {
     for (const char *at = from->told; at && *at; at += strcspn(at, "\n") + 1)
         log_line(LOG_NORMAL, "%.*s", (int)strcspn(at, "\n"), at);
     if (from->seq_len && c->seq_len > from->seq_len)

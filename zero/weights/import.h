@@ -16,7 +16,7 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
 
 // Tells what there is to tell of the source's files, and says so where sequences are longer than
 // the model's were. (Learned positions, of which there are no more, are refused before.)
-void import_tell(const struct ModelConfig *c, const struct ImportSource *from);
+void import_log(const struct ModelConfig *c, const struct ImportSource *from);
 
 // Master weights and parameters from that source, in place of initial values (zero_init_weights
 // comes before). All ranks call it, and agree. Errors: those of read or load, of any rank.

@@ -47,7 +47,7 @@ static int look_below(const char *path, char **folder, char **identity, struct E
     return err;
 }
 
-int import_run_look(const char *path, char **folder, char **identity, struct Error *e) {
+int import_run_peek(const char *path, char **folder, char **identity, struct Error *e) {
     struct Error cause;
     int err = read_identity(path, identity, &cause);
     if (err == -ENOENT || err == -ENOTDIR)
@@ -85,7 +85,7 @@ static int load_one(struct Zero *z, const char *path, const char *identity, char
 static int load(void *context, struct Zero *z, struct Error *e) {
     const char *path = context;
     char *folder = NULL, *identity = NULL, *loaded = NULL;
-    int err = zero_agree(z, import_run_look(path, &folder, &identity, e));
+    int err = zero_agree(z, import_run_peek(path, &folder, &identity, e));
     if (!err)
         err = load_one(z, path, identity, &loaded, e);
     if (!err && z->all->rank == 0)

@@ -12,7 +12,7 @@
 // Finds the checkpoint: its folder, and the identity of its run; free() both. The hash of what is
 // read is not checked yet: loading does that, and holds what it loads against the same identity.
 // Errors: -ENOENT and others with what is there and what would be right; checkpoint_file_open's.
-int import_run_look(const char *path, char **folder, char **identity, struct Error *e);
+int import_run_peek(const char *path, char **folder, char **identity, struct Error *e);
 
 // The source. `path` outlives it. Returns 0.
 int import_run_open(const char *path, struct ImportSource *out, struct Error *e);

@@ -12,7 +12,7 @@ uint64_t zero_weights_hash(struct Zero *z) {
     zero_finish(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->dp->rank + 1);
-        for (size_t begin = end - shard; begin < end && zero_tells_group(z, g);
+        for (size_t begin = end - shard; begin < end && zero_reports_group(z, g);
              begin += STATE_CHUNK) {
             size_t stop = size_min(begin + STATE_CHUNK, end);
             zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), stop - begin,
