@@ -1,4 +1,4 @@
-// Tensor parallelism between ranks: see across.h. Next: model/megatron.c, which asks for the
+// Tensor parallelism between ranks: see tensor.h. Next: model/megatron.c, which asks for the
 // exchanges.
 //
 // A sum is an all_reduce over the places. Its shards are of one size, so it may take some elements
