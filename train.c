@@ -388,7 +388,7 @@ static int start(struct Run *run, struct Error *e) {
                                          &line->run,
                                          &said->train.rank.model.seq_len,
                                          &line->train.rank.model.seq_len,
-                                         o->sample_only || line->train.habits.sample_every,
+                                         o->sample_only || line->train.intervals.sample_every,
                                          !o->sample_only,
                                          run->world.launched ? run->world.size : 1};
     run->job = (struct Job){.world = &run->world,

@@ -17,26 +17,26 @@
 #include "kernels/dtype.h"
 
 struct TpComm {
-    size_t place, places;
-    bool rows; // the rows between products are in parts
+    size_t rank, size;
+    bool sequence_parallel; // the rows between products are in parts
     // y[0 .. n) = its sum over the places, as all_reduce makes it (comm.h). There is memory
     // for tp_comm_padded elements at y; those past n are anything, before and after.
-    void (*sum)(const struct TpComm *, void *y, size_t n, enum Dtype dtype);
+    void (*all_reduce)(const struct TpComm *, void *y, size_t n, enum Dtype dtype);
     // part (n) = this place's of the n * places elements of y's sum over the places.
-    void (*scatter_sum)(const struct TpComm *, void *part, const void *y, size_t n, enum Dtype);
+    void (*reduce_scatter)(const struct TpComm *, void *part, const void *y, size_t n, enum Dtype);
     // whole: (places) parts of `bytes` bytes each, of which this place's is `part`. That may lie
     // there already.
-    void (*gather)(const struct TpComm *, void *whole, const void *part, size_t bytes);
+    void (*all_gather)(const struct TpComm *, void *whole, const void *part, size_t bytes);
     void *context;
 };
 
 // NULL: there is one place.
 static inline size_t tp_comm_size(const struct TpComm *a) {
-    return a ? a->places : 1;
+    return a ? a->size : 1;
 }
 // Into how many parts the rows between products are cut.
 static inline size_t tp_comm_row_parts(const struct TpComm *a) {
-    return a && a->rows ? a->places : 1;
+    return a && a->sequence_parallel ? a->size : 1;
 }
 static inline size_t tp_comm_padded(size_t places, size_t n) {
     return round_up(n, places);

@@ -122,10 +122,10 @@ static void logits_of(struct Model *m, const void *w, const void *norm, size_t r
 static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
     size_t bytes = m->config.vocab_padded * dtype_size(m->config.dtype);
     const struct TpComm *a = m->across;
-    char *part = (char *)acts->logits + (a ? a->place * bytes : 0);
+    char *part = (char *)acts->logits + (a ? a->rank * bytes : 0);
     logits_of(m, w, norm, acts->logits_row, 1, part);
     if (a && !m->sizing)
-        a->gather(a, acts->logits, part, bytes);
+        a->all_gather(a, acts->logits, part, bytes);
 }
 
 // The same where the vocabulary lies on several places: each tells what it knows of its part of a
@@ -142,17 +142,17 @@ static void loss_of_places(struct Model *m, struct Acts *acts, size_t row, size_
                .dtype = m->config.dtype,
                .logits = acts->logits,
                .targets = acts->targets + row,
-               .part = acts->softmax + a->place * n,
+               .part = acts->softmax + a->rank * n,
            });
     if (!m->sizing)
-        a->gather(a, acts->softmax, acts->softmax + a->place * n, n * sizeof *acts->softmax);
+        a->all_gather(a, acts->softmax, acts->softmax + a->rank * n, n * sizeof *acts->softmax);
     LAUNCH(m, classifier_merge,
            (struct ClassifierMerge){
                .rows = n,
                .v = m->config.vocab,
                .vp = m->config.vocab_padded,
                .first_token = megatron_first_token(m),
-               .parts = a->places,
+               .parts = a->size,
                .dtype = m->config.dtype,
                .logits = acts->logits,
                .targets = acts->targets + row,

@@ -21,7 +21,7 @@ static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {
     if (acts->row_parts == 1)
         return y;
     if (!m->sizing)
-        m->across->gather(m->across, acts->whole, y, bytes);
+        m->across->all_gather(m->across, acts->whole, y, bytes);
     return acts->whole;
 }
 
@@ -30,9 +30,9 @@ static void sum_over_tp(struct Model *m, struct Acts *acts, void *y) {
     if (!m->across || m->sizing)
         return;
     if (acts->row_parts == 1)
-        m->across->sum(m->across, y, n, m->config.dtype);
+        m->across->all_reduce(m->across, y, n, m->config.dtype);
     else
-        m->across->scatter_sum(m->across, y, acts->sums, n, m->config.dtype);
+        m->across->reduce_scatter(m->across, y, acts->sums, n, m->config.dtype);
 }
 
 void *megatron_sum_of(struct Acts *acts, void *y) {

@@ -22,12 +22,12 @@ const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *
 // Whether this place is the one that adds what all have: a bias behind a product that is in parts,
 // the embedding of positions.
 static inline bool megatron_adds(const struct Model *m) {
-    return !m->across || m->across->place == 0;
+    return !m->across || m->across->rank == 0;
 }
 
 // The first token of this place's part of the vocabulary.
 static inline size_t megatron_first_token(const struct Model *m) {
-    return m->across ? m->across->place * m->config.vocab_padded : 0;
+    return m->across ? m->across->rank * m->config.vocab_padded : 0;
 }
 
 #endif

@@ -12,7 +12,7 @@ struct Zero;
 
 struct BackingOps {
     // Group g is being opened: its tiers and its gradient's part may change, hops are added.
-    void (*serve)(struct Zero *, int g);
+    void (*attach)(struct Zero *, int g);
     // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
     int (*open)(struct Zero *, struct Error *);
     void (*close)(struct Zero *);

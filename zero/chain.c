@@ -13,7 +13,7 @@ void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
 }
 
 static bool is_due(const struct Zero *z, const struct Link *l, int g) {
-    bool last = z->micro + 1 == z->plan.nmicro, reduced = last || z->plan.grad.over;
+    bool last = z->micro + 1 == z->plan.nmicro, reduced = last || z->plan.grad.shard_group;
     const bool due[] = {[WHEN_ANY] = true,
                         [WHEN_REDUCED] = reduced,
                         [WHEN_NOT_REDUCED] = !reduced,

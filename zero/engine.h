@@ -11,9 +11,9 @@
 struct Pass {
     bool backward;
     size_t micro;
-    bool receives; // what it works on must come from a neighbour first
-    bool sends;    // what it has made goes to a neighbour,
-    bool swaps;    // from where at the same time comes what the next pass works on
+    bool receives;  // what it works on must come from a neighbour first
+    bool sends;     // what it has made goes to a neighbour,
+    bool exchanges; // from where at the same time comes what the next pass works on
     const struct Visit *visit;
 };
 
@@ -34,7 +34,7 @@ extern const struct Parallel zero_parallel_none; // each rank has all of the mod
 // What the user asked for. Tiers and comm are the caller's.
 struct ZeroOptions {
     int stage;
-    struct Comm *dp; // the ranks that a placement is cut over
+    struct Comm *shard_group; // the ranks that a placement is cut over
     size_t nmicro, prefetch;
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype, moments_dtype;

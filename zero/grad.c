@@ -25,12 +25,12 @@ static struct HopArgs args_of(struct Zero *z, int g) {
     struct Slot *bucket = s->buckets ? slots_find(s->buckets, g) : NULL;
     struct Slot *shard = s->shards ? slots_find(s->shards, g) : NULL;
     void *whole = bucket ? bucket->block.mem : s->grad.mem;
-    size_t begin = zero_shard_numel(z, g) * (size_t)z->dp->rank;
+    size_t begin = zero_shard_numel(z, g) * (size_t)z->shard_group->rank;
     struct HopArgs a = {
         .group = g, .mem = {whole, s->grad.mem}, .slot = {bucket, shard}, .held = bucket};
     if (shard)
         a.mem[BUFFER_SHARD] = shard->block.mem;
-    if (z->plan.grad.over)
+    if (z->plan.grad.shard_group)
         return a;
     a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.grad.dtype, begin);
     a.slot[BUFFER_SHARD] = bucket;
@@ -56,7 +56,7 @@ void gradient_ready(struct Zero *z, const struct Visit *v) {
     struct HopArgs a = args_of(z, v->group);
     if (a.held && !z->dw[v->group].mem)
         slot_wait(z, a.held, QUEUE_COMPUTE);
-    z->dw[v->group] = (struct Grad){a.mem[BUFFER_WHOLE], z->micro > 0 && !z->plan.grad.over};
+    z->dw[v->group] = (struct Grad){a.mem[BUFFER_WHOLE], z->micro > 0 && !z->plan.grad.shard_group};
 }
 
 // ---- how it is reduced ----
@@ -73,13 +73,14 @@ void gradient_reduce(struct Zero *z, const struct Visit *v) {
 
 static void run_all_reduce(struct Zero *z, const struct HopArgs *a) {
     size_t n = zero_shard_numel(z, a->group);
-    z->dp->ops->all_reduce(z->dp, a->mem[BUFFER_WHOLE], n, z->plan.grad.dtype);
+    z->shard_group->ops->all_reduce(z->shard_group, a->mem[BUFFER_WHOLE], n, z->plan.grad.dtype);
 }
 
 static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a) {
-    bool accumulate = z->plan.grad.over && z->micro > 0;
-    z->dp->ops->reduce_scatter(z->dp, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
-                               zero_shard_numel(z, a->group), z->plan.grad.dtype, accumulate);
+    bool accumulate = z->plan.grad.shard_group && z->micro > 0;
+    z->shard_group->ops->reduce_scatter(z->shard_group, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
+                                        zero_shard_numel(z, a->group), z->plan.grad.dtype,
+                                        accumulate);
 }
 
 // Of a shard that is complete. What several ranks keep alike counts at one of them.
@@ -88,7 +89,7 @@ static void run_grad_norm(struct Zero *z, const struct HopArgs *a) {
     struct Span span[MAX_PARAM];
     enum Dtype dtype = z->plan.grad.dtype;
     double *out = zero_squares(z, a->group);
-    size_t n = zero_shard_numel(z, a->group), begin = n * (size_t)z->dp->rank;
+    size_t n = zero_shard_numel(z, a->group), begin = n * (size_t)z->shard_group->rank;
     int spans = params_counted(z->params, a->group, begin, begin + n, span);
     if (!spans)
         device_zero(d, QUEUE_COMM, out, sizeof *out);

@@ -25,13 +25,13 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
                          "--grad-dtype fp16: expected --dtype fp16 too, not %s",
                          dtype_name(o->dtype));
     *out = (struct ZeroPlan){
-        .param = {s->shards_param ? o->dp : NULL, device, o->dtype},
-        .grad = {s->shards_grad ? o->dp : NULL, device, o->grad_dtype},
-        .optimizer = {s->shards_optimizer ? o->dp : NULL, device, F32},
+        .param = {s->shards_param ? o->shard_group : NULL, device, o->dtype},
+        .grad = {s->shards_grad ? o->shard_group : NULL, device, o->grad_dtype},
+        .optimizer = {s->shards_optimizer ? o->shard_group : NULL, device, F32},
         .moments_dtype = o->moments_dtype,
         .masters = o->masters ? o->masters : &zero_masters_fp32,
-        .own_master = o->dtype != F32,
-        .own_part = o->quantized_weights && s->shards_optimizer && !s->shards_param,
+        .has_master = o->dtype != F32,
+        .unquantized_shard = o->quantized_weights && s->shards_optimizer && !s->shards_param,
         .weight_slots = s->shards_param,
         .buckets = s->shards_grad,
         .nmicro = o->nmicro,
@@ -53,13 +53,14 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
     size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
-    size_t part = p->own_part ? kept * dtype_size(p->param.dtype) : 0;
+    size_t part = p->unquantized_shard ? kept * dtype_size(p->param.dtype) : 0;
     size_t moments = kept * dtype_size(p->moments_dtype);
-    bool none = !p->own_master || (s->masters->format == MASTER_BF16 && s->newest != &s->master);
+    bool none =
+        !p->has_master || (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
     int err = take(z, s->param_tier, TAG_PARAM, "parameters", g, n * dtype_size(p->param.dtype),
                    &s->param, e);
     if (!err && part)
-        err = take(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->part, e);
+        err = take(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->unquantized, e);
     if (!err)
         err = take(z, s->grad_tier, TAG_GRAD, "gradients", g,
                    s->grad_numel * dtype_size(p->grad.dtype), &s->grad, e);
@@ -139,9 +140,9 @@ static struct Visit visit_of(const struct Params *p, const struct Pass *pass, in
                           .group = unit->group,
                           .micro = pass->micro,
                           .backward = pass->backward,
-                          .reads = !pass->backward || unit->reads_backward,
-                          .keeps = keeps,
-                          .gradient_ends = ends,
+                          .needs_weights = !pass->backward || unit->reads_backward,
+                          .saves_acts = keeps,
+                          .grad_complete = ends,
                           .reduced_late = ends && last && p->group[unit->group].copy};
 }
 
@@ -159,7 +160,7 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
     }
     *v = (struct Visit){.unit = -1, .group = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
-        v->stays = v->reads && v[1].reads && v[1].group == v->group;
+        v->keep_resident = v->needs_weights && v[1].needs_weights && v[1].group == v->group;
     return list;
 }
 
@@ -197,7 +198,7 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 
 // Another rank counts a copy's norm; and there may be nobody to publish to.
 static bool is_wanted(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
-    bool alone = z->dp->size == 1 && !z->plan.own_part;
+    bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
     return hop && !counted_elsewhere && !(kind == PUBLISH && alone);
 }
@@ -213,10 +214,10 @@ static void open_group(struct Zero *z, int g) {
         .grad_begin = zero_part_begin(z, &p->grad, g),
         .grad_numel = zero_part_numel(z, &p->grad, g),
         .masters = p->masters,
-        .newest = p->own_master ? zero_own_block(z, g) : NULL,
+        .update_dst = p->has_master ? zero_own_block(z, g) : NULL,
     };
     s->message_bytes = zero_shard_numel(z, g) * dtype_size(p->param.dtype);
-    if (p->grad.over)
+    if (p->grad.shard_group)
         s->buckets = &z->buckets;
     for (int kind = 0; kind < NCHAIN; kind++)
         for (int i = 0; i < STAGE_HOPS; i++)
@@ -224,7 +225,7 @@ static void open_group(struct Zero *z, int g) {
                 chain_add(&s->chain[kind], z->stage->hops[kind][i], NULL);
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");
-    z->backing.ops->serve(z, g);
+    z->backing.ops->attach(z, g);
 }
 
 int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct ZeroPlan *plan,
@@ -263,7 +264,7 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
 }
 
 static void close_group(struct GroupState *s) {
-    struct Block *blocks[] = {&s->param, &s->part, &s->grad, &s->master, &s->m, &s->v};
+    struct Block *blocks[] = {&s->param, &s->unquantized, &s->grad, &s->master, &s->m, &s->v};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         tier_free(blocks[i]);
     mark_close(&s->updated);
@@ -337,7 +338,7 @@ static void write_device(struct Zero *z, const struct Block *b, size_t offset, v
 }
 
 static const struct BackingOps on_device = {
-    .serve = nothing_due,
+    .attach = nothing_due,
     .open = nothing_to_open,
     .close = nothing,
     .weights_due = nothing_due,

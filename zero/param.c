@@ -102,7 +102,7 @@ void weights_ready(struct Zero *z, const struct Visit *v) {
 
 // Weights stay where a pass ends with the unit that the next one begins with, such as the head.
 void weights_released(struct Zero *z, const struct Visit *v) {
-    if (!z->state[v->group].slots || v->stays)
+    if (!z->state[v->group].slots || v->keep_resident)
         return;
     struct Slot *slot = slots_find(&z->weights, v->group);
     mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
@@ -117,9 +117,10 @@ char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
 
 static void run_all_gather(struct Zero *z, const struct HopArgs *a) {
     const struct GroupState *s = &z->state[a->group];
-    char *all = weights_arrive(z, a), *packed = all + s->message_bytes * (size_t)z->dp->rank;
+    char *all = weights_arrive(z, a),
+         *packed = all + s->message_bytes * (size_t)z->shard_group->rank;
     const void *own = s->messages ? packed : a->mem[BUFFER_SHARD];
-    z->dp->ops->all_gather(z->dp, all, own, s->message_bytes);
+    z->shard_group->ops->all_gather(z->shard_group, all, own, s->message_bytes);
 }
 
 const struct Hop hop_all_gather = {

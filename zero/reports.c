@@ -33,15 +33,16 @@ void reports_clip(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_COMPUTE, z->reported);
     const struct RankReport *first = (const struct RankReport *)z->reports;
-    d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
-                          &(struct StepClip){
-                              .ranks = (size_t)(z->dp->size * z->parallel->grid.size[AXIS_TP]),
-                              .n = (size_t)z->params->all_groups,
-                              .stages = (size_t)z->parallel->stages,
-                              .stride = z->report_bytes / sizeof first->squares[0],
-                              .squares = first->squares,
-                              .state = z->control,
-                          });
+    d->kernels->step_clip(
+        d->queue[QUEUE_COMPUTE],
+        &(struct StepClip){
+            .ranks = (size_t)(z->shard_group->size * z->parallel->grid.size[AXIS_TP]),
+            .n = (size_t)z->params->all_groups,
+            .stages = (size_t)z->parallel->stages,
+            .stride = z->report_bytes / sizeof first->squares[0],
+            .squares = first->squares,
+            .state = z->control,
+        });
     device_record(d, QUEUE_COMPUTE, z->clipped);
 }
 

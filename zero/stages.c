@@ -42,7 +42,7 @@ const struct ZeroStage *zero_stage(int stage) {
 static void look_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
-        if (next->reads)
+        if (next->needs_weights)
             weights_ahead(z, next);
 }
 
@@ -60,7 +60,7 @@ void zero_after_forward(struct Zero *z, const struct Visit *v) {
 
 void zero_before_backward(struct Zero *z, const struct Visit *v) {
     z->device->label.unit = z->params->first_unit + v->unit;
-    if (v->reads)
+    if (v->needs_weights)
         weights_ready(z, v);
     gradient_ready(z, v);
     z->backing.ops->before_unit(z, v);
@@ -70,9 +70,9 @@ void zero_before_backward(struct Zero *z, const struct Visit *v) {
 // this unit's backward pass, as that does.
 void zero_after_backward(struct Zero *z, const struct Visit *v) {
     look_ahead(z, v);
-    if (v->gradient_ends && !v->reduced_late)
+    if (v->grad_complete && !v->reduced_late)
         gradient_reduce(z, v);
-    if (v->reads)
+    if (v->needs_weights)
         weights_released(z, v);
     z->backing.ops->after_unit(z, v);
 }

@@ -10,10 +10,10 @@
 // ---- this rank's part ----
 
 struct Block *zero_own_block(struct Zero *z, int g) {
-    return z->plan.own_part ? &z->state[g].part : &z->state[g].param;
+    return z->plan.unquantized_shard ? &z->state[g].unquantized : &z->state[g].param;
 }
 size_t weights_own_offset(const struct Zero *z, int g) {
-    return z->plan.param.over || z->plan.own_part ? 0 : zero_owned_begin(z, g);
+    return z->plan.param.shard_group || z->plan.unquantized_shard ? 0 : zero_owned_begin(z, g);
 }
 
 static void *mem_of(struct StateLocation p) {
@@ -33,10 +33,10 @@ struct StateLocation zero_state_location(struct Zero *z, int g, enum State what)
         return (struct StateLocation){&s->m, 0, z->plan.moments_dtype};
     if (what == STATE_V)
         return (struct StateLocation){&s->v, 0, z->plan.moments_dtype};
-    if (what == STATE_MASTER && z->plan.own_master && s->masters->format != MASTER_BF16)
+    if (what == STATE_MASTER && z->plan.has_master && s->masters->format != MASTER_BF16)
         return (struct StateLocation){&s->master, 0, master_dtype(s->masters->format)};
-    bool newest = what != PARAM_CURRENT && z->plan.own_master;
-    struct Block *own = zero_own_block(z, g), *b = newest ? s->newest : own;
+    bool newest = what != PARAM_CURRENT && z->plan.has_master;
+    struct Block *own = zero_own_block(z, g), *b = newest ? s->update_dst : own;
     size_t offset = weights_own_offset(z, g) * dtype_size(z->plan.param.dtype);
     return (struct StateLocation){b, b == own ? offset : 0, z->plan.param.dtype};
 }
@@ -111,7 +111,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
     enum Dtype dtype = z->plan.param.dtype;
     void *param = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
     CHECK(!late, "a delayed update where none is");
-    if (z->plan.own_master && z->state[g].masters->format == MASTER_FP32)
+    if (z->plan.has_master && z->state[g].masters->format == MASTER_FP32)
         d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_owned_numel(z, g), dtype, F32,
                                                                  param, zero_master(z, g)});
 }

@@ -39,7 +39,8 @@ struct Pass;
 struct Zero;
 
 struct Placement {
-    struct Comm *over; // its ranks keep a shard of every group each: dp; NULL: each rank keeps all
+    struct Comm
+        *shard_group; // its ranks keep a shard of every group each: dp; NULL: each rank keeps all
     struct Tier *tier;
     enum Dtype dtype;
 };
@@ -49,8 +50,8 @@ struct ZeroPlan {
     struct Placement param, grad, optimizer;
     enum Dtype moments_dtype;        // of the optimizer's m and v
     const struct MasterOps *masters; // of its master weights
-    bool own_master;                 // they are not simply the parameters, in fp32
-    bool own_part;                   // whole weights lie beside this rank's part as it was made
+    bool has_master;                 // they are not simply the parameters, in fp32
+    bool unquantized_shard;          // whole weights lie beside this rank's part as it was made
     bool weight_slots;               // groups come whole to slots, when units need them
     bool buckets;                    // gradients are made in buckets
     size_t nmicro;                   // micro-batches per step
@@ -62,10 +63,10 @@ struct Visit {
     int unit, group;
     bool backward;
     size_t micro;
-    bool reads;         // the group's weights
-    bool stays;         // and the next visit reads them, too
-    bool keeps;         // forward: for a backward pass that follows
-    bool gradient_ends; // backward: no later visit of the micro-batch adds to the group's gradient
+    bool needs_weights; // the group's weights
+    bool keep_resident; // and the next visit reads them, too
+    bool saves_acts;    // forward: for a backward pass that follows
+    bool grad_complete; // backward: no later visit of the micro-batch adds to the group's gradient
     bool reduced_late;  // and that is reduced behind the pass
 };
 
@@ -89,12 +90,12 @@ struct GroupState {
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
     size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
     struct Block param;            // padded (or a shard's) elements, plan.param.dtype
-    struct Block part;             // likewise, this rank's, where plan.own_part
+    struct Block unquantized;      // likewise, this rank's, where plan.own_part
     struct Block grad;             // grad_numel elements, plan.grad.dtype
     struct Block master;           // of the masters' format; none where `newest` is all of it
     struct Block m, v;             // plan.moments_dtype
-    struct Block *newest; // rounded weights that an update makes: zero_own_block, or another of
-                          // this rank's part alone; NULL: it makes none
+    struct Block *update_dst; // rounded weights that an update makes: zero_own_block, or another of
+                              // this rank's part alone; NULL: it makes none
     const struct MasterOps *masters;
     struct Mark updated;  // this rank's part of param is that of the newest update
     struct Mark gathered; // after it, the other ranks' parts have come
@@ -105,8 +106,8 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *all; // every rank of the job: who share reports
-    struct Comm *dp;  // of these the ranks that a placement is cut over: all, or some
+    struct Comm *all;         // every rank of the job: who share reports
+    struct Comm *shard_group; // of these the ranks that a placement is cut over: all, or some
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -182,10 +183,10 @@ extern const struct Hop hop_adamw;
 // This rank's part of what is so placed: where it begins in group g, and how many elements it has.
 // owned: of the optimizer state. shard: of a gradient, when it has been reduced.
 static inline size_t zero_part_numel(const struct Zero *z, const struct Placement *p, int g) {
-    return z->params->group[g].padded / (p->over ? (size_t)p->over->size : 1);
+    return z->params->group[g].padded / (p->shard_group ? (size_t)p->shard_group->size : 1);
 }
 static inline size_t zero_part_begin(const struct Zero *z, const struct Placement *p, int g) {
-    return p->over ? zero_part_numel(z, p, g) * (size_t)p->over->rank : 0;
+    return p->shard_group ? zero_part_numel(z, p, g) * (size_t)p->shard_group->rank : 0;
 }
 static inline size_t zero_owned_numel(const struct Zero *z, int g) {
     return zero_part_numel(z, &z->plan.optimizer, g);
@@ -194,7 +195,7 @@ static inline size_t zero_owned_begin(const struct Zero *z, int g) {
     return zero_part_begin(z, &z->plan.optimizer, g);
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
-    return z->params->group[g].padded / (size_t)z->dp->size;
+    return z->params->group[g].padded / (size_t)z->shard_group->size;
 }
 
 #endif

@@ -64,7 +64,7 @@ static void run_traced(void *context, struct Rank *r) {
         tiny_step(r);
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
-    if (r->dp->rank == 0)
+    if (r->shard_group->rank == 0)
         *found = find_overlap(r->trace, STEPS);
 }
 

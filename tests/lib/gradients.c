@@ -44,7 +44,7 @@ static void keep_gradients(struct Gradients *s, struct Rank *r) {
     for (int g = 0; g < r->params.ngroup; g++) {
         struct Piece piece[MAX_PIECES];
         size_t n = zero_owned_numel(z, g), begin = zero_owned_begin(z, g);
-        if (r->params.group[g].copy || (!z->plan.optimizer.over && z->dp->rank))
+        if (r->params.group[g].copy || (!z->plan.optimizer.shard_group && z->shard_group->rank))
             continue; // another rank tells the same
         zero_read_state(z, g, STATE_M, 0, n, part);
         int pieces = params_pieces(&r->params.group[g], begin, begin + n, piece);

@@ -52,7 +52,7 @@ static void compare_rank(const struct Place *p, const struct Footprint *m) {
     expect(p, "to disk", m->moved.written, f->moved.written);
     for (int c = 0; c < NCOLLECTIVE; c++)
         expect(p, collective_name((enum Collective)c), m->traffic.bytes[c], f->traffic.bytes[c]);
-    expect(p, "to other nodes", m->traffic.far, f->traffic.far);
+    expect(p, "to other nodes", m->traffic.inter_node, f->traffic.inter_node);
     for (int kind = 0; kind < NTIER; kind++) {
         for (int tag = 0; tag < NTAG; tag++)
             expect(p, tag_name((enum Tag)tag), m->tier[kind].most[tag], f->tier[kind].most[tag]);

@@ -42,7 +42,7 @@ static void open_seat(struct RankInfo *s, const struct SeatsJob *job, int rank,
     for (int t = 0; t < NTIER; t++)
         tier_init(&s->tier[t], (enum TierKind)t, s->device, SIZE_MAX);
     struct ZeroOptions options = {.stage = job->stage,
-                                  .dp = s->dp,
+                                  .shard_group = s->dp,
                                   .nmicro = 1,
                                   .prefetch = 1,
                                   .dtype = job->dtype,
@@ -51,7 +51,7 @@ static void open_seat(struct RankInfo *s, const struct SeatsJob *job, int rank,
     CHECK(!zero_plan(&plan, &options, &e), "%s", e.text);
     s->zero = (struct Zero){.device = s->device,
                             .all = s->all,
-                            .dp = s->dp,
+                            .shard_group = s->dp,
                             .parallel = &s->parallel,
                             .params = &s->params,
                             .backing = zero_on_device};

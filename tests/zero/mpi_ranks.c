@@ -215,7 +215,7 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
     else if (kind == COMM_BROADCAST)
         c->ops->broadcast(c, mem, 64, 1);
     else if (kind == COMM_SWAP)
-        c->ops->swap(c, NULL, mem, 64);
+        c->ops->sendrecv(c, NULL, mem, 64);
     else
         c->ops->barrier(c);
     // Who broadcasts waits for nobody, but there is always a next collective.
@@ -258,12 +258,12 @@ static void skip(const struct MpiPlace *place, int stage, int nth) {
     s.comm_chunk = 65536;
     s.check_comm = true;
     tiny_open(&r, &s, 1);
-    real_ops = *r.dp->ops;
+    real_ops = *r.shard_group->ops;
     struct CommOps ops = real_ops;
     ops.all_gather = all_gather;
     ops.reduce_scatter = reduce_scatter;
     ops.all_reduce = all_reduce;
-    r.dp->ops = &ops;
+    r.shard_group->ops = &ops;
     for (int step = 1; step <= 5; step++) {
         if (place->rank == 1 && step == 2)
             until_skip = nth;

@@ -28,29 +28,29 @@ static struct Comm *places(struct Rank *r) {
     return r->tensor.comm;
 }
 static struct Comm *sharers(struct Rank *r) {
-    return r->dp;
+    return r->shard_group;
 }
 static struct Comm *replicas(struct Rank *r) {
     return r->parallel.replicas;
 }
 static struct Comm *near_ones(struct Rank *r) {
-    return r->near;
+    return r->hpz_group;
 }
 static struct Comm *first_hop(struct Rank *r) {
-    return r->wire.near;
+    return r->wire.intra_node;
 }
 static struct Comm *second_hop(struct Rank *r) {
-    return r->wire.far;
+    return r->wire.inter_node;
 }
 
 static struct Comm *stage_before(struct Rank *r) {
-    return r->pipe.before;
+    return r->pipe.prev;
 }
 static struct Comm *stage_behind(struct Rank *r) {
-    return r->pipe.behind;
+    return r->pipe.next;
 }
 static struct Comm *both_ends(struct Rank *r) {
-    return r->pipe.ends;
+    return r->pipe.tied;
 }
 
 static void eight_bits(struct RankSettings *s) {
@@ -149,7 +149,7 @@ static void all_to_all(struct Comm *c, void *to, const void *from, size_t bytes)
 
 static void swap(struct Comm *c, void *to, const void *from, size_t bytes) {
     begin();
-    true_ops.swap(c, to, from, bytes);
+    true_ops.sendrecv(c, to, from, bytes);
 }
 
 // The group's calls of that kind come by here, and the device's.
@@ -170,7 +170,7 @@ static void watch(struct Rank *r, const struct Case *at) {
     else if (at->kind == COMM_ALL_REDUCE)
         ops.all_reduce = all_reduce;
     else if (at->kind == COMM_SWAP)
-        ops.swap = swap;
+        ops.sendrecv = swap;
     else
         ops.all_to_all = all_to_all;
     chosen->ops = &ops;

@@ -70,7 +70,7 @@ static void make_steps(void *context, struct Rank *r) {
     struct Made *m = context;
     struct Breakdown b;
     breakdown_open(&b, &r->zero, r->trace, r->host_trace);
-    bool first = r->dp->rank == 0;
+    bool first = r->shard_group->rank == 0;
     double begin = base_seconds();
     for (uint64_t i = 1; i <= STEPS; i++) {
         if (first && i == SLOW)

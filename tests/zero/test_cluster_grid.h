@@ -169,7 +169,7 @@ struct Ends {
 
 static void note_ends(void *context, const struct Rehearsed *one) {
     struct Ends *ends = context;
-    if (!one->over || one->over != ends->dry->pipe.ends)
+    if (!one->over || one->over != ends->dry->pipe.tied)
         return;
     assert_int_equal(one->collective, COMM_ALL_REDUCE);
     assert_int_equal(one->when, SEND_LAST);

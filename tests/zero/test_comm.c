@@ -305,7 +305,7 @@ static void collective(struct Comm *c, enum Collective kind, float *mem, size_t 
     else if (kind == COMM_BROADCAST)
         c->ops->broadcast(c, mem, n * sizeof *mem, 0);
     else if (kind == COMM_SWAP)
-        c->ops->swap(c, NULL, mem, n * sizeof *mem);
+        c->ops->sendrecv(c, NULL, mem, n * sizeof *mem);
     else
         c->ops->barrier(c);
 }

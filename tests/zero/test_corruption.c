@@ -51,20 +51,20 @@ static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
     char name[32];
     snprintf(name, sizeof name, "rank-%04d.state", w->rank);
     int code = checkpoint_load(z, f->newest, identity, &e);
-    uint64_t *named = base_alloc_zeroed((size_t)z->dp->size * sizeof *named);
+    uint64_t *named = base_alloc_zeroed((size_t)z->shard_group->size * sizeof *named);
     zero_share(z, code == -EBADMSG && strstr(e.text, name), named);
     int err = checkpoint_resume(z, (const char *const[]){f->folder, NULL}, "auto", identity, NULL,
                                 &ignored);
     bool back = !err && z->step == 1 && zero_weights_hash(z) == f->before, any = false;
-    for (int i = 0; i < z->dp->size; i++)
+    for (int i = 0; i < z->shard_group->size; i++)
         any |= named[i] != 0;
     free(named);
-    if (z->dp->rank != 0)
+    if (z->shard_group->rank != 0)
         return;
     f->tried++;
     f->missed += !any || !back;
     if (!any || !back)
-        print_message("rank %d of %d, byte %llu ^ %02x: %s%s (%s)\n", w->rank, z->dp->size,
+        print_message("rank %d of %d, byte %llu ^ %02x: %s%s (%s)\n", w->rank, z->shard_group->size,
                       (unsigned long long)w->at, w->bits, any ? "" : "not named; ",
                       back ? "" : "not fallen back from", ignored.text[0] ? ignored.text : e.text);
 }
@@ -72,12 +72,12 @@ static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
 static void try_flip(struct Flips *f, struct Rank *r, struct Flip w) {
     struct Zero *z = &r->zero;
     zero_agree(z, 0); // nobody reads the file still
-    if (z->dp->rank == 0)
+    if (z->shard_group->rank == 0)
         flip(f, &w);
     zero_agree(z, 0);
     try_one(f, r, &w);
     zero_agree(z, 0);
-    if (z->dp->rank == 0)
+    if (z->shard_group->rank == 0)
         flip(f, &w);
 }
 
@@ -98,18 +98,18 @@ static void flip_all(void *context, struct Rank *r) {
         CHECK(checkpoint_save(z, f->folder, identity, (struct CheckpointKeep){0}, &e) == 0, "%s",
               e.text);
         uint64_t hash = zero_weights_hash(z);
-        if (step == 1 && z->dp->rank == 0)
+        if (step == 1 && z->shard_group->rank == 0)
             f->before = hash;
     }
     struct StateFile file[MAX_RANKS];
-    for (int rank = 0; rank < z->dp->size; rank++)
+    for (int rank = 0; rank < z->shard_group->size; rank++)
         file[rank] = file_of(f, rank);
-    for (int rank = 0; rank < z->dp->size; rank++)
+    for (int rank = 0; rank < z->shard_group->size; rank++)
         for (uint64_t at = 0; at < file[rank].head_bytes; at++)
             try_flip(f, r, (struct Flip){rank, at, (uint8_t)(1 + rng_bits(f->seed, at) % 255)});
     for (size_t i = 0; i < f->bodies; i++) {
         uint64_t bits = rng_bits(f->seed + 1, i);
-        struct Flip w = {.rank = (int)(bits % (uint64_t)z->dp->size)};
+        struct Flip w = {.rank = (int)(bits % (uint64_t)z->shard_group->size)};
         const struct StateFile *in = &file[w.rank];
         w.at = in->head_bytes + (bits >> 8) % (in->bytes - in->head_bytes);
         w.bits = (uint8_t)(1u << (bits >> 61));

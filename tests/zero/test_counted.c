@@ -93,7 +93,7 @@ static int fails_at_fourth(void *rank, uint64_t first, uint64_t n, uint64_t *cou
                            struct Error *e) {
     const struct Rank *r = rank;
     struct BatchSource good = tiny_source(r);
-    if (r->dp->rank == 1 && first / n == 3)
+    if (r->shard_group->rank == 1 && first / n == 3)
         return error_set(e, -EIO, E_NVME_IO, "a mask cannot be read");
     return good.count(good.data, first, n, counted, e);
 }
@@ -101,7 +101,7 @@ static int fails_at_fourth(void *rank, uint64_t first, uint64_t n, uint64_t *cou
 static int fails(void *rank, uint64_t first, uint64_t n, uint64_t *counted, struct Error *e) {
     const struct Rank *r = rank;
     struct BatchSource good = tiny_source(r);
-    if (r->dp->rank == 1)
+    if (r->shard_group->rank == 1)
         return error_set(e, -EIO, E_NVME_IO, "a mask cannot be read");
     return good.count(good.data, first, n, counted, e);
 }
@@ -121,7 +121,7 @@ struct Watched {
 static void cannot_read(void *watched, int err, const struct Error *e) {
     struct Watched *w = watched;
     CHECK(err == -EIO && e->id == E_NVME_IO, "%d %s", err, e->text);
-    w->all->told[w->rank->dp->rank] = true;
+    w->all->told[w->rank->shard_group->rank] = true;
     atomic_store(&w->word, REQUEST_STOP);
 }
 
@@ -145,7 +145,7 @@ static void train_until_it_fails(void *context, struct Rank *r) {
                         .paused = does_nothing};
     struct Error e;
     bool stopped = false;
-    int rank = r->dp->rank;
+    int rank = r->shard_group->rank;
     r->own_word = &w.word;
     CHECK(!loop_run(&loop, r, &stopped, &e) && stopped, "%s", e.text);
     r->own_word = NULL;

@@ -50,7 +50,7 @@ static struct TinyStep take_step(const struct Case *c, struct Rank *r, int i) {
     const struct Kernels *kernels = r->device->kernels;
     struct Kernels poisoned = *kernels;
     poisoned.classifier = infinite_classifier;
-    if (r->dp->rank == c->poisoned && (i == 3 || i == 4))
+    if (r->shard_group->rank == c->poisoned && (i == 3 || i == 4))
         r->device->kernels = &poisoned;
     struct TinyStep step = tiny_step(r);
     r->device->kernels = kernels;
@@ -75,7 +75,7 @@ static void meet(struct Rank *r) {
 static uint64_t sum_over_ranks(struct Rank *r, uint64_t mine) {
     uint64_t all[MOST_RANKS], sum = 0;
     zero_share(&r->zero, mine, all);
-    for (int i = 0; i < r->dp->size; i++)
+    for (int i = 0; i < r->shard_group->size; i++)
         sum += all[i];
     return sum;
 }
@@ -83,10 +83,10 @@ static uint64_t sum_over_ranks(struct Rank *r, uint64_t mine) {
 static void plain_begin(struct Plain *p, struct Rank *r) {
     struct Zero *z = &r->zero;
     for (int g = 0; g < r->params.ngroup; g++) {
-        size_t n = zero_shard_numel(z, g), begin = n * (size_t)r->dp->rank;
+        size_t n = zero_shard_numel(z, g), begin = n * (size_t)r->shard_group->rank;
         size_t padded = r->params.group[g].padded;
         float *chunk = device_alloc_host(r->device, n * sizeof *chunk);
-        if (r->dp->rank == 0) {
+        if (r->shard_group->rank == 0) {
             p->master[g] = base_alloc_zeroed(padded * sizeof(float));
             p->before[g] = base_alloc_zeroed(padded * sizeof(float));
             p->m[g] = base_alloc_zeroed(padded * sizeof(float));
@@ -113,7 +113,7 @@ static void plain_update(struct Plain *p, struct Rank *r, int g) {
     struct Zero *z = &r->zero;
     struct Device *d = r->device;
     enum Dtype gd = z->plan.grad.dtype, md = z->plan.moments_dtype;
-    size_t n = zero_shard_numel(z, g), begin = n * (size_t)r->dp->rank;
+    size_t n = zero_shard_numel(z, g), begin = n * (size_t)r->shard_group->rank;
     size_t decay_end = r->params.group[g].decay_end;
     void *grad = device_alloc_host(d, n * dtype_size(gd));
     const void *made = dtype_at(z->state[g].grad.mem, gd, begin - z->state[g].grad_begin);
@@ -150,15 +150,15 @@ static void plain_put(struct Rank *r, int g, const float *weights) {
 static uint64_t plain_hash(struct Plain *p, struct Rank *r) {
     uint64_t hash = 0;
     for (int g = 0; g < r->params.ngroup; g++) {
-        size_t n = zero_shard_numel(&r->zero, g), begin = n * (size_t)r->dp->rank;
+        size_t n = zero_shard_numel(&r->zero, g), begin = n * (size_t)r->shard_group->rank;
         hash += params_hash(&r->params, g, begin, begin + n, p->master[g] + begin);
     }
     return sum_over_ranks(r, hash);
 }
 
 static void keep_step(struct Outcome *out, const struct Rank *r, int i, struct TinyStep step) {
-    out->skipped[r->dp->rank] += step.skipped;
-    if (r->dp->rank == 0)
+    out->skipped[r->shard_group->rank] += step.skipped;
+    if (r->shard_group->rank == 0)
         out->step[i] = step;
 }
 
@@ -179,7 +179,7 @@ static void run_plain(void *context, struct Rank *r) {
             plain_put(r, g, late ? p->before[g] : p->master[g]);
         float loss = i == STEPS / 2 ? tiny_validate(r, 7) : 0;
         meet(r);
-        if (r->dp->rank > 0)
+        if (r->shard_group->rank > 0)
             continue;
         p->out.hash[i] = hash;
         p->out.on_the_way += loss;
@@ -188,7 +188,7 @@ static void run_plain(void *context, struct Rank *r) {
         plain_put(r, g, p->master[g]);
     float loss = tiny_validate(r, 7);
     meet(r);
-    if (r->dp->rank > 0)
+    if (r->shard_group->rank > 0)
         return;
     p->out.at_the_end = loss;
     plain_end(p, groups);
@@ -217,14 +217,14 @@ static void run_offloaded(void *context, struct Rank *r) {
         keep_step(&o->out, r, i, take_step(&o->c, r, i));
         uint64_t hash = o->c.hashes || i + 1 == STEPS ? zero_weights_hash(&r->zero) : 0;
         float loss = i == STEPS / 2 ? tiny_validate(r, 7) : 0;
-        if (r->dp->rank > 0)
+        if (r->shard_group->rank > 0)
             continue;
         o->out.hash[i] = hash;
         o->out.on_the_way += loss;
     }
     zero_install(&r->zero);
     float loss = tiny_validate(r, 7);
-    if (r->dp->rank == 0)
+    if (r->shard_group->rank == 0)
         o->out.at_the_end = loss;
 }
 

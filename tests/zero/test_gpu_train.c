@@ -121,7 +121,7 @@ struct Stop {
 static void stop_or_resume(void *context, struct Rank *r) {
     struct Stop *s = context;
     struct Error e = {0};
-    int rank = r->dp->rank;
+    int rank = r->shard_group->rank;
     if (!s->resumed) {
         tiny_step(r);
         if (checkpoint_save(&r->zero, s->folder, "a run\n", (struct CheckpointKeep){.newest = 1},

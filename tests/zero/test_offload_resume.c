@@ -43,7 +43,7 @@ static void read_shards(struct Zero *z, struct Whole *all) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk), *x = all->x;
     zero_finish(z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
+        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->shard_group->rank;
         size_t numel = z->params->group[g].numel, end = size_min(begin + n, numel);
         for (enum State what = 0; what < (all->late ? NSTATE_LATE : NSTATE); what++, x += numel) {
             if (begin >= end)
@@ -76,7 +76,7 @@ static void meet(struct Rank *r) {
 }
 
 static void keep_state(struct Rank *r, struct Whole *all) {
-    if (r->dp->rank == 0) {
+    if (r->shard_group->rank == 0) {
         all->late = zero_is_late(&r->zero);
         all->n = whole_numel(&r->zero);
         all->x = base_alloc_zeroed(all->n * sizeof *all->x);
@@ -99,7 +99,7 @@ static void run_leg(void *context, struct Rank *r) {
         keep_state(r, &leg->loaded);
     for (int i = 0; i < leg->steps && !err; i++) {
         struct TinyStep step = tiny_step(r);
-        if (r->dp->rank == 0)
+        if (r->shard_group->rank == 0)
             leg->step[i] = step;
         if (leg->saves_each || i + 1 == leg->steps)
             err = checkpoint_save(&r->zero, folder, leg->text, (struct CheckpointKeep){.newest = 1},
@@ -108,7 +108,7 @@ static void run_leg(void *context, struct Rank *r) {
     if (!err)
         keep_state(r, &leg->saved);
     uint64_t hash = zero_weights_hash(&r->zero);
-    if (r->dp->rank > 0)
+    if (r->shard_group->rank > 0)
         return;
     leg->hash = hash;
     leg->err = err;

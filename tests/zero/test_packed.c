@@ -128,7 +128,8 @@ static void make_step(void *context, struct Rank *r) {
     float validation;
     CHECK(!rank_queue_step(r, &s->from, &settings, &e), "%s", e.text);
     struct StepResult result = zero_step_wait(&r->zero);
-    CHECK(!rank_validate(r, &s->from, r->acts.b_max * (size_t)r->dp->size * r->zero.plan.nmicro,
+    CHECK(!rank_validate(r, &s->from,
+                         r->acts.b_max * (size_t)r->shard_group->size * r->zero.plan.nmicro,
                          &validation, &e),
           "%s", e.text);
     if (tiny_is_first(r)) {

@@ -42,7 +42,7 @@ static bool wants(const struct Line *l, int stage, struct Wanted *out) {
     if (w->where == AT_SWAP_BEFORE)
         *out = (struct Wanted){p->backward ? stage + 1 : stage - 1, ORDER_NONE, true};
     else if (w->where == AT_SWAP_BEHIND)
-        *out = (struct Wanted){p->backward ? stage - 1 : stage + 1, p->micro, p->swaps};
+        *out = (struct Wanted){p->backward ? stage - 1 : stage + 1, p->micro, p->exchanges};
     return w->where == AT_SWAP_BEFORE || w->where == AT_SWAP_BEHIND;
 }
 
@@ -165,7 +165,7 @@ static void one_stage_goes_back_at_once(void **state) {
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(pass[i].micro, i / 2);
         assert_int_equal(pass[i].backward, i % 2);
-        assert_false(pass[i].sends || pass[i].receives || pass[i].swaps);
+        assert_false(pass[i].sends || pass[i].receives || pass[i].exchanges);
     }
     assert_true(order_bubble(&o) == 0);
     order_free(&o);

@@ -25,7 +25,7 @@ static void train_steps(void *context, struct Rank *r) {
             tiny_validate(r, 5);
         tiny_step(r);
     }
-    run->measured[r->dp->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
+    run->measured[r->shard_group->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
 }
 
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {

@@ -142,7 +142,7 @@ static void run_disturbed(void *context, struct Rank *r) {
     const struct Disturbance *d = context;
     struct DeviceOps ops;
     struct Made made = {.out.steps = STEPS};
-    bool spied = r->dp->rank == 0;
+    bool spied = r->shard_group->rank == 0;
     for (int i = 0; i < (int)r->feed.slots; i++) // poison is no token, and would end the process
         device_zero(r->device, QUEUE_COMPUTE, r->feed.slot[i].block.mem,
                     r->feed.slot[i].block.bytes);
@@ -152,7 +152,7 @@ static void run_disturbed(void *context, struct Rank *r) {
     if (spied)
         spy_on(r->device, &ops);
     atomic_uint wish;
-    r->wishes = &wish;
+    r->requests = &wish;
     for (int i = 0; i < STEPS + STEPS_AHEAD; i++) {
         wish = spied && i % 2 == 0 ? REQUEST_STOP
                                    : 0; // a word that comes late is the one of the step before

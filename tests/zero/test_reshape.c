@@ -40,11 +40,11 @@ struct Leg {
 
 // A sum over all elements that this rank has the state of, each counted once over the ranks.
 static uint64_t hash_state(struct Zero *z) {
-    uint64_t sum = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    uint64_t sum = 0, *all = base_alloc_zeroed((size_t)z->shard_group->size * sizeof *all);
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_sync(z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
+        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->shard_group->rank;
         size_t end = size_min(begin + n, z->params->group[g].numel);
         for (enum State what = 0; what < NSTATE && begin < end; what++) {
             zero_read_state(z, g, what, begin - zero_owned_begin(z, g), end - begin, chunk);
@@ -57,7 +57,7 @@ static uint64_t hash_state(struct Zero *z) {
     device_free_host(z->device, chunk);
     zero_share(z, sum, all);
     sum = 0;
-    for (int r = 0; r < z->dp->size; r++)
+    for (int r = 0; r < z->shard_group->size; r++)
         sum += all[r];
     free(all);
     return sum;
@@ -76,7 +76,7 @@ static void run_leg(void *context, struct Rank *r) {
         mine.err = checkpoint_save(&r->zero, mine.folder, identity, (struct CheckpointKeep){0}, &e);
     mine.hash = zero_weights_hash(&r->zero);
     snprintf(mine.text, sizeof mine.text, "%s", e.text);
-    if (r->dp->rank == 0)
+    if (r->shard_group->rank == 0)
         *shared = mine;
 }
 

@@ -16,7 +16,7 @@ static void generate(void *context, struct Rank *r) {
     struct Sampling sampling = {.temperature = 1, .seed = 9};
     size_t made = rank_generate(r, whole, PROMPT, MADE, &sampling);
     int32_t stops[] = {1000, whole[PROMPT + 6], whole[PROMPT + 9]};
-    int rank = r->dp->rank;
+    int rank = r->shard_group->rank;
     sampling.stops = stops;
     sampling.stop_count = 3;
     const int32_t prompt[] = {1, 2, 3};

@@ -199,15 +199,15 @@ static void poison_rank_1(void *context, struct Rank *r) {
     poisoned.classifier = infinite_classifier;
     tiny_step(r);
     mine.before = zero_weights_hash(&r->zero);
-    r->device->kernels = r->dp->rank == 1 ? &poisoned : kernels;
+    r->device->kernels = r->shard_group->rank == 1 ? &poisoned : kernels;
     tiny_step(r);
     mine.bad = tiny_step(r);
-    out->scale[r->dp->rank] = r->zero.loss_scale;
+    out->scale[r->shard_group->rank] = r->zero.loss_scale;
     r->device->kernels = kernels;
     mine.after = zero_weights_hash(&r->zero);
     mine.good = tiny_step(r);
     mine.end = zero_weights_hash(&r->zero);
-    if (r->dp->rank > 0)
+    if (r->shard_group->rank > 0)
         return;
     memcpy(mine.scale, out->scale, sizeof mine.scale);
     *out = mine;
@@ -267,7 +267,7 @@ static void run_ahead(void *context, struct Rank *r) {
     poisoned.classifier = infinite_classifier;
     int taken = 0;
     for (int i = 0; i < AHEAD_STEPS; i++) {
-        bool bad = r->dp->rank == 1 && (i == 2 || i == 3 || i == 5);
+        bool bad = r->shard_group->rank == 1 && (i == 2 || i == 3 || i == 5);
         r->device->kernels = bad ? &poisoned : kernels;
         tiny_queue_step(r);
         r->device->kernels = kernels;

@@ -263,10 +263,10 @@ struct Sums {
 
 // Also onto a shard of ones, which may round otherwise than a sum by hand that begins with 0.
 static bool reduces_right(struct Zero *z, int near, int rank) {
-    size_t n = NUMEL * (size_t)z->dp->size;
+    size_t n = NUMEL * (size_t)z->shard_group->size;
     float *whole = base_alloc(n * sizeof *whole), shard[NUMEL], want[NUMEL];
     bool right = true;
-    sum_by_hand(z->dp->size, near, rank, want);
+    sum_by_hand(z->shard_group->size, near, rank, want);
     for (size_t i = 0; i < n; i++)
         whole[i] = gradient(rank, i);
     for (int adds = 0; adds < 2; adds++) {
@@ -296,7 +296,7 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     struct Group one = {.padded = NUMEL * (size_t)c->size};
     struct Params params = {.ngroup = 1, .group = &one};
     struct GroupState state = {.param_tier = &tier};
-    struct Zero z = {.device = d, .dp = c, .params = &params, .state = &state};
+    struct Zero z = {.device = d, .shard_group = c, .params = &params, .state = &state};
     z.plan = (struct ZeroPlan){.grad = {c, &tier, F32}, .nmicro = 2};
     chain_add(&state.chain[REDUCE], &hop_reduce_scatter, NULL);
     CHECK(!wire_open(&w, &z, &tier, &e), "%s", e.text);
@@ -377,7 +377,7 @@ static void bytes_are_the_formulas(void **state) {
                     without.is.traffic.bytes[COMM_ALL_GATHER] * (i % 2 ? 5 : 7) / 10);
         uint64_t gradients = f.is.traffic.bytes[COMM_REDUCE_SCATTER] / (uint64_t)(s.ranks - 1);
         uint64_t others = s.node_size ? (uint64_t)s.ranks - s.node_size : 0;
-        assert_int_equal(f.is.traffic.far, far + others * (gradients + reports(&s)));
+        assert_int_equal(f.is.traffic.inter_node, far + others * (gradients + reports(&s)));
     }
 }
 
@@ -407,7 +407,7 @@ static void gradients_are_the_formulas(void **state) {
         assert_int_equal(f.is.traffic.bytes[COMM_ALL_TO_ALL], sum);
         assert_int_equal(f.is.traffic.bytes[COMM_REDUCE_SCATTER], 0);
         leaves += f.is.traffic.bytes[COMM_ALL_GATHER] / (ranks - 1) * (ranks - near);
-        assert_int_equal(f.is.traffic.far, leaves);
+        assert_int_equal(f.is.traffic.inter_node, leaves);
     }
 }
 

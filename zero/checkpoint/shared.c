@@ -52,7 +52,7 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     struct Hash64 h;
     hash64_init(&h, 0);
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
+        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->shard_group->rank;
         each(z, g, begin, begin + n, chunk, &h);
     }
     device_free_host(z->device, chunk);
@@ -62,7 +62,7 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
 
 // What of the job is neither of these is its pipeline.
 struct Grid shared_grid(const struct Zero *z) {
-    struct Grid g = {{(int)z->params->places, z->dp->size, 1,
+    struct Grid g = {{(int)z->params->places, z->shard_group->size, 1,
                       z->parallel->replicas ? z->parallel->replicas->size : 1}};
     g.size[AXIS_PP] = z->all->size / (g.size[AXIS_TP] * g.size[AXIS_DP] * g.size[AXIS_REPLICA]);
     CHECK(grid_coord(&g, z->all->rank, AXIS_TP) == (int)z->params->place,

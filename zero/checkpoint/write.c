@@ -33,7 +33,8 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
     h->group = base_alloc_zeroed(h->ngroup * sizeof *h->group);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;
-        size_t begin = zero_reports_group(z, g) ? size_min(n * (size_t)z->dp->rank, numel) : numel;
+        size_t begin =
+            zero_reports_group(z, g) ? size_min(n * (size_t)z->shard_group->rank, numel) : numel;
         h->group[z->params->group[g].number] =
             (struct CheckpointGroup){numel, begin, size_min(n, numel - begin)};
     }

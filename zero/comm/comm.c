@@ -10,15 +10,15 @@ const char *const collective_names[NCOLLECTIVE] = {
 
 void comm_set_nodes(struct Comm *c, int ranks) {
     int mine = comm_job_rank(c, c->rank) / ranks;
-    c->far_ranks = 0;
+    c->inter_node_ranks = 0;
     for (int r = 0; r < c->size; r++)
-        c->far_ranks += comm_job_rank(c, r) / ranks != mine;
+        c->inter_node_ranks += comm_job_rank(c, r) / ranks != mine;
 }
 
 void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t) {
     uint64_t times = kind == COMM_ALL_REDUCE ? 2 : 1; // which scatters and gathers
     t->bytes[kind] += times * (uint64_t)(c->size - 1) * bytes;
-    t->far += times * (uint64_t)c->far_ranks * bytes;
+    t->inter_node += times * (uint64_t)c->inter_node_ranks * bytes;
 }
 
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {
@@ -52,7 +52,7 @@ struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bo
 
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes) {
     c->sent.bytes[kind] -= (uint64_t)(c->size - 1) * bytes;
-    c->sent.far -= (uint64_t)c->far_ranks * bytes;
+    c->sent.inter_node -= (uint64_t)c->inter_node_ranks * bytes;
 }
 
 struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
@@ -113,7 +113,7 @@ static void add_name(struct Names *n, int rank) {
 int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
     bool *gone = base_alloc_zeroed((size_t)c->size * sizeof *gone);
     struct Names names = {text, text_bytes, 0};
-    int count = c->ops->attend(c, begun, gone);
+    int count = c->ops->heartbeat(c, begun, gone);
     for (int r = 0; r < c->size; r++)
         if (gone[r])
             add_name(&names, comm_job_rank(c, r));
@@ -126,7 +126,7 @@ void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char 
     uint64_t *begun = base_alloc_zeroed((size_t)c->size * sizeof *begun);
     char absent[160] = "", behind[160] = "";
     struct Names no_sign = {absent, sizeof absent, 0}, not_come = {behind, sizeof behind, 0};
-    c->ops->roll_call(c, mine, begun);
+    c->ops->collect_progress(c, mine, begun);
     for (int r = 0; r < c->size; r++)
         if (begun[r] == COMM_NO_SIGN)
             add_name(&no_sign, comm_job_rank(c, r));
@@ -163,11 +163,11 @@ static struct Comm *hosts_of(const struct Comm *c) {
 }
 
 bool comm_can_broadcast_host(const struct Comm *c) {
-    return hosts_of(c)->ops->hand_out != NULL;
+    return hosts_of(c)->ops->broadcast_host != NULL;
 }
 
 bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root) {
     if (comm_can_broadcast_host(c))
-        hosts_of(c)->ops->hand_out(hosts_of(c), mem, bytes, root);
+        hosts_of(c)->ops->broadcast_host(hosts_of(c), mem, bytes, root);
     return comm_can_broadcast_host(c);
 }

@@ -69,7 +69,7 @@ struct CommOps {
     void (*all_to_all)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
     // In a group of two: `bytes` bytes each way, or one way; NULL: nothing comes, or goes.
-    void (*swap)(struct Comm *, void *to, const void *from, size_t bytes);
+    void (*sendrecv)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
     // Between the ranks' hosts, beside all queues; only groups of threads or processes have these.
     // compare: waits for all, and ends the job unless all are about to make this call. share:
@@ -79,15 +79,15 @@ struct CommOps {
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
     // hand_out: the root's bytes, at most INT_MAX, in all others' memory of the host. NULL: the
     // ranks are of one process.
-    void (*hand_out)(struct Comm *, void *mem, size_t bytes, int root);
+    void (*broadcast_host)(struct Comm *, void *mem, size_t bytes, int root);
     struct Comm *(*split)(struct Comm *, const struct CommSplit *); // comm_split's
     void (*claim)(struct Comm *);
     // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
     // beside all else: lets others know that this rank has begun `begun` collectives, marks the
     // ranks whose process is gone, and returns how many there are. roll_call, when the job is about
     // to end: begun[r] becomes rank r's, or COMM_NO_SIGN where none comes within a second.
-    int (*attend)(struct Comm *, uint64_t begun, bool *gone);
-    void (*roll_call)(struct Comm *, uint64_t mine, uint64_t *begun);
+    int (*heartbeat)(struct Comm *, uint64_t begun, bool *gone);
+    void (*collect_progress)(struct Comm *, uint64_t mine, uint64_t *begun);
     // Ends all ranks of the job, with exit status 2.
     void (*abort)(struct Comm *);
     void (*close)(struct Comm *);
@@ -98,7 +98,7 @@ struct CommOps {
 // Bytes that one rank sends, by collective; and of all these, those to ranks on other nodes.
 struct Traffic {
     uint64_t bytes[NCOLLECTIVE];
-    uint64_t far;
+    uint64_t inter_node;
 };
 
 struct Comm {
@@ -109,11 +109,11 @@ struct Comm {
     enum Queue queue; // where collectives take their turn
     enum Axis axis;   // of the grid, along which these ranks are
     int rank, size;
-    int origin, stride;  // rank r of the group is rank origin + r * stride of the job
-    double timeout_s;    // how long a rank waits for the others in one collective
-    uint64_t calls;      // collectives so far: the sequence number that ranks compare
-    int far_ranks;       // of the group, on other nodes (comm_set_nodes)
-    struct Traffic sent; // by this rank
+    int origin, stride;   // rank r of the group is rank origin + r * stride of the job
+    double timeout_s;     // how long a rank waits for the others in one collective
+    uint64_t calls;       // collectives so far: the sequence number that ranks compare
+    int inter_node_ranks; // of the group, on other nodes (comm_set_nodes)
+    struct Traffic sent;  // by this rank
 };
 
 extern const char *const collective_names[NCOLLECTIVE];

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct HpzShard {
-    struct Comm *near;
+    struct Comm *group;
     struct Block kept;  // 1/H of the group
     bool has;           // anything,
     uint64_t of_update; // and that of this record of `updated`
@@ -23,7 +23,7 @@ struct Hpz {
 
 // Of a neighbour, in bytes: of what came, in the form in which it came (zero/wire).
 static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *near) {
-    return z->state[g].message_bytes * (size_t)(z->dp->size / near->size);
+    return z->state[g].message_bytes * (size_t)(z->shard_group->size / near->size);
 }
 
 static bool is_newest(const struct Zero *z, int g, void *second) {
@@ -37,14 +37,14 @@ static bool is_old(const struct Zero *z, int g, void *second) {
 
 static void gather_hpz(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
-    size_t part = hpz_bytes(z, a->group, s->near);
-    s->near->ops->all_gather(s->near, weights_arrive(z, a), s->kept.mem, part);
+    size_t part = hpz_bytes(z, a->group, s->group);
+    s->group->ops->all_gather(s->group, weights_arrive(z, a), s->kept.mem, part);
 }
 
 static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
-    size_t part = hpz_bytes(z, a->group, s->near);
-    char *own = weights_arrive(z, a) + part * (size_t)s->near->rank;
+    size_t part = hpz_bytes(z, a->group, s->group);
+    char *own = weights_arrive(z, a) + part * (size_t)s->group->rank;
     device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
     s->has = true;
     s->of_update = z->state[a->group].updated.records;
@@ -67,7 +67,7 @@ int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *t
         const struct Group *of = &z->params->group[g];
         char purpose[64];
         snprintf(purpose, sizeof purpose, "the second partition of %s", of->name);
-        *group = (struct HpzShard){.near = near};
+        *group = (struct HpzShard){.group = near};
         err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, near), &group->kept, e);
         chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, group);
         chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, group);

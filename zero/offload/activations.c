@@ -61,7 +61,7 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
     // stands for all of a pipeline has one.)
     bool head = z->params->unit[z->params->nunit - 1].kind == UNIT_HEAD;
     CHECK(s->dry || s->sets == 1 || !head, "%zu sets beside a head", s->sets);
-    struct ActOffload *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
+    struct ActOffload *k = offload_of(z)->acts = base_alloc_zeroed(sizeof *k);
     struct SlotsSpec slots = {.device = z->device,
                               .host = z->backing.host,
                               .turns = (int)s->slots,
@@ -86,7 +86,7 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
 }
 
 void act_offload_close(struct Zero *z) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     if (!k)
         return;
     for (int i = 0; k->staging && i < k->slots.count; i++)
@@ -98,7 +98,7 @@ void act_offload_close(struct Zero *z) {
     free(k->staging);
     free(k->store);
     free(k);
-    offload_of(z)->keep = NULL;
+    offload_of(z)->acts = NULL;
 }
 
 // ---- which is where ----
@@ -106,7 +106,7 @@ void act_offload_close(struct Zero *z) {
 // Who owns what a visit keeps; -1: it is of one of the ends, or nothing leaves.
 static int owner_of(const struct Zero *z, const struct Visit *v) {
     const struct Offload *o = offload_of(z);
-    const struct ActOffload *k = o ? o->keep : NULL;
+    const struct ActOffload *k = o ? o->acts : NULL;
     int layer = v->unit < 0 ? -1 : z->params->unit[v->unit].layer;
     return k && layer >= 0 ? (int)(v->micro % k->sets * k->layers) + layer : -1;
 }
@@ -120,7 +120,7 @@ static struct Move move_of(struct ActOffload *k, struct Slot *slot) {
     return (struct Move){
         .store = &k->store[set * k->leaving + layer],
         .bytes = k->bytes,
-        .mem = (char *)slot->block.mem + (k->parts ? k->parts->place * k->bytes : 0),
+        .mem = (char *)slot->block.mem + (k->parts ? k->parts->rank * k->bytes : 0),
         .staging = k->staging ? &k->staging[slot - k->slots.slot] : NULL,
     };
 }
@@ -130,7 +130,7 @@ static struct Move move_of(struct ActOffload *k, struct Slot *slot) {
 // The first layer has its slot earlier: what it works on comes there, from the embedding or from
 // another stage of a pipeline.
 static void before_forward(struct Zero *z, const struct Visit *v) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     bool first = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
     int owner = owner_of(z, first ? v + 1 : v);
     if (owner < 0 || slots_find(&k->slots, owner))
@@ -142,9 +142,9 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
 
 static void leave(struct Zero *z, struct Slot *slot) {
     struct Offload *o = offload_of(z);
-    struct Move m = move_of(o->keep, slot);
-    device_record(z->device, QUEUE_COMPUTE, o->keep->made);
-    device_wait(z->device, QUEUE_OUT, o->keep->made);
+    struct Move m = move_of(o->acts, slot);
+    device_record(z->device, QUEUE_COMPUTE, o->acts->made);
+    device_wait(z->device, QUEUE_OUT, o->acts->made);
     z->backing.host->label = z->device->label;
     move_out(&o->mover, &m);
     mark_record(&slot->drained, z->device, QUEUE_OUT);
@@ -152,12 +152,12 @@ static void leave(struct Zero *z, struct Slot *slot) {
 
 // Those that do not leave stay until their backward passes; without these nothing is kept.
 static void after_forward(struct Zero *z, const struct Visit *v) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
-    if (owner < 0 || (v->keeps && !leaves(k, owner)))
+    if (owner < 0 || (v->saves_acts && !leaves(k, owner)))
         return;
     struct Slot *slot = slots_find(&k->slots, owner);
-    if (v->keeps)
+    if (v->saves_acts)
         leave(z, slot);
     slot->owner = -1;
 }
@@ -168,7 +168,7 @@ static void after_forward(struct Zero *z, const struct Visit *v) {
 static void finish_fill(struct Zero *z, struct Slot *slot) {
     if (slot->fill_queued)
         return;
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     struct Move m = move_of(k, slot);
     slot->fill_queued = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
@@ -182,7 +182,7 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
 // comes to staging first: a GPU's queue cannot wait for that, so the rest is left until the walk is
 // there.
 static void fetch(struct Zero *z, const struct Visit *v, int owner) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     int unit = z->device->label.unit;
     if (slots_find(&k->slots, owner))
         return;
@@ -199,7 +199,7 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
 // For backward passes that follow this visit, with no forward pass before them: in their order, and
 // as far as their slots are free.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     size_t ahead = size_min(z->plan.prefetch, (size_t)k->slots.count - 1);
     for (v++; ahead > 0 && v->unit >= 0 && v->backward; v++) {
         int owner = owner_of(z, v);
@@ -216,11 +216,11 @@ static void look_ahead(struct Zero *z, const struct Visit *v) {
 static void gather(const struct ActOffload *k, const struct Slot *slot) {
     char *whole = slot->block.mem;
     if (k->parts && leaves(k, slot->owner))
-        k->parts->gather(k->parts, whole, whole + k->parts->place * k->bytes, k->bytes);
+        k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
 }
 
 static void before_backward(struct Zero *z, const struct Visit *v) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
     if (owner < 0)
         return;
@@ -233,7 +233,7 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
 }
 
 static void after_backward(struct Zero *z, const struct Visit *v) {
-    struct ActOffload *k = offload_of(z)->keep;
+    struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
     if (owner < 0)
         return;
@@ -256,6 +256,6 @@ void act_offload_after_unit(struct Zero *z, const struct Visit *v) {
         after_backward(z, v);
     else
         after_forward(z, v);
-    if (offload_of(z)->keep)
+    if (offload_of(z)->acts)
         look_ahead(z, v);
 }

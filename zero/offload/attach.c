@@ -45,7 +45,8 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
         return error_set(e, -EINVAL, E_DELAY_UPDATE,
                          "--delay-update: expected --offload-optimizer cpu or nvme, and all of it "
                          "(--offload-ratio 1)");
-    if (plan->grad.over && !plan->optimizer.over && (host || o->param_tier != TIER_DEVICE))
+    if (plan->grad.shard_group && !plan->optimizer.shard_group &&
+        (host || o->param_tier != TIER_DEVICE))
         return error_set(e, -EINVAL, E_STAGE_OFFLOAD,
                          "--zero %d: expected no offload: what updates whole groups from shards of "
                          "their gradients is on the device",
@@ -60,7 +61,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     // step.
     enum TierKind masters = *from == ngroup ? TIER_DEVICE : o->opt_tier;
     bool apart = masters != o->param_tier || (*from > 0 && *from < ngroup);
-    plan->own_master |= apart || o->delayed;
+    plan->has_master |= apart || o->delayed;
     return 0;
 }
 
@@ -71,7 +72,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
 static void serve_masters(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     bool bf16 = s->masters->format == MASTER_BF16;
-    s->newest = bf16 ? &s->master : NULL;
+    s->update_dst = bf16 ? &s->master : NULL;
     if (!bf16)
         s->masters = &zero_masters_fp32;
 }
@@ -85,7 +86,7 @@ static void serve(struct Zero *z, int g) {
     if (elsewhere && !host_updates(z, g))
         serve_masters(z, g);
     else if (host_needs_new_weights(z, g))
-        s->newest = &o->group[g].fresh;
+        s->update_dst = &o->group[g].new_weights;
     if (!host_updates(z, g)) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
     } else {
@@ -114,7 +115,7 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
                    &s->second_grad, e);
     if (!err && host_needs_new_weights(z, g))
         err = take(z, TAG_PARAM, "new weights", g,
-                   zero_owned_numel(z, g) * dtype_size(p->param.dtype), &s->fresh, e);
+                   zero_owned_numel(z, g) * dtype_size(p->param.dtype), &s->new_weights, e);
     return err;
 }
 
@@ -123,7 +124,7 @@ static void close_group(struct OffloadGroup *s) {
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
     tier_free(&s->second_grad);
-    tier_free(&s->fresh);
+    tier_free(&s->new_weights);
 }
 
 static int open_stagings(struct Zero *z, struct Error *e) {
@@ -135,7 +136,7 @@ static int open_stagings(struct Zero *z, struct Error *e) {
     o->nstaging = z->weights.count;
     o->staging = base_alloc_zeroed((size_t)o->nstaging * sizeof *o->staging);
     for (int i = 0; i < o->nstaging && !err; i++) {
-        size_t ranks = p->over ? (size_t)p->over->size : 1;
+        size_t ranks = p->shard_group ? (size_t)p->shard_group->size : 1;
         size_t n = params_largest(z->params, i > 0) / ranks;
         err = staging_open(&o->staging[i], &o->mover, TAG_COMM, "weights from disk",
                            n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
@@ -146,7 +147,7 @@ static int open_stagings(struct Zero *z, struct Error *e) {
 static int open_shards(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
     size_t size = dtype_size(z->plan.grad.dtype);
-    size_t ranks = (size_t)z->dp->size;
+    size_t ranks = (size_t)z->shard_group->size;
     struct SlotsSpec shards = {
         .device = z->device,
         .host = z->backing.host,
@@ -158,7 +159,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
         .purpose = "a shard of gradients on its way",
         .mark_names = {"shard arrived", "shard drained"},
     };
-    if (!z->plan.grad.over || o->from == z->params->ngroup)
+    if (!z->plan.grad.shard_group || o->from == z->params->ngroup)
         return 0;
     return slots_open(&o->shards, &shards, e);
 }
@@ -208,7 +209,7 @@ static void after_unit(struct Zero *z, const struct Visit *v) {
 }
 
 static const struct BackingOps offload_ops = {
-    .serve = serve,
+    .attach = serve,
     .open = open_rest,
     .close = close_rest,
     .weights_due = offload_weights_due,

@@ -28,7 +28,7 @@ static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *
 // What the host keeps between micro-batches: the whole, or where only shards are kept, the shard.
 static struct Move move_of_sum(struct Zero *z, const struct HopArgs *a) {
     size_t padded = z->params->group[a->group].padded, n = zero_shard_numel(z, a->group);
-    if (z->plan.grad.over)
+    if (z->plan.grad.shard_group)
         return move_of(z, a->group, z->state[a->group].grad_begin, n, a->mem[BUFFER_SHARD]);
     return move_of(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
 }
@@ -65,7 +65,7 @@ void offload_attach_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Offload *o = offload_of(z);
     s->buckets = &z->buckets;
-    if (z->plan.grad.over) {
+    if (z->plan.grad.shard_group) {
         s->shards = &o->shards;
         chain_add(&s->chain[ACCUMULATE], &h2d_shard, &o->mover);
         chain_add(&s->chain[REDUCE], &d2h_shard, &o->mover);
@@ -84,6 +84,6 @@ void offload_attach_gradient(struct Zero *z, int g) {
 void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     bool follows = next->backward && next->micro == v->micro && z->plan.prefetch > 0;
-    if (follows && z->micro > 0 && !z->plan.grad.over && host_updates(z, next->group))
+    if (follows && z->micro > 0 && !z->plan.grad.shard_group && host_updates(z, next->group))
         gradient_begin(z, next->group);
 }

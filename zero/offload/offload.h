@@ -51,7 +51,7 @@ enum Pending {
 // What the host and its disk keep of a group, beside struct GroupState.
 struct OffloadGroup {
     struct Block second_grad;     // for updates that come late: two gradients take turns
-    struct Block fresh;           // host memory: new weights of this rank's part, not installed yet
+    struct Block new_weights;     // host memory: new weights of this rank's part, not installed yet
     struct Mark new_weights_made; // the host has made new weights: in fresh, or in param
     struct Mark state_stored;     // the host's update is on disk
     enum Pending pending;
@@ -69,10 +69,10 @@ struct HostBuffer {
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;                      // which gradients
-    const struct HostCopy *copy;   // of the step whose update it is
-    const struct HostCopy *newest; // newest step whose norm and settings are in its host copy
-    struct Mark told[HOST_COPIES]; // out: a step's norm and settings are in its host copy
+    int turn;                          // which gradients
+    const struct HostCopy *copy;       // of the step whose update it is
+    const struct HostCopy *newest;     // newest step whose norm and settings are in its host copy
+    struct Mark reported[HOST_COPIES]; // out: a step's norm and settings are in its host copy
     struct HostBuffer buffer[HOST_BUFFERS];
     size_t piece; // elements
     uint64_t pieces;
@@ -98,7 +98,7 @@ struct Offload {
     struct Staging *staging; // (nstaging): of each slot of weights, where those are on NVMe
     int nstaging;
     struct HostUpdate update;
-    struct ActOffload *keep; // NULL: activations stay on the device
+    struct ActOffload *acts; // NULL: activations stay on the device
 };
 
 // The backing that does all of this, for z->backing before zero_open. plan: as offload_plan made

@@ -40,9 +40,9 @@ void state_io_init(struct Zero *z, int g) {
 // Fresh weights are those, too, and they alone if the update is late.
 void state_io_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
-    struct Block *param = zero_own_block(z, g), *fresh = &o->group[g].fresh;
+    struct Block *param = zero_own_block(z, g), *fresh = &o->group[g].new_weights;
     CHECK(!late || o->options.delayed, "a delayed update where none is");
-    if (!z->plan.own_master)
+    if (!z->plan.has_master)
         return;
     if (!host_updates(z, g) && lies_on(&z->plan.param, TIER_DEVICE)) {
         zero_store_group(z, g, false);

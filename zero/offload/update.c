@@ -52,14 +52,14 @@ static bool on_disk(const struct Zero *z) {
 bool host_needs_new_weights(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     bool in_place = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
-    if (!host_updates(z, g) || !p->own_master)
+    if (!host_updates(z, g) || !p->has_master)
         return false;
     return lies_on(&p->param, TIER_DEVICE) || !in_place || offload_of(z)->options.delayed;
 }
 
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
-    return z->plan.own_master && z->plan.masters->format != MASTER_BF16 &&
+    return z->plan.has_master && z->plan.masters->format != MASTER_BF16 &&
            lies_on(&z->plan.param, TIER_NVME) && !offload_of(z)->options.delayed;
 }
 
@@ -105,14 +105,14 @@ int host_open(struct Zero *z, struct Error *e) {
     struct HostUpdate *h = &offload_of(z)->update;
     h->next = z->params->ngroup;
     for (int i = 0; i < HOST_COPIES; i++)
-        zero_open_mark(z, &h->told[i], "told");
+        zero_open_mark(z, &h->reported[i], "told");
     return offload_of(z)->from < z->params->ngroup && on_disk(z) ? open_buffers(z, h, e) : 0;
 }
 
 void host_close(struct Zero *z) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (int i = 0; i < HOST_COPIES; i++)
-        mark_close(&h->told[i]);
+        mark_close(&h->reported[i]);
     for (int i = 0; i < HOST_BUFFERS; i++) {
         mark_close(&h->buffer[i].arrived);
         mark_close(&h->buffer[i].updated);
@@ -122,7 +122,7 @@ void host_close(struct Zero *z) {
 }
 
 static struct Mark *reported_of(struct Zero *z, const struct HostCopy *copy) {
-    return &offload_of(z)->update.told[copy - z->host_copy];
+    return &offload_of(z)->update.reported[copy - z->host_copy];
 }
 
 // ---- one group's update ----
@@ -145,9 +145,9 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
 // block holds other ranks' parts, too.
 static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
     struct StateLocation place = zero_state_location(z, g, what);
-    bool shared = place.block == &z->state[g].param && z->plan.optimizer.over;
+    bool shared = place.block == &z->state[g].param && z->plan.optimizer.shard_group;
     size_t bytes = n * dtype_size(place.dtype);
-    return shared && !z->plan.param.over ? bytes : round_up(bytes, DISK_ALIGN);
+    return shared && !z->plan.param.shard_group ? bytes : round_up(bytes, DISK_ALIGN);
 }
 
 // The arrays of a piece in its buffer and on disk.
@@ -234,7 +234,7 @@ static void queue_group(struct Zero *z, int g) {
         host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
     mark_record(&s->new_weights_made, host, QUEUE_COMPUTE);
     bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
-    if (!s->fresh.tier)
+    if (!s->new_weights.tier)
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
     if (z->watch)
@@ -290,7 +290,7 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     size_t bytes = zero_owned_numel(z, a->group) * dtype_size(z->plan.param.dtype);
     device_wait(d, QUEUE_IN, z->clipped);
     mark_wait(&o->group[a->group].new_weights_made, d, QUEUE_IN);
-    device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].fresh.mem, bytes);
+    device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].new_weights.mem, bytes);
     o->mover.moved[TAG_PARAM].in += bytes;
 }
 
@@ -306,7 +306,7 @@ static void cast_fresh(struct Zero *z, const struct HopArgs *a) {
     enum Dtype dtype = z->plan.param.dtype;
     void *own = dtype_at(z->state[a->group].param.mem, dtype, weights_own_offset(z, a->group));
     struct Cast cast = {zero_owned_numel(z, a->group), dtype, dtype, own,
-                        o->group[a->group].fresh.mem};
+                        o->group[a->group].new_weights.mem};
     wait_reported(z, QUEUE_COMPUTE);
     z->backing.host->kernels->cast(z->backing.host->queue[QUEUE_COMPUTE], &cast);
 }
@@ -318,7 +318,7 @@ static void write_fresh(struct Zero *z, const struct HopArgs *a) {
     size_t size = dtype_size(z->plan.param.dtype);
     struct MovePieces piece = {
         .piece = {{param->tag, param->offset + weights_own_offset(z, a->group) * size,
-                   o->group[a->group].fresh.mem, zero_owned_numel(z, a->group) * size}},
+                   o->group[a->group].new_weights.mem, zero_owned_numel(z, a->group) * size}},
         .n = 1};
     wait_reported(z, QUEUE_OUT);
     mark_wait(&o->group[a->group].new_weights_made, z->backing.host, QUEUE_OUT);

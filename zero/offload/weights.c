@@ -26,7 +26,7 @@ static struct Move move_of(struct Zero *z, const struct HopArgs *a) {
     return (struct Move){.store = &z->state[a->group].param,
                          .offset = part->own ? weights_own_offset(z, a->group) * size : 0,
                          .bytes = n * size,
-                         .mem = a->mem[part->own || p->over ? BUFFER_SHARD : BUFFER_WHOLE],
+                         .mem = a->mem[part->own || p->shard_group ? BUFFER_SHARD : BUFFER_WHOLE],
                          .staging = staging_of(z, a->slot[BUFFER_WHOLE])};
 }
 

@@ -132,7 +132,7 @@ void order_passes(int stages, int stage, size_t micros, struct Pass *out) {
             bool sends = e->stage == stage ? down : up, comes = e->stage == stage ? up : down;
             if (sends) {
                 next[-1].sends = true;
-                next[-1].swaps = comes;
+                next[-1].exchanges = comes;
             } else {
                 next->receives = comes;
             }

@@ -26,7 +26,7 @@ static const struct PipeGroup *group_of(const struct Zero *z) {
 static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
                  const struct Acts *acts) {
     z->device->label.unit = -1;
-    c->ops->swap(c, to, from, stream_bytes(z, acts));
+    c->ops->sendrecv(c, to, from, stream_bytes(z, acts));
 }
 
 // Where a pass finds what it works on: a forward pass the activations of the stage before, which
@@ -42,17 +42,17 @@ static void *place_of_input(struct Zero *z, const struct Pass *p, const struct A
 static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
     if (p->receives)
-        swap(z, p->backward ? g->behind : g->before, place_of_input(z, p, acts), NULL, acts);
+        swap(z, p->backward ? g->next : g->prev, place_of_input(z, p, acts), NULL, acts);
 }
 
 // What comes back is for the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
-    void *next = p->swaps ? place_of_input(z, p + 1, acts) : NULL;
+    void *next = p->exchanges ? place_of_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
-        swap(z, g->before, next, acts->dx, acts);
+        swap(z, g->prev, next, acts->dx, acts);
     else if (p->sends)
-        swap(z, g->behind, next, acts->x_final, acts);
+        swap(z, g->next, next, acts->x_final, acts);
 }
 
 // ---- a group that two stages use ----
@@ -115,19 +115,19 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
         bool is_lower = stage % 2 == odd;
         int lower = is_lower ? stage : stage - 1;
         struct CommSplit split = {pair_of(all, grid, lower, lower + 1), QUEUE_COMPUTE, &p->staging};
-        *(is_lower ? &p->behind : &p->before) = join(all, &split, dry);
+        *(is_lower ? &p->next : &p->prev) = join(all, &split, dry);
     }
     struct CommSplit split = {pair_of(all, grid, 0, stages - 1), QUEUE_COMM, NULL};
     if (tied)
-        p->ends = join(all, &split, dry);
+        p->tied = join(all, &split, dry);
 }
 
 int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,
               struct Error *e) {
-    const struct Hop *hop = z->plan.grad.over ? &tied_all_reduce_shard : &tied_all_reduce;
+    const struct Hop *hop = z->plan.grad.shard_group ? &tied_all_reduce_shard : &tied_all_reduce;
     for (int g = 0; g < z->params->ngroup; g++)
-        if (p->ends && z->params->group[g].shared)
-            chain_add(&z->state[g].chain[REDUCE], hop, p->ends);
+        if (p->tied && z->params->group[g].shared)
+            chain_add(&z->state[g].chain[REDUCE], hop, p->tied);
     return z->parallel->stages > 1 && staged
                ? tier_alloc(device, TAG_COMM, "pieces from other stages", staged, &p->staging, e)
                : 0;
@@ -135,7 +135,7 @@ int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t s
 
 void pipe_close(struct PipeGroup *p) {
     tier_free(&p->staging);
-    struct Comm *groups[] = {p->before, p->behind, p->ends};
+    struct Comm *groups[] = {p->prev, p->next, p->tied};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);

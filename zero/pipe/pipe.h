@@ -20,9 +20,9 @@
 
 struct PipeGroup {
     struct SplitPart part;
-    struct Comm *before, *behind; // with the stage before this one, and the one behind it; or NULL
-    struct Comm *ends;            // the first stage and the last, where both use one group; or NULL
-    struct Block staging;         // of swaps between processes, or GPUs
+    struct Comm *prev, *next; // with the stage before this one, and the one behind it; or NULL
+    struct Comm *tied;        // the first stage and the last, where both use one group; or NULL
+    struct Block staging;     // of swaps between processes, or GPUs
 };
 
 // This rank's ends of its groups along the grid's axis of stages, of which `parallel` is told;

@@ -317,11 +317,11 @@ static bool forecast(const struct Trials *t, const struct Candidate *c, struct F
     struct Error ignored;
     if (!trials_apply(t, c, &s))
         return false;
-    s.lent = t->device;
-    s.lent_host = t->host;
+    s.borrowed = t->device;
+    s.borrowed_host = t->host;
     if (footprint_predict(&s, 0, t->ranks_here, out, &ignored))
         return false;
-    out->settings.lent = out->settings.lent_host = NULL; // no longer than the trials
+    out->settings.borrowed = out->settings.borrowed_host = NULL; // no longer than the trials
     return true;
 }
 

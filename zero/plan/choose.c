@@ -40,8 +40,8 @@ static const struct PassCount *count(struct Search *s, const struct RankSettings
     c->accumulate = accumulate;
     c->next = s->counted;
     s->counted = c;
-    plain.lent = s->trials.device;
-    plain.lent_host = s->trials.host;
+    plain.borrowed = s->trials.device;
+    plain.borrowed_host = s->trials.host;
     if (rank_open(&dry, &plain, true, &ignored) == 0)
         count_passes(&dry, accumulate, &c->passes);
     rank_close(&dry);

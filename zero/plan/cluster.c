@@ -127,7 +127,7 @@ static void add_collective(void *question, const struct Rehearsed *one) {
 static void add_ends(struct Question *q, const struct Zero *z) {
     struct Grid grid = settings_grid(q->whole);
     size_t apart = (size_t)(grid.size[AXIS_PP] - 1) * (size_t)grid_stride(&grid, AXIS_PP);
-    uint64_t parts = z->plan.grad.over ? (uint64_t)z->dp->size : 1;
+    uint64_t parts = z->plan.grad.shard_group ? (uint64_t)z->shard_group->size : 1;
     for (int i = 0; i < z->params->ngroup && apart; i++) {
         const struct Group *g = &z->params->group[i];
         uint64_t bytes = g->padded / parts * dtype_size(z->plan.grad.dtype);
@@ -337,23 +337,23 @@ static int forecast(struct Question *q, struct ClusterForecast *out, struct Erro
 }
 
 int cluster_open(struct RankSettings *s, struct Error *e) {
-    int err = device_open_cpu(&s->lent, 1, "oracle", e);
+    int err = device_open_cpu(&s->borrowed, 1, "oracle", e);
     if (err)
         return err;
-    s->lent->piece_bytes = (size_t)1 << 30; // as a GPU's (kernels/cuda/device.c)
-    s->lent->piece_rows = 256;
-    err = device_open_cpu(&s->lent_host, 1, "oracle", e);
+    s->borrowed->piece_bytes = (size_t)1 << 30; // as a GPU's (kernels/cuda/device.c)
+    s->borrowed->piece_rows = 256;
+    err = device_open_cpu(&s->borrowed_host, 1, "oracle", e);
     if (err)
         cluster_close(s);
     return err;
 }
 
 void cluster_close(struct RankSettings *s) {
-    if (s->lent_host)
-        device_close(s->lent_host);
-    if (s->lent)
-        device_close(s->lent);
-    s->lent = s->lent_host = NULL;
+    if (s->borrowed_host)
+        device_close(s->borrowed_host);
+    if (s->borrowed)
+        device_close(s->borrowed);
+    s->borrowed = s->borrowed_host = NULL;
 }
 
 // Sums in two hops: first among the ranks of a node, of which each node of a stage has as many.
@@ -372,7 +372,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
                      struct ClusterForecast *out, struct Error *e) {
     struct RankSettings s = settle(asked);
     struct Question q = {.c = c, .whole = &s};
-    bool lent = s.lent != NULL;
+    bool lent = s.borrowed != NULL;
     *out = (struct ClusterForecast){.places = (size_t)settings_tp_size(&s),
                                     .stages = (size_t)settings_stages(&s),
                                     .data = (size_t)settings_data_ranks(&s)};
@@ -389,7 +389,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     }
     if (!lent)
         cluster_close(&s);
-    out->rank.settings.lent = out->rank.settings.lent_host = NULL; // no longer than that
+    out->rank.settings.borrowed = out->rank.settings.borrowed_host = NULL; // no longer than that
     return err;
 }
 

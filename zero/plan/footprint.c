@@ -317,7 +317,7 @@ size_t footprint_model_states(const struct Footprint *f) {
 static size_t master_bytes(const struct ZeroPlan *p) {
     static const size_t bytes[NMASTER] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2};
     bool apart = p->optimizer.tier->kind == TIER_DEVICE && p->param.tier->kind != TIER_DEVICE;
-    if (!p->own_master)
+    if (!p->has_master)
         return 0;
     if (apart)
         return p->masters->format == MASTER_BF16 ? 2 : 4;
@@ -327,7 +327,7 @@ static size_t master_bytes(const struct ZeroPlan *p) {
 // Bytes times ranks: of every parameter, or of a rank's share of them.
 static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t parameters,
                             int ranks) {
-    return parameters * bytes * (p->over ? 1 : (uint64_t)ranks);
+    return parameters * bytes * (p->shard_group ? 1 : (uint64_t)ranks);
 }
 
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options,
@@ -340,7 +340,7 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
     for (int kind = 0; kind < NTIER; kind++)
         tier_init(&tier[kind], (enum TierKind)kind, NULL, SIZE_MAX);
     with_tiers.tier = tier;
-    with_tiers.dp = &dp;
+    with_tiers.shard_group = &dp;
     int from, err = zero_plan(&p, &with_tiers, e);
     if (!err)
         err = offload_plan(&p, &with_tiers, offload, NULL, &from, e);
@@ -349,13 +349,13 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
     size_t grads = (offload->delayed ? 2 : 1) * dtype_size(p.grad.dtype);
     struct Placement grad = p.grad; // in host memory that of the host's update alone
     if (offload->opt_tier != TIER_DEVICE && options->nmicro <= 1)
-        grad.over = p.optimizer.over;
+        grad.shard_group = p.optimizer.shard_group;
     size_t kept = master_bytes(&p) + 2 * dtype_size(p.moments_dtype);
     *out = (struct ModelStates){
         .parameters = parameters,
         .ranks = (uint64_t)ranks,
         .param = times_ranks(&p.param, dtype_size(p.param.dtype), parameters, ranks) +
-                 (p.own_part ? parameters * dtype_size(p.param.dtype) : 0),
+                 (p.unquantized_shard ? parameters * dtype_size(p.param.dtype) : 0),
         .grad = times_ranks(&grad, grads, parameters, ranks),
         .optimizer = times_ranks(&p.optimizer, kept, parameters, ranks),
         .param_tier = p.param.tier->kind,

@@ -47,7 +47,7 @@ static double sum_of(const double of[NKERNEL]) {
 // Of a hop; a gradient that is reduced once goes beside the last backward pass.
 static enum SendPhase phase_of(const struct Zero *z, enum ChainKind kind, const struct Hop *h,
                                const struct HopArgs *a) {
-    bool once = h->when == WHEN_LAST || (h->when == WHEN_REDUCED && !z->plan.grad.over);
+    bool once = h->when == WHEN_LAST || (h->when == WHEN_REDUCED && !z->plan.grad.shard_group);
     if (kind == FETCH)
         return a->backward ? SEND_BACKWARD : SEND_FORWARD;
     if (kind == UPDATE || kind == PUBLISH)
@@ -87,7 +87,7 @@ static void take_sent(struct Play *p, const struct Totals *now, struct Rehearsed
     const struct Comm *comms[RANK_COMMS];
     rank_comms(p->rank, comms);
     for (int i = 0; i < RANK_COMMS; i++) {
-        p->out->traffic.far += now->sent[i].far - p->before.sent[i].far;
+        p->out->traffic.inter_node += now->sent[i].inter_node - p->before.sent[i].inter_node;
         for (int kind = 0; kind < NCOLLECTIVE; kind++) {
             uint64_t sent = now->sent[i].bytes[kind] - p->before.sent[i].bytes[kind];
             if (sent)

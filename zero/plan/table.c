@@ -137,7 +137,7 @@ static void print_traffic(const struct Columns *c, const char *who) {
     }
     print_row(c, "sum", sum);
     for (int i = 0; i < c->n; i++)
-        row[i] = c->of[i]->traffic.far;
+        row[i] = c->of[i]->traffic.inter_node;
     if (row[0] || row[c->n - 1])
         print_row(c, "to other nodes", row);
     compare(c, "to other nodes", row);

@@ -95,7 +95,7 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
         sum += f->traffic.bytes[kind];
     }
     add_number(traffic, "sum", sum);
-    add_number(traffic, "far", f->traffic.far);
+    add_number(traffic, "far", f->traffic.inter_node);
     if (!f->moved_known)
         return;
     cJSON *moved = cJSON_AddObjectToObject(to, "moved");

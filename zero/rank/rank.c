@@ -75,22 +75,22 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     r->parallel = zero_parallel_none;
     r->parallel.grid = settings_grid(s);
     struct Grid near = grid_of(s->ranks, tp, hpz_size, 1);
-    r->dp = r->all;
+    r->shard_group = r->all;
     if (r->parallel.grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
-        r->dp = comm_part(r->all, &r->parallel.grid, AXIS_DP, dry);
+        r->shard_group = comm_part(r->all, &r->parallel.grid, AXIS_DP, dry);
     }
     if (r->parallel.grid.size[AXIS_REPLICA] > 1)
         r->parallel.replicas = comm_part(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
     if (s->hpz_size)
-        r->near = comm_part(r->all, &near, AXIS_DP, dry);
+        r->hpz_group = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &r->parallel.grid, s->sequence_parallel, dry);
     pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
-        wire_join(&r->wire, r->all, r->dp->size, settings_node_ranks(s), dry);
-    struct Comm *groups[] = {r->all,         r->dp,          r->parallel.replicas, r->near,
-                             r->tensor.comm, r->pipe.before, r->pipe.behind,       r->pipe.ends};
+        wire_join(&r->wire, r->all, r->shard_group->size, settings_node_ranks(s), dry);
+    struct Comm *groups[] = {r->all,         r->shard_group, r->parallel.replicas, r->hpz_group,
+                             r->tensor.comm, r->pipe.prev,   r->pipe.next,         r->pipe.tied};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -123,7 +123,7 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
 
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
     struct ZeroOptions o = settings_zero(s);
-    o.dp = r->dp;
+    o.shard_group = r->shard_group;
     o.tier = r->tier;
     return o;
 }
@@ -146,7 +146,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
         return err;
     r->zero = (struct Zero){.device = r->device,
                             .all = r->all,
-                            .dp = r->dp,
+                            .shard_group = r->shard_group,
                             .parallel = &r->parallel,
                             .model = &r->model,
                             .params = &r->params,
@@ -162,8 +162,9 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
         err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
         replica_join(&r->zero, r->parallel.replicas);
-    return err || !r->near ? err
-                           : hpz_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
+    return err || !r->hpz_group
+               ? err
+               : hpz_open(&r->hpz, &r->zero, r->hpz_group, &r->tier[TIER_DEVICE], e);
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
@@ -230,19 +231,19 @@ static void open_tallies(struct Rank *r) {
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
-    bool lent = dry && s->lent;
+    bool lent = dry && s->borrowed;
     if (!err && !lent)
         err = rank_device_open(&r->device, s, dry, e);
     if (err)
         return err;
     if (lent)
-        r->device = s->lent;
-    r->lent = lent;
+        r->device = s->borrowed;
+    r->borrowed = lent;
     bool traced = s->traced && !dry;
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
     if (settings_offload(s) && lent)
-        r->host = s->lent_host;
+        r->host = s->borrowed_host;
     else if (settings_offload(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
     if (r->host && !lent)
@@ -257,7 +258,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (err)
         return err;
     const struct TpComm *across = tensor_tp_comm(&r->tensor);
-    size_t place = r->tensor.across.place, places = tp_comm_size(across);
+    size_t place = r->tensor.across.rank, places = tp_comm_size(across);
     params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
     if (r->parallel.stages > 1)
         params_keep_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
@@ -291,7 +292,7 @@ void rank_close(struct Rank *r) {
     feed_close(&r->feed);
     model_close(&r->model);
     acts_close(&r->acts);
-    hpz_close(r->second);
+    hpz_close(r->hpz);
     wire_close(&r->wire);
     zero_close(&r->zero);
     params_free(&r->params);
@@ -299,13 +300,14 @@ void rank_close(struct Rank *r) {
     nvme_close(r->nvme);
     tensor_close(&r->tensor);
     pipe_close(&r->pipe);
-    struct Comm *groups[] = {r->near, r->parallel.replicas, r->dp == r->all ? NULL : r->dp, r->all};
+    struct Comm *groups[] = {r->hpz_group, r->parallel.replicas,
+                             r->shard_group == r->all ? NULL : r->shard_group, r->all};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);
-    if (r->host && !r->lent)
+    if (r->host && !r->borrowed)
         device_close(r->host);
-    if (!r->lent)
+    if (!r->borrowed)
         device_close(r->device);
     trace_close(r->trace);
     trace_close(r->host_trace);

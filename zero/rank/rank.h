@@ -22,15 +22,15 @@ struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
     struct Trace *host_trace;
-    bool lent;           // the devices are the caller's
+    bool borrowed;       // the devices are the caller's
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
     struct Nvme *nvme;        // NULL: nothing lies there
     struct Comm *all;         // the ranks of the job,
-    struct Comm *dp;          // those that this one shares shards with: all, or a part of them,
+    struct Comm *shard_group; // those that this one shares shards with: all, or a part of them,
     struct Parallel parallel; // what z is told of the other dimensions
-    struct Comm *near;        // with a second partition of weights, those that it is cut over
-    struct Hpz *second;
+    struct Comm *hpz_group;   // with a second partition of weights, those that it is cut over
+    struct Hpz *hpz;
     struct Wire wire; // between the ranks of dp
     struct TensorGroup tensor;
     struct PipeGroup pipe;
@@ -47,7 +47,7 @@ struct Rank {
     struct Moved moved_end;        // what it had moved at that step's end
     struct Moved step_moved;       // what it moved in the last step that followed another,
     bool moved_known;              // with nothing between them that moves anything
-    atomic_uint *wishes;           // of this process; NULL: none ever
+    atomic_uint *requests;         // of this process; NULL: none ever
     const atomic_uint *own_word;   // what this rank tells besides; NULL: nothing
     struct Block snapshot;         // room for one, where checkpoints are written meanwhile
 };

@@ -26,15 +26,15 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
 
 void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]) {
     const struct Comm *all[RANK_COMMS] = {r->all,
-                                          r->dp == r->all ? NULL : r->dp,
+                                          r->shard_group == r->all ? NULL : r->shard_group,
                                           r->parallel.replicas,
-                                          r->near,
+                                          r->hpz_group,
                                           r->tensor.comm,
-                                          r->wire.near,
-                                          r->wire.far,
-                                          r->pipe.before,
-                                          r->pipe.behind,
-                                          r->pipe.ends};
+                                          r->wire.intra_node,
+                                          r->wire.inter_node,
+                                          r->pipe.prev,
+                                          r->pipe.next,
+                                          r->pipe.tied};
     memcpy(groups, all, sizeof all);
 }
 
@@ -45,7 +45,7 @@ struct Traffic rank_traffic(const struct Rank *r) {
     for (size_t i = 0; i < RANK_COMMS; i++) {
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
             t.bytes[c] += groups[i]->sent.bytes[c];
-        t.far += groups[i] ? groups[i]->sent.far : 0;
+        t.inter_node += groups[i] ? groups[i]->sent.inter_node : 0;
     }
     return t;
 }
@@ -55,11 +55,11 @@ struct Traffic rank_traffic(const struct Rank *r) {
 static void note_sent(struct Rank *r, const struct Traffic *before) {
     bool follows = memcmp(before, &r->sent_end, sizeof *before) == 0;
     r->sent_end = rank_traffic(r);
-    if (r->near && !follows)
+    if (r->hpz_group && !follows)
         return;
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->sent_end.bytes[c] - before->bytes[c];
-    r->step_traffic.far = r->sent_end.far - before->far;
+    r->step_traffic.inter_node = r->sent_end.inter_node - before->inter_node;
     r->stepped = true;
 }
 
@@ -108,7 +108,7 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     }
     if (err)
         return err;
-    zero_step_end(&r->zero, request_word(r->wishes, r->own_word));
+    zero_step_end(&r->zero, request_word(r->requests, r->own_word));
     note_sent(r, &before);
     r->queued = true;
     r->moved_end = offload_moved(&r->zero);
@@ -143,7 +143,7 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
         if (unread)
             send_nothing(r);
         rank_next_batch(r);
-        uint64_t word = unread ? REQUEST_STOP : request_to_stop(r->wishes);
+        uint64_t word = unread ? REQUEST_STOP : request_to_stop(r->requests);
         struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
         feed_done(&r->feed);
         sum += batch.loss_sum;

@@ -91,7 +91,7 @@ static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
     struct BatchSource batches = {.read = fill_batch, .data = s};
     CHECK(!feed_read(&r->feed, &batches, number, acts->b, e), "%s", e->text);
     rank_next_batch(r);
-    struct StepResult all = zero_eval(&r->zero, acts, false, request_to_stop(r->wishes));
+    struct StepResult all = zero_eval(&r->zero, acts, false, request_to_stop(r->requests));
     feed_done(&r->feed);
     device_copy(r->device, QUEUE_OUT, s->losses, acts->losses, acts_rows(acts) * sizeof *s->losses);
     device_sync_queue(r->device, QUEUE_OUT);

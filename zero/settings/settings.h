@@ -83,7 +83,8 @@ struct RankSettings {
     bool breakdown;             // tell where the time went (zero/rank/breakdown.h)
     size_t
         acts_in_flight; // of a plan's stage that stands alone (settings_acts_in_flight); 0: the pipeline's
-    struct Device *lent, *lent_host; // for dry ranks, which then open none of their own; or NULL
+    struct Device *borrowed,
+        *borrowed_host; // for dry ranks, which then open none of their own; or NULL
 };
 
 // What --fit may choose, because nobody has said it. The micro-batch, the master weights and the
@@ -125,7 +126,7 @@ struct Settings {
     struct RankSettings rank;
     struct LrSchedule schedule;
     struct AdamSettings adam;
-    struct Intervals habits;
+    struct Intervals intervals;
 };
 
 // The rows of all these flags (settings_flags.c).

@@ -371,39 +371,39 @@ const struct Flag settings_table[] = {
     {"check-io", FLAG_BOOL, AT(rank.nvme.check), "false", "Offload",
      .help = "Compare checksums of what the disk gives back with what it was given. Costs CPU time "
              "for each byte."},
-    {"save-every", FLAG_EVERY, AT(habits.save_every), "0", "Run", .argument = "N|TIME",
+    {"save-every", FLAG_EVERY, AT(intervals.save_every), "0", "Run", .argument = "N|TIME",
      .help = "Steps between checkpoints, or a time such as 30m; 0: at the end alone. USR1 asks for "
              "one, too.",
      .also = "save-steps save-interval"},
     {"save-async", FLAG_BOOL, AT(rank.save_async), "false", "Run",
      .help = "Write checkpoints on the way while training goes on, from a snapshot. Takes memory "
              "of the CPU's: 12 bytes for each parameter of a rank's shard. Results are unchanged."},
-    {"keep", FLAG_SIZE, AT(habits.keep), "2", "Run", .argument = "N",
+    {"keep", FLAG_SIZE, AT(intervals.keep), "2", "Run", .argument = "N",
      .help = "Checkpoints to keep; 0: all."},
-    {"keep-best", FLAG_BOOL, AT(habits.keep_best), "false", "Run",
+    {"keep-best", FLAG_BOOL, AT(intervals.keep_best), "false", "Run",
      .help = "Save also after each validation on the way that has a lower loss than all before, "
              "and keep that checkpoint beside those of --keep: --resume best takes it. Expects "
              "--val-every."},
-    {"patience", FLAG_SIZE, AT(habits.patience), "0", "Run", .argument = "N<=1000000",
+    {"patience", FLAG_SIZE, AT(intervals.patience), "0", "Run", .argument = "N<=1000000",
      .help = "End the run after so many validations on the way in a row without a lower loss; 0: "
              "never. Expects --val-every."},
-    {"time-limit", FLAG_TIME, AT(habits.time_limit), "0", "Run", .argument = "TIME",
+    {"time-limit", FLAG_TIME, AT(intervals.time_limit), "0", "Run", .argument = "TIME",
      .help = "So long after its start, such as 3h55m, the run saves and stops as after SIGTERM; 0: "
              "never."},
     {"breakdown", FLAG_BOOL, AT(rank.breakdown), "false", "Run",
      .help = "Tell where each step's time went: how long each queue was busy, and what compute "
              "waited for: weights, updates, data, gradients or activations. Costs half a "
              "microsecond for each operation."},
-    {"hash-every", FLAG_SIZE, AT(habits.hash_every), "0", "Run", .argument = "N",
+    {"hash-every", FLAG_SIZE, AT(intervals.hash_every), "0", "Run", .argument = "N",
      .help =
          "Steps between hashes of all weights in the log, by which scripts/dev/compare.sh finds "
          "where two runs part; 0: none. Each reads the master weights, also from where they "
          "are offloaded, while nothing else runs."},
-    {"val-every", FLAG_SIZE, AT(habits.val_every), "0", "Run", .argument = "N",
+    {"val-every", FLAG_SIZE, AT(intervals.val_every), "0", "Run", .argument = "N",
      .help = "Steps between validations; 0: at the end alone.", .also = "eval-steps eval-interval"},
-    {"eval-every", FLAG_SIZE, AT(habits.eval_every), "0", "Evaluation", .argument = "N",
+    {"eval-every", FLAG_SIZE, AT(intervals.eval_every), "0", "Evaluation", .argument = "N",
      .help = "Steps between evaluations by --eval; 0: at the end alone."},
-    {"sample-every", FLAG_SIZE, AT(habits.sample_every), "0", "Samples", .argument = "N",
+    {"sample-every", FLAG_SIZE, AT(intervals.sample_every), "0", "Samples", .argument = "N",
      .help = "Steps between samples; 0: none."},
 };
 const size_t settings_count = sizeof settings_table / sizeof settings_table[0];

@@ -9,7 +9,7 @@
 
 static void all_reduce_tp(const struct TpComm *a, void *y, size_t n, enum Dtype dtype) {
     struct Comm *c = a->context;
-    c->ops->all_reduce(c, y, tp_comm_padded(a->places, n) / a->places, dtype);
+    c->ops->all_reduce(c, y, tp_comm_padded(a->size, n) / a->size, dtype);
 }
 
 static void reduce_scatter_tp(const struct TpComm *a, void *part, const void *y, size_t n,
@@ -73,12 +73,12 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
         return;
     t->comm = dry ? comm_part(all, grid, AXIS_TP, true)
                   : comm_split_apart(all, grid, AXIS_TP, QUEUE_COMPUTE, &t->staging);
-    t->across = (struct TpComm){.place = (size_t)grid_coord(grid, rank, AXIS_TP),
-                                .places = (size_t)t->comm->size,
-                                .rows = rows,
-                                .sum = all_reduce_tp,
-                                .scatter_sum = reduce_scatter_tp,
-                                .gather = all_gather_tp,
+    t->across = (struct TpComm){.rank = (size_t)grid_coord(grid, rank, AXIS_TP),
+                                .size = (size_t)t->comm->size,
+                                .sequence_parallel = rows,
+                                .all_reduce = all_reduce_tp,
+                                .reduce_scatter = reduce_scatter_tp,
+                                .all_gather = all_gather_tp,
                                 .context = t->comm};
 }
 
@@ -93,7 +93,7 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
             chain_add(&z->state[g].chain[REDUCE], &tp_all_reduce, t);
         n = size_max(n, partial);
     }
-    size_t bytes = tp_comm_padded(t->across.places, n) * dtype_size(z->plan.grad.dtype);
+    size_t bytes = tp_comm_padded(t->across.size, n) * dtype_size(z->plan.grad.dtype);
     int err = staged
                   ? tier_alloc(device, TAG_COMM, "pieces from other places", staged, &t->staging, e)
                   : 0;

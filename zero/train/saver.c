@@ -150,7 +150,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
 // worth more than the log's last lines.
 static int tell_before(const struct Saver *s, int place, struct Error *e) {
     struct Error cause;
-    int err = s->before(s->context, &cause);
+    int err = s->pre_save(s->context, &cause);
     if (err && place)
         log_line(LOG_NORMAL, "%s; %s gets its checkpoint all the same", cause.text,
                  s->folder[place]);
@@ -166,17 +166,17 @@ static int prepare(struct Saver *s, int place, struct Error *e) {
     int err = check_folder(s, place, e);
     if (!err && keeps(s, place))
         err = ask_room(s->folder[place], bytes, e);
-    if (!err && s->zero->all->rank == 0 && s->before)
+    if (!err && s->zero->all->rank == 0 && s->pre_save)
         err = tell_before(s, place, e);
     return zero_agree(s->zero, err);
 }
 
 static void is_saved(struct Saver *s, int place, uint64_t step) {
     s->saved = step;
-    s->place = place;
+    s->dir_index = place;
     s->unproven = true;
-    if (s->after)
-        s->after(s->context);
+    if (s->post_save)
+        s->post_save(s->context);
 }
 
 void saver_prove(struct Saver *s, uint64_t step) {
@@ -188,7 +188,7 @@ void saver_prove(struct Saver *s, uint64_t step) {
         if (!keeps(s, i) || check_folder(s, i, &ignored))
             continue;
         diverged_forget(s->folder[i]);
-        if (i == s->place)
+        if (i == s->dir_index)
             checkpoint_prune(s->folder[i], s->saved, s->keep);
     }
 }
@@ -200,7 +200,7 @@ static int save_in(struct Saver *s, int place, struct Error *e) {
     name_node(s, place, e);
     if (err)
         return err;
-    s->at_once = place != 0;
+    s->synchronous = place != 0;
     is_saved(s, place, s->zero->step);
     return 0;
 }
@@ -244,8 +244,9 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
         return err;
     err = checkpoint_begin(&s->save, s->zero, s->folder[0], keep_in(s, 0), e);
     if (!err)
-        err = zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
-                                                      s->identity, s->room, &s->word, e));
+        err =
+            zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
+                                                    s->identity, s->snapshot_memory, &s->word, e));
     if (!err) {
         s->under_way = true;
         return 0;
@@ -290,7 +291,7 @@ static void end(struct Saver *s, bool failed) {
     if (!s->save.ended)
         checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
     checkpoint_close(&s->save, failed ? -EIO : 0);
-    s->at_once = failed;
+    s->synchronous = failed;
     s->under_way = false;
     atomic_store(&s->word, 0);
     if (!failed)
@@ -345,7 +346,7 @@ void saver_save(struct Saver *s) {
     saver_finish(s);
     if (s->saved == s->zero->step)
         return;
-    if (s->room->bytes && !s->at_once && begin(s) == 0)
+    if (s->snapshot_memory->bytes && !s->synchronous && begin(s) == 0)
         return;
     if (try_folders(s, &said) && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");

@@ -40,18 +40,19 @@ struct Saver {
     const char *identity;
     struct CheckpointKeep keep; // without `disk`, which is that of the folder
     uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none
-    int place;                  // of `folder`, where it is; -1: this run has saved none
+    int dir_index;              // of `folder`, where it is; -1: this run has saved none
     bool unproven;              // it may not be gone on from, and what is older stays
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk. Where it
     // fails, there is none in the first folder.
-    int (*before)(void *context, struct Error *e);
+    int (*pre_save)(void *context, struct Error *e);
     // When one is whole and has its name, on all ranks: `saved` and `place` say which.
-    void (*after)(void *context);
+    void (*post_save)(void *context);
     void *context;
-    const struct Block *room; // for a snapshot; of no bytes: checkpoints are written at once
+    const struct Block
+        *snapshot_memory; // for a snapshot; of no bytes: checkpoints are written at once
     // The last one that was begun for the first folder was not saved there: the next one is written
     // at once, so that the other is tried, too.
-    bool at_once;
+    bool synchronous;
     // The checkpoint that is under way: its aside is NULL where there is none.
     bool under_way;
     struct Snapshot *snapshot;

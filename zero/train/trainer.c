@@ -31,7 +31,7 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
 
 static void tell(struct Trainer *t, char *line) {
     if (trainer_speaks(t))
-        t->hooks.tell(t->hooks.teller, line);
+        t->hooks.tell(t->hooks.console, line);
     free(line);
 }
 
@@ -46,7 +46,7 @@ double trainer_step_tokens(const struct Trainer *t) {
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
     end_if_alone(t, err, e);
-    t->rank.wishes = request_all();
+    t->rank.requests = request_all();
     return err;
 }
 
@@ -57,7 +57,7 @@ void trainer_close(struct Trainer *t) {
 }
 
 static void tell_path(struct Trainer *t, const char *what) {
-    char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
+    char *path = checkpoint_path(t->saver.folder[t->saver.dir_index], t->saver.saved);
     tell(t, base_format("%s %s", what, path));
     free(path);
 }
@@ -70,7 +70,7 @@ static void tell_saved(void *trainer) {
 
 static int sync_told(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    return t->hooks.sync ? t->hooks.sync(t->hooks.teller, e) : 0;
+    return t->hooks.sync ? t->hooks.sync(t->hooks.console, e) : 0;
 }
 
 // 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
@@ -101,23 +101,23 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
         err = resume_load(&t->resume, z, identity, e);
     if (!err && !z->step && t->init.context)
         err = import_weights(z, &t->init, e);
-    t->saver =
-        (struct Saver){.zero = z,
-                       .folder = {t->resume.folder[0], t->resume.folder[1]},
-                       .lock = t->resume.lock,
-                       .disk = t->resume.disk,
-                       .identity = identity,
-                       .keep = {.newest = t->settings->habits.keep, .refused = &t->resume.refused},
-                       .saved = z->step ? z->step : UINT64_MAX,
-                       .place = -1,
-                       .before = sync_told,
-                       .after = tell_saved,
-                       .context = t,
-                       .room = &t->rank.snapshot};
+    t->saver = (struct Saver){
+        .zero = z,
+        .folder = {t->resume.folder[0], t->resume.folder[1]},
+        .lock = t->resume.lock,
+        .disk = t->resume.disk,
+        .identity = identity,
+        .keep = {.newest = t->settings->intervals.keep, .refused = &t->resume.refused},
+        .saved = z->step ? z->step : UINT64_MAX,
+        .dir_index = -1,
+        .pre_save = sync_told,
+        .post_save = tell_saved,
+        .context = t,
+        .snapshot_memory = &t->rank.snapshot};
     t->rank.own_word = &t->saver.word;
     t->good = z->step;
     if (!err && !t->resume.asked.only)
-        judge_open(&t->judge, &t->saver, &t->settings->habits, t->val_samples);
+        judge_open(&t->judge, &t->saver, &t->settings->intervals, t->val_samples);
     return err;
 }
 
@@ -176,7 +176,7 @@ static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
 
 static void note(struct Trainer *t, const struct LogNote *n) {
     if (trainer_speaks(t))
-        t->hooks.noted(t->hooks.teller, n);
+        t->hooks.noted(t->hooks.console, n);
 }
 
 // Where that step's time went; 0: of no step.
@@ -206,7 +206,7 @@ static void note_hash(struct Trainer *t) {
 
 // The clock is rank 0's; the others learn of its wish as of any.
 static void look_at_clock(struct Trainer *t) {
-    const struct Intervals *h = &t->settings->habits;
+    const struct Intervals *h = &t->settings->intervals;
     double now = base_seconds();
     if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
         t->clock_at = now;
@@ -233,7 +233,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
                             .lr = result->lr,
                             .loss_scale = result->loss_scale.scale,
                             .tokens_seen = result->step * (uint64_t)trainer_step_tokens(t)};
-        t->hooks.stepped(t->hooks.teller, &s, seconds);
+        t->hooks.stepped(t->hooks.console, &s, seconds);
         look_at_clock(t);
     }
     saver_hear(&t->saver, result->words);
@@ -248,7 +248,7 @@ static void cannot_read(void *trainer, int err, const struct Error *e) {
 // Whether something that wants the whole state follows that step.
 static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
-    const struct Intervals *h = &t->settings->habits;
+    const struct Intervals *h = &t->settings->intervals;
     return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
            is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
            is_due(step, h->save_every.steps) || t->save_requested;
@@ -277,7 +277,7 @@ static bool ends_here(struct Trainer *t) {
 
 static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    const struct Intervals *h = &t->settings->habits;
+    const struct Intervals *h = &t->settings->intervals;
     uint64_t step = t->rank.zero.step;
     bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
     bool evaluates = on_the_way && is_due(step, h->eval_every);
@@ -379,7 +379,7 @@ static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error
         err = saver_save_last(&t->saver, failed ? &lost : e);
     else
         saver_finish(&t->saver);
-    if (err && t->saver.place >= 0)
+    if (err && t->saver.dir_index >= 0)
         tell_path(t, "the newest checkpoint is");
     return err;
 }
@@ -409,7 +409,7 @@ static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
 
 // Such as 30M for half an hour.
 static void tell_late_save(const struct Trainer *t) {
-    uint64_t every = t->settings->habits.save_every.steps, steps = t->settings->schedule.steps;
+    uint64_t every = t->settings->intervals.save_every.steps, steps = t->settings->schedule.steps;
     if (every > steps && t->rank.all->rank == 0)
         log_line(LOG_NORMAL,
                  "--save-every %llu: the run ends at step %llu, so it saves at its end alone "

@@ -25,7 +25,7 @@ struct TrainerHooks {
     BatchReader *read_train, *read_val;
     BatchCounter *count_train, *count_val; // NULL: every target counts
     void *data;                            // for these four
-    void *teller;                          // for the next four
+    void *console;                         // for the next four
     void (*stepped)(void *teller, struct LogStep *, double seconds);
     void (*noted)(void *teller, const struct LogNote *);
     void (*tell)(void *teller, const char *line);

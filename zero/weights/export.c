@@ -21,7 +21,7 @@ static int export_shards(struct Zero *z, const struct ExportSink *to, struct Err
     zero_finish(z);
     for (int g = 0; g < z->params->ngroup && !err; g++) {
         struct Piece piece[MAX_PIECES];
-        size_t shard = zero_shard_numel(z, g), begin = shard * (size_t)z->dp->rank;
+        size_t shard = zero_shard_numel(z, g), begin = shard * (size_t)z->shard_group->rank;
         int n = params_pieces(&z->params->group[g], begin, begin + shard, piece);
         n = zero_reports_group(z, g) ? n : 0;
         for (int i = 0; i < n && !err; i++)

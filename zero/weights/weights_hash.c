@@ -11,7 +11,7 @@ uint64_t zero_weights_hash(struct Zero *z) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_finish(z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->dp->rank + 1);
+        size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->shard_group->rank + 1);
         for (size_t begin = end - shard; begin < end && zero_reports_group(z, g);
              begin += STATE_CHUNK) {
             size_t stop = size_min(begin + STATE_CHUNK, end);

@@ -21,20 +21,21 @@ static void quantize_shard(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     size_t bytes = z->state[a->group].message_bytes;
     kernels_of(z, &queue)->quantize(
-        queue, &(struct Quantize){.n = zero_shard_numel(z, a->group),
-                                  .parts = 1,
-                                  .columns = 1,
-                                  .bits = WEIGHT_BITS,
-                                  .dtype = z->plan.param.dtype,
-                                  .x = a->mem[BUFFER_SHARD],
-                                  .to = weights_arrive(z, a) + bytes * (size_t)z->dp->rank});
+        queue,
+        &(struct Quantize){.n = zero_shard_numel(z, a->group),
+                           .parts = 1,
+                           .columns = 1,
+                           .bits = WEIGHT_BITS,
+                           .dtype = z->plan.param.dtype,
+                           .x = a->mem[BUFFER_SHARD],
+                           .to = weights_arrive(z, a) + bytes * (size_t)z->shard_group->rank});
 }
 
 static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     kernels_of(z, &queue)->dequantize(queue,
                                       &(struct Dequantize){.n = zero_shard_numel(z, a->group),
-                                                           .parts = (size_t)z->dp->size,
+                                                           .parts = (size_t)z->shard_group->size,
                                                            .ranks = 1,
                                                            .bits = WEIGHT_BITS,
                                                            .dtype = z->plan.param.dtype,
@@ -67,7 +68,7 @@ struct Halves {
 
 static struct Halves halves_of(const struct Zero *z, const struct HopArgs *a) {
     const struct Wire *w = a->context;
-    size_t near = (size_t)w->near->size, far = (size_t)w->far->size;
+    size_t near = (size_t)w->intra_node->size, far = (size_t)w->inter_node->size;
     size_t bytes = quantized_bytes(GRADIENT_BITS, zero_shard_numel(z, a->group));
     char *sent = w->messages.mem;
     return (struct Halves){near, far, bytes, sent, sent + near * far * bytes};
@@ -88,7 +89,7 @@ static void quantize_whole(struct Zero *z, const struct HopArgs *a) {
 }
 
 static void exchange_near(struct Zero *z, const struct HopArgs *a) {
-    struct Comm *near = ((const struct Wire *)a->context)->near;
+    struct Comm *near = ((const struct Wire *)a->context)->intra_node;
     struct Halves h = halves_of(z, a);
     near->ops->all_to_all(near, h.came, h.sent, h.far * h.bytes);
 }
@@ -107,7 +108,7 @@ static void requantize(struct Zero *z, const struct HopArgs *a) {
 }
 
 static void exchange_far(struct Zero *z, const struct HopArgs *a) {
-    struct Comm *far = ((const struct Wire *)a->context)->far;
+    struct Comm *far = ((const struct Wire *)a->context)->inter_node;
     struct Halves h = halves_of(z, a);
     far->ops->all_to_all(far, h.came, h.sent, h.bytes);
 }
@@ -123,7 +124,7 @@ static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
                                     .dtype = z->plan.grad.dtype,
                                     .from = h.came,
                                     .x = a->mem[BUFFER_SHARD],
-                                    .accumulate = z->plan.grad.over && z->micro > 0});
+                                    .accumulate = z->plan.grad.shard_group && z->micro > 0});
 }
 
 static const struct Hop quantize_gradient = {"quantize", POINT_PACK, WHEN_REDUCED,
@@ -151,15 +152,15 @@ void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, boo
         {grid_line(&grid, all->rank, AXIS_DP), QUEUE_COMM, NULL},
         {grid_line(&grid, all->rank, AXIS_REPLICA), QUEUE_COMM, NULL},
     };
-    w->near = comm_split_even(all, &hops[0], dry);
-    w->far = comm_split_even(all, &hops[1], dry);
-    comm_set_nodes(w->near, node_ranks);
-    comm_set_nodes(w->far, node_ranks);
+    w->intra_node = comm_split_even(all, &hops[0], dry);
+    w->inter_node = comm_split_even(all, &hops[1], dry);
+    comm_set_nodes(w->intra_node, node_ranks);
+    comm_set_nodes(w->inter_node, node_ranks);
 }
 
 static void attach_weights(struct Wire *w, struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
-    struct Chain *c = &s->chain[z->plan.param.over ? FETCH : PUBLISH];
+    struct Chain *c = &s->chain[z->plan.param.shard_group ? FETCH : PUBLISH];
     const struct WireForm *form = &forms[w->weights];
     s->messages = &w->messages;
     s->message_bytes = form->bytes(zero_shard_numel(z, g));
@@ -170,11 +171,11 @@ static void attach_weights(struct Wire *w, struct Zero *z, int g) {
 static void attach_gradient(struct Wire *w, struct Zero *z, int g) {
     struct Chain *c = &z->state[g].chain[REDUCE];
     chain_add(c, &quantize_gradient, w);
-    if (w->near->size > 1)
+    if (w->intra_node->size > 1)
         chain_add(c, &all_to_all_near, w);
-    if (w->near->size > 1 && w->far->size > 1)
+    if (w->intra_node->size > 1 && w->inter_node->size > 1)
         chain_add(c, &requantize_sums, w);
-    if (w->far->size > 1)
+    if (w->inter_node->size > 1)
         chain_add(c, &all_to_all_far, w);
     chain_add(c, &dequantize_sums, w);
 }
@@ -182,19 +183,19 @@ static void attach_gradient(struct Wire *w, struct Zero *z, int g) {
 int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e) {
     size_t most = params_most(z->params);
     size_t weights = w->weights ? forms[w->weights].bytes(most) : 0;
-    size_t gradients = w->near ? 2 * quantized_bytes(GRADIENT_BITS, most) : 0;
+    size_t gradients = w->intra_node ? 2 * quantized_bytes(GRADIENT_BITS, most) : 0;
     size_t bytes = size_max(weights, gradients);
     for (int g = 0; g < z->params->ngroup; g++) {
         if (w->weights)
             attach_weights(w, z, g);
-        if (w->near && z->dp->size > 1)
+        if (w->intra_node && z->shard_group->size > 1)
             attach_gradient(w, z, g);
     }
     return bytes ? tier_alloc(tier, TAG_COMM, "what travels quantized", bytes, &w->messages, e) : 0;
 }
 
 void wire_close(struct Wire *w) {
-    struct Comm *hops[] = {w->near, w->far};
+    struct Comm *hops[] = {w->intra_node, w->inter_node};
     tier_free(&w->messages);
     for (int i = 0; i < 2; i++)
         if (hops[i])

@@ -34,9 +34,9 @@
 enum { WIRE_SHARD = QUANTIZE_BLOCK };
 
 struct Wire {
-    int weights;             // the form in which they travel: a place in wire_weight_words
-    struct Comm *near, *far; // gradients are, for these two hops; NULL: they are not
-    struct Block messages;   // of the group at hand: one collective follows another
+    int weights; // the form in which they travel: a place in wire_weight_words
+    struct Comm *intra_node, *inter_node; // gradients are, for these two hops; NULL: they are not
+    struct Block messages;                // of the group at hand: one collective follows another
 };
 
 // Of --zero-quantized-weights; NULL behind the last.
