@@ -25,9 +25,9 @@ bool stream_ends_in(const char *path, const char *ending) {
     return file_ends_in(path, stream_bare(path), ending);
 }
 
-int stream_open(struct Stream *s, const char *path, const char *flag, struct Error *e) {
+int stream_open(struct DataStream *s, const char *path, const char *flag, struct Error *e) {
     struct stat st;
-    *s = (struct Stream){.fd = -1, .path = path, .flag = flag, .unpack = stream_packing(path)};
+    *s = (struct DataStream){.fd = -1, .path = path, .flag = flag, .unpack = stream_packing(path)};
     int code = file_open(path, flag, &s->fd, &st, e);
     if (code || !s->unpack)
         return code;
@@ -41,16 +41,16 @@ int stream_open(struct Stream *s, const char *path, const char *flag, struct Err
     return 0;
 }
 
-void stream_close(struct Stream *s) {
+void stream_close(struct DataStream *s) {
     if (s->fd >= 0)
         close(s->fd);
     if (s->state)
         s->unpack->close(s->state);
     free(s->buffer);
-    *s = (struct Stream){.fd = -1};
+    *s = (struct DataStream){.fd = -1};
 }
 
-static ssize_t read_file(struct Stream *s, void *bytes, size_t n, struct Error *e) {
+static ssize_t read_file(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
     ssize_t got = file_pread(s->fd, bytes, n, s->at);
     if (got < 0)
         return error_set(e, (int)got, E_FILE_READ, "%s %s: %s", s->flag, s->path,
@@ -60,7 +60,7 @@ static ssize_t read_file(struct Stream *s, void *bytes, size_t n, struct Error *
 }
 
 // Reads on where less than so many packed bytes are there. Returns how many are.
-static ssize_t need(struct Stream *s, size_t bytes, struct Error *e) {
+static ssize_t need(struct DataStream *s, size_t bytes, struct Error *e) {
     if (s->end - s->begin >= bytes)
         return (ssize_t)(s->end - s->begin);
     s->end -= s->begin;
@@ -73,14 +73,14 @@ static ssize_t need(struct Stream *s, size_t bytes, struct Error *e) {
     return (ssize_t)s->end;
 }
 
-static int refuse(const struct Stream *s, enum ErrorId id, const char *what, const char *more,
+static int refuse(const struct DataStream *s, enum ErrorId id, const char *what, const char *more,
                   struct Error *e) {
     return error_set(e, -EBADMSG, id, "%s %s: byte %llu: %s%s", s->flag, s->path,
                      (unsigned long long)(s->at - (s->end - s->begin)), what, more);
 }
 
 // Between two streams: is there another? What is no stream is refused.
-static int begin_stream(struct Stream *s, struct Error *e) {
+static int begin_stream(struct DataStream *s, struct Error *e) {
     ssize_t left = need(s, UNPACK_HEAD_BYTES, e);
     while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {
         s->begin++;
@@ -99,7 +99,7 @@ static int begin_stream(struct Stream *s, struct Error *e) {
 }
 
 // One step of the library's, which has ended a stream, or come further, or is refused.
-static int step(struct Stream *s, struct Unpacking *u, struct Error *e) {
+static int step(struct DataStream *s, struct Unpacking *u, struct Error *e) {
     const char *wrong = "it does not go on";
     size_t room = u->out_bytes;
     ssize_t left = need(s, 1, e);
@@ -120,7 +120,7 @@ static int step(struct Stream *s, struct Unpacking *u, struct Error *e) {
                : 0;
 }
 
-static ssize_t unpack(struct Stream *s, uint8_t *bytes, size_t n, struct Error *e) {
+static ssize_t unpack(struct DataStream *s, uint8_t *bytes, size_t n, struct Error *e) {
     struct Unpacking u = {.out = bytes, .out_bytes = n};
     int more = 1, code = 0;
     while (u.out_bytes && more > 0 && !code) {
@@ -130,7 +130,7 @@ static ssize_t unpack(struct Stream *s, uint8_t *bytes, size_t n, struct Error *
     return more < 0 ? more : code ? code : (ssize_t)(n - u.out_bytes);
 }
 
-ssize_t stream_read(struct Stream *s, void *bytes, size_t n, struct Error *e) {
+ssize_t stream_read(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
     return s->unpack ? unpack(s, bytes, n, e) : read_file(s, bytes, n, e);
 }
 

@@ -9,7 +9,7 @@
 #include "data/file.h"
 #include "data/unpack.h"
 
-struct Stream {
+struct DataStream {
     int fd;
     const char *path, *flag;
     uint64_t at;                 // of the file: what was read of it
@@ -31,11 +31,11 @@ bool stream_ends_in(const char *path, const char *ending);
 
 // `flag` opens the error lines; it and `path` must last. Errors: those of file_open; -ENOTSUP, with
 // what to install, where this build cannot unpack. stream_close it, also after an error.
-int stream_open(struct Stream *s, const char *path, const char *flag, struct Error *e);
-void stream_close(struct Stream *s);
+int stream_open(struct DataStream *s, const char *path, const char *flag, struct Error *e);
+void stream_close(struct DataStream *s);
 
 // Reads n bytes, or fewer at the end. Returns how many. Errors: -errno of reading; -EBADMSG.
-ssize_t stream_read(struct Stream *s, void *bytes, size_t n, struct Error *e);
+ssize_t stream_read(struct DataStream *s, void *bytes, size_t n, struct Error *e);
 
 // What nobody knows the size of may take: a quarter of the machine's memory, or of what the process
 // may have.

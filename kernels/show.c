@@ -10,7 +10,7 @@ static const char MASK[] = "***";
 // ---- URLs ----
 
 // A piece of a text that is masked: [begin, end). Empty: there is none.
-struct Span {
+struct TextSpan {
     const char *begin, *end;
 };
 
@@ -22,23 +22,23 @@ static const char *end_of_word(const char *p) {
 
 // User and password stand before the last "@" of the host's part. One that holds a "/" or a space
 // makes the port no number, and whoever reads the refusal must not read it, either.
-static struct Span find_user(const char *host, const char *end) {
+static struct TextSpan find_user(const char *host, const char *end) {
     size_t n = strcspn(host, "/?#");
     const char *stop = host + n < end ? host + n : end;
     const char *at = memrchr(host, '@', (size_t)(stop - host));
     const char *colon = at ? NULL : memchr(host, ':', (size_t)(stop - host));
     if (colon && colon + 1 < stop && !isdigit((unsigned char)colon[1]))
         at = strchr(colon, '@');
-    return (struct Span){host, at ? at : host};
+    return (struct TextSpan){host, at ? at : host};
 }
 
 // What is behind "?" or "#", without what only closes the sentence around it.
-static struct Span find_query(const char *from, const char *end) {
+static struct TextSpan find_query(const char *from, const char *end) {
     const char *begin = from + strcspn(from, "?#");
     begin = begin < end ? begin + 1 : end;
     while (end > begin && strchr(":;,.)", end[-1]))
         end--;
-    return (struct Span){begin, end};
+    return (struct TextSpan){begin, end};
 }
 
 // ---- characters ----
@@ -82,7 +82,7 @@ static void put_text(struct Shown *s, const char *from, const char *end) {
     }
 }
 
-static void put_masked(struct Shown *s, struct Span span) {
+static void put_masked(struct Shown *s, struct TextSpan span) {
     if (span.begin < span.end)
         put(s, MASK, sizeof MASK - 1);
 }
@@ -90,8 +90,8 @@ static void put_masked(struct Shown *s, struct Span span) {
 static size_t show(struct Shown s, const char *from) {
     for (const char *scheme; (scheme = strstr(from, "://"));) {
         const char *host = scheme + 3, *end = end_of_word(host);
-        struct Span user = find_user(host, end);
-        struct Span query = find_query(user.end, end_of_word(user.end));
+        struct TextSpan user = find_user(host, end);
+        struct TextSpan query = find_query(user.end, end_of_word(user.end));
         put_text(&s, from, host);
         put_masked(&s, user);
         put_text(&s, user.end, query.begin);

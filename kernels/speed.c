@@ -19,7 +19,7 @@ enum { WIDE = 2304, NARROW = 768 }; // of the products' other dimensions
 static const double WAIT_SHARE = 2e-3;
 static const double SECONDS = 0.1; // per shape and dtype
 
-struct Shape {
+struct MatmulShape {
     size_t m, n, k;
     bool a_transposed, b_transposed;
 };
@@ -31,7 +31,7 @@ struct Bench {
     size_t work_bytes, elements; // of the largest operand
 };
 
-static struct Matmul product(const struct Shape *s, enum Dtype d, const struct Bench *b) {
+static struct Matmul product(const struct MatmulShape *s, enum Dtype d, const struct Bench *b) {
     return (struct Matmul){
         .m = s->m,
         .n = s->n,
@@ -44,7 +44,7 @@ static struct Matmul product(const struct Shape *s, enum Dtype d, const struct B
 }
 
 // FLOP/s of the best of several runs; the first warms caches and threads.
-static double measure(struct Bench *b, const struct Shape *s, enum Dtype d) {
+static double measure(struct Bench *b, const struct MatmulShape *s, enum Dtype d) {
     struct Device *device = b->device;
     struct Matmul query = product(s, d, b);
     b->work_bytes = size_max(device->kernels->matmul_work(device, &query), 64);
@@ -85,7 +85,7 @@ static void fill(struct Bench *b, void *mem, enum Dtype d) {
 
 static double best_of_shapes(struct Bench *b, enum Dtype d) {
     size_t rows = b->device->busy_rows;
-    const struct Shape shapes[] = {
+    const struct MatmulShape shapes[] = {
         {rows, WIDE, NARROW, false, true},
         {rows, NARROW, WIDE, false, false},
         {WIDE, NARROW, rows, true, false},

@@ -60,7 +60,7 @@ struct Point {
     double at;
 };
 
-struct Writer {
+struct TraceWriter {
     FILE *f;
     int rank;
     uint64_t step;
@@ -78,7 +78,7 @@ bool trace_is_wait(const struct TraceRecord *r) {
 }
 
 // first: the row of the first queue.
-static void write_names(const struct Writer *w, const struct Trace *t, int first) {
+static void write_names(const struct TraceWriter *w, const struct Trace *t, int first) {
     for (int q = 0; q < NQUEUE; q++)
         fprintf(w->f,
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
@@ -95,7 +95,7 @@ static int compare_points(const void *a, const void *b) {
 }
 
 // The record that a wait of this step was for, if that was of this step, too.
-static const struct Point *point_of(const struct Writer *w, const struct TraceRecord *wait) {
+static const struct Point *point_of(const struct TraceWriter *w, const struct TraceRecord *wait) {
     struct Point key = {.event = wait->label.event};
     if (!key.event.record)
         return NULL;
@@ -103,7 +103,7 @@ static const struct Point *point_of(const struct Writer *w, const struct TraceRe
 }
 
 // One end of an arrow: "s" where it starts, "f" where it finishes.
-static void write_end(const struct Writer *w, const char *name, const char *end, int row,
+static void write_end(const struct TraceWriter *w, const char *name, const char *end, int row,
                       double at) {
     fprintf(w->f,
             ",\n{\"name\":\"%s\",\"cat\":\"event\",\"ph\":\"%s\",\"bp\":\"e\",\"id\":%zu,"
@@ -112,15 +112,15 @@ static void write_end(const struct Writer *w, const char *name, const char *end,
 }
 
 // An arrow ends inside the wait: at its very end the next operation begins.
-static void write_arrow(struct Writer *w, const struct Point *from, const struct TraceRecord *wait,
-                        int row) {
+static void write_arrow(struct TraceWriter *w, const struct Point *from,
+                        const struct TraceRecord *wait, int row) {
     w->narrow++;
     write_end(w, from->event.name, "s", from->row, from->at);
     write_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
 }
 
 // With whom a queue has to do: the ranks of a collective, or the queue of an event.
-static void write_others(const struct Writer *w, const struct TraceRecord *r,
+static void write_others(const struct TraceWriter *w, const struct TraceRecord *r,
                          const struct Point *from) {
     const char *name = r->label.event.name;
     if (r->label.group)
@@ -131,7 +131,7 @@ static void write_others(const struct Writer *w, const struct TraceRecord *r,
         fprintf(w->f, "\"recorded by\":\"%s%s\",", from->prefix, queue_names[from->row % NQUEUE]);
 }
 
-static void write_record(struct Writer *w, const struct TraceRecord *r, int row) {
+static void write_record(struct TraceWriter *w, const struct TraceRecord *r, int row) {
     FILE *f = w->f;
     const char *event = r->label.event.name;
     const struct Point *from = trace_is_wait(r) ? point_of(w, r) : NULL;
@@ -165,7 +165,7 @@ static const struct TraceRecord *next_of_step(const struct TraceRing *ring, uint
 }
 
 // When the step began, as far as it was kept; and where events were recorded in it.
-static void look_through(struct Writer *w, const struct Trace *t, int first) {
+static void look_through(struct TraceWriter *w, const struct Trace *t, int first) {
     const struct TraceRecord *r;
     for (int q = 0; q < NQUEUE; q++)
         for (uint64_t i = 0; (r = next_of_step(&t->ring[q], w->step, &i));) {
@@ -176,7 +176,7 @@ static void look_through(struct Writer *w, const struct Trace *t, int first) {
         }
 }
 
-static void write_ring(struct Writer *w, const struct Trace *t, int queue, int row) {
+static void write_ring(struct TraceWriter *w, const struct Trace *t, int queue, int row) {
     const struct TraceRing *ring = &t->ring[queue];
     uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0, i = begin;
     if (begin && ring->record[begin % TRACE_RING].label.step == w->step)
@@ -189,7 +189,7 @@ static void write_ring(struct Writer *w, const struct Trace *t, int queue, int r
         write_record(w, r, row);
 }
 
-static void write_all(struct Writer *w, const struct Trace *const traces[], int n) {
+static void write_all(struct TraceWriter *w, const struct Trace *const traces[], int n) {
     w->start = INFINITY;
     w->point = base_alloc((size_t)n * NQUEUE * TRACE_RING * sizeof *w->point);
     for (int i = 0; i < n; i++)
@@ -212,7 +212,7 @@ static void write_all(struct Writer *w, const struct Trace *const traces[], int 
 
 int trace_write(const struct Trace *const traces[], int n, const char *path, uint64_t step,
                 int rank, struct Error *e) {
-    struct Writer w = {.f = fopen(path, "w"), .rank = rank, .step = step};
+    struct TraceWriter w = {.f = fopen(path, "w"), .rank = rank, .step = step};
     if (!w.f)
         return error_set(e, -errno, E_FILE_WRITE, "--trace %s: %s", path, strerror(errno));
     write_all(&w, traces, n);

@@ -20,19 +20,19 @@
 #include "model/parts.h"
 
 // A branch reads all rows of a norm's output, and leaves what the next norm adds.
-static const void *branch_input(struct Run *r, enum Act norm) {
+static const void *branch_input(struct BlockRun *r, enum Act norm) {
     return megatron_f_forward(r->m, r->acts, r->act[norm]);
 }
 
-static void branch_output(struct Run *r, enum Act x, enum BlockParam w, enum BlockParam bias) {
+static void branch_output(struct BlockRun *r, enum Act x, enum BlockParam w, enum BlockParam bias) {
     void *delta = r->acts->delta;
     linear_forward(r, megatron_sum_of(r->acts, delta), r->act[x], w, bias, NULL);
     megatron_g_forward(r->m, r->acts, delta);
 }
 
 // Backward from dy, the gradient by what the branch's first product made: dnorm, by its input.
-static void branch_input_backward(struct Run *r, enum Act norm, const void *dy, enum BlockParam w,
-                                  enum BlockParam bias) {
+static void branch_input_backward(struct BlockRun *r, enum Act norm, const void *dy,
+                                  enum BlockParam w, enum BlockParam bias) {
     void *dnorm = r->acts->dnorm;
     linear_backward(r, megatron_sum_of(r->acts, dnorm), dy, branch_input(r, norm), w, bias);
     megatron_f_backward(r->m, r->acts, dnorm);
@@ -40,7 +40,7 @@ static void branch_input_backward(struct Run *r, enum Act norm, const void *dy, 
 
 // Makes the tensors in `need`. x, delta: the block's input; in a restore, x is the kept sum and
 // delta NULL.
-static void block_run(struct Run *r, const void *x, const void *delta, uint32_t need) {
+static void block_run(struct BlockRun *r, const void *x, const void *delta, uint32_t need) {
     if (need & (BIT(ACT_X) | BIT(ACT_NORM1)))
         norm_forward(r, &norm1, x, delta);
     if (need & BIT(ACT_QKV))
@@ -64,7 +64,7 @@ static void block_run(struct Run *r, const void *x, const void *delta, uint32_t 
 }
 
 void block_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
-    struct Run r = run_of(m, u, w, (struct Grad){0}, acts);
+    struct BlockRun r = run_of(m, u, w, (struct Grad){0}, acts);
     bool first = u->layer == 0; // the embedding wrote the first block's x itself
     const void *x = first ? r.act[ACT_X] : acts->block[u->layer - 1][ACT_X2];
     block_run(&r, x, first ? NULL : acts->delta, BIT(NACT) - 1);
@@ -72,7 +72,7 @@ void block_forward(struct Model *m, const struct Unit *u, const void *w, struct 
 }
 
 void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
-    struct Run r = run_of(m, u, w, (struct Grad){0}, acts);
+    struct BlockRun r = run_of(m, u, w, (struct Grad){0}, acts);
     block_run(&r, r.act[ACT_X], NULL, ~acts->kept);
 }
 
@@ -80,7 +80,7 @@ void block_restore(struct Model *m, const struct Unit *u, const void *w, struct 
 // (the residual connection) and add what flows through them, in norm_backward.
 void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                     struct Acts *acts) {
-    struct Run r = run_of(m, u, w, dw, acts);
+    struct BlockRun r = run_of(m, u, w, dw, acts);
     void *dfc = acts->dwide;
     activation_backward(&r, megatron_g_backward(m, acts, acts->dx), dfc);
     branch_input_backward(&r, ACT_NORM2, dfc, BLOCK_FC_W, BLOCK_FC_B);

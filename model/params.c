@@ -15,7 +15,7 @@ struct Builder {
 };
 
 // Of the whole model, with a row for each token of every place.
-struct Tensor {
+struct ParamSpec {
     const char *name;
     enum ParamSplit split;
     size_t rows[MAX_PARTS]; // of its parts, which are split each for itself
@@ -26,7 +26,7 @@ struct Tensor {
 };
 
 // This place's rows of the tensor.
-static void take_rows(const struct Builder *b, const struct Tensor *t, struct Param *p) {
+static void take_rows(const struct Builder *b, const struct ParamSpec *t, struct Param *p) {
     bool split = t->split == SPLIT_ROWS && b->places > 1;
     for (int i = 0; i < MAX_PARTS; i++) {
         size_t rows = t->rows[i] / (split ? b->places : 1);
@@ -38,7 +38,7 @@ static void take_rows(const struct Builder *b, const struct Tensor *t, struct Pa
     }
 }
 
-static const struct Param *add(struct Builder *b, struct Tensor t) {
+static const struct Param *add(struct Builder *b, struct ParamSpec t) {
     struct Group *g = b->group;
     CHECK(g->nparam < MAX_PARAM, "group %s has more than %d parameters", g->name, MAX_PARAM);
     struct Param *p = &g->param[g->nparam++];
@@ -67,12 +67,12 @@ static const struct Param *add(struct Builder *b, struct Tensor t) {
 static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
                                       const char *name) {
     size_t rows = b->places * model_config_part(c, b->place, b->places).vocab_padded;
-    return add(
-        b, (struct Tensor){name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
+    return add(b, (struct ParamSpec){
+                      name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
 }
 
 static const struct Param *add_norm(struct Builder *b, const char *name, size_t n, float mean) {
-    return add(b, (struct Tensor){name, SPLIT_NONE, {n}, 1, mean, 0, 0, GRAD_OF_ROWS});
+    return add(b, (struct ParamSpec){name, SPLIT_NONE, {n}, 1, mean, 0, 0, GRAD_OF_ROWS});
 }
 
 static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
@@ -80,7 +80,7 @@ static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
     size_t positions = c->family->position == POSITION_LEARNED ? c->positions : 0;
     end[END_WTE] = add_tokens(b, c, "wte");
     end[END_WPE] =
-        add(b, (struct Tensor){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0, 0});
+        add(b, (struct ParamSpec){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0, 0});
 }
 
 // Where the group has the token embedding already, that is the head's matrix.
@@ -100,7 +100,7 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     size_t gate = c->ffn, up = model_fc_width(c) - gate, bias = f->bias, has = f->qkv_bias;
     size_t head = f->qk_norm * c->head_size;
     float std = init_std, residual_std = std / sqrtf(2.0f * (float)c->layers);
-    const struct Tensor block[] = {
+    const struct ParamSpec block[] = {
         {"attention.qkv.weight", SPLIT_ROWS, {q, kv, kv}, C, 0, std, 0, 0},
         {"attention.proj.weight", SPLIT_COLUMNS, {C}, q, 0, residual_std, 0, 0},
         {"mlp.fc.weight", SPLIT_ROWS, {gate, up}, C, 0, std, 0, 0},

@@ -6,13 +6,13 @@
 // ---- products ----
 
 // Behind a product of which each place has a part of the sum, one of them adds the bias.
-static const void *added_bias(const struct Run *r, enum BlockParam w, enum BlockParam bias) {
+static const void *added_bias(const struct BlockRun *r, enum BlockParam w, enum BlockParam bias) {
     bool once = r->group->param[w].split == SPLIT_COLUMNS;
     return once && !megatron_adds(r->m) ? NULL : weight(r, bias);
 }
 
-void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, enum BlockParam bias,
-                    void *gelu) {
+void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam w,
+                    enum BlockParam bias, void *gelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
     struct Matmul args = {
         .m = r->rows,
@@ -28,7 +28,7 @@ void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, en
 }
 
 // dx (rows, k) = dy (rows, n) W (n, k), times GELU'(dgelu) where that is not NULL.
-static void linear_input(struct Run *r, void *dx, const void *dy, enum BlockParam w,
+static void linear_input(struct BlockRun *r, void *dx, const void *dy, enum BlockParam w,
                          const void *dgelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
     struct Matmul args = {
@@ -44,7 +44,7 @@ static void linear_input(struct Run *r, void *dx, const void *dy, enum BlockPara
 }
 
 // dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy.
-static void linear_weights(struct Run *r, const void *dy, const void *x, enum BlockParam w,
+static void linear_weights(struct BlockRun *r, const void *dy, const void *x, enum BlockParam w,
                            enum BlockParam bias) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
     struct Matmul args = {
@@ -60,7 +60,7 @@ static void linear_weights(struct Run *r, const void *dy, const void *x, enum Bl
     LAUNCH_WITH_WORK(r->m, matmul, args);
 }
 
-void linear_backward(struct Run *r, void *dx, const void *dy, const void *x, enum BlockParam w,
+void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias) {
     linear_input(r, dx, dy, w, NULL);
     linear_weights(r, dy, x, w, bias);
@@ -73,7 +73,8 @@ const struct NormPlace norm1 = {ACT_X,     ACT_MEAN1,     ACT_RSTD1,
 const struct NormPlace norm2 = {ACT_X2,    ACT_MEAN2,     ACT_RSTD2,
                                 ACT_NORM2, BLOCK_NORM2_W, BLOCK_NORM2_B};
 
-void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, const void *delta) {
+void norm_forward(struct BlockRun *r, const struct NormPlace *norm, const void *x,
+                  const void *delta) {
     LAUNCH(r->m, norm_forward,
            (struct NormForward){
                .rows = r->own_rows,
@@ -91,7 +92,7 @@ void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, co
            });
 }
 
-void norm_backward(struct Run *r, const struct NormPlace *norm) {
+void norm_backward(struct BlockRun *r, const struct NormPlace *norm) {
     struct NormBackward args = {
         .rows = r->own_rows,
         .c = r->C,
@@ -113,16 +114,16 @@ void norm_backward(struct Run *r, const struct NormPlace *norm) {
 // ---- attention ----
 
 // What attention reads: rotation has a tensor of its own, or happens in qkv.
-static void *attention_input(const struct Run *r) {
+static void *attention_input(const struct BlockRun *r) {
     return r->act[ACT_ROTATED] ? r->act[ACT_ROTATED] : r->act[ACT_QKV];
 }
 
 // The first key of each query: the batch's where documents are packed, else the model's.
-static const int32_t *first_keys(const struct Run *r) {
+static const int32_t *first_keys(const struct BlockRun *r) {
     return r->acts->first ? r->acts->first : r->m->first;
 }
 
-void rotate_forward(struct Run *r) {
+void rotate_forward(struct BlockRun *r) {
     const struct ModelConfig *c = &r->m->config;
     LAUNCH(r->m, rotate_forward,
            (struct RotateForward){
@@ -142,7 +143,7 @@ void rotate_forward(struct Run *r) {
            });
 }
 
-void attention_forward(struct Run *r) {
+void attention_forward(struct BlockRun *r) {
     struct AttentionForward args = {
         .b = r->acts->b,
         .t = r->acts->t,
@@ -160,7 +161,7 @@ void attention_forward(struct Run *r) {
     LAUNCH_WITH_WORK(r->m, attention_forward, args);
 }
 
-void attention_backward(struct Run *r, const void *dout, void *dqkv) {
+void attention_backward(struct BlockRun *r, const void *dout, void *dqkv) {
     struct AttentionBackward args = {
         .b = r->acts->b,
         .t = r->acts->t,
@@ -180,7 +181,7 @@ void attention_backward(struct Run *r, const void *dout, void *dqkv) {
     LAUNCH_WITH_WORK(r->m, attention_backward, args);
 }
 
-void rotate_backward(struct Run *r, void *dqkv) {
+void rotate_backward(struct BlockRun *r, void *dqkv) {
     const struct ModelConfig *c = &r->m->config;
     struct RotateBackward args = {
         .b = r->acts->b,
@@ -206,7 +207,7 @@ void rotate_backward(struct Run *r, void *dqkv) {
 
 // ---- activation ----
 
-void activation_forward(struct Run *r) {
+void activation_forward(struct BlockRun *r) {
     size_t n = r->m->config.ffn;
     const void *fc = r->act[ACT_FC];
     if (is_swiglu(r))
@@ -219,7 +220,7 @@ void activation_forward(struct Run *r) {
 
 // GELU's slope is in the product's epilogue. SwiGLU's gradient by its output
 // takes the place of the output, which nothing reads any more.
-void activation_backward(struct Run *r, const void *dout, void *dfc) {
+void activation_backward(struct BlockRun *r, const void *dout, void *dfc) {
     void *mlp = r->act[ACT_MLP], *fc = r->act[ACT_FC];
     if (!is_swiglu(r)) {
         linear_input(r, dfc, dout, BLOCK_OUT_W, fc);

@@ -9,7 +9,7 @@
 #include "model/launch.h"
 
 // What the parts share while one unit runs.
-struct Run {
+struct BlockRun {
     struct Model *m;
     const struct Group *group;
     const void *w;
@@ -20,43 +20,43 @@ struct Run {
     enum Dtype dtype;
 };
 
-static inline struct Run run_of(struct Model *m, const struct Unit *u, const void *w,
-                                struct Grad dw, struct Acts *acts) {
-    return (struct Run){m,
-                        &m->params->group[u->group],
-                        w,
-                        dw,
-                        acts,
-                        acts->block[u->layer],
-                        acts_rows(acts),
-                        acts_own_rows(acts),
-                        m->config.channels,
-                        m->config.dtype};
+static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, const void *w,
+                                     struct Grad dw, struct Acts *acts) {
+    return (struct BlockRun){m,
+                             &m->params->group[u->group],
+                             w,
+                             dw,
+                             acts,
+                             acts->block[u->layer],
+                             acts_rows(acts),
+                             acts_own_rows(acts),
+                             m->config.channels,
+                             m->config.dtype};
 }
 
 // Of a parameter, or NULL where the family lacks it.
-static inline const void *weight(const struct Run *r, enum BlockParam p) {
+static inline const void *weight(const struct BlockRun *r, enum BlockParam p) {
     const struct Param *param = &r->group->param[p];
     return param->rows ? dtype_at(r->w, r->dtype, param->offset) : NULL;
 }
 
-static inline void *gradient(const struct Run *r, enum BlockParam p) {
+static inline void *gradient(const struct BlockRun *r, enum BlockParam p) {
     const struct Param *param = &r->group->param[p];
     return param->rows ? dtype_at(r->dw.mem, r->m->grad_dtype, param->offset) : NULL;
 }
 
-static inline bool is_rotary(const struct Run *r) {
+static inline bool is_rotary(const struct BlockRun *r) {
     return r->m->config.family->position == POSITION_ROTARY;
 }
-static inline bool is_swiglu(const struct Run *r) {
+static inline bool is_swiglu(const struct BlockRun *r) {
     return r->m->config.family->mlp == MLP_SWIGLU;
 }
 
 // y (rows, n) = x (rows, k) W (n, k)' + bias; gelu, if not NULL, receives GELU(y).
-void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, enum BlockParam bias,
-                    void *gelu);
+void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam w,
+                    enum BlockParam bias, void *gelu);
 // dx (rows, k) = dy (rows, n) W (n, k); dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy.
-void linear_backward(struct Run *r, void *dx, const void *dy, const void *x, enum BlockParam w,
+void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias);
 
 // A block's norm: y = norm(sum), sum = x + delta.
@@ -66,22 +66,23 @@ struct NormPlace {
 };
 extern const struct NormPlace norm1, norm2;
 // delta NULL: x is the sum.
-void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, const void *delta);
+void norm_forward(struct BlockRun *r, const struct NormPlace *norm, const void *x,
+                  const void *delta);
 // acts->dx += the gradient by the norm's input, from acts->dnorm by its output.
-void norm_backward(struct Run *r, const struct NormPlace *norm);
+void norm_backward(struct BlockRun *r, const struct NormPlace *norm);
 
 // Rotary embedding of queries and keys, from ACT_QKV to where attention reads them. dqkv becomes
 // the gradient by what was rotated.
-void rotate_forward(struct Run *r);
-void rotate_backward(struct Run *r, void *dqkv);
+void rotate_forward(struct BlockRun *r);
+void rotate_backward(struct BlockRun *r, void *dqkv);
 
 // ACT_ATT and ACT_LSE; dqkv from dout, the gradient by ACT_ATT.
-void attention_forward(struct Run *r);
-void attention_backward(struct Run *r, const void *dout, void *dqkv);
+void attention_forward(struct BlockRun *r);
+void attention_backward(struct BlockRun *r, const void *dout, void *dqkv);
 
 // ACT_MLP from ACT_FC, where no product's epilogue makes it; dfc from dout,
 // the gradient by the block's output, through its last product.
-void activation_forward(struct Run *r);
-void activation_backward(struct Run *r, const void *dout, void *dfc);
+void activation_forward(struct BlockRun *r);
+void activation_backward(struct BlockRun *r, const void *dout, void *dfc);
 
 #endif

@@ -17,7 +17,7 @@ static const char *const modes[NSPARSE] = {
 // The keys, which modes have them, and what they are by default in each of those; "": an empty
 // list.
 enum Kind { NUMBER, SWITCH, LIST };
-static const struct Key {
+static const struct SparseKey {
     const char *name;
     enum Kind kind;
     size_t offset, least, most;
@@ -75,7 +75,7 @@ enum { NKEY = sizeof keys / sizeof keys[0] };
 
 // ---- one value ----
 
-static bool read_number(const struct Key *k, const char **text, size_t *out) {
+static bool read_number(const struct SparseKey *k, const char **text, size_t *out) {
     char *end;
     errno = 0;
     unsigned long long n = strtoull(*text, &end, 10);
@@ -85,7 +85,7 @@ static bool read_number(const struct Key *k, const char **text, size_t *out) {
     return digits && !errno && n >= k->least && n <= k->most;
 }
 
-static bool read_list(const struct Key *k, const char **text, struct SparseList *list) {
+static bool read_list(const struct SparseKey *k, const char **text, struct SparseList *list) {
     list->n = 0;
     do {
         *text += list->n > 0; // the +
@@ -106,7 +106,7 @@ static bool read_switch(const char **text, size_t *out) {
     return false;
 }
 
-static bool read_value(struct Sparse *s, const struct Key *k, const char **text) {
+static bool read_value(struct Sparse *s, const struct SparseKey *k, const char **text) {
     void *at = (char *)s + k->offset;
     if (k->kind == LIST)
         return read_list(k, text, at);
@@ -145,7 +145,7 @@ static int refuse_key(const struct Sparse *s, const char *text, struct Error *e)
     return refuse(text, e, "KEY=VALUE, and of %s the keys %s", modes[s->mode], list);
 }
 
-static int refuse_value(const struct Key *k, const char *text, struct Error *e) {
+static int refuse_value(const struct SparseKey *k, const char *text, struct Error *e) {
     if (k->kind == SWITCH)
         return refuse(text, e, "%s=true or false", k->name);
     return refuse(text, e, "%s= with %s %zu to %zu", k->name,
@@ -165,7 +165,7 @@ static int read_pair(struct Sparse *s, const char **at, unsigned *said, const ch
         return 0;
     }
     for (size_t i = 0; i < NKEY; i++) {
-        const struct Key *k = &keys[i];
+        const struct SparseKey *k = &keys[i];
         if (!k->usual[s->mode] || strlen(k->name) != n || strncmp(k->name, *at, n) != 0)
             continue;
         if (*said & 1u << i)
@@ -228,7 +228,7 @@ static void write_text(struct Sparse *s) {
     size_t used = print(s->text, 0, "%s", modes[s->mode]);
     char before = ':';
     for (size_t i = 0; i < NKEY; i++) {
-        const struct Key *k = &keys[i];
+        const struct SparseKey *k = &keys[i];
         const void *at = (const char *)s + k->offset;
         const struct SparseList *list = at;
         if (!k->usual[s->mode] || (k->kind == LIST && list->n == 0))

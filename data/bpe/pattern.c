@@ -14,14 +14,14 @@ enum { GROUPS_MAX = 64 };
 
 // A group that is open: its first item, and what holds again behind it. implied: it ends with the
 // group around it.
-struct Group {
+struct PatternGroup {
     size_t item;
     bool any_case, implied;
 };
 
 struct PatternReading {
     struct PatternReader r;
-    struct Group group[GROUPS_MAX];
+    struct PatternGroup group[GROUPS_MAX];
     size_t ngroup;
     size_t atom; // the item that a quantifier belongs to begins here; SIZE_MAX: there is none
     char letter; // the last atom, where it was one in (?i)
@@ -71,7 +71,7 @@ static void add_set(struct PatternReading *x, struct PointSet s) {
 static int open_group(struct PatternReading *x, const char *text, bool implied) {
     if (x->ngroup == GROUPS_MAX)
         return pattern_refuse(&x->r, x->r.at, "a group within so many");
-    x->group[x->ngroup++] = (struct Group){x->r.nitem, x->r.any_case, implied};
+    x->group[x->ngroup++] = (struct PatternGroup){x->r.nitem, x->r.any_case, implied};
     add_text(&x->r, text);
     x->atom = SIZE_MAX;
     return 0;
@@ -105,7 +105,7 @@ static int read_open(struct PatternReading *x) {
 }
 
 static void close_group(struct PatternReading *x) {
-    struct Group g = x->group[--x->ngroup];
+    struct PatternGroup g = x->group[--x->ngroup];
     add_text(&x->r, ")");
     x->r.any_case = g.any_case;
     x->atom = g.item;

@@ -11,7 +11,7 @@
 enum { FILE_BYTES_MAX = 1 << 20 };
 
 static bool take_string(struct Scan *s, const char **to) {
-    struct Piece text;
+    struct JsonSlice text;
     if (*to)
         return scan_fail(s, "a member is there twice");
     if (!scan_text(s, &text, "a prefix, a suffix, \"begin\" or \"default_system\" is no text"))
@@ -39,7 +39,7 @@ static bool take_form(struct Scan *s, const char **to) {
 
 static void read_role(struct Form *form, struct Scan *s, int role) {
     const char **prefix = &form->role[role].prefix, **suffix = &form->role[role].suffix;
-    struct Piece name;
+    struct JsonSlice name;
     bool first = true;
     if (*prefix)
         scan_fail(s, "a role is there twice");
@@ -56,7 +56,7 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
 }
 
 static void read_form(struct Form *form, struct Scan *s) {
-    struct Piece name;
+    struct JsonSlice name;
     bool first = true;
     scan_expect(s, '{', "it is no JSON object");
     while (scan_member(s, &first, &name)) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ShownName line_shown(const struct Piece *name) {
+struct ShownName line_shown(const struct JsonSlice *name) {
     struct ShownName s = {{0}};
     size_t n = size_min(name->bytes, sizeof s.text - 1);
     for (size_t i = 0; i < n; i++)
@@ -19,11 +19,11 @@ struct ShownName line_shown(const struct Piece *name) {
 }
 
 // The names of a line's members, for an error line: the first few.
-struct Names {
+struct KeyNames {
     char text[200];
 };
 
-static void add_name(struct Names *n, const struct Piece *name) {
+static void add_name(struct KeyNames *n, const struct JsonSlice *name) {
     size_t at = strlen(n->text);
     int left = (int)(sizeof n->text - at);
     if (snprintf(n->text + at, (size_t)left, "%s\"%s\"", at ? ", " : "", line_shown(name).text) >=
@@ -36,9 +36,9 @@ struct LineReading {
     struct Line *line;
     const struct DataMap *map;
     struct Scan scan;
-    struct Names names;
+    struct KeyNames names;
     unsigned seen, has; // as null, too; as something
-    struct Piece text[NMEMBER];
+    struct JsonSlice text[NMEMBER];
     const char *other[NMEMBER]; // what a member is that is no text
     struct {
         size_t begin, count;
@@ -52,7 +52,7 @@ struct LineReading {
 // Takes a value. Is it [], {}, "" or "[]"?
 static bool take_empty(struct Scan *s) {
     const char *other = scan_other(s);
-    struct Piece text = {0};
+    struct JsonSlice text = {0};
     char *at = s->at;
     if (!other)
         return scan_text(s, &text, "a value is none of JSON's") &&
@@ -76,7 +76,8 @@ static bool begins_objects(struct Scan *s) {
 }
 
 // Takes the value of a member of no shape.
-static int pass_over(struct LineReading *r, const struct Piece *name, bool null, struct Error *e) {
+static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool null,
+                     struct Error *e) {
     struct Scan *s = &r->scan;
     enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
     bool wrong = !null && s->at < s->end && *s->at == 'f'; // behind scan_other: no white space
@@ -114,7 +115,7 @@ static bool is_talk(struct Scan *s, enum Member m, const char *other) {
            (begins_objects(s) && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
 }
 
-static int read_member(struct LineReading *r, const struct Piece *name, struct Error *e) {
+static int read_member(struct LineReading *r, const struct JsonSlice *name, struct Error *e) {
     struct Scan *s = &r->scan;
     enum Member m = r->map ? data_map_find(r->map, name) : member_named(name);
     const char *other = scan_other(s);
@@ -202,9 +203,9 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
 }
 
 // The text of a member that the shape has.
-static int take_text(const struct LineReading *r, enum Member m, struct Piece *text,
+static int take_text(const struct LineReading *r, enum Member m, struct JsonSlice *text,
                      struct Error *e) {
-    *text = m ? r->text[m] : (struct Piece){0};
+    *text = m ? r->text[m] : (struct JsonSlice){0};
     return m && r->other[m] ? error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a text",
                                         name_of(r, m).text, r->other[m])
                             : 0;
@@ -288,7 +289,7 @@ static int take_shape(const struct LineReading *r, struct Error *e) {
 int line_read(struct Line *line, const struct DataMap *map, char *text, size_t bytes,
               struct Error *e) {
     struct LineReading r = {.line = line, .map = map, .scan = scan_line(text, bytes)};
-    struct Piece name;
+    struct JsonSlice name;
     bool first = true;
     int err = 0;
     line->count = 0;
@@ -306,7 +307,7 @@ int line_read(struct Line *line, const struct DataMap *map, char *text, size_t b
 }
 
 void line_converse(struct Line *line) {
-    const struct Piece *p = &line->prompt, *in = &line->input;
+    const struct JsonSlice *p = &line->prompt, *in = &line->input;
     size_t between = p->bytes && in->bytes;
     line->joined = base_realloc(line->joined, p->bytes + in->bytes + 2, "a question");
     memcpy(line->joined, p->text, p->bytes);

@@ -20,7 +20,7 @@ struct Message {
 struct Line {
     const struct Shape *shape;
     // What the shape has: LINE_TEXT an answer alone; of LINE_TASK, input and system may be missing.
-    struct Piece prompt, input, answer, system;
+    struct JsonSlice prompt, input, answer, system;
     struct Message *messages; // LINE_MESSAGES; line_free() them
     size_t count, room;
     char *joined; // what line_converse() has joined
@@ -48,6 +48,6 @@ struct Message *line_add_message(struct Line *line);
 struct ShownName {
     char text[48];
 };
-struct ShownName line_shown(const struct Piece *name);
+struct ShownName line_shown(const struct JsonSlice *name);
 
 #endif

@@ -10,7 +10,7 @@
 enum { LINES_LINE_MAX = 64 << 20 };
 
 struct Lines {
-    struct Stream stream;
+    struct DataStream stream;
     const char *path, *flag;
     char *buffer;
     size_t room, begin, end; // what was read and not yet taken

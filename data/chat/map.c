@@ -35,7 +35,7 @@ static int read_entry(struct DataMap *map, char *text, size_t bytes, unsigned *h
     size_t n = equals ? (size_t)(equals - text) : 0;
     if (!equals || n + 1 == bytes)
         return refuse(text, bytes, "it names no member", e);
-    struct Piece target = {text, n}, name = {equals + 1, bytes - n - 1};
+    struct JsonSlice target = {text, n}, name = {equals + 1, bytes - n - 1};
     enum Member m = member_named(&target);
     if (!is_target(m) || strlen(member_names[m]) != n)
         return refuse(text, bytes, "that target is not known", e);
@@ -70,9 +70,9 @@ int data_map_read(struct DataMap *map, char *text, struct Error *e) {
     return err;
 }
 
-enum Member data_map_find(const struct DataMap *map, const struct Piece *name) {
+enum Member data_map_find(const struct DataMap *map, const struct JsonSlice *name) {
     for (size_t i = 0; i < map->count; i++) {
-        const struct Piece *own = &map->entry[i].name;
+        const struct JsonSlice *own = &map->entry[i].name;
         if (own->bytes == name->bytes && !memcmp(own->text, name->text, own->bytes))
             return map->entry[i].target;
     }

@@ -13,7 +13,7 @@ struct DataMap {
     const struct Shape *shape;
     struct {
         enum Member target;
-        struct Piece name; // in the flag's text
+        struct JsonSlice name; // in the flag's text
     } entry[DATA_MAP_MAX];
     size_t count;
 };
@@ -24,6 +24,6 @@ struct DataMap {
 int data_map_read(struct DataMap *map, char *text, struct Error *e);
 
 // The target of a member; MEMBER_NONE: nobody asked for it.
-enum Member data_map_find(const struct DataMap *map, const struct Piece *name);
+enum Member data_map_find(const struct DataMap *map, const struct JsonSlice *name);
 
 #endif

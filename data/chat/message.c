@@ -25,7 +25,7 @@ static const struct {
 } also[] = {
     {"developer", ROLE_SYSTEM, false}, {"human", ROLE_USER, true}, {"gpt", ROLE_ASSISTANT, true}};
 
-static int read_role(const struct Piece *name, bool from, size_t number, enum Role *role,
+static int read_role(const struct JsonSlice *name, bool from, size_t number, enum Role *role,
                      struct Error *e) {
     for (int r = 0; r < NROLE; r++)
         if (piece_is(name, role_names[r])) {
@@ -44,14 +44,15 @@ static int read_role(const struct Piece *name, bool from, size_t number, enum Ro
 }
 
 // The value of a member, once.
-static bool take_once(struct Scan *s, struct Piece *text, const char *twice, const char *wrong) {
+static bool take_once(struct Scan *s, struct JsonSlice *text, const char *twice,
+                      const char *wrong) {
     return text->text ? scan_fail(s, twice) : scan_text(s, text, wrong);
 }
 
 // {"type": "text", "text": ...}, whose text goes behind that of the parts before it: further to the
 // front of the line, so that nothing is overwritten that is still to be read.
-static int read_part(struct Scan *s, struct Piece *content, size_t number, struct Error *e) {
-    struct Piece name, type = {0}, text = {0};
+static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, struct Error *e) {
+    struct JsonSlice name, type = {0}, text = {0};
     bool first = true, null;
     scan_expect(s, '{', "a part of a content is no object; expected {\"type\", \"text\"}");
     while (scan_member(s, &first, &name)) {
@@ -79,7 +80,7 @@ static int read_part(struct Scan *s, struct Piece *content, size_t number, struc
 }
 
 // *null: it is null, as beside tool calls, which are then refused by their own name.
-static int read_content(struct Scan *s, struct Piece *content, bool *null, size_t number,
+static int read_content(struct Scan *s, struct JsonSlice *content, bool *null, size_t number,
                         struct Error *e) {
     const char *other = scan_other(s);
     bool first = true;
@@ -95,7 +96,7 @@ static int read_content(struct Scan *s, struct Piece *content, bool *null, size_
     if (!scan_consume(s, '['))
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: its content is %s; expected a text", number, other);
-    *content = (struct Piece){s->at - 1, 0};
+    *content = (struct JsonSlice){s->at - 1, 0};
     *content->text = 0;
     while (!err && scan_value(s, &first))
         err = read_part(s, content, number, e);
@@ -109,7 +110,7 @@ struct Message *line_add_message(struct Line *line) {
 }
 
 static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
-    struct Piece name, role = {0}, content = {0};
+    struct JsonSlice name, role = {0}, content = {0};
     size_t number = line->count + 1;
     bool first = true, null, empty = false, from = false;
     int err = 0;

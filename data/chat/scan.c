@@ -24,7 +24,7 @@ static void pass_space(struct Scan *s) {
         s->at++;
 }
 
-bool piece_is(const struct Piece *piece, const char *text) {
+bool piece_is(const struct JsonSlice *piece, const char *text) {
     return piece->bytes == strlen(text) && !memcmp(piece->text, text, piece->bytes);
 }
 
@@ -84,7 +84,7 @@ static char *take_escape(struct Scan *s, char *out) {
     return out;
 }
 
-bool scan_text(struct Scan *s, struct Piece *text, const char *wrong) {
+bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
     if (!scan_expect(s, '"', wrong))
         return false;
     char *begin = s->at, *out = begin;
@@ -103,11 +103,11 @@ bool scan_text(struct Scan *s, struct Piece *text, const char *wrong) {
         return false;
     s->at++;
     *out = 0;
-    *text = (struct Piece){begin, (size_t)(out - begin)};
+    *text = (struct JsonSlice){begin, (size_t)(out - begin)};
     return true;
 }
 
-bool scan_member(struct Scan *s, bool *first, struct Piece *name) {
+bool scan_member(struct Scan *s, bool *first, struct JsonSlice *name) {
     if (s->wrong || scan_consume(s, '}'))
         return false;
     if (!*first && !scan_expect(s, ',', "expected , or } behind a member"))
@@ -159,7 +159,7 @@ static bool pass_number(struct Scan *s) {
 }
 
 static bool skip(struct Scan *s, bool *null, int depth) {
-    struct Piece name;
+    struct JsonSlice name;
     bool first = true;
     *null = false;
     if (depth == DEPTH_MAX)

@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 // Text inside the line; a zero byte lies behind it. text NULL: there is none.
-struct Piece {
+struct JsonSlice {
     char *text;
     size_t bytes;
 };
@@ -25,7 +25,7 @@ struct Scan {
 };
 
 // Whether it is that text, of the same length.
-bool piece_is(const struct Piece *piece, const char *text);
+bool piece_is(const struct JsonSlice *piece, const char *text);
 
 // Begins a line of so many bytes.
 struct Scan scan_line(char *line, size_t bytes);
@@ -40,11 +40,11 @@ bool scan_consume(struct Scan *s, char c);
 bool scan_expect(struct Scan *s, char c, const char *wrong);
 
 // A string; any other value is the fault `wrong`.
-bool scan_text(struct Scan *s, struct Piece *text, const char *wrong);
+bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong);
 
 // The next member's name, with its colon; false at the object's end, or a fault. *first is true
 // before the first call behind the "{".
-bool scan_member(struct Scan *s, bool *first, struct Piece *name);
+bool scan_member(struct Scan *s, bool *first, struct JsonSlice *name);
 
 // The same of a list: is there another value?
 bool scan_value(struct Scan *s, bool *first);

@@ -54,7 +54,7 @@ const struct Shape shape_prompt_of_messages = {"prompt and completion of message
                                                MEMBER_NONE,
                                                MEMBER_NONE};
 
-enum Member member_named(const struct Piece *name) {
+enum Member member_named(const struct JsonSlice *name) {
     for (int m = MEMBER_NONE + 1; m < NMEMBER; m++)
         if (piece_is(name, member_names[m]))
             return (enum Member)m;
@@ -75,7 +75,7 @@ const struct Shape *shape_find(unsigned has, bool *two) {
     return *two ? NULL : found;
 }
 
-enum Refusal member_refused(const struct Piece *name) {
+enum Refusal member_refused(const struct JsonSlice *name) {
     static const struct {
         const char *name;
         enum Refusal refusal;

@@ -47,7 +47,7 @@ struct Shape {
 extern const struct Shape shape_prompt_of_messages;
 
 // The member of this name; MEMBER_NONE: it is none that a shape has.
-enum Member member_named(const struct Piece *name);
+enum Member member_named(const struct JsonSlice *name);
 
 // The shape that a line with these members has; NULL: none, or with *two more than one.
 const struct Shape *shape_find(unsigned has, bool *two);
@@ -59,6 +59,6 @@ enum Refusal {
     REFUSE_FALSE,      // where it is false
     REFUSE_PREFERENCE, // unless it is null: an answer among others
 };
-enum Refusal member_refused(const struct Piece *name);
+enum Refusal member_refused(const struct JsonSlice *name);
 
 #endif

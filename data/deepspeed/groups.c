@@ -12,7 +12,7 @@
 // What a key says of itself.
 enum Said { SAID_NOTHING, SAID_AUTO, SAID_FALSE, SAID_TRUE };
 
-static enum Said said(const struct Plan *p, const char *key) {
+static enum Said said(const struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (!cJSON_IsBool(value))
         return ds_is_auto(plan_any(p, key)) ? SAID_AUTO : SAID_NOTHING;
@@ -21,7 +21,7 @@ static enum Said said(const struct Plan *p, const char *key) {
 
 static const char POWER[] = "fp16.initial_scale_power", LEAST[] = "fp16.min_loss_scale";
 
-static void set_loss_scale(struct Plan *p) {
+static void set_loss_scale(struct DsPlan *p) {
     const cJSON *scale = plan_value(p, "fp16.loss_scale"), *power = plan_value(p, POWER);
     if (scale && scale->valuedouble != 0)
         plan_refuse(p,
@@ -62,7 +62,7 @@ static const char *dtype_named(const char *name) {
     return NULL;
 }
 
-static void set_gradients(struct Plan *p, const char *dtype) {
+static void set_gradients(struct DsPlan *p, const char *dtype) {
     static const char key[] = "data_types.grad_accum_dtype", sent[] = "communication_data_type";
     const cJSON *kept = plan_value(p, key), *moved = plan_value(p, sent);
     const char *format = kept ? dtype_named(kept->valuestring) : NULL;
@@ -83,7 +83,7 @@ static void set_gradients(struct Plan *p, const char *dtype) {
     free(given);
 }
 
-void plan_precision(struct Plan *p) {
+void plan_precision(struct DsPlan *p) {
     bool old = plan_any(p, "bfloat16") && !plan_any(p, "bf16");
     const char *bf16_key = old ? "bfloat16.enabled" : "bf16.enabled", *fp16_key = "fp16.enabled";
     enum Said bf16 = said(p, bf16_key), fp16 = said(p, fp16_key);
@@ -125,7 +125,7 @@ void plan_precision(struct Plan *p) {
 #define ZERO "zero_optimization."
 #define HPZ "zero_hpz_partition_size"
 
-static bool is_device(struct Plan *p, const char *key, const cJSON *value, bool disk) {
+static bool is_device(struct DsPlan *p, const char *key, const cJSON *value, bool disk) {
     static const char *const names[] = {"none", "cpu", "nvme"};
     for (int i = 0; i < 2 + disk; i++)
         if (strcmp(value->valuestring, names[i]) == 0)
@@ -135,7 +135,7 @@ static bool is_device(struct Plan *p, const char *key, const cJSON *value, bool 
     return false;
 }
 
-static void set_bool(struct Plan *p, const char *key, const char *flag, const char *on,
+static void set_bool(struct DsPlan *p, const char *key, const char *flag, const char *on,
                      const char *off) {
     const cJSON *value = plan_value(p, key);
     if (value)
@@ -143,7 +143,7 @@ static void set_bool(struct Plan *p, const char *key, const char *flag, const ch
 }
 
 // One of the two blocks. Returns whether it goes to a disk.
-static bool set_tier(struct Plan *p, const char *device_key, const char *path_key,
+static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_key,
                      const char *flag) {
     const cJSON *device = plan_value(p, device_key), *path = plan_value(p, path_key);
     bool disk = device && strcmp(device->valuestring, "nvme") == 0;
@@ -157,7 +157,7 @@ static bool set_tier(struct Plan *p, const char *device_key, const char *path_ke
 }
 
 // Gradients go with the optimizer's state; a file that has that on a disk already needs no flag.
-static void set_gradients_tier(struct Plan *p) {
+static void set_gradients_tier(struct DsPlan *p) {
     static const char key[] = ZERO "offload_gradients", place[] = ZERO "offload_gradients.device";
     const cJSON *device = plan_value(p, place), *on = plan_value(p, key);
     const cJSON *state = plan_value(p, ZERO "offload_optimizer.device");
@@ -172,7 +172,7 @@ static void set_gradients_tier(struct Plan *p) {
         plan_note(p, name, "they go where the optimizer's state is");
 }
 
-static void set_stage(struct Plan *p) {
+static void set_stage(struct DsPlan *p) {
     const cJSON *zero = plan_value(p, "zero_optimization");
     if (zero && cJSON_IsBool(zero))
         plan_set(p, "zero_optimization", "zero", base_format("%d", cJSON_IsTrue(zero)));
@@ -182,7 +182,7 @@ static void set_stage(struct Plan *p) {
         plan_set(p, ZERO "stage", "zero", base_format("0"));
 }
 
-static void set_disk(struct Plan *p, bool used) {
+static void set_disk(struct DsPlan *p, bool used) {
     static const struct {
         const char *key, *flag;
     } rows[] = {{"aio.block_size", "nvme-block"}, {"aio.queue_depth", "nvme-depth"}};
@@ -194,7 +194,7 @@ static void set_disk(struct Plan *p, bool used) {
 }
 
 // The stage, once it is set.
-static double stage_of(const struct Plan *p) {
+static double stage_of(const struct DsPlan *p) {
     const cJSON *stage = plan_value(p, ZERO "stage");
     if (stage)
         return stage->valuedouble;
@@ -203,7 +203,7 @@ static double stage_of(const struct Plan *p) {
 }
 
 // MiCS: shards over some ranks, and replicas of them.
-static void set_shards(struct Plan *p) {
+static void set_shards(struct DsPlan *p) {
     static const char key[] = ZERO "mics_shard_size";
     const cJSON *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
     if (size && size->valuedouble > 0 && stage_of(p) == 0)
@@ -217,7 +217,7 @@ static void set_shards(struct Plan *p) {
         plan_count(p, ZERO HPZ, "zero-hpz-partition-size");
 }
 
-void plan_offload(struct Plan *p) {
+void plan_offload(struct DsPlan *p) {
     static const char ratio[] = ZERO "offload_optimizer.ratio";
     set_stage(p);
     bool disk = set_tier(p, ZERO "offload_optimizer.device", ZERO "offload_optimizer.nvme_path",
@@ -240,7 +240,7 @@ void plan_offload(struct Plan *p) {
 
 // ---- tensor parallelism ----
 
-static void set_parts(struct Plan *p) {
+static void set_parts(struct DsPlan *p) {
     const char *key = PLAN_AUTOTP;
     static const char *const others[] = {"tensor_parallel.tensor_parallel.tp_size",
                                          "tensor_parallel.tp.tp_size"};
@@ -260,7 +260,7 @@ static void set_parts(struct Plan *p) {
 
 // ---- the rest ----
 
-static void set_prefetch(struct Plan *p, const char *key) {
+static void set_prefetch(struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (value && value->valuedouble == 0)
         plan_set(p, key, "prefetch", base_format("0"));
@@ -269,12 +269,12 @@ static void set_prefetch(struct Plan *p, const char *key) {
 }
 
 // DeepSpeed had no clipping by default for most of its life.
-static void set_no_clip(struct Plan *p) {
+static void set_no_clip(struct DsPlan *p) {
     plan_set(p, "gradient_clipping", "clip", base_format("0"));
     plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
 }
 
-void plan_rest(struct Plan *p) {
+void plan_rest(struct DsPlan *p) {
     const cJSON *sum = plan_value(p, "gradient_allreduce_op");
     if (plan_value(p, "gradient_clipping"))
         plan_copy(p, "gradient_clipping", "clip");

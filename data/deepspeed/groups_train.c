@@ -16,7 +16,7 @@ static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_siz
                   STEPS[] = "gradient_accumulation_steps";
 
 // A count of at least 1; 0: it is not known. Anything else is refused.
-static double count_of(struct Plan *p, const char *key) {
+static double count_of(struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (value && value->valuedouble < 1)
         plan_refuse(p, "%s %.15g: expected at least 1", key, value->valuedouble);
@@ -29,7 +29,7 @@ static bool is_whole(double x) {
 
 // Ranks with micro-batches of their own. What does not go into --ranks is refused as without a
 // file.
-static double data_ranks(const struct Plan *p) {
+static double data_ranks(const struct DsPlan *p) {
     const cJSON *parts = plan_value(p, PLAN_AUTOTP);
     double tp = parts && parts->valuedouble >= 1 ? parts->valuedouble : plan_flag_number(p, "tp");
     double places = tp * plan_flag_number(p, "pp"), ranks = (double)p->flags->ranks;
@@ -37,7 +37,7 @@ static double data_ranks(const struct Plan *p) {
 }
 
 // "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
-static void refuse_product(struct Plan *p, double train, double micro, double steps) {
+static void refuse_product(struct DsPlan *p, double train, double micro, double steps) {
     double ranks = data_ranks(p);
     const char *parallel = ranks == (double)p->flags->ranks ? "" : "data-parallel ";
     char *of = base_format("%.0f %sranks", ranks, parallel);
@@ -51,7 +51,7 @@ static void refuse_product(struct Plan *p, double train, double micro, double st
 }
 
 // A size that "auto" or the line leaves to the flag; 0: nothing does.
-static double of_flag(const struct Plan *p, const char *key, const char *flag) {
+static double of_flag(const struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *any = plan_any(p, key);
     bool asked = ds_is_auto(any) || (!plan_value(p, key) && plan_given(p, flag));
     return asked ? plan_flag_number(p, flag) : 0;
@@ -69,7 +69,7 @@ static void complete(double *train, double *micro, double *steps, double ranks) 
         *steps = *train / (*micro * ranks);
 }
 
-void plan_batches(struct Plan *p) {
+void plan_batches(struct DsPlan *p) {
     double train = count_of(p, TRAIN), micro = count_of(p, MICRO), steps = count_of(p, STEPS);
     double ranks = data_ranks(p), asked = steps;
     if (!train && !micro && !steps)
@@ -103,13 +103,13 @@ void plan_batches(struct Plan *p) {
 
 #define OPT "optimizer.params."
 
-static void refuse_false(struct Plan *p, const char *key, const char *what) {
+static void refuse_false(struct DsPlan *p, const char *key, const char *what) {
     const cJSON *value = plan_value(p, key);
     if (value && !cJSON_IsTrue(value))
         plan_refuse(p, "%s false is refused: %s", key, what);
 }
 
-static void set_betas(struct Plan *p) {
+static void set_betas(struct DsPlan *p) {
     const cJSON *betas = plan_value(p, OPT "betas");
     const cJSON *first = betas ? betas->child : NULL, *second = first ? first->next : NULL;
     bool two = second && !second->next && cJSON_IsNumber(first) && cJSON_IsNumber(second);
@@ -121,7 +121,7 @@ static void set_betas(struct Plan *p) {
     }
 }
 
-static void copy_or(struct Plan *p, const char *key, const char *flag, const char *otherwise) {
+static void copy_or(struct DsPlan *p, const char *key, const char *flag, const char *otherwise) {
     if (plan_value(p, key))
         plan_copy(p, key, flag);
     else if (!ds_is_auto(plan_any(p, key)))
@@ -129,8 +129,8 @@ static void copy_or(struct Plan *p, const char *key, const char *flag, const cha
 }
 
 // The scheduler's rate goes before the optimizer's.
-static const char *scheduler_type(const struct Plan *p);
-static bool scheduler_has_lr(const struct Plan *p) {
+static const char *scheduler_type(const struct DsPlan *p);
+static bool scheduler_has_lr(const struct DsPlan *p) {
     static const char key[] = "scheduler.params.warmup_max_lr";
     const char *type = scheduler_type(p);
     return type && (strcmp(type, "WarmupDecayLR") == 0
@@ -138,7 +138,7 @@ static bool scheduler_has_lr(const struct Plan *p) {
                         : strcmp(type, "WarmupLR") == 0 && plan_value(p, key));
 }
 
-void plan_optimizer(struct Plan *p) {
+void plan_optimizer(struct DsPlan *p) {
     const cJSON *type = plan_value(p, "optimizer.type");
     bool missing = !type && !ds_is_auto(plan_any(p, "optimizer.type"));
     if (missing && plan_any(p, "optimizer.params"))
@@ -170,13 +170,13 @@ void plan_optimizer(struct Plan *p) {
 
 #define SCHED "scheduler.params."
 
-static const char *scheduler_type(const struct Plan *p) {
+static const char *scheduler_type(const struct DsPlan *p) {
     const cJSON *type = plan_value(p, "scheduler.type");
     return type ? type->valuestring : NULL;
 }
 
 // The rate that the run has when flags are set so far: the file's, or the flag's.
-static double lr_of(const struct Plan *p) {
+static double lr_of(const struct DsPlan *p) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
             const struct DsLine *line = &p->out->lines[i];
@@ -187,7 +187,7 @@ static double lr_of(const struct Plan *p) {
 }
 
 // A product has the digits that a person would write for it: 0.01 of 1e-5 is 1e-07.
-static void set_rates(struct Plan *p, const char *type) {
+static void set_rates(struct DsPlan *p, const char *type) {
     if (strcmp(type, "WarmupCosineLR") == 0) {
         const cJSON *least = plan_value(p, SCHED "warmup_min_ratio");
         const cJSON *ratio = plan_value(p, SCHED "cos_min_ratio");
@@ -208,7 +208,7 @@ static void set_rates(struct Plan *p, const char *type) {
     copy_or(p, SCHED "warmup_min_lr", "min-lr", "0");
 }
 
-static void set_length(struct Plan *p, const char *type) {
+static void set_length(struct DsPlan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
     const cJSON *steps = plan_value(p, key);
     if (steps && plan_given(p, "epochs") && plan_flag_number(p, "epochs") > 0)
@@ -228,7 +228,7 @@ static void set_length(struct Plan *p, const char *type) {
 }
 
 // What another kind has would be passed over.
-static void refuse_others(struct Plan *p, const char *type) {
+static void refuse_others(struct DsPlan *p, const char *type) {
     static const struct {
         const char *key, *kinds;
     } keys[] = {{SCHED "warmup_min_lr", "WarmupLR WarmupDecayLR"},
@@ -249,7 +249,7 @@ static void refuse_others(struct Plan *p, const char *type) {
                     last->valuedouble);
 }
 
-void plan_scheduler(struct Plan *p) {
+void plan_scheduler(struct DsPlan *p) {
     static const char *const types[] = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
     const cJSON *type = plan_value(p, "scheduler.type");
     const cJSON *shape = plan_value(p, SCHED "warmup_type");

@@ -17,7 +17,7 @@
 
 // ---- the plan ----
 
-void plan_refuse(struct Plan *p, const char *format, ...) {
+void plan_refuse(struct DsPlan *p, const char *format, ...) {
     char *text = NULL;
     va_list list;
     va_start(list, format);
@@ -28,7 +28,7 @@ void plan_refuse(struct Plan *p, const char *format, ...) {
     free(text);
 }
 
-const cJSON *plan_any(const struct Plan *p, const char *key) {
+const cJSON *plan_any(const struct DsPlan *p, const char *key) {
     const cJSON *value = p->root;
     while (value && *key) { // a name, and what is behind its dot
         char *name = base_format("%.*s", (int)strcspn(key, "."), key);
@@ -40,7 +40,7 @@ const cJSON *plan_any(const struct Plan *p, const char *key) {
     return value;
 }
 
-const cJSON *plan_value(const struct Plan *p, const char *key) {
+const cJSON *plan_value(const struct DsPlan *p, const char *key) {
     const cJSON *value = plan_any(p, key);
     char ignored[80];
     bool inside, none = !value || cJSON_IsNull(value) || ds_is_auto(value);
@@ -49,19 +49,19 @@ const cJSON *plan_value(const struct Plan *p, const char *key) {
                : value;
 }
 
-bool plan_is_true(const struct Plan *p, const char *key) {
+bool plan_is_true(const struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     return cJSON_IsTrue(value);
 }
 
-static struct DsLine *find_line(const struct Plan *p, const char *key) {
+static struct DsLine *find_line(const struct DsPlan *p, const char *key) {
     for (size_t i = 0; i < p->out->n; i++)
         if (strcmp(p->out->lines[i].key, key) == 0)
             return &p->out->lines[i];
     return NULL;
 }
 
-static struct DsLine *add_line(struct Plan *p, const char *key, const cJSON *value,
+static struct DsLine *add_line(struct DsPlan *p, const char *key, const cJSON *value,
                                enum DsVerdict verdict) {
     struct DeepSpeed *d = p->out;
     d->lines = base_realloc(d->lines, (d->n + 1) * sizeof *d->lines, "a configuration");
@@ -73,7 +73,7 @@ static struct DsLine *add_line(struct Plan *p, const char *key, const cJSON *val
     return line;
 }
 
-void plan_set(struct Plan *p, const char *key, const char *flag, char *to) {
+void plan_set(struct DsPlan *p, const char *key, const char *flag, char *to) {
     struct DsLine *line = find_line(p, key);
     bool second = line && line->flag; // a key may set two flags
     if (!line || second) {
@@ -87,30 +87,30 @@ void plan_set(struct Plan *p, const char *key, const char *flag, char *to) {
     line->to = to;
 }
 
-void plan_copy(struct Plan *p, const char *key, const char *flag) {
+void plan_copy(struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *value = plan_value(p, key);
     if (value)
         plan_set(p, key, flag, ds_text(value));
 }
 
-void plan_count(struct Plan *p, const char *key, const char *flag) {
+void plan_count(struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *value = plan_value(p, key);
     if (value)
         plan_set(p, key, flag, base_format("%.0f", value->valuedouble));
 }
 
-double plan_flag_number(const struct Plan *p, const char *flag) {
+double plan_flag_number(const struct DsPlan *p, const char *flag) {
     char *text = p->flags->value(p->flags->context, flag);
     double value = strtod(text, NULL);
     free(text);
     return value;
 }
 
-bool plan_given(const struct Plan *p, const char *flag) {
+bool plan_given(const struct DsPlan *p, const char *flag) {
     return p->flags->given(p->flags->context, flag);
 }
 
-void plan_note(struct Plan *p, const char *key, const char *why) {
+void plan_note(struct DsPlan *p, const char *key, const char *why) {
     struct DsLine *line = find_line(p, key);
     if (!line)
         return;
@@ -120,12 +120,12 @@ void plan_note(struct Plan *p, const char *key, const char *why) {
 
 // ---- key by key ----
 
-static void pass_over(struct Plan *p, const char *key, const cJSON *value, const char *why) {
+static void pass_over(struct DsPlan *p, const char *key, const cJSON *value, const char *why) {
     add_line(p, key, value, DS_NOT_APPLICABLE)->why = base_format("%s", why);
 }
 
 // DeepSpeed passes over most of them, also those that somebody has misspelt.
-static void look_unknown(struct Plan *p, const char *key, const cJSON *value) {
+static void look_unknown(struct DsPlan *p, const char *key, const cJSON *value) {
     // Nobody reads behind the end of the line.
     char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(&p->tables, key) : NULL;
     if (nearest)
@@ -137,14 +137,15 @@ static void look_unknown(struct Plan *p, const char *key, const cJSON *value) {
     free(nearest);
 }
 
-static void refuse_type(struct Plan *p, const char *key, const cJSON *value, const char *expected) {
+static void refuse_type(struct DsPlan *p, const char *key, const cJSON *value,
+                        const char *expected) {
     char *text = ds_print(value);
     plan_refuse(p, "%s %s: expected %s", key, text, expected);
     free(text);
 }
 
 // A value whose row refuses it where it is on.
-static void look_refused(struct Plan *p, const struct DsRow *row, const char *key,
+static void look_refused(struct DsPlan *p, const struct DsRow *row, const char *key,
                          const cJSON *value, bool off) {
     bool on = !off && ds_is_on(row, value);
     struct DsLine *line = add_line(p, key, value, on ? DS_REFUSED : DS_NOT_APPLICABLE);
@@ -154,10 +155,10 @@ static void look_refused(struct Plan *p, const struct DsRow *row, const char *ke
     plan_refuse(p, "%s %s is refused: %s", key, line->value, row->why);
 }
 
-static void look_object(struct Plan *p, const cJSON *object, const char *path);
+static void look_object(struct DsPlan *p, const cJSON *object, const char *path);
 
 // Inside a block that one row is for, a second row may refuse some of its keys.
-static void look_inside(struct Plan *p, const struct DsRow *row, const char *key,
+static void look_inside(struct DsPlan *p, const struct DsRow *row, const char *key,
                         const cJSON *value) {
     bool other;
     const struct DsRow *head = ds_row(&p->tables, row->key, &other);
@@ -168,7 +169,7 @@ static void look_inside(struct Plan *p, const struct DsRow *row, const char *key
 }
 
 // Whether a block is on must be legible.
-static void look_enabled(struct Plan *p, const char *path, const cJSON *object) {
+static void look_enabled(struct DsPlan *p, const char *path, const cJSON *object) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     if (!value || cJSON_IsBool(value) || cJSON_IsNull(value) || ds_is_auto(value))
         return;
@@ -178,7 +179,7 @@ static void look_enabled(struct Plan *p, const char *path, const cJSON *object) 
 }
 
 // `off`: its object says of itself that it is.
-static void look(struct Plan *p, const char *key, const cJSON *value, bool off) {
+static void look(struct DsPlan *p, const char *key, const cJSON *value, bool off) {
     bool inside;
     char expected[80];
     const struct DsRow *row = ds_row(&p->tables, key, &inside);
@@ -210,7 +211,7 @@ static bool is_comment(const char *key) {
     return (*key && strchr("_/#$", *key)) || strncasecmp(key, "comment", strlen("comment")) == 0;
 }
 
-static void look_object(struct Plan *p, const cJSON *object, const char *path) {
+static void look_object(struct DsPlan *p, const cJSON *object, const char *path) {
     const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     bool off = cJSON_IsFalse(enabled);
     const cJSON *m;
@@ -227,7 +228,7 @@ static void look_object(struct Plan *p, const cJSON *object, const char *path) {
 }
 
 // A model's config.json, or a trainer's arguments, are easily given for it.
-static void look_at_all(struct Plan *p) {
+static void look_at_all(struct DsPlan *p) {
     bool inside, known = !p->root->child;
     const cJSON *m;
     cJSON_ArrayForEach(m, p->root) known = known || ds_row(&p->tables, m->string, &inside);
@@ -239,7 +240,7 @@ static void look_at_all(struct Plan *p) {
 // ---- the flags ----
 
 // Keys that have a flag's value as it is.
-static void plan_of_flags(struct Plan *p) {
+static void plan_of_flags(struct DsPlan *p) {
     const struct DsTable *t = &p->tables.table[DS_FLAGS];
     for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {
         const cJSON *value = plan_value(p, row->key);
@@ -262,7 +263,7 @@ static const struct DsLine *set_before(const struct DeepSpeed *d, size_t i) {
 }
 
 // Each value of a flag must be one, and what the line says. What is only a default gives way.
-static void check_flag(struct Plan *p, size_t i) {
+static void check_flag(struct DsPlan *p, size_t i) {
     struct DsLine *line = &p->out->lines[i];
     const struct DsLine *before = set_before(p->out, i);
     bool given = p->flags->given(p->flags->context, line->flag), same = true;
@@ -289,14 +290,14 @@ static void check_flag(struct Plan *p, size_t i) {
 }
 
 // "auto" is the flag as it is, or will be: others may follow it, and data and --fit choose some.
-static void find_auto(const struct Plan *p, struct DsLine *line) {
+static void find_auto(const struct DsPlan *p, struct DsLine *line) {
     bool inside;
     const struct DsRow *row = ds_row(&p->tables, line->key, &inside);
     if (!line->flag && strcmp(line->value, "\"auto\"") == 0 && row)
         line->as = row->flag;
 }
 
-static int finish(struct Plan *p, struct Error *e) {
+static int finish(struct DsPlan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
         find_auto(p, &p->out->lines[i]);
     for (size_t i = 0; i < p->out->n; i++)
@@ -307,7 +308,7 @@ static int finish(struct Plan *p, struct Error *e) {
                : 0;
 }
 
-static int resolve(struct Plan *p, struct Error *e) {
+static int resolve(struct DsPlan *p, struct Error *e) {
     look_at_all(p);
     plan_batches(p);
     plan_precision(p);
@@ -336,7 +337,7 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
         return -EINVAL;
     const char *twice = find_repeated(root);
     struct DsTables tables = ds_tables_open(flags->table, flags->n);
-    struct Plan p = {root, flags, tables, out, base_format("%s", "")};
+    struct DsPlan p = {root, flags, tables, out, base_format("%s", "")};
     int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
                                 "%s: \"%s\" is there twice in an object; once would be right", path,
                                 json_shown(twice).text)

@@ -47,7 +47,7 @@ static bool is_numbers(const cJSON *list) {
 }
 
 // The file's default is bidirectional, or says nothing: a language model has one direction.
-static void check_direction(struct Plan *p) {
+static void check_direction(struct DsPlan *p) {
     const cJSON *way = plan_value(p, SPARSE "attention");
     if (way && strcmp(way->valuestring, "unidirectional") != 0)
         plan_refuse(p,
@@ -56,7 +56,7 @@ static void check_direction(struct Plan *p) {
                     way->valuestring);
 }
 
-void plan_sparse(struct Plan *p) {
+void plan_sparse(struct DsPlan *p) {
     const cJSON *all = plan_value(p, "sparse_attention");
     const cJSON *mode = plan_value(p, SPARSE "mode");
     if (!all || ds_is_auto(plan_any(p, SPARSE "mode")))

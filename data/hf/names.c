@@ -7,7 +7,7 @@ enum Size { NONE, C, Q, KV, QKV, HS, F, V, P };
 
 // A tensor, and the parameter it is part of. The rows of one parameter stand together, in the order
 // in which they are stacked. # is the layer's number.
-struct Row {
+struct NameRow {
     const char *param;
     const char *name;
     enum Size rows, cols; // cols NONE: a vector
@@ -15,7 +15,7 @@ struct Row {
 };
 
 #define GPT2_BLOCK "transformer.h.#."
-static const struct Row gpt2_rows[] = {
+static const struct NameRow gpt2_rows[] = {
     {"wte", "transformer.wte.weight", V, C, false},
     {"wpe", "transformer.wpe.weight", P, C, false},
     {"norm1.weight", GPT2_BLOCK "ln_1.weight", C, NONE, false},
@@ -39,7 +39,7 @@ static const struct Row gpt2_rows[] = {
 // Llama's names are those of Mistral and Qwen, too; each model has some of the biases and norms of
 // queries and keys, or none.
 #define BLOCK "model.layers.#."
-static const struct Row llama_rows[] = {
+static const struct NameRow llama_rows[] = {
     {"wte", "model.embed_tokens.weight", V, C, false},
     {"norm1.weight", BLOCK "input_layernorm.weight", C, NONE, false},
     {"attention.qkv.weight", BLOCK "self_attn.q_proj.weight", Q, C, false},
@@ -66,13 +66,13 @@ static const struct Row llama_rows[] = {
 
 static const struct {
     const char *family;
-    const struct Row *rows;
+    const struct NameRow *rows;
 } families[] = {
     {"gpt2", gpt2_rows},   {"llama", llama_rows}, {"mistral", llama_rows},
     {"qwen2", llama_rows}, {"qwen3", llama_rows},
 };
 
-static const struct Row *find_rows(const char *family) {
+static const struct NameRow *find_rows(const char *family) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strcmp(families[i].family, family))
             return families[i].rows;
@@ -113,7 +113,7 @@ static void fill_name(char *name, size_t room, const char *pattern, int layer) {
 size_t hf_pieces(const char *family, const char *param, int layer, const struct HfSizes *sizes,
                  struct HfPiece pieces[HF_PIECES_MAX]) {
     size_t n = 0, row = 0;
-    const struct Row *r = find_rows(family);
+    const struct NameRow *r = find_rows(family);
     CHECK(r, "no names for the family %s", family);
     for (; r->param; r++) {
         if (strcmp(r->param, param))

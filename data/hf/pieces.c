@@ -15,13 +15,13 @@ enum { GATHERED = 4096 }; // elements of a transposed run that are moved at once
 
 // `n` elements from `at` on in the tensor; in the caller's range the first is element `from`, and
 // the next ones are `distance` elements apart.
-struct Run {
+struct PieceRun {
     uint64_t at;
     size_t from, n, distance;
 };
 
 // The file's side of a run: a folder or a writer.
-struct Side {
+struct PieceSide {
     const struct HfFolder *folder;
     const struct HfWriter *writer;
     const struct HfTensor *tensor; // of the folder
@@ -77,7 +77,7 @@ static int read_elements(const struct HfTensor *t, uint64_t at, size_t n, float 
     return err;
 }
 
-static int read_run(const struct Side *s, struct Run r, struct Error *e) {
+static int read_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
     float gathered[GATHERED];
     if (r.distance == 1)
         return read_elements(s->tensor, r.at, r.n, s->out + r.from, e);
@@ -91,7 +91,7 @@ static int read_run(const struct Side *s, struct Run r, struct Error *e) {
     return code;
 }
 
-static int write_run(const struct Side *s, struct Run r, struct Error *e) {
+static int write_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
     float gathered[GATHERED];
     if (r.distance == 1)
         return hf_write_range(s->writer, s->place, r.at, r.n, s->values + r.from, e);
@@ -115,7 +115,7 @@ struct Window {
 // Elements [begin, end) of a piece's window, in our order; the first is element `from` of the
 // caller's range. Column c of ours is row c of the tensor: element r of it is element r * cols + c
 // of the window.
-static int move_transposed(const struct Side *s, const struct HfPiece *p, struct Window w,
+static int move_transposed(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
                            uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     int code = 0;
     for (uint64_t c = 0; c < w.cols && !code; c++) {
@@ -123,16 +123,16 @@ static int move_transposed(const struct Side *s, const struct HfPiece *p, struct
         uint64_t last = end > c ? ceil_div(end - c, w.cols) : 0;
         if (first >= last)
             continue;
-        struct Run run = {(w.first + c) * p->rows + first,
-                          from + (size_t)(first * w.cols + c - begin), (size_t)(last - first),
-                          w.cols};
+        struct PieceRun run = {(w.first + c) * p->rows + first,
+                               from + (size_t)(first * w.cols + c - begin), (size_t)(last - first),
+                               w.cols};
         code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
     }
     return code;
 }
 
 // Of some columns, a run in each row.
-static int move_piece(const struct Side *s, const struct HfPiece *p, struct Window w,
+static int move_piece(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
                       uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     bool all = w.cols == p->cols;
     int code = 0;
@@ -141,13 +141,13 @@ static int move_piece(const struct Side *s, const struct HfPiece *p, struct Wind
     for (uint64_t n, i = begin; i < end && !code; i += n) {
         n = all || end - i < w.cols - i % w.cols ? end - i : w.cols - i % w.cols;
         uint64_t at = all ? i : i / w.cols * p->cols + w.first + i % w.cols;
-        struct Run run = {at, from + (size_t)(i - begin), (size_t)n, 1};
+        struct PieceRun run = {at, from + (size_t)(i - begin), (size_t)n, 1};
         code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
     }
     return code;
 }
 
-static void find_tensor(struct Side *s, const char *name) {
+static void find_tensor(struct PieceSide *s, const char *name) {
     if (s->folder) {
         s->tensor = hf_folder_find(s->folder, name);
         CHECK(s->tensor, "tensor %s was not asked for", name);
@@ -160,8 +160,8 @@ static void find_tensor(struct Side *s, const char *name) {
 }
 
 // Moves what the pieces have of [first, first + n).
-static int move_whole(struct Side *s, const struct HfPiece *piece, size_t npiece, uint64_t first,
-                      size_t n, struct Error *e) {
+static int move_whole(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
+                      uint64_t first, size_t n, struct Error *e) {
     int code = 0;
     for (size_t i = 0; i < npiece && !code; i++) {
         const struct HfPiece *p = &piece[i];
@@ -177,7 +177,7 @@ static int move_whole(struct Side *s, const struct HfPiece *piece, size_t npiece
     return code;
 }
 
-static int move(struct Side *s, const struct HfPiece *piece, size_t npiece,
+static int move(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
                 const struct WeightsRange *r, struct Error *e) {
     if (!r->stride)
         return move_whole(s, piece, npiece, weights_at(r, 0), r->n, e);
@@ -203,12 +203,12 @@ int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t
                   : end - first < n ? (size_t)(end - first)
                                     : n;
     memset(out + have, 0, (n - have) * sizeof *out);
-    struct Side s = {.folder = f, .out = out};
+    struct PieceSide s = {.folder = f, .out = out};
     return move(&s, piece, npiece, range, e);
 }
 
 int hf_pieces_write(const struct HfWriter *w, const struct HfPiece *piece, size_t npiece,
                     const struct WeightsRange *range, const float *values, struct Error *e) {
-    struct Side s = {.writer = w, .values = values};
+    struct PieceSide s = {.writer = w, .values = values};
     return move(&s, piece, npiece, range, e);
 }

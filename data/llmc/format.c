@@ -23,7 +23,7 @@ static const int32_t magic = 20240326, version[NDTYPE] = {[F32] = 3, [BF16] = 5}
 
 // The tensors, in the file's order.
 enum Side { ONE, C, C3, C4, T, VP };
-static const struct Row {
+static const struct TensorRow {
     const char *param;
     bool in_layers;
     enum Side rows, cols;
@@ -57,12 +57,12 @@ static uint64_t side(const struct LlmcShape *s, enum Side side) {
 }
 
 // Of one layer.
-static uint64_t elements(const struct LlmcShape *s, const struct Row *r) {
+static uint64_t elements(const struct LlmcShape *s, const struct TensorRow *r) {
     return side(s, r->rows) * side(s, r->cols);
 }
 
 // Of all layers.
-static uint64_t all_elements(const struct LlmcShape *s, const struct Row *r) {
+static uint64_t all_elements(const struct LlmcShape *s, const struct TensorRow *r) {
     return elements(s, r) * (r->in_layers ? s->layers : 1);
 }
 
@@ -76,7 +76,7 @@ uint64_t llmc_bytes(const struct LlmcShape *s) {
 uint64_t llmc_find(const struct LlmcShape *s, int layer, const char *param, uint64_t *count) {
     uint64_t before = 0;
     for (size_t i = 0; i < NROW; before += all_elements(s, &rows[i]), i++) {
-        const struct Row *r = &rows[i];
+        const struct TensorRow *r = &rows[i];
         bool is_there = r->in_layers ? layer >= 0 && (size_t)layer < s->layers : layer == -1;
         if (strcmp(r->param, param) != 0 || !is_there)
             continue;

@@ -37,18 +37,18 @@ uint32_t crc32c_masked(const void *bytes, size_t n) {
 
 enum { MESSAGE_BYTES = 1024 };
 
-struct Message {
+struct ProtoMessage {
     uint8_t bytes[MESSAGE_BYTES];
     size_t n;
 };
 
-static void put_bytes(struct Message *m, const void *bytes, size_t n) {
+static void put_bytes(struct ProtoMessage *m, const void *bytes, size_t n) {
     CHECK(m->n + n <= MESSAGE_BYTES, "a record of %zu bytes", m->n + n);
     memcpy(m->bytes + m->n, bytes, n);
     m->n += n;
 }
 
-static void put_fixed(struct Message *m, uint64_t value, size_t n) {
+static void put_fixed(struct ProtoMessage *m, uint64_t value, size_t n) {
     uint8_t bytes[8];
     for (size_t i = 0; i < n; i++)
         bytes[i] = (uint8_t)(value >> 8 * i);
@@ -56,7 +56,7 @@ static void put_fixed(struct Message *m, uint64_t value, size_t n) {
 }
 
 // Seven bits a byte, the low ones first; the top bit says that more follow.
-static void put_varint(struct Message *m, uint64_t value) {
+static void put_varint(struct ProtoMessage *m, uint64_t value) {
     for (; value > 127; value >>= 7)
         put_fixed(m, (value & 127) | 128, 1);
     put_fixed(m, value, 1);
@@ -64,23 +64,23 @@ static void put_varint(struct Message *m, uint64_t value) {
 
 enum WireType { WIRE_VARINT = 0, WIRE_64_BIT = 1, WIRE_BYTES = 2, WIRE_32_BIT = 5 };
 
-static void put_key(struct Message *m, unsigned field, enum WireType type) {
+static void put_key(struct ProtoMessage *m, unsigned field, enum WireType type) {
     put_varint(m, field << 3 | type);
 }
 
-static void put_integer(struct Message *m, unsigned field, uint64_t value) {
+static void put_integer(struct ProtoMessage *m, unsigned field, uint64_t value) {
     put_key(m, field, WIRE_VARINT);
     put_varint(m, value);
 }
 
-static void put_double(struct Message *m, unsigned field, double value) {
+static void put_double(struct ProtoMessage *m, unsigned field, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     put_key(m, field, WIRE_64_BIT);
     put_fixed(m, bits, 8);
 }
 
-static void put_float(struct Message *m, unsigned field, float value) {
+static void put_float(struct ProtoMessage *m, unsigned field, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     put_key(m, field, WIRE_32_BIT);
@@ -88,7 +88,7 @@ static void put_float(struct Message *m, unsigned field, float value) {
 }
 
 // A string or a message inside a message.
-static void put_block(struct Message *m, unsigned field, const void *bytes, size_t n) {
+static void put_block(struct ProtoMessage *m, unsigned field, const void *bytes, size_t n) {
     put_key(m, field, WIRE_BYTES);
     put_varint(m, n);
     put_bytes(m, bytes, n);
@@ -106,22 +106,22 @@ enum EventField {
 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_FLOAT = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 
-static void event_begin(struct Message *m, const struct EventFile *f, uint64_t step) {
+static void event_begin(struct ProtoMessage *m, const struct EventFile *f, uint64_t step) {
     m->n = 0;
     put_double(m, EVENT_WALL_TIME, f->clock());
     put_integer(m, EVENT_STEP, step);
 }
 
-static void summary_add(struct Message *summary, const char *tag, float value) {
-    struct Message scalar = {.n = 0};
+static void summary_add(struct ProtoMessage *summary, const char *tag, float value) {
+    struct ProtoMessage scalar = {.n = 0};
     put_block(&scalar, VALUE_TAG, tag, strlen(tag));
     put_float(&scalar, VALUE_FLOAT, value);
     put_block(summary, SUMMARY_VALUE, scalar.bytes, scalar.n);
 }
 
 // Frames the event and writes it at once, or as soon as it can be.
-static void record_write(struct EventFile *f, const struct Message *event) {
-    struct Message header = {.n = 0}, record = {.n = 0};
+static void record_write(struct EventFile *f, const struct ProtoMessage *event) {
+    struct ProtoMessage header = {.n = 0}, record = {.n = 0};
     put_fixed(&header, event->n, 8);
     put_bytes(&record, header.bytes, header.n);
     put_fixed(&record, crc32c_masked(header.bytes, header.n), 4);
@@ -130,8 +130,8 @@ static void record_write(struct EventFile *f, const struct Message *event) {
     appender_put(&f->file, record.bytes, record.n);
 }
 
-static void summary_write(struct EventFile *f, uint64_t step, const struct Message *summary) {
-    struct Message event;
+static void summary_write(struct EventFile *f, uint64_t step, const struct ProtoMessage *summary) {
+    struct ProtoMessage event;
     if (!f->file.path)
         return;
     event_begin(&event, f, step);
@@ -175,7 +175,7 @@ static int create_file(struct EventFile *f, const char *folder, struct Error *e)
 // The version record, and on resume the mark from which step on older records are void.
 static void write_opening(struct EventFile *f, int64_t last_step) {
     static const char version[] = "brain.Event:2";
-    struct Message event, session = {.n = 0};
+    struct ProtoMessage event, session = {.n = 0};
     event_begin(&event, f, 0);
     put_block(&event, EVENT_VERSION, version, sizeof version - 1);
     record_write(f, &event);
@@ -203,7 +203,7 @@ int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, 
 }
 
 void event_file_write_step(struct EventFile *f, const struct LogStep *s) {
-    struct Message summary = {.n = 0};
+    struct ProtoMessage summary = {.n = 0};
     summary_add(&summary, "train/loss", s->loss);
     summary_add(&summary, "train/grad_norm", s->grad_norm);
     summary_add(&summary, "train/lr", s->lr);
@@ -220,7 +220,7 @@ void event_file_write_step(struct EventFile *f, const struct LogStep *s) {
 }
 
 void event_file_write_note(struct EventFile *f, const struct LogNote *note) {
-    struct Message summary = {.n = 0};
+    struct ProtoMessage summary = {.n = 0};
     for (int i = 0; !note->word && i < note->n; i++) {
         char *tag = base_format("%s/%s", note->what, note->value[i].name);
         summary_add(&summary, tag, (float)note->value[i].value);
@@ -231,7 +231,7 @@ void event_file_write_note(struct EventFile *f, const struct LogNote *note) {
 }
 
 void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte) {
-    struct Message summary = {.n = 0};
+    struct ProtoMessage summary = {.n = 0};
     summary_add(&summary, "val/loss", val_loss);
     summary_add(&summary, "val/perplexity", expf(val_loss));
     if (bits_per_byte != 0)
@@ -240,7 +240,7 @@ void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, fl
 }
 
 void event_file_write_eval(struct EventFile *f, uint64_t step, const struct EvalResult *result) {
-    struct Message summary = {.n = 0};
+    struct ProtoMessage summary = {.n = 0};
     for (int m = 0; m < NEVALMEASURE; m++)
         if (result->accuracy[m] >= 0) {
             char tag[96];

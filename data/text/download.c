@@ -30,7 +30,7 @@ static const uint64_t BYTES_MAX = (uint64_t)16 << 30;
 
 enum Verdict { DONE, AGAIN, AFRESH, GIVE_UP }; // what one attempt came to
 
-struct Transfer {
+struct CurlTransfer {
     const struct Download *d;
     CURL *curl;
     struct Part part;
@@ -59,7 +59,7 @@ static void start_curl(void) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static long status_of(struct Transfer *t) {
+static long status_of(struct CurlTransfer *t) {
     long status = 0;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     return status; // 0 for a file:// URL
@@ -67,7 +67,7 @@ static long status_of(struct Transfer *t) {
 
 // ---- progress -----------------------------------------------------------------------------------
 
-static void say_progress(struct Transfer *t) {
+static void say_progress(struct CurlTransfer *t) {
     double now = base_seconds();
     if (log_level == LOG_QUIET || now - t->said_s < (t->terminal ? 0.1 : 10.0))
         return;
@@ -91,7 +91,7 @@ static void say_progress(struct Transfer *t) {
     t->said_s = now;
 }
 
-static void clear_progress(struct Transfer *t) {
+static void clear_progress(struct CurlTransfer *t) {
     if (t->terminal && log_level != LOG_QUIET)
         fputs("\r\033[K", stderr);
 }
@@ -101,7 +101,7 @@ static void clear_progress(struct Transfer *t) {
 // Lines of heads, "NAME: VALUE". A redirection answers several times: the last answer counts. A
 // weak tag promises no equality of bytes, so it is not used; a date is the second choice.
 static size_t on_header(char *bytes, size_t size, size_t count, void *user) {
-    struct Transfer *t = user;
+    struct CurlTransfer *t = user;
     char *line = base_format("%.*s", (int)(size * count), bytes);
     line[strcspn(line, "\r\n")] = 0;
     char *value = line + strcspn(line, ":");
@@ -121,7 +121,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user) {
 }
 
 // The first bytes of a body that we keep: it continues the part, or is the file from its beginning.
-static bool begin_body(struct Transfer *t) {
+static bool begin_body(struct CurlTransfer *t) {
     t->began = true;
     if (status_of(t) == 206) {
         t->mixed_up = t->answer_from != t->part.have;
@@ -140,7 +140,7 @@ static uint64_t bytes_max(const struct Download *d) {
 
 // Returns less than the bytes given to end the transfer.
 static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
-    struct Transfer *t = user;
+    struct CurlTransfer *t = user;
     size_t n = size * count;
     t->came_s = base_seconds();
     if (status_of(t) >= 300)
@@ -187,7 +187,7 @@ static double stall_seconds(const struct Download *d) {
     return d->stall_s > 0 ? d->stall_s : 30;
 }
 
-static struct curl_slist *set_options(struct Transfer *t) {
+static struct curl_slist *set_options(struct CurlTransfer *t) {
     double stall_s = stall_seconds(t->d);
     CURL *c = t->curl;
     curl_easy_reset(c);
@@ -222,7 +222,7 @@ static struct curl_slist *set_options(struct Transfer *t) {
 }
 
 // A transfer that ended without a complaint of libcurl's: what did the server say?
-static enum Verdict judge_status(struct Transfer *t, int *code, struct Error *e) {
+static enum Verdict judge_status(struct CurlTransfer *t, int *code, struct Error *e) {
     long status = status_of(t);
     if (status < 300) {
         *code = 0;
@@ -244,7 +244,8 @@ static enum Verdict judge_status(struct Transfer *t, int *code, struct Error *e)
     return status >= 500 || status == 408 || status == 429 ? AGAIN : GIVE_UP;
 }
 
-static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code, struct Error *e) {
+static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *code,
+                                  struct Error *e) {
     const char *url = t->d->url;
     const char *text = t->curl_text[0] ? t->curl_text : curl_easy_strerror(result);
     if (t->disk_code) {
@@ -305,7 +306,7 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
     return GIVE_UP;
 }
 
-static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
+static enum Verdict attempt(struct CurlTransfer *t, int *code, struct Error *e) {
     t->head_have = 0;
     t->began = t->mixed_up = t->too_large = t->slow = false;
     t->came_s = 0;
@@ -324,7 +325,7 @@ static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
 // a bad line that breaks again and again is worth waiting for, if it brings LEAST_RATE in between.
 // Where it does not, or not even a connection comes about, patience is shorter: most often there is
 // no network at all.
-static int attempt_until_done(struct Transfer *t, struct Error *e) {
+static int attempt_until_done(struct CurlTransfer *t, struct Error *e) {
     const struct Download *d = t->d;
     int code = 0, tries = d->tries ? d->tries : 5, failed = 0;
     double first_pause_s = d->pause_s > 0 ? d->pause_s : 1, pause_s = first_pause_s;
@@ -354,10 +355,10 @@ static int attempt_until_done(struct Transfer *t, struct Error *e) {
 
 // ---- what others call ---------------------------------------------------------------------------
 
-static void open_transfer(struct Transfer *t, const struct Download *d) {
+static void open_transfer(struct CurlTransfer *t, const struct Download *d) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start_curl);
-    *t = (struct Transfer){.d = d, .part.fd = -1, .said_s = base_seconds()};
+    *t = (struct CurlTransfer){.d = d, .part.fd = -1, .said_s = base_seconds()};
     t->terminal = isatty(STDERR_FILENO);
     t->curl = curl_easy_init();
     CHECK(t->curl, "curl_easy_init");
@@ -365,7 +366,7 @@ static void open_transfer(struct Transfer *t, const struct Download *d) {
 
 // Fetches into the part until it is whole and right. Pieces that do not fit each other show in the
 // checksum: then once more from the beginning.
-static int fetch_part(struct Transfer *t, struct Error *e) {
+static int fetch_part(struct CurlTransfer *t, struct Error *e) {
     int code = 0;
     t->continued = t->part.have > 0;
     if (!part_may_continue(&t->part) || is_local(t->d->url)) // no versions there
@@ -401,7 +402,7 @@ static int check_local(const char *url, struct Error *e) {
 }
 
 static int fetch_file(const struct Download *d, struct Error *e) {
-    struct Transfer t;
+    struct CurlTransfer t;
     bool done;
     int code = check_local(d->url, e);
     if (code)
@@ -434,7 +435,7 @@ int download_file(const struct Download *d, struct Error *e) {
 }
 
 int download_head(const struct Download *d, void *bytes, size_t n, struct Error *e) {
-    struct Transfer t;
+    struct CurlTransfer t;
     int code = check_local(d->url, e);
     if (code)
         return code;

@@ -81,25 +81,25 @@ uint64_t data_fingerprint(const struct Data *d) {
 }
 
 // A sample's set, and its number there. seed: of its order there, NULL where it is in order.
-struct Place {
+struct TokenPosition {
     struct ShardSet *set;
     uint64_t number, own;
     const uint64_t *seed;
 };
 
-static void find_train(struct Data *d, uint64_t i, struct Place *at) {
+static void find_train(struct Data *d, uint64_t i, struct TokenPosition *at) {
     size_t s = mix_find(&d->mix, i, &at->number);
     at->own = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
     at->seed = &at->own;
     at->set = &d->source[s].train;
 }
 
-static void find_val(struct Data *d, uint64_t i, struct Place *at) {
+static void find_val(struct Data *d, uint64_t i, struct TokenPosition *at) {
     size_t s = 0;
     for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
         if (i < (here = shards_windows(&d->source[s].val)))
             break;
-    *at = (struct Place){.set = &d->source[s].val, .number = i};
+    *at = (struct TokenPosition){.set = &d->source[s].val, .number = i};
 }
 
 // With `counted` only counts; else reads.
@@ -110,7 +110,7 @@ static int read_samples(struct Data *d, bool val, uint64_t first, uint64_t n,
     int code = 0;
     pthread_mutex_lock(&d->lock);
     for (uint64_t i = 0; !code && i < n; i++) {
-        struct Place at = {0};
+        struct TokenPosition at = {0};
         (val ? find_val : find_train)(d, first + i, &at);
         if (counted) {
             code = shards_counted(at.set, at.seed, at.number, &one, e);

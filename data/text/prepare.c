@@ -163,19 +163,19 @@ static const char *const own_files[] = {
     [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", SUMS_NAME, NULL};
 
 // The paths of a prepared folder.
-struct Names {
+struct TokenNames {
     char *path[NFILES], *list;
     size_t count; // of the paths: a model only where it is trained
 };
 
-static void names_make(struct Names *n, const char *folder, const struct PrepareSpec *spec) {
+static void names_make(struct TokenNames *n, const char *folder, const struct PrepareSpec *spec) {
     for (int i = 0; i < NFILES; i++)
         n->path[i] = base_format("%s/%s", folder, own_files[i]);
     n->list = base_format("%s/%s", folder, SUMS_NAME);
     n->count = spec->tokenizer.kind == TOKENIZER_TRAIN ? NFILES : MODEL;
 }
 
-static void names_free(struct Names *n) {
+static void names_free(struct TokenNames *n) {
     for (int i = 0; i < NFILES; i++)
         free(n->path[i]);
     free(n->list);
@@ -265,7 +265,7 @@ static void tell_missing(const struct Tokenizer *t) {
 // Makes all files in `folder`, which exists and is ours alone.
 static int fill_folder(const char *folder, const struct PrepareSpec *spec,
                        const struct Parts *parts, struct Error *e) {
-    struct Names n;
+    struct TokenNames n;
     struct Tokenizer *t = NULL;
     size_t train_count = 0, val_count = 0;
     char *opened = NULL;
@@ -315,7 +315,7 @@ static int make_folder(const char *folder, const struct PrepareSpec *spec,
 // Is the folder there, with the files that were made? A damaged one is said. One without checksums
 // was made by an earlier version, and nobody knows.
 static bool is_whole(const char *folder, const struct PrepareSpec *spec, bool *damaged) {
-    struct Names n;
+    struct TokenNames n;
     struct Error e;
     struct stat st;
     *damaged = !stat(folder, &st);

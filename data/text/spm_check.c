@@ -25,11 +25,11 @@ struct Field {
     size_t bytes;
 };
 
-struct Reader {
+struct ProtoReader {
     const uint8_t *at, *end;
 };
 
-static bool read_varint(struct Reader *r, uint64_t *value) {
+static bool read_varint(struct ProtoReader *r, uint64_t *value) {
     *value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
         if (r->at == r->end)
@@ -43,7 +43,7 @@ static bool read_varint(struct Reader *r, uint64_t *value) {
 }
 
 // The next field of a message. False when the bytes are no field.
-static bool read_field(struct Reader *r, struct Field *f) {
+static bool read_field(struct ProtoReader *r, struct Field *f) {
     uint64_t key, bytes;
     if (!read_varint(r, &key) || key >> 3 == 0 || key >> 32)
         return false;
@@ -68,7 +68,7 @@ static bool read_field(struct Reader *r, struct Field *f) {
 }
 
 static const char *check_piece(const struct Field *piece) {
-    struct Reader r = {piece->data, piece->data + piece->bytes};
+    struct ProtoReader r = {piece->data, piece->data + piece->bytes};
     struct Field f;
     size_t text_bytes = 0;
     while (r.at < r.end) {
@@ -124,7 +124,7 @@ static const char *check_table(const uint8_t *table, size_t bytes) {
 // A normalizer's or denormalizer's fields. A message that comes twice is merged by the library:
 // each part is checked on its own, and of a repeated table the last one counts.
 static const char *check_normalizer(const struct Field *normalizer) {
-    struct Reader r = {normalizer->data, normalizer->data + normalizer->bytes};
+    struct ProtoReader r = {normalizer->data, normalizer->data + normalizer->bytes};
     struct Field f;
     while (r.at < r.end) {
         if (!read_field(&r, &f))
@@ -139,7 +139,7 @@ static const char *check_normalizer(const struct Field *normalizer) {
 }
 
 static const char *check_fields(const char *model, size_t model_bytes, size_t *pieces) {
-    struct Reader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
+    struct ProtoReader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
     struct Field f;
     while (r.at < r.end) {
         const char *fault = NULL;
@@ -170,13 +170,13 @@ int spm_check_model(const char *model, size_t model_bytes, const char *name, str
 }
 
 bool spm_adds_space(const char *model, size_t model_bytes) {
-    struct Reader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
+    struct ProtoReader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
     struct Field f, in;
     bool adds = true; // where it does not say
     while (r.at < r.end && read_field(&r, &f)) {
         if (f.number != 3 || f.wire != 2)
             continue;
-        struct Reader normalizer = {f.data, f.data + f.bytes};
+        struct ProtoReader normalizer = {f.data, f.data + f.bytes};
         while (normalizer.at < normalizer.end && read_field(&normalizer, &in))
             adds = in.number == 3 && in.wire == 0 ? in.value != 0 : adds;
     }
@@ -185,7 +185,7 @@ bool spm_adds_space(const char *model, size_t model_bytes) {
 
 void spm_drop_self_test(char *model, size_t model_bytes) {
     const uint8_t self_test = 4 << 3 | 2, unknown = 15 << 3 | 2; // one-byte keys of wire type 2
-    struct Reader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
+    struct ProtoReader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
     struct Field f;
     for (const uint8_t *key = r.at; r.at < r.end && read_field(&r, &f); key = r.at)
         if (*key == self_test)

@@ -145,7 +145,7 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
 // *data NULL: there is none.
 static int read_packed(const char *path, bool sniff, char **data, size_t *bytes, struct Error *e) {
     size_t most = stream_memory_max(), room = SNIFF_BYTES;
-    struct Stream s;
+    struct DataStream s;
     ssize_t got = stream_open(&s, path, "--data", e);
     *data = NULL;
     *bytes = 0;

@@ -37,7 +37,7 @@ struct ForwardScratch {
 
 // The running softmax of a tile of queries. Sums are kept per lane and added up at the end. shrink:
 // by what the newest tile of keys shrinks the sums and the output of the tiles before it.
-struct Running {
+struct OnlineSoftmax {
     float max[TILE], shrink[TILE], sum[TILE * VEC_LANES];
 };
 
@@ -54,7 +54,7 @@ static struct ForwardScratch forward_scratch(const struct AttentionForward *a, s
 // Brings max and shrink up to date. A row's maximum ends in a chain of shuffles that takes long;
 // nothing waits for it here, so that the chains of many rows overlap. e^x is then computed for a
 // vector of rows.
-VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t rows,
+VEC_INLINE void forward_max(const float *scores, struct OnlineSoftmax *run, size_t rows,
                             const struct Seen *seen, bool edge) {
     float most[TILE] = {0};
     for (size_t r = 0; r < rows; r++) {
@@ -76,7 +76,7 @@ VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t row
 // Scores become e^(score - largest so far), and are added to the sums. A row that has seen no key
 // yet has the largest score of hidden ones: what it does not see is made 0 by itself. Pairs take
 // the first half of their row's place.
-VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows,
+VEC_INLINE void forward_exp(float *scores, struct OnlineSoftmax *run, size_t rows,
                             const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r++) {
         float *sum = run->sum + r * VEC_LANES;
@@ -97,7 +97,7 @@ VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows,
 
 // Divides by the sums, and stores the output and the log-sum-exp of the tile at `time`.
 VEC_INLINE void forward_finish(const struct AttentionForward *a, enum Dtype d, const struct Head *h,
-                               const struct Running *run, float *out, size_t time) {
+                               const struct OnlineSoftmax *run, float *out, size_t time) {
     struct Rows to = head_out_rows(h, a->out, time);
     for (size_t r = 0; r < to.rows; r++) {
         float sum = vec_sum(vec_load_f32(run->sum + r * VEC_LANES));
@@ -112,7 +112,7 @@ VEC_INLINE void forward_finish(const struct AttentionForward *a, enum Dtype d, c
 VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
                                 const struct Head *h, struct ForwardScratch s, size_t time) {
     float scores[TILE * TILE] __attribute__((aligned(64)));
-    struct Running run = {.sum = {0}};
+    struct OnlineSoftmax run = {.sum = {0}};
     size_t rows = head_rows(h, time);
     for (size_t r = 0; r < TILE; r++)
         run.max[r] = -FLT_MAX;
@@ -122,7 +122,7 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
         tile_copy(s.q, h, head_qkv_rows(h, a->qkv, time, 0));
     else
         tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, h->scale);
-    struct Walk keys = walk_of(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
+    struct KeyWalk keys = walk_of(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
     while (walk_next(&keys)) {
         struct Seen seen = head_seen(h, time, keys.at, keys.cells);
         size_t at = keys.at * h->width / h->per_item;

@@ -196,7 +196,7 @@ VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, c
             s.dv = s.dk + round_up(h->t, TILE) * h->width;
         }
         backward_pack_keys(a, d, h, s, key);
-        struct Walk queries = walk_of(h, LAYOUT_QUERIES, key, key, h->t);
+        struct KeyWalk queries = walk_of(h, LAYOUT_QUERIES, key, key, h->t);
         while (walk_next(&queries) && head_sees(h, queries.at, key)) {
             struct Seen seen = head_seen(h, queries.at, key, cells_transposed(queries.cells));
             backward_tile(h, s, queries.at, &seen, item_elements(d) == 2);

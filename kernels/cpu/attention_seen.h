@@ -1,9 +1,9 @@
 // Where a query head lies, which tiles of keys its queries see, and what of each tile.
 //
 // A row sees of a tile of scores a range of columns: up to itself, from its first key on (windows
-// and packed documents), and of sparse attention without the holes of its layout. struct Walk goes
-// through the tiles of which something is seen, struct Seen says what; dense attention is the walk
-// through all of them.
+// and packed documents), and of sparse attention without the holes of its layout. struct KeyWalk
+// goes through the tiles of which something is seen, struct Seen says what; dense attention is the
+// walk through all of them.
 //
 // Read next: attention_tile.h.
 #ifndef KERNELS_CPU_ATTENTION_SEEN_H
@@ -110,7 +110,7 @@ VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key, 
 
 // The tiles that pass by one of a head's, in order: those at begin .. end - 1, or of them the ones
 // in a layout's list, whose cells of our rows are not all hidden.
-struct Walk {
+struct KeyWalk {
     size_t at;      // the tile's first row
     unsigned cells; // of it that a layout shows, in rows of ours
     size_t begin, end;
@@ -119,16 +119,16 @@ struct Walk {
 };
 
 // side: what passes by; own: the first row of ours. Before the first tile.
-VEC_INLINE struct Walk walk_of(const struct Head *h, enum LayoutSide side, size_t own, size_t begin,
-                               size_t end) {
-    struct Walk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
+VEC_INLINE struct KeyWalk walk_of(const struct Head *h, enum LayoutSide side, size_t own,
+                                  size_t begin, size_t end) {
+    struct KeyWalk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
     if (h->layout.begin) {
         w.list = layout_list(&h->layout, side, h->head, own);
         w.shift = (unsigned)(own % LAYOUT_OWN / LAYOUT_CELL * CELLS);
     }
     return w;
 }
-VEC_INLINE bool walk_next(struct Walk *w) {
+VEC_INLINE bool walk_next(struct KeyWalk *w) {
     if (!w->list.tile) {
         w->at += TILE;
         return w->at < w->end;

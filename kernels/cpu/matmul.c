@@ -21,11 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct Entry {
+struct CacheEntry {
     struct ProductKey key;
     struct DnnlProduct *product;
     size_t work_bytes;
-    struct Entry *next;
+    struct CacheEntry *next;
 };
 
 struct MatmulCache {
@@ -33,7 +33,7 @@ struct MatmulCache {
     enum MatmulPath path[NDTYPE];
     pthread_mutex_t lock;
     struct DnnlEngine *engine; // opened with the first product
-    struct Entry *entries;
+    struct CacheEntry *entries;
 };
 
 const char *matmul_backend_name(void) {
@@ -96,7 +96,7 @@ struct MatmulCache *matmul_cache_open(int threads, bool own_tile) {
 }
 
 void matmul_cache_close(struct MatmulCache *cache) {
-    for (struct Entry *e = cache->entries, *next; e; e = next) {
+    for (struct CacheEntry *e = cache->entries, *next; e; e = next) {
         next = e->next;
         dnnl_product_close(e->product);
         free(e);
@@ -125,17 +125,17 @@ static int set_team(int threads) {
     return old;
 }
 
-static struct Entry *entry_find(struct MatmulCache *cache, const struct ProductKey *key) {
-    struct Entry *e = cache->entries;
+static struct CacheEntry *entry_find(struct MatmulCache *cache, const struct ProductKey *key) {
+    struct CacheEntry *e = cache->entries;
     while (e && memcmp(&e->key, key, sizeof *key) != 0)
         e = e->next;
     return e;
 }
 
-static struct Entry *entry_make(struct MatmulCache *cache, const struct ProductKey *key) {
+static struct CacheEntry *entry_make(struct MatmulCache *cache, const struct ProductKey *key) {
     if (!cache->engine)
         cache->engine = dnnl_engine_open();
-    struct Entry *e = base_alloc_zeroed(sizeof *e);
+    struct CacheEntry *e = base_alloc_zeroed(sizeof *e);
     e->key = *key;
     e->product = dnnl_product_open(cache->engine, key, &e->work_bytes);
     CHECK(e->product, "oneDNN has no product of %zu x %zu x %zu in %s", key->m, key->n, key->k,
@@ -144,10 +144,10 @@ static struct Entry *entry_make(struct MatmulCache *cache, const struct ProductK
     return cache->entries = e;
 }
 
-static struct Entry *entry_get(struct MatmulCache *cache, const struct ProductKey *key) {
+static struct CacheEntry *entry_get(struct MatmulCache *cache, const struct ProductKey *key) {
     int team = set_team(cache->threads);
     pthread_mutex_lock(&cache->lock);
-    struct Entry *e = entry_find(cache, key);
+    struct CacheEntry *e = entry_find(cache, key);
     if (!e)
         e = entry_make(cache, key);
     pthread_mutex_unlock(&cache->lock);
@@ -161,7 +161,7 @@ size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *
 
 void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
                       const struct ProductData *data) {
-    struct Entry *e = entry_get(cache, key);
+    struct CacheEntry *e = entry_get(cache, key);
     int team = set_team(cache->threads);
     dnnl_product_run(e->product, data);
     set_team(team);

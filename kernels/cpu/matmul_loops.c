@@ -51,7 +51,7 @@ enum {
     ALIGN_FLOATS = 16,
 };
 
-struct Plan {
+struct MatmulPlan {
     int threads;
     bool stream_a;           // else B is streamed
     size_t resident, stream; // a block of C: rows or columns of either operand
@@ -70,7 +70,7 @@ static size_t part_size(size_t size, size_t most, size_t unit) {
     return round_up(ceil_div(size, parts), unit);
 }
 
-static void plan_sums(struct Plan *p, const struct Matmul *m) {
+static void plan_sums(struct MatmulPlan *p, const struct Matmul *m) {
     p->keeps_sums = m->c.dtype != F32 && p->depth < p->steps;
     if (!p->keeps_sums)
         return;
@@ -87,7 +87,7 @@ static void plan_sums(struct Plan *p, const struct Matmul *m) {
 
 // Of pairs, the passes depend on k alone, and so do the bits: not on what other rows and columns
 // the product has.
-static void plan_depth(struct Plan *p, size_t resident) {
+static void plan_depth(struct MatmulPlan *p, size_t resident) {
     size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
     if (p->per_item == 2) {
         p->depth = part_size(p->steps, PAIRS_DEPTH_MOST, size_max(8, STEP_UNIT));
@@ -101,7 +101,7 @@ static void plan_depth(struct Plan *p, size_t resident) {
 
 // With AMX a product takes so little time that operands and the sums between passes must be in the
 // second-level cache, and each panel that comes to it be used often.
-static void plan_chunk(struct Plan *p) {
+static void plan_chunk(struct MatmulPlan *p) {
     bool whole = VEC_TILES && p->depth < p->span && TILES_CHUNK_WHOLE * p->span <= WHOLE_MOST;
     size_t share = ceil_div(p->stream, (size_t)p->threads);
     if (VEC_TILES)
@@ -113,8 +113,8 @@ static void plan_chunk(struct Plan *p) {
     p->chunk_floats = round_up(rows * (whole ? p->span : p->depth), ALIGN_FLOATS);
 }
 
-static struct Plan plan_make(const struct Matmul *m, int threads) {
-    struct Plan p = {.threads = m->m * m->n * m->k < SOLO_WORK ? 1 : threads};
+static struct MatmulPlan plan_make(const struct Matmul *m, int threads) {
+    struct MatmulPlan p = {.threads = m->m * m->n * m->k < SOLO_WORK ? 1 : threads};
     p.stream_a = m->m >= m->n;
     size_t strip = p.stream_a ? STRIP_COLS : STRIP_ROWS;
     size_t resident = round_up(p.stream_a ? m->n : m->m, strip);
@@ -133,7 +133,7 @@ static struct Plan plan_make(const struct Matmul *m, int threads) {
 // span of k, which is counted in items here as everywhere below.
 struct Worker {
     const struct Matmul *args;
-    const struct Plan *plan;
+    const struct MatmulPlan *plan;
     int thread, threads;
     float *packed, *chunk, *private_sums; // packed: the resident operand, pass after pass
     float *shared_sums, *row_sums;        // of all threads
@@ -275,7 +275,7 @@ struct Rendezvous {
 // Where sums wait between passes, and which pass it is.
 static struct TilePass pass_at(const struct Worker *w, const struct Rendezvous *c, size_t k,
                                size_t depth) {
-    const struct Plan *p = w->plan;
+    const struct MatmulPlan *p = w->plan;
     struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == p->steps};
     if (!p->keeps_sums)
         return pass;
@@ -305,7 +305,7 @@ static void multiply(struct TilePass pass, const float *a, const struct PackSour
 // What is wanted of the resident operand behind this pass and group, as a share of each tile's.
 static void look_ahead(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth,
                        struct TilePass *pass) {
-    const struct Plan *p = w->plan;
+    const struct MatmulPlan *p = w->plan;
     bool same_group = k + depth < w->k + w->nk;
     size_t next = same_group ? k + depth : w->k, group = c->group + (same_group ? 0 : p->group);
     size_t steps = size_min(p->depth, w->k + w->nk - next);
@@ -319,7 +319,7 @@ static void look_ahead(const struct Worker *w, const struct Rendezvous *c, size_
 
 // Where a chunk's pass at k is packed: each pass has its place where more than one group reads it.
 static float *chunk_at(const struct Worker *w, size_t k) {
-    const struct Plan *p = w->plan;
+    const struct MatmulPlan *p = w->plan;
     size_t rows = round_up(p->chunk, p->stream_a ? STRIP_ROWS : STRIP_COLS);
     return w->chunk + (p->group < p->resident ? (k - w->k) * rows : 0);
 }
@@ -350,7 +350,7 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
 
 // Each group through all passes of the span.
 static void run_chunk(const struct Worker *w, size_t at, size_t n) {
-    const struct Plan *p = w->plan;
+    const struct MatmulPlan *p = w->plan;
     for (size_t g = 0; g < w->nresident; g += p->group) {
         struct Rendezvous c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
         for (size_t k = w->k; k < w->k + w->nk; k += p->depth)
@@ -369,7 +369,7 @@ static void run_chunks(const struct Worker *w) {
 
 static void run_worker(struct Worker *w) {
     const struct Matmul *m = w->args;
-    const struct Plan *p = w->plan;
+    const struct MatmulPlan *p = w->plan;
     size_t resident = p->stream_a ? m->n : m->m, stream = p->stream_a ? m->m : m->n;
     for (w->resident = 0; w->resident < resident; w->resident += p->resident) {
         w->nresident = size_min(p->resident, resident - w->resident);
@@ -387,7 +387,7 @@ static void run_worker(struct Worker *w) {
 }
 
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads) {
-    struct Plan p = plan_make(args, threads);
+    struct MatmulPlan p = plan_make(args, threads);
     float *packed = args->work.mem, *row_sums = packed + p.resident_floats;
     float *shared_sums = row_sums + round_up(args->m, ALIGN_FLOATS);
     float *private = shared_sums + p.shared_sums;
@@ -406,7 +406,7 @@ void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads) {
 }
 
 size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads) {
-    struct Plan p = plan_make(args, threads);
+    struct MatmulPlan p = plan_make(args, threads);
     size_t private = (size_t)p.threads * (p.chunk_floats + p.private_sums);
     size_t floats = p.resident_floats + round_up(args->m, ALIGN_FLOATS) + p.shared_sums + private;
     return floats * sizeof(float);

@@ -9,16 +9,17 @@
 #include "kernels/cpu/vec_array.h"
 
 // One block of a run: of `count` elements from `begin` on.
-struct Place {
+struct BlockPosition {
     size_t run, begin, count;
 };
 
-static inline struct Place place_of(size_t block, size_t n) {
+static inline struct BlockPosition place_of(size_t block, size_t n) {
     size_t blocks = quantized_blocks(n), begin = block % blocks * QUANTIZE_BLOCK;
-    return (struct Place){block / blocks, begin, size_min(QUANTIZE_BLOCK, n - begin)};
+    return (struct BlockPosition){block / blocks, begin, size_min(QUANTIZE_BLOCK, n - begin)};
 }
 
-VEC_INLINE void write_block(void *runs, int bits, size_t n, struct Place p, const float *x) {
+VEC_INLINE void write_block(void *runs, int bits, size_t n, struct BlockPosition p,
+                            const float *x) {
     float *to = (float *)((char *)runs + p.run * quantized_bytes(bits, n));
     uint8_t *q = (uint8_t *)(to + quantized_blocks(n)), packed[QUANTIZE_BLOCK];
     int32_t most = 0, value[QUANTIZE_BLOCK];
@@ -37,7 +38,7 @@ VEC_INLINE void write_block(void *runs, int bits, size_t n, struct Place p, cons
 }
 
 // x = the block, or x += it.
-VEC_INLINE void read_block(const void *runs, int bits, size_t n, struct Place p, bool add,
+VEC_INLINE void read_block(const void *runs, int bits, size_t n, struct BlockPosition p, bool add,
                            float *x) {
     const float *from = (const float *)((const char *)runs + p.run * quantized_bytes(bits, n));
     const uint8_t *q = (const uint8_t *)(from + quantized_blocks(n));
@@ -68,7 +69,7 @@ void CPU_NAME(quantize)(struct Cpu *cpu, const struct Quantize *a) {
     quantize_check(a->bits, a->n, a->parts);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
-        struct Place p = place_of(k, a->n);
+        struct BlockPosition p = place_of(k, a->n);
         size_t source = p.run % rows * a->columns + p.run / rows;
         float x[QUANTIZE_BLOCK];
         WITH_DTYPE(a->dtype, read_array(a->x, D, source * a->n + p.begin, p.count, x));
@@ -80,10 +81,10 @@ void CPU_NAME(quantize)(struct Cpu *cpu, const struct Quantize *a) {
 }
 
 // Adds the ranks' blocks to x, or begins with the first.
-static void sum_blocks(const void *from, int bits, size_t n, struct Place p, size_t parts,
+static void sum_blocks(const void *from, int bits, size_t n, struct BlockPosition p, size_t parts,
                        size_t ranks, bool add, float *x) {
     for (size_t r = 0; r < ranks; r++) {
-        struct Place of = {r * parts + p.run, p.begin, p.count};
+        struct BlockPosition of = {r * parts + p.run, p.begin, p.count};
         if (bits == 8)
             read_block(from, 8, n, of, add || r > 0, x);
         else
@@ -95,7 +96,7 @@ void CPU_NAME(dequantize)(struct Cpu *cpu, const struct Dequantize *a) {
     quantize_check(a->bits, a->n, a->parts * a->ranks);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
-        struct Place p = place_of(k, a->n);
+        struct BlockPosition p = place_of(k, a->n);
         size_t at = p.run * a->n + p.begin;
         float x[QUANTIZE_BLOCK];
         if (a->accumulate)
@@ -109,7 +110,7 @@ void CPU_NAME(requantize)(struct Cpu *cpu, const struct Requantize *a) {
     quantize_check(a->bits, a->n, a->parts * a->ranks);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
-        struct Place p = place_of(k, a->n);
+        struct BlockPosition p = place_of(k, a->n);
         float x[QUANTIZE_BLOCK];
         sum_blocks(a->from, a->bits, a->n, p, a->parts, a->ranks, false, x);
         if (a->bits == 8)

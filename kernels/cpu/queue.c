@@ -22,7 +22,7 @@
 
 enum { RING = 1024 };
 
-struct Entry {
+struct QueueEntry {
     QueueCall *call; // NULL: the worker ends
     const char *name;
     struct Label label;
@@ -38,7 +38,7 @@ struct Stream {
     pthread_cond_t changed;    // pushed or finished grew
     uint64_t pushed, finished; // entries so far; ring slot = count % RING
     struct QueueDelay delay;
-    struct Entry ring[RING];
+    struct QueueEntry ring[RING];
 };
 
 struct Event {
@@ -54,7 +54,7 @@ static void sleep_us(unsigned us) {
 }
 
 // A delay counts as part of the operation: it plays a slow one.
-static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t number) {
+static void run_entry(struct Stream *s, const struct QueueEntry *entry, uint64_t number) {
     struct Trace *trace = s->cpu->device.trace;
     double begin = trace ? base_seconds() : 0;
     if (s->delay.delay_us) {
@@ -100,7 +100,8 @@ static void *worker_main(void *arg) {
         while (s->pushed == i)
             pthread_cond_wait(&s->changed, &s->lock);
         pthread_mutex_unlock(&s->lock);
-        const struct Entry *entry = &s->ring[i % RING]; // stays ours until `finished` passes it
+        const struct QueueEntry *entry =
+            &s->ring[i % RING]; // stays ours until `finished` passes it
         bool end = !entry->call;
         run_entry(s, entry, i);
         pthread_mutex_lock(&s->lock);
@@ -141,7 +142,7 @@ void queue_push(struct Stream *s, const char *name, QueueCall *call, const void 
     pthread_mutex_lock(&s->lock);
     while (s->pushed - s->finished == RING)
         pthread_cond_wait(&s->changed, &s->lock);
-    struct Entry *entry = &s->ring[s->pushed % RING];
+    struct QueueEntry *entry = &s->ring[s->pushed % RING];
     entry->call = call;
     entry->name = name;
     entry->label = s->cpu->device.label;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 // One head of one row: where it begins, its row of the table, and its norm.
-struct Head {
+struct RotateHead {
     size_t at, hs;
     enum Dtype dtype;
     const float *table;
@@ -24,7 +24,7 @@ struct Head {
     float eps;
 };
 
-static double head_rstd(const struct Head *h) {
+static double head_rstd(const struct RotateHead *h) {
     double squares = 0;
     for (size_t i = 0; i < h->hs; i++)
         squares += pow(dtype_load(h->x, h->dtype, h->at + i), 2);
@@ -32,12 +32,12 @@ static double head_rstd(const struct Head *h) {
 }
 
 // n_i of the head.
-static double normed(const struct Head *h, double rstd, size_t i) {
+static double normed(const struct RotateHead *h, double rstd, size_t i) {
     double x = dtype_load(h->x, h->dtype, h->at + i);
     return h->norm ? x * rstd * dtype_load(h->norm, h->dtype, i) : x;
 }
 
-static void forward_head(const struct Head *h, void *y) {
+static void forward_head(const struct RotateHead *h, void *y) {
     double rstd = h->norm ? head_rstd(h) : 1;
     for (size_t i = 0, j = h->hs / 2; j < h->hs; i++, j++) {
         double cosine = h->table[2 * i], sine = h->table[2 * i + 1];
@@ -55,7 +55,7 @@ void oracle_rotate_forward(struct Cpu *cpu, const struct RotateForward *a) {
         size_t row = k / heads, head = k % heads;
         const void *norm = head < a->nh ? a->q_norm : a->k_norm;
         const float *angles = a->table + row_position(a->starts, row, a->t) * a->hs;
-        struct Head h = {k * a->hs, a->hs, a->dtype, angles, a->x, norm, a->eps};
+        struct RotateHead h = {k * a->hs, a->hs, a->dtype, angles, a->x, norm, a->eps};
         if (head < a->nh + a->nkv)
             forward_head(&h, a->y);
         else if (a->y != a->x)
@@ -65,7 +65,7 @@ void oracle_rotate_forward(struct Cpu *cpu, const struct RotateForward *a) {
 }
 
 // dn_i: dy turned back.
-static double turned_back(const struct Head *h, const void *dy, size_t i) {
+static double turned_back(const struct RotateHead *h, const void *dy, size_t i) {
     size_t half = h->hs / 2, pair = i % half;
     double first = dtype_load(dy, h->dtype, h->at + pair);
     double second = dtype_load(dy, h->dtype, h->at + pair + half);
@@ -75,7 +75,7 @@ static double turned_back(const struct Head *h, const void *dy, size_t i) {
 
 // With g = dn weight and the normalised x^ = x rstd: dx = rstd (g - x^ mean(g x^)), and dn x^ is
 // added to `sums` (NULL: nobody wants them).
-static void backward_head(const struct Head *h, void *dy, double *sums) {
+static void backward_head(const struct RotateHead *h, void *dy, double *sums) {
     double rstd = h->norm ? head_rstd(h) : 1, mean = 0;
     double *dx = base_alloc(h->hs * sizeof *dx);
     for (size_t i = 0; i < h->hs; i++) {
@@ -114,7 +114,7 @@ void oracle_rotate_backward(struct Cpu *cpu, const struct RotateBackward *a) {
         if (head >= a->nh + a->nkv)
             continue;
         const float *angles = a->table + row_position(a->starts, row, a->t) * a->hs;
-        struct Head h = {k * a->hs, a->hs, a->dtype, angles, a->x, a->q_norm, a->eps};
+        struct RotateHead h = {k * a->hs, a->hs, a->dtype, angles, a->x, a->q_norm, a->eps};
         if (is_key)
             h.norm = a->k_norm;
         backward_head(&h, a->dy, sums + is_key * a->hs);

@@ -122,7 +122,7 @@ static const struct Kernels amx_table = {.name = "amx",
 #pragma GCC diagnostic pop
 
 // Fastest first; the oracle is taken by name only.
-static const struct Choice {
+static const struct KernelChoice {
     const struct Kernels *table;
     enum Instructions needs;
 } choices[] = {
@@ -136,7 +136,7 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
     if (err)
         return err;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
-        const struct Choice *c = &choices[i];
+        const struct KernelChoice *c = &choices[i];
         if (name && strcmp(name, c->table->name) != 0)
             continue;
         if (instructions_run(c->needs)) {

@@ -46,26 +46,26 @@ size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
         return 0;
     struct ChoicesHead head = make_head(cuda);
     size_t before = variants_save(&cuda->variants, NULL);
-    size_t size = before + sizeof head + head.count * sizeof(struct Choice);
+    size_t size = before + sizeof head + head.count * sizeof(struct BlasChoice);
     if (!out)
         return size;
     CHECK(bytes >= size, "%zu bytes for choices of %zu bytes", bytes, size);
     out = (char *)out + variants_save(&cuda->variants, out);
     memcpy(out, &head, sizeof head);
     for (size_t i = 0; i < head.count; i++)
-        memcpy((char *)out + sizeof head + i * sizeof(struct Choice), &cuda->blas->plan[i].choice,
-               sizeof(struct Choice));
+        memcpy((char *)out + sizeof head + i * sizeof(struct BlasChoice),
+               &cuda->blas->plan[i].choice, sizeof(struct BlasChoice));
     return size;
 }
 
-static bool is_sound(const struct Choice *c) {
-    const struct Key *key = &c->key;
+static bool is_sound(const struct BlasChoice *c) {
+    const struct BlasKey *key = &c->key;
     return key->m && key->n && key->k && key->dtype < NDTYPE && key->c_dtype < NDTYPE &&
            key->epilogue < NEPILOGUE && c->way < NWAY && way_fits((enum Way)c->way, key);
 }
 
 // Whether this cuBLASLt can do it still.
-static bool is_offered(struct Blas *b, struct Plan *p, cublasStatus_t *status) {
+static bool is_offered(struct Blas *b, struct BlasPlan *p, cublasStatus_t *status) {
     const cublasLtMatmulAlgo_t *algo = &p->choice.algo;
     cublasLtMatmulHeuristicResult_t result = {0};
     *status = b->lt.MatmulAlgoCheck(b->handle, p->product, p->b, p->a, p->c, p->c, algo, &result);
@@ -73,7 +73,7 @@ static bool is_offered(struct Blas *b, struct Plan *p, cublasStatus_t *status) {
     return *status == CUBLAS_STATUS_SUCCESS && plan_may_take(b, &p->choice.key, &result, algo);
 }
 
-static int set_choice(struct Blas *b, const struct Choice *choice, struct Error *e) {
+static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Error *e) {
     cublasStatus_t status;
     if (!is_sound(choice))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
@@ -81,7 +81,7 @@ static int set_choice(struct Blas *b, const struct Choice *choice, struct Error 
     if (plan_find(b, &choice->key))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
                          "matmul algorithms of a checkpoint: an entry is there twice");
-    struct Plan p = {.choice = *choice};
+    struct BlasPlan p = {.choice = *choice};
     if (blas_ways[choice->way].library) {
         p = plan_open(b, &choice->key);
         p.choice = *choice;
@@ -123,13 +123,13 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
             "capability %llu, expected %llu and %llu: the same bits cannot be had here",
             (unsigned long long)head.library, (unsigned long long)head.compute_capability,
             (unsigned long long)here.library, (unsigned long long)here.compute_capability);
-    if ((bytes - sizeof head) / sizeof(struct Choice) != head.count ||
-        (bytes - sizeof head) % sizeof(struct Choice))
+    if ((bytes - sizeof head) / sizeof(struct BlasChoice) != head.count ||
+        (bytes - sizeof head) % sizeof(struct BlasChoice))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
                          "matmul algorithms of a checkpoint: %zu bytes for %llu", bytes,
                          (unsigned long long)head.count);
     for (size_t i = 0; i < head.count; i++) {
-        struct Choice choice;
+        struct BlasChoice choice;
         memcpy(&choice, (const char *)in + sizeof head + i * sizeof choice, sizeof choice);
         int err = set_choice(cuda->blas, &choice, e);
         if (err)

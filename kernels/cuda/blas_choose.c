@@ -62,7 +62,7 @@ const struct WayRow blas_ways[NWAY] = {
     [WAY_OWN_QUICKER] = {NULL, false, 0},
 };
 
-bool way_fits(enum Way way, const struct Key *key) {
+bool way_fits(enum Way way, const struct BlasKey *key) {
     if (way == WAY_OWN_QUICKER)
         return key->epilogue == EPILOGUE_DBIAS || key->epilogue == EPILOGUE_DGELU;
     return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
@@ -70,7 +70,8 @@ bool way_fits(enum Way way, const struct Key *key) {
 
 // Whether it gives the same bits every time. The preference asks for such only; this does not rely
 // on it. What cuBLASLt does not tell is not taken.
-static bool is_repeatable(struct Blas *b, const struct Key *key, const cublasLtMatmulAlgo_t *algo) {
+static bool is_repeatable(struct Blas *b, const struct BlasKey *key,
+                          const cublasLtMatmulAlgo_t *algo) {
     int32_t split_k = 0;
     uint32_t scheme = 0;
     size_t written;
@@ -90,8 +91,8 @@ static bool is_repeatable(struct Blas *b, const struct Key *key, const cublasLtM
     return (scheme & ~(uint32_t)SCHEMES_ALLOWED) == 0 && (reduces || split_k <= 1);
 }
 
-bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
-                   const cublasLtMatmulAlgo_t *algo) {
+bool plan_may_take(struct Blas *b, const struct BlasKey *key,
+                   const cublasLtMatmulHeuristicResult_t *r, const cublasLtMatmulAlgo_t *algo) {
     return r->state == CUBLAS_STATUS_SUCCESS &&
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
 }
@@ -99,12 +100,12 @@ bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHe
 // Whether cuBLASLt makes a bias gradient by a pass of its own. On 9.0 in bf16 an H200 ran the plain
 // product's kernel (nvjet_sm90_*), and then one that reads dy once more, as our own sums do, whose
 // order is known (cuBLASLt of CUDA 13.0; "gpu_smoke dbias-kernel" names the kernels).
-static bool is_bgradb_a_pass(const struct Stream *s, const struct Key *key) {
+static bool is_bgradb_a_pass(const struct Stream *s, const struct BlasKey *key) {
     return key->epilogue == EPILOGUE_DBIAS && s->cuda->variants.capability == 90 &&
            key->dtype == BF16;
 }
 
-static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
+static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct BlasKey *key,
                                                   uint32_t schemes) {
     cublasLtMatmulPreference_t preference;
     uint64_t workspace_bytes = blas_workspace_bytes(key->m, key->n);
@@ -129,7 +130,7 @@ static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct K
 
 struct Candidates {
     int n;
-    struct Candidate {
+    struct BlasCandidate {
         cublasLtMatmulAlgo_t algo;
         size_t workspace_bytes;
     } one[MAX_CANDIDATES];
@@ -137,9 +138,9 @@ struct Candidates {
 
 // The algorithms that may be taken, in the heuristic's order. It answers with a status, not with an
 // empty list, where it knows none.
-static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
+static void find_candidates(struct Blas *b, struct BlasPlan *p, uint32_t schemes,
                             struct Candidates *c) {
-    const struct Key *key = &p->choice.key;
+    const struct BlasKey *key = &p->choice.key;
     cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES];
     int nfound = 0;
     cublasLtMatmulPreference_t preference = preference_open(b, key, schemes);
@@ -150,7 +151,7 @@ static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
     c->n = 0;
     for (int i = 0; i < nfound && status == CUBLAS_STATUS_SUCCESS; i++)
         if (plan_may_take(b, key, &found[i], &found[i].algo))
-            c->one[c->n++] = (struct Candidate){found[i].algo, found[i].workspaceSize};
+            c->one[c->n++] = (struct BlasCandidate){found[i].algo, found[i].workspaceSize};
     if (c->n == 0) {
         p->choice.status = status;
         p->choice.proposals = status == CUBLAS_STATUS_SUCCESS ? (uint32_t)nfound : 0;
@@ -160,7 +161,7 @@ static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
 // What is timed: a product, and if it is our way, our own kernels after it.
 struct Trial {
     struct Stream *s;
-    struct Plan *p;
+    struct BlasPlan *p;
     struct Matmul a; // its C and its dbias may be written over
     const struct Capacity *room;
     enum Epilogue own; // NONE: it is the library's
@@ -206,9 +207,9 @@ static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capa
 }
 
 // The quickest, and its time; NULL: none can be launched.
-static const struct Candidate *time_candidates(const struct Trial *t, const struct Candidates *c,
-                                               double *seconds) {
-    const struct Candidate *best = NULL;
+static const struct BlasCandidate *time_candidates(const struct Trial *t,
+                                                   const struct Candidates *c, double *seconds) {
+    const struct BlasCandidate *best = NULL;
     *seconds = INFINITY;
     for (int i = 0; i < c->n; i++) {
         double one = time_trial(t, &c->one[i].algo);
@@ -230,14 +231,14 @@ static bool is_own_quicker(const struct Trial *library, double seconds) {
 }
 
 // Whether cuBLASLt has an algorithm; then the plan has the best.
-static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
+static bool take_from_library(struct Stream *s, struct BlasPlan *p, enum Way way,
                               const struct Matmul *a, const struct Capacity *room) {
     struct Candidates c;
     find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
         return false;
     struct Trial trial = {s, p, *a, room, EPILOGUE_NONE};
-    const struct Candidate *best = NULL;
+    const struct BlasCandidate *best = NULL;
     double seconds = INFINITY;
     trial.a.c.data = timed_c(s, a, room);
     if (trial.a.c.data == room->spare && room->spare)
@@ -263,17 +264,17 @@ static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
 }
 
 // Leaves the plan to our own kernels.
-static void take_own(struct Blas *b, struct Plan *p, enum Way way) {
+static void take_own(struct Blas *b, struct BlasPlan *p, enum Way way) {
     p->choice.way = way;
     p->choice.workspace_bytes = 0;
     memset(&p->choice.algo, 0, sizeof p->choice.algo);
     plan_close(b, p);
 }
 
-void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
+void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
                  const struct Capacity *room) {
     struct Blas *b = s->cuda->blas;
-    const struct Key *key = &p->choice.key;
+    const struct BlasKey *key = &p->choice.key;
     if (is_bgradb_a_pass(s, key) && !timed_c(s, a, room)) {
         take_own(b, p, WAY_OWN_QUICKER);
         return;

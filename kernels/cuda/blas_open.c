@@ -52,21 +52,21 @@ static uint32_t alignment(const void *p) {
     return align;
 }
 
-static struct Key key_of(const struct Matmul *a, enum Epilogue epilogue) {
-    return (struct Key){.m = a->m,
-                        .n = a->n,
-                        .k = a->k,
-                        .lda = a->a.ld,
-                        .ldb = a->b.ld,
-                        .ldc = a->c.ld,
-                        .dtype = a->a.dtype,
-                        .c_dtype = a->c.dtype,
-                        .a_transposed = a->a.transposed,
-                        .b_transposed = a->b.transposed,
-                        .a_align = alignment(a->a.data),
-                        .b_align = alignment(a->b.data),
-                        .c_align = alignment(a->c.data),
-                        .epilogue = epilogue};
+static struct BlasKey key_of(const struct Matmul *a, enum Epilogue epilogue) {
+    return (struct BlasKey){.m = a->m,
+                            .n = a->n,
+                            .k = a->k,
+                            .lda = a->a.ld,
+                            .ldb = a->b.ld,
+                            .ldc = a->c.ld,
+                            .dtype = a->a.dtype,
+                            .c_dtype = a->c.dtype,
+                            .a_transposed = a->a.transposed,
+                            .b_transposed = a->b.transposed,
+                            .a_align = alignment(a->a.data),
+                            .b_align = alignment(a->b.data),
+                            .c_align = alignment(a->c.data),
+                            .epilogue = epilogue};
 }
 
 static cudaDataType_t data_type(uint32_t dtype) {
@@ -74,25 +74,25 @@ static cudaDataType_t data_type(uint32_t dtype) {
 }
 
 // A row-major matrix (rows, columns) as cuBLASLt counts: (columns, rows).
-static cublasLtMatrixLayout_t layout_open(struct Blas *b, const struct Key *key, uint32_t dtype,
+static cublasLtMatrixLayout_t layout_open(struct Blas *b, const struct BlasKey *key, uint32_t dtype,
                                           uint64_t rows, uint64_t columns, uint64_t ld) {
     cublasLtMatrixLayout_t layout;
     LT_CHECK(b, key, MatrixLayoutCreate, &layout, data_type(dtype), columns, rows, (int64_t)ld);
     return layout;
 }
 
-static void set_attribute(struct Blas *b, struct Plan *p, cublasLtMatmulDescAttributes_t name,
+static void set_attribute(struct Blas *b, struct BlasPlan *p, cublasLtMatmulDescAttributes_t name,
                           const void *value, size_t bytes) {
     LT_CHECK(b, &p->choice.key, MatmulDescSetAttribute, p->product, name, value, bytes);
 }
 
-static void set_operand(struct Blas *b, struct Plan *p, cublasLtMatmulDescAttributes_t name,
+static void set_operand(struct Blas *b, struct BlasPlan *p, cublasLtMatmulDescAttributes_t name,
                         const void *value) {
     set_attribute(b, p, name, &value, sizeof value);
 }
 
-static void set_epilogue(struct Blas *b, struct Plan *p) {
-    const struct Key *key = &p->choice.key;
+static void set_epilogue(struct Blas *b, struct BlasPlan *p) {
+    const struct BlasKey *key = &p->choice.key;
     static const cublasLtEpilogue_t epilogues[NEPILOGUE] = {
         [EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
         [EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
@@ -112,8 +112,8 @@ static void set_epilogue(struct Blas *b, struct Plan *p) {
     set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
 }
 
-struct Plan plan_open(struct Blas *b, const struct Key *key) {
-    struct Plan p = {.choice.key = *key};
+struct BlasPlan plan_open(struct Blas *b, const struct BlasKey *key) {
+    struct BlasPlan p = {.choice.key = *key};
     cublasOperation_t a_op = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b_op = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     LT_CHECK(b, key, MatmulDescCreate, &p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -128,7 +128,7 @@ struct Plan plan_open(struct Blas *b, const struct Key *key) {
     return p;
 }
 
-void plan_close(struct Blas *b, struct Plan *p) {
+void plan_close(struct Blas *b, struct BlasPlan *p) {
     const cublasLtMatrixLayout_t layouts[] = {p->a, p->b, p->c};
     for (int i = 0; i < 3 && p->product; i++)
         LT_CHECK(b, &p->choice.key, MatrixLayoutDestroy, layouts[i]);
@@ -137,13 +137,13 @@ void plan_close(struct Blas *b, struct Plan *p) {
     p->product = NULL;
 }
 
-struct Plan *plan_keep(struct Blas *b, const struct Plan *p) {
+struct BlasPlan *plan_keep(struct Blas *b, const struct BlasPlan *p) {
     b->plan = base_realloc(b->plan, (b->nplan + 1) * sizeof *b->plan, "plans of matrix products");
     b->plan[b->nplan] = *p;
     return &b->plan[b->nplan++];
 }
 
-struct Plan *plan_find(struct Blas *b, const struct Key *key) {
+struct BlasPlan *plan_find(struct Blas *b, const struct BlasKey *key) {
     for (size_t i = 0; i < b->nplan; i++)
         if (memcmp(&b->plan[i].choice.key, key, sizeof *key) == 0)
             return &b->plan[i];
@@ -162,7 +162,7 @@ void blas_close(struct Blas *b) {
 
 // ---- products ----
 
-cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
+cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *p,
                           const cublasLtMatmulAlgo_t *algo, const struct Matmul *a,
                           void *workspace) {
     float alpha = 1, beta = a->accumulate ? 1 : 0;
@@ -178,14 +178,14 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
                         blas_workspace_bytes(a->m, a->n), stream);
 }
 
-struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                      const struct Capacity *room) {
+struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                          const struct Capacity *room) {
     struct Blas *b = s->cuda->blas;
-    struct Key key = key_of(a, epilogue);
-    struct Plan *p = plan_find(b, &key);
+    struct BlasKey key = key_of(a, epilogue);
+    struct BlasPlan *p = plan_find(b, &key);
     if (p)
         return p;
-    struct Plan made = plan_open(b, &key);
+    struct BlasPlan made = plan_open(b, &key);
     plan_choose(s, &made, a, room);
     return plan_keep(b, &made);
 }
@@ -198,7 +198,7 @@ bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
                  const struct Capacity *room) {
     struct Blas *b = s->cuda->blas;
-    struct Plan *p = plan_for(s, a, epilogue, room);
+    struct BlasPlan *p = plan_for(s, a, epilogue, room);
     p->uses++;
     if (!blas_ways[p->choice.way].library)
         return false;

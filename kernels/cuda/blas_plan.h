@@ -36,7 +36,7 @@ enum { MAX_ALIGN = 16 };
 
 // What a choice depends on. Written to checkpoints, so without padding. Alignment is in bytes, at
 // most MAX_ALIGN: where in memory a buffer happens to be beyond that must not change an algorithm.
-struct Key {
+struct BlasKey {
     uint64_t m, n, k, lda, ldb, ldc;
     uint32_t dtype, c_dtype, a_transposed, b_transposed;
     uint32_t a_align, b_align, c_align, epilogue;
@@ -54,8 +54,8 @@ struct WayRow {
 extern const struct WayRow blas_ways[NWAY]; // blas_choose.c
 
 // Written to checkpoints, so without padding.
-struct Choice {
-    struct Key key;
+struct BlasChoice {
+    struct BlasKey key;
     uint32_t way;       // enum Way
     uint32_t timed;     // it was the quickest by the clock
     uint32_t status;    // what cuBLASLt said last when a way before this one was tried
@@ -64,8 +64,8 @@ struct Choice {
     cublasLtMatmulAlgo_t algo; // zeros where the way is our own
 };
 
-struct Plan {
-    struct Choice choice;
+struct BlasPlan {
+    struct BlasChoice choice;
     cublasLtMatmulDesc_t product; // NULL, as the layouts: our own way
     cublasLtMatrixLayout_t a, b, c;
     uint64_t uses;
@@ -75,7 +75,7 @@ struct Blas {
     struct Lt lt;
     cublasLtHandle_t handle;
     bool autotune;
-    struct Plan *plan; // a model has some twenty
+    struct BlasPlan *plan; // a model has some twenty
     size_t nplan;
 };
 
@@ -83,16 +83,16 @@ struct Blas {
 struct Cuda *blas_cuda(struct Device *d);
 
 // A product in words. free() it.
-char *key_describe(const struct Key *key);
+char *key_describe(const struct BlasKey *key);
 
 // Ends the process with a line about a call that has failed: fail.c.
-void blas_fail(struct Blas *b, const char *call, cublasStatus_t status, const struct Key *key)
+void blas_fail(struct Blas *b, const char *call, cublasStatus_t status, const struct BlasKey *key)
     __attribute__((noreturn));
 
 // Where a call asks whether cuBLASLt can do something, most statuses are no answer: memory was out,
 // or the GPU lost. Those end the process, as another algorithm would bring other bits.
 void blas_check_refusal(struct Blas *b, const char *call, cublasStatus_t status,
-                        const struct Key *key);
+                        const struct BlasKey *key);
 
 // A call that has no reason to fail, about the product `key` (NULL: about none).
 #define LT_CHECK(blas, key, name, ...)                                                             \
@@ -103,27 +103,27 @@ void blas_check_refusal(struct Blas *b, const char *call, cublasStatus_t status,
     } while (0)
 
 // A description of the product `key`, without an algorithm yet.
-struct Plan plan_open(struct Blas *b, const struct Key *key);
-void plan_close(struct Blas *b, struct Plan *p);
-struct Plan *plan_find(struct Blas *b, const struct Key *key); // NULL: there is none
-struct Plan *plan_keep(struct Blas *b, const struct Plan *p);  // a copy
+struct BlasPlan plan_open(struct Blas *b, const struct BlasKey *key);
+void plan_close(struct Blas *b, struct BlasPlan *p);
+struct BlasPlan *plan_find(struct Blas *b, const struct BlasKey *key); // NULL: there is none
+struct BlasPlan *plan_keep(struct Blas *b, const struct BlasPlan *p);  // a copy
 
 // The product's plan, which is chosen if this is its first use. Valid until another is chosen.
-struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                      const struct Capacity *room);
+struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                          const struct Capacity *room);
 
 // Queues the product with that algorithm; a status other than success: nothing is queued.
-cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
+cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *p,
                           const cublasLtMatmulAlgo_t *algo, const struct Matmul *a,
                           void *workspace);
 
 // Sets the plan's way and algorithm: blas_choose.c.
-void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
+void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
                  const struct Capacity *room);
 // Whether an algorithm, with what cuBLASLt says of it, may be taken.
-bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
-                   const cublasLtMatmulAlgo_t *algo);
+bool plan_may_take(struct Blas *b, const struct BlasKey *key,
+                   const cublasLtMatmulHeuristicResult_t *r, const cublasLtMatmulAlgo_t *algo);
 // Whether a way is open to a product.
-bool way_fits(enum Way way, const struct Key *key);
+bool way_fits(enum Way way, const struct BlasKey *key);
 
 #endif

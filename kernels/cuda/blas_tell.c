@@ -12,19 +12,19 @@ static const char *const epilogue_names[NEPILOGUE] = {[EPILOGUE_NONE] = "none",
                                                       [EPILOGUE_DBIAS] = "dbias"};
 
 // A text that grows as it is printed to.
-struct Text {
+struct TextBuffer {
     char *text;
     size_t bytes;
     FILE *out;
 };
 
-static void text_open(struct Text *t) {
+static void text_open(struct TextBuffer *t) {
     t->out = open_memstream(&t->text, &t->bytes);
     if (!t->out)
         base_out_of_memory(BUFSIZ, "a text");
 }
 
-static char *text_close(struct Text *t) {
+static char *text_close(struct TextBuffer *t) {
     if (fclose(t->out) != 0)
         base_out_of_memory(t->bytes, "a text");
     return t->text;
@@ -35,15 +35,15 @@ static const char *transposed(uint32_t yes) {
 }
 
 // A product as its user knows it: C (m, n) = A B, with A' where A is transposed.
-static void print_key(FILE *out, const struct Key *key) {
+static void print_key(FILE *out, const struct BlasKey *key) {
     fprintf(out, "m %zu n %zu k %zu, C = A%s B%s, %s to %s, epilogue %s", (size_t)key->m,
             (size_t)key->n, (size_t)key->k, transposed(key->a_transposed),
             transposed(key->b_transposed), dtype_name((enum Dtype)key->dtype),
             dtype_name((enum Dtype)key->c_dtype), epilogue_names[key->epilogue]);
 }
 
-char *key_describe(const struct Key *key) {
-    struct Text t;
+char *key_describe(const struct BlasKey *key) {
+    struct TextBuffer t;
     text_open(&t);
     print_key(t.out, key);
     fprintf(t.out, ", rows of A, B, C %zu %zu %zu apart, aligned to %u %u %u bytes",
@@ -53,7 +53,7 @@ char *key_describe(const struct Key *key) {
 }
 
 // Numbers of the algorithm's configuration, each where cuBLASLt tells it.
-static void print_algorithm(FILE *out, struct Blas *b, const struct Choice *c) {
+static void print_algorithm(FILE *out, struct Blas *b, const struct BlasChoice *c) {
     static const struct {
         const char *name;
         cublasLtMatmulAlgoConfigAttributes_t attribute;
@@ -72,19 +72,19 @@ static void print_algorithm(FILE *out, struct Blas *b, const struct Choice *c) {
     fprintf(out, ", workspace %zu bytes", (size_t)c->workspace_bytes);
 }
 
-static void print_fallback(FILE *out, struct Blas *b, const struct Choice *c) {
+static void print_fallback(FILE *out, struct Blas *b, const struct BlasChoice *c) {
     fprintf(out,
             "%s: cuBLASLt has no algorithm for it (it says: %s; of %u proposals none may be taken)",
             blas_ways[c->way].fallback, b->lt.GetStatusString((cublasStatus_t)c->status),
             c->proposals);
 }
 
-static bool is_fallback(const struct Choice *c) {
+static bool is_fallback(const struct BlasChoice *c) {
     return blas_ways[c->way].fallback != NULL;
 }
 
-static void print_choice(FILE *out, struct Blas *b, const struct Plan *p) {
-    const struct Choice *c = &p->choice;
+static void print_choice(FILE *out, struct Blas *b, const struct BlasPlan *p) {
+    const struct BlasChoice *c = &p->choice;
     bool library = blas_ways[c->way].library;
     print_key(out, &c->key);
     fprintf(out, ": by %s", library ? "cuBLASLt" : "our own kernels");
@@ -101,7 +101,7 @@ static void print_choice(FILE *out, struct Blas *b, const struct Plan *p) {
 
 char *device_describe_choices(struct Device *d) {
     struct Cuda *cuda = blas_cuda(d);
-    struct Text t;
+    struct TextBuffer t;
     text_open(&t);
     for (size_t i = 0; cuda && i < cuda->blas->nplan; i++)
         print_choice(t.out, cuda->blas, &cuda->blas->plan[i]);
@@ -110,11 +110,11 @@ char *device_describe_choices(struct Device *d) {
 
 char *device_describe_fallbacks(struct Device *d) {
     struct Cuda *cuda = blas_cuda(d);
-    const struct Plan *first = NULL;
+    const struct BlasPlan *first = NULL;
     size_t count = 0;
-    struct Text t;
+    struct TextBuffer t;
     for (size_t i = 0; cuda && i < cuda->blas->nplan; i++) {
-        const struct Plan *p = &cuda->blas->plan[i];
+        const struct BlasPlan *p = &cuda->blas->plan[i];
         if (p->uses == 0 || !is_fallback(&p->choice))
             continue;
         first = first ? first : p;

@@ -76,20 +76,20 @@ static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
     span_end(s);
 }
 
-struct HostCall {
+struct CudaHostCall {
     DeviceCall *call;
     _Alignas(16) unsigned char args[DEVICE_CALL_BYTES];
 };
 
 static void run_host_call(void *host_call) {
-    struct HostCall *c = host_call;
+    struct CudaHostCall *c = host_call;
     c->call(c->args);
     free(c);
 }
 
 static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_t bytes) {
     CHECK(bytes <= DEVICE_CALL_BYTES, "%zu bytes of arguments", bytes);
-    struct HostCall *c = base_alloc_zeroed(sizeof *c);
+    struct CudaHostCall *c = base_alloc_zeroed(sizeof *c);
     c->call = call;
     if (bytes)
         memcpy(c->args, args, bytes);

@@ -130,7 +130,7 @@ _Noreturn void kernel_fail(const char *kernel, cudaError_t status) {
 
 // cuBLASLt calls CUDA, and has few words for what CUDA has told it.
 _Noreturn void blas_fail(struct Blas *b, const char *call, cublasStatus_t status,
-                         const struct Key *key) {
+                         const struct BlasKey *key) {
     cudaError_t cuda = cudaPeekAtLastError();
     enum Cause cause = cuda ? cause_of(cuda) : blas_cause_of(status);
     char *product = key ? key_describe(key) : base_format("none");
@@ -145,7 +145,7 @@ _Noreturn void blas_fail(struct Blas *b, const char *call, cublasStatus_t status
 }
 
 void blas_check_refusal(struct Blas *b, const char *call, cublasStatus_t status,
-                        const struct Key *key) {
+                        const struct BlasKey *key) {
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED &&
         status != CUBLAS_STATUS_INVALID_VALUE && status != CUBLAS_STATUS_ARCH_MISMATCH)
         blas_fail(b, call, status, key);

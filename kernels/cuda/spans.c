@@ -18,7 +18,7 @@
 
 enum { SPANS = TRACE_RING }; // kept for each stream
 
-struct Span {
+struct GpuSpan {
     cudaEvent_t begin, end;
     const char *name;
     struct Label label;
@@ -28,7 +28,7 @@ struct Span {
 
 struct Spans {
     uint64_t count, collected;
-    struct Span span[SPANS];
+    struct GpuSpan span[SPANS];
 };
 
 void span_begin(struct Stream *s, const char *name) {
@@ -36,7 +36,7 @@ void span_begin(struct Stream *s, const char *name) {
         return;
     if (!s->spans)
         s->spans = base_alloc_zeroed(sizeof *s->spans);
-    struct Span *span = &s->spans->span[s->spans->count % SPANS];
+    struct GpuSpan *span = &s->spans->span[s->spans->count % SPANS];
     if (!span->begin) {
         CUDA_CHECK(cudaEventCreateWithFlags(&span->begin, cudaEventDefault));
         CUDA_CHECK(cudaEventCreateWithFlags(&span->end, cudaEventDefault));
@@ -48,14 +48,14 @@ void span_begin(struct Stream *s, const char *name) {
     CUDA_CHECK(cudaEventRecord(span->begin, s->stream));
 }
 
-static struct Span *newest(struct Spans *spans) {
+static struct GpuSpan *newest(struct Spans *spans) {
     return &spans->span[spans->count % SPANS];
 }
 
 void span_end(struct Stream *s) {
     if (!s->cuda->device.trace)
         return;
-    struct Span *span = newest(s->spans);
+    struct GpuSpan *span = newest(s->spans);
     span->launches = s->launches - span->launches;
     s->spans->count++;
     CUDA_CHECK(cudaEventRecord(span->end, s->stream));
@@ -89,7 +89,7 @@ static double look_at_clock(struct Cuda *cuda) {
     return base_seconds();
 }
 
-static bool has_ended(const struct Span *span) {
+static bool has_ended(const struct GpuSpan *span) {
     cudaError_t status = cudaEventQuery(span->end);
     if (status == cudaErrorNotReady) {
         cudaGetLastError(); // CUDA keeps it as if it were an error
@@ -99,7 +99,7 @@ static bool has_ended(const struct Span *span) {
     return true;
 }
 
-static void collect_span(struct Stream *s, const struct Span *span, double now) {
+static void collect_span(struct Stream *s, const struct GpuSpan *span, double now) {
     double begin = now - seconds_between(span->begin, s->cuda->now);
     trace_add(s->cuda->device.trace, s->number,
               (struct TraceRecord){.label = span->label,
@@ -118,7 +118,7 @@ static void collect_stream(struct Stream *s, double now) {
         spans->collected = first;
     }
     for (; spans->collected < spans->count; spans->collected++) {
-        const struct Span *span = &spans->span[spans->collected % SPANS];
+        const struct GpuSpan *span = &spans->span[spans->collected % SPANS];
         if (!has_ended(span))
             return;
         collect_span(s, span, now);

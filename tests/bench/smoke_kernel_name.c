@@ -63,8 +63,8 @@ struct Names {
 };
 
 // The first proposal that may be taken, as without tuning; false: there is none.
-static bool first_proposal(struct Blas *b, struct Plan *p, cublasLtMatmulAlgo_t *out) {
-    const struct Key *key = &p->choice.key;
+static bool first_proposal(struct Blas *b, struct BlasPlan *p, cublasLtMatmulAlgo_t *out) {
+    const struct BlasKey *key = &p->choice.key;
     cublasLtMatmulHeuristicResult_t found[PROPOSALS];
     cublasLtMatmulPreference_t preference;
     uint64_t bytes = blas_workspace_bytes(key->m, key->n);
@@ -86,7 +86,8 @@ static bool first_proposal(struct Blas *b, struct Plan *p, cublasLtMatmulAlgo_t 
     return false;
 }
 
-static void queue_product(const struct Names *n, struct Plan *p, const cublasLtMatmulAlgo_t *algo) {
+static void queue_product(const struct Names *n, struct BlasPlan *p,
+                          const cublasLtMatmulAlgo_t *algo) {
     struct Cuda *cuda = blas_cuda(n->device);
     cudaStream_t stream = n->device->ops->native_stream(n->device->queue[QUEUE_COMPUTE]);
     cublasStatus_t status = plan_queue(cuda->blas, stream, p, algo, &n->a, n->workspace);
@@ -94,7 +95,7 @@ static void queue_product(const struct Names *n, struct Plan *p, const cublasLtM
 }
 
 // Queues it into a graph, which is never run.
-static void print_captured(const struct Names *n, const char *what, struct Plan *p,
+static void print_captured(const struct Names *n, const char *what, struct BlasPlan *p,
                            const cublasLtMatmulAlgo_t *algo) {
     CUstream stream = n->device->ops->native_stream(n->device->queue[QUEUE_COMPUTE]);
     CUgraph graph;
@@ -111,20 +112,20 @@ static void print_captured(const struct Names *n, const char *what, struct Plan 
 static void print_product(const struct Names *n, const char *what, enum Epilogue epilogue) {
     struct Blas *b = blas_cuda(n->device)->blas;
     const struct Matmul *a = &n->a;
-    struct Key key = {.m = a->m,
-                      .n = a->n,
-                      .k = a->k,
-                      .lda = a->a.ld,
-                      .ldb = a->b.ld,
-                      .ldc = a->c.ld,
-                      .dtype = BF16,
-                      .c_dtype = BF16,
-                      .a_transposed = true,
-                      .a_align = MAX_ALIGN,
-                      .b_align = MAX_ALIGN,
-                      .c_align = MAX_ALIGN,
-                      .epilogue = epilogue};
-    struct Plan p = plan_open(b, &key);
+    struct BlasKey key = {.m = a->m,
+                          .n = a->n,
+                          .k = a->k,
+                          .lda = a->a.ld,
+                          .ldb = a->b.ld,
+                          .ldc = a->c.ld,
+                          .dtype = BF16,
+                          .c_dtype = BF16,
+                          .a_transposed = true,
+                          .a_align = MAX_ALIGN,
+                          .b_align = MAX_ALIGN,
+                          .c_align = MAX_ALIGN,
+                          .epilogue = epilogue};
+    struct BlasPlan p = plan_open(b, &key);
     cublasLtMatmulAlgo_t algo;
     if (!first_proposal(b, &p, &algo))
         printf("%s: cuBLASLt has no algorithm for it\n", what);

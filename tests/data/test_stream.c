@@ -28,7 +28,7 @@ static struct Bytes read_fixture(const char *name) {
 
 // Reads a file in pieces of so many bytes. Returns how many there were, or the error.
 static ssize_t read_pieces(const char *path, size_t piece, char *text, struct Error *e) {
-    struct Stream s;
+    struct DataStream s;
     ssize_t got = stream_open(&s, path, "--data", e);
     size_t bytes = 0;
     for (bool more = !got; more; bytes += got > 0 ? (size_t)got : 0) {
@@ -181,7 +181,7 @@ static void long_files_are_unpacked_whole(void **state) {
     for (size_t k = 0; k < 2; k++) {
         char *command = base_format("%s -qkf %s 2>/dev/null", commands[k], path);
         char *packed = base_format("%s%s", path, endings[k]);
-        struct Stream s;
+        struct DataStream s;
         struct Error e;
         bool made = !system(command); // zstd is no part of a small Debian
         assert_true(made || k);

@@ -15,7 +15,7 @@ static void what_is_packed_is_refused(void **state) {
                  {"a.txt.zst", "E_BUILD_LACKS libzstd-dev"}};
     for (size_t i = 0; i < 2; i++) {
         char *path = scratch_write(*state, files[i].name, "x", 1);
-        struct Stream s;
+        struct DataStream s;
         struct Error e;
         assert_error(stream_open(&s, path, "--data", &e), -ENOTSUP, &e, files[i].error);
         stream_close(&s);
@@ -25,7 +25,7 @@ static void what_is_packed_is_refused(void **state) {
 
 static void all_else_is_read(void **state) {
     char *path = scratch_write(*state, "a.jsonl", "xyz", 3), text[8];
-    struct Stream s;
+    struct DataStream s;
     struct Error e;
     assert_ok(stream_open(&s, path, "--data", &e), &e);
     assert_int_equal(stream_read(&s, text, 8, &e), 3);

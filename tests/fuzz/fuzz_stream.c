@@ -42,7 +42,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 
 // Reads the file in pieces of so many bytes. Returns how many there were, or the error.
 static ssize_t read_file(const char *path, size_t piece, uint8_t *text, struct Error *e) {
-    struct Stream s;
+    struct DataStream s;
     ssize_t got = stream_open(&s, path, "--data", e);
     size_t bytes = 0;
     for (bool more = !got; more; bytes += got > 0 ? (size_t)got : 0) {

@@ -6,17 +6,17 @@
 #include <errno.h>
 #include <string.h>
 
-struct Line {
+struct IdentityLine {
     const char *text; // NULL: there is none
     size_t n, name;   // bytes: without the line feed; of its name
 };
 
-static bool is_flag(const struct Line *l) {
+static bool is_flag(const struct IdentityLine *l) {
     return l->n >= 2 && !memcmp(l->text, "--", 2);
 }
 
 // Whether a run of another number of ranks may change it.
-static bool is_of_the_ranks(const struct Line *l) {
+static bool is_of_the_ranks(const struct IdentityLine *l) {
     for (const struct Flag *f = settings_table; f < settings_table + settings_count; f++)
         if (is_flag(l) && strlen(f->name) == l->name - 2 &&
             !memcmp(l->text + 2, f->name, l->name - 2))
@@ -26,8 +26,8 @@ static bool is_of_the_ranks(const struct Line *l) {
 
 // The first line of a text; the text goes on behind it. A flag's name ends at the first space, and
 // any other, which may have spaces itself, at the last.
-static struct Line next_line(const char **text) {
-    struct Line l = {*text, strcspn(*text, "\n"), 0};
+static struct IdentityLine next_line(const char **text) {
+    struct IdentityLine l = {*text, strcspn(*text, "\n"), 0};
     if (is_flag(&l))
         l.name = strcspn(l.text, " \n");
     for (size_t i = 0; i < l.n && !is_flag(&l); i++)
@@ -38,31 +38,31 @@ static struct Line next_line(const char **text) {
 }
 
 // One of the two says what a run computes with.
-static bool says_the_kernels(const struct Line *l) {
+static bool says_the_kernels(const struct IdentityLine *l) {
     return (l->name == 8 && !memcmp(l->text, "--device", 8)) ||
            (l->name == 9 && !memcmp(l->text, "--kernels", 9));
 }
 
 // The line of a text that has another's name.
-static struct Line line_named(const char *text, const struct Line *as) {
+static struct IdentityLine line_named(const char *text, const struct IdentityLine *as) {
     while (*text) {
-        struct Line l = next_line(&text);
+        struct IdentityLine l = next_line(&text);
         if ((l.name == as->name && !memcmp(l.text, as->text, l.name)) ||
             (says_the_kernels(&l) && says_the_kernels(as)))
             return l;
     }
-    return (struct Line){0};
+    return (struct IdentityLine){0};
 }
 
 // A value that is wanted as * may be any.
-static bool is_same(const struct Line *has, const struct Line *want) {
+static bool is_same(const struct IdentityLine *has, const struct IdentityLine *want) {
     bool any = want->text && want->n == want->name + 2 && want->text[want->n - 1] == '*';
     return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
 }
 
 // The first flag, or else the first other line, in which two identities differ; either may lack it.
 static bool find_difference(const char *stored, const char *wanted, bool flags, bool same_ranks,
-                            struct Line *has, struct Line *want) {
+                            struct IdentityLine *has, struct IdentityLine *want) {
     for (const char *s = stored; *s;) {
         *has = next_line(&s);
         *want = line_named(wanted, has);
@@ -81,7 +81,7 @@ static bool find_difference(const char *stored, const char *wanted, bool flags, 
 // A flag is told before a hash, which other flags change too.
 int checkpoint_compare_identity(const char *path, const char *stored, const char *wanted,
                                 bool same_ranks, struct Error *e) {
-    struct Line has, want;
+    struct IdentityLine has, want;
     if (!find_difference(stored, wanted, true, same_ranks, &has, &want) &&
         !find_difference(stored, wanted, false, same_ranks, &has, &want))
         return 0;

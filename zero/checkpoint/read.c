@@ -19,7 +19,7 @@
 
 enum { WINDOW = 1 << 16 }; // elements
 
-struct Reader {
+struct CheckpointReader {
     struct Zero *z;
     const struct CheckpointFiles *files;
     int file, fd; // that is open; -1: none
@@ -37,7 +37,7 @@ static bool has(const struct CheckpointFiles *f, int file, int place, int g, uin
     return checkpoint_place(f, file) == place && i >= part->begin && i - part->begin < part->count;
 }
 
-static void close_file(struct Reader *r) {
+static void close_file(struct CheckpointReader *r) {
     if (r->file >= 0)
         close(r->fd);
     r->file = -1;
@@ -45,7 +45,7 @@ static void close_file(struct Reader *r) {
 }
 
 // Opens the file with element i of a place's group, unless it is open.
-static int open_file(struct Reader *r, int place, int g, uint64_t i, struct Error *e) {
+static int open_file(struct CheckpointReader *r, int place, int g, uint64_t i, struct Error *e) {
     const struct CheckpointFiles *f = r->files;
     struct CheckpointHead again;
     int file = 0;
@@ -69,16 +69,16 @@ static int open_file(struct Reader *r, int place, int g, uint64_t i, struct Erro
     return err;
 }
 
-static int read_long(struct Reader *r, int g, enum State what, uint64_t i, size_t n, float *out,
-                     struct Error *e) {
+static int read_long(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
+                     float *out, struct Error *e) {
     const struct CheckpointFile *f = &r->files->file[r->file];
     int err = checkpoint_file_seek(r->fd, f->path, &f->head, (uint32_t)g, (int)what, i, e);
     return err ? err : checkpoint_file_read(r->fd, f->path, out, n * sizeof *out, e);
 }
 
 // Elements [i, i + n) of an array of the file that is open.
-static int read_elements(struct Reader *r, int g, enum State what, uint64_t i, size_t n, float *out,
-                         struct Error *e) {
+static int read_elements(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
+                         float *out, struct Error *e) {
     uint64_t left = r->files->file[r->file].head.group[g].count - i;
     int err = 0;
     if (n >= WINDOW / 4)
@@ -97,7 +97,7 @@ static int read_elements(struct Reader *r, int g, enum State what, uint64_t i, s
 }
 
 // Elements [i, i + n) of a place's group, from as many files as have them.
-static int take(struct Reader *r, int place, int g, enum State what, uint64_t i, size_t n,
+static int take(struct CheckpointReader *r, int place, int g, enum State what, uint64_t i, size_t n,
                 float *out, struct Error *e) {
     int err = 0;
     for (size_t count; n && !err; n -= count, i += count, out += count) {
@@ -115,8 +115,8 @@ static int take(struct Reader *r, int place, int g, enum State what, uint64_t i,
 // ---- chunks of what is kept here ----
 
 // What a place has of a piece; out: where the piece begins.
-static int take_piece(struct Reader *r, int place, int g, enum State what, const struct Piece *p,
-                      float *out, struct Error *e) {
+static int take_piece(struct CheckpointReader *r, int place, int g, enum State what,
+                      const struct Piece *p, float *out, struct Error *e) {
     ptrdiff_t which = p->param - r->z->params->group[g].param;
     int number = r->z->params->group[g].number;
     const struct Param *from = &r->files->saved[place].group[number].param[which];
@@ -135,7 +135,7 @@ static int take_piece(struct Reader *r, int place, int g, enum State what, const
 }
 
 // Elements [begin, begin + n) of a group.
-static int read_chunk(struct Reader *r, int g, enum State what, size_t begin, size_t n,
+static int read_chunk(struct CheckpointReader *r, int g, enum State what, size_t begin, size_t n,
                       float *chunk, struct Error *e) {
     struct Piece piece[MAX_PIECES];
     int pieces = params_pieces(&r->z->params->group[g], begin, begin + n, piece), err = 0;
@@ -147,7 +147,8 @@ static int read_chunk(struct Reader *r, int g, enum State what, size_t begin, si
     return err;
 }
 
-static int read_group(struct Reader *r, int g, enum State arrays, float *chunk, struct Error *e) {
+static int read_group(struct CheckpointReader *r, int g, enum State arrays, float *chunk,
+                      struct Error *e) {
     struct Zero *z = r->z;
     size_t kept = zero_owned_begin(z, g), numel = z->params->group[g].numel;
     size_t end = size_min(kept + zero_owned_numel(z, g), numel);
@@ -165,7 +166,7 @@ static int read_group(struct Reader *r, int g, enum State arrays, float *chunk, 
 int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum State arrays,
                            struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    struct Reader r = {.z = z, .files = f, .file = -1};
+    struct CheckpointReader r = {.z = z, .files = f, .file = -1};
     int err = 0;
     r.window = base_alloc(WINDOW * sizeof *r.window);
     zero_finish(z);

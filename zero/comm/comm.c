@@ -99,20 +99,20 @@ bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char 
 
 // ---- which ranks are missing ----
 
-struct Names {
+struct RankNames {
     char *text;
     size_t bytes, length;
 };
 
 // " R"; what there is no room for is left out.
-static void add_name(struct Names *n, int rank) {
+static void add_name(struct RankNames *n, int rank) {
     if (n->length + 8 < n->bytes)
         n->length += (size_t)snprintf(n->text + n->length, n->bytes - n->length, " %d", rank);
 }
 
 int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
     bool *gone = base_alloc_zeroed((size_t)c->size * sizeof *gone);
-    struct Names names = {text, text_bytes, 0};
+    struct RankNames names = {text, text_bytes, 0};
     int count = c->ops->heartbeat(c, begun, gone);
     for (int r = 0; r < c->size; r++)
         if (gone[r])
@@ -125,7 +125,7 @@ void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char 
                            size_t text_bytes) {
     uint64_t *begun = base_alloc_zeroed((size_t)c->size * sizeof *begun);
     char absent[160] = "", behind[160] = "";
-    struct Names no_sign = {absent, sizeof absent, 0}, not_come = {behind, sizeof behind, 0};
+    struct RankNames no_sign = {absent, sizeof absent, 0}, not_come = {behind, sizeof behind, 0};
     c->ops->collect_progress(c, mine, begun);
     for (int r = 0; r < c->size; r++)
         if (begun[r] == COMM_NO_SIGN)

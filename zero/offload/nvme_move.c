@@ -39,7 +39,7 @@ struct Transfer {
     struct Error *e;
 };
 
-static int fail(struct Transfer *t, const struct Job *j, int code, const char *cause) {
+static int fail(struct Transfer *t, const struct NvmeJob *j, int code, const char *cause) {
     if (t->code)
         return t->code; // the first one is told
     bool writes = j->kind == JOB_WRITE;
@@ -57,20 +57,20 @@ static uint64_t unit_sum(const char *mem) {
     return sum ? sum : 1; // 0 means that there is none
 }
 
-static void keep_sums(struct Nvme *n, const struct Job *j) {
+static void keep_sums(struct Nvme *n, const struct NvmeJob *j) {
     uint64_t *sums = n->file[j->file].sums;
     for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES)
         sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
 }
 
-static void compare_sums(struct Transfer *t, struct Job *j) {
+static void compare_sums(struct Transfer *t, struct NvmeJob *j) {
     const uint64_t *sums = t->n->file[j->file].sums;
     for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES) {
         uint64_t kept = sums[(j->offset + at) / NVME_UNIT_BYTES];
         uint64_t found = kept ? unit_sum(j->mem + at) : 0;
         if (found == kept)
             continue;
-        struct Job unit = *j;
+        struct NvmeJob unit = *j;
         unit.offset += at;
         unit.bytes = NVME_UNIT_BYTES;
         unit.done = 0;
@@ -94,7 +94,7 @@ static int pinned_range(const struct Transfer *t, const char *mem, size_t bytes)
     return -1;
 }
 
-static void issue(struct Transfer *t, const struct Job *j) {
+static void issue(struct Transfer *t, const struct NvmeJob *j) {
     struct NvmeRequest r = {
         .write = j->kind == JOB_WRITE,
         .fd = t->n->file[j->file].fd,
@@ -109,18 +109,18 @@ static void issue(struct Transfer *t, const struct Job *j) {
 
 // The next job of the transfer, taken from the idle ones. A unit that is covered in part, or else
 // as many whole ones as a request may have.
-static struct Job *cut_job(struct Transfer *t) {
+static struct NvmeJob *cut_job(struct Transfer *t) {
     const struct NvmePiece *p = &t->piece[t->at];
     const struct NvmeSettings *s = &t->n->settings;
     int slot = t->lane->idle[--t->lane->nidle];
-    struct Job *j = &t->lane->job[slot];
+    struct NvmeJob *j = &t->lane->job[slot];
     uint64_t from = p->offset + t->piece_done;
     size_t left = p->bytes - t->piece_done, skip = from % NVME_UNIT_BYTES;
     char *user = (char *)p->mem + t->piece_done, *bounce = t->lane->bounce + slot * s->block_bytes;
     bool partial = skip || left < NVME_UNIT_BYTES;
     bool direct = !partial && (uintptr_t)user % t->n->memory_align == 0;
     size_t whole = size_min(left - left % NVME_UNIT_BYTES, s->block_bytes);
-    *j = (struct Job){
+    *j = (struct NvmeJob){
         .kind = !t->write ? JOB_READ
                 : partial ? JOB_READ_OLD
                           : JOB_WRITE,
@@ -136,14 +136,14 @@ static struct Job *cut_job(struct Transfer *t) {
     return j;
 }
 
-static void begin_write(struct Transfer *t, struct Job *j) {
+static void begin_write(struct Transfer *t, struct NvmeJob *j) {
     if (j->user)
         memcpy(j->mem + j->user_from, j->user, j->user_bytes);
     keep_sums(t->n, j);
 }
 
 // All bytes of a job have come or gone. True: it goes on with another request.
-static bool job_turns(struct Transfer *t, struct Job *j) {
+static bool job_turns(struct Transfer *t, struct NvmeJob *j) {
     if (j->kind == JOB_WRITE)
         return false;
     compare_sums(t, j);
@@ -161,7 +161,7 @@ static bool job_turns(struct Transfer *t, struct Job *j) {
 }
 
 // True: there is more to ask for.
-static bool take_result(struct Transfer *t, struct Job *j, int result) {
+static bool take_result(struct Transfer *t, struct NvmeJob *j, int result) {
     size_t left = j->bytes - j->done;
     if (result < 0 && result != -EAGAIN && result != -EINTR)
         fail(t, j, result, strerror(-result));
@@ -202,7 +202,7 @@ static void wait_one(struct Transfer *t) {
     }
     CHECK(done.name < t->n->settings.depth, "a completion of nothing: %llu",
           (unsigned long long)done.name);
-    struct Job *j = &t->lane->job[done.name];
+    struct NvmeJob *j = &t->lane->job[done.name];
     if (take_result(t, j, done.result)) {
         issue(t, j);
         return;
@@ -273,7 +273,7 @@ static void start_jobs(struct Transfer *t) {
             wait_for_neighbours(t);
         if (t->code)
             return;
-        struct Job *j = cut_job(t);
+        struct NvmeJob *j = cut_job(t);
         if (j->kind == JOB_WRITE)
             begin_write(t, j);
         t->under_way++;

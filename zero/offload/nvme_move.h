@@ -22,7 +22,7 @@ enum JobKind {
     JOB_WRITE,
     JOB_READ_OLD, // a unit of which a part will be replaced; becomes JOB_WRITE
 };
-struct Job {
+struct NvmeJob {
     enum JobKind kind;
     enum Tag file;
     uint64_t offset; // a multiple of the unit, as is bytes
@@ -43,9 +43,9 @@ struct Claim {
 // One direction.
 struct Lane {
     struct NvmeQueue *queue;
-    struct Job *job; // (depth)
-    char *bounce;    // (depth, block_bytes): aligned buffers, one a job
-    int *idle;       // (nidle): jobs that are not in use
+    struct NvmeJob *job; // (depth)
+    char *bounce;        // (depth, block_bytes): aligned buffers, one a job
+    int *idle;           // (nidle): jobs that are not in use
     size_t nidle;
     int broken;     // -errno: the queue has failed, and what was under way has no end
     bool ready;     // the registered memory was pinned, or refused

@@ -12,7 +12,7 @@
 enum { MAX_ROWS = 4 * HOPS_MAX };
 
 // A hop of a chain, in all micro-batches together.
-struct Row {
+struct HopRow {
     enum ChainKind kind;
     const struct Hop *hop;
     bool backward; // FETCH: for a backward pass
@@ -25,26 +25,26 @@ struct Row {
 
 struct Chains {
     int group, n;
-    struct Row row[MAX_ROWS];
+    struct HopRow row[MAX_ROWS];
 };
 
-static struct Row *find(struct Chains *c, enum ChainKind kind, const struct Hop *hop,
-                        bool backward) {
+static struct HopRow *find(struct Chains *c, enum ChainKind kind, const struct Hop *hop,
+                           bool backward) {
     for (int i = 0; i < c->n; i++) {
-        struct Row *r = &c->row[i];
+        struct HopRow *r = &c->row[i];
         if (r->kind == kind && r->hop == hop && r->backward == backward)
             return r;
     }
     return NULL;
 }
 
-static struct Row *row_of(struct Chains *c, const struct Rehearsed *one) {
+static struct HopRow *row_of(struct Chains *c, const struct Rehearsed *one) {
     bool backward = one->args->backward;
-    struct Row *r = find(c, one->kind, one->hop, backward);
+    struct HopRow *r = find(c, one->kind, one->hop, backward);
     if (r)
         return r;
     CHECK(c->n < MAX_ROWS, "%d hops of one group", c->n);
-    c->row[c->n] = (struct Row){.kind = one->kind, .hop = one->hop, .backward = backward};
+    c->row[c->n] = (struct HopRow){.kind = one->kind, .hop = one->hop, .backward = backward};
     return &c->row[c->n++];
 }
 
@@ -55,7 +55,7 @@ static void add_hop(void *chains, const struct Rehearsed *one) {
         return;
     if (idle && one->hop->on_host && one->hop->later) // it was queued ahead
         return;
-    struct Row *r = row_of(c, one);
+    struct HopRow *r = row_of(c, one);
     uint64_t others = one->over ? (uint64_t)one->over->size - 1 : 0;
     r->times++;
     r->over = one->over ? one->over : r->over;
@@ -71,7 +71,7 @@ static void print_amount(FILE *out, double bytes, const char *what) {
         fprintf(out, "  %.2f MiB %s", bytes / (1 << 20), what);
 }
 
-static void print_row(FILE *out, const struct Row *r) {
+static void print_row(FILE *out, const struct HopRow *r) {
     static const char *const chain[NCHAIN] = {"fetch", "accumulate", "reduce", "update", "publish"};
     static const char *const queue[2][NQUEUE] = {{"compute", "comm", "in", "out"},
                                                  {"host compute", "", "host in", "host out"}};
@@ -95,7 +95,7 @@ static void print_chain(FILE *out, const struct Zero *z, struct Chains *c, enum 
                         bool backward) {
     const struct Chain *chain = &z->state[c->group].chain[kind];
     for (int i = 0; i < chain->n; i++) {
-        const struct Row *r = find(c, kind, chain->link[i].hop, backward);
+        const struct HopRow *r = find(c, kind, chain->link[i].hop, backward);
         if (r)
             print_row(out, r);
     }

@@ -26,7 +26,7 @@ static const struct {
              [KEY_SECONDS] = {0, "a number of seconds from 0 to 1"}};
 
 #define AT(field) offsetof(struct Cluster, field)
-static const struct Key {
+static const struct ClusterKey {
     const char *name;
     enum KeyType type;
     size_t at;
@@ -55,7 +55,7 @@ static const struct Key {
 enum { NKEY = sizeof keys / sizeof keys[0] };
 static const char *const text_keys[] = {"name", "attention", "sources"};
 
-static const struct Key *key_named(const char *name) {
+static const struct ClusterKey *key_named(const char *name) {
     for (int i = 0; i < NKEY; i++)
         if (!strcmp(keys[i].name, name))
             return &keys[i];
@@ -87,14 +87,14 @@ static int check_names(const char *path, const cJSON *tree, struct Error *e) {
     return 0;
 }
 
-static bool is_right(const struct Key *k, const cJSON *item) {
+static bool is_right(const struct ClusterKey *k, const cJSON *item) {
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
     double most = k->type == KEY_COUNT ? MOST_RANKS : k->type == KEY_SECONDS ? 1 : MOST;
     bool whole = k->type != KEY_COUNT || v == floor(v);
     return v >= types[k->type].low && v <= most && whole && (k->type != KEY_RATE || v > 0);
 }
 
-static int read_number(const char *path, const cJSON *tree, const struct Key *k,
+static int read_number(const char *path, const cJSON *tree, const struct ClusterKey *k,
                        struct Cluster *out, struct Error *e) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, k->name);
     char *at = (char *)out + k->at;

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-struct Running {
+struct LoopState {
     const struct Loop *loop;
     struct Rank *rank;
     struct Ahead ahead;
@@ -14,7 +14,7 @@ struct Running {
 };
 
 // The step after z->step; its settings and sequences are the same on every rank.
-static int queue_step(struct Running *run, struct Error *e) {
+static int queue_step(struct LoopState *run, struct Error *e) {
     const struct Loop *l = run->loop;
     struct Rank *r = run->rank;
     const struct Zero *z = &r->zero;
@@ -30,7 +30,7 @@ static int queue_step(struct Running *run, struct Error *e) {
 }
 
 // The oldest step that is under way; its result is the same on every rank.
-static int take_step(struct Running *run, struct Error *e) {
+static int take_step(struct LoopState *run, struct Error *e) {
     struct Zero *z = &run->rank->zero;
     struct StepResult result = zero_step_wait(z);
     double now = base_seconds(), seconds = now - run->last_end;
@@ -48,7 +48,7 @@ static bool pauses(const struct Loop *l, uint64_t step) {
 }
 
 int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *e) {
-    struct Running run = {.loop = l, .rank = r};
+    struct LoopState run = {.loop = l, .rank = r};
     struct Zero *z = &r->zero;
     struct Error ignored;
     ahead_open(&run.ahead, r, &l->from, l->schedule.steps);

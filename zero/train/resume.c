@@ -306,13 +306,13 @@ static const char *const rates[] = {"--lr", "--min-lr"};
 enum { NRATE = sizeof rates / sizeof rates[0] };
 
 // The value in the line of that name, as a text's part: its first byte is NULL where there is none.
-static struct Value {
+static struct IdentityValue {
     const char *text;
     size_t n;
 } value_of(const char *identity, const char *name) {
     char *begin = base_format("\n%s ", name);
     const char *found = strstr(identity, begin);
-    struct Value v = {found ? found + strlen(begin) : NULL, 0};
+    struct IdentityValue v = {found ? found + strlen(begin) : NULL, 0};
     v.n = found ? strcspn(v.text, "\n") : 0;
     free(begin);
     return v;
@@ -322,7 +322,7 @@ static struct Value {
 static char *any_rate(const char *identity) {
     char *text = base_format("%s", identity);
     for (int i = 0; i < NRATE; i++) {
-        struct Value v = value_of(text, rates[i]);
+        struct IdentityValue v = value_of(text, rates[i]);
         char *other = v.text ? base_format("%.*s*%s", (int)(v.text - text), text, v.text + v.n)
                              : base_format("%s", text);
         free(text);
@@ -341,7 +341,8 @@ static void tell_rates(const struct Resume *r, uint64_t step, const char *identi
         return;
     (void)checkpoint_file_look(path, &head, &ignored);
     for (int i = 0; head.identity && i < NRATE; i++) {
-        struct Value was = value_of(head.identity, rates[i]), is = value_of(identity, rates[i]);
+        struct IdentityValue was = value_of(head.identity, rates[i]),
+                             is = value_of(identity, rates[i]);
         if (was.text && is.text && (was.n != is.n || memcmp(was.text, is.text, is.n) != 0))
             log_line(LOG_NORMAL, "%s %.*s from here on, instead of %.*s", rates[i], (int)is.n,
                      is.text, (int)was.n, was.text);
