@@ -103,7 +103,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
 
 // ---- a rank ----
 
-static void tell_validation(struct Trainer *t, float loss, uint64_t samples) {
+static void print_validation(struct Trainer *t, float loss, uint64_t samples) {
     struct Run *run = t->hooks.context;
     float bits = (float)data_bits_per_byte(run->texts.data, loss);
     uint64_t all = data_val_samples(run->texts.data);
@@ -164,7 +164,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
 }
 
 // What was predicted beside what was counted, and the weights' hash.
-static void tell_end(struct Run *run, struct Trainer *t) {
+static void print_end(struct Run *run, struct Trainer *t) {
     struct Rank *r = &t->rank;
     struct Report *report = &run->teller.report;
     struct Error e;
@@ -190,7 +190,7 @@ static int train(struct Trainer *t, struct Error *e) {
     if (trainer_speaks(t))
         progress_close(&run->teller.progress);
     if (!err)
-        tell_end(run, t);
+        print_end(run, t);
     return err;
 }
 
@@ -220,7 +220,7 @@ static struct Trainer trainer_of(struct Run *run) {
         .val_samples_at_end = all,
         .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
                   &run->teller, console_step, console_note, console_line, console_sync, run,
-                  tell_validation, print_sample, evaluate},
+                  print_validation, print_sample, evaluate},
         .eval_samples = o->ppl ? limited : 0,
         .init =
             resume_is_fresh(&run->job.trainer.resume) ? run->texts.model : (struct ImportSource){0},
@@ -231,16 +231,16 @@ static struct Trainer trainer_of(struct Run *run) {
 }
 
 // Now the ranks' settings are complete.
-static int settle(struct Run *run, size_t vocab, struct Error *e) {
+static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
 // The same where the vocabulary is known, and --fit has chosen what it may.
-static int settle_and_fit(struct Run *run, size_t vocab, struct Error *e) {
-    int err = settle(run, vocab, e);
+static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
+    int err = resolve_settings(run, vocab, e);
     if (!err)
         err = predict_choose(&run->request, &run->line.train, &run->said.train, e);
-    return err ? err : settle(run, vocab, e);
+    return err ? err : resolve_settings(run, vocab, e);
 }
 
 // An export copies what is beside the weights, so that a resume may need them, too.
@@ -272,7 +272,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
 // not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
-    int err = settle(run, 1, e);
+    int err = resolve_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
         err = report_check(run->line.run.out, e);
     return err ? err : predict_check(&run->request, e);
@@ -288,7 +288,7 @@ static int list_export(struct Run *run, struct Error *e) {
 }
 
 // Now it is known whether sequences are packed, and where --epochs end; --init has a share of that.
-static int take_data(struct Run *run, struct Error *e) {
+static int use_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
     double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples;
@@ -304,7 +304,7 @@ static int take_data(struct Run *run, struct Error *e) {
 }
 
 // What files leave to the run is told when it is known.
-static void tell_what_it_follows(struct Run *run) {
+static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_log_defaults(&run->flags);
@@ -324,10 +324,10 @@ static int run_job(struct Run *run, struct Error *e) {
         err = world_agree(&run->world, check_weights(run, e), e);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
-    err = err ? err : take_data(run, e);
-    err = err ? err : settle_and_fit(run, data_vocab(run->texts.data), e);
+    err = err ? err : use_data(run, e);
+    err = err ? err : resolve_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
-        tell_what_it_follows(run);
+        report_defaults(run);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
     if (!err && run->texts.exported.write)
@@ -353,10 +353,10 @@ static int plan(struct Run *run, struct Error *e) {
     if (!err && run->line.train.epochs)
         settings_log_epochs(&run->line.train, 0);
     if (!err)
-        err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
+        err = parameters ? resolve_settings(run, vocab, e) : resolve_and_fit(run, vocab, e);
     if (err)
         return err;
-    tell_what_it_follows(run);
+    report_defaults(run);
     return parameters ? predict_parameters(&run->request, parameters, e)
                       : predict(&run->request, &run->forecast, e);
 }

@@ -119,7 +119,7 @@ void base_wait_for_reader(FILE *stream) {
 
 // ---- the end ----
 
-static void say_last(const char *format, va_list args) {
+static void write_last(const char *format, va_list args) {
     char said[1280], text[sizeof said];
     while (atomic_flag_test_and_set(&ends))
         pause(); // until the process ends
@@ -134,7 +134,7 @@ static void say_last(const char *format, va_list args) {
 void base_last_line(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    say_last(format, args);
+    write_last(format, args);
     va_end(args);
 }
 

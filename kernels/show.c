@@ -63,7 +63,7 @@ struct Shown {
     bool escape, full;
 };
 
-static void put(struct Shown *s, const char *text, size_t n) {
+static void write_letter(struct Shown *s, const char *text, size_t n) {
     s->full |= s->at + n >= s->size;
     if (s->full)
         return;
@@ -71,20 +71,20 @@ static void put(struct Shown *s, const char *text, size_t n) {
     s->at += n;
 }
 
-static void put_text(struct Shown *s, const char *from, const char *end) {
+static void write_text(struct Shown *s, const char *from, const char *end) {
     while (from < end) {
         size_t n = s->escape ? length_at(from) : 1;
         char escaped[5];
         if (!n)
             snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)*from);
-        put(s, n ? from : escaped, n ? n : 4);
+        write_letter(s, n ? from : escaped, n ? n : 4);
         from += n ? n : 1;
     }
 }
 
-static void put_masked(struct Shown *s, struct TextSpan span) {
+static void write_masked(struct Shown *s, struct TextSpan span) {
     if (span.begin < span.end)
-        put(s, MASK, sizeof MASK - 1);
+        write_letter(s, MASK, sizeof MASK - 1);
 }
 
 static size_t show(struct Shown s, const char *from) {
@@ -92,13 +92,13 @@ static size_t show(struct Shown s, const char *from) {
         const char *host = scheme + 3, *end = end_of_word(host);
         struct TextSpan user = find_user(host, end);
         struct TextSpan query = find_query(user.end, end_of_word(user.end));
-        put_text(&s, from, host);
-        put_masked(&s, user);
-        put_text(&s, user.end, query.begin);
-        put_masked(&s, query);
+        write_text(&s, from, host);
+        write_masked(&s, user);
+        write_text(&s, user.end, query.begin);
+        write_masked(&s, query);
         from = query.end;
     }
-    put_text(&s, from, from + strlen(from));
+    write_text(&s, from, from + strlen(from));
     s.to[s.at] = 0;
     return s.at;
 }

@@ -23,7 +23,7 @@ void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t
     *t = (struct Tier){.kind = kind, .device = device, .capacity = capacity};
 }
 
-static void *take(const struct Tier *t, size_t bytes) {
+static void *count_bytes(const struct Tier *t, size_t bytes) {
     if (t->kind == TIER_DEVICE)
         return t->device->ops->alloc(t->device, bytes);
     return t->device->ops->alloc_host(t->device, bytes);
@@ -48,7 +48,7 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
                          purpose, tag_names[tag], bytes, t->total, t->capacity);
     void *mem = tier_is_dry(t) && bytes ? (void *)tier_align[t->kind] : NULL;
     if (t->device && bytes) {
-        mem = take(t, bytes);
+        mem = count_bytes(t, bytes);
         if (!mem)
             return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
                              "%s memory: the machine has no %zu bytes more for %s (%s)", name,

@@ -165,7 +165,7 @@ static const struct TraceRecord *next_of_step(const struct TraceRing *ring, uint
 }
 
 // When the step began, as far as it was kept; and where events were recorded in it.
-static void look_through(struct TraceWriter *w, const struct Trace *t, int first) {
+static void visit_records(struct TraceWriter *w, const struct Trace *t, int first) {
     const struct TraceRecord *r;
     for (int q = 0; q < NQUEUE; q++)
         for (uint64_t i = 0; (r = next_of_step(&t->ring[q], w->step, &i));) {
@@ -194,7 +194,7 @@ static void write_all(struct TraceWriter *w, const struct Trace *const traces[],
     w->point = base_alloc((size_t)n * NQUEUE * TRACE_RING * sizeof *w->point);
     for (int i = 0; i < n; i++)
         if (traces[i])
-            look_through(w, traces[i], i * NQUEUE);
+            visit_records(w, traces[i], i * NQUEUE);
     qsort(w->point, w->npoint, sizeof *w->point, compare_points);
     fprintf(w->f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     fprintf(w->f,

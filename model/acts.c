@@ -62,28 +62,28 @@ struct Bump {
     size_t used;
 };
 
-static void *take(struct Bump *bump, size_t bytes) {
+static void *alloc_piece(struct Bump *bump, size_t bytes) {
     void *piece = bump->base && bytes ? bump->base + bump->used : NULL;
     bump->used += round_up(bytes, ARENA_ALIGN);
     return piece;
 }
 
 // A piece for each tensor of a block that is kept, or for each that is not.
-static void take_tensors(const struct Acts *a, const struct ModelConfig *c, bool kept,
-                         struct Bump *bump, void *out[NACT]) {
+static void alloc_tensors(const struct Acts *a, const struct ModelConfig *c, bool kept,
+                          struct Bump *bump, void *out[NACT]) {
     for (int tensor = 0; tensor < NACT; tensor++)
         if (kept == ((a->kept & BIT(tensor)) != 0))
-            out[tensor] = take(bump, act_bytes(a, c, tensor));
+            out[tensor] = alloc_piece(bump, act_bytes(a, c, tensor));
 }
 
 static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
                           struct Bump *bump) {
     void *tensors[NACT];
-    take_tensors(a, c, false, bump, tensors);
+    alloc_tensors(a, c, false, bump, tensors);
     size_t begin = bump->used;
     a->slot_mem = bump->base ? bump->base + begin : NULL;
     for (size_t slot = 0; slot < a->slots; slot++) {
-        take_tensors(a, c, true, bump, tensors);
+        alloc_tensors(a, c, true, bump, tensors);
         bump->used = begin + round_up(bump->used - begin, slot_parts * ARENA_ALIGN);
         for (size_t layer = slot; layer < c->layers * a->sets; layer += a->slots)
             memcpy(a->blocks[layer], tensors, sizeof tensors);
@@ -98,17 +98,18 @@ static void layout(struct Acts *a, const struct ModelConfig *c, const struct Act
     size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
     layout_blocks(a, c, slot_parts, bump);
-    a->delta = take(bump, bytes);
-    a->x_final = take(bump, bytes);
-    a->norm_final = take(bump, head * bytes);
-    a->mean_final = take(bump, c->family->norm == NORM_LAYER ? head * own * sizeof(float) : 0);
-    a->rstd_final = take(bump, head * own * sizeof(float));
-    a->dx = take(bump, bytes);
-    a->dnorm = take(bump, bytes);
-    a->whole = take(bump, whole);
-    a->sums = take(bump, whole);
-    a->dwide = take(bump, rows * size_max(attention, model_fc_width(c)) * size);
-    a->losses = take(bump, rows * sizeof(float));
+    a->delta = alloc_piece(bump, bytes);
+    a->x_final = alloc_piece(bump, bytes);
+    a->norm_final = alloc_piece(bump, head * bytes);
+    a->mean_final =
+        alloc_piece(bump, c->family->norm == NORM_LAYER ? head * own * sizeof(float) : 0);
+    a->rstd_final = alloc_piece(bump, head * own * sizeof(float));
+    a->dx = alloc_piece(bump, bytes);
+    a->dnorm = alloc_piece(bump, bytes);
+    a->whole = alloc_piece(bump, whole);
+    a->sums = alloc_piece(bump, whole);
+    a->dwide = alloc_piece(bump, rows * size_max(attention, model_fc_width(c)) * size);
+    a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 
 // Rows of logits that exist at a time: as many equal chunks as keep one near the target size, which

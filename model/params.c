@@ -26,7 +26,7 @@ struct ParamSpec {
 };
 
 // This place's rows of the tensor.
-static void take_rows(const struct Builder *b, const struct ParamSpec *t, struct Param *p) {
+static void slice_rows(const struct Builder *b, const struct ParamSpec *t, struct Param *p) {
     bool split = t->split == SPLIT_ROWS && b->places > 1;
     for (int i = 0; i < MAX_PARTS; i++) {
         size_t rows = t->rows[i] / (split ? b->places : 1);
@@ -52,7 +52,7 @@ static const struct Param *add(struct Builder *b, struct ParamSpec t) {
                         .cols = t.cols / (t.split == SPLIT_COLUMNS ? b->places : 1),
                         .whole_cols = t.cols};
     p->first_col = t.split == SPLIT_COLUMNS ? b->place * p->cols : 0;
-    take_rows(b, &t, p);
+    slice_rows(b, &t, p);
     p->whole_rows -= t.padding;
     size_t weights = p->whole_rows - size_min(p->whole_rows, p->part[0].first);
     p->real = (t.padding ? size_min(p->rows, weights) : p->rows) * p->cols;

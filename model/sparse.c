@@ -9,7 +9,7 @@
 
 static const uint64_t SEED = 0x737061727365; // of random blocks; "sparse"
 
-static void see(bool *seen, size_t row, size_t begin, size_t end) {
+static void attend(bool *seen, size_t row, size_t begin, size_t end) {
     for (size_t c = begin; c < end && c <= row; c++)
         seen[c] = true;
 }
@@ -17,38 +17,38 @@ static void see(bool *seen, size_t row, size_t begin, size_t end) {
 // ---- the parts that patterns are made of ----
 
 // Windows side by side of so many blocks each.
-static void see_window(const struct SparseList *windows, size_t row, bool *seen) {
+static void attend_window(const struct SparseList *windows, size_t row, bool *seen) {
     size_t begin = 0, i = 0;
     while (i + 1 < windows->n && row >= begin + windows->at[i])
         begin += windows->at[i++];
     begin += (row - begin) / windows->at[i] * windows->at[i];
-    see(seen, row, begin, row + 1);
+    attend(seen, row, begin, row + 1);
 }
 
-static void see_sliding(const struct Sparse *s, size_t row, bool *seen) {
+static void attend_sliding(const struct Sparse *s, size_t row, bool *seen) {
     size_t before = s->sliding / 2;
-    see(seen, row, row > before ? row - before : 0, row + 1);
+    attend(seen, row, row > before ? row - before : 0, row + 1);
 }
 
 // Of each window its blocks `first` to first + global.
-static void see_of_windows(const struct Sparse *s, size_t first, size_t row, bool *seen) {
+static void attend_of_windows(const struct Sparse *s, size_t first, size_t row, bool *seen) {
     for (size_t begin = first; begin <= row; begin += s->local)
-        see(seen, row, begin, begin + s->global);
+        attend(seen, row, begin, begin + s->global);
 }
 
 // sees_all: global blocks see all blocks before them, too.
-static void see_global(const struct Sparse *s, bool sees_all, size_t row, bool *seen) {
+static void attend_global(const struct Sparse *s, bool sees_all, size_t row, bool *seen) {
     for (size_t i = 0; i < s->indices.n; i++) {
         size_t begin = s->indices.at[i], end = s->ends.n ? s->ends.at[i] : begin + 1;
         bool all = sees_all && begin <= row && row < end;
-        see(seen, row, all ? 0 : begin, all ? row + 1 : end);
+        attend(seen, row, all ? 0 : begin, all ? row + 1 : end);
     }
 }
 
 // Different ones of the blocks 0 .. row (Floyd's algorithm: Bentley, Floyd, "A sample of
 // brilliance", 1987). A draw's number is its place in the row, so that it does not depend on
 // others.
-static void see_random(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+static void attend_random(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     size_t picked[SPARSE_MOST_RANDOM], n = 0;
     uint64_t seed = rng_bits(rng_bits(SEED, head), row);
     for (size_t last = row + 1 > s->random ? row + 1 - s->random : 0; last <= row; last++) {
@@ -59,7 +59,7 @@ static void see_random(const struct Sparse *s, size_t head, size_t row, bool *se
                 break;
             }
         picked[n++] = c;
-        see(seen, row, c, c + 1);
+        attend(seen, row, c, c + 1);
     }
 }
 
@@ -68,36 +68,36 @@ static void see_random(const struct Sparse *s, size_t head, size_t row, bool *se
 static void row_dense(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     (void)s;
     (void)head;
-    see(seen, row, 0, row + 1);
+    attend(seen, row, 0, row + 1);
 }
 
 static void row_fixed(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     struct SparseList windows = {1, {s->local}};
-    see_window(&windows, row, seen);
-    see_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
+    attend_window(&windows, row, seen);
+    attend_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
 }
 
 static void row_variable(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    see_window(&s->windows, row, seen);
-    see_global(s, false, row, seen);
-    see_random(s, head, row, seen);
+    attend_window(&s->windows, row, seen);
+    attend_global(s, false, row, seen);
+    attend_random(s, head, row, seen);
 }
 
 static void row_bigbird(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    see_sliding(s, row, seen);
-    see(seen, row, 0, row < s->global ? row + 1 : s->global);
-    see_random(s, head, row, seen);
+    attend_sliding(s, row, seen);
+    attend(seen, row, 0, row < s->global ? row + 1 : s->global);
+    attend_random(s, head, row, seen);
 }
 
 static void row_bslongformer(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     (void)head;
-    see_sliding(s, row, seen);
-    see_global(s, true, row, seen);
+    attend_sliding(s, row, seen);
+    attend_global(s, true, row, seen);
 }
 
 static void row_local(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     (void)head;
-    see_sliding(s, row, seen);
+    attend_sliding(s, row, seen);
 }
 
 void sparse_row(const struct Sparse *s, size_t head, size_t row, bool *seen) {

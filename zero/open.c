@@ -42,14 +42,14 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
 
 // ---- memory ----
 
-static int take(const struct Zero *z, struct Tier *tier, enum Tag tag, const char *what, int g,
-                size_t bytes, struct Block *out, struct Error *e) {
+static int alloc_block(const struct Zero *z, struct Tier *tier, enum Tag tag, const char *what,
+                       int g, size_t bytes, struct Block *out, struct Error *e) {
     char purpose[64];
     snprintf(purpose, sizeof purpose, "%s of %s", what, z->params->group[g].name);
     return tier_alloc(tier, tag, purpose, bytes, out, e);
 }
 
-static int take_group(struct Zero *z, int g, struct Error *e) {
+static int alloc_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
     size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
@@ -57,26 +57,27 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
     size_t moments = kept * dtype_size(p->moments_dtype);
     bool none =
         !p->has_master || (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
-    int err = take(z, s->param_tier, TAG_PARAM, "parameters", g, n * dtype_size(p->param.dtype),
-                   &s->param, e);
+    int err = alloc_block(z, s->param_tier, TAG_PARAM, "parameters", g,
+                          n * dtype_size(p->param.dtype), &s->param, e);
     if (!err && part)
-        err = take(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->unquantized, e);
+        err = alloc_block(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->unquantized,
+                          e);
     if (!err)
-        err = take(z, s->grad_tier, TAG_GRAD, "gradients", g,
-                   s->grad_numel * dtype_size(p->grad.dtype), &s->grad, e);
+        err = alloc_block(z, s->grad_tier, TAG_GRAD, "gradients", g,
+                          s->grad_numel * dtype_size(p->grad.dtype), &s->grad, e);
     if (!err && !none)
-        err = take(z, s->optimizer_tier, TAG_OPTIMIZER, "master weights", g,
-                   kept * dtype_size(master_dtype(s->masters->format)), &s->master, e);
+        err = alloc_block(z, s->optimizer_tier, TAG_OPTIMIZER, "master weights", g,
+                          kept * dtype_size(master_dtype(s->masters->format)), &s->master, e);
     if (!err)
-        err = take(z, s->optimizer_tier, TAG_OPTIMIZER, "momentum", g, moments, &s->m, e);
+        err = alloc_block(z, s->optimizer_tier, TAG_OPTIMIZER, "momentum", g, moments, &s->m, e);
     if (!err)
-        err = take(z, s->optimizer_tier, TAG_OPTIMIZER, "variance", g, moments, &s->v, e);
+        err = alloc_block(z, s->optimizer_tier, TAG_OPTIMIZER, "variance", g, moments, &s->v, e);
     return err;
 }
 
 // Whole groups on the device, where only shards are kept there: the unit at hand and those fetched
 // ahead; and gradients in the making, the second while the first is reduced.
-static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
+static int alloc_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
     size_t end = params_largest(params, false), block = params_largest(params, true);
@@ -106,7 +107,7 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
 }
 
 // The step's settings and the reports, which may be read by other ranks: a cache line each.
-static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
+static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t rows = (size_t)z->all->size, control = round_up(sizeof *z->control, 64);
     size_t squares = (size_t)z->params->all_groups * sizeof(double);
     z->report_bytes = round_up(sizeof(struct RankReport) + squares, 64);
@@ -255,12 +256,12 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
     for (int g = 0; g < params->ngroup; g++)
         open_group(z, g);
     for (int g = 0; g < params->ngroup && !err; g++)
-        err = take_group(z, g, e);
+        err = alloc_group(z, g, e);
     if (!err)
-        err = take_slots(z, tier, e);
+        err = alloc_slots(z, tier, e);
     if (!err)
         err = z->backing.ops->open(z, e);
-    return err ? err : take_control(z, tier, e);
+    return err ? err : alloc_control(z, tier, e);
 }
 
 static void close_group(struct GroupState *s) {

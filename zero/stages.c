@@ -39,7 +39,7 @@ const struct ZeroStage *zero_stage(int stage) {
 
 // Weights of visits to come, behind this one, which has been queued; of the next pass, too, so that
 // its first ones do not wait behind this one's last reductions.
-static void look_ahead(struct Zero *z, const struct Visit *v) {
+static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
         if (next->needs_weights)
@@ -53,7 +53,7 @@ void zero_before_forward(struct Zero *z, const struct Visit *v) {
 }
 
 void zero_after_forward(struct Zero *z, const struct Visit *v) {
-    look_ahead(z, v);
+    prefetch_ahead(z, v);
     weights_released(z, v);
     z->backing.ops->after_unit(z, v);
 }
@@ -69,7 +69,7 @@ void zero_before_backward(struct Zero *z, const struct Visit *v) {
 // The next visits' weights go first: a gather that is queued behind the reduction would wait for
 // this unit's backward pass, as that does.
 void zero_after_backward(struct Zero *z, const struct Visit *v) {
-    look_ahead(z, v);
+    prefetch_ahead(z, v);
     if (v->grad_complete && !v->reduced_late)
         gradient_reduce(z, v);
     if (v->needs_weights)

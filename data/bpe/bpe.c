@@ -131,7 +131,7 @@ static void wait_for(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
 
 // The pieces of single bytes that a word begins as. A byte that has none is told by `unknown`, once
 // for each or once for all in a row; or else the bytes on its two sides are neighbours.
-static void take_bytes(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
+static void add_bytes(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
     bool fused = false; // the last symbol stands for bytes without a piece
     for (size_t i = 0; i < n; i++) {
@@ -155,7 +155,7 @@ static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) 
 
 // The pieces of characters that a word begins as. One that has none is its bytes; where these have
 // none either, it is told as above, behind the bytes that follow it.
-static void take_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
+static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
     bool pending = false;
     for (size_t i = 0, bytes; i < n; i += bytes) {
@@ -187,9 +187,9 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
     }
     struct Symbol *s = w->symbol;
     if (b->letters)
-        take_bytes(b, w, word, n);
+        add_bytes(b, w, word, n);
     else
-        take_characters(b, w, word, n);
+        add_characters(b, w, word, n);
     for (uint32_t i = 0; i < w->nsymbol; i++) {
         s[i].before = i ? i - 1 : NONE;
         s[i].after = i + 1 < w->nsymbol ? i + 1 : NONE;
@@ -284,13 +284,13 @@ struct Call {
     struct Error *e;
 };
 
-static void take_word(void *call, const uint8_t *word, size_t n) {
+static void add_word(void *call, const uint8_t *word, size_t n) {
     struct Call *c = call;
     encode_word(c->b, c->w, word, n, c->ids);
 }
 
 static int encode_words(struct Call *c, struct Stretch s) {
-    struct StepsRun run = {&c->b->steps, &c->b->unicode, &c->w->steps, take_word, c, c->e};
+    struct StepsRun run = {&c->b->steps, &c->b->unicode, &c->w->steps, add_word, c, c->e};
     return steps_run(&run, s);
 }
 

@@ -43,7 +43,7 @@ static int compare_key(const void *key, const void *pair) {
 }
 
 // A first part may come apart itself, at most four times.
-static void take_apart(const struct Unicode *u, uint32_t point, struct Points *out) {
+static void decompose(const struct Unicode *u, uint32_t point, struct Points *out) {
     if (point - S_BASE < S_COUNT) {
         uint32_t s = point - S_BASE;
         add(out, L_BASE + s / (V_COUNT * T_COUNT));
@@ -58,9 +58,9 @@ static void take_apart(const struct Unicode *u, uint32_t point, struct Points *o
         add(out, point);
         return;
     }
-    take_apart(u, p->first, out);
+    decompose(u, p->first, out);
     if (p->second)
-        take_apart(u, p->second, out);
+        decompose(u, p->second, out);
 }
 
 static void merge_runs(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
@@ -76,7 +76,7 @@ static void merge_runs(const uint8_t *class, uint32_t *run, uint32_t *half, size
 
 // Marks between two characters without a class stand in the order of their classes; equal ones as
 // they were.
-static void put_in_order(const struct Unicode *u, struct Points *p) {
+static void sort_marks(const struct Unicode *u, struct Points *p) {
     uint32_t *half = base_alloc(p->count * sizeof *half);
     for (size_t i = 0, end; i < p->count; i = end) {
         end = i + 1;
@@ -104,7 +104,7 @@ static uint32_t composite(const struct Unicode *u, uint32_t first, uint32_t seco
 
 // A character composes with the last one without a class unless one of its own class, or of none,
 // stands between.
-static void put_together(const struct Unicode *u, struct Points *p) {
+static void compose_points(const struct Unicode *u, struct Points *p) {
     size_t starter = SIZE_MAX, n = 0;
     uint8_t last = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -133,9 +133,9 @@ static void compose_stretch(const struct Unicode *u, const uint8_t *text, size_t
                             struct Points *p, struct Bytes *out) {
     p->count = 0;
     for (size_t i = 0, w; i < n; i += w)
-        take_apart(u, unicode_at(text + i, &w), p);
-    put_in_order(u, p);
-    put_together(u, p);
+        decompose(u, unicode_at(text + i, &w), p);
+    sort_marks(u, p);
+    compose_points(u, p);
     for (size_t i = 0; i < p->count; i++)
         append_point(out, p->data[i]);
 }

@@ -181,8 +181,8 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
 }
 
 // The id of a token that tokenizer_config.json names, where the template has none.
-static int take_token(const struct Bpe *b, const char *what, const char *token, const char *path,
-                      int32_t *id, struct Error *e) {
+static int read_control_token(const struct Bpe *b, const char *what, const char *token,
+                              const char *path, int32_t *id, struct Error *e) {
     if (!token || *id >= 0)
         return 0;
     *id = bpe_named(b, token);
@@ -207,9 +207,9 @@ int bpe_open(struct Bpe *b, const char *path, struct Error *e) {
         return err;
     err = tokenizer_config_read(&c, path, e);
     if (!err && c.adds_begin)
-        err = take_token(b, "bos_token", c.begin, path, &b->begin, e);
+        err = read_control_token(b, "bos_token", c.begin, path, &b->begin, e);
     if (!err)
-        err = take_token(b, "eos_token", c.end, path, &b->end, e);
+        err = read_control_token(b, "eos_token", c.end, path, &b->end, e);
     b->chat_template = c.chat_template;
     c.chat_template = NULL;
     tokenizer_config_free(&c);

@@ -20,7 +20,7 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void put_in_order(struct PointSet *s) {
+static void sort_ranges(struct PointSet *s) {
     size_t n = 0;
     if (s->count)
         qsort(s->range, s->count, sizeof *s->range, compare);
@@ -38,13 +38,13 @@ static void put_in_order(struct PointSet *s) {
 
 void set_add(struct PointSet *s, uint32_t first, uint32_t last) {
     push(s, first, last);
-    put_in_order(s);
+    sort_ranges(s);
 }
 
 void set_add_all(struct PointSet *s, const struct PointSet *more) {
     for (size_t i = 0; i < more->count; i++)
         push(s, more->range[i].first, more->range[i].last);
-    put_in_order(s);
+    sort_ranges(s);
 }
 
 void set_negate(struct PointSet *s) {
@@ -97,7 +97,7 @@ static void add_table(struct PointSet *s, const char *table) {
         point = first + unicode_number(&at) + 1;
         push(s, first, point - 1);
     }
-    put_in_order(s);
+    sort_ranges(s);
 }
 
 // The categories whose names begin with these n letters. false: there are none.
@@ -114,7 +114,7 @@ static bool add_categories(struct PointSet *s, const char *name, size_t n) {
             push(s, point, last);
         point = last + 1;
     }
-    put_in_order(s);
+    sort_ranges(s);
     return any;
 }
 

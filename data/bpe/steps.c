@@ -102,7 +102,7 @@ static int write_anew(const struct StepsRun *r, size_t k, struct Stretch s) {
 
 // ---- words ----
 
-static int take_word(const struct StepsRun *r, struct Stretch s) {
+static int emit_word(const struct StepsRun *r, struct Stretch s) {
     if (s.cut < s.n || (s.open && s.cut == s.n))
         return -EAGAIN;
     if (s.letters) {
@@ -123,7 +123,7 @@ int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s) {
     if (!s.n)
         return 0;
     if (k == r->steps->count)
-        return take_word(r, s);
+        return emit_word(r, s);
     return r->steps->step[k].kind >= STEP_PREFIX ? write_anew(r, k, s) : steps_split(r, k, s);
 }
 

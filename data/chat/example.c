@@ -72,7 +72,7 @@ static void check_end(struct Examples *x, const struct Ids *ids, bool raw) {
         x->first = lines_place(&x->lines);
 }
 
-static void tell_endless(const struct Examples *x, const char *flag) {
+static void warn_endless(const struct Examples *x, const char *flag) {
     if (x->endless && x->chat->told)
         log_line(LOG_NORMAL,
                  "%s %s: %zu of %zu texts (%s is the first) %s: a model that learns from them "
@@ -182,7 +182,7 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
 }
 
 // What lines of this kind are, with the first of them.
-static void tell(const struct Examples *x, const char *flag) {
+static void log_first_line(const struct Examples *x, const char *flag) {
     const struct Shape *shape = x->line.shape;
     unsigned bit = 1u << shape->kind, *told = x->chat->told;
     size_t counted = 0;
@@ -230,13 +230,13 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         if (!example.count)
             continue;
         x->count++;
-        tell(x, flag);
+        log_first_line(x, flag);
         err = take(context, &example, e);
         if (err)
             return err;
     }
     if (!err)
-        tell_endless(x, flag);
+        warn_endless(x, flag);
     if (!err && !x->count)
         err = error_set(e, -EINVAL, E_EXAMPLES_NONE, "%s %s: there is no example in it", flag,
                         x->lines.path);

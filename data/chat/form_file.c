@@ -10,7 +10,7 @@
 
 enum { FILE_BYTES_MAX = 1 << 20 };
 
-static bool take_string(struct Scan *s, const char **to) {
+static bool read_string(struct Scan *s, const char **to) {
     struct JsonSlice text;
     if (*to)
         return scan_fail(s, "a member is there twice");
@@ -31,8 +31,8 @@ static bool has_unknown(const char *text) {
 }
 
 // What stands around contents.
-static bool take_form(struct Scan *s, const char **to) {
-    return take_string(s, to) &&
+static bool read_edges(struct Scan *s, const char **to) {
+    return read_string(s, to) &&
            (!has_unknown(*to) || scan_fail(s, "a {name} stands for nothing; expected {bos} or "
                                               "{eos}"));
 }
@@ -46,9 +46,9 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
     scan_expect(s, '{', "a role is no object; expected {\"prefix\", \"suffix\"}");
     while (scan_member(s, &first, &name))
         if (!strcmp(name.text, "prefix"))
-            take_form(s, prefix);
+            read_edges(s, prefix);
         else if (!strcmp(name.text, "suffix"))
-            take_form(s, suffix);
+            read_edges(s, suffix);
         else
             scan_fail(s, "a role has another member; expected \"prefix\" and \"suffix\"");
     if (!s->wrong && (!*prefix || !*suffix))
@@ -66,9 +66,9 @@ static void read_form(struct Form *form, struct Scan *s) {
         if (role < NROLE)
             read_role(form, s, role);
         else if (!strcmp(name.text, "begin"))
-            take_form(s, &form->begin);
+            read_edges(s, &form->begin);
         else if (!strcmp(name.text, "default_system"))
-            take_string(s, &form->default_system);
+            read_string(s, &form->default_system);
         else
             scan_fail(s, "an unknown member; expected system, user, assistant, tool, begin or "
                          "default_system");

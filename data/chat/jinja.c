@@ -11,7 +11,7 @@ struct Jinja {
     const char *begin, *end;
 };
 
-static void put_letters(FILE *out, const char *text, size_t n) {
+static void write_letters(FILE *out, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++)
         switch (text[i]) {
         case '\n':
@@ -26,7 +26,7 @@ static void put_letters(FILE *out, const char *text, size_t n) {
 }
 
 // As in a text of JSON. A # could end the comment of Jinja's that it stands in.
-static void put_json_letters(FILE *out, const char *text, size_t n) {
+static void write_json_letters(FILE *out, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' || strchr("\"\\#", text[i]))
             fprintf(out, "\\u%04x", (unsigned)text[i]);
@@ -37,50 +37,51 @@ static void put_json_letters(FILE *out, const char *text, size_t n) {
 typedef void PutLetters(FILE *out, const char *text, size_t n);
 
 // A form's string, with the tokens that its marks stand for.
-static void put_marked(const struct Jinja *j, PutLetters *put_letters, const char *text) {
+static void write_marked(const struct Jinja *j, PutLetters *write_letters, const char *text) {
     while (*text) {
         const char *mark = strstr(text, "{bos}"), *other = strstr(text, "{eos}");
         mark = !mark || (other && other < mark) ? other : mark;
-        put_letters(j->out, text, mark ? (size_t)(mark - text) : strlen(text));
+        write_letters(j->out, text, mark ? (size_t)(mark - text) : strlen(text));
         if (!mark)
             break;
         const char *token = mark == other ? j->end : j->begin;
-        put_letters(j->out, token ? token : "", token ? strlen(token) : 0);
+        write_letters(j->out, token ? token : "", token ? strlen(token) : 0);
         text = mark + strlen("{bos}");
     }
 }
 
 // The same as one of Jinja.
-static void put_string(const struct Jinja *j, const char *text) {
+static void write_string(const struct Jinja *j, const char *text) {
     fputc('\'', j->out);
-    put_marked(j, put_letters, text);
+    write_marked(j, write_letters, text);
     fputc('\'', j->out);
 }
 
-static void put_member(const struct Jinja *j, const char *name, PutLetters *put, const char *text) {
+static void write_member(const struct Jinja *j, const char *name, PutLetters *put,
+                         const char *text) {
     fprintf(j->out, "\"%s\": \"", name);
-    put ? put(j->out, text, strlen(text)) : put_marked(j, put_json_letters, text);
+    put ? put(j->out, text, strlen(text)) : write_marked(j, write_json_letters, text);
     fputc('"', j->out);
 }
 
 // A file's form itself, as form_file_read takes it.
-static void put_source(const struct Jinja *j) {
+static void write_source(const struct Jinja *j) {
     const struct Form *f = j->form;
     fputs(FORM_SOURCE "{", j->out);
     for (int r = 0; r < NROLE; r++) {
         if (!f->role[r].prefix)
             continue;
         fprintf(j->out, "\"%s\": {", role_names[r]);
-        put_member(j, "prefix", NULL, f->role[r].prefix);
+        write_member(j, "prefix", NULL, f->role[r].prefix);
         fputs(", ", j->out);
-        put_member(j, "suffix", NULL, f->role[r].suffix);
+        write_member(j, "suffix", NULL, f->role[r].suffix);
         fputs("}, ", j->out);
     }
     if (f->default_system) { // it is text, without marks
-        put_member(j, "default_system", put_json_letters, f->default_system);
+        write_member(j, "default_system", write_json_letters, f->default_system);
         fputs(", ", j->out);
     }
-    put_member(j, "begin", NULL, f->begin ? f->begin : "");
+    write_member(j, "begin", NULL, f->begin ? f->begin : "");
     fputs("} -#}\n", j->out);
 }
 
@@ -88,11 +89,11 @@ static void print_string(const struct Jinja *j, const char *text) {
     if (!*text)
         return;
     fputs("{{- ", j->out);
-    put_string(j, text);
+    write_string(j, text);
     fputs(" -}}\n", j->out);
 }
 
-static void refuse_if(const struct Jinja *j, const char *condition, const char *why) {
+static void write_raise_if(const struct Jinja *j, const char *condition, const char *why) {
     fprintf(j->out, "{%%- if %s -%%}\n{{- raise_exception('%s') -}}\n{%%- endif -%%}\n", condition,
             why);
 }
@@ -106,7 +107,7 @@ static bool merges(const struct Form *f) {
 }
 
 // What is asked of all messages before the first is printed.
-static void put_head(const struct Jinja *j) {
+static void write_head(const struct Jinja *j) {
     const struct Form *f = j->form;
     fputs("{%- set first = messages and messages[0]['role'] == 'system' -%}\n", j->out);
     if (f->rules & FORM_THINKS)
@@ -118,8 +119,8 @@ static void put_head(const struct Jinja *j) {
               "{%- set seen.asked = true -%}\n{%- endif -%}\n{%- endfor -%}\n",
               j->out);
     if (f->system == SYSTEM_LAST)
-        refuse_if(j, "first and messages[-1]['role'] != 'user'",
-                  "a system message stands in front of the last question, which is not there");
+        write_raise_if(j, "first and messages[-1]['role'] != 'user'",
+                       "a system message stands in front of the last question, which is not there");
     if (f->begin)
         print_string(j, f->begin);
     if (!f->default_system)
@@ -127,13 +128,14 @@ static void put_head(const struct Jinja *j) {
     fputs("{%- if not first -%}\n", j->out);
     print_string(j, system_prefix(f));
     fputs("{{- '", j->out);
-    put_letters(j->out, f->default_system, strlen(f->default_system)); // it is text, without marks
+    write_letters(j->out, f->default_system,
+                  strlen(f->default_system)); // it is text, without marks
     fputs("' -}}\n", j->out);
     print_string(j, f->role[ROLE_SYSTEM].suffix);
     fputs("{%- endif -%}\n", j->out);
 }
 
-static void put_content(const struct Jinja *j, enum Role role) {
+static void write_content(const struct Jinja *j, enum Role role) {
     static const char *const trims[] = {"{{- message['content'] -}}\n",
                                         "{{- message['content'] | trim -}}\n"};
     unsigned rules = j->form->rules;
@@ -141,10 +143,10 @@ static void put_content(const struct Jinja *j, enum Role role) {
           j->out);
 }
 
-static void put_system(const struct Jinja *j) {
+static void write_system(const struct Jinja *j) {
     const struct Form *f = j->form;
     if (merges(f)) {
-        refuse_if(j, "not loop.first", "a system message is the first alone");
+        write_raise_if(j, "not loop.first", "a system message is the first alone");
         return;
     }
     if (f->first_system) {
@@ -155,11 +157,11 @@ static void put_system(const struct Jinja *j) {
     print_string(j, f->role[ROLE_SYSTEM].prefix);
     if (f->first_system)
         fputs("{%- endif -%}\n", j->out);
-    put_content(j, ROLE_SYSTEM);
+    write_content(j, ROLE_SYSTEM);
     print_string(j, f->role[ROLE_SYSTEM].suffix);
 }
 
-static void put_user(const struct Jinja *j) {
+static void write_user(const struct Jinja *j) {
     const struct Form *f = j->form;
     print_string(j, f->role[ROLE_USER].prefix);
     if (merges(f)) {
@@ -168,27 +170,27 @@ static void put_user(const struct Jinja *j) {
         print_string(j, f->role[ROLE_SYSTEM].suffix);
         fputs("{%- endif -%}\n", j->out);
     }
-    put_content(j, ROLE_USER);
+    write_content(j, ROLE_USER);
     print_string(j, f->role[ROLE_USER].suffix);
 }
 
-static void put_assistant(const struct Jinja *j) {
+static void write_assistant(const struct Jinja *j) {
     const struct Form *f = j->form;
     print_string(j, f->role[ROLE_ASSISTANT].prefix);
     if (f->rules & FORM_THINKS) {
-        refuse_if(j, "'</think>' in message['content']", "thoughts are not supported");
+        write_raise_if(j, "'</think>' in message['content']", "thoughts are not supported");
         fputs("{%- if loop.last and seen.asked -%}\n"
               "{{- '<think>\\n\\n</think>\\n\\n' + message['content'].lstrip('\\n') -}}\n"
               "{%- else -%}\n",
               j->out);
     }
-    put_content(j, ROLE_ASSISTANT);
+    write_content(j, ROLE_ASSISTANT);
     if (f->rules & FORM_THINKS)
         fputs("{%- endif -%}\n", j->out);
     print_string(j, f->role[ROLE_ASSISTANT].suffix);
 }
 
-static void put_edge(const struct Jinja *j, const char *beside, const char *edge) {
+static void write_edge(const struct Jinja *j, const char *beside, const char *edge) {
     if (!edge)
         return;
     fprintf(j->out, "{%%- if loop.%s or loop.%s['role'] != 'tool' -%%}\n",
@@ -197,27 +199,27 @@ static void put_edge(const struct Jinja *j, const char *beside, const char *edge
     fputs("{%- endif -%}\n", j->out);
 }
 
-static void put_tool(const struct Jinja *j) {
+static void write_tool(const struct Jinja *j) {
     const struct Form *f = j->form;
-    put_edge(j, "previtem", f->tools_open);
+    write_edge(j, "previtem", f->tools_open);
     print_string(j, f->role[ROLE_TOOL].prefix);
-    put_content(j, ROLE_TOOL);
+    write_content(j, ROLE_TOOL);
     print_string(j, f->role[ROLE_TOOL].suffix);
-    put_edge(j, "nextitem", f->tools_end);
+    write_edge(j, "nextitem", f->tools_end);
 }
 
-static void put_messages(const struct Jinja *j) {
-    static void (*const put[NROLE])(const struct Jinja *) = {[ROLE_SYSTEM] = put_system,
-                                                             [ROLE_USER] = put_user,
-                                                             [ROLE_ASSISTANT] = put_assistant,
-                                                             [ROLE_TOOL] = put_tool};
+static void write_messages(const struct Jinja *j) {
+    static void (*const put[NROLE])(const struct Jinja *) = {[ROLE_SYSTEM] = write_system,
+                                                             [ROLE_USER] = write_user,
+                                                             [ROLE_ASSISTANT] = write_assistant,
+                                                             [ROLE_TOOL] = write_tool};
     const struct Form *f = j->form;
     fputs("{%- for message in messages -%}\n", j->out);
     if (f->rules & FORM_ALTERNATES)
-        refuse_if(j,
-                  "message['role'] != 'system' and (message['role'] == 'user') != "
-                  "((loop.index0 - (1 if first else 0)) % 2 == 0)",
-                  "questions and answers take turns");
+        write_raise_if(j,
+                       "message['role'] != 'system' and (message['role'] == 'user') != "
+                       "((loop.index0 - (1 if first else 0)) % 2 == 0)",
+                       "questions and answers take turns");
     const char *word = "if";
     for (int r = 0; r < NROLE; r++) {
         if (!f->role[r].prefix || (r == ROLE_SYSTEM && f->system == SYSTEM_REFUSED))
@@ -238,9 +240,9 @@ char *form_jinja(const struct Form *f, const char *begin, const char *end) {
     if (!j.out)
         base_out_of_memory(0, "a chat template");
     if (f->source)
-        put_source(&j);
-    put_head(&j);
-    put_messages(&j);
+        write_source(&j);
+    write_head(&j);
+    write_messages(&j);
     if (f->ask && *f->ask) {
         fputs("{%- if add_generation_prompt -%}\n", j.out);
         print_string(&j, f->ask);

@@ -50,7 +50,7 @@ struct LineReading {
 // ---- members that are refused -------------------------------------------------------------------
 
 // Takes a value. Is it [], {}, "" or "[]"?
-static bool take_empty(struct Scan *s) {
+static bool read_empty(struct Scan *s) {
     const char *other = scan_other(s);
     struct JsonSlice text = {0};
     char *at = s->at;
@@ -83,7 +83,7 @@ static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool n
     bool wrong = !null && s->at < s->end && *s->at == 'f'; // behind scan_other: no white space
     if (begins_objects(s))
         r->inner = line_shown(name);
-    if (refusal == REFUSE_FILLED && !take_empty(s) && !*r->filled.text)
+    if (refusal == REFUSE_FILLED && !read_empty(s) && !*r->filled.text)
         r->filled = line_shown(name);
     if (refusal != REFUSE_FILLED)
         scan_skip(s, NULL);
@@ -203,7 +203,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
 }
 
 // The text of a member that the shape has.
-static int take_text(const struct LineReading *r, enum Member m, struct JsonSlice *text,
+static int read_text(const struct LineReading *r, enum Member m, struct JsonSlice *text,
                      struct Error *e) {
     *text = m ? r->text[m] : (struct JsonSlice){0};
     return m && r->other[m] ? error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a text",
@@ -221,7 +221,7 @@ static void add_talk(const struct LineReading *r, enum Member m, bool given) {
 }
 
 // Leaves the line the messages of its conversation alone, a prompt's in front of its completion's.
-static void take_talk(const struct LineReading *r, enum Member prompt, enum Member m) {
+static void keep_messages(const struct LineReading *r, enum Member prompt, enum Member m) {
     struct Line *line = r->line;
     size_t read = line->count;
     add_talk(r, prompt, true);
@@ -256,34 +256,34 @@ static void add_system(struct Line *line) {
     line->messages[0] = (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
 }
 
-static int take_conversation(const struct LineReading *r, struct Error *e) {
+static int read_conversation(const struct LineReading *r, struct Error *e) {
     struct Line *line = r->line;
     bool prompt = line->shape == &shape_prompt_of_messages;
     enum Member m = prompt                          ? MEMBER_COMPLETION
                     : r->has >> MEMBER_MESSAGES & 1 ? MEMBER_MESSAGES
                                                     : MEMBER_CONVERSATIONS;
-    take_talk(r, prompt ? MEMBER_PROMPT : MEMBER_NONE, m);
+    keep_messages(r, prompt ? MEMBER_PROMPT : MEMBER_NONE, m);
     int err = check_talk(r, m, e);
     if (!err)
         add_system(line);
     return err;
 }
 
-static int take_shape(const struct LineReading *r, struct Error *e) {
+static int read_shape(const struct LineReading *r, struct Error *e) {
     struct Line *line = r->line;
     if (line->shape->kind == LINE_PROMPT && r->talk[MEMBER_PROMPT].count &&
         r->talk[MEMBER_COMPLETION].count)
         line->shape = &shape_prompt_of_messages;
     const struct Shape *shape = line->shape;
     bool converses = shape->kind == LINE_MESSAGES || shape->kind == LINE_TASK;
-    int err = take_text(r, shape->prompt, &line->prompt, e);
+    int err = read_text(r, shape->prompt, &line->prompt, e);
     if (!err)
-        err = take_text(r, shape->input, &line->input, e);
+        err = read_text(r, shape->input, &line->input, e);
     if (!err)
-        err = take_text(r, shape->answer, &line->answer, e);
+        err = read_text(r, shape->answer, &line->answer, e);
     if (!err)
-        err = take_text(r, converses ? MEMBER_SYSTEM : MEMBER_NONE, &line->system, e);
-    return err || shape->kind != LINE_MESSAGES ? err : take_conversation(r, e);
+        err = read_text(r, converses ? MEMBER_SYSTEM : MEMBER_NONE, &line->system, e);
+    return err || shape->kind != LINE_MESSAGES ? err : read_conversation(r, e);
 }
 
 int line_read(struct Line *line, const struct DataMap *map, char *text, size_t bytes,
@@ -303,7 +303,7 @@ int line_read(struct Line *line, const struct DataMap *map, char *text, size_t b
                          r.scan.wrong);
     if (!err)
         err = choose_shape(&r, e);
-    return err ? err : take_shape(&r, e);
+    return err ? err : read_shape(&r, e);
 }
 
 void line_converse(struct Line *line) {

@@ -44,7 +44,7 @@ static int read_role(const struct JsonSlice *name, bool from, size_t number, enu
 }
 
 // The value of a member, once.
-static bool take_once(struct Scan *s, struct JsonSlice *text, const char *twice,
+static bool read_once(struct Scan *s, struct JsonSlice *text, const char *twice,
                       const char *wrong) {
     return text->text ? scan_fail(s, twice) : scan_text(s, text, wrong);
 }
@@ -57,9 +57,9 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
     scan_expect(s, '{', "a part of a content is no object; expected {\"type\", \"text\"}");
     while (scan_member(s, &first, &name)) {
         if (piece_is(&name, "type"))
-            take_once(s, &type, "a part has two types", "a part's type is no text");
+            read_once(s, &type, "a part has two types", "a part's type is no text");
         else if (piece_is(&name, "text") && !scan_other(s))
-            take_once(s, &text, "a part has two texts", "a part's text is no text");
+            read_once(s, &text, "a part has two texts", "a part's text is no text");
         else if (scan_skip(s, &null) && !null)
             return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                              "message %zu: a part of its content has \"%s\", which is not "
@@ -86,7 +86,7 @@ static int read_content(struct Scan *s, struct JsonSlice *content, bool *null, s
     bool first = true;
     int err = 0;
     if (!other || content->text) {
-        take_once(s, content, "a message has two contents", "a message's content is no text");
+        read_once(s, content, "a message has two contents", "a message's content is no text");
         return 0;
     }
     if (!strcmp(other, "null")) {
@@ -117,7 +117,7 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
     while (!err && scan_member(s, &first, &name)) {
         if (piece_is(&name, "role") || piece_is(&name, "from")) {
-            take_once(s, &role, "a message has two roles", "a message's role is no text");
+            read_once(s, &role, "a message has two roles", "a message's role is no text");
             from = piece_is(&name, "from");
         } else if (piece_is(&name, "content") || piece_is(&name, "value")) {
             err = read_content(s, &content, &empty, number, e);

@@ -41,7 +41,7 @@ bool scan_expect(struct Scan *s, char c, const char *wrong) {
 }
 
 // Four hexadecimal digits; -1: they are not.
-static int32_t take_hex(struct Scan *s) {
+static int32_t read_hex(struct Scan *s) {
     int32_t value = 0;
     if (s->end - s->at < 4)
         return -1;
@@ -55,11 +55,11 @@ static int32_t take_hex(struct Scan *s) {
 }
 
 // Behind "\u": a letter, or the two halves of one. -1, and a fault: there is none.
-static int32_t take_letter(struct Scan *s) {
-    int32_t c = take_hex(s), low = -1;
+static int32_t read_surrogates(struct Scan *s) {
+    int32_t c = read_hex(s), low = -1;
     if (c >= 0xd800 && c < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u') {
         s->at += 2;
-        low = take_hex(s);
+        low = read_hex(s);
         c = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00) : -1;
     }
     if (c == 0)
@@ -69,14 +69,14 @@ static int32_t take_letter(struct Scan *s) {
     return s->wrong ? -1 : c;
 }
 
-static char *take_escape(struct Scan *s, char *out) {
+static char *read_escape(struct Scan *s, char *out) {
     static const char named[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     char c = s->at < s->end ? *s->at++ : 0;
     const char *found = c ? strchr(named, c) : NULL;
     if (found) {
         *out++ = meant[found - named];
     } else if (c == 'u') {
-        int32_t letter = take_letter(s); // in UTF-8 never longer than the escape was
+        int32_t letter = read_surrogates(s); // in UTF-8 never longer than the escape was
         out += letter < 0 ? 0 : unicode_put((uint8_t *)out, (uint32_t)letter);
     } else {
         scan_fail(s, "a backslash in a text stands before nothing that JSON knows");
@@ -91,7 +91,7 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
     while (!s->wrong && s->at < s->end && *s->at != '"') {
         char c = *s->at++;
         if (c == '\\')
-            out = take_escape(s, out);
+            out = read_escape(s, out);
         else if ((unsigned char)c < 0x20)
             scan_fail(s, "a control character stands in a text; JSON has \\n, \\t, \\u001b");
         else

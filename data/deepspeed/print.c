@@ -8,7 +8,7 @@
 enum { KEY_COLUMN = 2, SAY_COLUMN = 52, VALUE_MAX = 24 };
 
 // Pads from column `at` to `column`, on a new line where it is passed.
-static void go_to(FILE *out, int at, int column) {
+static void pad_to(FILE *out, int at, int column) {
     if (at >= column)
         fprintf(out, "\n%*s", column, "");
     else
@@ -21,7 +21,7 @@ static const char *skip_prefix(const char *text, const char *prefix) {
 }
 
 // "equal by design: ...", "--zero 2", "--clip 0; absent: ...".
-static char *line_says(const struct DsLine *line) {
+static char *describe_line(const struct DsLine *line) {
     bool default_taken = line->flag && line->absent;
     if (line->flag)
         return base_format("--%s %s%s%s", line->flag, line->to,
@@ -43,16 +43,16 @@ void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
         int at = fprintf(out, "%*s%s", KEY_COLUMN, "", shown);
         show_line(shown, sizeof shown, line->value);
         at += fprintf(out, " %.*s", VALUE_MAX, shown);
-        char *says = line_says(line);
+        char *says = describe_line(line);
         show_line(shown, sizeof shown, says);
         free(says);
-        go_to(out, at, SAY_COLUMN);
+        pad_to(out, at, SAY_COLUMN);
         show_words(out, shown, SAY_COLUMN);
     }
 }
 
 // "--clip; absent: 0", "not applicable: ...".
-static char *row_says(const struct DsRow *row) {
+static char *describe_row(const struct DsRow *row) {
     const char *why = row->why ? row->why : "";
     if (row->flag)
         return base_format("--%s%s%s", row->flag, *why ? "; " : "", why);
@@ -66,10 +66,10 @@ static char *row_says(const struct DsRow *row) {
 }
 
 static void print_row(const struct DsRow *row, FILE *out) {
-    char *says = row_says(row);
+    char *says = describe_row(row);
     int n = (int)strcspn(row->key, "|");
     int at = fprintf(out, "%*s%.*s%s", KEY_COLUMN, "", n, row->key, row->inner ? ".*" : "");
-    go_to(out, at, SAY_COLUMN);
+    pad_to(out, at, SAY_COLUMN);
     show_words(out, says, SAY_COLUMN);
     free(says);
 }

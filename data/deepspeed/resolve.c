@@ -125,7 +125,7 @@ static void pass_over(struct DsPlan *p, const char *key, const cJSON *value, con
 }
 
 // DeepSpeed passes over most of them, also those that somebody has misspelt.
-static void look_unknown(struct DsPlan *p, const char *key, const cJSON *value) {
+static void report_unknown(struct DsPlan *p, const char *key, const cJSON *value) {
     // Nobody reads behind the end of the line.
     char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(&p->tables, key) : NULL;
     if (nearest)
@@ -145,8 +145,8 @@ static void refuse_type(struct DsPlan *p, const char *key, const cJSON *value,
 }
 
 // A value whose row refuses it where it is on.
-static void look_refused(struct DsPlan *p, const struct DsRow *row, const char *key,
-                         const cJSON *value, bool off) {
+static void check_refused(struct DsPlan *p, const struct DsRow *row, const char *key,
+                          const cJSON *value, bool off) {
     bool on = !off && ds_is_on(row, value);
     struct DsLine *line = add_line(p, key, value, on ? DS_REFUSED : DS_NOT_APPLICABLE);
     line->why = base_format("%s", on ? row->why : "it is off");
@@ -155,21 +155,21 @@ static void look_refused(struct DsPlan *p, const struct DsRow *row, const char *
     plan_refuse(p, "%s %s is refused: %s", key, line->value, row->why);
 }
 
-static void look_object(struct DsPlan *p, const cJSON *object, const char *path);
+static void resolve_object(struct DsPlan *p, const cJSON *object, const char *path);
 
 // Inside a block that one row is for, a second row may refuse some of its keys.
-static void look_inside(struct DsPlan *p, const struct DsRow *row, const char *key,
-                        const cJSON *value) {
+static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *key,
+                         const cJSON *value) {
     bool other;
     const struct DsRow *head = ds_row(&p->tables, row->key, &other);
     if (head != row && !cJSON_IsNull(value) && !ds_is_auto(value))
         plan_refuse(p, "%s is refused: %s", key, row->why);
     if (cJSON_IsObject(value) && ds_lists_inside(row, key))
-        look_object(p, value, key);
+        resolve_object(p, value, key);
 }
 
 // Whether a block is on must be legible.
-static void look_enabled(struct DsPlan *p, const char *path, const cJSON *object) {
+static void check_enabled(struct DsPlan *p, const char *path, const cJSON *object) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     if (!value || cJSON_IsBool(value) || cJSON_IsNull(value) || ds_is_auto(value))
         return;
@@ -179,30 +179,30 @@ static void look_enabled(struct DsPlan *p, const char *path, const cJSON *object
 }
 
 // `off`: its object says of itself that it is.
-static void look(struct DsPlan *p, const char *key, const cJSON *value, bool off) {
+static void resolve_key(struct DsPlan *p, const char *key, const cJSON *value, bool off) {
     bool inside;
     char expected[80];
     const struct DsRow *row = ds_row(&p->tables, key, &inside);
     if (!row && off) {
         pass_over(p, key, value, "it is off");
     } else if (!row) {
-        look_unknown(p, key, value);
+        report_unknown(p, key, value);
     } else if (inside) {
-        look_inside(p, row, key, value);
+        check_inside(p, row, key, value);
     } else if (!ds_fits(row, value, expected, sizeof expected)) {
         refuse_type(p, key, value, expected);
     } else {
         if (row->verdict == DS_REFUSED)
-            look_refused(p, row, key, value, off);
+            check_refused(p, row, key, value, off);
         else if (!cJSON_IsObject(value) || row->inner) {
             struct DsLine *line = add_line(p, key, value, row->verdict);
             line->why = row->why ? base_format("%s", row->why) : NULL;
         }
         bool any = row->inner && *row->inner == '*';
         if (row->inner && row->verdict == DS_REFUSED)
-            look_enabled(p, key, value);
+            check_enabled(p, key, value);
         if (cJSON_IsObject(value) && !any)
-            look_object(p, value, key);
+            resolve_object(p, value, key);
     }
 }
 
@@ -211,7 +211,7 @@ static bool is_comment(const char *key) {
     return (*key && strchr("_/#$", *key)) || strncasecmp(key, "comment", strlen("comment")) == 0;
 }
 
-static void look_object(struct DsPlan *p, const cJSON *object, const char *path) {
+static void resolve_object(struct DsPlan *p, const cJSON *object, const char *path) {
     const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     bool off = cJSON_IsFalse(enabled);
     const cJSON *m;
@@ -219,20 +219,20 @@ static void look_object(struct DsPlan *p, const cJSON *object, const char *path)
         char *key = base_format("%s%s%s", path, *path ? "." : "", m->string);
         if (is_comment(m->string))
             pass_over(p, key, m, "a comment");
-        else if (strchr(m->string, '.')) // it would look like a path
-            look_unknown(p, key, m);
+        else if (strchr(m->string, '.')) // it would resolve_key like a path
+            report_unknown(p, key, m);
         else
-            look(p, key, m, off);
+            resolve_key(p, key, m, off);
         free(key);
     }
 }
 
 // A model's config.json, or a trainer's arguments, are easily given for it.
-static void look_at_all(struct DsPlan *p) {
+static void check_is_deepspeed(struct DsPlan *p) {
     bool inside, known = !p->root->child;
     const cJSON *m;
     cJSON_ArrayForEach(m, p->root) known = known || ds_row(&p->tables, m->string, &inside);
-    look_object(p, p->root, "");
+    resolve_object(p, p->root, "");
     if (!known && !*p->problems)
         plan_refuse(p, "none of its keys is DeepSpeed's; --help deepspeed lists all keys");
 }
@@ -309,7 +309,7 @@ static int finish(struct DsPlan *p, struct Error *e) {
 }
 
 static int resolve(struct DsPlan *p, struct Error *e) {
-    look_at_all(p);
+    check_is_deepspeed(p);
     plan_batches(p);
     plan_precision(p);
     plan_optimizer(p);

@@ -22,7 +22,7 @@ static int32_t find(const struct CaseRange *table, size_t count, int32_t letter)
 
 #define FIND(table, letter) find(table, sizeof(table) / sizeof((table)[0]), letter)
 
-static size_t put_title(int32_t letter, char *out) {
+static size_t write_title(int32_t letter, char *out) {
     if (letter < 128)
         return utf8_write(letter >= 'a' && letter <= 'z' ? letter - 32 : letter, out);
     for (size_t i = 0; i < sizeof case_title_many / sizeof case_title_many[0]; i++)
@@ -34,7 +34,7 @@ static size_t put_title(int32_t letter, char *out) {
     return utf8_write(FIND(case_title, letter), out);
 }
 
-static size_t put_small(int32_t letter, char *out) {
+static size_t write_lower(int32_t letter, char *out) {
     if (letter < 128)
         return utf8_write(letter >= 'A' && letter <= 'Z' ? letter + 32 : letter, out);
     if (letter != DOTTED_I)
@@ -50,7 +50,7 @@ long case_capitalize(const char *text, size_t n, char *out) {
         int32_t letter = utf8_next(text, n, &at);
         if (!first && letter == SIGMA)
             return -1;
-        written += first ? put_title(letter, out + written) : put_small(letter, out + written);
+        written += first ? write_title(letter, out + written) : write_lower(letter, out + written);
     }
     out[written] = 0;
     return (long)written;

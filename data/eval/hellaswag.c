@@ -238,7 +238,7 @@ static int read_lines(struct ItemReading *r, const char *bytes, size_t n, struct
     return err;
 }
 
-static void tell_lengths(const struct ItemReading *r) {
+static void warn_lengths(const struct ItemReading *r) {
     if (r->out->cut)
         log_line(LOG_NORMAL,
                  "%s: lm-eval's protocol: %zu endings with their contexts are longer than "
@@ -285,7 +285,7 @@ int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const ch
         err = error_set(e, -EINVAL, E_HELLASWAG_EMPTY, "%s: there is no item in it", name);
     if (err)
         return err;
-    tell_lengths(&r);
+    warn_lengths(&r);
     if (r.too_long)
         items_drop(out, EVAL_LLMC);
     items_finish(out);

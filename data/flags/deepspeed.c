@@ -59,7 +59,7 @@ static char *source_text(const struct Flags *f, const char *name) {
 }
 
 // "--batch 8, the default". How many steps --epochs are is known only once there are data.
-static char *flag_says(const struct Flags *f, const char *name) {
+static char *describe_flag(const struct Flags *f, const char *name) {
     char *value = flags_value(f, name), *epochs = flags_value(f, "epochs");
     char *source = source_text(f, name), *text;
     bool counted = strcmp(epochs, "0") != 0;
@@ -81,7 +81,7 @@ void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE 
         if (!line->as)
             continue;
         free(line->why);
-        line->why = flag_says(resolved, line->as);
+        line->why = describe_flag(resolved, line->as);
     }
     deepspeed_print(d, out);
 }

@@ -83,7 +83,7 @@ static void close_export(struct Texts *t) {
 }
 
 // The refusal with the value of --export in front, unless it begins with that place already.
-static int tell_export(const char *value, int err, struct Error *e) {
+static int export_error(const char *value, int err, struct Error *e) {
     static const char FLAG[] = "--export";
     size_t n = sizeof FLAG - 1;
     struct Error why = *e;
@@ -110,7 +110,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
     close_export(t);
     int err = kind->make(path, &model, &t->exported, e);
     free(flags);
-    return tell_export(o->export, err, e);
+    return export_error(o->export, err, e);
 }
 
 void texts_close(struct Texts *t) {

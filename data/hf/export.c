@@ -67,7 +67,7 @@ static int copy_file(const struct Copying *c, const char *path, const char *name
 }
 
 // Of folders, such as one with several tokenizers, none is copied; a link may lead to a file.
-static bool take_file(int folder, const char *name, void *copying) {
+static bool copy_one(int folder, const char *name, void *copying) {
     struct Copying *c = copying;
     struct stat st;
     if (!is_copied(&c->x->text, name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
@@ -78,13 +78,13 @@ static bool take_file(int folder, const char *name, void *copying) {
     return !c->err;
 }
 
-static int take_files(struct HfExport *x, bool checks, struct Error *e) {
+static int copy_all(struct HfExport *x, bool checks, struct Error *e) {
     struct Copying c = {x, checks, e, 0};
     int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", x->from->folder.path,
                          strerror(errno));
-    bool all = folder_for_all(fd, take_file, &c);
+    bool all = folder_for_all(fd, copy_one, &c);
     int why = errno;
     close(fd);
     if (all || c.err)
@@ -134,7 +134,7 @@ int hf_export_open(struct HfExport *x, const char *path, const struct ExportMode
     if (!err)
         err = hf_text_make(&x->text, model, x->family, from ? &from->folder : NULL, e);
     if (!err && from)
-        err = take_files(x, true, e);
+        err = copy_all(x, true, e);
     const struct HfEnds ends = {x->text.begin, x->text.end};
     if (!err)
         err = from ? hf_config_with_dtype(from->folder.config, x->dtype, &x->config)
@@ -200,7 +200,7 @@ static int make_files(void *export, struct Error *e) {
         return err;
     err = hf_writer_put(&x->writer, "config.json", x->config, strlen(x->config), e);
     if (!err && x->from)
-        err = take_files(x, false, e);
+        err = copy_all(x, false, e);
     for (size_t i = 0; i < x->text.count && !err; i++) {
         const struct HfTextFile *f = &x->text.file[i];
         err = hf_writer_put(&x->writer, f->name, f->text, f->bytes, e);

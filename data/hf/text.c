@@ -69,7 +69,7 @@ static bool same_folder(const char *a, const char *b) {
 }
 
 // A file beside the tokenizer's, as it is, if it is there.
-static int take_beside(struct Making *m, const char *name) {
+static int copy_beside(struct Making *m, const char *name) {
     char *path = base_format("%s/%s", m->folder, name), *text = NULL;
     size_t n;
     int err = access(path, F_OK) ? 0 : file_read(path, FILE_BYTES_MAX, &text, &n, m->e);
@@ -103,7 +103,7 @@ static void add_byte_tokenizer(struct HfText *x) {
     cJSON_Delete(vocab);
 }
 
-static int take_tokenizer(struct Making *m) {
+static int copy_tokenizer(struct Making *m) {
     bool is_model = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
     char *text;
     size_t n;
@@ -115,8 +115,8 @@ static int take_tokenizer(struct Making *m) {
     if (err)
         return err;
     add_file(m->x, is_model ? "tokenizer.model" : "tokenizer.json", text, n);
-    err = take_beside(m, SPECIAL);
-    return err ? err : take_beside(m, TEMPLATE);
+    err = copy_beside(m, SPECIAL);
+    return err ? err : copy_beside(m, TEMPLATE);
 }
 
 // ---- tokenizer_config.json ----------------------------------------------------------------------
@@ -276,7 +276,7 @@ static int add_template_and_ends(struct Making *m, const char *named) {
 }
 
 // AutoTokenizer does not ask what class a qwen2's tokenizer is (transformers 5.24).
-static void tell_of_qwen2(const struct Making *m) {
+static void warn_of_qwen2(const struct Making *m) {
     if (strcmp(m->family, "qwen2") == 0 && !m->imported)
         m->x->told = base_format("AutoTokenizer takes any tokenizer beside a qwen2 for Qwen's own; "
                                  "PreTrainedTokenizerFast.from_pretrained takes this one");
@@ -299,10 +299,10 @@ int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *
     x->other = from && !m.imported;
     x->begin = tokenizer_begin(m.tokenizer);
     x->end = tokenizer_end(m.tokenizer);
-    int err = m.imported ? 0 : take_tokenizer(&m);
+    int err = m.imported ? 0 : copy_tokenizer(&m);
     if (!err)
         err = add_template_and_ends(&m, model->chat_template);
-    tell_of_qwen2(&m);
+    warn_of_qwen2(&m);
     free(m.folder);
     return err;
 }

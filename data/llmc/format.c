@@ -95,7 +95,7 @@ static int32_t get(const uint8_t *header, enum Field field) {
     return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
 }
 
-static void put(uint8_t *header, enum Field field, size_t value) {
+static void write_field(uint8_t *header, enum Field field, size_t value) {
     for (int i = 0; i < 4; i++)
         header[4 * (int)field + i] = (uint8_t)(value >> 8 * i);
 }
@@ -160,12 +160,12 @@ int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], 
 
 void llmc_write_header(const struct LlmcShape *s, uint8_t header[LLMC_HEADER_BYTES]) {
     memset(header, 0, LLMC_HEADER_BYTES);
-    put(header, MAGIC, (size_t)magic);
-    put(header, VERSION, (size_t)version[s->dtype]);
-    put(header, MAX_SEQ_LEN, s->positions);
-    put(header, VOCAB_SIZE, s->vocab);
-    put(header, NUM_LAYERS, s->layers);
-    put(header, NUM_HEADS, s->heads);
-    put(header, CHANNELS, s->channels);
-    put(header, PADDED_VOCAB_SIZE, s->vocab_padded);
+    write_field(header, MAGIC, (size_t)magic);
+    write_field(header, VERSION, (size_t)version[s->dtype]);
+    write_field(header, MAX_SEQ_LEN, s->positions);
+    write_field(header, VOCAB_SIZE, s->vocab);
+    write_field(header, NUM_LAYERS, s->layers);
+    write_field(header, NUM_HEADS, s->heads);
+    write_field(header, CHANNELS, s->channels);
+    write_field(header, PADDED_VOCAB_SIZE, s->vocab_padded);
 }

@@ -171,7 +171,7 @@ static void kept_write(struct Kept *k, const char *cache_dir, double value, bool
 }
 
 // Measurements follow one another, and take up to half a minute in all.
-static void tell_wait(const char *path) {
+static void log_wait(const char *path) {
     static bool told;
     if (!told)
         log_line(LOG_NORMAL, "measuring this machine: what comes out is kept in %s", path);
@@ -186,7 +186,7 @@ double machine_measured(const char *cache_dir, const char *name, double (*measur
     if (!(value > 0) || k.doubted) {
         struct CpuTimes from, to;
         bool known = machine_read_times(&from);
-        tell_wait(k.path);
+        log_wait(k.path);
         value = fmax(measure(context), value);
         known = known && machine_read_times(&to);
         kept_write(&k, cache_dir, value, known && machine_share_of_others(&from, &to) > BUSY_SHARE);

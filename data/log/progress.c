@@ -190,7 +190,7 @@ void progress_message(struct Progress *p, const char *format, ...) {
 }
 
 // A line, or several, that may be printed as they are.
-static void say(struct Progress *p, const char *text) {
+static void print_text(struct Progress *p, const char *text) {
     erase(p);
     fprintf(p->out, "%s\n", text);
     draw(p);
@@ -205,7 +205,7 @@ void progress_vmessage(struct Progress *p, const char *format, va_list args) {
     size_t size = 4 * strlen(said) + 1; // where each byte is escaped
     char *text = base_alloc(size);
     show_text(text, size, said);
-    say(p, text);
+    print_text(p, text);
     free(text);
     free(said);
 }
@@ -238,7 +238,7 @@ void progress_sample(struct Progress *p, uint64_t step, const char *text, bool a
         return;
     char *all = alone ? base_format("%s", text)
                       : base_format("--- sample at step %" PRIu64 " ---\n%s\n---", step, text);
-    say(p, all);
+    print_text(p, all);
     free(all);
 }
 

@@ -42,56 +42,56 @@ struct ProtoMessage {
     size_t n;
 };
 
-static void put_bytes(struct ProtoMessage *m, const void *bytes, size_t n) {
+static void write_bytes(struct ProtoMessage *m, const void *bytes, size_t n) {
     CHECK(m->n + n <= MESSAGE_BYTES, "a record of %zu bytes", m->n + n);
     memcpy(m->bytes + m->n, bytes, n);
     m->n += n;
 }
 
-static void put_fixed(struct ProtoMessage *m, uint64_t value, size_t n) {
+static void write_fixed(struct ProtoMessage *m, uint64_t value, size_t n) {
     uint8_t bytes[8];
     for (size_t i = 0; i < n; i++)
         bytes[i] = (uint8_t)(value >> 8 * i);
-    put_bytes(m, bytes, n);
+    write_bytes(m, bytes, n);
 }
 
 // Seven bits a byte, the low ones first; the top bit says that more follow.
-static void put_varint(struct ProtoMessage *m, uint64_t value) {
+static void write_varint(struct ProtoMessage *m, uint64_t value) {
     for (; value > 127; value >>= 7)
-        put_fixed(m, (value & 127) | 128, 1);
-    put_fixed(m, value, 1);
+        write_fixed(m, (value & 127) | 128, 1);
+    write_fixed(m, value, 1);
 }
 
 enum WireType { WIRE_VARINT = 0, WIRE_64_BIT = 1, WIRE_BYTES = 2, WIRE_32_BIT = 5 };
 
-static void put_key(struct ProtoMessage *m, unsigned field, enum WireType type) {
-    put_varint(m, field << 3 | type);
+static void write_key(struct ProtoMessage *m, unsigned field, enum WireType type) {
+    write_varint(m, field << 3 | type);
 }
 
-static void put_integer(struct ProtoMessage *m, unsigned field, uint64_t value) {
-    put_key(m, field, WIRE_VARINT);
-    put_varint(m, value);
+static void write_integer(struct ProtoMessage *m, unsigned field, uint64_t value) {
+    write_key(m, field, WIRE_VARINT);
+    write_varint(m, value);
 }
 
-static void put_double(struct ProtoMessage *m, unsigned field, double value) {
+static void write_double(struct ProtoMessage *m, unsigned field, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(m, field, WIRE_64_BIT);
-    put_fixed(m, bits, 8);
+    write_key(m, field, WIRE_64_BIT);
+    write_fixed(m, bits, 8);
 }
 
-static void put_float(struct ProtoMessage *m, unsigned field, float value) {
+static void write_float(struct ProtoMessage *m, unsigned field, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(m, field, WIRE_32_BIT);
-    put_fixed(m, bits, 4);
+    write_key(m, field, WIRE_32_BIT);
+    write_fixed(m, bits, 4);
 }
 
 // A string or a message inside a message.
-static void put_block(struct ProtoMessage *m, unsigned field, const void *bytes, size_t n) {
-    put_key(m, field, WIRE_BYTES);
-    put_varint(m, n);
-    put_bytes(m, bytes, n);
+static void write_block(struct ProtoMessage *m, unsigned field, const void *bytes, size_t n) {
+    write_key(m, field, WIRE_BYTES);
+    write_varint(m, n);
+    write_bytes(m, bytes, n);
 }
 
 // ---- events ----
@@ -108,25 +108,25 @@ enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_FLOAT = 2, SESSION_STATUS = 1, SE
 
 static void event_begin(struct ProtoMessage *m, const struct EventFile *f, uint64_t step) {
     m->n = 0;
-    put_double(m, EVENT_WALL_TIME, f->clock());
-    put_integer(m, EVENT_STEP, step);
+    write_double(m, EVENT_WALL_TIME, f->clock());
+    write_integer(m, EVENT_STEP, step);
 }
 
 static void summary_add(struct ProtoMessage *summary, const char *tag, float value) {
     struct ProtoMessage scalar = {.n = 0};
-    put_block(&scalar, VALUE_TAG, tag, strlen(tag));
-    put_float(&scalar, VALUE_FLOAT, value);
-    put_block(summary, SUMMARY_VALUE, scalar.bytes, scalar.n);
+    write_block(&scalar, VALUE_TAG, tag, strlen(tag));
+    write_float(&scalar, VALUE_FLOAT, value);
+    write_block(summary, SUMMARY_VALUE, scalar.bytes, scalar.n);
 }
 
 // Frames the event and writes it at once, or as soon as it can be.
 static void record_write(struct EventFile *f, const struct ProtoMessage *event) {
     struct ProtoMessage header = {.n = 0}, record = {.n = 0};
-    put_fixed(&header, event->n, 8);
-    put_bytes(&record, header.bytes, header.n);
-    put_fixed(&record, crc32c_masked(header.bytes, header.n), 4);
-    put_bytes(&record, event->bytes, event->n);
-    put_fixed(&record, crc32c_masked(event->bytes, event->n), 4);
+    write_fixed(&header, event->n, 8);
+    write_bytes(&record, header.bytes, header.n);
+    write_fixed(&record, crc32c_masked(header.bytes, header.n), 4);
+    write_bytes(&record, event->bytes, event->n);
+    write_fixed(&record, crc32c_masked(event->bytes, event->n), 4);
     appender_put(&f->file, record.bytes, record.n);
 }
 
@@ -135,7 +135,7 @@ static void summary_write(struct EventFile *f, uint64_t step, const struct Proto
     if (!f->file.path)
         return;
     event_begin(&event, f, step);
-    put_block(&event, EVENT_SUMMARY, summary->bytes, summary->n);
+    write_block(&event, EVENT_SUMMARY, summary->bytes, summary->n);
     record_write(f, &event);
 }
 
@@ -177,13 +177,13 @@ static void write_opening(struct EventFile *f, int64_t last_step) {
     static const char version[] = "brain.Event:2";
     struct ProtoMessage event, session = {.n = 0};
     event_begin(&event, f, 0);
-    put_block(&event, EVENT_VERSION, version, sizeof version - 1);
+    write_block(&event, EVENT_VERSION, version, sizeof version - 1);
     record_write(f, &event);
     if (last_step == RUNLOG_FRESH)
         return;
-    put_integer(&session, SESSION_STATUS, SESSION_START);
+    write_integer(&session, SESSION_STATUS, SESSION_START);
     event_begin(&event, f, (uint64_t)last_step + 1);
-    put_block(&event, EVENT_SESSION, session.bytes, session.n);
+    write_block(&event, EVENT_SESSION, session.bytes, session.n);
     record_write(f, &event);
 }
 

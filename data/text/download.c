@@ -67,7 +67,7 @@ static long status_of(struct CurlTransfer *t) {
 
 // ---- progress -----------------------------------------------------------------------------------
 
-static void say_progress(struct CurlTransfer *t) {
+static void show_progress(struct CurlTransfer *t) {
     double now = base_seconds();
     if (log_level == LOG_QUIET || now - t->said_s < (t->terminal ? 0.1 : 10.0))
         return;
@@ -159,7 +159,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     t->disk_code = part_append(&t->part, bytes, n, &t->disk);
     if (t->disk_code)
         return 0;
-    say_progress(t);
+    show_progress(t);
     return n;
 }
 

@@ -55,7 +55,7 @@ static void encode_round(struct EncodeStretch *s, size_t n) {
 
 // The ids of the stretches, in their order. A text that cannot be cut where it was is encoded from
 // there on in one stretch; *at is its end then.
-static int take_round(struct EncodeStretch *s, size_t n, size_t bytes, size_t *at, IdsTaker *take,
+static int emit_round(struct EncodeStretch *s, size_t n, size_t bytes, size_t *at, IdsTaker *take,
                       void *context, struct Error *e) {
     int code = 0;
     for (size_t i = 0; !code && i < n; i++) {
@@ -75,7 +75,7 @@ static int take_round(struct EncodeStretch *s, size_t n, size_t bytes, size_t *a
     return code;
 }
 
-static int take_begin(const struct Tokenizer *t, IdsTaker *take, void *context, struct Error *e) {
+static int emit_begin(const struct Tokenizer *t, IdsTaker *take, void *context, struct Error *e) {
     int32_t id = tokenizer_begin(t);
     struct Ids ids = {&id, 1, 1};
     return id < 0 ? 0 : take(context, &ids, 0, e);
@@ -91,11 +91,11 @@ int encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_
         s[i].t = t;
         s[i].work = tokenizer_work_open(t);
     }
-    int code = take_begin(t, take, context, e);
+    int code = emit_begin(t, take, context, e);
     while (!code && at < bytes) {
         size_t count = cut_round(s, n, text, bytes, &at);
         encode_round(s, count);
-        code = take_round(s, count, bytes, &at, take, context, e);
+        code = emit_round(s, count, bytes, &at, take, context, e);
     }
     for (size_t i = 0; i < n; i++) {
         tokenizer_work_close(s[i].work);

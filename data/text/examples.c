@@ -152,15 +152,15 @@ static int fill_folder(const char *folder, const struct ExamplesSpec *spec,
     return code;
 }
 
-static int take_first(void *context, const struct Example *x, struct Error *e) {
+static int append_first(void *context, const struct Example *x, struct Error *e) {
     (void)context, (void)x, (void)e;
     return 1;
 }
 
 // What examples are is told by whoever encodes them; where that was another run, of the first.
-static int tell_first(const struct ExamplesSpec *spec, struct Error *e) {
+static int log_first(const struct ExamplesSpec *spec, struct Error *e) {
     int code = examples_read(spec->files[0].path, spec->flag, spec->tokenizer, &spec->chat,
-                             take_first, NULL, e);
+                             append_first, NULL, e);
     return code > 0 ? 0 : code;
 }
 
@@ -215,7 +215,7 @@ int examples_prepare(const struct ExamplesSpec *asked, char **path, char hex[SHA
         *path = base_format("%s/tokens.bin", folder);
         cache_sweep(spec->cache_dir, "examples", own_files);
         if (is_whole(folder, *path, &damaged))
-            code = tell_first(spec, e);
+            code = log_first(spec, e);
         else
             code = make_folder(folder, spec, stats, damaged, e);
         free(folder);

@@ -134,7 +134,7 @@ static void fit_seq_len(struct Data *d) {
 }
 
 // "give more data", and the longest sequence that one of the shards has, with its last target.
-static void tell_room(const struct ShardSet *set, char *text, size_t bytes) {
+static void describe_longest(const struct ShardSet *set, char *text, size_t bytes) {
     size_t most = 0;
     for (size_t s = 0; s < set->count; s++)
         if (set->shard[s].counted)
@@ -153,7 +153,7 @@ static int check_room(struct Data *d, size_t s, struct ShardSet *set, const char
     const char *flag = given ? "--val-data" : "--data";
     const char *name = given ? d->spec.val_data : d->source[s].name;
     char room[80];
-    tell_room(set, room, sizeof room);
+    describe_longest(set, room, sizeof room);
     if (set->documents)
         return error_set(e, -EINVAL, E_DATA_TOO_SMALL,
                          "%s %s: its %s part has no example with a target that counts: give more "

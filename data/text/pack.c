@@ -127,7 +127,7 @@ static void set_room(struct Bins *b, int32_t bin, uint32_t room) {
 }
 
 // The sequence with the least room that is at least so much, taken from its list; NONE.
-static int32_t take_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
+static int32_t pop_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
     size_t word = places / 64;
     uint64_t bits = b->some[word] >> places % 64 << places % 64;
     while (!bits && ++word <= seq_len / 64)
@@ -143,7 +143,7 @@ static int32_t take_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
 }
 
 static void place(struct Bins *b, int32_t piece, uint32_t places, size_t seq_len) {
-    int32_t bin = take_fitting(b, places, seq_len);
+    int32_t bin = pop_fitting(b, places, seq_len);
     if (bin == NONE) {
         bin = (int32_t)b->count++;
         b->newest[bin] = NONE;

@@ -188,7 +188,7 @@ struct Sink {
     double said_s;
 };
 
-static int take_ids(void *sink, const struct Ids *ids, size_t done, struct Error *e) {
+static int append_ids(void *sink, const struct Ids *ids, size_t done, struct Error *e) {
     struct Sink *s = sink;
     if (base_seconds() - s->said_s > 10) {
         log_line(LOG_NORMAL, "encoding: %.1f of %.1f MB", (double)done * 1e-6,
@@ -207,7 +207,7 @@ static int encode_to_file(const struct Tokenizer *t, const char *text, size_t by
                    : token_writer_open_wide(&s.writer, path, vocab, false, e);
     if (code)
         return code;
-    code = encode_text(t, text, bytes, 0, take_ids, &s, e);
+    code = encode_text(t, text, bytes, 0, append_ids, &s, e);
     *count = s.writer.count;
     if (code) {
         token_writer_abandon(&s.writer);
@@ -255,7 +255,7 @@ static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, 
     return code;
 }
 
-static void tell_missing(const struct Tokenizer *t) {
+static void warn_missing(const struct Tokenizer *t) {
     char *missing = tokenizer_missing(t);
     if (missing)
         log_line(LOG_NORMAL, "tokens: %s", missing);
@@ -284,7 +284,7 @@ static int fill_folder(const char *folder, const struct PrepareSpec *spec,
         log_line(LOG_NORMAL, "tokens: %zu to train on, %zu to validate on, encoded in %.1f s",
                  train_count, val_count, base_seconds() - begin);
     if (!code)
-        tell_missing(t);
+        warn_missing(t);
     if (!code)
         code = sums_write(n.list, (const char *const *)n.path, n.count, e);
     tokenizer_close(t);

@@ -25,7 +25,7 @@ static int refuse_link(const char *flag, const char *path, struct Error *e) {
                      strerror(err));
 }
 
-static int take(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, struct Error *e) {
+static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, struct Error *e) {
     if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
         w->hidden += entry->fts_info != FTS_DP; // a folder comes back when it is done
         if (entry->fts_info == FTS_D)
@@ -65,7 +65,7 @@ int walk_folder(struct Walk *w, const char *flag, const char *folder, struct Err
         walk ? 0 : error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
     errno = 0;
     for (FTSENT *entry; walk && !code && (entry = fts_read(walk)); errno = 0)
-        code = take(w, flag, walk, entry, e);
+        code = add_entry(w, flag, walk, entry, e);
     if (!code && errno)
         code = error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
     if (walk)

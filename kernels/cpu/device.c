@@ -21,7 +21,7 @@ enum { SMALL_ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 enum { HOST_HUGE_BYTES = 8 << 20 };
 
 // Aligned to pages from a page on: O_DIRECT's transfers want that.
-static void *take(size_t bytes, size_t huge_from) {
+static void *alloc_pages(size_t bytes, size_t huge_from) {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : SMALL_ALIGN;
     void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
     if (!mem)
@@ -33,7 +33,7 @@ static void *take(size_t bytes, size_t huge_from) {
 
 static void *cpu_alloc(struct Device *d, size_t bytes) {
     (void)d;
-    void *mem = take(bytes, HUGE_PAGE);
+    void *mem = alloc_pages(bytes, HUGE_PAGE);
     return mem ? memset(mem, 0xff, bytes) : NULL;
 }
 
@@ -46,7 +46,7 @@ static void cpu_free(struct Device *d, void *mem, size_t bytes) {
 
 static void *cpu_alloc_host(struct Device *d, size_t bytes) {
     (void)d;
-    void *mem = take(bytes, HOST_HUGE_BYTES);
+    void *mem = alloc_pages(bytes, HOST_HUGE_BYTES);
     return mem ? poison_fill(mem, bytes) : NULL;
 }
 

@@ -45,7 +45,7 @@ bool matmul_cpu_has_bf16(void) {
 }
 
 // All kinds of products of these operands; the others differ in sizes alone.
-static bool ask_dnnl(enum Dtype operands) {
+static bool dnnl_has(enum Dtype operands) {
     struct DnnlEngine *engine = dnnl_engine_open();
     bool all = true;
     for (int kind = 0; kind < 8 && all; kind++) {
@@ -71,7 +71,7 @@ bool matmul_dnnl_takes(enum Dtype operands) {
     static bool asked, takes[NDTYPE];
     pthread_mutex_lock(&lock);
     for (enum Dtype d = F32; dnnl_library_name() && !asked && d < F16; d++)
-        takes[d] = ask_dnnl(d);
+        takes[d] = dnnl_has(d);
     asked = true;
     bool answer = takes[operands];
     pthread_mutex_unlock(&lock);

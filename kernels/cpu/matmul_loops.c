@@ -303,8 +303,8 @@ static void multiply(struct TilePass pass, const float *a, const struct PackSour
 }
 
 // What is wanted of the resident operand behind this pass and group, as a share of each tile's.
-static void look_ahead(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth,
-                       struct TilePass *pass) {
+static void prefetch_ahead(const struct Worker *w, const struct Rendezvous *c, size_t k,
+                           size_t depth, struct TilePass *pass) {
     const struct MatmulPlan *p = w->plan;
     bool same_group = k + depth < w->k + w->nk;
     size_t next = same_group ? k + depth : w->k, group = c->group + (same_group ? 0 : p->group);
@@ -330,7 +330,7 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
     const float *resident = resident_at(w, k) + c->group * depth;
     float *chunk = chunk_at(w, k);
     size_t from = w->resident + c->group;
-    look_ahead(w, c, k, depth, &pass);
+    prefetch_ahead(w, c, k, depth, &pass);
     if (w->plan->stream_a) {
         struct PackSource a = source_a(w, c->at, c->n, k, depth);
         struct PackSource b = source_b(w, from, c->ngroup, k, depth);

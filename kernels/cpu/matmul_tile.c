@@ -73,7 +73,7 @@ VEC_INLINE void finish(const struct Matmul *m, Vec x, size_t i, size_t j, size_t
 }
 
 // Adds what earlier passes and, at the proper moment, the old C hold; then keeps or finishes.
-VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size_t n) {
+VEC_INLINE void store_sum(const struct TilePass *p, Vec x, size_t i, size_t j, size_t n) {
     const struct Matmul *m = p->args;
     size_t at = i * m->c.ld + j;
     if (!p->sums) { // C is its own accumulator
@@ -142,8 +142,8 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[SUM_ROWS][TILE_VECS]
 }
 
 // `d` is C's dtype, a constant; i, j the tile's place in C.
-VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
-                             size_t i, size_t j, enum Dtype d) {
+VEC_INLINE void store_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
+                            size_t i, size_t j, enum Dtype d) {
     const struct Matmul *m = p->args;
     size_t at = i * m->c.ld + j, sums_at = (i - p->sums_row) * p->sums_ld + (j - p->sums_col);
     if (p->sums && !p->first)
@@ -161,14 +161,14 @@ VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VE
 }
 
 // Any tile, from memory.
-VEC_INLINE void settle_parts(const struct TilePass *p, const float *tile, size_t vecs, size_t i,
-                             size_t j) {
+VEC_INLINE void store_parts(const struct TilePass *p, const float *tile, size_t vecs, size_t i,
+                            size_t j) {
     size_t rows = size_min(TILE_ROWS, p->args->m - i);
     size_t cols = size_min(vecs * VEC_LANES, p->args->n - j);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c += VEC_LANES)
-            settle(p, vec_load_f32(&tile[r * TILE_COLS + c]), i + r, j + c,
-                   size_min(VEC_LANES, cols - c));
+            store_sum(p, vec_load_f32(&tile[r * TILE_COLS + c]), i + r, j + c,
+                      size_min(VEC_LANES, cols - c));
 }
 
 VEC_INLINE void prefetch_matrix(const void *p, enum Dtype d, size_t at, size_t ld) {
@@ -211,9 +211,9 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const
     if (is_edge(m, vecs, i, j)) {
         float parts[SUM_ROWS * TILE_COLS];
         store_matrix(sum, vecs, parts, F32, 0, TILE_COLS);
-        settle_parts(pass, parts, vecs, i, j);
+        store_parts(pass, parts, vecs, i, j);
     } else {
-        WITH_DTYPE(m->c.dtype, settle_whole(pass, sum, vecs, i, j, D));
+        WITH_DTYPE(m->c.dtype, store_whole(pass, sum, vecs, i, j, D));
     }
 }
 
@@ -251,7 +251,7 @@ VEC_INLINE void tile_of_tiles(const struct TilePass *pass, const float *a, const
     if (keeps)
         return;
     if (is_edge(m, TILE_VECS, i, j)) {
-        settle_parts(&rest, parts, TILE_VECS, i, j);
+        store_parts(&rest, parts, TILE_VECS, i, j);
         return;
     }
     for (size_t row = 0; row < TILE_ROWS; row += SUM_ROWS) {
@@ -261,7 +261,7 @@ VEC_INLINE void tile_of_tiles(const struct TilePass *pass, const float *a, const
             UNROLL_WHOLE
         for (size_t v = 0; v < TILE_VECS; v++)
             sum[r][v] = vec_load_f32(&parts[(row + r) * TILE_COLS + v * VEC_LANES]);
-        WITH_DTYPE(m->c.dtype, settle_whole(&rest, sum, TILE_VECS, i + row, j, D));
+        WITH_DTYPE(m->c.dtype, store_whole(&rest, sum, TILE_VECS, i + row, j, D));
     }
 }
 

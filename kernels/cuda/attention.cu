@@ -126,9 +126,9 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
 // One tile of keys and values, of which `key` is the first. cells: what the warp's rows see of it;
 // only the mask of an edge looks at them.
 template <class T, int HS, enum Mask MASK>
-static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a,
-                                        const WarpPlace &at, const T *keys, int key, float scale2,
-                                        uint32_t cells) {
+static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> &a,
+                                           const WarpPlace &at, const T *keys, int key,
+                                           float scale2, uint32_t cells) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     float s[Z::M][Z::ROWS / 8][4] = {};
@@ -238,11 +238,11 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         if (j >= row + Z::WARP_ROWS || j + Z::ROWS <= at.begin || !cells)
             continue;
         if (j < at.all_begin || cells != Z::ALL_CELLS)
-            take_tile<T, HS, MASK_EDGE>(w, a, at, tile, j, scale2, cells);
+            process_tile<T, HS, MASK_EDGE>(w, a, at, tile, j, scale2, cells);
         else if (j + Z::ROWS - 1 <= row)
-            take_tile<T, HS, MASK_NONE>(w, a, at, tile, j, scale2, cells);
+            process_tile<T, HS, MASK_NONE>(w, a, at, tile, j, scale2, cells);
         else
-            take_tile<T, HS, MASK_DIAGONAL>(w, a, at, tile, j, scale2, cells);
+            process_tile<T, HS, MASK_DIAGONAL>(w, a, at, tile, j, scale2, cells);
     }
     finish<T, HS>(w, a, head, row);
 }

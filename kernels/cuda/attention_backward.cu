@@ -306,9 +306,9 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
 // The same, with the mask that these queries want; nothing, if the warp's keys come before all that
 // they see, or a layout hides them.
 template <class T, int HS>
-static __device__ inline void take_queries(Keys<HS> &w, const BackwardArgs<T> &a,
-                                           const QueryTiles<T, HS> &tile, int query, int ahead,
-                                           uint32_t cells) {
+static __device__ inline void process_queries(Keys<HS> &w, const BackwardArgs<T> &a,
+                                              const QueryTiles<T, HS> &tile, int query, int ahead,
+                                              uint32_t cells) {
     using Z = Tiles<HS>;
     bool holes = cells != Z::COLUMN_CELLS;
     if (!cells)
@@ -362,8 +362,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
             int i = queries.at(), unseen = max(row - i, 0) / 16 * 16; // before the warp's first key
 #pragma unroll 1
             for (int query = unseen; query < Z::ROWS; query += 16)
-                take_queries<T, HS>(w, a, tiles[queries.turn(0)], query, i + query - row,
-                                    queries.template column<HS>(query));
+                process_queries<T, HS>(w, a, tiles[queries.turn(0)], query, i + query - row,
+                                       queries.template column<HS>(query));
         }
     } while (next_head<T, HS, SPARSE>(tiles, a, parked));
     head = parked.head;

@@ -231,8 +231,8 @@ static bool is_own_quicker(const struct Trial *library, double seconds) {
 }
 
 // Whether cuBLASLt has an algorithm; then the plan has the best.
-static bool take_from_library(struct Stream *s, struct BlasPlan *p, enum Way way,
-                              const struct Matmul *a, const struct Capacity *room) {
+static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
+                           const struct Matmul *a, const struct Capacity *room) {
     struct Candidates c;
     find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
@@ -264,7 +264,7 @@ static bool take_from_library(struct Stream *s, struct BlasPlan *p, enum Way way
 }
 
 // Leaves the plan to our own kernels.
-static void take_own(struct Blas *b, struct BlasPlan *p, enum Way way) {
+static void choose_own(struct Blas *b, struct BlasPlan *p, enum Way way) {
     p->choice.way = way;
     p->choice.workspace_bytes = 0;
     memset(&p->choice.algo, 0, sizeof p->choice.algo);
@@ -276,16 +276,16 @@ void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
     struct Blas *b = s->cuda->blas;
     const struct BlasKey *key = &p->choice.key;
     if (is_bgradb_a_pass(s, key) && !timed_c(s, a, room)) {
-        take_own(b, p, WAY_OWN_QUICKER);
+        choose_own(b, p, WAY_OWN_QUICKER);
         return;
     }
     for (enum Way way = 0; way <= WAY_OWN; way++) {
         bool library = blas_ways[way].library;
-        if (!way_fits(way, key) || (library && !take_from_library(s, p, way, a, room)))
+        if (!way_fits(way, key) || (library && !choose_library(s, p, way, a, room)))
             continue;
         way = library ? (enum Way)p->choice.way : way;
         if (!blas_ways[way].library)
-            take_own(b, p, way);
+            choose_own(b, p, way);
         return;
     }
     char *call = base_format("cublasLtMatmulAlgoGetHeuristic has no algorithm that may be taken, "

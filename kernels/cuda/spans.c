@@ -79,7 +79,7 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
 }
 
 // base_seconds when the event for it was reached.
-static double look_at_clock(struct Cuda *cuda) {
+static double read_clock(struct Cuda *cuda) {
     if (!cuda->clock) {
         CUDA_CHECK(cudaStreamCreateWithFlags(&cuda->clock, cudaStreamNonBlocking));
         CUDA_CHECK(cudaEventCreateWithFlags(&cuda->now, cudaEventDefault));
@@ -128,7 +128,7 @@ static void collect_stream(struct Stream *s, double now) {
 
 void spans_collect(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
-    double now = look_at_clock(cuda);
+    double now = read_clock(cuda);
     for (int q = 0; q < NQUEUE; q++)
         if (cuda->own[q]->spans)
             collect_stream(cuda->own[q], now);

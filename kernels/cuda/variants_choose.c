@@ -33,7 +33,7 @@ void variants_forbid(struct Variants *v) {
         v->row[op][0] = &cuda_generic[op];
 }
 
-static void put_first(struct Variants *v, const struct Variant *row, bool ran) {
+static void move_to_front(struct Variants *v, const struct Variant *row, bool ran) {
     const struct Variant **list = v->row[row->op];
     int n = count_rows(v, row->op);
     CHECK(n < MAX_VARIANTS && strlen(row->name) < VARIANT_NAME, "variant %s", row->name);
@@ -46,7 +46,7 @@ static void put_first(struct Variants *v, const struct Variant *row, bool ran) {
 void variants_add(struct Variants *v, const struct Variant *rows) {
     for (; rows->name; rows++)
         if (rows->capability == v->capability)
-            put_first(v, rows, false);
+            move_to_front(v, rows, false);
 }
 
 void variants_open(struct Variants *v, int capability) {
@@ -143,7 +143,7 @@ int device_set_variants(struct Device *d, const void *in, size_t bytes, struct E
         if (!here && saved.ran)
             return refuse(v, saved.name, e);
         if (here)
-            put_first(&kept, here, saved.ran);
+            move_to_front(&kept, here, saved.ran);
     }
     *v = kept;
     return 0;

@@ -27,7 +27,7 @@ static char *aside_path(const char *folder) {
 
 // What lies under a name that is needed goes: a checkpoint of ours is removed; what is not ours, or
 // is being read, gets a name beside `path`, where it is in nobody's way.
-static void put_away(const char *what, const char *path) {
+static void move_aside(const char *what, const char *path) {
     if (checkpoint_remove(what) == 0)
         return;
     char *other = base_format("%s.other", path);
@@ -41,7 +41,7 @@ static void put_away(const char *what, const char *path) {
 static int move_in_place(const char *aside, const char *path, struct Error *e) {
     int found = folder_exchange(aside, path);
     if (found > 0)
-        put_away(aside, path);
+        move_aside(aside, path);
     return found < 0 ? error_set(e, found, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", aside,
                                  path, strerror(-found))
                      : 0;
@@ -118,7 +118,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
 }
 
 // It is saved anew, whatever was wrong with the one before.
-static void take_back(struct CheckpointRefused *refused, uint64_t step) {
+static void forget_refused(struct CheckpointRefused *refused, uint64_t step) {
     for (size_t i = 0; refused && i < refused->n; i++)
         if (refused->step[i] == step)
             refused->step[i--] = refused->step[--refused->n];
@@ -127,7 +127,7 @@ static void take_back(struct CheckpointRefused *refused, uint64_t step) {
 static void prune(struct CheckpointSave *s) {
     if (!s->named || !is_at_home(s))
         return;
-    take_back(s->keep.refused, s->step);
+    forget_refused(s->keep.refused, s->step);
     checkpoint_prune(s->folder, s->step, s->keep);
 }
 

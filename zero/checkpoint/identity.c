@@ -38,7 +38,7 @@ static struct IdentityLine next_line(const char **text) {
 }
 
 // One of the two says what a run computes with.
-static bool says_the_kernels(const struct IdentityLine *l) {
+static bool names_kernels(const struct IdentityLine *l) {
     return (l->name == 8 && !memcmp(l->text, "--device", 8)) ||
            (l->name == 9 && !memcmp(l->text, "--kernels", 9));
 }
@@ -48,7 +48,7 @@ static struct IdentityLine line_named(const char *text, const struct IdentityLin
     while (*text) {
         struct IdentityLine l = next_line(&text);
         if ((l.name == as->name && !memcmp(l.text, as->text, l.name)) ||
-            (says_the_kernels(&l) && says_the_kernels(as)))
+            (names_kernels(&l) && names_kernels(as)))
             return l;
     }
     return (struct IdentityLine){0};

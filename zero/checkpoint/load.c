@@ -201,7 +201,7 @@ static const struct CheckpointHead *choices_of(const struct Zero *z,
 }
 
 // Kernels of another kind compute other numbers, and a run does not change them on its way.
-static int take_variants(struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
+static int restore_variants(struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
     const struct CheckpointHead *h = choices_of(z, f);
     return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
 }
@@ -209,7 +209,7 @@ static int take_variants(struct Zero *z, const struct CheckpointFiles *f, struct
 // A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
 // with others, and says so: its weights are right, and their bits are not those of a run that was
 // never stopped.
-static void take_choices(struct Zero *z, const struct CheckpointFiles *f) {
+static void restore_choices(struct Zero *z, const struct CheckpointFiles *f) {
     const struct CheckpointHead *h = choices_of(z, f);
     struct Error why;
     if (is_as_wide(z, h) && h->choices &&
@@ -239,13 +239,13 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     if (!err && identity)
         err = check_late(z, &f.file[0], e);
     if (!err && identity)
-        err = take_variants(z, &f, e);
+        err = restore_variants(z, &f, e);
     err = zero_agree(z, err);
     if (!err)
         err = zero_agree(
             z, checkpoint_read_arrays(z, &f, loads_late(z, head) ? NSTATE_LATE : NSTATE, e));
     if (!err) {
-        take_choices(z, &f);
+        restore_choices(z, &f);
         zero_store_params(z, loads_late(z, head));
         z->step = z->known = head->step;
         z->updates = head->updates;

@@ -70,7 +70,7 @@ int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *d
 // ---- reading ----
 
 // The first mark in a folder.
-static bool see_mark(int folder, const char *name, void *found) {
+static bool find_mark(int folder, const char *name, void *found) {
     char *to = found;
     if (!*to && checkpoint_is_mark(name) && folder_has_file(folder, name, NULL))
         snprintf(to, MARK_NAME_BYTES, "%s", name);
@@ -80,14 +80,14 @@ static bool see_mark(int folder, const char *name, void *found) {
 uint64_t checkpoint_marked(int folder) {
     char name[MARK_NAME_BYTES] = "";
     uint64_t word = 0;
-    folder_for_all(folder, see_mark, name);
+    folder_for_all(folder, find_mark, name);
     return word_of(name, &word) ? word : 0;
 }
 
 bool checkpoint_machine(int folder, int rank, char host[HOST_BYTES]) {
     char name[MARK_NAME_BYTES] = "", line[LINE_BYTES];
     int r = -1;
-    folder_for_all(folder, see_mark, name);
+    folder_for_all(folder, find_mark, name);
     int fd = *name ? openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     FILE *in = fd >= 0 ? fdopen(fd, "r") : NULL;
     while (r != rank && in && fgets(line, sizeof line, in))
@@ -100,7 +100,7 @@ bool checkpoint_machine(int folder, int rank, char host[HOST_BYTES]) {
     return r == rank;
 }
 
-static bool see_rank(int folder, const char *name, void *lowest) {
+static bool find_rank(int folder, const char *name, void *lowest) {
     char again[32];
     int *least = lowest, rank;
     if (sscanf(name, "rank-%d.state", &rank) != 1 || rank < 0)
@@ -114,6 +114,6 @@ static bool see_rank(int folder, const char *name, void *lowest) {
 
 int checkpoint_lowest(int folder) {
     int least = -1;
-    folder_for_all(folder, see_rank, &least);
+    folder_for_all(folder, find_rank, &least);
     return least;
 }

@@ -97,8 +97,8 @@ static int read_elements(struct CheckpointReader *r, int g, enum State what, uin
 }
 
 // Elements [i, i + n) of a place's group, from as many files as have them.
-static int take(struct CheckpointReader *r, int place, int g, enum State what, uint64_t i, size_t n,
-                float *out, struct Error *e) {
+static int read_range(struct CheckpointReader *r, int place, int g, enum State what, uint64_t i,
+                      size_t n, float *out, struct Error *e) {
     int err = 0;
     for (size_t count; n && !err; n -= count, i += count, out += count) {
         err = open_file(r, place, g, i, e);
@@ -115,7 +115,7 @@ static int take(struct CheckpointReader *r, int place, int g, enum State what, u
 // ---- chunks of what is kept here ----
 
 // What a place has of a piece; out: where the piece begins.
-static int take_piece(struct CheckpointReader *r, int place, int g, enum State what,
+static int read_piece(struct CheckpointReader *r, int place, int g, enum State what,
                       const struct Piece *p, float *out, struct Error *e) {
     ptrdiff_t which = p->param - r->z->params->group[g].param;
     int number = r->z->params->group[g].number;
@@ -127,7 +127,7 @@ static int take_piece(struct CheckpointReader *r, int place, int g, enum State w
         size_t element, beside;
         while (!err && at < end && (beside = params_find(from, &at, &element)) && at < end) {
             beside = size_min(beside, (size_t)(end - at));
-            err = take(r, place, number, what, element, beside, out + i + (at - begin), e);
+            err = read_range(r, place, number, what, element, beside, out + i + (at - begin), e);
             at += beside;
         }
     }
@@ -143,7 +143,7 @@ static int read_chunk(struct CheckpointReader *r, int g, enum State what, size_t
     for (int place = 0; place < r->files->places && !err; place++)
         for (int i = 0; i < pieces && !err; i++)
             if (params_counts(&r->files->saved[place], piece[i].param))
-                err = take_piece(r, place, g, what, &piece[i], chunk + (piece[i].begin - begin), e);
+                err = read_piece(r, place, g, what, &piece[i], chunk + (piece[i].begin - begin), e);
     return err;
 }
 

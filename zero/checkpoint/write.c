@@ -51,8 +51,8 @@ uint64_t checkpoint_bytes(const struct Zero *z, const char *identity) {
 // Where values go.
 typedef int Put(void *to, const void *bytes, size_t n, struct Error *e);
 
-static int put_array(struct Zero *z, int g, enum State what, size_t begin, size_t n, float *chunk,
-                     Put *put, void *to, struct Error *e) {
+static int write_array(struct Zero *z, int g, enum State what, size_t begin, size_t n, float *chunk,
+                       Put *put, void *to, struct Error *e) {
     int err = 0;
     for (size_t i = 0; i < n && !err; i += STATE_CHUNK) {
         size_t count = size_min(STATE_CHUNK, n - i);
@@ -63,15 +63,15 @@ static int put_array(struct Zero *z, int g, enum State what, size_t begin, size_
 }
 
 // All values of this rank's file, in its order.
-static int put_groups(struct Zero *z, const struct CheckpointHead *head, Put *put, void *to,
-                      struct Error *e) {
+static int write_groups(struct Zero *z, const struct CheckpointHead *head, Put *put, void *to,
+                        struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++) {
         const struct CheckpointGroup *part = &head->group[z->params->group[g].number];
         size_t skip = part->count ? part->begin - zero_owned_begin(z, g) : 0;
         for (enum State what = 0; what < head->narray && !err; what++)
-            err = put_array(z, g, what, skip, part->count, chunk, put, to, e);
+            err = write_array(z, g, what, skip, part->count, chunk, put, to, e);
     }
     device_free_host(z->device, chunk);
     return err;
@@ -79,7 +79,7 @@ static int put_groups(struct Zero *z, const struct CheckpointHead *head, Put *pu
 
 // ---- at once ----
 
-static int put_file(void *writer, const void *bytes, size_t n, struct Error *e) {
+static int write_to_file(void *writer, const void *bytes, size_t n, struct Error *e) {
     return checkpoint_file_append(writer, bytes, n, e);
 }
 
@@ -89,7 +89,7 @@ int checkpoint_write(struct Zero *z, const char *folder, const char *identity, s
     head_of(z, identity, &head);
     struct CheckpointWriter *w;
     int err = checkpoint_file_create(&w, path, &head, e);
-    if (!err && (err = put_groups(z, &head, put_file, w, e)))
+    if (!err && (err = write_groups(z, &head, write_to_file, w, e)))
         checkpoint_file_abandon(w);
     else if (!err)
         err = checkpoint_file_finish(w, e);
@@ -118,7 +118,7 @@ size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late) {
     return elements * (late ? NSTATE_LATE : NSTATE) * sizeof(float);
 }
 
-static int put_memory(void *snapshot, const void *bytes, size_t n, struct Error *e) {
+static int write_to_memory(void *snapshot, const void *bytes, size_t n, struct Error *e) {
     struct Snapshot *s = snapshot;
     (void)e;
     CHECK(n <= s->bytes - s->used, "%zu bytes behind %zu of a snapshot of %zu", n, s->used,
@@ -176,7 +176,7 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
                            .rank = z->all->rank,
                            .word = word};
     head_of(z, identity, &s->head);
-    int err = put_groups(z, &s->head, put_memory, s, e);
+    int err = write_groups(z, &s->head, write_to_memory, s, e);
     atomic_store(word, WORD_WRITING);
     if (!err && (err = start_thread(s)))
         error_set(e, err, E_THREAD_REFUSED, "cannot start a thread to write %s: %s", s->path,

@@ -30,7 +30,7 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
-static struct Comm *tell_line(struct Comm *c, const struct CommSplit *split) {
+static struct Comm *set_line(struct Comm *c, const struct CommSplit *split) {
     c->queue = split->queue;
     c->axis = split->line.axis;
     c->origin = split->line.origin;
@@ -40,14 +40,14 @@ static struct Comm *tell_line(struct Comm *c, const struct CommSplit *split) {
 
 struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry) {
     const struct GridLine *line = &split->line;
-    return tell_line(dry ? comm_open_dry(all->device, line->place, line->size)
-                         : all->ops->split(all, split),
-                     split);
+    return set_line(dry ? comm_open_dry(all->device, line->place, line->size)
+                        : all->ops->split(all, split),
+                    split);
 }
 
 struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry) {
     bool alone = split->line.size == 1 && !dry;
-    return alone ? tell_line(comm_open_self(all->device), split) : comm_split_line(all, split, dry);
+    return alone ? set_line(comm_open_self(all->device), split) : comm_split_line(all, split, dry);
 }
 
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes) {

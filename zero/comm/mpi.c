@@ -41,7 +41,7 @@ static int job_rank(void) {
     return rank;
 }
 
-static void ask_peers(MPI_Comm ranks, double timeout_s, struct Peer *peers) {
+static void poll_peers(MPI_Comm ranks, double timeout_s, struct Peer *peers) {
     struct Peer mine = {.process = getpid()};
     int length;
     MPI_Get_processor_name(mine.node, &length);
@@ -65,7 +65,7 @@ int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *
                          "MPI_THREAD_MULTIPLE",
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)place->size * sizeof *peers);
-    ask_peers(MPI_COMM_WORLD, timeout_s, peers);
+    poll_peers(MPI_COMM_WORLD, timeout_s, peers);
     for (int r = 0; r < place->size; r++) {
         bool here = strcmp(peers[r].node, peers[place->rank].node) == 0;
         place->node_size += here;
@@ -229,7 +229,7 @@ void mpi_close(struct Comm *comm) {
 static void find_processes(struct MpiComm *c) {
     int size = c->base.comm.size, me = c->base.comm.rank;
     struct Peer *peers = base_alloc_zeroed((size_t)size * sizeof *peers);
-    ask_peers(c->ranks, c->base.comm.timeout_s, peers);
+    poll_peers(c->ranks, c->base.comm.timeout_s, peers);
     for (int r = 0; r < size; r++)
         if (r != me && strcmp(peers[r].node, peers[me].node) == 0)
             c->process[r] = (pid_t)peers[r].process;

@@ -75,7 +75,7 @@ int nccl_find(struct Error *e) {
 // ---- failing ----
 
 // From now on, until the process ends, the rank's other thread lets the communicator be.
-static void take_over(struct NcclComm *n) {
+static void stop_watching(struct NcclComm *n) {
     if (n->told && pthread_equal(n->teller, pthread_self()))
         return;
     pthread_mutex_lock(&n->telling);
@@ -114,7 +114,7 @@ static void nccl_abort(struct Comm *c) {
     struct NcclComm *n = (struct NcclComm *)c;
     signal(SIGALRM, end_now); // where even that waits for another
     alarm(ABORT_S);
-    take_over(n);
+    stop_watching(n);
     if (n->handle)
         n->nccl.CommAbort(n->handle);
     alarm(0);
@@ -123,7 +123,7 @@ static void nccl_abort(struct Comm *c) {
 
 // How the communicator is. Whoever aborts it keeps `telling`: the other thread waits here for the
 // process's end.
-static ncclResult_t ask(struct NcclComm *n) {
+static ncclResult_t poll_error(struct NcclComm *n) {
     ncclResult_t state = ncclSuccess;
     pthread_mutex_lock(&n->telling);
     ncclResult_t asked = n->nccl.CommGetAsyncError(n->handle, &state);
@@ -138,10 +138,10 @@ static void attend(struct NcclComm *n, const struct CommCall *now) {
 }
 
 // The watcher's.
-static void look(struct Comm *c, const struct CommCall *now) {
+static void watch_call(struct Comm *c, const struct CommCall *now) {
     struct NcclComm *n = (struct NcclComm *)c;
     attend(n, now); // says more than NCCL can
-    ncclResult_t state = ask(n);
+    ncclResult_t state = poll_error(n);
     if (state != ncclSuccess && state != ncclInProgress)
         fail_by_nccl(n, now, state);
 }
@@ -161,10 +161,10 @@ static _Noreturn void give_up(struct NcclComm *n) {
 }
 
 // Waits until NCCL has done what `result` came from.
-static void settle(struct NcclComm *n, ncclResult_t result) {
+static void wait_for_result(struct NcclComm *n, ncclResult_t result) {
     double now = base_seconds(), deadline = now + n->comm.timeout_s, next = now + ATTEND_S;
     while (result == ncclInProgress) {
-        result = ask(n);
+        result = poll_error(n);
         if (result != ncclInProgress)
             break;
         nanosleep(&(struct timespec){0, 20000}, NULL);
@@ -187,7 +187,7 @@ static void settle(struct NcclComm *n, ncclResult_t result) {
 #define QUEUE(n, call)                                                                             \
     do {                                                                                           \
         trace_begin(n);                                                                            \
-        settle(n, call);                                                                           \
+        wait_for_result(n, call);                                                                  \
         trace_end(n);                                                                              \
     } while (0)
 
@@ -225,7 +225,7 @@ static ncclDataType_t type_of(enum Dtype d) {
 static void exchange(struct NcclComm *n, const char *whole, size_t shard_bytes, size_t at,
                      size_t bytes) {
     char *staging = n->staging->mem;
-    settle(n, n->nccl.GroupStart());
+    wait_for_result(n, n->nccl.GroupStart());
     for (int r = 0; r < n->comm.size; r++) {
         if (r == n->comm.rank)
             continue;
@@ -266,7 +266,7 @@ static void queue_native_accumulation(struct NcclComm *n, void *shard, const voi
     size_t size = dtype_size(dtype), step = n->piece / size;
     for (size_t at = 0; at < count; at += step) {
         size_t some = size_min(step, count - at);
-        settle(n, n->nccl.GroupStart());
+        wait_for_result(n, n->nccl.GroupStart());
         for (int r = 0; r < n->comm.size; r++)
             n->nccl.Reduce((const char *)whole + ((size_t)r * count + at) * size, n->staging->mem,
                            some, type_of(dtype), ncclSum, r, n->handle, n->stream);
@@ -316,7 +316,7 @@ static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t b
     struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_TO_ALL, F32, bytes));
     size_t mine = (size_t)c->rank * bytes;
     device_copy(c->device, c->queue, (char *)to + mine, (const char *)from + mine, bytes);
-    settle(n, n->nccl.GroupStart());
+    wait_for_result(n, n->nccl.GroupStart());
     for (int r = 0; r < c->size; r++) {
         if (r == c->rank)
             continue;
@@ -341,7 +341,7 @@ static void nccl_swap(struct Comm *c, void *to, const void *from, size_t bytes) 
     int other = 1 - c->rank;
     if (!from)
         comm_did_not_send(c, COMM_SWAP, bytes);
-    settle(n, n->nccl.GroupStart());
+    wait_for_result(n, n->nccl.GroupStart());
     if (from)
         n->nccl.Send(from, bytes, ncclUint8, other, n->handle, n->stream);
     if (to)
@@ -364,7 +364,7 @@ static void nccl_close(struct Comm *c) {
     struct NcclComm *n = (struct NcclComm *)c;
     device_sync_queue(c->device, c->queue);
     watch_close(&n->watch);
-    settle(n, n->nccl.CommFinalize(n->handle)); // others may still wait for what was sent
+    wait_for_result(n, n->nccl.CommFinalize(n->handle)); // others may still wait for what was sent
     n->nccl.CommDestroy(n->handle);
     n->carrier->ops->close(n->carrier);
     pthread_mutex_destroy(&n->telling);
@@ -404,7 +404,7 @@ static ncclUniqueId share_id(struct NcclComm *n) {
     } shared = {0};
     uint64_t *all = base_alloc_zeroed((size_t)n->comm.size * sizeof *all);
     if (n->comm.rank == 0)
-        settle(n, n->nccl.GetUniqueId(&shared.id));
+        wait_for_result(n, n->nccl.GetUniqueId(&shared.id));
     for (size_t i = 0; i < ID_WORDS; i++) {
         n->carrier->ops->share(n->carrier, shared.word[i], all);
         shared.word[i] = all[0];
@@ -442,8 +442,9 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclUniqueId id = share_id(n);
-    settle(n, n->nccl.CommInitRankConfig(&n->handle, carrier->size, id, carrier->rank, &config));
-    n->watch = (struct Watch){.comm = &n->comm, .look = look, .late = late};
+    wait_for_result(
+        n, n->nccl.CommInitRankConfig(&n->handle, carrier->size, id, carrier->rank, &config));
+    n->watch = (struct Watch){.comm = &n->comm, .look = watch_call, .late = late};
     watch_open(&n->watch);
     return &n->comm;
 }

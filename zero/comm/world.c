@@ -159,7 +159,7 @@ struct RankInfo {
     pthread_t thread;
 };
 
-static void *sit(void *seat) {
+static void *run_rank(void *seat) {
     struct RankInfo *s = seat;
     base_set_rank(s->rank);
     s->main(s->context, s->rank, s->group);
@@ -171,11 +171,11 @@ void world_run(const struct World *w, RankMain *main, void *context) {
     struct RankInfo *seats = base_alloc_zeroed((size_t)w->count * sizeof *seats);
     for (int i = w->count - 1; i >= 0; i--) {
         seats[i] = (struct RankInfo){main, context, w->first + i, group, 0};
-        int err = i > 0 ? pthread_create(&seats[i].thread, NULL, sit, &seats[i]) : 0;
+        int err = i > 0 ? pthread_create(&seats[i].thread, NULL, run_rank, &seats[i]) : 0;
         if (err)
             base_out_of_threads(err, "a rank");
     }
-    sit(&seats[0]);
+    run_rank(&seats[0]);
     for (int i = 1; i < w->count; i++)
         pthread_join(seats[i].thread, NULL);
     if (group)

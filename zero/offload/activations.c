@@ -198,7 +198,7 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
 
 // For backward passes that follow this visit, with no forward pass before them: in their order, and
 // as far as their slots are free.
-static void look_ahead(struct Zero *z, const struct Visit *v) {
+static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     size_t ahead = size_min(z->plan.prefetch, (size_t)k->slots.count - 1);
     for (v++; ahead > 0 && v->unit >= 0 && v->backward; v++) {
@@ -229,7 +229,7 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     finish_fill(z, slot);
     mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
     gather(k, slot);
-    look_ahead(z, v);
+    prefetch_ahead(z, v);
 }
 
 static void after_backward(struct Zero *z, const struct Visit *v) {
@@ -257,5 +257,5 @@ void act_offload_after_unit(struct Zero *z, const struct Visit *v) {
     else
         after_forward(z, v);
     if (offload_of(z)->acts)
-        look_ahead(z, v);
+        prefetch_ahead(z, v);
 }

@@ -97,8 +97,8 @@ static void serve(struct Zero *z, int g) {
 
 // ---- memory ----
 
-static int take(struct Zero *z, enum Tag tag, const char *what, int g, size_t bytes,
-                struct Block *out, struct Error *e) {
+static int alloc_block(struct Zero *z, enum Tag tag, const char *what, int g, size_t bytes,
+                       struct Block *out, struct Error *e) {
     char purpose[64];
     snprintf(purpose, sizeof purpose, "%s of %s", what, z->params->group[g].name);
     return tier_alloc(&offload_of(z)->tier[TIER_CPU], tag, purpose, bytes, out, e);
@@ -111,11 +111,11 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
     zero_open_mark(z, &s->new_weights_made, "fresh made");
     zero_open_mark(z, &s->state_stored, "state stored");
     if (host_updates(z, g) && offload_of(z)->options.delayed)
-        err = take(z, TAG_GRAD, "gradients", g, z->state[g].grad_numel * dtype_size(p->grad.dtype),
-                   &s->second_grad, e);
+        err = alloc_block(z, TAG_GRAD, "gradients", g,
+                          z->state[g].grad_numel * dtype_size(p->grad.dtype), &s->second_grad, e);
     if (!err && host_needs_new_weights(z, g))
-        err = take(z, TAG_PARAM, "new weights", g,
-                   zero_owned_numel(z, g) * dtype_size(p->param.dtype), &s->new_weights, e);
+        err = alloc_block(z, TAG_PARAM, "new weights", g,
+                          zero_owned_numel(z, g) * dtype_size(p->param.dtype), &s->new_weights, e);
     return err;
 }
 

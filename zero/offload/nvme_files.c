@@ -90,7 +90,7 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
 // so mask and places are written here: they are part of the kernel's fixed interface.
 enum { STATX_MASK_DIO = 0x2000, STATX_AT_MASK = 0, STATX_AT_MEM = 0x98, STATX_AT_OFFSET = 0x9c };
 
-static int ask_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error *e) {
+static int find_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error *e) {
     struct statx s = {0};
     uint32_t mask = 0, memory = 0, offset = 0;
     if (statx(f->fd, "", AT_EMPTY_PATH, STATX_MASK_DIO, &s) == 0) {
@@ -125,7 +125,7 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
     if (n->settings.check)
         f->sums = base_alloc_zeroed(ceil_div(bytes, NVME_UNIT_BYTES) * sizeof *f->sums);
     int code = reserve(f, folder, e);
-    return code ? code : ask_alignment(n, f, e);
+    return code ? code : find_alignment(n, f, e);
 }
 
 // ---- open, close ----
@@ -202,7 +202,7 @@ void nvme_close(struct Nvme *n) {
 // A request of 1 MiB is 256 pieces of memory to the disk in ordinary pages, and one in a huge page;
 // reading was measured to be up to 1.7 times as fast. Only advice: where the machine has no huge
 // pages to give, nothing is lost. MADV_COLLAPSE, for memory that was used before, is Linux 6.1's.
-static void ask_for_huge_pages(void *mem, size_t bytes) {
+static void use_huge_pages(void *mem, size_t bytes) {
     enum { HUGE_PAGE = 2 << 20, COLLAPSE = 25 };
     uintptr_t begin = round_up((uintptr_t)mem, HUGE_PAGE);
     uintptr_t end = (uintptr_t)mem + bytes;
@@ -212,7 +212,7 @@ static void ask_for_huge_pages(void *mem, size_t bytes) {
 }
 
 void nvme_register(struct Nvme *n, void *mem, size_t bytes) {
-    ask_for_huge_pages(mem, bytes);
+    use_huge_pages(mem, bytes);
     CHECK(!n->reader.ready && !n->writer.ready, "memory is registered before the first transfer");
     for (char *at = mem; bytes;) {
         size_t part = size_min(bytes, RANGE_BYTES_MAX);

@@ -161,7 +161,7 @@ static bool job_turns(struct Transfer *t, struct NvmeJob *j) {
 }
 
 // True: there is more to ask for.
-static bool take_result(struct Transfer *t, struct NvmeJob *j, int result) {
+static bool handle_result(struct Transfer *t, struct NvmeJob *j, int result) {
     size_t left = j->bytes - j->done;
     if (result < 0 && result != -EAGAIN && result != -EINTR)
         fail(t, j, result, strerror(-result));
@@ -203,7 +203,7 @@ static void wait_one(struct Transfer *t) {
     CHECK(done.name < t->n->settings.depth, "a completion of nothing: %llu",
           (unsigned long long)done.name);
     struct NvmeJob *j = &t->lane->job[done.name];
-    if (take_result(t, j, done.result)) {
+    if (handle_result(t, j, done.result)) {
         issue(t, j);
         return;
     }

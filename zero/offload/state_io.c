@@ -4,7 +4,7 @@
 // BackingOps; the queues that use the state are idle.
 #include "zero/offload/offload.h"
 
-static float *take_chunk(struct Zero *z) {
+static float *alloc_chunk(struct Zero *z) {
     return device_alloc_host(z->device, STATE_CHUNK * sizeof(float));
 }
 
@@ -21,7 +21,7 @@ void state_io_init(struct Zero *z, int g) {
         zero_init_group(z, g);
         return;
     }
-    float *chunk = take_chunk(z);
+    float *chunk = alloc_chunk(z);
     size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
     for (size_t i = 0; i < numel; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, numel - i);
@@ -48,7 +48,7 @@ void state_io_store(struct Zero *z, int g, bool late) {
         zero_store_group(z, g, false);
         return;
     }
-    float *chunk = take_chunk(z);
+    float *chunk = alloc_chunk(z);
     enum Dtype dtype = z->plan.param.dtype;
     size_t numel = zero_owned_numel(z, g), size = dtype_size(dtype);
     size_t at = weights_own_offset(z, g) * size;

@@ -50,7 +50,7 @@ static bool is_same_swap(const struct OrderEntry *a, const struct OrderEntry *b)
     return b->kind == ORDER_SWAP && a->stage == b->stage && a->down == b->down && a->up == b->up;
 }
 
-static void put(struct Order *o, struct OrderEntry e, double begin, double seconds) {
+static void append(struct Order *o, struct OrderEntry e, double begin, double seconds) {
     e.begin = begin;
     e.end = begin + seconds;
     o->span = e.end > o->span ? e.end : o->span;
@@ -65,7 +65,8 @@ static bool advance(struct Order *o, struct Program *all, int stage, const struc
         return false;
     const struct OrderEntry *e = &p->entry[p->at];
     if (e->kind != ORDER_SWAP) {
-        put(o, *e, p->now, e->kind == ORDER_FORWARD ? cost[stage].forward : cost[stage].backward);
+        append(o, *e, p->now,
+               e->kind == ORDER_FORWARD ? cost[stage].forward : cost[stage].backward);
         p->now = o->entry[o->count - 1].end;
         p->at++;
         return true;
@@ -73,7 +74,7 @@ static bool advance(struct Order *o, struct Program *all, int stage, const struc
     struct Program *other = &all[e->stage == stage ? stage + 1 : stage - 1];
     if (other->at == other->count || !is_same_swap(e, &other->entry[other->at]))
         return false;
-    put(o, *e, p->now > other->now ? p->now : other->now, swap);
+    append(o, *e, p->now > other->now ? p->now : other->now, swap);
     p->now = other->now = o->entry[o->count - 1].end;
     p->at++;
     other->at++;

@@ -113,8 +113,8 @@ static int refuse(const char *said, int stages, size_t layers, struct Error *e) 
                      said, stages, layers);
 }
 
-static int take_said(const struct ModelConfig *c, int stages, const char *said,
-                     struct SplitPart *out, struct Error *e) {
+static int parse_split(const struct ModelConfig *c, int stages, const char *said,
+                       struct SplitPart *out, struct Error *e) {
     const char *at = said;
     size_t sum = 0;
     for (int s = 0; s < stages; s++) {
@@ -142,7 +142,7 @@ int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, 
                          "embedding and the head",
                          stages, units);
     if (said)
-        return take_said(c, stages, said, out, e);
+        return parse_split(c, stages, said, out, e);
     split_by_work(c, level, stages, out);
     return 0;
 }

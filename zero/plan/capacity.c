@@ -79,14 +79,14 @@ struct Needs capacity_needs(const struct Forecast *f) {
 }
 
 // "2 x 10.0 MiB (0.01 GB)", and of a node's ranks together its sum alone.
-static void tell_bytes(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
+static void describe_bytes(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
     size_t bytes = needs->of[of];
     int at = of == SHORT_NODE ? 0 : snprintf(text, LACK_BYTES, "%d x ", needs->ranks);
     snprintf(text + at, LACK_BYTES - (size_t)at, "%.1f MiB (%.2f GB)", mib(bytes), gb(bytes));
 }
 
-static void tell_who(const struct Needs *needs, enum Shortage of, const char *word,
-                     char text[LACK_BYTES]) {
+static void describe_who(const struct Needs *needs, enum Shortage of, const char *word,
+                         char text[LACK_BYTES]) {
     snprintf(text, LACK_BYTES, "%s", needs->how[of]);
     if (of == SHORT_NODE && needs->node_ranks > 1)
         snprintf(text, LACK_BYTES, " %s a node of %d ranks", word, needs->node_ranks);
@@ -94,8 +94,8 @@ static void tell_who(const struct Needs *needs, enum Shortage of, const char *wo
 
 void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
     char bytes[LACK_BYTES], who[LACK_BYTES];
-    tell_bytes(needs, of, bytes);
-    tell_who(needs, of, "on", who);
+    describe_bytes(needs, of, bytes);
+    describe_who(needs, of, "on", who);
     snprintf(text, LACK_BYTES, "%.100s of %s memory%.100s", bytes, shortages[of].memory, who);
 }
 
@@ -107,8 +107,8 @@ void capacity_describe(const struct Capacity *room, const struct Needs *needs,
         size_t has = room->of[s];
         if (needs->of[s] <= has || at >= LACK_BYTES)
             continue;
-        tell_bytes(needs, s, bytes);
-        tell_who(needs, s, "by", who);
+        describe_bytes(needs, s, bytes);
+        describe_who(needs, s, "by", who);
         at += (size_t)snprintf(text + at, LACK_BYTES - at,
                                "%s%s of %s memory are needed%s, %s %.1f MiB (%.2f GB)",
                                at ? ", and " : "", bytes, shortages[s].memory, who,

@@ -136,7 +136,7 @@ static void add_ends(struct Question *q, const struct Zero *z) {
     }
 }
 
-static int look_at_stage(struct Question *q, struct Error *e) {
+static int forecast_stage(struct Question *q, struct Error *e) {
     struct Rank dry;
     struct Rehearsal step;
     int err = rank_open(&dry, &q->stage, true, e);
@@ -150,7 +150,7 @@ static int look_at_stage(struct Question *q, struct Error *e) {
     return err;
 }
 
-static int look_at_whole(const struct Question *q, struct ClusterForecast *out, struct Error *e) {
+static int forecast_whole(const struct Question *q, struct ClusterForecast *out, struct Error *e) {
     struct RankSettings s = q->stage;
     struct Rank dry;
     s.model.layers = q->whole->model.layers;
@@ -310,7 +310,7 @@ int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct 
 }
 
 // The format of GPUs, where nobody said one.
-static struct RankSettings settle(const struct RankSettings *s) {
+static struct RankSettings resolve_dtypes(const struct RankSettings *s) {
     struct RankSettings r = *s;
     if (r.dtype_from)
         r.model.dtype = BF16;
@@ -322,9 +322,9 @@ static struct RankSettings settle(const struct RankSettings *s) {
 static int forecast(struct Question *q, struct ClusterForecast *out, struct Error *e) {
     int err = footprint_predict(&q->stage, 0, 1, &out->rank, e);
     if (!err)
-        err = look_at_stage(q, e);
+        err = forecast_stage(q, e);
     if (!err)
-        err = look_at_whole(q, out, e);
+        err = forecast_whole(q, out, e);
     if (err)
         return err;
     add_times(q, out);
@@ -370,7 +370,7 @@ static int check_hops(const struct Question *q, struct Error *e) {
 
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
                      struct ClusterForecast *out, struct Error *e) {
-    struct RankSettings s = settle(asked);
+    struct RankSettings s = resolve_dtypes(asked);
     struct Question q = {.c = c, .whole = &s};
     bool lent = s.borrowed != NULL;
     *out = (struct ClusterForecast){.places = (size_t)settings_tp_size(&s),

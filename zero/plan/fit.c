@@ -86,7 +86,7 @@ static bool search(struct Advice *s) {
 }
 
 // Where it fits: of all that the run lacks.
-static void tell_least(const struct Advice *s, const struct Needs *run, char text[LACK_BYTES]) {
+static void describe_least(const struct Advice *s, const struct Needs *run, char text[LACK_BYTES]) {
     size_t at = 0;
     for (enum Shortage of = SHORT_DEVICE; of < NSHORTAGE; of++) {
         char one[LACK_BYTES];
@@ -105,7 +105,7 @@ static int refuse(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *
     capacity_describe(s->trials.room, &s->trials.needs, lack);
     struct Needs lacks = s->trials.needs;
     bool found = search(s);
-    tell_least(s, &lacks, least);
+    describe_least(s, &lacks, least);
     candidate_describe(&s->trials.nearest, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)

@@ -22,7 +22,7 @@ int predict_check(const struct PredictRequest *r, struct Error *e) {
 }
 
 // No error: a command line is to work with any number of ranks.
-static void tell_alone(const struct PredictRequest *r) {
+static void warn_alone(const struct PredictRequest *r) {
     const struct RankSettings *s = r->settings;
     const struct ZeroStage *stage = zero_stage(s->stage);
     bool shards = stage->shards_param || stage->shards_grad || stage->shards_optimizer;
@@ -32,7 +32,7 @@ static void tell_alone(const struct PredictRequest *r) {
 }
 
 // Nor here: with few micro-batches a pipeline is only slow.
-static void tell_few(const struct PredictRequest *r) {
+static void warn_few_micro_batches(const struct PredictRequest *r) {
     const struct RankSettings *s = r->settings;
     int stages = settings_stages(s);
     if (r->world->first == 0 && s->nmicro < (size_t)stages)
@@ -164,7 +164,7 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c,
     return 0;
 }
 
-static void put(struct Settings *to, const struct Candidate *c, bool batch) {
+static void apply_candidate(struct Settings *to, const struct Candidate *c, bool batch) {
     candidate_apply(c, &to->rank);
     if (batch)
         to->rank.batch = c->batch;
@@ -181,7 +181,7 @@ static int choose_on_cluster(const struct PredictRequest *r, const struct RankSe
     if (!err) {
         const struct RankSettings *best = &all->best[0].rank.settings;
         struct Candidate chosen = candidate_of(best);
-        put(line, &chosen, true);
+        apply_candidate(line, &chosen, true);
         line->rank.tp = best->tp;
         line->rank.pp = best->pp;
         line->rank.shard_size = (size_t)settings_shard_ranks(best);
@@ -226,10 +226,10 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
         return err ? err : -EINVAL; // rank 0's process has the line
     struct Candidate chosen = of_word(word);
     settings_set_batch(&s, chosen.batch);
-    put(line, &chosen, true);
+    apply_candidate(line, &chosen, true);
     line->rank.nmicro = s.nmicro;
     line->rank.grad_dtype = s.grad_dtype;
-    put(said, &chosen, line->open.batch);
+    apply_candidate(said, &chosen, line->open.batch);
     return 0;
 }
 
@@ -278,8 +278,8 @@ int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *
     if (!err)
         err = fit_or_refuse(&fit, out, e);
     if (!err && r->steps) {
-        tell_alone(r);
-        tell_few(r);
+        warn_alone(r);
+        warn_few_micro_batches(r);
     }
     return err;
 }
@@ -289,7 +289,7 @@ int predict_parameters(const struct PredictRequest *r, uint64_t parameters, stru
         return 0;
     int err = table_of_parameters(r->out, parameters, r->settings, r->json, e);
     if (!err)
-        tell_alone(r);
+        warn_alone(r);
     return err;
 }
 

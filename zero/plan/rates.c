@@ -99,8 +99,8 @@ static void add_call(struct Calls *c, int *at, const struct TraceRecord *t) {
 }
 
 // What the newest records, since `from`, say of a step.
-static void take_step(const struct Rank *r, const uint64_t from[NQUEUE], uint64_t sent,
-                      double sending, struct Calls *best) {
+static void add_step(const struct Rank *r, const uint64_t from[NQUEUE], uint64_t sent,
+                     double sending, struct Calls *best) {
     const struct TraceRing *ring = &r->trace->ring[QUEUE_COMPUTE];
     int at = 0;
     for (uint64_t i = from[QUEUE_COMPUTE]; i < ring->count; i++)
@@ -154,7 +154,7 @@ static int time_step(struct Rank *r, struct Calls *best, struct Error *e) {
     uint64_t sent = 0;
     for (int c = 0; c < NCOLLECTIVE; c++)
         sent += r->step_traffic.bytes[c];
-    take_step(r, from, sent, sending_seconds(r, from), best);
+    add_step(r, from, sent, sending_seconds(r, from), best);
     return 0;
 }
 

@@ -83,7 +83,7 @@ static void add_sent(struct Play *p, const struct Comm *c, enum Collective kind,
     one->bytes = sent / others;
 }
 
-static void take_sent(struct Play *p, const struct Totals *now, struct Rehearsed *one) {
+static void add_all_sent(struct Play *p, const struct Totals *now, struct Rehearsed *one) {
     const struct Comm *comms[RANK_COMMS];
     rank_comms(p->rank, comms);
     for (int i = 0; i < RANK_COMMS; i++) {
@@ -96,7 +96,7 @@ static void take_sent(struct Play *p, const struct Totals *now, struct Rehearsed
     }
 }
 
-static void take_moved(struct Play *p, const struct Totals *now, struct Rehearsed *one) {
+static void add_all_moved(struct Play *p, const struct Totals *now, struct Rehearsed *one) {
     for (int tag = 0; tag < NTAG; tag++) {
         struct Moved m = moved_since(now->moved[tag], p->before.moved[tag]);
         add_moved(&p->out->moves, (enum Tag)tag, &m, one->hop, one->when);
@@ -105,12 +105,12 @@ static void take_moved(struct Play *p, const struct Totals *now, struct Rehearse
 }
 
 // All since the last call, of which `one` says what it was.
-static void take(struct Play *p, struct Rehearsed *one) {
+static void add_since_last(struct Play *p, struct Rehearsed *one) {
     struct Totals now;
     count_all(p, &now);
     if (memcmp(&now, &p->before, sizeof now) != 0) {
-        take_sent(p, &now, one);
-        take_moved(p, &now, one);
+        add_all_sent(p, &now, one);
+        add_all_moved(p, &now, one);
         p->before = now;
     }
     if (!p->each)
@@ -123,13 +123,13 @@ static void take(struct Play *p, struct Rehearsed *one) {
 static void hop_begins(void *play) {
     struct Play *p = play;
     struct Rehearsed one = {.when = p->part};
-    take(p, &one);
+    add_since_last(p, &one);
 }
 
 static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, const struct Hop *h,
                       const struct HopArgs *a) {
     struct Rehearsed one = {.kind = kind, .hop = h, .args = a, .when = phase_of(z, kind, h, a)};
-    take(play, &one);
+    add_since_last(play, &one);
 }
 
 // ---- the step ----

@@ -244,7 +244,7 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
 // ---- stages of a pipeline ----
 
 // "embedding, 0-3", "4", "5-7, head".
-static void tell_part(const struct StageHas *has, char *text, size_t bytes) {
+static void describe_part(const struct StageHas *has, char *text, size_t bytes) {
     int at = snprintf(text, bytes, "%s", has->embedding ? "embedding" : "");
     if (has->layers)
         at += snprintf(text + at, bytes - (size_t)at, "%s%d", at ? ", " : "", has->first_layer);
@@ -272,7 +272,7 @@ void table_print_pipeline(FILE *out, const struct PipelineForecast *s) {
     for (int i = 0; i < s->n; i++) {
         const struct Footprint *is = &s->stage[i].is;
         char part[64];
-        tell_part(&s->stage[i].stage, part, sizeof part);
+        describe_part(&s->stage[i].stage, part, sizeof part);
         fprintf(out, "  %-3d %-20s %11llu", i, part,
                 (unsigned long long)s->stage[i].stage.parameters);
         for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)

@@ -18,7 +18,7 @@ struct Place {
 };
 
 // "process 1234 on host name"
-static void tell_who(char who[WHO_BYTES]) {
+static void describe_holder(char who[WHO_BYTES]) {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
@@ -80,7 +80,7 @@ static int try_lock(const char *path, struct Place at, struct Error *e) {
 // the lock that counts, so that what cannot be written is not said.
 static void sign(int fd, struct LockJob job) {
     char who[WHO_BYTES], text[WHO_BYTES + 64];
-    tell_who(who);
+    describe_holder(who);
     int n = snprintf(text, sizeof text, "%s\n", who);
     if (job.word)
         n += snprintf(text + n, sizeof text - (size_t)n, "job %016llx rank %d\n",

@@ -113,7 +113,7 @@ static void add_times(struct BreakdownTimes *to, const struct BreakdownTimes *t)
 }
 
 // Of the step that was still to be told.
-static uint64_t take(struct Breakdown *b) {
+static uint64_t next_step(struct Breakdown *b) {
     uint64_t step = b->step;
     if (!step)
         return 0;
@@ -135,7 +135,7 @@ static uint64_t take(struct Breakdown *b) {
 uint64_t breakdown_step(struct Breakdown *b, uint64_t step) {
     if (!b->zero)
         return 0;
-    uint64_t span = cut(b, base_seconds()), told = take(b);
+    uint64_t span = cut(b, base_seconds()), told = next_step(b);
     b->step = step;
     b->span = span;
     return told;
@@ -144,7 +144,7 @@ uint64_t breakdown_step(struct Breakdown *b, uint64_t step) {
 uint64_t breakdown_end(struct Breakdown *b) {
     if (b->zero)
         zero_sync(b->zero);
-    return b->zero ? take(b) : 0;
+    return b->zero ? next_step(b) : 0;
 }
 
 void breakdown_pause(struct Breakdown *b) {

@@ -173,8 +173,8 @@ static int check_model(const struct Settings *s, struct Error *e) {
 
 // A cut of layers is one of so many stages: a line that says other stages says another cut, too, or
 // leaves it to the costs, as `auto` does.
-static void settle_split(struct RankSettings *r, struct RankSettings *said,
-                         const struct SettingsUse *use) {
+static void resolve_split(struct RankSettings *r, struct RankSettings *said,
+                          const struct SettingsUse *use) {
     bool other = use->resumed && flag_is_on_line(&use->said, "pp") &&
                  !flag_is_on_line(&use->said, "pp-split");
     if (r->pp_split && (other || !strcmp(r->pp_split, "auto")))
@@ -190,7 +190,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     if (err)
         return err;
     choose_place(r, &said->rank, &use->chosen);
-    settle_split(r, &said->rank, use);
+    resolve_split(r, &said->rank, use);
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;

@@ -22,7 +22,8 @@ size_t settings_acts_in_flight(const struct RankSettings *s) {
 }
 
 // "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
-static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
+static void describe_divisors(size_t whole, size_t most, const char *flag, char *text,
+                              size_t bytes) {
     size_t found[12], n = 0;
     for (size_t i = 1; i <= size_min(whole, most) && n < 12; i++)
         if (whole % i == 0)
@@ -57,9 +58,9 @@ int settings_refuse_batch(const struct Settings *s, struct Error *e) {
     if (less)
         snprintf(steps, sizeof steps, "%zu or ", less);
     if (s->global_batch % r->batch == 0 && ranks == (size_t)r->ranks)
-        tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
+        describe_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
     else if (s->global_batch % ranks == 0)
-        tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
+        describe_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
     return error_set(e, -EINVAL, E_GLOBAL_BATCH,
                      "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s; "
                      "--global-batch %s%zu would do%s",
@@ -75,7 +76,7 @@ int settings_check_tp(const struct RankSettings *r, struct Error *e) {
         return 0;
     bool both = places > 1 && settings_stages(r) > 1;
     const char *flag = both ? "a product of" : places > 1 ? "--tp" : "--pp";
-    tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
+    describe_divisors(ranks, ranks, flag, would_do, sizeof would_do);
     if (both)
         return error_set(e, -EINVAL, E_GRID,
                          "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu%s",
@@ -113,7 +114,7 @@ static int refuse_divisor(const struct RankSettings *r, enum ErrorId id, const c
                           size_t value, struct Error *e) {
     char would_do[160] = "", shared[64];
     size_t ranks = (size_t)settings_data_ranks(r);
-    tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
+    describe_divisors(ranks, ranks, flag, would_do, sizeof would_do);
     return error_set(e, -EINVAL, id, "%s %zu: expected a divisor of %s%s", flag, value,
                      name_data_ranks(r, shared, sizeof shared), would_do);
 }
@@ -127,7 +128,7 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
         return 0;
     if (shards == (size_t)settings_data_ranks(r))
         return refuse_divisor(r, E_HPZ_SIZE, flag, r->hpz_size, e);
-    tell_divisors(shards, shards, flag, would_do, sizeof would_do);
+    describe_divisors(shards, shards, flag, would_do, sizeof would_do);
     return error_set(e, -EINVAL, E_HPZ_SIZE,
                      "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag, r->hpz_size,
                      shards, would_do);

@@ -30,7 +30,7 @@ static int queue_step(struct LoopState *run, struct Error *e) {
 }
 
 // The oldest step that is under way; its result is the same on every rank.
-static int take_step(struct LoopState *run, struct Error *e) {
+static int finish_step(struct LoopState *run, struct Error *e) {
     struct Zero *z = &run->rank->zero;
     struct StepResult result = zero_step_wait(z);
     double now = base_seconds(), seconds = now - run->last_end;
@@ -57,13 +57,13 @@ int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *
         err = queue_step(&run, e);
         uint64_t last = pauses(l, z->step) ? z->step : z->step - STEPS_AHEAD;
         while (!err && z->known < last)
-            err = take_step(&run, e);
+            err = finish_step(&run, e);
         if (!err && !run.stop && z->known == z->step)
             err = l->paused(l->context, e);
         run.stop = run.stop || err == -EINTR;
     }
     while (z->known < z->step)
-        take_step(&run, &ignored);
+        finish_step(&run, &ignored);
     ahead_close(&run.ahead);
     *stopped = run.stop;
     return err;

@@ -58,7 +58,7 @@ static bool is_first(const struct Resume *r) {
 }
 
 // The newest checkpoint that any of them sees. Its step; 0: there is none.
-static int look_for_newest(struct Resume *r, struct Error *e) {
+static int find_newest(struct Resume *r, struct Error *e) {
     char *path;
     uint64_t step = 0;
     int found = checkpoint_newest((const char *const *)r->folder, UINT64_MAX, &path, &step, e);
@@ -70,7 +70,7 @@ static int look_for_newest(struct Resume *r, struct Error *e) {
     return found < 0 ? found : 0;
 }
 
-// Whether the checkpoint is of a run that has diverged: any of its folders says so.
+// Whether the checkpoint is of a run that has diverged: any of its folders has_line so.
 static bool has_diverged(const struct Resume *r) {
     bool any = false;
     char *beside = base_format("%s/..", r->asked.which);
@@ -86,7 +86,7 @@ static bool has_diverged(const struct Resume *r) {
 enum Whole { DAMAGED, WHOLE, NOT_HERE };
 
 // What this process's disk has of the newest checkpoint.
-static enum Whole look_at_newest(const struct Resume *r) {
+static enum Whole check_newest(const struct Resume *r) {
     struct CheckpointHead head;
     struct Error ignored;
     char *folder = checkpoint_path(r->folder[r->newest_also], r->newest);
@@ -104,11 +104,11 @@ static enum Whole look_at_newest(const struct Resume *r) {
     return is;
 }
 
-// Whether the newest is more than a name: a damaged one says nothing of how far the run has come,
-// and resume_load will fall back behind it. One process of each node looks.
+// Whether the newest is more than a name: a damaged one has_line nothing of how far the run has
+// come, and resume_load will fall back behind it. One process of each node looks.
 static bool newest_is_whole(const struct Resume *r) {
     const struct World *w = world_of(r);
-    return world_least(w, w->node_rank ? NOT_HERE : look_at_newest(r)) == WHOLE;
+    return world_least(w, w->node_rank ? NOT_HERE : check_newest(r)) == WHOLE;
 }
 
 // The step of the checkpoint that the user named.
@@ -128,7 +128,7 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     return err ? error_set(e, err, cause.id, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
-// What the newest checkpoint that can be read says is the best.
+// What the newest checkpoint that can be read has_line is the best.
 static uint64_t best_step(const struct Resume *r) {
     uint64_t step = UINT64_MAX, best = 0;
     struct Error ignored;
@@ -148,10 +148,11 @@ static uint64_t best_step(const struct Resume *r) {
 static int find_best(struct Resume *r, struct Error *e) {
     uint64_t step = best_step(r);
     if (!step)
-        return error_set(e, -ENOENT, E_RESUME_BEST,
-                         "--resume best: --out %s holds no checkpoint that says which is: expected "
-                         "a run with --keep-best",
-                         r->asked.out);
+        return error_set(
+            e, -ENOENT, E_RESUME_BEST,
+            "--resume best: --out %s holds no checkpoint that has_line which is: expected "
+            "a run with --keep-best",
+            r->asked.out);
     for (int i = 0; r->folder[i] && !r->best; i++) {
         char *path = checkpoint_path(r->folder[i], step);
         if (world_most(world_of(r), access(path, F_OK) == 0))
@@ -168,7 +169,7 @@ static int find_best(struct Resume *r, struct Error *e) {
 }
 
 // Whether one of the lines is `name value`.
-static bool says(const char *identity, const char *name, const char *value) {
+static bool has_line(const char *identity, const char *name, const char *value) {
     char *line = base_format("\n%s %s\n", name, value);
     bool found = strstr(identity, line) != NULL;
     free(line);
@@ -177,15 +178,15 @@ static bool says(const char *identity, const char *name, const char *value) {
 
 // What the run of the checkpoint was computed with. False: nothing is known, for it cannot be read,
 // or its hash, which nobody has checked yet, will turn out to be wrong.
-static bool look_into(const char *folder, struct SettingsUse *use) {
+static bool peek_head(const char *folder, struct SettingsUse *use) {
     struct CheckpointHead head;
     struct Error ignored; // resume_check will say it, and of the newest one resume_load
     bool found = false;
     (void)checkpoint_file_look(folder, &head, &ignored);
     const char *text = head.identity ? head.identity : "";
-    bool cuda = says(text, "--device", "cuda"), cpu = strstr(text, "\n--kernels ") != NULL;
+    bool cuda = has_line(text, "--device", "cuda"), cpu = strstr(text, "\n--kernels ") != NULL;
     for (enum Dtype d = F32; cuda != cpu && d < NDTYPE; d++)
-        if (says(text, "--dtype", dtype_name(d))) {
+        if (has_line(text, "--dtype", dtype_name(d))) {
             use->chosen = (struct Chosen){.device = cuda ? DEVICE_CUDA : DEVICE_CPU,
                                           .dtype = {d, d},
                                           .from = "the checkpoint's"};
@@ -243,12 +244,12 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
     char *path;
     bool best = strcmp(r.asked.which, "best") == 0; // of the same run
     bool newest = best || strcmp(r.asked.which, "auto") == 0,
-         found = !newest && look_into(r.asked.which, use);
+         found = !newest && peek_head(r.asked.which, use);
     struct Error ignored;
     uint64_t step = newest ? UINT64_MAX : 0;
     while (newest && !found &&
            checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
-        found = look_into(path, use);
+        found = peek_head(path, use);
         free(path);
     }
     agree_on_chosen(&r, found, step, use);
@@ -275,7 +276,7 @@ int resume_check(struct Resume *r, struct Error *e) {
     int claimed = r->asked.only ? 0 : claim(r, e);
     if (claimed || (r->asked.only && !r->asked.which))
         return claimed;
-    int unseen = world_agree(world_of(r), look_for_newest(r, e), e);
+    int unseen = world_agree(world_of(r), find_newest(r, e), e);
     if (unseen)
         return unseen;
     if (r->asked.which && strcmp(r->asked.which, "best") == 0 && (unseen = find_best(r, e)))
@@ -332,7 +333,7 @@ static char *any_rate(const char *identity) {
 }
 
 // Says which rates are no longer those of the checkpoint.
-static void tell_rates(const struct Resume *r, uint64_t step, const char *identity) {
+static void warn_rates(const struct Resume *r, uint64_t step, const char *identity) {
     struct CheckpointHead head = {0};
     struct Error ignored;
     bool newest = strcmp(r->asked.which, "auto") == 0;
@@ -370,6 +371,6 @@ int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct E
         log_line(LOG_NORMAL, "resumed after step %llu (ranks %d, micro-batches %zu)",
                  (unsigned long long)z->step, z->all->size, z->plan.nmicro);
     if (z->all->rank == 0 && r->other_rate)
-        tell_rates(r, z->step, identity);
+        warn_rates(r, z->step, identity);
     return 0;
 }

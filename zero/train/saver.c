@@ -47,7 +47,7 @@ static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
 }
 
 // Of one folder, on rank 0; what cannot be asked is tried.
-static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
+static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e) {
     uint64_t bytes;
     if (!free_bytes(folder, &bytes) || bytes >= wanted)
         return 0;
@@ -101,8 +101,8 @@ static void name_node(const struct Saver *s, int place, struct Error *e) {
 
 static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {
     struct Error other;
-    int err = ask_room(s->folder[0], wanted, e);
-    if (err && s->folder[1] && !ask_room(s->folder[1], wanted, &other)) {
+    int err = check_disk_space(s->folder[0], wanted, e);
+    if (err && s->folder[1] && !check_disk_space(s->folder[1], wanted, &other)) {
         log_line(LOG_NORMAL, "%s", e->text);
         e->text[0] = 0;
         err = 0;
@@ -148,7 +148,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 // What belongs to the checkpoint lies below --out: where that has no room, the other folder's is
 // worth more than the log's last lines.
-static int tell_before(const struct Saver *s, int place, struct Error *e) {
+static int note_before(const struct Saver *s, int place, struct Error *e) {
     struct Error cause;
     int err = s->pre_save(s->context, &cause);
     if (err && place)
@@ -165,9 +165,9 @@ static int prepare(struct Saver *s, int place, struct Error *e) {
     uint64_t bytes = wanted_bytes(s, place);
     int err = check_folder(s, place, e);
     if (!err && keeps(s, place))
-        err = ask_room(s->folder[place], bytes, e);
+        err = check_disk_space(s->folder[place], bytes, e);
     if (!err && s->zero->all->rank == 0 && s->pre_save)
-        err = tell_before(s, place, e);
+        err = note_before(s, place, e);
     return zero_agree(s->zero, err);
 }
 
@@ -205,13 +205,13 @@ static int save_in(struct Saver *s, int place, struct Error *e) {
     return 0;
 }
 
-static void tell_failure(uint64_t step, const struct Error *e) {
+static void log_failure(uint64_t step, const struct Error *e) {
     log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
 }
 
 // On all ranks, of which those that have seen what went wrong have a line: the first of these says
 // it. (A disk that is full is full for all of them.)
-static void tell_together(const struct Saver *s, uint64_t step, const struct Error *e) {
+static void log_failure_once(const struct Saver *s, uint64_t step, const struct Error *e) {
     const struct Comm *all = s->zero->all;
     uint64_t *seen = base_alloc_zeroed((size_t)all->size * sizeof *seen);
     zero_share(s->zero, e->text[0] != 0, seen);
@@ -220,7 +220,7 @@ static void tell_together(const struct Saver *s, uint64_t step, const struct Err
         first++;
     free(seen);
     if (first == all->rank)
-        tell_failure(step, e);
+        log_failure(step, e);
 }
 
 // All folders in their order.
@@ -230,7 +230,7 @@ static int try_folders(struct Saver *s, struct Error *e) {
         e->text[0] = 0;
         err = save_in(s, i, e);
         if (err)
-            tell_together(s, s->zero->step, e);
+            log_failure_once(s, s->zero->step, e);
     }
     return err;
 }
@@ -265,7 +265,7 @@ static int begin(struct Saver *s) {
     int err = try_snapshot(s, &e);
     name_node(s, 0, &e);
     if (err)
-        tell_together(s, s->zero->step, &e);
+        log_failure_once(s, s->zero->step, &e);
     return err;
 }
 
@@ -280,7 +280,7 @@ static int join(struct Saver *s, struct Error *e) {
 static void join_alone(struct Saver *s) {
     struct Error e = {0};
     if (join(s, &e))
-        tell_failure(s->save.step, &e);
+        log_failure(s->save.step, &e);
 }
 
 // The checkpoint that was under way, whose thread is done, is no more; failed: what is there of it
@@ -304,7 +304,7 @@ static int name_it(struct Saver *s) {
     int err = checkpoint_end(&s->save, 0, &e);
     name_node(s, 0, &e);
     if (err)
-        tell_failure(s->save.step, &e);
+        log_failure(s->save.step, &e);
     return err;
 }
 
@@ -327,7 +327,7 @@ void saver_finish(struct Saver *s) {
         err = -EIO; // it was told why it has no name
     err = zero_agree(s->zero, err);
     if (err)
-        tell_together(s, s->save.step, &e);
+        log_failure_once(s, s->save.step, &e);
     if (!err && !s->save.ended && s->save.keeps)
         err = name_it(s);
     end(s, zero_agree(s->zero, err) != 0);

@@ -29,7 +29,7 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
     request_make(REQUEST_STOP);
 }
 
-static void tell(struct Trainer *t, char *line) {
+static void print_line(struct Trainer *t, char *line) {
     if (trainer_speaks(t))
         t->hooks.tell(t->hooks.console, line);
     free(line);
@@ -56,15 +56,15 @@ void trainer_close(struct Trainer *t) {
     free(t->identity);
 }
 
-static void tell_path(struct Trainer *t, const char *what) {
+static void print_path(struct Trainer *t, const char *what) {
     char *path = checkpoint_path(t->saver.folder[t->saver.dir_index], t->saver.saved);
-    tell(t, base_format("%s %s", what, path));
+    print_line(t, base_format("%s %s", what, path));
     free(path);
 }
 
-static void tell_saved(void *trainer) {
+static void log_saved(void *trainer) {
     struct Trainer *t = trainer;
-    tell_path(t, "saved");
+    print_path(t, "saved");
     judge_saved(&t->judge);
 }
 
@@ -111,7 +111,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
         .saved = z->step ? z->step : UINT64_MAX,
         .dir_index = -1,
         .pre_save = sync_told,
-        .post_save = tell_saved,
+        .post_save = log_saved,
         .context = t,
         .snapshot_memory = &t->rank.snapshot};
     t->rank.own_word = &t->saver.word;
@@ -167,11 +167,11 @@ static void save(struct Trainer *t) {
     t->clock_at = base_seconds();
 }
 
-static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
+static void log_skipped(struct Trainer *t, const struct StepResult *result) {
     char scale[128];
     loss_scale_describe(&result->loss_scale, &t->rank.zero.loss_scale, scale, sizeof scale);
-    tell(t, base_format("step %llu: the gradient is not finite, the update was skipped%s",
-                        (unsigned long long)result->step, scale));
+    print_line(t, base_format("step %llu: the gradient is not finite, the update was skipped%s",
+                              (unsigned long long)result->step, scale));
 }
 
 static void note(struct Trainer *t, const struct LogNote *n) {
@@ -194,7 +194,7 @@ static void note_breakdown(struct Trainer *t, uint64_t step) {
 static void end_breakdown(struct Trainer *t) {
     note_breakdown(t, breakdown_end(&t->breakdown));
     if (t->breakdown.sum.all > 0)
-        tell(t, breakdown_text(&t->breakdown.sum, t->rank.host));
+        print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
 }
 
 // As a checkpoint of this step would have the weights.
@@ -205,7 +205,7 @@ static void note_hash(struct Trainer *t) {
 }
 
 // The clock is rank 0's; the others learn of its wish as of any.
-static void look_at_clock(struct Trainer *t) {
+static void check_clock(struct Trainer *t) {
     const struct Intervals *h = &t->settings->intervals;
     double now = base_seconds();
     if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
@@ -223,7 +223,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
     t->skipped = result->skipped ? t->skipped + 1 : 0;
     t->good = result->skipped ? t->good : result->step;
     if (result->skipped)
-        tell_skipped(t, result);
+        log_skipped(t, result);
     else
         saver_prove(&t->saver, result->step);
     if (trainer_speaks(t)) {
@@ -234,7 +234,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
                             .loss_scale = result->loss_scale.scale,
                             .tokens_seen = result->step * (uint64_t)trainer_step_tokens(t)};
         t->hooks.stepped(t->hooks.console, &s, seconds);
-        look_at_clock(t);
+        check_clock(t);
     }
     saver_hear(&t->saver, result->words);
     t->save_requested = t->save_requested || result->words & REQUEST_SAVE;
@@ -271,7 +271,7 @@ static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct 
 static bool ends_here(struct Trainer *t) {
     t->ended = judge_ends(&t->judge);
     if (t->ended)
-        tell(t, judge_end_text(&t->judge));
+        print_line(t, judge_end_text(&t->judge));
     return t->ended;
 }
 
@@ -279,7 +279,7 @@ static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Intervals *h = &t->settings->intervals;
     uint64_t step = t->rank.zero.step;
-    bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
+    bool on_the_way = step < t->settings->schedule.steps; // end_with_result does it at the end
     bool evaluates = on_the_way && is_due(step, h->eval_every);
     bool validates = is_due(step, h->val_every), better = false;
     bool judged = judges(t) && step > 0 && (validates || !on_the_way);
@@ -301,10 +301,11 @@ static int after_step(void *trainer, struct Error *e) {
     return err;
 }
 
-static void tell_done(struct Trainer *t) {
+static void print_done(struct Trainer *t) {
     unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
     if (step > 0 && step >= steps)
-        tell(t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
+        print_line(
+            t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
 }
 
 // Compute may stand still meanwhile.
@@ -380,13 +381,13 @@ static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error
     else
         saver_finish(&t->saver);
     if (err && t->saver.dir_index >= 0)
-        tell_path(t, "the newest checkpoint is");
+        print_path(t, "the newest checkpoint is");
     return err;
 }
 
 // After the last step of the schedule its validation, of all, and its evaluation; else a line that
 // says how to go on.
-static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
+static int end_with_result(struct Trainer *t, bool stop, struct Error *e) {
     const struct Best *had = &t->last_val; // judged already
     float loss = had->loss;
     if (!stop) {
@@ -400,15 +401,16 @@ static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
         return err ? err : evaluate_items(t, e);
     }
     if (!t->code)
-        tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on%s",
-                            (unsigned long long)t->rank.zero.step,
-                            t->exported.write ? "; nothing is exported yet: give --export again"
-                                              : ""));
+        print_line(
+            t,
+            base_format("stopped after step %llu, as asked: --resume auto goes on%s",
+                        (unsigned long long)t->rank.zero.step,
+                        t->exported.write ? "; nothing is exported yet: give --export again" : ""));
     return 0;
 }
 
 // Such as 30M for half an hour.
-static void tell_late_save(const struct Trainer *t) {
+static void warn_late_save(const struct Trainer *t) {
     uint64_t every = t->settings->intervals.save_every.steps, steps = t->settings->schedule.steps;
     if (every > steps && t->rank.all->rank == 0)
         log_line(LOG_NORMAL,
@@ -423,9 +425,9 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     request_on_signals();
-    tell_late_save(t);
+    warn_late_save(t);
     t->clock_at = base_seconds();
-    tell_done(t);
+    print_done(t);
     err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
     bool diverged = has_diverged(t, err, stop);
@@ -435,12 +437,12 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     if (diverged)
         err = end_skipping(t, err, e);
     if (!err)
-        err = tell_result(t, stop, e);
+        err = end_with_result(t, stop, e);
     err = err == -EINTR ? 0 : err;
     if (!err && !stop)
         err = export_model(t, e);
     if (!err && t->judge.keeps && t->judge.kept.step)
-        tell(t, judge_best_text(&t->judge));
+        print_line(t, judge_best_text(&t->judge));
     if (!err && t->trace)
         trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
     return err;

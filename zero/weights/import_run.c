@@ -20,7 +20,7 @@ static int read_identity(const char *folder, char **identity, struct Error *e) {
 }
 
 // Below an --out: the newest whose head can be read.
-static int look_below(const char *path, char **folder, char **identity, struct Error *e) {
+static int find_below(const char *path, char **folder, char **identity, struct Error *e) {
     char *checkpoints = base_format("%s/checkpoints", path), *one;
     uint64_t step = UINT64_MAX;
     struct Error cause;
@@ -51,7 +51,7 @@ int import_run_peek(const char *path, char **folder, char **identity, struct Err
     struct Error cause;
     int err = read_identity(path, identity, &cause);
     if (err == -ENOENT || err == -ENOTDIR)
-        return look_below(path, folder, identity, e);
+        return find_below(path, folder, identity, e);
     if (err)
         return error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     *folder = base_format("%s", path);
