@@ -3,7 +3,9 @@
 # lines in one file, builds, trains with stage 2's bits, and sends what is predicted.
 # docs/add-a-wire.md: one file and one row of its table; it gives all stages the same bits, and is
 # planned, counted and traced. docs/add-a-flag.md: at most 8 lines in three files, and the memory
-# that is predicted. They are built at once. TRAIN: its objects are used again.
+# that is predicted. They are built at once. docs/add-a-kernel.md and docs/add-a-family.md change
+# headers that all objects read: what they show applies, and is not built here. TRAIN: its objects
+# are used again.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 train=$(realpath "${TRAIN:-build/release/train}")
@@ -16,11 +18,20 @@ mkdir -p "$tree/build/release"
 find "$(dirname "$train")" -mindepth 1 -maxdepth 1 ! -name tests \
     -exec cp -at "$tree/build/release" {} +
 
+shown() { # shown NAME: the change that docs/add-a-NAME.md shows
+    sed -n '/^```diff$/,/^```$/p' "docs/add-a-$1.md" | sed '1d;$d'
+}
+for name in kernel family; do
+    shown $name >"$tree/$name.diff"
+    said=$(patch -d "$tree" -p1 --dry-run --fuzz=0 <"$tree/$name.diff" 2>&1) && [ -n "$said" ]
+    result $? "a $name: the change applies" "$said"
+done
+
 # apply NAME LINES FILES: makes the change of docs/add-a-NAME.md, of at most so many lines and
 # files.
 apply() {
     local lines files said
-    sed -n '/^```diff$/,/^```$/p' "docs/add-a-$1.md" | sed '1d;$d' >"$tree/$1.diff"
+    shown "$1" >"$tree/$1.diff"
     lines=$(grep -c '^+[^+]' "$tree/$1.diff") files=$(grep -c '^+++ ' "$tree/$1.diff")
     [ "$lines" -gt 0 ] && [ "$lines" -le "$2" ] && [ "$files" -le "$3" ]
     result $? "a $1: at most $2 lines, files: $3" "$lines lines in $files files"

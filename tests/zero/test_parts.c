@@ -197,7 +197,7 @@ static void another_shape_is_refused(void **state) {
             second.c.heads = second.c.kv_heads = 6;
         else // another vocabulary
             second.c.vocab = 300;
-        assert_int_equal(model_config_finish(&hpz.c, &e), 0);
+        assert_int_equal(model_config_finish(&second.c, &e), 0);
         seats_try(&second, load);
         assert_int_equal(second.err, -EINVAL);
         assert_true(error_is(&second.e, "E_CHECKPOINT_SHAPE"));
