@@ -79,10 +79,13 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, int stage, s
 
 // Bytes that a rank sends in a step, with `report` bytes of a rank's report.
 static struct Traffic traffic_of(const struct RankSettings *s, uint64_t padded, uint64_t report) {
-    uint64_t others = (uint64_t)s->ranks - 1, shards = padded / (uint64_t)s->ranks * others;
+    uint64_t others = (uint64_t)s->ranks - 1;
+    uint64_t size = s->shard_size ? s->shard_size : (uint64_t)s->ranks;
+    uint64_t shard = padded / size, shards = shard * (size - 1), replicas = s->ranks / size;
     uint64_t p = dtype_size(s->model.dtype), g = dtype_size(s->grad_dtype), micro = s->nmicro;
     struct Traffic t = {{0}, 0};
     t.bytes[COMM_ALL_REDUCE] = s->stage == 0 ? 2 * shards * g : 0;
+    t.bytes[COMM_ALL_REDUCE] += 2 * shard / replicas * (replicas - 1) * g; // once a step
     t.bytes[COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : shards * g * (s->stage >= 2 ? micro : 1);
     t.bytes[COMM_ALL_GATHER] = s->stage == 0   ? 0
                                : s->stage == 3 ? 2 * shards * p * micro
@@ -96,16 +99,17 @@ static uint64_t report_bytes(const struct RankSettings *s) {
     return (bytes + 63) / 64 * 64;
 }
 
-static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Recompute recompute) {
-    struct Run run = {.settings = settings_of(dtype, ranks, stage, nmicro)};
-    run.settings.recompute = recompute;
-    struct Forecast f = predict(&run.settings);
-    struct Traffic want = traffic_of(&run.settings, f.padded, report_bytes(&run.settings));
+static void compare_run(struct Run *run) {
+    const struct RankSettings *s = &run->settings;
+    int ranks = s->ranks, stage = s->stage;
+    size_t nmicro = s->nmicro;
+    struct Forecast f = predict(s);
+    struct Traffic want = traffic_of(s, f.padded, report_bytes(s));
     struct World w = world_of_threads(ranks);
-    world_run(&w, run_rank, &run);
+    world_run(&w, run_rank, run);
     for (int r = 0; r < ranks; r++) {
-        const struct Footprint *m = &run.measured[r];
-        assert_false(run.failed[r]);
+        const struct Footprint *m = &run->measured[r];
+        assert_false(run->failed[r]);
         assert_true(m->stepped);
         for (int tag = 0; tag < NTAG; tag++)
             if (m->tier[TIER_DEVICE].most[tag] != f.is.tier[TIER_DEVICE].most[tag])
@@ -128,6 +132,12 @@ static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Re
     }
 }
 
+static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Recompute recompute) {
+    struct Run run = {.settings = settings_of(dtype, ranks, stage, nmicro)};
+    run.settings.recompute = recompute;
+    compare_run(&run);
+}
+
 // ---- tests ----
 
 static void plan_equals_measurement(void **state) {
@@ -145,6 +155,15 @@ static void plan_equals_measurement_with_accumulation(void **state) {
     for (int stage = 0; stage <= 3; stage++) {
         check(BF16, 3, stage, 2, RECOMPUTE_NONE);
         check(F32, 2, stage, 3, RECOMPUTE_GELU);
+    }
+}
+
+static void replicas_sum_a_shard_once_a_step(void **state) {
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++) {
+        struct Run run = {.settings = settings_of(BF16, 4, stage, 3)};
+        run.settings.shard_size = 2;
+        compare_run(&run);
     }
 }
 
@@ -263,6 +282,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_equals_measurement),
         cmocka_unit_test(plan_equals_measurement_with_accumulation),
+        cmocka_unit_test(replicas_sum_a_shard_once_a_step),
         cmocka_unit_test(model_states_follow_the_paper),
         cmocka_unit_test(parameter_counts_follow_the_paper),
         cmocka_unit_test(a_token_takes_what_palm_counts),
