@@ -145,7 +145,7 @@ static int refuse(const struct FlagRule *rule, const struct FlagValues *v,
         const struct Flag *f = *shown;
         const char *text = text_of(f, field_of(v, f)), *space = at ? " " : "";
         double number = number_of(f, field_of(v, f));
-        if (f->type == FLAG_BOOL)
+        if (flag_is_switch(f) && number == 1)
             snprintf(flags + at, sizeof flags - at, "%s--%s", space, f->name);
         else if (text)
             snprintf(flags + at, sizeof flags - at, "%s--%s %s", space, f->name, text);

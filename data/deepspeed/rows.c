@@ -9,7 +9,7 @@
 
 // A switch, a text, a number or a whole one.
 static const char *kinds_of(const struct Flag *f) {
-    return f->type == FLAG_BOOL     ? "b"
+    return flag_is_switch(f)        ? "b"
            : f->type == FLAG_STRING ? "t"
            : f->type == FLAG_FLOAT  ? "n"
                                     : "i";

@@ -31,7 +31,7 @@ struct Fiber {
 
 // A collective of the lanes of one mask. Lanes that leave it may start the next one with the same
 // mask while others still read, so that values are kept twice.
-struct Rendezvous {
+struct Meeting {
     unsigned mask, arrived;
     Together kind;
     const char *file;

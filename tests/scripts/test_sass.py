@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path[:0] = ["scripts", "tests/torch"]
+sys.path[:0] = ["scripts/bench", "tests/torch"]
 import gpu_sass
 import tap
 

@@ -31,7 +31,7 @@ class Transformers(nn.Module):
 
     def __init__(self, name):
         super().__init__()
-        sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts"))
+        sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts/dev"))
         import hf_models
         self.model = hf_models.build(name, attn_implementation="sdpa").train()
 
