@@ -78,8 +78,8 @@ static void end_of_a_library(int status, void *unused) {
     (void)unused;
     if (status != 0 && status != 2)
         base_give_up(E_LIBRARY_ENDED,
-                     "a library has ended the process, for what its line above says; if that is "
-                     "memory or threads, ask for less (--plan shows what a run takes)");
+                     "a library ended the process; its message above says why; if memory or "
+                     "threads ran out, make the run smaller (--plan shows what it needs)");
 }
 
 void base_keep_status(void) {
@@ -168,15 +168,15 @@ _Noreturn void base_out_of_memory(size_t bytes, const char *what) {
     if (bytes)
         snprintf(number, sizeof number, "%zu bytes", bytes);
     base_give_up(E_MEMORY_REFUSED,
-                 "out of memory: the machine refuses %s for %s; end other programs, raise "
-                 "`ulimit -v`, or make the run smaller (--plan shows what it takes)",
+                 "out of memory: cannot allocate %s for %s; end other programs, raise `ulimit -v`, "
+                 "or make the run smaller (--plan shows what it needs)",
                  number, what);
 }
 
 _Noreturn void base_out_of_threads(int err, const char *what) {
     base_give_up(E_THREAD_REFUSED,
-                 "no thread for %s: %s; raise `ulimit -u` or `ulimit -v`, or ask for fewer --ranks "
-                 "or --threads",
+                 "cannot start a thread for %s: %s; raise `ulimit -u` or `ulimit -v`, or use fewer "
+                 "--ranks or --threads",
                  what, strerror(err));
 }
 

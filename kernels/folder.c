@@ -19,7 +19,7 @@ int folder_sync(const char *path, struct Error *e) {
     int err = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? -errno : 0;
     if (fd >= 0)
         close(fd);
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot force folder %s to the disk: %s", path,
+    return err ? error_set(e, err, E_FILE_WRITE, "cannot flush folder %s to disk: %s", path,
                            strerror(-err))
                : 0;
 }
@@ -46,7 +46,8 @@ static int make_one(const char *path, const char *flag, mode_t mode, int *made, 
 
 int folder_make(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     if (!*path)
-        return error_set(e, -ENOENT, E_NOT_A_FOLDER, "%s: a folder is missing", flag);
+        return error_set(e, -ENOENT, E_NOT_A_FOLDER,
+                         "%s: the folder's name is empty; give a folder", flag);
     char *copy = base_format("%s/", path);
     int count = 0, err = 0;
     for (char *slash = strchr(copy + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
@@ -59,7 +60,8 @@ int folder_make(const char *path, const char *flag, mode_t mode, int *made, stru
     free(copy);
     struct stat st;
     if (!err && (stat(path, &st) || !S_ISDIR(st.st_mode)))
-        err = error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "%s: %s is not a folder", flag, path);
+        err = error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "%s: %s is not a folder; give another path",
+                        flag, path);
     if (made)
         *made = count;
     return err;

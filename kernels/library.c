@@ -21,8 +21,9 @@ int library_open(const char *const files[], const char *const symbol[], void *fu
     for (size_t i = 0; i < n; i++) {
         function[i] = dlsym(library, symbol[i]);
         if (!function[i])
-            return error_set(e, -ENOTSUP, E_LIBRARY_MISSING, "%s has no %s: install a newer %s",
-                             files[0], symbol[i], package);
+            return error_set(e, -ENOTSUP, E_LIBRARY_MISSING,
+                             "%s lacks the function %s: install a newer %s", files[0], symbol[i],
+                             package);
     }
     return 0;
 }

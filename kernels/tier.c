@@ -44,15 +44,17 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
     *out = (struct Block){0};
     if (bytes > t->capacity - t->total)
         return error_set(e, -ENOMEM, E_TIER_FULL,
-                         "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken", name,
-                         purpose, tag_names[tag], bytes, t->total, t->capacity);
+                         "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken; make "
+                         "the run smaller (--plan shows what it needs)",
+                         name, purpose, tag_names[tag], bytes, t->total, t->capacity);
     void *mem = tier_is_dry(t) && bytes ? (void *)tier_align[t->kind] : NULL;
     if (t->device && bytes) {
         mem = count_bytes(t, bytes);
         if (!mem)
             return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                             "%s memory: the machine has no %zu bytes more for %s (%s)", name,
-                             bytes, purpose, tag_names[tag]);
+                             "%s memory: cannot allocate %zu bytes for %s (%s); make the run "
+                             "smaller (--plan shows what it needs)",
+                             name, bytes, purpose, tag_names[tag]);
     }
     *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
     if (mem && t->device && t->kind != TIER_DEVICE)

@@ -181,8 +181,8 @@ static void write_ring(struct TraceWriter *w, const struct Trace *t, int queue, 
     uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0, i = begin;
     if (begin && ring->record[begin % TRACE_RING].label.step == w->step)
         log_line(LOG_NORMAL,
-                 "--trace: the step had more operations than are kept; the first of the "
-                 "%s%s queue are missing",
+                 "--trace: the step had more operations than the trace can hold; the file lacks "
+                 "the first ones of the %s%s queue",
                  t->prefix, queue_names[queue]);
     const struct TraceRecord *r;
     while ((r = next_of_step(ring, w->step, &i)))
@@ -214,10 +214,12 @@ int trace_write(const struct Trace *const traces[], int n, const char *path, uin
                 int rank, struct Error *e) {
     struct TraceWriter w = {.f = fopen(path, "w"), .rank = rank, .step = step};
     if (!w.f)
-        return error_set(e, -errno, E_FILE_WRITE, "--trace %s: %s", path, strerror(errno));
+        return error_set(e, -errno, E_FILE_WRITE, "--trace %s: cannot create the file: %s", path,
+                         strerror(errno));
     write_all(&w, traces, n);
     bool failed = ferror(w.f);
     if (fclose(w.f) != 0 || failed)
-        return error_set(e, -EIO, E_FILE_WRITE, "--trace %s: cannot write", path);
+        return error_set(e, -EIO, E_FILE_WRITE,
+                         "--trace %s: cannot write the file; check the space on its disk", path);
     return 0;
 }

@@ -44,11 +44,14 @@ static int check_heads(const struct ModelConfig *c, struct Error *e) {
         return check_side("--head-size", c->head_size, MAX_HEAD_SIZE, e);
     if (c->head_size > MAX_HEAD_SIZE)
         return error_set(e, -EINVAL, E_HEAD_SIZE,
-                         "--heads %zu: a head has %zu channels, at most %d are built", c->heads,
-                         c->head_size, MAX_HEAD_SIZE);
+                         "--heads %zu: each head has %zu channels, but the kernels support at most "
+                         "%d; raise --heads or lower --channels",
+                         c->heads, c->head_size, MAX_HEAD_SIZE);
     if (c->family->position == POSITION_ROTARY && c->head_size % 2)
-        return error_set(e, -EINVAL, E_HEAD_SIZE,
-                         "--head-size %zu: rotary embedding wants an even size", c->head_size);
+        return error_set(
+            e, -EINVAL, E_HEAD_SIZE,
+            "--head-size %zu: rotary embedding needs an even size; expected an even number",
+            c->head_size);
     return 0;
 }
 
@@ -63,7 +66,8 @@ static int check_rope(const struct ModelConfig *c, struct Error *e) {
     if (c->rope.scaling != ROPE_YARN || c->rope.theta > 1)
         return 0;
     return error_set(e, -EINVAL, E_ROPE_SCALING,
-                     "--rope-theta %.9g: expected more than 1 with yarn", c->rope.theta);
+                     "--rope-theta %.9g: yarn scaling needs a larger theta; expected more than 1",
+                     c->rope.theta);
 }
 
 static void fill(size_t *value, size_t otherwise) {
@@ -161,10 +165,10 @@ int model_config_check_parts(const struct ModelConfig *c, size_t places, struct 
     if (places && divides(c, places))
         return 0;
     list_divisors(c, right, sizeof right);
-    return error_set(
-        e, -EINVAL, E_TP_SHAPE,
-        "--tp %zu: expected a divisor of --heads %zu, --kv-heads %zu and --ffn %zu: %s", places,
-        c->heads, c->kv_heads, c->ffn, right);
+    return error_set(e, -EINVAL, E_TP_SHAPE,
+                     "--tp %zu: expected a common divisor of --heads %zu, --kv-heads %zu and --ffn "
+                     "%zu, one of %s",
+                     places, c->heads, c->kv_heads, c->ffn, right);
 }
 
 // ---- rotary embedding ----

@@ -142,14 +142,14 @@ static int refuse_key(const struct Sparse *s, const char *text, struct Error *e)
         if (keys[i].usual[s->mode])
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
                                      keys[i].name);
-    return refuse(text, e, "KEY=VALUE, and of %s the keys %s", modes[s->mode], list);
+    return refuse(text, e, "KEY=VALUE with a key of %s, one of %s", modes[s->mode], list);
 }
 
 static int refuse_value(const struct SparseKey *k, const char *text, struct Error *e) {
     if (k->kind == SWITCH)
         return refuse(text, e, "%s=true or false", k->name);
-    return refuse(text, e, "%s= with %s %zu to %zu", k->name,
-                  k->kind == LIST ? "up to 16 numbers, + between two, of" : "a number of", k->least,
+    return refuse(text, e, "%s= with %s from %zu to %zu", k->name,
+                  k->kind == LIST ? "up to 16 numbers, joined by +, each" : "a number", k->least,
                   k->most);
 }
 
@@ -160,7 +160,7 @@ static int read_pair(struct Sparse *s, const char **at, unsigned *said, const ch
     size_t n = strcspn(*at, "=");
     if (strncmp(*at, "attention=", 10) == 0) {
         if (strncmp(*at, CAUSAL, strlen(CAUSAL)) != 0)
-            return refuse(text, e, "%s: a language model sees no token after its own", CAUSAL);
+            return refuse(text, e, "%s: a language model must not attend to later tokens", CAUSAL);
         *at += strlen(CAUSAL);
         return 0;
     }
@@ -169,7 +169,7 @@ static int read_pair(struct Sparse *s, const char **at, unsigned *said, const ch
         if (!k->usual[s->mode] || strlen(k->name) != n || strncmp(k->name, *at, n) != 0)
             continue;
         if (*said & 1u << i)
-            return refuse(text, e, "each key once, not %s twice", k->name);
+            return refuse(text, e, "each key once, but %s is given twice", k->name);
         *said |= 1u << i;
         *at += n + ((*at)[n] == '=');
         if (!read_value(s, k, at) || (**at && **at != ','))
@@ -181,11 +181,13 @@ static int read_pair(struct Sparse *s, const char **at, unsigned *said, const ch
 
 static int check_global(const struct Sparse *s, const char *text, struct Error *e) {
     if (s->ends.n && s->ends.n != s->indices.n)
-        return refuse(text, e, "as many global_block_end_indices as global_block_indices, %zu",
+        return refuse(text, e,
+                      "as many global_block_end_indices as global_block_indices, which are %zu",
                       s->indices.n);
     for (size_t i = 0; i < s->ends.n; i++)
         if (s->ends.at[i] <= s->indices.at[i])
-            return refuse(text, e, "each of global_block_end_indices above its index %zu, not %zu",
+            return refuse(text, e,
+                          "each of global_block_end_indices to be above its index %zu, not %zu",
                           s->indices.at[i], s->ends.at[i]);
     return 0;
 }
@@ -198,15 +200,16 @@ static int check(const struct Sparse *s, const char *text, struct Error *e) {
     if (s->mode != SPARSE_FIXED)
         return check_global(s, text, e);
     if (s->local % s->global)
-        return refuse(text, e, "num_local_blocks=%zu in multiples of num_global_blocks=%zu",
+        return refuse(text, e, "num_local_blocks=%zu to be a multiple of num_global_blocks=%zu",
                       s->local, s->global);
     if (s->patterns > s->local / s->global)
         return refuse(text, e, "num_different_global_patterns=N with at most %zu, not %zu",
                       s->local / s->global, s->patterns);
     if (s->patterns > 1 && !s->per_head)
-        return refuse(text, e,
-                      "different_layout_per_head=true, too, with num_different_global_patterns=%zu",
-                      s->patterns);
+        return refuse(
+            text, e,
+            "different_layout_per_head=true together with num_different_global_patterns=%zu",
+            s->patterns);
     return 0;
 }
 
@@ -250,10 +253,9 @@ int sparse_read(struct Sparse *out, const char *text, struct Error *e) {
     while (s.mode < NSPARSE && (strlen(modes[s.mode]) != n || strncmp(text, modes[s.mode], n) != 0))
         s.mode++;
     if (s.mode == NSPARSE || (s.mode == SPARSE_DENSE && text[n]))
-        return refuse(
-            text, e,
-            "dense, fixed, variable, bigbird, bslongformer or local; behind any but dense "
-            ":KEY=VALUE,KEY=VALUE, for example fixed:block=64,num_local_blocks=8");
+        return refuse(text, e,
+                      "dense, fixed, variable, bigbird, bslongformer or local; all but dense may "
+                      "add :KEY=VALUE,KEY=VALUE, for example fixed:block=64,num_local_blocks=8");
     set_usual(&s);
     int err = 0;
     unsigned said = 0;

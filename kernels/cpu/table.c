@@ -144,9 +144,12 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
             return 0;
         }
         if (name)
-            return error_set(e, -ENOTSUP, E_CPU_LACKS,
-                             "--kernels %s: this CPU lacks their instructions%s", name,
-                             c->table == &amx_table ? ", or the system does not grant them" : "");
+            return error_set(
+                e, -ENOTSUP, E_CPU_LACKS,
+                "--kernels %s: this CPU lacks the instructions of these kernels%s; choose others, "
+                "or leave out --kernels",
+                name,
+                c->table == &amx_table ? ", or the operating system does not allow them" : "");
     }
     return error_set(e, -EINVAL, E_KERNELS_NAME,
                      "--kernels %s: expected oracle, base, avx2, avx512, avx512bf16 or amx", name);

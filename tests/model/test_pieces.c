@@ -371,8 +371,8 @@ static void what_does_not_divide_is_refused(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[160];
         snprintf(text, sizeof text,
-                 "--tp %zu: expected a divisor of --heads 24, --kv-heads 12 and --ffn 60: 1, 2, 3, "
-                 "4, 6, 12",
+                 "--tp %zu: expected a common divisor of --heads 24, --kv-heads 12 and --ffn 60, "
+                 "one of 1, 2, 3, 4, 6, 12",
                  wrong[i]);
         assert_int_equal(model_config_check_parts(&c, wrong[i], &e), -EINVAL);
         assert_string_equal(e.text, text);
