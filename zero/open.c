@@ -22,7 +22,7 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         return error_set(e, -EINVAL, E_STAGE, "--zero %d: expected 0, 1, 2 or 3", o->stage);
     if (o->grad_dtype == F16 && o->dtype != F16) // only an fp16 run scales its loss
         return error_set(e, -EINVAL, E_GRAD_DTYPE,
-                         "--grad-dtype fp16: expected --dtype fp16 too, not %s",
+                         "--grad-dtype fp16 needs --dtype fp16, not %s; change one of the two",
                          dtype_name(o->dtype));
     *out = (struct ZeroPlan){
         .param = {s->shards_param ? o->shard_group : NULL, device, o->dtype},

@@ -28,7 +28,7 @@ examples 60 a >"$a"
 examples 40 b >"$b"
 
 said=$(run --data "$a" --epochs 1 --plan 2>&1)
-says "a plan says what an epoch needs" '--epochs 1: .* known when the data are prepared'
+says "a plan says what an epoch needs" '--epochs 1: .* known once the data are prepared'
 [ ! -e "$folder/cache/zero.c" ] || ! ls "$folder"/cache/zero.c/examples-* >/dev/null 2>&1
 result $? "and prepares nothing"
 
@@ -37,7 +37,7 @@ said=$(run --data "$a" --epochs 2 2>&1)
 sequences=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
 steps=$(((2 * sequences + 1) / 2))
 says "two epochs have their steps" \
-    "^--epochs 2: --steps $steps of 2 sequences, $sequences in an epoch"
+    "^--epochs 2 makes --steps $steps of 2 sequences; an epoch has $sequences sequences"
 says "which are made" "^step *$steps/$steps "
 whole=$(hash_of <<<"$said")
 [ "$whole" = "$(run --data "$a" --steps $steps 2>&1 | hash_of)" ]

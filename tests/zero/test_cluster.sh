@@ -40,7 +40,7 @@ status=$?
 [ $status = 2 ] && grep -q '"fits":.*false' <<<"$said" &&
     error_is "E_CLUSTER_MEMORY --cluster $good*each GPU has 80.00"
 result $? "what does not fit is refused, and shown" "$status: $said"
-[[ $said = *"; --fit auto searches what fits"* ]] &&
+[[ $said = *"; add --fit auto to search"* ]] &&
     plan $good --model gpt2-xl --ranks 1 --fit auto >"$folder/found"
 result $? "and told is what finds a layout" "$said"
 one=$(plan $good --model gpt2-xl --ranks 8 --offload-optimizer cpu --batch 2 --json)

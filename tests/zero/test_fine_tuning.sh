@@ -106,7 +106,7 @@ peak_of() { # peak_of BATCH: bytes that a rank then takes
 }
 twice=$((2 * $(peak_of 2)))
 start --steps 2 --device-mem $twice
-grep -q -- '^--batch 2 of --global-batch 8: a larger one takes more than half of the ' <<<"$said" &&
+grep -q -- '^--batch 2 of --global-batch 8 is chosen: .* more than half of the ' <<<"$said" &&
     [ "$(of_config batch) $(of_config global-batch)" = "2 8" ]
 result $? "a micro-batch is for half of the memory" "$said"
 start --sample-only --prompt a --sample-tokens 2 --device-mem $((2 * $(peak_of 8) - 2))

@@ -66,7 +66,7 @@ result $? "where nothing fits, a line says what is nearest" "$status: $said"
 
 # What it says is enough: a run that is given it is not refused for something else.
 need() { # need MEMORY: the MiB of the last line, rounded up
-    sed -n "s/.* at the least, .* \([0-9]*\)\.[0-9] MiB ([^)]*) of $1 memory are needed.*/\1/p" \
+    sed -n "s/.* even with .* \([0-9]*\)\.[0-9] MiB ([^)]*) of $1 memory are needed.*/\1/p" \
         <<<"$(tail -n 1 <<<"$said")" | awk '{ print $1 + 1 }'
 }
 both=(--plan --model gpt2 --data random --dtype bf16 --seq-len 64 --batch 1 --device cpu --fit auto

@@ -116,8 +116,9 @@ refused "--params with a model" 'E_PARAMS_FLAG --model*7000000000' --plan --para
 said=$("$TRAIN" --plan --params 7G --zero 1 --device cpu --dtype bf16 2>&1
     "$TRAIN" "${here[@]}" --plan --zero 2 2>&1
     "$TRAIN" "${here[@]}" --plan --zero 2 --ranks 2 2>&1)
-[ "$(grep 'shards nothing' <<<"$said")" = "--zero 1 with one rank shards nothing: --ranks N for more
---zero 2 with one rank shards nothing: --ranks N for more" ]
+[ "$(grep 'shards nothing' <<<"$said")" = "\
+--zero 1 with one rank shards nothing; raise --ranks to shard
+--zero 2 with one rank shards nothing; raise --ranks to shard" ]
 result $? "a stage without ranks says that it shards nothing" "$said"
 
 refused "--params with a part of the optimizer" 'E_PARAMS_FLAG --offload-ratio 0.5' \

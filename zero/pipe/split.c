@@ -108,8 +108,8 @@ static void split_by_work(const struct ModelConfig *c, enum Recompute level, int
 
 static int refuse(const char *said, int stages, size_t layers, struct Error *e) {
     return error_set(e, -EINVAL, E_PP_SPLIT,
-                     "--pp-split %s: expected the layers of each of --pp %d stages, N,N,..., %zu "
-                     "in all, and none without one but the first and the last",
+                     "--pp-split %s: expected one number of layers for each of --pp %d stages, "
+                     "N,N,..., with a sum of %zu; only the first and the last stage may have 0",
                      said, stages, layers);
 }
 
@@ -137,10 +137,10 @@ int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, 
                  struct SplitPart *out, struct Error *e) {
     int units = (int)c->layers + 2;
     if (stages > units)
-        return error_set(e, -EINVAL, E_PP_STAGES,
-                         "--pp %d: expected at most %d, as many as the model has layers, with the "
-                         "embedding and the head",
-                         stages, units);
+        return error_set(
+            e, -EINVAL, E_PP_STAGES,
+            "--pp %d: expected at most %d stages, one for each layer, the embedding and the head",
+            stages, units);
     if (said)
         return parse_split(c, stages, said, out, e);
     split_by_work(c, level, stages, out);

@@ -85,8 +85,8 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
 void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
                  const char *folder) {
     char *name = rank_device_speed_name(s);
-    log_line(LOG_NORMAL, "training was faster than the measured speed of light; the next run "
-                         "measures it again");
+    log_line(LOG_NORMAL, "training was faster than the measured rates of this machine allow; the "
+                         "next run measures them again");
     doubt(folder, name);
     free(name);
 }

@@ -73,7 +73,7 @@ struct Needs capacity_needs(const struct Forecast *f) {
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
         needs.of[s] = capacity_need(f, s);
         bool mean = is_shared(f, s) && f->ranks_here > 1;
-        needs.how[s] = !f->unlike || s == SHORT_NODE ? "" : mean ? " on average" : " at the most";
+        needs.how[s] = !f->unlike || s == SHORT_NODE ? "" : mean ? " on average" : " at most";
     }
     return needs;
 }
@@ -115,7 +115,6 @@ void capacity_describe(const struct Capacity *room, const struct Needs *needs,
                                shortages[s].limit, mib(has), gb(has));
         if (s == SHORT_NODE && needs->node_ranks > 1 && at < LACK_BYTES)
             at += (size_t)snprintf(text + at, LACK_BYTES - at,
-                                   " together (older runs meant each rank's: "
-                                   "--host-mem-per-rank)");
+                                   " together (--host-mem-per-rank limits each rank)");
     }
 }

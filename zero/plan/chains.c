@@ -143,9 +143,8 @@ int chains_print(FILE *out, const struct RankSettings *s, struct Error *e) {
         if (err || g >= 0)
             return err;
     }
-    return error_set(
-        e, -EINVAL, E_SHOW_CHAIN,
-        "--show-chain %s: the model has no such group: expected %s%s, or a block, from "
-        "block.0 to block.%zu",
-        name, first, s->model.untied ? ", head" : "", s->model.layers - 1);
+    return error_set(e, -EINVAL, E_SHOW_CHAIN,
+                     "--show-chain %s: the model has no group of this name; expected %s%s, or "
+                     "block.0 to block.%zu",
+                     name, first, s->model.untied ? ", head" : "", s->model.layers - 1);
 }

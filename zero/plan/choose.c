@@ -119,14 +119,15 @@ static int refuse(const struct Search *s, struct Error *e) {
     struct Candidate said = candidate_of(r->settings);
     char lack[LACK_BYTES], flags[CANDIDATE_BYTES];
     if (s->trials.excess == SIZE_MAX)
-        return error_set(e, -EINVAL, E_FIT_NOTHING,
-                         "--fit auto: what is said allows no run: expected fewer flags "
-                         "beside it");
+        return error_set(
+            e, -EINVAL, E_FIT_NOTHING,
+            "--fit auto: the other flags leave no valid configuration; leave out some of them");
     candidate_describe(&s->trials.nearest, &said, r->settings->nvme.folder, flags);
     capacity_describe(&r->room, &s->trials.needs, lack);
-    return error_set(e, -ENOMEM, E_FIT_NOTHING,
-                     "--fit auto: nothing fits; at the least, with%s, %s",
-                     flags[0] ? flags : " what is said", lack);
+    return error_set(
+        e, -ENOMEM, E_FIT_NOTHING,
+        "--fit auto: nothing fits; even with%s, %s; use more --ranks or a smaller model",
+        flags[0] ? flags : " the given flags", lack);
 }
 
 typedef void TryBatches(struct Search *, struct Candidate, const size_t *batch, size_t n);

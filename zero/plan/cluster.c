@@ -297,14 +297,14 @@ static void add_memory(const struct Question *q, struct ClusterForecast *out) {
 
 int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
     if ((size_t)s->ranks > c->nodes * c->node_gpus)
-        return error_set(e, -EINVAL, E_CLUSTER_RANKS,
-                         "--ranks %d: expected at most %zu, the GPUs of --cluster %s: %zu nodes of "
-                         "%zu",
-                         s->ranks, c->nodes * c->node_gpus, s->cluster, c->nodes, c->node_gpus);
+        return error_set(
+            e, -EINVAL, E_CLUSTER_RANKS,
+            "--ranks %d: expected at most %zu, because --cluster %s has %zu nodes of %zu GPUs",
+            s->ranks, c->nodes * c->node_gpus, s->cluster, c->nodes, c->node_gpus);
     if (s->node_size && s->node_size != c->node_gpus)
         return error_set(e, -EINVAL, E_CLUSTER_NODE_SIZE,
-                         "--node-size %zu: the nodes of --cluster %s have %zu GPUs: expected %zu, "
-                         "or leave it out",
+                         "--node-size %zu: the nodes of --cluster %s have %zu GPUs; expected %zu, "
+                         "or leave out --node-size",
                          s->node_size, s->cluster, c->node_gpus, c->node_gpus);
     return 0;
 }
@@ -363,8 +363,8 @@ static int check_hops(const struct Question *q, struct Error *e) {
     if (!s->quantized_gradients || data % s->node_size == 0)
         return 0;
     return error_set(e, -EINVAL, E_QUANT_NODES,
-                     "--zero-quantized-gradients: %zu ranks hold the same layers, and the nodes of "
-                     "--cluster %s have %zu GPUs: expected a multiple of %zu",
+                     "--zero-quantized-gradients: %zu data-parallel ranks do not fill whole nodes: "
+                     "those of --cluster %s have %zu GPUs; expected a multiple of %zu ranks",
                      data, q->whole->cluster, q->c->node_gpus, s->node_size);
 }
 
@@ -416,8 +416,8 @@ int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f,
     for (size_t i = 0; i < sizeof place / sizeof place[0]; i++)
         if (place[i].needed > place[i].there)
             return error_set(e, -ENOMEM, E_CLUSTER_MEMORY,
-                             "--cluster %s: %.2f GB of %s are needed, %s %.2f GB; --fit auto "
-                             "searches what fits, of all that no flag says",
+                             "--cluster %s: the run needs %.2f GB of %s, but %s %.2f GB; add --fit "
+                             "auto to search for settings that fit",
                              s->cluster, (double)place[i].needed / 1e9, place[i].what,
                              place[i].limit, (double)place[i].there / 1e9);
     return 0;

@@ -127,11 +127,13 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     if (out->n)
         return 0;
     if (s.least == SIZE_MAX)
-        return error_set(e, -EINVAL, E_FIT_NOTHING,
-                         "--fit auto: what is said allows no run: expected fewer flags beside it");
+        return error_set(
+            e, -EINVAL, E_FIT_NOTHING,
+            "--fit auto: the other flags leave no valid configuration; leave out some of them");
     return error_set(e, -ENOMEM, E_FIT_NOTHING,
-                     "--fit auto: nothing fits --cluster %s: at the least %.2f GB of a GPU's "
-                     "memory, of %.2f GB, or too much of a node's",
+                     "--fit auto: nothing fits --cluster %s: the smallest configuration needs %.2f "
+                     "GB of a GPU's memory, which is limited to %.2f GB, or more memory than a "
+                     "node has; use more --ranks or a smaller model",
                      said.cluster, (double)s.least / 1e9,
                      (double)cluster_limit(c->device_bytes, said.device_bytes) / 1e9);
 }

@@ -81,8 +81,7 @@ static int check_names(const char *path, const cJSON *tree, struct Error *e) {
     for (const cJSON *item = tree->child; item; item = item->next)
         if (!key_named(item->string) && !is_text_key(item->string))
             return error_set(e, -EINVAL, E_CLUSTER_FILE,
-                             "--cluster %s: nobody knows a key \"%.40s\": expected those of "
-                             "docs/scaling.md",
+                             "--cluster %s: unknown key \"%.40s\"; docs/scaling.md lists all keys",
                              path, item->string);
     return 0;
 }
@@ -155,9 +154,10 @@ static int read_tree(const char *path, const cJSON *tree, struct Cluster *out, s
     if (!err)
         err = check_sources(path, tree, e);
     if (!err && out->nodes * out->node_gpus > MOST_RANKS)
-        err = error_set(e, -EINVAL, E_CLUSTER_FILE,
-                        "--cluster %s: %zu nodes of %zu GPUs: expected at most %d GPUs", path,
-                        out->nodes, out->node_gpus, MOST_RANKS);
+        err = error_set(
+            e, -EINVAL, E_CLUSTER_FILE,
+            "--cluster %s: %zu nodes of %zu GPUs are too many: expected at most %d GPUs in all",
+            path, out->nodes, out->node_gpus, MOST_RANKS);
     return err;
 }
 

@@ -112,10 +112,12 @@ static int refuse(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *
         return error_set(e, -ENOMEM, E_MEMORY, "%s: with%s it would fit, in %s", lack, flags,
                          least);
     if (!flags[0])
-        return error_set(e, -ENOMEM, E_MEMORY, "%s: %s", lack, none);
+        return error_set(e, -ENOMEM, E_MEMORY, "%s; %s; use more --ranks or a smaller model", lack,
+                         none);
     capacity_describe(s->trials.room, &s->trials.needs, least);
-    return error_set(e, -ENOMEM, E_MEMORY, "%s: %s; at the least, with%s, %s", lack, none, flags,
-                     least);
+    return error_set(e, -ENOMEM, E_MEMORY,
+                     "%s; %s; even with%s, %s; use more --ranks or a smaller model", lack, none,
+                     flags, least);
 }
 
 // The devices of dry ranks are opened once for the whole search.

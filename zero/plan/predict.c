@@ -27,7 +27,7 @@ static void warn_alone(const struct PredictRequest *r) {
     const struct ZeroStage *stage = zero_stage(s->stage);
     bool shards = stage->shards_param || stage->shards_grad || stage->shards_optimizer;
     if (r->world->first == 0 && settings_data_ranks(s) == 1 && shards)
-        log_line(LOG_NORMAL, "--zero %d with one %srank shards nothing: --ranks N for more",
+        log_line(LOG_NORMAL, "--zero %d with one %srank shards nothing; raise --ranks to shard",
                  s->stage, s->ranks > 1 ? "data-parallel " : "");
 }
 
@@ -38,7 +38,7 @@ static void warn_few_micro_batches(const struct PredictRequest *r) {
     if (r->world->first == 0 && s->nmicro < (size_t)stages)
         log_line(LOG_NORMAL,
                  "warning: --pp %d with %zu micro-batch%s in a step: stages wait for each other "
-                 "most of the time; a larger --global-batch, or a smaller --batch, makes more",
+                 "most of the time; raise --global-batch or lower --batch for more micro-batches",
                  stages, s->nmicro, s->nmicro == 1 ? "" : "es");
 }
 
@@ -76,11 +76,10 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
         return err ? err : -EINVAL; // rank 0's process has the line
     settings_set_batch(&s, (size_t)word);
     if (r->steps && s.batch < line->rank.batch && w->first == 0)
-        log_line(
-            LOG_NORMAL,
-            "--batch %zu of --global-batch %zu: a larger one takes more than half of the %.2f GB "
-            "that are free for a rank",
-            s.batch, line->global_batch, (double)size_min(room.place, room.host) / 1e9);
+        log_line(LOG_NORMAL,
+                 "--batch %zu of --global-batch %zu is chosen: a larger one would take more than "
+                 "half of the %.2f GB that each rank has free",
+                 s.batch, line->global_batch, (double)size_min(room.place, room.host) / 1e9);
     said->rank.batch = line->rank.batch = s.batch;
     line->rank.nmicro = s.nmicro;
     line->rank.grad_dtype = s.grad_dtype;

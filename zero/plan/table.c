@@ -338,8 +338,8 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
             snprintf(who, sizeof who, "a node of %d ranks", node);
         if (most > 0 && bytes > most)
             return error_set(e, -ENOMEM, E_MEMORY,
-                             "%s %.3f GB: model states alone take %.3f GB there on %s: more "
-                             "--ranks, a higher --zero, or other tiers (--offload-...)",
+                             "%s %.3f GB is too small: model states alone take %.3f GB on %s; use "
+                             "more --ranks, a higher --zero, or offload them (--offload-...)",
                              limits[i].flag, most / 1e9, bytes / 1e9, who);
     }
     return 0;

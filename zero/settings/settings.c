@@ -117,12 +117,12 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
     bool steps = flag_is_on_line(flags, "steps"), epochs = flag_is_on_line(flags, "epochs");
     if (steps && epochs && s->epochs)
         return error_set(e, -EINVAL, E_STEPS_AND_EPOCHS,
-                         "--steps %llu: --epochs %zu says where the run ends; expected one of the "
-                         "two",
+                         "--steps %llu cannot be combined with --epochs %zu: both say when the run "
+                         "ends; drop one of the two",
                          (unsigned long long)s->schedule.steps, s->epochs);
     if (epochs && !s->epochs)
         return error_set(e, -EINVAL, E_EPOCHS,
-                         "--epochs 0: expected at least 1; without it --steps counts");
+                         "--epochs 0: expected at least 1, or --steps instead of --epochs");
     if (steps && s->epochs)
         s->epochs = said->epochs = 0;
     return 0;
@@ -137,15 +137,15 @@ static int check_warmup(const struct LrSchedule *l, struct Error *e) {
 
 void settings_log_epochs(const struct Settings *s, uint64_t samples) {
     if (samples)
-        log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch",
+        log_line(LOG_NORMAL,
+                 "--epochs %zu makes --steps %llu of %zu sequences; an epoch has %llu sequences",
                  s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,
                  (unsigned long long)samples);
     else
-        log_line(
-            LOG_NORMAL,
-            "--epochs %zu: its steps are the training sequences, %zu times, over --global-batch "
-            "%zu; how many sequences there are is known when the data are prepared",
-            s->epochs, s->epochs, s->global_batch);
+        log_line(LOG_NORMAL,
+                 "--epochs %zu: the number of steps is %zu times that of the training sequences, "
+                 "divided by --global-batch %zu; it is known once the data are prepared",
+                 s->epochs, s->epochs, s->global_batch);
 }
 
 int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
@@ -155,9 +155,10 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
         return 0;
     uint64_t steps = (s->epochs * samples + s->global_batch - 1) / s->global_batch;
     if (samples > UINT64_MAX / s->epochs - s->global_batch || steps > most)
-        return error_set(e, -EINVAL, E_EPOCHS,
-                         "--epochs %zu: more than %llu steps through %llu sequences; expected less",
-                         s->epochs, (unsigned long long)most, (unsigned long long)samples);
+        return error_set(
+            e, -EINVAL, E_EPOCHS,
+            "--epochs %zu needs more than %llu steps for %llu sequences; expected fewer epochs",
+            s->epochs, (unsigned long long)most, (unsigned long long)samples);
     s->schedule.steps = said->schedule.steps = steps;
     if (warmup_share >= 0)
         s->schedule.warmup = said->schedule.warmup = (uint64_t)(warmup_share * (double)steps);
@@ -225,8 +226,8 @@ static int check_packed(const struct RankSettings *r, struct Error *e) {
     if (!r->packed || r->model.sparse.mode == SPARSE_DENSE)
         return 0;
     return error_set(e, -EINVAL, E_SPARSE_PACKED,
-                     "--sparse-attention %s: sequences of these data are packed with documents, "
-                     "whose blocks would begin anywhere; expected dense, or --pack off",
+                     "--sparse-attention %s cannot be combined with packed documents, because they "
+                     "do not begin where its blocks do; expected dense, or --pack off",
                      r->model.sparse.text);
 }
 
@@ -237,8 +238,8 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     out->model.vocab = vocab;
     if (out->processes && s->rank.quantized_gradients && !s->rank.node_size)
         return error_set(e, -EINVAL, E_QUANT_NODES,
-                         "--zero-quantized-gradients: expected --node-size, too: the ranks of a "
-                         "node, among which sums are made first");
+                         "--zero-quantized-gradients needs --node-size, because it sums gradients "
+                         "within a node first; give the number of ranks in a node");
     int err = check_packed(out, e);
     if (!err)
         err = model_config_finish(&out->model, e);

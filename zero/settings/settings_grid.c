@@ -91,8 +91,8 @@ int settings_check_split(const struct RankSettings *r, struct Error *e) {
         return stages <= r->model.layers
                    ? 0
                    : error_set(e, -EINVAL, E_PP_STAGES,
-                               "--pp %zu: expected at most one for each of --layers %zu", stages,
-                               r->model.layers);
+                               "--pp %zu: expected at most one stage for each of --layers %zu",
+                               stages, r->model.layers);
     struct SplitPart *parts = base_alloc(stages * sizeof *parts);
     int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
     free(parts);
@@ -104,8 +104,8 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
     if (!r->sequence_parallel || t % places == 0)
         return 0;
     return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,
-                     "--seq-len %zu: expected a multiple of --tp %zu, over whose places "
-                     "--sequence-parallel cuts rows; %zu would do",
+                     "--seq-len %zu: expected a multiple of --tp %zu, because --sequence-parallel "
+                     "splits each sequence over the tensor-parallel ranks; %zu would do",
                      t, places, size_max(t / places, 1) * places);
 }
 
