@@ -336,7 +336,7 @@ check_run() {
     [ -z "$torn" ] || [[ $what = 'flip '* ]] || violation "not intact: step ${torn//$'\n'/ }"
     [ "$now" -ge "$before" ] || violation "step $before was intact before it, now step $now is"
     [[ $may == '*' ]] || [ $status = 0 ] || [ $status = 2 ] || violation "status $status"
-    lines=$(grep -a '^train: ' "$work/said" | grep -avc 'no process any more of rank')
+    lines=$(grep -a '^train: ' "$work/said" | grep -avc 'lost the process of rank')
     [ "$lines" -le 1 ] || violation "more than one line"
     if [ $status = 0 ] && [ "$may" != '*' ] && [ "$now" -lt $steps ]; then
         grep -aq "stopped after step $now" "$work/said" || violation "status 0, and step $now"

@@ -74,7 +74,7 @@ victim_of() { # victim_of N
 judge_end() { # judge_end WORK DO
     local lines hash
     # Of processes, others may add that one is gone.
-    lines=$(grep -a '^train: ' "$1/said" | grep -avc 'no process any more of rank')
+    lines=$(grep -a '^train: ' "$1/said" | grep -avc 'lost the process of rank')
     hash=$(hash_in "$1/said")
     verdict=ok detail=
     if [ "$seconds" -ge $((LIMIT * 1000000)) ]; then

@@ -270,7 +270,7 @@ static void look_for_gpu(const void *context) {
 
 static void auto_is_a_gpu_that_can_be_used(void **state) {
     (void)state;
-    static const char old[] = "--device auto is cpu here: --device cuda: GPU 0 has compute "
+    static const char old[] = "--device auto chose cpu: --device cuda: GPU 0 has compute "
                               "capability 7.0, expected 8.0 or newer";
     static const struct Auto all[] = {
         {1, 1, 90, NULL, DEVICE_CUDA, NULL}, {3, 1, 80, NULL, DEVICE_CUDA, NULL},

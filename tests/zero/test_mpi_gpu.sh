@@ -45,7 +45,7 @@ same() {
     shift 3
     said=$(job "$ranks" --out "$folder/processes" "$@")
     status=$?
-    grep -q 'collectives go by MPI' <<<"$said" && by=mpi
+    grep -q 'collectives use MPI' <<<"$said" && by=mpi
     [ $status = 0 ] && [ $by = "$via" ] && [ "$(bits "$folder/processes" "$said")" = "$want" ] &&
         [ -z "$(ls -d "$folder"/cusim-nccl-* 2>/dev/null)" ]
     result $? "$ranks processes, $name, over $via: the bits of thread ranks" \

@@ -8,8 +8,8 @@
 // at the pace of the latter, so that is taken for a mistake.
 static int refuse(const struct GpuAssignment *s, struct Error *e) {
     return error_set(e, -EINVAL, E_GPU_RANKS,
-                     "%d ranks on this machine's %d GPUs: expected at most %d, one on each, or "
-                     "CUDA_VISIBLE_DEVICES=0 for all of them on one",
+                     "%d ranks on this machine's %d GPUs: expected at most %d, one on each GPU, or "
+                     "CUDA_VISIBLE_DEVICES=0 to put all ranks on one GPU",
                      s->node_ranks, s->gpus, s->gpus);
 }
 
@@ -30,8 +30,8 @@ int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Er
         out->kind = COMM_KIND_NCCL;
     if (may && !s->nccl && !s->processes && s->gpus)
         return error_set(e, -ENOTSUP, E_NCCL,
-                         "%d ranks on %d GPUs need NCCL between them: install libnccl2, or set "
-                         "CUDA_VISIBLE_DEVICES=0 for all of them on one",
+                         "%d ranks on %d GPUs need NCCL: install libnccl2, or set "
+                         "CUDA_VISIBLE_DEVICES=0 to put all ranks on one GPU",
                          s->ranks, s->gpus);
     return 0;
 }

@@ -43,7 +43,8 @@ void guard_check(struct Guard *g) {
     if (waited <= most || g->told || *names)
         return;
     g->told = true;
-    snprintf(why, sizeof why, "it waits for other processes of the job for %g s", most);
+    snprintf(why, sizeof why,
+             "it has waited %g s for other processes of the job; check that they still run", most);
     if (g->ends)
         end_job(g, why);
     if (g->rank <= 1) // 0 may be who is waited for

@@ -61,7 +61,7 @@ int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *
     MPI_Comm_size(MPI_COMM_WORLD, &place->size);
     if (threads < MPI_THREAD_MULTIPLE)
         return error_set(e, -ENOTSUP, E_MPI,
-                         "this MPI lets only one thread speak (level %d): expected one with "
+                         "this MPI allows calls from one thread only (level %d): install one with "
                          "MPI_THREAD_MULTIPLE",
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)place->size * sizeof *peers);
@@ -85,7 +85,7 @@ void mpi_stop(int rank, double timeout_s) {
 void mpi_share(uint64_t mine, uint64_t *all, double timeout_s) {
     MPI_Request request;
     int done = 0;
-    struct Guard guard = guard_of("what all agree upon", job_rank(), timeout_s, false);
+    struct Guard guard = guard_of("the agreement of all ranks", job_rank(), timeout_s, false);
     MPI_Iallgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done) {
         mpi_sleep_us(SLEEP_MAX_US);

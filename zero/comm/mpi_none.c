@@ -7,8 +7,8 @@ int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *
     (void)timeout_s;
     *place = (struct MpiPlace){.rank = rank};
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
-                     "started by mpirun or srun, but built without MPI: install libopenmpi-dev and "
-                     "build again, or start one process with --ranks N");
+                     "mpirun or srun started this program, but it was built without MPI: install "
+                     "libopenmpi-dev and build again, or start one process with --ranks N");
 }
 
 void mpi_stop(int rank, double timeout_s) {

@@ -176,7 +176,7 @@ void mpi_watch(struct MpiComm *c) {
     bool *missing = base_alloc_zeroed((size_t)c->base.comm.size * sizeof *missing);
     if (count_gone(c, missing)) {
         mpi_give_way(c, 1);
-        fail_for(c, missing, "no process any more of rank", 0);
+        fail_for(c, missing, "lost the process of rank", 0);
     }
     free(missing);
 }

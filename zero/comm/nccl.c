@@ -99,10 +99,10 @@ static _Noreturn void fail_by_nccl(struct NcclComm *n, const struct CommCall *ca
     if (cudaGetDevice(&gpu) == cudaSuccess && gpu >= 0)
         snprintf(where, sizeof where, " on GPU %d", gpu);
     snprintf(more, sizeof more,
-             "%s (ncclResult_t %d)%s; NCCL_DEBUG=WARN tells more, and --resume auto goes on from "
-             "the newest checkpoint",
+             "%s (ncclResult_t %d)%s; set NCCL_DEBUG=WARN for details; --resume auto continues "
+             "from the newest checkpoint",
              n->nccl.GetErrorString(result), (int)result, where);
-    fail(n, call, E_NCCL, "NCCL says: ", more);
+    fail(n, call, E_NCCL, "NCCL reports: ", more);
 }
 
 static void end_now(int number) {
@@ -134,7 +134,7 @@ static ncclResult_t poll_error(struct NcclComm *n) {
 static void attend(struct NcclComm *n, const struct CommCall *now) {
     char names[128];
     if (comm_heartbeat(n->carrier, n->begun, names, sizeof names))
-        fail(n, now, E_RANK_SILENT, "no process any more of rank", names);
+        fail(n, now, E_RANK_SILENT, "lost the process of rank", names);
 }
 
 // The watcher's.
@@ -151,13 +151,13 @@ static void late(struct Comm *c, const struct CommCall *call) {
     char missing[400], text[440];
     comm_collect_progress(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
     snprintf(text, sizeof text, "%g s%s", c->timeout_s, missing);
-    fail(n, call, E_RANK_SILENT, "begun, and not ended for ", text);
+    fail(n, call, E_RANK_SILENT, "it has begun, but not ended for ", text);
 }
 
 static _Noreturn void give_up(struct NcclComm *n) {
     char missing[400];
     comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    fail(n, &n->now, E_RANK_SILENT, "NCCL waits in vain", missing);
+    fail(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", missing);
 }
 
 // Waits until NCCL has done what `result` came from.

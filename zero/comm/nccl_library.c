@@ -24,6 +24,7 @@ int nccl_library_find(struct NcclLibrary *nccl, struct Error *e) {
     memcpy(nccl, function, sizeof *nccl);
     if (nccl->GetVersion(&version) != ncclSuccess || version < OLDEST_VERSION)
         return error_set(e, -ENOTSUP, E_NCCL,
-                         "NCCL has version %d: install 2.14 or newer (libnccl2)", version);
+                         "NCCL has version %d, which is too old: install 2.14 or newer (libnccl2)",
+                         version);
     return 0;
 }

@@ -4,10 +4,9 @@
 #include <errno.h>
 
 int nccl_find(struct Error *e) {
-    return error_set(
-        e, -ENOTSUP, E_BUILD_LACKS,
-        "built without NCCL: install libnccl-dev and build again, or keep all ranks on "
-        "one GPU with CUDA_VISIBLE_DEVICES=0");
+    return error_set(e, -ENOTSUP, E_BUILD_LACKS,
+                     "this program was built without NCCL: install libnccl-dev and build again, or "
+                     "put all ranks on one GPU with CUDA_VISIBLE_DEVICES=0");
 }
 
 struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *settings,

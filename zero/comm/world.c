@@ -50,11 +50,12 @@ int world_open(struct World *w, double timeout_s, struct Error *e) {
                             timeout_s};
     if (!err && size != place.size)
         err = error_set(e, -EINVAL, E_MPI,
-                        "the launcher started %d processes, but MPI knows of %d: try srun "
-                        "--mpi=pmix (srun --mpi=list names what there is), or mpirun",
+                        "the launcher started %d processes, but MPI counts %d: try srun --mpi=pmix "
+                        "(srun --mpi=list lists the choices), or mpirun",
                         size, place.size);
     if (!err && place.size > 1024)
-        err = error_set(e, -EINVAL, E_RANKS, "%d processes: expected at most 1024", place.size);
+        err = error_set(e, -EINVAL, E_RANKS,
+                        "the launcher started %d processes: expected at most 1024", place.size);
     if (err && rank > 0)
         *e = (struct Error){0}; // rank 0 says it
     return err;
@@ -68,9 +69,10 @@ void world_close(struct World *w) {
 
 int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e) {
     if (w->launched && asked)
-        return error_set(e, -EINVAL, E_RANKS,
-                         "--ranks %zu: expected none, the launcher has started %d ranks", *ranks,
-                         w->size);
+        return error_set(
+            e, -EINVAL, E_RANKS,
+            "--ranks %zu: the launcher has already started %d ranks; leave out --ranks", *ranks,
+            w->size);
     if (!w->launched)
         w->size = w->count = (int)*ranks;
     *ranks = (size_t)w->size;

@@ -43,13 +43,13 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     bool host = o->opt_tier != TIER_DEVICE;
     if (o->delayed && (!host || o->ratio < 1))
         return error_set(e, -EINVAL, E_DELAY_UPDATE,
-                         "--delay-update: expected --offload-optimizer cpu or nvme, and all of it "
-                         "(--offload-ratio 1)");
+                         "--delay-update needs the whole optimizer offloaded: expected "
+                         "--offload-optimizer cpu or nvme, and --offload-ratio 1");
     if (plan->grad.shard_group && !plan->optimizer.shard_group &&
         (host || o->param_tier != TIER_DEVICE))
         return error_set(e, -EINVAL, E_STAGE_OFFLOAD,
-                         "--zero %d: expected no offload: what updates whole groups from shards of "
-                         "their gradients is on the device",
+                         "--zero %d cannot be combined with offload: this stage shards gradients "
+                         "but not optimizer states; leave out the --offload flags",
                          zero->stage);
     *from = host && params ? first_offloaded(params, o->ratio) : host ? 0 : ngroup;
     plan->param.tier = &zero->tier[o->param_tier];

@@ -46,8 +46,8 @@ int nvme_refuse_memory(const char *folder, struct Error *e) {
     unsigned long kind = (unsigned long)s.f_type;
     if (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC || kind == HUGETLBFS_MAGIC)
         return error_set(e, -EINVAL, E_NVME_PATH,
-                         "--nvme-path %s: is in memory (%s), not on a disk; give a folder on one, "
-                         "or offload to cpu",
+                         "--nvme-path %s: the folder is in memory (%s), not on a disk; give a "
+                         "folder on a disk, or offload to cpu",
                          folder, kind == TMPFS_MAGIC ? "tmpfs" : "ramfs");
     return 0;
 }
@@ -101,10 +101,11 @@ static int find_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error
     if (!(mask & STATX_MASK_DIO)) // an older kernel: a page is right for all disks there are
         memory = offset = NVME_UNIT_BYTES;
     if (!memory || !offset || NVME_UNIT_BYTES % offset || NVME_UNIT_BYTES % memory)
-        return error_set(e, -EINVAL, E_NVME_PATH,
-                         "--nvme-path %s: direct I/O in units of %d bytes is not possible there "
-                         "(alignment of memory %u, of the file %u)",
-                         n->settings.folder, NVME_UNIT_BYTES, memory, offset);
+        return error_set(
+            e, -EINVAL, E_NVME_PATH,
+            "--nvme-path %s: its file system does not allow direct I/O in units of %d bytes (it "
+            "needs memory aligned to %u and offsets to %u); give a folder on another file system",
+            n->settings.folder, NVME_UNIT_BYTES, memory, offset);
     n->memory_align = size_max(n->memory_align, memory);
     return 0;
 }
@@ -116,7 +117,9 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
     f->bytes = bytes;
     int fd = open_nameless(folder, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (fd == -EINVAL)
-        return error_set(e, fd, E_NVME_PATH, "--nvme-path %s: its file system takes no O_DIRECT",
+        return error_set(e, fd, E_NVME_PATH,
+                         "--nvme-path %s: its file system does not support O_DIRECT; give a folder "
+                         "on another file system",
                          folder);
     if (fd < 0)
         return error_set(e, fd, E_NVME_PATH, "--nvme-path %s: cannot make a file there: %s", folder,
@@ -143,7 +146,8 @@ static int open_lane(struct Nvme *n, struct Lane *l, struct Error *e) {
     l->bounce = aligned_alloc(NVME_UNIT_BYTES, s->depth * s->block_bytes);
     if (!l->bounce)
         return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                         "no memory for --nvme-depth %zu buffers of --nvme-block %zu bytes",
+                         "cannot allocate --nvme-depth %zu buffers of --nvme-block %zu bytes; "
+                         "lower one of the two",
                          s->depth, s->block_bytes);
     return 0;
 }

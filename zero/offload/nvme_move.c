@@ -44,7 +44,7 @@ static int fail(struct Transfer *t, const struct NvmeJob *j, int code, const cha
         return t->code; // the first one is told
     bool writes = j->kind == JOB_WRITE;
     t->code = error_set(t->e, code, E_NVME_IO,
-                        "cannot %s %s at offset %llu (%zu bytes, of which %zu went well): %s",
+                        "cannot %s %s at offset %llu (%zu bytes, %zu of them done): %s",
                         writes ? "write" : "read", t->n->file[j->file].name,
                         (unsigned long long)j->offset, j->bytes, j->done, cause);
     return t->code;
@@ -292,8 +292,10 @@ static void make_ready(struct Transfer *t) {
     int code = l->queue->disk->pin(l->queue, t->n->ranges, t->n->nrange);
     l->pinned = code == 0;
     if (code)
-        log_line(LOG_VERBOSE, "nvme: %u buffers are not registered with io_uring: %s", t->n->nrange,
-                 strerror(-code));
+        log_line(
+            LOG_VERBOSE,
+            "nvme: cannot register %u buffers with io_uring: %s; the run uses them unregistered",
+            t->n->nrange, strerror(-code));
 }
 
 static void check_pieces(const struct Transfer *t) {

@@ -19,16 +19,16 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
     struct stat st;
     if (!folder || !*folder)
         return error_set(e, -EINVAL, E_NVME_PATH_MISSING,
-                         "--nvme-path is missing: give a folder on the disk that offload to nvme "
-                         "shall use");
+                         "--nvme-path is missing: give a folder on the disk to which to offload");
     if (stat(folder, &st))
-        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s; give a folder that is there",
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s; give a folder that exists",
                          folder, strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "--nvme-path %s is not a folder", folder);
+        return error_set(e, -ENOTDIR, E_NOT_A_FOLDER,
+                         "--nvme-path %s is not a folder; give a folder", folder);
     if (access(folder, W_OK | X_OK))
-        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: cannot write there: %s", folder,
-                         strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: cannot write to the folder: %s",
+                         folder, strerror(errno));
     int code = nvme_refuse_memory(folder, e);
     if (code)
         return code;
@@ -38,19 +38,20 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
     uint64_t room = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     if (bytes <= room)
         return 0;
-    return error_set(
-        e, -ENOSPC, E_DISK_FULL,
-        "--nvme-path %s: the ranks of this machine need %llu bytes there, and %llu are "
-        "free",
-        folder, (unsigned long long)bytes, (unsigned long long)room);
+    return error_set(e, -ENOSPC, E_DISK_FULL,
+                     "--nvme-path %s: the ranks of this machine need %llu bytes on its disk, but "
+                     "only %llu are free; free some, or give a folder on another disk",
+                     folder, (unsigned long long)bytes, (unsigned long long)room);
 }
 
 // Writes a block and reads it back.
 static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Error *e) {
     char *mem = aligned_alloc(4096, 2 * bytes);
     if (!mem)
-        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                         "--nvme-path %s: no memory for a try of %zu bytes", folder, 2 * bytes);
+        return error_set(
+            e, -ENOMEM, E_MEMORY_REFUSED,
+            "--nvme-path %s: cannot allocate %zu bytes to test the disk; end other programs",
+            folder, 2 * bytes);
     for (size_t i = 0; i < bytes; i++)
         mem[i] = (char)(i * 7 + (i >> 8));
     memset(mem + bytes, 0, bytes);
@@ -58,8 +59,10 @@ static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Er
     if (!code)
         code = nvme_read(n, &(struct NvmePiece){TAG_OPTIMIZER, 0, mem + bytes, bytes}, 1, e);
     if (!code && memcmp(mem, mem + bytes, bytes) != 0)
-        code = error_set(e, -EIO, E_NVME_IO,
-                         "--nvme-path %s: a block that was written there reads otherwise", folder);
+        code = error_set(
+            e, -EIO, E_NVME_IO,
+            "--nvme-path %s: a block that was written and read back differs; check the disk",
+            folder);
     free(mem);
     return code;
 }
@@ -110,7 +113,7 @@ static double pass(struct Measure *m, Transfer *move, uint64_t end, bool once, u
         }
         struct Error e;
         if (move(m->n, piece, count, &e)) {
-            log_line(LOG_NORMAL, "the speed of the disk could not be measured: %s", e.text);
+            log_line(LOG_NORMAL, "cannot measure the speed of the disk: %s", e.text);
             return 0;
         }
         if (reached && moved <= end)
@@ -141,7 +144,7 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     }
     double rate = 0;
     if (!bytes || nvme_open(&m.n, &s, 0, (uint64_t[NTAG]){[TAG_OPTIMIZER] = bytes}, &e)) {
-        log_line(LOG_NORMAL, "the speed of the disk could not be measured: %s",
+        log_line(LOG_NORMAL, "cannot measure the speed of the disk: %s",
                  bytes ? e.text : "it is full");
     } else {
         // First the bytes are written: what never was is not read from the disk, and writing it is

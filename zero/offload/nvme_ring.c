@@ -22,13 +22,13 @@ struct Ring {
 static const char *advice(int code) {
     switch (-code) {
     case EMFILE:
-        return "raise `ulimit -n`, or ask for fewer --ranks";
+        return "raise `ulimit -n`, or use fewer --ranks";
     case ENFILE:
         return "the machine has too many files open: raise /proc/sys/fs/file-max";
     case ENOMEM:
-        return "raise `ulimit -l`, or take a smaller --nvme-depth";
+        return "raise `ulimit -l`, or lower --nvme-depth";
     default:
-        return "see /proc/sys/kernel/io_uring_disabled, or a container's list of calls";
+        return "check /proc/sys/kernel/io_uring_disabled and the container's seccomp profile";
     }
 }
 
@@ -40,7 +40,7 @@ static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue
     if (code) {
         free(r);
         return error_set(e, code, E_NVME_RING,
-                         "the NVMe tier needs io_uring, which this machine refuses: %s (%s)",
+                         "the NVMe tier needs io_uring, but the kernel refuses it: %s (%s)",
                          strerror(-code), advice(code));
     }
     *out = &r->base;

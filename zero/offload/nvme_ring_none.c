@@ -7,8 +7,8 @@ static int none_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue
                      struct Error *e) {
     (void)disk, (void)depth, (void)out;
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
-                     "the NVMe tier needs io_uring, and this program was built without liburing: "
-                     "install liburing-dev and build again, or offload to the CPU's memory");
+                     "the NVMe tier needs io_uring, but this program was built without liburing: "
+                     "install liburing-dev and build again, or offload to cpu");
 }
 
 // Nothing else can be called, since no queue is ever opened.

@@ -36,7 +36,8 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
     if (kept + weights < 0x1p60)
         return 0;
     return error_set(e, -EINVAL, E_SHAPE_RANGE,
-                     "--batch %zu --seq-len %zu --channels %zu --layers %zu: more than 2^60 bytes",
+                     "--batch %zu --seq-len %zu --channels %zu --layers %zu: the run would need "
+                     "more than 2^60 bytes; lower one of them",
                      s->batch, c->seq_len, c->channels, c->layers);
 }
 
@@ -60,8 +61,8 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
     may = comm_gpus_apart(gpu, group->size);
     free(gpu);
     if (!may && group->rank == 0)
-        log_line(LOG_NORMAL, "collectives go by MPI, through the host's memory: ranks share a GPU, "
-                             "or have no NCCL (libnccl2)");
+        log_line(LOG_NORMAL, "collectives use MPI, through the host's memory, because ranks share "
+                             "a GPU or NCCL (libnccl2) is missing");
     return may;
 }
 
@@ -187,11 +188,10 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
     if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == kept &&
         !tier_is_dry(&r->tier[TIER_DEVICE]) && parallel->stages == 1 && s->rank == 0)
-        log_line(
-            LOG_NORMAL,
-            "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
-            "nothing moves",
-            parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
+        log_line(LOG_NORMAL,
+                 "%s moves nothing: all %zu layers fit into the slots that --prefetch %zu keeps on "
+                 "the device",
+                 parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
     struct ActOffloadSpec keep = {.store = &r->tier[s->act_tier],
                                   .cpu = &r->tier[TIER_CPU],
                                   .layers = layers,

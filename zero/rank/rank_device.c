@@ -73,7 +73,7 @@ static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
         return false;
     int err = device_open_cuda(&d, gpu_of(&on_gpu), &e);
     if (err)
-        log_line(LOG_NORMAL, "--device auto is cpu here: %s", e.text);
+        log_line(LOG_NORMAL, "--device auto chose cpu: %s", e.text);
     else
         device_close(d);
     return !err;
@@ -86,7 +86,7 @@ static int check_stack(struct Error *e) {
     if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= least)
         return 0;
     return error_set(e, -EINVAL, E_STACK_LIMIT,
-                     "ulimit -s %llu: expected a stack of at least %llu KiB",
+                     "ulimit -s %llu: the stack is too small; raise it to at least %llu KiB",
                      (unsigned long long)stack.rlim_cur / 1024, (unsigned long long)least / 1024);
 }
 

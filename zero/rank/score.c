@@ -147,7 +147,7 @@ static int compare_lists(struct Scoring *s, struct Error *e) {
     free(all);
     return same ? 0
                 : error_set(e, -EINVAL, E_RANKS_DIFFER,
-                            "--eval: rank %d has other items than rank 0: expected the same files "
+                            "--eval: rank %d read different items than rank 0; put the same files "
                             "on all machines",
                             other);
 }
