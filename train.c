@@ -249,7 +249,7 @@ static int open_model(struct Run *run, bool fresh, struct Error *e) {
     if (!err || fresh)
         return err;
     struct Error why = *e;
-    return error_set(e, err, why.id, "--export %s needs what --init named: %s",
+    return error_set(e, err, why.id, "--export %s needs the model that --init names: %s",
                      run->line.run.export, why.text);
 }
 
@@ -439,7 +439,7 @@ int main(int argc, char **argv) {
     if (!err)
         err = world_agree(&run.world, start(&run, &e), &e);
     if (!is_printed(options_mode(&run.line.run)) && !err)
-        err = error_set(&e, -EIO, E_STDOUT, "cannot write to standard output");
+        err = error_set(&e, -EIO, E_STDOUT, "cannot write to standard output; check what reads it");
     if (e.text[0])
         base_last_line("train: %s [%s]\n", e.text, error_name(e.id));
     world_close(&run.world);

@@ -253,7 +253,7 @@ said=$(run --steps 20 --dtype fp16 --out "$folder/fp16-parts" --resume auto \
 [ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --loss-scale-window 1000'
 result $? "refused: a resume with another --loss-scale-window, by name" "$said"
 said=$(run --dtype fp16 --loss-scale 4 --steps 40 --lr 1000 --out "$folder/fp16-wild" 2>&1)
-[ $? = 2 ] && grep -q 'the loss scale stays at 1, its least$' <<<"$said" &&
+[ $? = 2 ] && grep -q 'the loss scale stays at 1, its minimum$' <<<"$said" &&
     error_is 'E_DIVERGED 10'
 result $? "fp16 gives up at the least loss scale alone" "$said"
 said=$(run --steps 20 --out "$folder/parts" --resume auto --lr 1e-4 2>&1 >/dev/null)

@@ -41,7 +41,7 @@ diverged "a resume at the same rate comes to the same end" "$good" "the checkpoi
 result $? "and leaves what was saved" "$(kept a)"
 follow --lr 0.01
 [ $status = 0 ] && grep -q "^resumed after step $last (" <<<"$said" &&
-    grep -qx -- '--lr 0.01 from here on, instead of 1e+03' <<<"$said" &&
+    grep -qx -- '--lr is 0.01 from here on, instead of 1e+03' <<<"$said" &&
     grep -q '^step 400  *validation loss [0-9]' <<<"$said" &&
     grep -q '"lr":[[:space:]]*0.01,' a/config.json && [ ! -e a/checkpoints/diverged ]
 result $? "the command that is named goes on to the end, at a lower rate" "$status: $said"

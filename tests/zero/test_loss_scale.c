@@ -120,7 +120,7 @@ static void what_an_overflow_did_is_told(void **state) {
         ", the loss scale stays at 4 (of --loss-scale-hysteresis 2 left)",
         ", the loss scale stays at 4 (of --loss-scale-hysteresis 1 left)",
         ", the loss scale is halved to 2", ", the loss scale is halved to 1.5",
-        ", the loss scale stays at 1.5, its least"};
+        ", the loss scale stays at 1.5, its minimum"};
     const struct LossScaleSettings settings = {4, 1.5f, 0, 3};
     struct LossScale now = loss_scale_start(&settings), before;
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {

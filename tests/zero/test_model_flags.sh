@@ -64,7 +64,7 @@ said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
 grep -q '"seq_len":[[:space:]]*17,' <<<"$said"
 result $? "and as llm.c's" "$said"
 said=$(run --init "hf:$models/qwen3" --seq-len 41 --steps 1)
-[ "$(grep -c -- '^--seq-len 41: the model of --init is made for at most 40 ' <<<"$said")" = 1 ] &&
+[ "$(grep -c -- '^--seq-len 41: the model of --init supports at most 40 ' <<<"$said")" = 1 ] &&
     grep -q '^weights hash' <<<"$said"
 result $? "longer sequences than the model's are told" "$said"
 said=$(run --init "hf:$models/qwen3" --seq-len 40 --steps 1)

@@ -52,7 +52,8 @@ int checkpoint_clear(const char *folder, struct Error *e) {
     int err = checkpoint_remove(aside);
     if (err == -EEXIST)
         error_set(e, err, E_CHECKPOINT_IN_THE_WAY,
-                  "%s is in the way: it is a link, or holds what no checkpoint has; move it",
+                  "%s is in the way of a checkpoint: it is a link, or holds files that are not a "
+                  "checkpoint's; move it",
                   aside);
     else if (err)
         error_set(e, err, E_CHECKPOINT_WRITE, "cannot remove %s: %s", aside, strerror(-err));
@@ -135,7 +136,8 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     bool home = s->keeps && is_at_home(s), failed = err != 0;
     if (s->keeps && !err)
         err = home ? finish_aside(s, e)
-                   : error_set(e, -ESTALE, E_FOLDER_REPLACED, "%s is another folder now, or gone",
+                   : error_set(e, -ESTALE, E_FOLDER_REPLACED,
+                               "folder %s was replaced or removed during the run; put it back",
                                s->folder);
     if (home && err)
         checkpoint_remove(s->aside);
@@ -250,6 +252,8 @@ int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const 
     int err = load_newest(z, folders, checkpoint_load_weights, identity, NULL, path, e);
     if (err || *path)
         return err;
-    return error_set(e, -ENOENT, E_CHECKPOINT_MISSING, "%s holds no checkpoint any more",
-                     folders[0]);
+    return error_set(
+        e, -ENOENT, E_CHECKPOINT_MISSING,
+        "%s no longer holds a checkpoint; put its checkpoints back, or choose another folder",
+        folders[0]);
 }

@@ -135,11 +135,13 @@ static int check_all_there(const struct Fetch *x, int teller, struct Error *e) {
     const char *name = strrchr(f->file[missing].path, '/') + 1;
     if (checkpoint_machine(f->folder, missing, host))
         return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
-                         "checkpoint %s lacks %s, which node %s wrote to its own disk: expected "
-                         "that node in the job, or its folder on one that is",
+                         "checkpoint %s lacks %s, which node %s wrote to its own disk; run the job "
+                         "on that node too, or copy the file to a node of the job",
                          x->path, name, host);
     return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
-                     "checkpoint %s lacks %s: none of the job's nodes has it", x->path, name);
+                     "checkpoint %s lacks %s: no node of the job has this file; copy it to one of "
+                     "them, or resume from another checkpoint",
+                     x->path, name);
 }
 
 // ---- handing out ----
@@ -175,11 +177,14 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
     for (uint64_t end = at + n; at < end; at += PIECE) {
         size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
         if (fd >= 0 && !*err && pread(fd, room, bytes, (off_t)at) != (ssize_t)bytes)
-            *err = error_set(e, -EIO, E_CHECKPOINT_READ, "cannot read checkpoint %s", path);
+            *err = error_set(e, -EIO, E_CHECKPOINT_READ,
+                             "cannot read checkpoint %s: a read failed or ended too early; check "
+                             "the node's disk",
+                             path);
         comm_broadcast_host(x->z->all, room, bytes, x->owner[i]);
         if (keeps && !*err && (*err = base_write(x->f->fetched, room, bytes, (off_t)(x->end + at))))
             error_set(e, *err, E_CHECKPOINT_WRITE,
-                      "cannot keep what another node has of checkpoint %s: %s", path,
+                      "cannot store another node's part of checkpoint %s: %s", path,
                       strerror(-*err));
     }
 }
@@ -235,7 +240,7 @@ static int open_unnamed(const char *path, struct Error *e) {
     }
     if (fd < 0)
         fd = error_set(e, -errno, E_CHECKPOINT_WRITE,
-                       "cannot keep what another node has of checkpoint %s: %s", path,
+                       "cannot store another node's part of checkpoint %s: %s", path,
                        strerror(errno));
     free(above);
     free(beside);
@@ -274,11 +279,10 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
         f->held = checkpoint_hold(f->folder);
     int teller = agree_on_save(&x, &count), err = 0;
     if (count < 1 || count > MAX_FILES)
-        err = z->all->rank ? -EBADMSG
-                           : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                                       "checkpoint %s is damaged: no file of it can be "
-                                       "read on any node",
-                                       path);
+        err = z->all->rank
+                  ? -EBADMSG
+                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                              "checkpoint %s is damaged: no node can read any of its files", path);
     if (!err) {
         name_files(&x, count);
         survey(&x);

@@ -168,7 +168,7 @@ int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct
                              strerror(errno));
         if (done == 0)
             return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                             "checkpoint %s is damaged: it ends too early", path);
+                             "checkpoint %s is damaged: the file ends too early", path);
         p += done;
         n -= (size_t)done;
     }
@@ -238,14 +238,15 @@ static int check_head(const char *path, const struct CheckpointHead *h, struct E
     const int *n = h->grid.size;
     if (!is_sound(h))
         return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of "
-                         "%g, %u bytes of algorithms",
+                         "checkpoint %s is damaged: its header has impossible values: %llu updates "
+                         "in %llu steps, a loss scale of %g, %u bytes of algorithms",
                          path, (unsigned long long)h->updates, (unsigned long long)h->step,
                          (double)h->loss_scale.scale, h->choices_bytes);
     if (!is_grid(&h->grid, h->size))
-        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: %u ranks are no grid of %d x %d x %d x %d",
-                         path, h->size, n[0], n[1], n[2], n[3]);
+        return error_set(
+            e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+            "checkpoint %s is damaged: its %u ranks do not form a grid of %d x %d x %d x %d", path,
+            h->size, n[0], n[1], n[2], n[3]);
     return 0;
 }
 
@@ -263,10 +264,11 @@ static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct 
                  memcmp(seen + 14, magic[USUAL] + 14, 2) == 0;
     if (older)
         return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
-                         "checkpoint %s is of format %c, of an older version of this program; "
-                         "expected %d to %d",
+                         "checkpoint %s has format %c, which an older version of this program "
+                         "wrote; expected %d to %d",
                          path, seen[13], USUAL, NFORMAT - 1);
-    return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT, "%s is no checkpoint of this program", path);
+    return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
+                     "%s is not a checkpoint of this program; give another file", path);
 }
 
 static struct CheckpointHead head_of(const struct Fixed *f) {
@@ -358,11 +360,12 @@ static int open_regular(int folder, const char *path, uint64_t *bytes, struct Er
     struct stat st;
     int err = 0;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED, "checkpoint %s is no file", path);
+        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                        "checkpoint %s is not a regular file; put the file back", path);
     *bytes = err ? 0 : (uint64_t)st.st_size;
     if (!err && *bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
         err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                        "checkpoint %s is damaged: only %llu bytes long", path,
+                        "checkpoint %s is damaged: the file has only %llu bytes", path,
                         (unsigned long long)*bytes);
     if (err)
         close(fd);

@@ -87,13 +87,16 @@ int checkpoint_compare_identity(const char *path, const char *stored, const char
         return 0;
     if (!has.text)
         return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
-                         "checkpoint %s is of another run: it has no \"%.*s\"", path, (int)want.n,
-                         want.text);
+                         "checkpoint %s is of another run: it lacks \"%.*s\"; give the flags and "
+                         "data of that run",
+                         path, (int)want.n, want.text);
     if (!want.text)
         return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
-                         "checkpoint %s is of another run: it has \"%.*s\", and this run has not",
+                         "checkpoint %s is of another run: it has \"%.*s\", which this run lacks; "
+                         "give the flags and data of that run",
                          path, (int)has.n, has.text);
     return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
-                     "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"", path,
-                     (int)has.n, has.text, (int)want.n, want.text);
+                     "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"; give the "
+                     "flags and data of that run",
+                     path, (int)has.n, has.text, (int)want.n, want.text);
 }

@@ -46,7 +46,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
         strcmp(h->identity, first->identity) != 0)
         return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: it is of another checkpoint", path);
+                         "checkpoint %s is damaged: this file belongs to another checkpoint", path);
     const struct Params *saved = &f->saved[checkpoint_place(f, number)];
     next += checkpoint_place(f, number) * saved->ngroup;
     bool same = h->ngroup == (uint32_t)saved->ngroup;
@@ -56,13 +56,16 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         same = elsewhere || part->numel == saved->group[g].numel;
         if (same && part->count && part->begin != next[g])
             return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                             "checkpoint %s is damaged: it begins at element %llu", path,
-                             (unsigned long long)part->begin);
+                             "checkpoint %s is damaged: its part begins at element %llu, not where "
+                             "the part before ends",
+                             path, (unsigned long long)part->begin);
         next[g] += part->count;
     }
     return same ? 0
                 : error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                            "checkpoint %s is of a model of another shape", path);
+                            "checkpoint %s holds a model of another shape; give the flags of the "
+                            "model that was saved",
+                            path);
 }
 
 // ---- the files ----
@@ -122,7 +125,7 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
     uint32_t count = f->file[0].head.size;
     if (count < 1 || count > MAX_FILES)
         return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: it is of %u ranks", folder, count);
+                         "checkpoint %s is damaged: its first file counts %u ranks", folder, count);
     f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
     int err = 0;
     for (; f->count < (int)count; f->count++)
@@ -157,7 +160,9 @@ static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error
     int places = h->grid.size[AXIS_TP];
     if (model_config_check_parts(&z->params->config, (size_t)places, &ignored))
         return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                         "checkpoint %s is of a model of another shape", f->file[0].path);
+                         "checkpoint %s holds a model of another shape; give the flags of the "
+                         "model that was saved",
+                         f->file[0].path);
     f->saved = base_alloc_zeroed((size_t)places * sizeof *f->saved);
     for (f->places = 0; f->places < places; f->places++)
         params_layout(&z->params->config, 1, (size_t)f->places, (size_t)places,
@@ -176,7 +181,8 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
     for (int i = 0; i < f->places * groups && !err; i++)
         if (next[i] != f->saved[i / groups].group[i % groups].numel)
             err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                            "checkpoint %s is damaged: elements are missing", f->file[0].path);
+                            "checkpoint %s is damaged: its files lack some elements",
+                            f->file[0].path);
     free(next);
     return err;
 }

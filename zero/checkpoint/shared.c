@@ -82,7 +82,8 @@ static int check_places(struct Zero *z, struct Error *e) {
     if (other < 0)
         return 0;
     return error_set(e, -EIO, E_RANKS_DIFFER,
-                     "rank %d has other norms or biases than rank %d, whose model it has a part of",
+                     "rank %d holds different norms or biases than rank %d, but all "
+                     "tensor-parallel ranks must hold the same; resume from an earlier checkpoint",
                      other, grid_member(&grid, other, AXIS_TP, 0));
 }
 
@@ -98,9 +99,11 @@ static int check_ends(struct Zero *z, struct Error *e) {
     free(all);
     if (other < 0)
         return 0;
-    return error_set(e, -EIO, E_RANKS_DIFFER,
-                     "rank %d has another embedding than rank %d, whose head it has with --tie on",
-                     other, grid_member(&grid, other, AXIS_PP, 0));
+    return error_set(
+        e, -EIO, E_RANKS_DIFFER,
+        "rank %d holds a different embedding than rank %d, but with --tie on the first and the "
+        "last stage must hold the same; resume from an earlier checkpoint",
+        other, grid_member(&grid, other, AXIS_PP, 0));
 }
 
 int shared_check(struct Zero *z, struct Error *e) {

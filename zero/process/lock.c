@@ -28,10 +28,10 @@ static int refuse(int fd, struct Place at, struct Error *e) {
     char who[WHO_BYTES] = "";
     ssize_t n = pread(fd, who, sizeof who - 1, 0);
     who[n > 0 ? strcspn(who, "\n") : 0] = 0;
-    return error_set(e, -EBUSY, E_FOLDER_BUSY,
-                     "%s %s: %s trains into it; expected another %s, or to wait until that run has "
-                     "ended",
-                     at.flag, at.folder, *who ? who : "another run", at.flag);
+    return error_set(
+        e, -EBUSY, E_FOLDER_BUSY,
+        "%s %s: %s trains into this folder; choose another %s, or wait until that run has ended",
+        at.flag, at.folder, *who ? who : "another run", at.flag);
 }
 
 // Whether the file that is locked is still the one of that name: its last owner may have removed it
@@ -53,7 +53,7 @@ static int open_file(const char *path, struct Place at, struct Error *e) {
     if (opened)
         close(fd);
     return error_set(e, code, E_LOCK_FILE, "%s %s: %s cannot be locked: %s%s", at.flag, at.folder,
-                     path, opened ? "it is no regular file" : strerror(-code),
+                     path, opened ? "it is not a regular file" : strerror(-code),
                      opened || code == -ELOOP ? "; move it" : "");
 }
 
@@ -67,8 +67,10 @@ static int try_lock(const char *path, struct Place at, struct Error *e) {
     if (refused == EAGAIN || refused == EACCES)
         err = refuse(fd, at, e);
     else if (refused)
-        log_line(LOG_NORMAL, "%s %s: no lock against a second run: %s", at.flag, at.folder,
-                 strerror(refused));
+        log_line(LOG_NORMAL,
+                 "%s %s: cannot lock the folder against a second run: %s; the run goes on without "
+                 "a lock",
+                 at.flag, at.folder, strerror(refused));
     if (!err && !is_named(fd, path))
         err = -EAGAIN;
     if (err)
@@ -116,7 +118,9 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
     for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
         fd = try_lock(path, at, e);
     if (fd == -EAGAIN)
-        fd = error_set(e, -EBUSY, E_FOLDER_BUSY, "%s %s: others take and leave it all the time",
+        fd = error_set(e, -EBUSY, E_FOLDER_BUSY,
+                       "%s %s: other runs keep locking and unlocking this folder; try again, or "
+                       "choose another folder",
                        flag, folder);
     if (fd < 0) {
         free(path);
@@ -139,8 +143,8 @@ int run_lock_check(const struct RunLock *l, struct Error *e) {
     if (!l->path || (!stat(l->folder, &st) && st.st_dev == l->device && st.st_ino == l->inode))
         return 0;
     return error_set(e, -ESTALE, E_FOLDER_REPLACED,
-                     "%s %s is another folder now: it was moved or removed while this run "
-                     "trained; expected it back, for nothing is written into another one",
+                     "%s %s is another folder now: the first one was moved or removed while this "
+                     "run trained; put it back, because the run writes into no other folder",
                      l->flag, l->folder);
 }
 

@@ -27,16 +27,18 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uin
     if (b->step && b->samples != samples) {
         if (first)
             log_line(LOG_NORMAL,
-                     "the best validation, of step %llu, was of %llu sequences, and these are of "
-                     "%llu: it is compared no more",
+                     "the best validation, of step %llu, used %llu sequences, but this run uses "
+                     "%llu; it is no longer compared",
                      (unsigned long long)b->step, (unsigned long long)b->samples,
                      (unsigned long long)samples);
         *b = (struct Best){0};
     }
     if (j->keeps && b->step && !is_there(s, b->step)) {
         if (first)
-            log_line(LOG_NORMAL, "the best checkpoint, of step %llu, is gone: the next is the best",
-                     (unsigned long long)b->step);
+            log_line(
+                LOG_NORMAL,
+                "the best checkpoint, of step %llu, is gone; the next validation becomes the best",
+                (unsigned long long)b->step);
         *b = (struct Best){0};
     }
     j->kept = *b;

@@ -17,5 +17,5 @@ void loss_scale_describe(const struct LossScale *before, const struct LossScale 
     else if (after->scale < before->scale)
         snprintf(text, bytes, ", the loss scale is halved to %.10g", scale);
     else
-        snprintf(text, bytes, ", the loss scale stays at %.10g, its least", scale);
+        snprintf(text, bytes, ", the loss scale stays at %.10g, its minimum", scale);
 }

@@ -22,9 +22,10 @@ static const char *newest_home(const struct Resume *r) {
 static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
     if (step <= r->asked.steps)
         return 0;
-    return error_set(e, -EINVAL, E_STEPS_DONE,
-                     "--steps %llu: the checkpoint is of step %llu already",
-                     (unsigned long long)r->asked.steps, (unsigned long long)step);
+    return error_set(
+        e, -EINVAL, E_STEPS_DONE,
+        "--steps %llu: the checkpoint is already of step %llu; raise --steps to train on",
+        (unsigned long long)r->asked.steps, (unsigned long long)step);
 }
 
 static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
@@ -122,8 +123,8 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
         return 0; // another node has it
     if (err == -ENOENT || err == -ENOTDIR)
         return error_set(e, err, E_CHECKPOINT_MISSING,
-                         "--resume %s: no checkpoint; expected auto, or a folder such as "
-                         "%s/step-00000100",
+                         "--resume %s: this folder holds no checkpoint; expected auto, or a folder "
+                         "like %s/step-00000100",
                          r->asked.which, r->folder[0]);
     return err ? error_set(e, err, cause.id, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
@@ -148,11 +149,10 @@ static uint64_t best_step(const struct Resume *r) {
 static int find_best(struct Resume *r, struct Error *e) {
     uint64_t step = best_step(r);
     if (!step)
-        return error_set(
-            e, -ENOENT, E_RESUME_BEST,
-            "--resume best: --out %s holds no checkpoint that has_line which is: expected "
-            "a run with --keep-best",
-            r->asked.out);
+        return error_set(e, -ENOENT, E_RESUME_BEST,
+                         "--resume best: --out %s has no checkpoint that says which one is the "
+                         "best; expected a run with --keep-best",
+                         r->asked.out);
     for (int i = 0; r->folder[i] && !r->best; i++) {
         char *path = checkpoint_path(r->folder[i], step);
         if (world_most(world_of(r), access(path, F_OK) == 0))
@@ -161,9 +161,10 @@ static int find_best(struct Resume *r, struct Error *e) {
             free(path);
     }
     if (!r->best)
-        return error_set(e, -ENOENT, E_RESUME_BEST,
-                         "--resume best: the checkpoint of step %llu is gone",
-                         (unsigned long long)step);
+        return error_set(
+            e, -ENOENT, E_RESUME_BEST,
+            "--resume best: the best checkpoint, of step %llu, is gone; use --resume auto",
+            (unsigned long long)step);
     r->asked.which = r->best;
     return 0;
 }
@@ -290,10 +291,12 @@ int resume_check(struct Resume *r, struct Error *e) {
                          newest_flag(r), newest_home(r), (unsigned long long)r->newest);
     bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
     if (!found && r->asked.only && newest)
-        return error_set(e, -ENOENT, E_CHECKPOINT_MISSING, "%s: --out %s holds no checkpoint",
+        return error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
+                         "%s: --out %s holds no checkpoint; give the --out of a run that saved one",
                          r->asked.only, r->asked.out);
     if (!found && newest && is_first(r))
-        log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
+        log_line(LOG_NORMAL,
+                 "--resume auto: --out %s holds no checkpoint; training starts from step 0",
                  r->asked.out);
     uint64_t step = newest ? r->newest : 0;
     if (step > r->asked.steps && !r->asked.only && !newest_is_whole(r))
@@ -345,7 +348,7 @@ static void warn_rates(const struct Resume *r, uint64_t step, const char *identi
         struct IdentityValue was = value_of(head.identity, rates[i]),
                              is = value_of(identity, rates[i]);
         if (was.text && is.text && (was.n != is.n || memcmp(was.text, is.text, is.n) != 0))
-            log_line(LOG_NORMAL, "%s %.*s from here on, instead of %.*s", rates[i], (int)is.n,
+            log_line(LOG_NORMAL, "%s is %.*s from here on, instead of %.*s", rates[i], (int)is.n,
                      is.text, (int)was.n, was.text);
     }
     checkpoint_head_free(&head);

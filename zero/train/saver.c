@@ -53,8 +53,9 @@ static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e
         return 0;
     char *takes = size_text(wanted), *free_now = size_text(bytes);
     int err = error_set(e, -ENOSPC, E_DISK_FULL,
-                        "no room for a checkpoint in %s: it takes %s, and %s are free", folder,
-                        takes, free_now);
+                        "no space for a checkpoint in %s: it takes %s, but only %s are free; free "
+                        "space on that disk",
+                        folder, takes, free_now);
     free(takes);
     free(free_now);
     return err;
@@ -125,10 +126,10 @@ static int check_limit(const struct Saver *s, struct Error *e) {
     if (first != c->rank)
         return first < c->size ? -EFBIG : 0;
     char *takes = size_text(bytes), *allowed = size_text(most.rlim_cur);
-    int err = error_set(e, -EFBIG, E_FILE_SIZE_LIMIT,
-                        "no checkpoint fits: a rank's file takes %s, and `ulimit -f` allows %s; "
-                        "raise it",
-                        takes, allowed);
+    int err = error_set(
+        e, -EFBIG, E_FILE_SIZE_LIMIT,
+        "no checkpoint can be written: a rank's file takes %s, but `ulimit -f` allows %s; raise it",
+        takes, allowed);
     free(takes);
     free(allowed);
     return err;
@@ -152,7 +153,7 @@ static int note_before(const struct Saver *s, int place, struct Error *e) {
     struct Error cause;
     int err = s->pre_save(s->context, &cause);
     if (err && place)
-        log_line(LOG_NORMAL, "%s; %s gets its checkpoint all the same", cause.text,
+        log_line(LOG_NORMAL, "%s; the checkpoint is still written to %s", cause.text,
                  s->folder[place]);
     return err && !place ? error_set(e, err, cause.id, "%s", cause.text) : 0;
 }
@@ -349,7 +350,7 @@ void saver_save(struct Saver *s) {
     if (s->snapshot_memory->bytes && !s->synchronous && begin(s) == 0)
         return;
     if (try_folders(s, &said) && s->zero->all->rank == 0)
-        log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");
+        log_line(LOG_NORMAL, "training goes on, and tries again when the next checkpoint is due");
 }
 
 // ---- until it is done ----
@@ -375,7 +376,8 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
     bool waits_on = may_pass(err);
     if (waits_on && s->zero->all->rank == 0)
-        log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
+        log_line(LOG_NORMAL,
+                 "trying again every %d s, until the checkpoint is saved or a signal ends the run",
                  SAVER_AGAIN_S);
     while (waits_on) { // what there was no room for may have it when the signal comes
         bool goes_on = waits(s, stops);

@@ -87,8 +87,8 @@ static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
     if (z->all->rank > 0)
         return -EINVAL;
     return error_set(e, -EINVAL, E_RANKS_DIFFER,
-                     "rank %d has another text, other kernels or other flags than rank 0: expected "
-                     "the same files on all machines, and --kernels that all of them run",
+                     "rank %d has other data, kernels or flags than rank 0; give all machines the "
+                     "same files and flags, and --kernels that all of them support",
                      other);
 }
 
@@ -145,7 +145,7 @@ static int export_model(struct Trainer *t, struct Error *e) {
     int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
     if (err && why.text[0])
         error_set(e, err, why.id, "--export: %s%s", why.text,
-                  t->resume.asked.only ? "" : "; the run is saved, and --resume auto exports it");
+                  t->resume.asked.only ? "" : "; the run is saved; export it with --resume auto");
     return err;
 }
 
@@ -414,8 +414,8 @@ static void warn_late_save(const struct Trainer *t) {
     uint64_t every = t->settings->intervals.save_every.steps, steps = t->settings->schedule.steps;
     if (every > steps && t->rank.all->rank == 0)
         log_line(LOG_NORMAL,
-                 "--save-every %llu: the run ends at step %llu, so it saves at its end alone "
-                 "(30m are minutes, 30M are steps)",
+                 "--save-every %llu: the run ends at step %llu, so it saves only at its end (30m "
+                 "are minutes, 30M are steps)",
                  (unsigned long long)every, (unsigned long long)steps);
 }
 

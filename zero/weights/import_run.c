@@ -40,8 +40,8 @@ static int find_below(const char *path, char **folder, char **identity, struct E
         error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     else if (step == UINT64_MAX)
         err = error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
-                        "--init run:%s: no checkpoint; expected the --out of another run, or a "
-                        "folder such as %s/step-00000100",
+                        "--init run:%s: this folder holds no checkpoint; expected the --out of "
+                        "another run, or a folder like %s/step-00000100",
                         path, checkpoints);
     free(checkpoints);
     return err;
