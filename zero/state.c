@@ -24,7 +24,7 @@ void *zero_master(struct Zero *z, int g) {
 }
 void *zero_newest(struct Zero *z, int g) { // where it is the master, nothing else is written
     bool same = z->state[g].masters->format == MASTER_BF16;
-    return same ? NULL : mem_of(zero_state_location(z, g, PARAM_PENDING));
+    return same ? NULL : mem_of(zero_state_location(z, g, PARAM_NEWEST));
 }
 
 struct StateLocation zero_state_location(struct Zero *z, int g, enum State what) {

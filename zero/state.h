@@ -10,7 +10,7 @@ void zero_init_weights(struct Zero *z, uint64_t seed);
 void zero_store_params(struct Zero *z, bool late);
 
 enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, PARAM_CURRENT = NSTATE, NSTATE_LATE };
-static const enum State PARAM_PENDING = NSTATE_LATE;
+static const enum State PARAM_NEWEST = NSTATE_LATE;
 enum { STATE_CHUNK = 1 << 20 };
 
 // A format of master weights (kernels/master.h): initial values of [begin, begin + n) of a group on
@@ -26,7 +26,8 @@ extern const struct MasterOps zero_masters_fp32; // the core's own; zero/master 
 // Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
 // STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there; those of
 // master weights go before those of v. PARAM_CURRENT: the parameters, as far as this rank updates
-// them. PARAM_PENDING: see struct GroupState. array: one block's, whatever it means.
+// them. PARAM_NEWEST: those that the newest update made
+// (update_dst of struct GroupState). array: one block's, whatever it means.
 static inline void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
                                    float *out) {
     z->state[g].masters->read(z, g, what, i, n, out);

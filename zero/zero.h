@@ -90,9 +90,9 @@ struct GroupState {
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
     size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
     struct Block param;            // padded (or a shard's) elements, plan.param.dtype
-    struct Block unquantized;      // likewise, this rank's, where plan.own_part
+    struct Block unquantized;      // likewise, this rank's, where plan.unquantized_shard
     struct Block grad;             // grad_numel elements, plan.grad.dtype
-    struct Block master;           // of the masters' format; none where `newest` is all of it
+    struct Block master;           // of the masters' format; none where `update_dst` is all of it
     struct Block m, v;             // plan.moments_dtype
     struct Block *update_dst; // rounded weights that an update makes: zero_own_block, or another of
                               // this rank's part alone; NULL: it makes none

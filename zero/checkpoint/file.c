@@ -2,7 +2,7 @@
 //
 //   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6, 7, 8 for 5
 //         16   struct Fixed, native (little) endian
-//              formats 7 and 8: struct Best (zero/zero.h)
+//              formats 7 and 8: struct Best (kernels/judged.h)
 //              identity text, identity_bytes
 //              algorithms of matrix products, choices_bytes
 //              ngroup struct CheckpointGroup

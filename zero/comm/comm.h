@@ -77,15 +77,15 @@ struct CommOps {
     // finds the same stays silent.
     void (*compare)(struct Comm *, struct CommCall);
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
-    // hand_out: the root's bytes, at most INT_MAX, in all others' memory of the host. NULL: the
-    // ranks are of one process.
+    // broadcast_host: the root's bytes, at most INT_MAX, in all others' memory of the host. NULL:
+    // the ranks are of one process.
     void (*broadcast_host)(struct Comm *, void *mem, size_t bytes, int root);
     struct Comm *(*split)(struct Comm *, const struct CommSplit *); // comm_split's
     void (*claim)(struct Comm *);
-    // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
+    // For collectives that run by themselves, on the ranks' GPUs. heartbeat, ten times a second and
     // beside all else: lets others know that this rank has begun `begun` collectives, marks the
-    // ranks whose process is gone, and returns how many there are. roll_call, when the job is about
-    // to end: begun[r] becomes rank r's, or COMM_NO_SIGN where none comes within a second.
+    // ranks whose process is gone, and returns how many there are. collect_progress, when the job
+    // is about to end: begun[r] becomes rank r's, or COMM_NO_SIGN where none comes within a second.
     int (*heartbeat)(struct Comm *, uint64_t begun, bool *gone);
     void (*collect_progress)(struct Comm *, uint64_t mine, uint64_t *begun);
     // Ends all ranks of the job, with exit status 2.
@@ -171,11 +171,13 @@ bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char 
 
 // Attends (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
 int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
-// Calls the roll, and says which ranks are not there, or have begun less than `needed` collectives.
+// Collects the progress of all ranks, and says which ranks are not there, or have begun less than
+// `needed` collectives.
 void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
                            size_t text_bytes);
 
-// Between the ranks' hosts, beside all queues: see hand_out. False: there is nobody to hand it to.
+// Between the ranks' hosts, beside all queues: see broadcast_host. False: there is nobody to send
+// it to.
 bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root);
 bool comm_can_broadcast_host(const struct Comm *c);
 

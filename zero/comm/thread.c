@@ -190,13 +190,13 @@ static void thread_claim(struct Comm *c) {
 }
 
 // A thread does not end alone.
-static int thread_attend(struct Comm *c, uint64_t begun, bool *gone) {
+static int thread_heartbeat(struct Comm *c, uint64_t begun, bool *gone) {
     (void)gone;
     ((struct ThreadComm *)c)->group->begun[c->rank] = begun;
     return 0;
 }
 
-static void thread_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun) {
+static void thread_collect_progress(struct Comm *c, uint64_t mine, uint64_t *begun) {
     struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
     g->begun[c->rank] = mine;
     for (int r = 0; r < c->size; r++)
@@ -242,8 +242,8 @@ static const struct CommOps thread_ops = {
     .share = thread_share,
     .split = thread_split,
     .claim = thread_claim,
-    .heartbeat = thread_attend,
-    .collect_progress = thread_roll_call,
+    .heartbeat = thread_heartbeat,
+    .collect_progress = thread_collect_progress,
     .abort = thread_abort,
     .close = thread_close,
 };

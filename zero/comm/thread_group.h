@@ -33,7 +33,7 @@ struct ThreadGroup {
     struct Participant *participant; // (size)
     struct CommCall *call;           // (size): for check_calls
     struct Turns *turns;             // (size): of meetings on hosts (comm/thread.c)
-    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_attend)
+    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_heartbeat)
 };
 
 struct Rendezvous {

@@ -27,7 +27,7 @@ static void read_split(struct Zero *z, int g, enum State what, size_t i, size_t 
     uint16_t *low = device_alloc_host(z->device, 2 * n * sizeof *low), *high = low + n;
     zero_read_array(z, g, STATE_V, i, n, out);
     read_halves(z, g, STATE_MASTER, i, n, low);
-    read_halves(z, g, PARAM_PENDING, i, n, high);
+    read_halves(z, g, PARAM_NEWEST, i, n, high);
     for (size_t j = 0; j < n; j++)
         out[j] = master_join(high[j], low[j], signbit(out[j]));
     device_free_host(z->device, low);
@@ -38,7 +38,7 @@ static void write_split_master(struct Zero *z, int g, size_t i, size_t n, float 
     for (size_t j = 0; j < n; j++)
         in[j] = master_cut(in[j], &high[j], &low[j]);
     write_halves(z, g, STATE_MASTER, i, n, low);
-    write_halves(z, g, PARAM_PENDING, i, n, high);
+    write_halves(z, g, PARAM_NEWEST, i, n, high);
     zero_write_array(z, g, STATE_V, i, n, in);
     device_free_host(z->device, low);
 }

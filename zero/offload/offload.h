@@ -52,7 +52,7 @@ enum Pending {
 struct OffloadGroup {
     struct Block second_grad;     // for updates that come late: two gradients take turns
     struct Block new_weights;     // host memory: new weights of this rank's part, not installed yet
-    struct Mark new_weights_made; // the host has made new weights: in fresh, or in param
+    struct Mark new_weights_made; // the host has made new weights: here, or in param
     struct Mark state_stored;     // the host's update is on disk
     enum Pending pending;
 };

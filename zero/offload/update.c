@@ -301,7 +301,7 @@ static void wait_reported(struct Zero *z, enum Queue q) {
 }
 
 // Late weights to their store in host memory; the same queue has computed them.
-static void cast_fresh(struct Zero *z, const struct HopArgs *a) {
+static void cast_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     enum Dtype dtype = z->plan.param.dtype;
     void *own = dtype_at(z->state[a->group].param.mem, dtype, weights_own_offset(z, a->group));
@@ -312,7 +312,7 @@ static void cast_fresh(struct Zero *z, const struct HopArgs *a) {
 }
 
 // And on disk.
-static void write_fresh(struct Zero *z, const struct HopArgs *a) {
+static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     const struct Block *param = &z->state[a->group].param;
     size_t size = dtype_size(z->plan.param.dtype);
@@ -330,10 +330,12 @@ static const struct Hop host_adamw = {
     .run = run_adamw, .on_host = true, .later = true};
 static const struct Hop h2d = {"h2d",    POINT_BEFORE, WHEN_ANY,
                                QUEUE_IN, MAKES_STORE,  .run = load_new_weights};
-static const struct Hop host_cast = {"cast",      POINT_BEFORE,      WHEN_ANY,       QUEUE_COMPUTE,
-                                     MAKES_STORE, .run = cast_fresh, .on_host = true};
-static const struct Hop write_hop = {"write",     POINT_BEFORE,       WHEN_ANY,       QUEUE_OUT,
-                                     MAKES_STORE, .run = write_fresh, .on_host = true};
+static const struct Hop host_cast = {"cast",         POINT_BEFORE, WHEN_ANY,
+                                     QUEUE_COMPUTE,  MAKES_STORE,  .run = cast_new_weights,
+                                     .on_host = true};
+static const struct Hop write_hop = {"write",        POINT_BEFORE, WHEN_ANY,
+                                     QUEUE_OUT,      MAKES_STORE,  .run = write_new_weights,
+                                     .on_host = true};
 
 void host_attach(struct Zero *z, int g) {
     static const struct Hop *const installs[NTIER] = {

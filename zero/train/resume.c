@@ -14,7 +14,7 @@ static const char *newest_flag(const struct Resume *r) {
     return r->newest_also ? "--save-also" : "--out";
 }
 
-static const char *newest_home(const struct Resume *r) {
+static const char *newest_folder(const struct Resume *r) {
     return r->newest_also ? r->asked.also : r->asked.out;
 }
 
@@ -37,7 +37,7 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
             e, -EEXIST, E_RESUME_LATER,
             "--resume %s: %s %s holds a later checkpoint, of step %llu; expected another "
             "%s, or --resume auto",
-            r->asked.which, newest_flag(r), newest_home(r), (unsigned long long)r->newest,
+            r->asked.which, newest_flag(r), newest_folder(r), (unsigned long long)r->newest,
             newest_flag(r));
     return 0;
 }
@@ -288,7 +288,7 @@ int resume_check(struct Resume *r, struct Error *e) {
         return error_set(e, -EEXIST, E_OUT_HOLDS_RUN,
                          "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
-                         newest_flag(r), newest_home(r), (unsigned long long)r->newest);
+                         newest_flag(r), newest_folder(r), (unsigned long long)r->newest);
     bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
     if (!found && r->asked.only && newest)
         return error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
