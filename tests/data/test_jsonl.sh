@@ -44,7 +44,7 @@ whole=$(hash_of <<<"$said")
 result $? "and are those of --steps"
 run --data "$a" --epochs 1 >/dev/null 2>&1
 said=$(go_on 2>&1)
-says "a resume keeps the epochs" "^--epochs 1: "
+says "a resume keeps the epochs" "^--epochs 1 makes "
 said=$(go_on --epochs 2 2>&1)
 says "and may have more" "^step *$steps/$steps "
 [ "$(hash_of <<<"$said")" = "$whole" ]

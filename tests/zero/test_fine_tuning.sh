@@ -121,7 +121,7 @@ start --steps 3 --batch 2 --global-batch 8
 [ "$seen" ] && [ "$seen" = "$(hash_of <<<"$said")" ]
 result $? "it is the run of that --batch" "$said"
 start --steps 1 --device-mem $((twice - 2))
-grep -q -- '^--batch 1 of --global-batch 8: ' <<<"$said"
+grep -q -- '^--batch 1 of --global-batch 8 is ' <<<"$said"
 result $? "two bytes less are too little for it" "$said"
 start --steps 1 --device-mem $twice --batch 4 --global-batch 8
 ! grep -q -- '^--batch' <<<"$said" && [ "$(of_config batch)" = 4 ]
@@ -131,7 +131,7 @@ start --steps 1 --device-mem $twice --fit auto
     grep -q '^weights hash' <<<"$said"
 result $? "and --fit auto has all of the memory" "$said"
 start --steps 1 --device-mem $twice --ranks 2 --zero 1 --global-batch 8
-grep -q -- '^--batch [24] of --global-batch 8: ' <<<"$said" && grep -q '^weights hash' <<<"$said"
+grep -q -- '^--batch [24] of --global-batch 8 is ' <<<"$said" && grep -q '^weights hash' <<<"$said"
 result $? "ranks have one choice" "$said"
 start --steps 1 --global-batch 3
 [ "$(of_config batch)" = 3 ] && grep -q '^weights hash' <<<"$said"

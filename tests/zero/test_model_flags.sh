@@ -163,7 +163,7 @@ rm -rf "$folder/first"
 mv "$folder/out" "$folder/first"
 tuned=(--init "run:$folder/first" --tokenizer byte --epochs 1 --global-batch 4)
 said=$(run "${tuned[@]}" --deepspeed "$folder/auto.json")
-steps=$(sed -n 's/^--epochs 1: --steps \([0-9]*\) .*/\1/p' <<<"$said")
+steps=$(sed -n 's/^--epochs 1 makes --steps \([0-9]*\) .*/\1/p' <<<"$said")
 [ "${steps:-0}" -gt 67 ] &&
     told scheduler.params.total_num_steps "--steps are those of --epochs 1" &&
     told scheduler.params.warmup_num_steps "--warmup is 3% of the steps of --epochs 1" &&
