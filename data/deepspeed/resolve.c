@@ -219,7 +219,7 @@ static void resolve_object(struct DsPlan *p, const cJSON *object, const char *pa
         char *key = base_format("%s%s%s", path, *path ? "." : "", m->string);
         if (is_comment(m->string))
             pass_over(p, key, m, "a comment");
-        else if (strchr(m->string, '.')) // it would resolve_key like a path
+        else if (strchr(m->string, '.')) // it would look like a path
             report_unknown(p, key, m);
         else
             resolve_key(p, key, m, off);

@@ -71,7 +71,7 @@ static int find_newest(struct Resume *r, struct Error *e) {
     return found < 0 ? found : 0;
 }
 
-// Whether the checkpoint is of a run that has diverged: any of its folders has_line so.
+// Whether the checkpoint is of a run that has diverged: any of its folders says so.
 static bool has_diverged(const struct Resume *r) {
     bool any = false;
     char *beside = base_format("%s/..", r->asked.which);
@@ -105,7 +105,7 @@ static enum Whole check_newest(const struct Resume *r) {
     return is;
 }
 
-// Whether the newest is more than a name: a damaged one has_line nothing of how far the run has
+// Whether the newest is more than a name: a damaged one says nothing of how far the run has
 // come, and resume_load will fall back behind it. One process of each node looks.
 static bool newest_is_whole(const struct Resume *r) {
     const struct World *w = world_of(r);
@@ -129,7 +129,7 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     return err ? error_set(e, err, cause.id, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
-// What the newest checkpoint that can be read has_line is the best.
+// What the newest checkpoint that can be read says is the best.
 static uint64_t best_step(const struct Resume *r) {
     uint64_t step = UINT64_MAX, best = 0;
     struct Error ignored;
