@@ -279,7 +279,7 @@ static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Intervals *h = &t->settings->intervals;
     uint64_t step = t->rank.zero.step;
-    bool on_the_way = step < t->settings->schedule.steps; // end_with_result does it at the end
+    bool on_the_way = step < t->settings->schedule.steps; // the end of the run prints it
     bool evaluates = on_the_way && is_due(step, h->eval_every);
     bool validates = is_due(step, h->val_every), better = false;
     bool judged = judges(t) && step > 0 && (validates || !on_the_way);
