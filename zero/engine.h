@@ -138,7 +138,8 @@ static inline bool zero_reports_group(const struct Zero *z, int g) {
 // Where this rank's updates of parameters go: a block of group g, and the element there.
 struct Block *zero_own_block(struct Zero *z, int g);
 size_t weights_own_offset(const struct Zero *z, int g);
-// Of that part, for struct AdamW; NULL: not in memory, or there is none.
+// That element; and of that part, for struct AdamW. NULL: not in memory, or there is none.
+void *zero_own_weights(struct Zero *z, int g);
 void *zero_master(struct Zero *z, int g);
 void *zero_newest(struct Zero *z, int g);
 

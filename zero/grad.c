@@ -20,7 +20,7 @@
 
 // Its buffers: the whole in a bucket, or where it is kept; the shard where it is kept, on its way
 // to another tier, or in its place in the whole.
-static struct HopArgs args_of(struct Zero *z, int g) {
+static struct HopArgs gradient_args(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Slot *bucket = s->buckets ? slots_find(s->buckets, g) : NULL;
     struct Slot *shard = s->shards ? slots_find(s->shards, g) : NULL;
@@ -45,7 +45,7 @@ void gradient_begin(struct Zero *z, int g) {
     slots_acquire(s->buckets, g);
     if (s->shards)
         slots_acquire(s->shards, g);
-    struct HopArgs a = args_of(z, g);
+    struct HopArgs a = gradient_args(z, g);
     a.held = NULL;
     if (z->micro > 0)
         chain_run(z, ACCUMULATE, 0, false, NQUEUE, &a);
@@ -53,7 +53,7 @@ void gradient_begin(struct Zero *z, int g) {
 
 void gradient_ready(struct Zero *z, const struct Visit *v) {
     gradient_begin(z, v->group);
-    struct HopArgs a = args_of(z, v->group);
+    struct HopArgs a = gradient_args(z, v->group);
     if (a.held && !z->dw[v->group].mem)
         slot_wait(z, a.held, QUEUE_COMPUTE);
     z->dw[v->group] = (struct Grad){a.mem[BUFFER_WHOLE], z->micro > 0 && !z->plan.grad.shard_group};
@@ -62,7 +62,7 @@ void gradient_ready(struct Zero *z, const struct Visit *v) {
 // ---- how it is reduced ----
 
 void gradient_reduce(struct Zero *z, const struct Visit *v) {
-    struct HopArgs a = args_of(z, v->group);
+    struct HopArgs a = gradient_args(z, v->group);
     chain_run(z, REDUCE, 0, false, QUEUE_COMPUTE, &a);
     if (a.held)
         z->dw[v->group] = (struct Grad){0};

@@ -71,7 +71,8 @@ struct Hop {
     unsigned uses; // buffers
     void (*run)(struct Zero *, const struct HopArgs *);
     bool on_host; // in the host's queue of that name; what orders it with others is its own
-    bool later;   // a GPU cannot wait for what is before it: it is queued when the walk is there
+    bool later;   // it is queued when the walk is there: a GPU cannot wait for what is before it,
+                  // or what it overwrites is in use until then
     bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
     bool instead; // where it runs, what follows does not, the stage's own included
 };

@@ -1,5 +1,9 @@
 // The update: AdamW on what this rank has the optimizer state of.
 //
+// Where that state is on the device, the step's end runs a group's chain UPDATE whole, and PUBLISH
+// behind it. Where it is elsewhere, whoever has it (zero/offload/update.c) makes the update ahead
+// of the walk, and runs the rest, with PUBLISH, when the walk is about to read the group's weights.
+//
 // Read next: slots.c.
 #include "zero/state.h"
 
@@ -35,21 +39,28 @@ static void run_adamw(struct Zero *z, const struct HopArgs *args) {
     update_run(z, &a);
 }
 
-void update_group(struct Zero *z, int g, bool ahead) {
-    struct GroupState *s = &z->state[g];
-    struct HopArgs a = weights_args(z, g);
-    s->update_next = chain_run(z, UPDATE, s->update_next, ahead, NQUEUE, &a);
-    weights_args_done(&a);
-    if (s->update_next < s->chain[UPDATE].n)
-        return;
-    s->update_next = 0;
-    weights_publish(z, g);
-}
-
-static bool has_state(const struct Zero *z, int g, void *context) {
-    (void)context; // state that is elsewhere is updated there
+bool update_is_here(const struct Zero *z, int g) {
     return z->state[g].optimizer_tier->kind == TIER_DEVICE;
 }
 
-const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,           QUEUE_COMPUTE,
-                              MAKES_STORE, .run = run_adamw, .wanted = has_state};
+void update_ahead(struct Zero *z, int g) {
+    struct HopArgs a = weights_args(z, g, false);
+    CHECK(z->state[g].update_next == 0, "an update before the last one of group %d is in use", g);
+    z->state[g].update_next = chain_run(z, UPDATE, 0, true, NQUEUE, &a);
+}
+
+void update_group(struct Zero *z, int g) {
+    struct HopArgs a = weights_args(z, g, update_is_here(z, g));
+    chain_run(z, UPDATE, z->state[g].update_next, false, NQUEUE, &a);
+    weights_args_done(&a);
+    z->state[g].update_next = 0;
+    weights_publish(z, g);
+}
+
+static bool is_here(const struct Zero *z, int g, void *context) {
+    (void)context;
+    return update_is_here(z, g);
+}
+
+const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,         QUEUE_COMPUTE,
+                              MAKES_STORE, .run = run_adamw, .wanted = is_here};

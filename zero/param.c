@@ -24,14 +24,13 @@ static void ready_here(struct Zero *z, int g) {
 
 // ---- what this rank has made ----
 
-struct HopArgs weights_args(struct Zero *z, int g) {
+struct HopArgs weights_args(struct Zero *z, int g, bool on_device) {
     struct GroupState *s = &z->state[g];
-    enum Dtype dtype = z->plan.param.dtype;
-    struct Slot *slot = s->param_tier->kind == TIER_DEVICE ? NULL : slots_acquire(s->slots, g);
-    void *whole = slot ? slot->block.mem : s->param.mem;
-    void *own = slot ? dtype_at(whole, dtype, zero_owned_begin(z, g))
-                     : dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
-    return (struct HopArgs){.group = g, .mem = {whole, own}, .slot = {slot, slot}};
+    if (!on_device || s->param_tier->kind == TIER_DEVICE)
+        return (struct HopArgs){.group = g, .mem = {s->param.mem, zero_own_weights(z, g)}};
+    struct Slot *slot = slots_acquire(s->slots, g);
+    void *own = dtype_at(slot->block.mem, z->plan.param.dtype, zero_owned_begin(z, g));
+    return (struct HopArgs){.group = g, .mem = {slot->block.mem, own}, .slot = {slot, slot}};
 }
 
 void weights_args_done(const struct HopArgs *a) {
@@ -42,7 +41,7 @@ void weights_args_done(const struct HopArgs *a) {
 void weights_publish(struct Zero *z, int g) {
     if (!z->state[g].chain[PUBLISH].n)
         return;
-    struct HopArgs a = weights_args(z, g);
+    struct HopArgs a = weights_args(z, g, true);
     chain_run(z, PUBLISH, 0, false, NQUEUE, &a);
     weights_args_done(&a);
     if (!z->state[g].slots)
@@ -52,7 +51,7 @@ void weights_publish(struct Zero *z, int g) {
 // ---- what comes to a slot ----
 
 // The shard lies where it is kept, or on its way here in its place of the whole.
-static struct HopArgs args_of(struct Zero *z, struct Slot *slot, const struct Visit *v) {
+static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, const struct Visit *v) {
     int g = v->group;
     struct GroupState *s = &z->state[g];
     void *whole = slot->block.mem;
@@ -67,7 +66,7 @@ static struct HopArgs args_of(struct Zero *z, struct Slot *slot, const struct Vi
 }
 
 static void fetch(struct Zero *z, struct Slot *slot, const struct Visit *v, bool ahead) {
-    struct HopArgs a = args_of(z, slot, v);
+    struct HopArgs a = fetch_args(z, slot, v);
     slot->next = chain_run(z, FETCH, slot->next, ahead, NQUEUE, &a);
 }
 

@@ -19,6 +19,9 @@ size_t weights_own_offset(const struct Zero *z, int g) {
 static void *mem_of(struct StateLocation p) {
     return p.block && p.block->mem ? (char *)p.block->mem + p.offset : NULL;
 }
+void *zero_own_weights(struct Zero *z, int g) {
+    return mem_of(zero_state_location(z, g, PARAM_CURRENT));
+}
 void *zero_master(struct Zero *z, int g) {
     return mem_of(zero_state_location(z, g, STATE_MASTER));
 }
@@ -109,11 +112,11 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
 void zero_store_group(struct Zero *z, int g, bool late) {
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
-    void *param = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
     CHECK(!late, "a delayed update where none is");
     if (z->plan.has_master && z->state[g].masters->format == MASTER_FP32)
-        d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_owned_numel(z, g), dtype, F32,
-                                                                 param, zero_master(z, g)});
+        d->kernels->cast(d->queue[QUEUE_COMPUTE],
+                         &(struct Cast){zero_owned_numel(z, g), dtype, F32, zero_own_weights(z, g),
+                                        zero_master(z, g)});
 }
 
 void zero_stored_group(struct Zero *z, int g, bool late) {

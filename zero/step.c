@@ -103,7 +103,8 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     z->backing.ops->step_reported(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = z->params->group[g].number;
-        update_group(z, g, true);
+        if (update_is_here(z, g))
+            update_group(z, g);
     }
     d->label.unit = -1;
     z->backing.ops->step_queued(z);

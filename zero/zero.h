@@ -80,7 +80,7 @@ struct ZeroStage {
 // The state of one group on this rank.
 struct GroupState {
     struct Chain chain[NCHAIN]; // how its bytes travel
-    int update_next;            // link of UPDATE
+    int update_next;            // link of UPDATE: those before it were run ahead
     struct Slots *slots;    // where its weights come when a unit reads them; NULL: they are whole
     struct Slots *buckets;  // where its gradient is made; NULL: where it is kept
     struct Block *messages; // where what ranks send of its weights arrives packed; NULL: in the
@@ -159,9 +159,9 @@ void weights_ahead(struct Zero *z, const struct Visit *v);
 void weights_ready(struct Zero *z, const struct Visit *v);
 void weights_released(struct Zero *z, const struct Visit *v);
 void weights_publish(struct Zero *z, int g); // what ranks updated, to all that keep the whole
-// The buffers of weights that this rank has made: its part, and the whole around it; in a slot,
-// which is taken, where they are kept elsewhere.
-struct HopArgs weights_args(struct Zero *z, int g);
+// The weights that this rank makes: its part, and the whole around it. They are where they are
+// kept; on_device: in a slot, which is taken, if that is elsewhere.
+struct HopArgs weights_args(struct Zero *z, int g, bool on_device);
 void weights_args_done(const struct HopArgs *a);
 char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where all ranks' messages do
 extern const struct Hop hop_all_gather;
@@ -176,7 +176,9 @@ void gradient_reduce(struct Zero *z, const struct Visit *v);
 extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
-void update_group(struct Zero *z, int g, bool ahead); // ahead: as far as it is not for later
+bool update_is_here(const struct Zero *z, int g); // the optimizer state is: the device updates
+void update_ahead(struct Zero *z, int g);         // as far as nothing is for later
+void update_group(struct Zero *z, int g);         // the rest of it, then weights_publish
 extern const struct Hop hop_adamw;
 
 // ---- this rank's shards ----

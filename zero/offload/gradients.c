@@ -17,7 +17,7 @@ struct Block *offload_grad(struct Zero *z, int g, int turn) {
 }
 
 // Elements [begin, begin + n) of a group, between their store and `mem`.
-static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *mem) {
+static struct Move gradient_move(struct Zero *z, int g, size_t begin, size_t n, void *mem) {
     size_t size = dtype_size(z->plan.grad.dtype);
     return (struct Move){.store = offload_grad(z, g, offload_turn(z)),
                          .offset = (begin - z->state[g].grad_begin) * size,
@@ -26,20 +26,20 @@ static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *
 }
 
 // What the host keeps between micro-batches: the whole, or where only shards are kept, the shard.
-static struct Move move_of_sum(struct Zero *z, const struct HopArgs *a) {
+static struct Move sum_move(struct Zero *z, const struct HopArgs *a) {
     size_t padded = z->params->group[a->group].padded, n = zero_shard_numel(z, a->group);
     if (z->plan.grad.shard_group)
-        return move_of(z, a->group, z->state[a->group].grad_begin, n, a->mem[BUFFER_SHARD]);
-    return move_of(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
+        return gradient_move(z, a->group, z->state[a->group].grad_begin, n, a->mem[BUFFER_SHARD]);
+    return gradient_move(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
 }
 
 static void bring_sum(struct Zero *z, const struct HopArgs *a) {
-    struct Move m = move_of_sum(z, a);
+    struct Move m = sum_move(z, a);
     move_in(a->context, &m);
 }
 
 static void send_sum(struct Zero *z, const struct HopArgs *a) {
-    struct Move m = move_of_sum(z, a);
+    struct Move m = sum_move(z, a);
     move_out(a->context, &m);
 }
 
@@ -47,7 +47,7 @@ static void send_sum(struct Zero *z, const struct HopArgs *a) {
 static void send_reduced(struct Zero *z, const struct HopArgs *a) {
     size_t begin = zero_owned_begin(z, a->group), n = zero_owned_numel(z, a->group);
     void *mem = dtype_at(a->mem[BUFFER_WHOLE], z->plan.grad.dtype, begin);
-    struct Move m = move_of(z, a->group, begin, n, mem);
+    struct Move m = gradient_move(z, a->group, begin, n, mem);
     move_out(a->context, &m);
 }
 

@@ -139,8 +139,10 @@ void host_attach(struct Zero *z, int g);  // a group is opened: the hops of its 
 void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
-void host_finish(struct Zero *z);         // queues all that is due
-void host_step_reported(struct Zero *z);  // struct BackingOps has these two
+// State was loaded; late: new weights with it, which are to come late.
+void host_set_pending(struct Zero *z, int g, bool late);
+void host_finish(struct Zero *z);        // queues all that is due
+void host_step_reported(struct Zero *z); // struct BackingOps has these two
 void host_step_queued(struct Zero *z);
 
 // ---- state_io.c: struct BackingOps between steps, wherever the state is ----

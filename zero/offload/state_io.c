@@ -68,8 +68,7 @@ void state_io_store(struct Zero *z, int g, bool late) {
 // Only when all groups are stored, since what follows uses the disk, too, which takes one reader
 // and one writer at a time.
 void state_io_stored(struct Zero *z, int g, bool late) {
-    struct OffloadGroup *s = &offload_of(z)->group[g];
-    s->pending = late ? PENDING_LATE : PENDING_NOT;
+    host_set_pending(z, g, late);
     if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in their place already
         mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
     weights_publish(z, g);

@@ -216,14 +216,14 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     return a;
 }
 
-static void queue_group(struct Zero *z, int g) {
+// The hop; what comes of it waits until the group's weights are due.
+static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
+    int g = args->group;
     struct Device *host = z->backing.host;
     struct HostUpdate *h = &offload_of(z)->update;
     struct OffloadGroup *s = &offload_of(z)->group[g];
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
-    if (z->watch)
-        z->watch->begins(z->watch->context);
     host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
     mark_wait(reported_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
@@ -237,9 +237,6 @@ static void queue_group(struct Zero *z, int g) {
     if (!s->new_weights.tier)
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
-    if (z->watch)
-        z->watch->ended(z->watch->context, z, UPDATE, z->state[g].chain[UPDATE].link[0].hop,
-                        &(struct HopArgs){.group = g});
 }
 
 // ---- when ----
@@ -270,7 +267,7 @@ void host_step_reported(struct Zero *z) {
 void host_advance(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
-        queue_group(z, h->next);
+        update_ahead(z, h->next);
 }
 
 void host_step_queued(struct Zero *z) {
@@ -278,10 +275,6 @@ void host_step_queued(struct Zero *z) {
 }
 
 // ---- the hops of an update ----
-
-static void run_adamw(struct Zero *z, const struct HopArgs *a) {
-    host_advance(z, a->group);
-}
 
 // New weights to the device, where they are kept.
 static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
@@ -304,8 +297,7 @@ static void wait_reported(struct Zero *z, enum Queue q) {
 static void cast_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     enum Dtype dtype = z->plan.param.dtype;
-    void *own = dtype_at(z->state[a->group].param.mem, dtype, weights_own_offset(z, a->group));
-    struct Cast cast = {zero_owned_numel(z, a->group), dtype, dtype, own,
+    struct Cast cast = {zero_owned_numel(z, a->group), dtype, dtype, a->mem[BUFFER_SHARD],
                         o->group[a->group].new_weights.mem};
     wait_reported(z, QUEUE_COMPUTE);
     z->backing.host->kernels->cast(z->backing.host->queue[QUEUE_COMPUTE], &cast);
@@ -326,20 +318,23 @@ static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop host_adamw = {
-    "host_adamw",     POINT_BEFORE,    WHEN_ANY,     QUEUE_COMPUTE, 0,
-    .run = run_adamw, .on_host = true, .later = true};
-static const struct Hop h2d = {"h2d",    POINT_BEFORE, WHEN_ANY,
-                               QUEUE_IN, MAKES_STORE,  .run = load_new_weights};
-static const struct Hop host_cast = {"cast",         POINT_BEFORE, WHEN_ANY,
-                                     QUEUE_COMPUTE,  MAKES_STORE,  .run = cast_new_weights,
-                                     .on_host = true};
-static const struct Hop write_hop = {"write",        POINT_BEFORE, WHEN_ANY,
-                                     QUEUE_OUT,      MAKES_STORE,  .run = write_new_weights,
-                                     .on_host = true};
+    "host_adamw", POINT_BEFORE, WHEN_ANY, QUEUE_COMPUTE, 0, .run = run_host_adamw, .on_host = true};
+static const struct Hop new_weights_h2d = {
+    "h2d", POINT_BEFORE, WHEN_ANY, QUEUE_IN, MAKES_STORE, .run = load_new_weights, .later = true};
+static const struct Hop new_weights_cast = {"cast",          POINT_BEFORE, WHEN_ANY,
+                                            QUEUE_COMPUTE,   MAKES_STORE,  .run = cast_new_weights,
+                                            .on_host = true, .later = true};
+static const struct Hop new_weights_write = {
+    "write",         POINT_BEFORE, WHEN_ANY, QUEUE_OUT, MAKES_STORE, .run = write_new_weights,
+    .on_host = true, .later = true};
+
+// Behind host_adamw, which is the first link.
+enum { LINK_INSTALL = 1 };
 
 void host_attach(struct Zero *z, int g) {
-    static const struct Hop *const installs[NTIER] = {
-        [TIER_DEVICE] = &h2d, [TIER_CPU] = &host_cast, [TIER_NVME] = &write_hop};
+    static const struct Hop *const installs[NTIER] = {[TIER_DEVICE] = &new_weights_h2d,
+                                                      [TIER_CPU] = &new_weights_cast,
+                                                      [TIER_NVME] = &new_weights_write};
     struct Chain *c = &z->state[g].chain[UPDATE];
     chain_add(c, &host_adamw, NULL);
     if (host_needs_new_weights(z, g))
@@ -350,7 +345,7 @@ void host_attach(struct Zero *z, int g) {
 
 static void install(struct Zero *z, int g) {
     offload_of(z)->group[g].pending = PENDING_NOT;
-    update_group(z, g, false);
+    update_group(z, g);
 }
 
 void host_install(struct Zero *z, int g) {
@@ -364,6 +359,11 @@ void host_install_late(struct Zero *z) {
     for (int g = 0; g < z->params->ngroup; g++)
         if (offload_of(z)->group[g].pending != PENDING_NOT)
             install(z, g);
+}
+
+void host_set_pending(struct Zero *z, int g, bool late) {
+    offload_of(z)->group[g].pending = late ? PENDING_LATE : PENDING_NOT;
+    z->state[g].update_next = late ? LINK_INSTALL : 0;
 }
 
 void host_finish(struct Zero *z) {

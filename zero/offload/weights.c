@@ -18,7 +18,7 @@ static struct Staging *staging_of(const struct Zero *z, const struct Slot *slot)
 
 // What a hop moves is said by its context: all that is kept of a group, a shard or the whole; or of
 // it what this rank updates.
-static struct Move move_of(struct Zero *z, const struct HopArgs *a) {
+static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
     const struct Placement *p = &z->plan.param;
     size_t size = dtype_size(p->dtype);
@@ -33,20 +33,20 @@ static struct Move move_of(struct Zero *z, const struct HopArgs *a) {
 // From the disk the bytes begin to come as soon as they are wanted.
 static void run_read(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
-    struct Move m = move_of(z, a);
+    struct Move m = weights_move(z, a);
     z->backing.host->label = z->device->label;
     move_begin(part->mover, &m);
 }
 
 static void run_h2d(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
-    struct Move m = move_of(z, a);
+    struct Move m = weights_move(z, a);
     move_in(part->mover, &m);
 }
 
 static void run_d2h(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
-    struct Move m = move_of(z, a);
+    struct Move m = weights_move(z, a);
     move_out(part->mover, &m);
 }
 

@@ -50,10 +50,7 @@ static struct HopRow *row_of(struct Chains *c, const struct Rehearsed *one) {
 
 static void add_hop(void *chains, const struct Rehearsed *one) {
     struct Chains *c = chains;
-    bool idle = !one->over && !one->moved.read && !one->moved.written && one->kernel_bytes <= 0;
     if (!one->hop || one->args->group != c->group)
-        return;
-    if (idle && one->hop->on_host && one->hop->later) // it was queued ahead
         return;
     struct HopRow *r = row_of(c, one);
     uint64_t others = one->over ? (uint64_t)one->over->size - 1 : 0;
