@@ -170,7 +170,9 @@ stopped_in() { # stopped_in EXCHANGE HOW VICTIM SECONDS; status 0: as it should;
     took=$(sed -n "s/^rank $3: in [a-z_]* of [a-z]* at //p" <<<"$said" |
         awk -v now="$EPOCHREALTIME" '{ printf "%.1f", now - $1 }')
     echo "status $status, after $took s: $said"
-    named=$(sed -n 's/^train: .* of rank \([0-9 ]*\).*/\1/p' <<<"$said" | tr -d ' ' | sort -u)
+    # Open MPI 5's launcher may end the others first; then its own line names the rank.
+    named=$(sed -n 's/^train: .* of rank \([0-9 ]*\).*/\1/p
+        s/^.* noticed that process rank \([0-9]*\) .*/\1/p' <<<"$said" | tr -d ' ' | sort -u)
     [ $status != 0 ] && [ "$named" = "$3" ] &&
         awk -v t="${took:-99}" -v most="$4" 'BEGIN { exit t > most }'
 }
