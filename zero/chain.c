@@ -21,36 +21,38 @@ static bool is_due(const struct Zero *z, const struct Link *l, int g) {
     return due[l->hop->when] && (!l->hop->wanted || l->hop->wanted(z, g, l->context));
 }
 
-static bool uses(const struct Hop *h, const struct HopArgs *a, const struct Slot *slot) {
-    bool found = false;
-    for (int b = 0; b < HOP_BUFFERS; b++)
-        found = found || (h->uses >> b & 1 && a->slot[b] == slot);
-    return found;
-}
+// The links of a chain that run this time, in their order, and the buffers that each uses: the
+// whole alone, where the shard lies in the whole's slot.
+struct Due {
+    enum ChainKind kind;
+    int n;
+    const struct Link *link[HOPS_MAX];
+    unsigned uses[HOPS_MAX];
+};
 
-// Whether one of the links [from, to) that are due uses that slot; NULL: the store.
-static bool is_used(const struct Zero *z, const struct Chain *c, int from, int to,
-                    const struct HopArgs *a, const struct Slot *slot) {
-    for (int i = from; i < to; i++) {
-        const struct Hop *h = c->link[i].hop;
-        if (is_due(z, &c->link[i], a->group) && (slot ? uses(h, a, slot) : h->uses & USES_STORE))
-            return true;
+static struct Due list_due(const struct Zero *z, enum ChainKind kind, const struct HopArgs *a) {
+    const struct Chain *c = &z->state[a->group].chain[kind];
+    struct Due due = {.kind = kind};
+    bool one_slot = a->slot[BUFFER_SHARD] == a->slot[BUFFER_WHOLE];
+    bool replaced = false; // up to the stage's own hops
+    for (const struct Link *l = c->link; l < c->link + c->n; l++) {
+        if ((replaced && l->hop->point <= POINT_STAGE) || !is_due(z, l, a->group))
+            continue;
+        unsigned uses = l->hop->uses;
+        if (one_slot && uses & USES_SHARD)
+            uses = (uses | USES_WHOLE) & ~(unsigned)USES_SHARD;
+        replaced = replaced || l->hop->instead;
+        due.link[due.n] = l;
+        due.uses[due.n++] = uses;
     }
-    return false;
+    return due;
 }
 
-// The link behind i, where that has run.
-static int link_behind(const struct Chain *c, int i) {
-    int next = i + 1;
-    while (c->link[i].hop->instead && next < c->n && c->link[next].hop->point <= POINT_STAGE)
-        next++;
-    return next;
-}
-
-// The slot that a hop's buffer lies in; NULL: none, or one that another buffer of it has named.
-static struct Slot *slot_of(const struct Hop *h, const struct HopArgs *a, int b) {
-    bool named = b > 0 && h->uses & USES_WHOLE && a->slot[b] == a->slot[BUFFER_WHOLE];
-    return h->uses >> b & 1 && !named ? a->slot[b] : NULL;
+static unsigned used_by(const struct Due *due, int from, int to) {
+    unsigned uses = 0;
+    for (int i = from; i < to; i++)
+        uses |= due->uses[i];
+    return uses;
 }
 
 // Each queue has an event for weights, and one for gradients.
@@ -80,59 +82,56 @@ static struct Device *device_of(const struct Zero *z, const struct Hop *h) {
     return h->on_host ? z->backing.host : z->device;
 }
 
-// Waits for what link i is the first to use.
-static void acquire(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a) {
-    const struct Hop *h = c->link[i].hop;
-    for (int b = 0; b < HOP_BUFFERS; b++) {
-        struct Slot *slot = slot_of(h, a, b);
-        if (slot && slot != a->held && !is_used(z, c, 0, i, a, slot))
-            slot_wait(z, slot, h->queue);
-    }
-    if (h->uses & USES_STORE && !is_used(z, c, 0, i, a, NULL))
+// Waits for what hop i is the first to use.
+static void acquire(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
+    const struct Hop *h = due->link[i]->hop;
+    unsigned first = due->uses[i] & ~used_by(due, 0, i);
+    for (int b = 0; b < HOP_BUFFERS; b++)
+        if (first >> b & 1 && a->slot[b] && a->slot[b] != a->held)
+            slot_wait(z, a->slot[b], h->queue);
+    if (first & USES_STORE)
         mark_wait(&z->state[a->group].updated, device_of(z, h), h->queue);
 }
 
-// Says of what link i is the last to use that it is filled, or drained.
-static void release(struct Zero *z, const struct Chain *c, int i, const struct HopArgs *a,
-                    bool fills) {
-    const struct Hop *h = c->link[i].hop;
-    int next = link_behind(c, i);
-    for (int b = 0; b < HOP_BUFFERS; b++) {
-        struct Slot *slot = slot_of(h, a, b);
-        if (slot && !is_used(z, c, next, c->n, a, slot))
-            slot_record(z, slot, fills, h->queue);
-    }
+// Says of what hop i is the last to use that it is filled, or drained.
+static void release(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
+    bool fills = due->kind == FETCH || due->kind == ACCUMULATE;
+    const struct Hop *h = due->link[i]->hop;
+    unsigned last = due->uses[i] & ~used_by(due, i + 1, due->n);
+    for (int b = 0; b < HOP_BUFFERS; b++)
+        if (last >> b & 1 && a->slot[b])
+            slot_record(z, a->slot[b], fills, h->queue);
     // What the device makes for a store elsewhere leaves by a slot, which says when.
     if (h->uses & MAKES_STORE && (h->on_host || !a->slot[BUFFER_SHARD]))
         mark_record(&z->state[a->group].updated, device_of(z, h), h->queue);
 }
 
+static void run_hop(struct Zero *z, enum ChainKind kind, const struct Link *l, struct HopArgs a) {
+    a.context = l->context;
+    if (z->watch)
+        z->watch->begins(z->watch->context);
+    l->hop->run(z, &a);
+    if (z->watch)
+        z->watch->ended(z->watch->context, z, kind, l->hop, &a);
+}
+
 int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
               const struct HopArgs *a) {
     const struct Chain *c = &z->state[a->group].chain[kind];
-    bool fills = kind == FETCH || kind == ACCUMULATE;
+    const struct Due due = list_due(z, kind, a);
     enum Queue at = from;
-    for (int i = first; i < c->n;) {
-        const struct Hop *h = c->link[i].hop;
-        if (h->later && ahead)
-            return i;
-        if (!is_due(z, &c->link[i], a->group)) {
-            i++;
+    for (int i = 0; i < due.n; i++) {
+        const struct Hop *h = due.link[i]->hop;
+        if (due.link[i] < c->link + first)
             continue;
-        }
+        if (h->later && ahead)
+            return (int)(due.link[i] - c->link);
         if (at != NQUEUE && at != h->queue)
             hand_over(z, kind, at, h->queue);
         at = h->on_host ? NQUEUE : h->queue;
-        acquire(z, c, i, a);
-        struct HopArgs args = *a;
-        args.context = c->link[i].context;
-        if (z->watch)
-            z->watch->begins(z->watch->context);
-        h->run(z, &args);
-        if (z->watch)
-            z->watch->ended(z->watch->context, z, kind, h, &args);
-        release(z, c, i, a, fills);
-        i = link_behind(c, i);
+        acquire(z, &due, i, a);
+        run_hop(z, kind, due.link[i], *a);
+        release(z, &due, i, a);
     }
     return c->n;
 }
