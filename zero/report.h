@@ -26,6 +26,8 @@ void reports_gather(struct Zero *z);                   // queued behind the word
 void reports_receive(struct Zero *z);                  // queues the copy to the host
 void reports_clip(struct Zero *z); // waits for them; the norm, and the clip factor
 void reports_wait(struct Zero *z); // gathers, receives, and waits for it
+// At a step's end (results.c): its settings to the device, the norm, and all of it to the host.
+void results_queue(struct Zero *z, uint64_t word);
 // Of what was received; the loss in the order of ranks, so that every rank has the same sum.
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy);
 

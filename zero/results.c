@@ -1,5 +1,6 @@
-// The results of steps and of validation: they are on the device until the host waits for them.
+// What the host and the device tell each other about a step: settings go there, results come back.
 //
+// Results of steps and of validation are on the device until the host waits for them.
 // The loss needs no wait of its own in a step: it is summed before unit 0's backward pass ends, and
 // with that the last group's gradient is handed over. Read next: reports.c.
 #include "zero/report.h"
@@ -7,6 +8,39 @@
 #include "model/model.h"
 
 #include <stddef.h>
+
+void zero_step_begin(struct Zero *z, const struct StepState *settings) {
+    struct StepState *sent = zero_host_copy(z)->sent;
+    CHECK(z->step - z->known <= STEPS_AHEAD, "%zu steps whose results nobody took",
+          (size_t)(z->step - z->known));
+    z->device->label.step = z->step + 1;
+    z->device->label.unit = -1;
+    *sent = *settings;
+    sent->loss_scale_settings = z->loss_scale_settings;
+}
+
+// They wait on the device for the step's end, whose kernels need them, together with the word.
+static void send_settings(struct Zero *z) {
+    struct Device *d = z->device;
+    device_wait(d, QUEUE_IN, z->settings_used);
+    if (z->known < z->step)
+        device_wait(d, QUEUE_IN, zero_last_copy(z)->received_all);
+    device_copy(d, QUEUE_IN, z->control, zero_host_copy(z)->sent,
+                offsetof(struct StepState, updates));
+}
+
+void results_queue(struct Zero *z, uint64_t word) {
+    struct Device *d = z->device;
+    struct HostCopy *copy = zero_host_copy(z);
+    send_settings(z);
+    reports_send_word(z, word);
+    reports_gather(z);
+    reports_clip(z);
+    device_wait(d, QUEUE_OUT, z->clipped);
+    reports_receive(z);
+    device_copy(d, QUEUE_OUT, copy->received_control, z->control, sizeof *z->control);
+    device_record(d, QUEUE_OUT, copy->received_all);
+}
 
 void zero_send_counts(struct Zero *z) {
     const size_t begin = offsetof(struct StepState, updates);

@@ -14,8 +14,6 @@
 
 #include "model/model.h"
 
-#include <stddef.h>
-
 void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts) {
     for (const struct Visit *v = first; v < first + count; v++) {
         zero_before_forward(z, v);
@@ -31,16 +29,6 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
         unit_backward(z->model, v->unit, z->w, z->dw, acts);
         zero_after_backward(z, v);
     }
-}
-
-void zero_step_begin(struct Zero *z, const struct StepState *settings) {
-    struct StepState *sent = zero_host_copy(z)->sent;
-    CHECK(z->step - z->known <= STEPS_AHEAD, "%zu steps whose results nobody took",
-          (size_t)(z->step - z->known));
-    z->device->label.step = z->step + 1;
-    z->device->label.unit = -1;
-    *sent = *settings;
-    sent->loss_scale_settings = z->loss_scale_settings;
 }
 
 // Gradients that nothing behind this pass may wait for, while others wait for the pass.
@@ -78,28 +66,10 @@ void zero_forward(struct Zero *z, struct Acts *acts) {
     z->parallel->after(z, z->alone, acts);
 }
 
-// They wait on the device for the step's end, whose kernels need them, together with the word.
-static void send_settings(struct Zero *z) {
-    struct Device *d = z->device;
-    device_wait(d, QUEUE_IN, z->settings_used);
-    if (z->known < z->step)
-        device_wait(d, QUEUE_IN, zero_last_copy(z)->received_all);
-    device_copy(d, QUEUE_IN, z->control, zero_host_copy(z)->sent,
-                offsetof(struct StepState, updates));
-}
-
 void zero_step_end(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
-    struct HostCopy *copy = zero_host_copy(z);
     d->label.unit = -1;
-    send_settings(z);
-    reports_send_word(z, word);
-    reports_gather(z);
-    reports_clip(z);
-    device_wait(d, QUEUE_OUT, z->clipped);
-    reports_receive(z);
-    device_copy(d, QUEUE_OUT, copy->received_control, z->control, sizeof *z->control);
-    device_record(d, QUEUE_OUT, copy->received_all);
+    results_queue(z, word);
     z->backing.ops->step_reported(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = z->params->group[g].number;

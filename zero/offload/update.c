@@ -336,7 +336,7 @@ void host_attach(struct Zero *z, int g) {
                                                       [TIER_CPU] = &new_weights_cast,
                                                       [TIER_NVME] = &new_weights_write};
     struct Chain *c = &z->state[g].chain[UPDATE];
-    chain_add(c, &host_adamw, NULL);
+    chain_add(c, &host_adamw, NULL); // in place, where no new weights wait: nothing is copied then
     if (host_needs_new_weights(z, g))
         chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
 }
