@@ -11,7 +11,7 @@
                                         keeps the model in MODEL-torch
   real_model.py ask MODEL JSONL         greedy answers to each conversation's question, a line each
 
-The weights are what transformers read from the GGUF; scripts/dev/gguf_tokenizer.py makes the tokenizer.
+The weights are what transformers read from the GGUF; scripts/gen/gguf_tokenizer.py makes the tokenizer.
 """
 
 import json

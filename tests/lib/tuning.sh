@@ -1,4 +1,4 @@
-# What scripts/dev/finetune.sh and real_model.sh share, beside scripts/NAME.py of each: source this
+# What scripts/dev/finetune.sh and real_model.sh share, beside NAME.py of each: source this
 # file from the top of the repository, with `python` set. It builds what TRAIN does not name, and
 # sets train and work: the folder KEEP, or one that goes at the end. shellcheck shell=bash
 if [ -z "${TRAIN:-}" ]; then
@@ -14,9 +14,9 @@ mkdir -p "$work" || exit 1
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 . tests/lib/tally.sh
 
-py() { # py WORD...: scripts/NAME.py; what goes wrong is the last line it said
+py() { # py WORD...: NAME.py, which lies beside the script; what goes wrong is the last line it said
     # shellcheck disable=SC2154 # the script sets python
-    "$python" "scripts/$(basename "${0%.sh}").py" "$@" 2>"$work/said.py" && return
+    "$python" "${0%.sh}.py" "$@" 2>"$work/said.py" && return
     tail -n 1 "$work/said.py" >&2
     return 1
 }

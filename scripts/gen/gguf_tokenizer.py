@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tokenizer's files of a Hugging Face folder out of a GGUF file that has byte-level BPE.
 
-    PYTHON scripts/dev/gguf_tokenizer.py MODEL.gguf FOLDER      needs PyPI's `gguf` and `tokenizers`
+    PYTHON scripts/gen/gguf_tokenizer.py MODEL.gguf FOLDER      needs PyPI's `gguf` and `tokenizers`
 
 FOLDER gets tokenizer.json and tokenizer_config.json (begin, end, padding and unknown token, the
 chat template). A GGUF holds pieces, their types and merges as the original tokenizer.json had them,
