@@ -87,7 +87,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     int err = rank_device_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked = (struct ResumeAsked){
-        o->out, o->save_also, o->resume, options_only(o), &run->world, line->train.schedule.steps};
+        o->out, o->backup_dir, o->resume, options_only(o), &run->world, line->train.schedule.steps};
     resume_peek(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
@@ -308,6 +308,8 @@ static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_log_defaults(&run->flags);
+    if (!run->world.first)
+        flags_log_renamed(&run->flags);
     if (!run->world.first)
         import_log(&run->job.settings.model, &run->texts.model);
     if (o->deepspeed && !o->json && run->request.out && !run->world.first)

@@ -60,6 +60,7 @@ struct Flag {
     // or was not there once, and had then the value that they leave out. NULL: always.
     const char *identity_if;
     const char *also;      // what others call it, with a space between two; NULL: nothing else
+    const char *was;       // its name before, which is read, too; NULL: it had no other
     const char *deepspeed; // the key of DeepSpeed's files that has its value, and sets nothing else
 };
 
@@ -72,6 +73,9 @@ static inline bool flag_is_switch(const struct Flag *flag) {
     (const char *const[]) {                                                                        \
         __VA_ARGS__, NULL                                                                          \
     }
+
+// When names of before (Flag.was) are dropped.
+static const char FLAG_WAS_UNTIL[] = "the end of 2027";
 
 enum FlagSource { FLAG_FROM_DEFAULT, FLAG_FROM_FILE, FLAG_FROM_LINE };
 

@@ -1,4 +1,4 @@
-// How AdamW's master weights are kept: three formats, chosen by --master.
+// How AdamW's master weights are kept: three formats, chosen by --master-dtype.
 //
 //   format   of a parameter's `master`      the weight in bf16 is
 //   fp32     4 bytes, an fp32 number        a copy of it, rounded

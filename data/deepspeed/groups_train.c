@@ -155,7 +155,7 @@ void plan_optimizer(struct DsPlan *p) {
     refuse_false(p, OPT "adam_w_mode", "L2 inside the gradient is not here; AdamW's decay is");
     refuse_false(p, OPT "adamw_mode", "L2 inside the gradient is not here; AdamW's decay is");
     refuse_false(p, OPT "bias_correction", "AdamW's moments are always corrected");
-    refuse_false(p, OPT "fp32_optimizer_states", "use --moments bf16");
+    refuse_false(p, OPT "fp32_optimizer_states", "use --adam-dtype bf16");
     if (scheduler_has_lr(p))
         plan_note(p, OPT "lr", "the scheduler's warmup_max_lr goes before it");
     else

@@ -13,11 +13,26 @@
 
 // ---- the table ----
 
+static bool has_name(const struct Flag *flag, const char *name) {
+    return !strcmp(flag->name, name) || (flag->was && !strcmp(flag->was, name));
+}
+
 size_t flags_find(const struct Flags *f, const char *name) {
     size_t i = 0;
-    while (i < f->n && strcmp(f->table[i].name, name))
+    while (i < f->n && !has_name(&f->table[i], name))
         i++;
     return i;
+}
+
+void flags_note_name(struct Flags *f, size_t i, const char *name) {
+    f->renamed[i] = f->renamed[i] || strcmp(f->table[i].name, name);
+}
+
+void flags_log_renamed(const struct Flags *f) {
+    for (size_t i = 0; i < f->n; i++)
+        if (f->renamed[i])
+            log_line(LOG_NORMAL, "--%s is called --%s now; the name of before is read until %s",
+                     f->table[i].was, f->table[i].name, FLAG_WAS_UNTIL);
 }
 
 static size_t find_known(const struct Flags *f, const char *name) {
@@ -89,6 +104,7 @@ void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *o
     f->source = base_alloc_zeroed(f->n * sizeof *f->source);
     f->text = base_alloc_zeroed(f->n * sizeof *f->text);
     f->altered = base_alloc_zeroed(f->n * sizeof *f->altered);
+    f->renamed = base_alloc_zeroed(f->n * sizeof *f->renamed);
     f->file = base_alloc_zeroed(f->n * sizeof *f->file);
     struct Flag *to = f->table;
     for (size_t p = 0; p < n; p++)
@@ -110,6 +126,7 @@ void flags_free(struct Flags *f) {
     free(f->files);
     free(f->source);
     free(f->altered);
+    free(f->renamed);
     free(f->table);
     *f = (struct Flags){0};
 }
@@ -347,6 +364,8 @@ static int parse_word(struct Flags *f, int n, char *const *words, struct Error *
     char *name = equals ? base_format("%.*s", (int)(equals - word) - 2, word + 2)
                         : base_format("%s", word + 2);
     size_t i = flags_find(f, name);
+    if (i < f->n)
+        flags_note_name(f, i, name);
     int used = i < f->n ? parse_flag(f, i, equals ? equals + 1 : NULL, n > 1 ? words[1] : NULL, e)
                         : parse_negation(f, name, equals != NULL, e);
     free(name);

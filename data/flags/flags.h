@@ -40,6 +40,7 @@ struct Flags {
     void *options;
     enum FlagSource *source; // [n] who set the value last
     bool *altered;           // [n] nobody gave it, and the file has another than the default
+    bool *renamed;           // [n] it was given by its name of before (Flag.was)
     char **text;             // [n] the strings that this struct owns
     const char **file;       // [n] the configuration that its value is from; NULL: none
     char **files;            // owned: those that were read
@@ -66,6 +67,9 @@ bool flags_was_set(const struct Flags *f, const char *name);
 
 // If the value that the user set is the default, nobody set it from here on. Returns whether it is.
 bool flags_forget(struct Flags *f, const char *name);
+
+// A line for each flag that was given by its name of before.
+void flags_log_renamed(const struct Flags *f);
 
 // Who set it, for those who see no struct Flags.
 struct FlagsSaid flags_said(const struct Flags *f);
@@ -110,7 +114,9 @@ union FlagValue {
 };
 _Static_assert(sizeof(union FlagValue) == sizeof(struct FlagEvery), "every is not the largest");
 
-// The index in the table, or f->n.
+// Flag i was given by that name, which may be the one of before.
+void flags_note_name(struct Flags *f, size_t i, const char *name);
+// The index in the table of a name, or of one of before; or f->n.
 size_t flags_find(const struct Flags *f, const char *name);
 // The name in the table of what others call so; NULL: there is none. "_" is read as "-".
 const char *flags_known_as(const struct Flags *f, const char *name);

@@ -75,9 +75,10 @@ const struct Flag options_table[] = {
              "memory; 0: a model's."},
     {"out", FLAG_STRING, AT(out), "out", "Run", .argument = "DIR",
      .help = "Folder for log, checkpoints and configuration.", .also = "output-dir out-dir"},
-    {"save-also", FLAG_STRING, AT(save_also), NULL, "Run", .argument = "DIR",
+    {"backup-dir", FLAG_STRING, AT(backup_dir), NULL, "Run", .argument = "DIR",
      .help = "A second folder, best on another disk, where a checkpoint goes that --out has no "
-             "room for. --resume auto looks in both."},
+             "room for. --resume auto looks in both.",
+     .was = "save-also"},
     {"resume", FLAG_STRING, AT(resume), NULL, "Run", .argument = "auto|best|DIR",
      .help = "auto: go on from the newest checkpoint in --out that is intact, or start; or a "
              "checkpoint's folder; best: what --keep-best keeps, for --export, --eval-only or "
@@ -279,11 +280,12 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
         return init_refuse(o->kinds, INIT_TO, o->export, e);
     if (o->data_map)
         err = check_map(o->data_map, e);
-    if (!err && o->save_also)
-        err = strcmp(o->save_also, o->out) != 0
-                  ? file_check_folder(o->save_also, "--save-also", e)
-                  : error_set(e, -EINVAL, E_SAVE_ALSO,
-                              "--save-also %s: it is --out; expected another folder", o->save_also);
+    if (!err && o->backup_dir)
+        err =
+            strcmp(o->backup_dir, o->out) != 0
+                ? file_check_folder(o->backup_dir, "--backup-dir", e)
+                : error_set(e, -EINVAL, E_BACKUP_DIR,
+                            "--backup-dir %s: it is --out; expected another folder", o->backup_dir);
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);
@@ -315,10 +317,10 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .processes = 1};
 }
 
-// text, freed, with a line for one flag.
-static char *with_flag(char *text, const struct Flags *f, const char *name) {
-    char *value = flags_value(f, name);
-    char *longer = base_format("%s--%s %s\n", text, name, value);
+// text, freed, with a line for one flag, by its oldest name: checkpoints have that.
+static char *with_flag(char *text, const struct Flags *f, const struct Flag *flag) {
+    char *value = flags_value(f, flag->name);
+    char *longer = base_format("%s--%s %s\n", text, flag->was ? flag->was : flag->name, value);
     free(value);
     free(text);
     return longer;
@@ -348,6 +350,6 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     for (const struct Flag *f = values.table; f < values.table + values.n; f++)
         if (f->identity != FLAG_FREE && f->identity != FLAG_NOW &&
             (!f->identity_if || flag_terms_hold(&values, f->identity_if)))
-            text = with_flag(text, resolved, f->name);
+            text = with_flag(text, resolved, f);
     return text;
 }

@@ -17,7 +17,7 @@ struct Options {
     int pack;     // an enum Packing
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *save_also, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
+    const char *out, *backup_dir, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
     const char *eval;
     const char *data_map;                      // NULL: members are known by their names
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; none is asked

@@ -65,7 +65,7 @@ number() { # number KEY: of the last forecast
 
 try() { # try FLAGS: status 1 where that is no run, or does not fit
     # shellcheck disable=SC2086
-    "$train" --plan --json --cluster "$file" --device cuda --reduce native --dtype "$dtype" $1 \
+    "$train" --plan --json --cluster "$file" --device cuda --reduce-order native --dtype "$dtype" $1 \
         >"$work/json" 2>"$work/error"
 }
 

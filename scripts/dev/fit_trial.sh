@@ -25,7 +25,7 @@ scratch=$(mktemp -d "$out/run.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
 
 model=(--device cpu --dtype bf16 --model gpt2 --layers 4 --channels 256 --heads 8 --seq-len 256
-    --data random --vocab 4096 --master fp32 --cache "$out/cache")
+    --data random --vocab 4096 --master-dtype fp32 --cache "$out/cache")
 
 # list FAMILY: the flags of each candidate, a line each.
 list() {

@@ -136,8 +136,8 @@ static void draw_places(struct Draw *d) {
     put_size(d->c, "prefetch", one_of(d, 3));
     PUT_WORD(d, "dtype", 100, "fp32", "bf16", "bf16", "fp16");
     PUT_WORD(d, "grad-dtype", 25, "fp32", "bf16", "fp16");
-    PUT_WORD(d, "moments", 20, "fp32", "bf16");
-    PUT_WORD(d, "master", 20, "fp32", "split", "bf16");
+    PUT_WORD(d, "adam-dtype", 20, "fp32", "bf16");
+    PUT_WORD(d, "master-dtype", 20, "fp32", "split", "bf16");
     PUT_WORD(d, "overlap", 10, "off");
 }
 

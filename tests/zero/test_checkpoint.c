@@ -194,20 +194,20 @@ static void what_differs_is_a_flag_by_its_name(void **state) {
     struct Error e = {0};
     open_at_step(&r, 1);
 #define RUN "text of --data 12\n--kernels plain\n--lr 1\n--batch 4\n"
-    const char *mine = RUN "--master split\n";
+    const char *mine = RUN "--master-dtype split\n";
     static const struct {
         const char *identity, *said;
     } other[] = {
-        {RUN "--window 8\n--master split\n", "E_CHECKPOINT_IDENTITY \"--window 8\""},
-        {RUN, "E_CHECKPOINT_IDENTITY \"--master split\""},
-        {RUN "--window 8\n--master bf16\n", "E_CHECKPOINT_IDENTITY \"--master split\""},
-        {"text of --data 13\n--kernels plain\n--lr 2\n--batch 4\n--master split\n",
+        {RUN "--window 8\n--master-dtype split\n", "E_CHECKPOINT_IDENTITY \"--window 8\""},
+        {RUN, "E_CHECKPOINT_IDENTITY \"--master-dtype split\""},
+        {RUN "--window 8\n--master-dtype bf16\n", "E_CHECKPOINT_IDENTITY \"--master-dtype split\""},
+        {"text of --data 13\n--kernels plain\n--lr 2\n--batch 4\n--master-dtype split\n",
          "E_CHECKPOINT_IDENTITY \"--lr 1\""},
-        {"text of --data 13\n--kernels plain\n--lr 1\n--batch 4\n--master split\n",
+        {"text of --data 13\n--kernels plain\n--lr 1\n--batch 4\n--master-dtype split\n",
          "E_CHECKPOINT_IDENTITY \"text of --data 12\""},
-        {"text of --data 12\n--device cuda\n--lr 1\n--batch 4\n--master split\n",
+        {"text of --data 12\n--device cuda\n--lr 1\n--batch 4\n--master-dtype split\n",
          "E_CHECKPOINT_IDENTITY \"--kernels plain\""},
-        {"text of --data 12\n--kernels plain\n--lr 1\n--batch 8\n--master split\n",
+        {"text of --data 12\n--kernels plain\n--lr 1\n--batch 8\n--master-dtype split\n",
          "E_CHECKPOINT_IDENTITY \"--batch 4\""},
         {"", "E_CHECKPOINT_IDENTITY \"--kernels plain\""},
     };
@@ -219,7 +219,8 @@ static void what_differs_is_a_flag_by_its_name(void **state) {
         if (!error_is(&e, other[i].said) || e.text[strlen(e.text) - 1] == '\n')
             fail_msg("%s; not %s", e.text, other[i].said);
     }
-    const char *moved = "--master split\n--batch 4\n--lr 1\n--kernels plain\ntext of --data 12\n";
+    const char *moved =
+        "--master-dtype split\n--batch 4\n--lr 1\n--kernels plain\ntext of --data 12\n";
     assert_int_equal(checkpoint_load(&r.zero, path, moved, &e), 0);
     rank_close(&r);
     free(path);

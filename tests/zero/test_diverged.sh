@@ -59,7 +59,7 @@ run --out a --resume auto --steps 420 --lr 0.02
 result $? "at that rate alone" "$said"
 
 # The checkpoint of the last good step itself leads to what came.
-run "${rise[@]}" --save-every 1 --keep 1 --out 'b 1' --save-also 'also/b 1'
+run "${rise[@]}" --save-every 1 --keep 1 --out 'b 1' --backup-dir 'also/b 1'
 mkdir -p 'also/b 1'
 cp -r 'b 1/checkpoints' 'also/b 1/checkpoints'
 run --out 'b 1' --resume auto

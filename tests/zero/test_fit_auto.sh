@@ -89,7 +89,7 @@ said=$("$train" "${model[@]}" --plan --fit auto --ranks 2 2>&1)
 result $? "on two ranks" "$said"
 # With this much of the host for each of them, and with as much for both.
 two=("${model[@]}" --plan --ranks 2 --zero 0 --offload-param none --batch 2
-    --offload-activations none --offload-optimizer cpu --master fp32 --json)
+    --offload-activations none --offload-optimizer cpu --master-dtype fp32 --json)
 share=$("$train" "${two[@]}" | sed -n 's/^\t"node_host":\t\([0-9]*\),/\1/p')
 each=$("$train" "${two[@]}" --fit auto --host-mem-per-rank $((share / 2)) 2>&1)
 both=$("$train" "${two[@]}" --fit auto --host-mem $((share / 2)) 2>&1)

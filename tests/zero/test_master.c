@@ -1,4 +1,4 @@
-// --master: how AdamW's master weights are kept, in whole runs.
+// --master-dtype: how AdamW's master weights are kept, in whole runs.
 //
 // Split masters are the same numbers as fp32 masters, so every run with them must have every bit of
 // one with fp32 masters; those in bf16 are rounded with random numbers that depend on the element

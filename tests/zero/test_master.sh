@@ -1,7 +1,7 @@
 #!/bin/bash
-# --master as a user meets it: split trains to fp32's weights hash, saves what goes on elsewhere,
-# and exports the same bytes; another value is refused on resume, and with other formats; and
-# --params knows the bytes. Speaks TAP.
+# --master-dtype as a user meets it: split trains to fp32's weights hash, saves what goes on elsewhere,
+# and exports the same bytes; another value is refused on resume, and with other formats; its name of
+# before is read; and --params knows the bytes. Speaks TAP.
 #
 # TRAIN names the program (default ./train).
 set -u
@@ -19,24 +19,39 @@ run() { # run NAME ARGUMENT...
 
 said=$(run fp32 --steps 20)
 want=$(hash_of <<<"$said")
-said=$(run split --steps 20 --master split)
+said=$(run split --steps 20 --master-dtype split)
 [ -n "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ]
 result $? "split has the weights of fp32" "$said"
-grep -q '"master":[[:space:]]*"split"' "$folder/split/config.json"
+grep -q '"master-dtype":[[:space:]]*"split"' "$folder/split/config.json"
 result $? "config.json says so" "$(cat "$folder/split/config.json")"
-said=$(run bf16 --steps 20 --master bf16)
+said=$(run bf16 --steps 20 --master-dtype bf16)
 rounded=$(hash_of <<<"$said")
 [ -n "$rounded" ] && [ "$rounded" != "$want" ]
 result $? "bf16 has others" "$said"
-said=$(run bf16-again --steps 20 --master bf16 --offload-optimizer cpu)
+said=$(run bf16-again --steps 20 --master-dtype bf16 --offload-optimizer cpu)
 [ "$(hash_of <<<"$said")" = "$rounded" ]
 result $? "the same where the host updates" "$said"
+
+# ---- the name of before ----
+
+said=$(run old --steps 10 --master split)
+[ "$(grep -c '^--master is called --master-dtype now' <<<"$said")" = 1 ] &&
+    grep -q '"master-dtype":[[:space:]]*"split"' "$folder/old/config.json"
+result $? "--master is read, and told once" "$said"
+sed -i 's/"master-dtype"/"master"/; s/"adam-dtype"/"moments"/' "$folder/old/config.json"
+said=$(run old --steps 20 --resume auto)
+[ "$(hash_of <<<"$said")" = "$want" ] && grep -q '^--moments is called --adam-dtype now' <<<"$said"
+result $? "a config.json with it resumes" "$said"
+echo '{"master": "split", "master-dtype": "bf16"}' >"$folder/twice.json"
+said=$(run twice --config "$folder/twice.json")
+error_is 'E_CONFIG_KEY "master-dtype" and "master"'
+result $? "both in one file are refused" "$said"
 
 # ---- resume ----
 
 for master in split bf16; do
-    run "half-$master" --steps 10 --master $master >/dev/null
-    said=$(run "half-$master" --steps 20 --master $master --resume auto --offload-optimizer cpu)
+    run "half-$master" --steps 10 --master-dtype $master >/dev/null
+    said=$(run "half-$master" --steps 20 --master-dtype $master --resume auto --offload-optimizer cpu)
     [ $master = split ] || want=$rounded
     [ "$(hash_of <<<"$said")" = "$want" ]
     result $? "$master: a resumed run has the bits of one that never stopped" "$said"
@@ -52,10 +67,10 @@ refused() {
     result $? "$name" "$status: $said"
 }
 refused "another value is refused on resume" \
-    'E_CHECKPOINT_IDENTITY "--master split", not "--master bf16"' \
-    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master bf16
-refused "and fp32 is" 'E_CHECKPOINT_IDENTITY "--master split"' \
-    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master fp32
+    'E_CHECKPOINT_IDENTITY "--master-dtype split", not "--master-dtype bf16"' \
+    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master-dtype bf16
+refused "and fp32 is" 'E_CHECKPOINT_IDENTITY "--master-dtype split"' \
+    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master-dtype fp32
 refused "another flag is named, not the one in its place" \
     'E_CHECKPOINT_IDENTITY "--attention-window 8"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --attention-window 8
@@ -63,8 +78,8 @@ refused "a flag is named, not the text that it cuts" \
     'E_CHECKPOINT_IDENTITY "--seq-len 16", not "--seq-len 32"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --seq-len 32
 for dtype in fp32 fp16; do
-    refused "refused with $dtype" "E_MASTER --master split*$dtype" \
-        "${model[@]}" --dtype $dtype --out "$folder/none" --steps 3 --master split
+    refused "refused with $dtype" "E_MASTER --master-dtype split*$dtype" \
+        "${model[@]}" --dtype $dtype --out "$folder/none" --steps 3 --master-dtype split
 done
 
 # ---- bytes ----
@@ -72,8 +87,8 @@ done
 # bytes MASTER WANT: of a parameter, of all model states in host memory
 bytes() {
     local said
-    said=$("$train" --plan --params 1000000000 --device cpu --dtype bf16 --moments bf16 \
-        --offload-optimizer cpu --offload-param cpu --master "$1" 2>&1)
+    said=$("$train" --plan --params 1000000000 --device cpu --dtype bf16 --adam-dtype bf16 \
+        --offload-optimizer cpu --offload-param cpu --master-dtype "$1" 2>&1)
     grep -q "sum  *$2\.000  cpu" <<<"$said"
     result $? "$1: $2 bytes a parameter" "$said"
 }

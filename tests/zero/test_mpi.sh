@@ -50,7 +50,7 @@ disk="--nvme-path $folder"
 for master in split bf16; do
     plain=$master
     [ $master = bf16 ] || plain=fp32
-    said=$("$train" "${model[@]}" "${llama[@]}" --ranks 3 --master $plain \
+    said=$("$train" "${model[@]}" "${llama[@]}" --ranks 3 --master-dtype $plain \
         --out "$folder/threads" 2>&1)
     want=$(bits "$folder/threads" "$said")
     rm -rf "$folder/threads"
@@ -60,7 +60,7 @@ for master in split bf16; do
         "--zero 3 --offload-param nvme $disk --recompute block"; do
         out=$folder/processes
         # shellcheck disable=SC2086 # words
-        said=$(job 3 "$train" "${model[@]}" "${llama[@]}" --master $master $how --out "$out")
+        said=$(job 3 "$train" "${model[@]}" "${llama[@]}" --master-dtype $master $how --out "$out")
         status=$?
         [ $status = 0 ] && [ "$(bits "$out" "$said")" = "$want" ]
         result $? "3 processes, Llama's shape, master $master, $how: the bits of thread ranks" \

@@ -74,7 +74,7 @@ export CUSIM_GPUS=2
 said=$("$train" "${model[@]}" "${llama[@]}" --ranks 2 --out "$folder/threads" 2>&1)
 want_before=$want
 want=$(bits "$folder/threads" "$said")
-same "Llama's shape, split masters in host memory" 2 nccl "${llama[@]}" --zero 3 --master split \
+same "Llama's shape, split masters in host memory" 2 nccl "${llama[@]}" --zero 3 --master-dtype split \
     --offload-optimizer cpu --recompute mlp
 want=$want_before
 export CUSIM_GPUS=3

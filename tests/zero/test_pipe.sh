@@ -69,7 +69,7 @@ done <<'END'
 2|--tp 2 --sequence-parallel --zero 2|--recompute block
 2|--tp 2|--recompute block --partition-activations --prefetch 0
 2|--tp 2|--recompute block --partition-activations --offload-activations cpu --zero 3
-1|--dtype bf16 --master split|--zero 3
+1|--dtype bf16 --master-dtype split|--zero 3
 1|--dtype fp16 --loss-scale 1099511627776|
 1|--family llama --kv-heads 4 --ffn 96|--zero 2
 END

@@ -291,14 +291,14 @@ advised "the disk for the optimizer alone" "--offload-optimizer nvme" "${gpt2[@]
     --offload-optimizer cpu --offload-activations nvme --nvme-path "$folder" --host-mem 1G
 advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
     --model gpt2 --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
-    --offload-activations cpu --host-mem 2G --master fp32
-advised "split master weights, before less offload" "--master split" --plan --model gpt2 \
+    --offload-activations cpu --host-mem 2G --master-dtype fp32
+advised "split master weights, before less offload" "--master-dtype split" --plan --model gpt2 \
     --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
     --offload-activations cpu --host-mem 2G
-advised "split master weights with what is offloaded" "--offload-optimizer cpu --master split" \
+advised "split master weights with what is offloaded" "--offload-optimizer cpu --master-dtype split" \
     "${gpt2[@]}" --device-mem 1G --host-mem 1800M
 advised "none where the user said how they are kept" "--offload-optimizer nvme --nvme-path FOLDER" \
-    "${gpt2[@]}" --device-mem 1G --host-mem 1800M --master fp32
+    "${gpt2[@]}" --device-mem 1G --host-mem 1800M --master-dtype fp32
 # Not to offload at all is no advice: a run would then refuse --host-mem.
 advised "the disk that no flag names" "--offload-optimizer nvme --nvme-path FOLDER" "${gpt2[@]}" \
     --offload-optimizer cpu --host-mem 1G
@@ -358,7 +358,7 @@ result $? "two on each of two hosts do not; a row says what a node has" "$said"
 refused "and one of which each may have less" \
     'E_MEMORY 4 x 30633.0 MiB*--host-mem-per-rank*30517.6 MiB' \
     "${four[@]}" --host-mem 200G --host-mem-per-rank 32G
-advised "what a node of four has room for" "--master split" "${four[@]}" --host-mem 128G
+advised "what a node of four has room for" "--master-dtype split" "${four[@]}" --host-mem 128G
 
 # A run is refused the same way, before its first step, with the table.
 said=$("$TRAIN" "${here[@]}" --data random --model gpt2 --ranks 2 --device-mem 100M \

@@ -270,21 +270,21 @@ result $? "a refused run leaves no folder behind" "status $status: $said"
 
 # A folder that two runs are to save in, too, is one run's.
 rm -rf m m2 also2
-in_background m --steps 1000000 --save-also also2
-run --out m2 --steps 2 --save-also also2
+in_background m --steps 1000000 --backup-dir also2
+run --out m2 --steps 2 --backup-dir also2
 [ $status = 2 ] && [ ! -e m2 ] &&
-    error_is 'E_FOLDER_BUSY --save-also also2: process'
-result $? "a --save-also that another run has is refused" "status $status: $said"
+    error_is 'E_FOLDER_BUSY --backup-dir also2: process'
+result $? "a --backup-dir that another run has is refused" "status $status: $said"
 kill -TERM $pid
 ends 20
-run --out m2 --steps 2 --save-also m2
-[ $status = 2 ] && error_is 'E_SAVE_ALSO --save-also m2' && [ ! -e m2 ]
+run --out m2 --steps 2 --backup-dir m2
+[ $status = 2 ] && error_is 'E_BACKUP_DIR --backup-dir m2' && [ ! -e m2 ]
 result $? "and so is one that is --out" "status $status: $said"
 mkdir -p also2
 cp -r m/checkpoints also2/
-run --out m2 --steps 2 --save-also also2
-[ $status = 2 ] && error_is 'E_OUT_HOLDS_RUN --save-also also2' && [ ! -e m2 ]
-result $? "a checkpoint in --save-also is told as one there" "status $status: $said"
+run --out m2 --steps 2 --backup-dir also2
+[ $status = 2 ] && error_is 'E_OUT_HOLDS_RUN --backup-dir also2' && [ ! -e m2 ]
+result $? "a checkpoint in --backup-dir is told as one there" "status $status: $said"
 
 # ---- data that change ----
 
@@ -360,11 +360,11 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
         ! grep -q '"step"' small/out/log.jsonl
     result $? "room for a checkpoint is asked for before the first step" "status $status: $said"
     rm -rf small/out
-    run --steps 4 --save-every 2 --out small/out --save-also also/so
+    run --steps 4 --save-every 2 --out small/out --backup-dir also/so
     [ $status = 0 ] && [ "$(basename "$(newest also/so)")" = step-00000004 ] &&
         [ -z "$(newest small/out)" ] &&
         grep -q '^saved also/so/checkpoints/step-00000004' <<<"$said"
-    result $? "--save-also has what --out has no room for" "status $status: $said"
+    result $? "--backup-dir has what --out has no room for" "status $status: $said"
     run --steps 6 --out small/out --resume auto
     also=$(hash_of <<<"$said")
     [ $status = 0 ] && grep -q 'resumed after step 4' <<<"$said" && [ -n "$also" ] &&
@@ -374,24 +374,24 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
     # A disk that fills up while a run trains: what the log lacks at the end is an error.
     rm -rf small/filler small/out
     ln -s ../small.said small/log.said # which has room
-    in_background small/log --steps 1000000 --save-also also/log
+    in_background small/log --steps 1000000 --backup-dir also/log
     head -c $((4096 * limit)) /dev/zero >small/filler 2>/dev/null
     until_true 400 grep -q 'waits in memory' small/log.said
     kill -TERM $pid
     ends 20 && [ $status = 2 ] && [ -n "$(newest also/log)" ] && [ -z "$(newest small/log)" ] &&
         grep -q 'the checkpoint is still written to also/log/checkpoints' small/log.said &&
         error_is 'E_FILE_WRITE small/log/' "$(<small/log.said)"
-    result $? "a disk that fills up does not keep --save-also from its checkpoint" \
+    result $? "a disk that fills up does not keep --backup-dir from its checkpoint" \
         "status $status: $(cat small/log.said)"
     rm -rf small/*
 
     # Room for bytes, and none for the last file: only the thread that writes a snapshot learns it.
     run --steps 2 --out g4
     mount -t tmpfs -o "remount,size=1g,nr_inodes=$(($(find small g4 | wc -l) - 1))" none small
-    run --steps 8 --save-every 2 --save-async --out small/g4 --save-also also/g4
+    run --steps 8 --save-every 2 --save-async --out small/g4 --backup-dir also/g4
     [ $status = 0 ] && grep -q 'step 2 is not saved: .*No space left' <<<"$said" &&
         diff <(grep '^saved' <<<"$said") <(printf 'saved also/g4/checkpoints/step-%08d\n' 4 6 8)
-    result $? "--save-also has what could not be written meanwhile" "status $status: $said"
+    result $? "--backup-dir has what could not be written meanwhile" "status $status: $said"
 else
     result 0 "a disk without room # SKIP this machine mounts no tmpfs for us"
 fi

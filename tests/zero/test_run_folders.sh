@@ -87,8 +87,8 @@ result $? "one that is saved anew counts again" "status $status: $kept $said"
 
 run --steps 4 --save-every 2 --keep 0 --out first
 run --steps 6 --out second
-run --steps 9 --out first --save-also second --resume first/checkpoints/step-00000004
-[ $status = 2 ] && error_is 'E_RESUME_LATER --save-also second*step 6'
+run --steps 9 --out first --backup-dir second --resume first/checkpoints/step-00000004
+[ $status = 2 ] && error_is 'E_RESUME_LATER --backup-dir second*step 6'
 result $? "a later checkpoint is told with the flag of its folder" "status $status: $said"
 
 # ---- a name is not believed ----

@@ -98,7 +98,7 @@ static const struct {
     {&new_cpu, "--grad-dtype fp16", "E_GRAD_DTYPE --dtype bf16"},
     {&new_cpu, "--autotune", "E_GPU_ONLY --autotune"},
     {&gpu, "--device cuda --kernels base", "E_KERNELS_DEVICE --kernels base"},
-    {&old_cpu, "--master split", "E_MASTER --master split"},
+    {&old_cpu, "--master-dtype split", "E_MASTER --master-dtype split"},
     {&old_cpu, "--rope-theta 1e4", "E_FAMILY_FLAG --family gpt2"},
     {&old_cpu, "--steps 3 --epochs 1", "E_STEPS_AND_EPOCHS --steps 3"},
     {&old_cpu, "--epochs 0", "E_EPOCHS --epochs 0"},
@@ -243,7 +243,7 @@ static void test_whose_masters_advice_may_change(void **state) {
     assert_int_equal(RESOLVE(&l, &old_cpu, "--dtype", "fp32"), 0);
     assert_false(l.resolved.rank.master_open);
     flags_free(&l.flags);
-    assert_int_equal(RESOLVE(&l, &old_cpu, "--dtype", "bf16", "--master", "fp32"), 0);
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--dtype", "bf16", "--master-dtype", "fp32"), 0);
     assert_false(l.resolved.rank.master_open);
     flags_free(&l.flags);
     assert_int_equal(RESOLVE(&resumed, &old_cpu, "--dtype", "bf16"), 0);

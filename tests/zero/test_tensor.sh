@@ -35,7 +35,7 @@ for grid in "2 2" "4 2" "4 4" "2 2 --sequence-parallel" "4 4 --sequence-parallel
     rm -rf "$folder/job"
 done
 for how in "--zero-shard-size 1" "--zero-hpz-partition-size 2" "--save-async --save-every 1" \
-    "--moments bf16 --master bf16 --dtype bf16" "--dtype fp16 --loss-scale 1099511627776"; do
+    "--adam-dtype bf16 --master-dtype bf16 --dtype bf16" "--dtype fp16 --loss-scale 1099511627776"; do
     # shellcheck disable=SC2086
     train 4 --tp 2 --zero 3 $how
     [ $status = 0 ] && exact

@@ -4,6 +4,7 @@
 #include "zero/settings/settings.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct IdentityLine {
@@ -15,13 +16,28 @@ static bool is_flag(const struct IdentityLine *l) {
     return l->n >= 2 && !memcmp(l->text, "--", 2);
 }
 
+// The flag that it names, by its oldest name (options_identity); NULL: none of the settings.
+static const struct Flag *flag_of(const struct IdentityLine *l) {
+    for (const struct Flag *f = settings_table; f < settings_table + settings_count; f++) {
+        const char *name = f->was ? f->was : f->name;
+        if (is_flag(l) && strlen(name) == l->name - 2 && !memcmp(l->text + 2, name, l->name - 2))
+            return f;
+    }
+    return NULL;
+}
+
 // Whether a run of another number of ranks may change it.
 static bool is_of_the_ranks(const struct IdentityLine *l) {
-    for (const struct Flag *f = settings_table; f < settings_table + settings_count; f++)
-        if (is_flag(l) && strlen(f->name) == l->name - 2 &&
-            !memcmp(l->text + 2, f->name, l->name - 2))
-            return f->identity == FLAG_RANKS;
-    return false;
+    const struct Flag *f = flag_of(l);
+    return f && f->identity == FLAG_RANKS;
+}
+
+// It as a user writes it; free() it.
+static char *line_text(const struct IdentityLine *l) {
+    const struct Flag *f = flag_of(l);
+    if (f)
+        return base_format("--%s%.*s", f->name, (int)(l->n - l->name), l->text + l->name);
+    return base_format("%.*s", (int)l->n, l->text);
 }
 
 // The first line of a text; the text goes on behind it. A flag's name ends at the first space, and
@@ -85,18 +101,15 @@ int checkpoint_compare_identity(const char *path, const char *stored, const char
     if (!find_difference(stored, wanted, true, same_ranks, &has, &want) &&
         !find_difference(stored, wanted, false, same_ranks, &has, &want))
         return 0;
-    if (!has.text)
-        return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
-                         "checkpoint %s is of another run: it lacks \"%.*s\"; give the flags and "
-                         "data of that run",
-                         path, (int)want.n, want.text);
-    if (!want.text)
-        return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
-                         "checkpoint %s is of another run: it has \"%.*s\", which this run lacks; "
-                         "give the flags and data of that run",
-                         path, (int)has.n, has.text);
-    return error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
-                     "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"; give the "
-                     "flags and data of that run",
-                     path, (int)has.n, has.text, (int)want.n, want.text);
+    char *had = has.text ? line_text(&has) : NULL, *wants = want.text ? line_text(&want) : NULL;
+    char *why = !had     ? base_format("lacks \"%s\"", wants)
+                : !wants ? base_format("has \"%s\", which this run lacks", had)
+                         : base_format("has \"%s\", not \"%s\"", had, wants);
+    error_set(e, -EINVAL, E_CHECKPOINT_IDENTITY,
+              "checkpoint %s is of another run: it %s; give the flags and data of that run", path,
+              why);
+    free(had);
+    free(wants);
+    free(why);
+    return -EINVAL;
 }

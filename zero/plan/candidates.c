@@ -146,8 +146,8 @@ void candidate_describe(const struct Candidate *c, const struct Candidate *from,
                 {c->param != from->param, "offload-param", place_name(c->param)},
                 {c->act != from->act, "offload-activations", place_name(c->act)},
                 {first_disk, "nvme-path", "FOLDER"},
-                {c->master != from->master, "master", master_name(c->master)},
-                {c->moments != from->moments, "moments", dtype_name(c->moments)},
+                {c->master != from->master, "master-dtype", master_name(c->master)},
+                {c->moments != from->moments, "adam-dtype", dtype_name(c->moments)},
                 {c->batch != from->batch, "batch", number}};
     int at = 0;
     text[0] = '\0';

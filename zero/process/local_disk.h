@@ -16,7 +16,7 @@
 
 enum { HOST_BYTES = 64 };
 
-// Of --out, or of --save-also. A zeroed one: rank 0's, for all.
+// Of --out, or of --backup-dir. A zeroed one: rank 0's, for all.
 struct LocalDisk {
     int *
         keeper; // (size of the job): the rank whose process keeps each rank's disk. NULL: 0 for all

@@ -1,6 +1,6 @@
 // Who trains into a folder: one run at a time.
 //
-// Two runs in one --out, or one --save-also, would write over each other's checkpoints and logs. So
+// Two runs in one --out, or one --backup-dir, would write over each other's checkpoints and logs. So
 // rank 0's process holds a lock on the file `lock` in each of these folders while the run lasts;
 // the file says which process of which host that is.
 // The lock dies with the process, however it ends; the file that a killed run leaves is no lock.

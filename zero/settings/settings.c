@@ -77,9 +77,9 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
                                .param = !stay && is_default(use, "offload-param"),
                                .act = is_default(use, "offload-activations"),
                                .batch = fresh && is_default(use, "batch"),
-                               .split = fresh && bf16 && is_default(use, "master"),
-                               .master = masters && bf16 && is_default(use, "master"),
-                               .moments = masters && is_default(use, "moments"),
+                               .split = fresh && bf16 && is_default(use, "master-dtype"),
+                               .master = masters && bf16 && is_default(use, "master-dtype"),
+                               .moments = masters && is_default(use, "adam-dtype"),
                                .tp = r->cluster && is_default(use, "tp"),
                                .pp = r->cluster && is_default(use, "pp"),
                                .pair = use->resumed};
@@ -207,7 +207,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
         fill(&r->node_size, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
-                     is_default(use, "master");
+                     is_default(use, "master-dtype");
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     err = settings_check(s, use, e);

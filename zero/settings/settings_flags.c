@@ -301,7 +301,8 @@ const struct Flag settings_table[] = {
      .help = "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether "
              "master weights are split, as far as no flag says them: of what fits, what is "
              "forecast to train fastest, and of two within 1% the smaller change. auto,masters: "
-             "--master bf16 and --moments bf16, too, which change results. A resumed run keeps its "
+             "--master-dtype bf16 and --adam-dtype bf16, too, which change results. A resumed run "
+             "keeps its "
              "batch, masters and moments, and fits again only where the line says --fit.",
      .also = "autotuning"},
     {"node-size", FLAG_SIZE, AT(rank.node_size), "0", "ZeRO", .argument = "N<=1024",
@@ -318,10 +319,11 @@ const struct Flag settings_table[] = {
     {"comm-chunk", FLAG_SIZE, AT(rank.comm_chunk), "4Mi", "ZeRO",
      .argument = "65536<=BYTES<=1073741824",
      .help = "Between processes: bytes that a rank receives at a time, from all others together."},
-    {"reduce", FLAG_CHOICE, AT(rank.reduce_native), "ordered", "ZeRO",
+    {"reduce-order", FLAG_CHOICE, AT(rank.reduce_native), "ordered", "ZeRO",
      .words = FLAG_WORDS([0] = "ordered", [1] = "native"),
      .help = "Between GPUs: ordered sums gradients in the order of ranks, so that all stages agree "
-             "to the bit; native leaves the order to NCCL."},
+             "to the bit; native leaves the order to NCCL.",
+     .was = "reduce"},
     {"check-comm", FLAG_BOOL, AT(rank.check_comm), "true", "ZeRO",
      .help = "Between processes: compare before each collective that all ranks make the same. "
              "Costs a small exchange each."},
@@ -346,16 +348,17 @@ const struct Flag settings_table[] = {
     {"delay-after", FLAG_SIZE, AT(rank.delay_after), "0", "Offload", .argument = "N",
      .help = "--delay-update: steps before updates begin to be late.", .identity = FLAG_RUN,
      .identity_if = "delay-update"},
-    {"moments", FLAG_CHOICE, AT(rank.moments_dtype), "fp32", "Offload",
+    {"adam-dtype", FLAG_CHOICE, AT(rank.moments_dtype), "fp32", "Offload",
      .words = FLAG_WORDS([F32] = "fp32", [BF16] = "bf16"),
      .help = "Format of AdamW's two moments. bf16 has half the bytes. Changes results.",
-     .identity = FLAG_RUN, .identity_if = "moments", .also = "adam-dtype"},
-    {"master", FLAG_CHOICE, AT(rank.master_format), "fp32", "Offload",
+     .identity = FLAG_RUN, .identity_if = "adam-dtype", .was = "moments"},
+    {"master-dtype", FLAG_CHOICE, AT(rank.master_format), "fp32", "Offload",
      .words = FLAG_WORDS([MASTER_FP32] = "fp32", [MASTER_SPLIT] = "split", [MASTER_BF16] = "bf16"),
      .help = "How AdamW's master weights are kept beside weights of --dtype bf16. split: their "
              "lower halves alone, half the bytes and the same results. bf16: not at all, the "
              "weights are rounded at random. Changes results.",
-     .identity = FLAG_RUN, .identity_if = "master", .also = "master-dtype master-weights"},
+     .identity = FLAG_RUN, .identity_if = "master-dtype", .also = "master-weights",
+     .was = "master"},
     {"host-mem", FLAG_SIZE, AT(rank.host_bytes), "0", "Offload", .argument = "BYTES",
      .help = "Most that the ranks of a node (--node-size) may offload to its memory together, in "
              "bytes; 0: what there is."},

@@ -65,7 +65,7 @@ static const struct FlagRule rules[] = {
      "the cluster's file describes the disks of a node; drop one of the two"},
     {E_KERNELS_DEVICE, "kernels device=cuda",
      "these kernels are for CPUs; leave out --kernels, or give --device cpu"},
-    {E_GPU_ONLY, "reduce=native|autotune|check-launches device=cpu",
+    {E_GPU_ONLY, "reduce-order=native|autotune|check-launches device=cpu",
      "only GPUs support this; expected --device cuda"},
 
     {E_CLIP, "clip>0 clip<1e-30",
@@ -81,7 +81,7 @@ static const struct FlagRule rules[] = {
     {E_FAMILY_FLAG, "+rope-theta|+rope-scaling family? !rotary",
      "this family has a position embedding, not a rotary embedding; expected another --family"},
 
-    {E_MASTER, "master dtype!=bf16",
+    {E_MASTER, "master-dtype dtype!=bf16",
      "only bf16 weights can be half of an fp32 master weight; expected --dtype bf16"},
     {E_LOSS_SCALE,
      "+loss-scale|+loss-scale-window|+loss-scale-hysteresis|+loss-scale-min dtype!=fp16",

@@ -91,7 +91,7 @@ static char *way_on(const struct Diverged *d, const char *path, bool newest) {
     char *config = newest ? NULL : base_format("%s/config.json", d->out);
     char *part[] = {flag_text("config", config),
                     flag_text("out", newest ? base_format("%s", d->out) : beside(d->out)),
-                    flag_text("save-also", newest ? NULL : beside(d->also)),
+                    flag_text("backup-dir", newest ? NULL : beside(d->also)),
                     flag_text("resume", resume ? base_format("%s", resume) : NULL)};
     char *way = base_format("%s%s%s%s", part[0], part[1], part[2], part[3]);
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)

@@ -14,7 +14,7 @@
 
 struct Diverged {
     const char *const *folders; // of checkpoints; NULL behind the last
-    const char *out, *also;     // --out and --save-also; NULL: there is no second
+    const char *out, *also;     // --out and --backup-dir; NULL: there is no second
     const char *what;           // has happened
     uint64_t good;              // the last step with a finite gradient
     const struct LrSchedule *rates;

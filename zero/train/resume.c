@@ -11,7 +11,7 @@
 
 // Who holds the newest checkpoint.
 static const char *newest_flag(const struct Resume *r) {
-    return r->newest_also ? "--save-also" : "--out";
+    return r->newest_also ? "--backup-dir" : "--out";
 }
 
 static const char *newest_folder(const struct Resume *r) {
@@ -259,7 +259,7 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
 
 // The keeper of each disk does. Agreed upon by all processes.
 static int claim(struct Resume *r, struct Error *e) {
-    static const char *const flag[] = {"--out", "--save-also"};
+    static const char *const flag[] = {"--out", "--backup-dir"};
     const char *home[] = {r->asked.out, r->asked.also};
     const struct World *w = world_of(r);
     int err = 0;

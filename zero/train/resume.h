@@ -7,7 +7,7 @@
 #include "zero/settings/settings.h"
 
 struct ResumeAsked {
-    const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
+    const char *out, *also; // --out; --backup-dir: NULL, or where else a checkpoint may lie
     const char *which;      // --resume: NULL, "auto", "best" or a checkpoint's folder
     const char *only;       // the flag that wants the weights alone; NULL: a run is gone on with
     // The job, of whose disks one process each writes to --out (zero/process/local_disk.h). NULL:
@@ -19,12 +19,12 @@ struct ResumeAsked {
 struct Resume {
     struct ResumeAsked asked;
     uint64_t newest;                  // filled by resume_check: the step of the newest checkpoint
-    bool newest_also;                 // likewise: it is --save-also's
+    bool newest_also;                 // likewise: it is --backup-dir's
     char *folder[3];                  // likewise: OUT/checkpoints, ALSO/checkpoints; then NULL
     char *best;                       // likewise: the folder that best names
     bool other_rate;                  // likewise: the run has diverged, and may take another --lr
     struct CheckpointRefused refused; // by resume_load
-    struct LocalDisk disk[2];         // of --out and --save-also,
+    struct LocalDisk disk[2];         // of --out and --backup-dir,
     struct RunLock lock[2];           // which this process keeps, if it does
 };
 

@@ -3,7 +3,7 @@
 // A save on the way that fails costs nothing but itself: the checkpoint before it is untouched, a
 // line says what was wrong, and training goes on. A folder that is no longer the one that this run
 // has locked (zero/process/lock.h) is not touched. The last save is what the run was for. It is
-// tried below --out, then below --save-also, and again every ten seconds until there is room, or a
+// tried below --out, then below --backup-dir, and again every ten seconds until there is room, or a
 // signal ends the wait with one last try; but `ulimit -f` stays, and ends it at once. That there is
 // room at all, and no such limit, is asked before the first step.
 //
@@ -33,8 +33,8 @@ enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 
 struct Saver {
     struct Zero *zero;
-    const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
-    struct RunLock *lock; // on --out and --save-also, of who keeps them; NULL: none are asked
+    const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --backup-dir; NULL: none
+    struct RunLock *lock; // on --out and --backup-dir, of who keeps them; NULL: none are asked
     const struct LocalDisk
         *disk; // of these two (zero/process/local_disk.h); NULL: rank 0 keeps them
     const char *identity;
