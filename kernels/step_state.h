@@ -16,7 +16,7 @@
 // `window` steps in a row without one double the scale and renew the hysteresis. A step in fp32 or
 // bf16 has a scale of 1 that never changes.
 //
-// Filled by zero/settings/schedule.c and zero/step.c; used by kernels classifier, step_clip and
+// Filled by zero/settings/schedule.c and zero/results.c; used by kernels classifier, step_clip and
 // adamw. Every backend's step_clip ends in step_state_end below.
 #ifndef KERNELS_STEP_STATE_H
 #define KERNELS_STEP_STATE_H

@@ -1,6 +1,7 @@
 // The interpreter of chains: see hop.h.
 //
-// All that orders the queues of a chain is here, and follows from what its hops declare.
+// All that orders the queues of a chain is here, and follows from what its hops declare; but a hop
+// whose work takes several of the host's queues (host_adamw) records the store's mark itself.
 // docs/events.md names the events, and says what happens without each. Read next: param.c.
 #include "zero/zero.h"
 
@@ -101,7 +102,7 @@ static void release(struct Zero *z, const struct Due *due, int i, const struct H
     for (int b = 0; b < HOP_BUFFERS; b++)
         if (last >> b & 1 && a->slot[b])
             slot_record(z, a->slot[b], fills, h->queue);
-    // What the device makes for a store elsewhere leaves by a slot, which says when.
+    // Of weights that the device makes in a slot the store is updated by a later hop, d2h.
     if (h->uses & MAKES_STORE && (h->on_host || !a->slot[BUFFER_SHARD]))
         mark_record(&z->state[a->group].updated, device_of(z, h), h->queue);
 }

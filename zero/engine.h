@@ -11,15 +11,16 @@
 struct Pass {
     bool backward;
     size_t micro;
-    bool receives;  // what it works on must come from a neighbour first
-    bool sends;     // what it has made goes to a neighbour,
-    bool exchanges; // from where at the same time comes what the next pass works on
+    bool receives;  // its input comes in an exchange of its own; false: the pass before has brought
+                    // it, or there is no stage that it comes from
+    bool sends;     // what it has made goes to a neighbour
+    bool exchanges; // and with that comes, from the same neighbour, the input of the next pass
     const struct Visit *visit;
 };
 
 // How the job's ranks stand in its other dimensions: replicas, tensor parallelism, a pipeline. Of
-// their sums of a gradient each is a hop in REDUCE, in this order: tp_all_reduce of norms
-// (zero/tensor), tied_all_reduce of a head that is the embedding (zero/pipe; behind the next one
+// their sums of a gradient each is a hop in REDUCE, in this order: tp_all_reduce of what
+// places have only parts of a sum of (zero/tensor), tied_all_reduce of a head that is the embedding (zero/pipe; behind the next one
 // where only shards are kept), the stage's own over z->shard_group, replica_all_reduce
 // (zero/replica).
 struct Parallel {
@@ -29,9 +30,9 @@ struct Parallel {
     // The passes that this rank makes in a step of so many micro-batches, two of each; and what its
     // neighbours and it hand each other before a pass and behind it.
     void (*list)(const struct Parallel *, size_t nmicro, struct Pass *out);
-    void (*before)(struct Zero *, const struct Pass *, struct Acts *);
-    void (*after)(struct Zero *, const struct Pass *, struct Acts *);
-    void *context; // of these
+    void (*receive)(struct Zero *, const struct Pass *, struct Acts *);
+    void (*send)(struct Zero *, const struct Pass *, struct Acts *); // and what `exchanges` says
+    void *context;                                                   // of these
 };
 extern const struct Parallel zero_parallel_none; // each rank has all of the model
 

@@ -3,14 +3,14 @@
 // A report is a row for each rank in a table on the device: its loss, the squared norms of its
 // shards, and a word from its host. All rows are gathered on the comm queue at the end of a step or
 // of a batch of validation, so that every rank has the same loss, the same norm and the same
-// wishes (step.c, with the events). Between steps the word alone carries what hosts must agree
+// wishes (results.c). Between steps the word alone carries what hosts must agree
 // upon.
 #include "zero/report.h"
 
 #include <stdlib.h>
 
 // The host's word for this rank's row. What came from the row before has left: the host has waited
-// for it, or in a step the in queue has (step.c).
+// for it, or in a step the in queue has (results.c).
 void reports_send_word(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
     struct HostCopy *copy = zero_host_copy(z);
@@ -116,5 +116,5 @@ static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts
 const struct Parallel zero_parallel_none = {.grid = {{1, 1, 1, 1}},
                                             .stages = 1,
                                             .list = list_passes,
-                                            .before = hand_nothing,
-                                            .after = hand_nothing};
+                                            .receive = hand_nothing,
+                                            .send = hand_nothing};

@@ -8,7 +8,7 @@
 // but what is known one step earlier (kernels/step_state.h).
 //
 // Events tie the four queues together: docs/events.md says who waits for whom, and what happens
-// without it.
+// without it. Read next: hop.h and stages.c; of a step's end, results.c and reports.c.
 #include "zero/engine.h"
 #include "zero/report.h"
 
@@ -31,7 +31,8 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
     }
 }
 
-// Gradients that nothing behind this pass may wait for, while others wait for the pass.
+// The last stage's copy of a tied embedding (zero/pipe): its sum waits for stage 0, which still
+// waits for what this pass sends. So it is queued behind that, or both would wait for ever.
 static void reduce_late(struct Zero *z, const struct Pass *p) {
     for (const struct Visit *v = p->visit; v < p->visit + model_units(z->model); v++) {
         z->device->label.unit = z->params->first_unit + v->unit;
@@ -46,24 +47,25 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts->loss_scale = &z->control->loss_scale.scale;
     acts->accumulate_loss = z->micro > 0;
     acts_use(acts, p->micro);
-    z->parallel->before(z, p, acts);
+    z->parallel->receive(z, p, acts);
     if (p->backward) {
+        // The last step's reports leave before this pass writes its own.
         if (z->micro == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
         walk_backward(z, p->visit, model_units(z->model), acts);
     } else {
         walk_forward(z, p->visit, model_units(z->model), acts);
     }
-    z->parallel->after(z, p, acts);
+    z->parallel->send(z, p, acts);
     reduce_late(z, p);
     z->micro += p->backward;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
     acts_use(acts, z->alone->micro);
-    z->parallel->before(z, z->alone, acts);
+    z->parallel->receive(z, z->alone, acts);
     walk_forward(z, z->forward, model_units(z->model), acts);
-    z->parallel->after(z, z->alone, acts);
+    z->parallel->send(z, z->alone, acts);
 }
 
 void zero_step_end(struct Zero *z, uint64_t word) {

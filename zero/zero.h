@@ -94,8 +94,8 @@ struct GroupState {
     struct Block grad;             // grad_numel elements, plan.grad.dtype
     struct Block master;           // of the masters' format; none where `update_dst` is all of it
     struct Block m, v;             // plan.moments_dtype
-    struct Block *update_dst; // rounded weights that an update makes: zero_own_block, or another of
-                              // this rank's part alone; NULL: it makes none
+    struct Block *update_dst; // where an update writes its rounded weights: this rank's part of
+                              // param, or a block of their own; NULL: it makes none
     const struct MasterOps *masters;
     struct Mark updated;  // this rank's part of param is that of the newest update
     struct Mark gathered; // after it, the other ranks' parts have come

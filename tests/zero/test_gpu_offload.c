@@ -215,10 +215,10 @@ static void host_and_disk_are_watched(void **state) {
         enum Missed how;
     } cases[] = {
         {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
-         "sync by the CPU's compute: told",
+         "sync by the CPU's compute: results received",
          MISSED_RACE},
         {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
-         "sync by host: fresh made",
+         "sync by host: new weights made",
          MISSED_RACE},
         {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE},
          "sync by host: staging arrived",
@@ -327,14 +327,14 @@ static void skip_others(struct LeftOut *all) {
     left_out_kind_elsewhere(all, "record by the CPU's out: state stored");
     // With a GPU the caller has waited for every read of late weights before it sends new ones to
     // the disk; only where a CPU computes is it the queue that waits (test_delay.c).
-    left_out_kind_elsewhere(all, "sync by the CPU's out: told");
+    left_out_kind_elsewhere(all, "sync by the CPU's out: results received");
 }
 
 // Events left out by test_gpu_offload --waits:
 static const char *const shown[] = {
-    "told",
+    "results received",
     "gradient reduced",
-    "fresh made",
+    "new weights made",
     "group updated",
     "weights part arrived",
     "weights made",

@@ -1,6 +1,6 @@
 // Which hops a group has whose state is kept elsewhere, and the memory that they need.
 //
-// This is where offload attaches: offload_plan says in which tier each kind of state is, `serve`
+// This is where offload attaches: offload_plan says in which tier each kind of state is, `attach_group`
 // looks at that once for every group, when it is opened, and adds the hops of this folder to its
 // chains.
 //
@@ -77,7 +77,7 @@ static void serve_masters(struct Zero *z, int g) {
         s->masters = &zero_masters_fp32;
 }
 
-static void serve(struct Zero *z, int g) {
+static void attach_group(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Offload *o = offload_of(z);
     bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
@@ -108,7 +108,7 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     const struct ZeroPlan *p = &z->plan;
     int err = 0;
-    zero_open_mark(z, &s->new_weights_made, "fresh made");
+    zero_open_mark(z, &s->new_weights_made, "new weights made");
     zero_open_mark(z, &s->state_stored, "state stored");
     if (host_updates(z, g) && offload_of(z)->options.delayed)
         err = alloc_block(z, TAG_GRAD, "gradients", g,
@@ -209,7 +209,7 @@ static void after_unit(struct Zero *z, const struct Visit *v) {
 }
 
 static const struct BackingOps offload_ops = {
-    .attach = serve,
+    .attach = attach_group,
     .open = open_rest,
     .close = close_rest,
     .weights_due = offload_weights_due,

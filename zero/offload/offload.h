@@ -41,11 +41,12 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
                  const struct OffloadOptions *options, const struct Params *params, int *from,
                  struct Error *e);
 
-// Whether the host has made new weights that the walk does not see yet.
+// Whether an update of the host is due whose weights the walk does not see yet. They become the
+// walk's, which is called installing them:
 enum Pending {
     PENDING_NOT,
-    PENDING_NOW,  // the next walk installs them
-    PENDING_LATE, // the end of the next step does
+    PENDING_NOW,  // before the next walk reads the group
+    PENDING_LATE, // at the end of the next step
 };
 
 // What the host and its disk keep of a group, beside struct GroupState.
@@ -69,10 +70,11 @@ struct HostBuffer {
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;                          // which gradients
-    const struct HostCopy *copy;       // of the step whose update it is
-    const struct HostCopy *newest;     // newest step whose norm and settings are in its host copy
-    struct Mark reported[HOST_COPIES]; // out: a step's norm and settings are in its host copy
+    int turn;                      // which gradients
+    const struct HostCopy *copy;   // of the step whose update it is
+    const struct HostCopy *newest; // newest step whose norm and settings are in its host copy
+    struct Mark
+        results_received[HOST_COPIES]; // out: a step's norm and settings are in its host copy
     struct HostBuffer buffer[HOST_BUFFERS];
     size_t piece; // elements
     uint64_t pieces;

@@ -51,10 +51,11 @@ static bool on_disk(const struct Zero *z) {
 // writes them right to their place.
 bool host_needs_new_weights(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
-    bool in_place = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
     if (!host_updates(z, g) || !p->has_master)
-        return false;
-    return lies_on(&p->param, TIER_DEVICE) || !in_place || offload_of(z)->options.delayed;
+        return false; // the parameters are the master weights
+    if (lies_on(&p->param, TIER_DEVICE) || offload_of(z)->options.delayed)
+        return true;                                     // the host cannot write there, or not yet
+    return lies_on(&p->param, TIER_NVME) && !on_disk(z); // else they go with the state's pieces
 }
 
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
@@ -105,14 +106,14 @@ int host_open(struct Zero *z, struct Error *e) {
     struct HostUpdate *h = &offload_of(z)->update;
     h->next = z->params->ngroup;
     for (int i = 0; i < HOST_COPIES; i++)
-        zero_open_mark(z, &h->reported[i], "told");
+        zero_open_mark(z, &h->results_received[i], "results received");
     return offload_of(z)->from < z->params->ngroup && on_disk(z) ? open_buffers(z, h, e) : 0;
 }
 
 void host_close(struct Zero *z) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (int i = 0; i < HOST_COPIES; i++)
-        mark_close(&h->reported[i]);
+        mark_close(&h->results_received[i]);
     for (int i = 0; i < HOST_BUFFERS; i++) {
         mark_close(&h->buffer[i].arrived);
         mark_close(&h->buffer[i].updated);
@@ -121,8 +122,8 @@ void host_close(struct Zero *z) {
     }
 }
 
-static struct Mark *reported_of(struct Zero *z, const struct HostCopy *copy) {
-    return &offload_of(z)->update.reported[copy - z->host_copy];
+static struct Mark *results_received_of(struct Zero *z, const struct HostCopy *copy) {
+    return &offload_of(z)->update.results_received[copy - z->host_copy];
 }
 
 // ---- one group's update ----
@@ -225,7 +226,8 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
     host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
-    mark_wait(reported_of(z, h->copy), host, QUEUE_COMPUTE);
+    // Results leave behind all reductions, and so behind all passes that read the old weights.
+    mark_wait(results_received_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
     if (on_disk(z))
@@ -258,7 +260,7 @@ void host_step_reported(struct Zero *z) {
     struct HostCopy *copy = zero_host_copy(z);
     if (offload_of(z)->from == z->params->ngroup)
         return;
-    mark_record(reported_of(z, copy), z->device, QUEUE_OUT);
+    mark_record(results_received_of(z, copy), z->device, QUEUE_OUT);
     offload_of(z)->update.newest = copy;
     host_install_late(z);
     begin_update(z);
@@ -290,7 +292,7 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
 static void wait_reported(struct Zero *z, enum Queue q) {
     const struct HostCopy *newest = offload_of(z)->update.newest;
     if (newest) // NULL: this process has made no step, and nothing is under way
-        mark_wait(reported_of(z, newest), z->backing.host, q);
+        mark_wait(results_received_of(z, newest), z->backing.host, q);
 }
 
 // Late weights to their store in host memory; the same queue has computed them.
@@ -336,7 +338,9 @@ void host_attach(struct Zero *z, int g) {
                                                       [TIER_CPU] = &new_weights_cast,
                                                       [TIER_NVME] = &new_weights_write};
     struct Chain *c = &z->state[g].chain[UPDATE];
-    chain_add(c, &host_adamw, NULL); // in place, where no new weights wait: nothing is copied then
+    // Where no new weights wait, host_adamw writes the parameters where they are kept, and the chain
+    // ends with it. Else it writes new_weights, and a second hop copies those when they are due.
+    chain_add(c, &host_adamw, NULL);
     if (host_needs_new_weights(z, g))
         chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
 }

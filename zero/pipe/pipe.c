@@ -32,7 +32,7 @@ static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
 // Where a pass finds what it works on: a forward pass the activations of the stage before, which
 // its first unit keeps, so that there must be room for what that keeps; a backward pass the
 // gradient of the stage behind.
-static void *place_of_input(struct Zero *z, const struct Pass *p, const struct Acts *acts) {
+static void *make_room_for_input(struct Zero *z, const struct Pass *p, const struct Acts *acts) {
     if (p->backward)
         return acts->dx;
     z->backing.ops->before_unit(z, p->visit);
@@ -42,13 +42,13 @@ static void *place_of_input(struct Zero *z, const struct Pass *p, const struct A
 static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
     if (p->receives)
-        swap(z, p->backward ? g->next : g->prev, place_of_input(z, p, acts), NULL, acts);
+        swap(z, p->backward ? g->next : g->prev, make_room_for_input(z, p, acts), NULL, acts);
 }
 
 // What comes back is for the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
-    void *next = p->exchanges ? place_of_input(z, p + 1, acts) : NULL;
+    void *next = p->exchanges ? make_room_for_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
         swap(z, g->prev, next, acts->dx, acts);
     else if (p->sends)
@@ -107,8 +107,8 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
     parallel->stages = stages;
     parallel->stage = stage;
     parallel->list = list_passes;
-    parallel->before = receive;
-    parallel->after = send;
+    parallel->receive = receive;
+    parallel->send = send;
     parallel->context = p;
     p->part = parts[stage];
     for (int odd = 0; odd < 2; odd++) {

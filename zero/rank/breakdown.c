@@ -20,8 +20,8 @@ int breakdown_reason(const char *event) {
         {"bucket", WAIT_GRADIENTS},        {"shard", WAIT_GRADIENTS},
         {"group updated", WAIT_UPDATE},    {"received all", WAIT_UPDATE},
         {"settings used", WAIT_UPDATE},    {"word sent", WAIT_UPDATE},
-        {"clipped", WAIT_UPDATE},          {"told", WAIT_UPDATE},
-        {"fresh made", WAIT_UPDATE},       {"piece", WAIT_UPDATE},
+        {"clipped", WAIT_UPDATE},          {"results received", WAIT_UPDATE},
+        {"new weights made", WAIT_UPDATE}, {"piece", WAIT_UPDATE},
         {"state stored", WAIT_UPDATE},
     };
     for (size_t i = 0; event && i < sizeof row / sizeof row[0]; i++)

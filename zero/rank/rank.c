@@ -155,6 +155,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (settings_offload(s))
         r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
     err = zero_open(&r->zero, &options, &plan, e);
+    // Each adds its hops to the groups' chains: of one point, in the order of these calls.
     if (!err)
         err = wire_open(&r->wire, &r->zero, &r->tier[TIER_DEVICE], e);
     if (!err)
