@@ -22,8 +22,8 @@ static int read_beside(const char *path, const char *name, char **file, char **t
     if (!err && bad < *n) {
         free(*text);
         *text = NULL;
-        return error_set(e, -EINVAL, E_UTF8, "%s: it is not UTF-8 at byte %zu of %zu", *file, bad,
-                         *n);
+        return error_set(e, -EINVAL, E_UTF8, "%s: byte %zu of %zu is not UTF-8; save it as UTF-8",
+                         *file, bad, *n);
     }
     return err == -ENOENT ? 0 : err;
 }

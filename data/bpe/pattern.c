@@ -28,7 +28,7 @@ struct PatternReading {
 };
 
 int pattern_refuse(struct PatternReader *r, size_t at, const char *what) {
-    return error_set(r->e, -EINVAL, E_BPE_PATTERN, "%s is not built (byte %zu of the pattern)",
+    return error_set(r->e, -EINVAL, E_BPE_PATTERN, "%s (byte %zu of the pattern) is not supported",
                      what, at);
 }
 
@@ -70,7 +70,7 @@ static void add_set(struct PatternReading *x, struct PointSet s) {
 
 static int open_group(struct PatternReading *x, const char *text, bool implied) {
     if (x->ngroup == GROUPS_MAX)
-        return pattern_refuse(&x->r, x->r.at, "a group within so many");
+        return pattern_refuse(&x->r, x->r.at, "a group inside of so many others");
     x->group[x->ngroup++] = (struct PatternGroup){x->r.nitem, x->r.any_case, implied};
     add_text(&x->r, text);
     x->atom = SIZE_MAX;
@@ -99,7 +99,7 @@ static int read_open(struct PatternReading *x) {
             return err;
         }
     if (begins_with(r, "(?") || begins_with(r, "(*"))
-        return pattern_refuse(r, r->at, "the group");
+        return pattern_refuse(r, r->at, "this kind of group");
     r->at++;
     return open_group(x, "(?:", false);
 }
@@ -115,7 +115,7 @@ static int read_close(struct PatternReading *x) {
     while (x->ngroup && x->group[x->ngroup - 1].implied)
         close_group(x);
     if (!x->ngroup)
-        return pattern_refuse(&x->r, x->r.at, "a ) without its (");
+        return pattern_refuse(&x->r, x->r.at, "a \")\" without a \"(\"");
     close_group(x);
     x->r.at++;
     return 0;
@@ -172,7 +172,7 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
     if (!*found)
         return 0;
     if (x->atom == SIZE_MAX || (braces && (count[0] > count[1] || count[1] > 65535)))
-        return pattern_refuse(r, begin, "the quantifier");
+        return pattern_refuse(r, begin, "this quantifier");
     if (braces && count[1] == 65535)
         snprintf(text, sizeof text, "{%u,}", count[0]);
     else if (braces)
@@ -195,7 +195,7 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
     next = r->at < r->n ? r->text[r->at] : 0;
     x->atom = SIZE_MAX;
     if (next == '*' || next == '+' || next == '?')
-        return pattern_refuse(r, r->at, "a quantifier of a quantifier");
+        return pattern_refuse(r, r->at, "a quantifier right after another");
     return 0;
 }
 
@@ -236,7 +236,7 @@ static int check_pair(struct PatternReading *x, size_t at, uint32_t point) {
     char letter = x->r.any_case && point < 0x80 ? (char)(point | 0x20) : 0;
     for (size_t i = 0; letter && i < 5; i++)
         if (x->letter == pairs[i][0] && letter == pairs[i][1])
-            return pattern_refuse(&x->r, at, "(?i) of two letters that are one elsewhere");
+            return pattern_refuse(&x->r, at, "(?i) of \"ss\", \"st\", \"ff\", \"fi\" or \"fl\"");
     x->letter = letter;
     return 0;
 }
@@ -267,7 +267,7 @@ static int read_character(struct PatternReading *x) {
             return add_boundary(x, escape == 'b');
         if (escape == 'A' || escape == 'z')
             return add_look(x, 2, escape == 'A' ? "\\A" : "\\z", NULL);
-        return pattern_refuse(r, begin, "the escape");
+        return pattern_refuse(r, begin, "this escape");
     }
     bool single = !err && s.count == 1 && s.range[0].first == s.range[0].last;
     if (!err)
@@ -317,7 +317,7 @@ int pattern_open(struct Pattern *p, const char *text, size_t n, struct Error *e)
     while (!err && x->ngroup && x->group[x->ngroup - 1].implied)
         close_group(x);
     if (!err && x->ngroup)
-        err = pattern_refuse(r, n, "a ( without its )");
+        err = pattern_refuse(r, n, "a \"(\" without a \")\"");
     if (!err)
         err = pattern_number(p, r);
     p->looks_back = r->looks_back;

@@ -18,14 +18,14 @@ static int read_property(struct PatternReader *r, struct PointSet *s) {
     bool negated = peek(r, 1) == 'P';
     const char *name = r->text + r->at + 3, *end = memchr(r->text + r->at, '}', r->n - r->at);
     if (peek(r, 2) != '{' || !end)
-        return pattern_refuse(r, begin, "a property without {NAME}");
+        return pattern_refuse(r, begin, "\\p without {NAME}");
     if (*name == '^') {
         negated = !negated;
         name++;
     }
     struct PointSet own = {0};
     if (name > end || !set_add_property(&own, name, (size_t)(end - name)))
-        return pattern_refuse(r, begin, "the property");
+        return pattern_refuse(r, begin, "this property");
     if (negated)
         set_negate(&own);
     set_add_all(s, &own);
@@ -51,7 +51,7 @@ static int read_number(struct PatternReader *r, struct PointSet *s) {
     }
     bool ended = braces ? peek(r, 0) == '}' && have : have == digits;
     if (!ended || point >= UNICODE_POINTS || (!braces && digits == 2 && point >= 0x80))
-        return pattern_refuse(r, begin, "the number of a character");
+        return pattern_refuse(r, begin, "this number of a character");
     r->at += braces;
     set_add(s, point, point);
     return 0;
@@ -77,7 +77,7 @@ int pattern_read_escape(struct PatternReader *r, struct PointSet *s, bool in_bra
             set_negate(&own);
     } else if (is_letter || !c) {
         *found = false;
-        return in_brackets ? pattern_refuse(r, r->at, "the escape") : 0;
+        return in_brackets ? pattern_refuse(r, r->at, "this escape") : 0;
     }
     r->at++;
     if (own.count) {
@@ -120,7 +120,7 @@ static int read_range(struct PatternReader *r, struct PointSet *s) {
         if (!err && (!single || !single_high || high.range->first < low.range->first))
             err = -EINVAL;
         if (err)
-            err = pattern_refuse(r, begin, "the range");
+            err = pattern_refuse(r, begin, "this range");
         else
             set_add(s, low.range->first, high.range->first);
     } else if (!err) {
@@ -138,12 +138,12 @@ static int read_union(struct PatternReader *r, struct PointSet *s, bool first, s
     int err = 0;
     for (; !err; first = false) {
         if (r->at >= r->n)
-            return pattern_refuse(r, r->n, "a class without ]");
+            return pattern_refuse(r, r->n, "a \"[\" without a \"]\"");
         char c = peek(r, 0);
         if ((c == ']' && !first) || (c == '&' && peek(r, 1) == '&'))
             return 0;
         if (c == '[' && peek(r, 1) == ':')
-            return pattern_refuse(r, r->at, "[:NAME:]");
+            return pattern_refuse(r, r->at, "a class [:NAME:]");
         err = c == '[' ? read_class(r, s, depth + 1) : read_range(r, s);
     }
     return err;
@@ -155,7 +155,7 @@ static int read_class(struct PatternReader *r, struct PointSet *s, size_t depth)
     bool negated = peek(r, 0) == '^';
     r->at += negated;
     if (depth == DEPTH_MAX || (depth && r->any_case))
-        return pattern_refuse(r, begin, "a class within classes (or within one in any case)");
+        return pattern_refuse(r, begin, "a class inside of another in (?i), or inside of so many,");
     int err = read_union(r, &all, true, depth);
     while (!err && peek(r, 0) == '&') {
         struct PointSet more = {0};
@@ -199,7 +199,7 @@ int pattern_fold(struct PatternReader *r, struct PointSet *s, size_t at) {
         others = others || cased.range[i].last >= 0x80;
     set_free(&cased);
     if (others)
-        return pattern_refuse(r, at, "(?i) of letters past ASCII");
+        return pattern_refuse(r, at, "(?i) of letters beyond ASCII");
     if (has_s) {
         set_add(s, 's', 's');
         set_add(s, 'S', 'S');

@@ -26,8 +26,8 @@ static bool is_none(const cJSON *item) {
 int bpe_refuse(const char *path, const char *part, const cJSON *object, const char *expected,
                struct Error *e) {
     struct JsonShown shown = json_shown(json_text(object, "type"));
-    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED, "%s: %s \"%s\" is not built; expected %s", path,
-                     part, *shown.text ? shown.text : "(without a type)", expected);
+    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED, "%s: %s \"%s\" is not supported; expected %s",
+                     path, part, *shown.text ? shown.text : "(without a type)", expected);
 }
 
 // ---- the model ----
@@ -42,11 +42,12 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
     const cJSON *dropout = member(model, "dropout");
     if (!is_none(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
         return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                         "%s: a BPE with \"dropout\" is not built; expected null", path);
+                         "%s: \"dropout\" of the model is not supported; set it to null", path);
     for (size_t i = 0; i < 2; i++)
         if (*json_text(model, texts[i]))
             return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                             "%s: a BPE with \"%s\" is not built; expected null", path, texts[i]);
+                             "%s: \"%s\" of the model is not supported; set it to null", path,
+                             texts[i]);
     b->whole_words = cJSON_IsTrue(member(model, "ignore_merges"));
     return bpe_read_vocab(b, model, added, path, e);
 }
@@ -63,7 +64,7 @@ static int template_id(const cJSON *template, const cJSON *token, const char *pa
         *id = (int32_t)value;
         return 0;
     }
-    return error_set(e, -EINVAL, E_BPE_TEMPLATE, "%s: the template's token \"%s\" is not one id",
+    return error_set(e, -EINVAL, E_BPE_TEMPLATE, "%s: the post-processor's \"%s\" must have one id",
                      path, json_shown(name).text);
 }
 
@@ -77,9 +78,9 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
         if (!token) {
             sequences++;
         } else if (*place >= 0) {
-            return error_set(e, -EINVAL, E_BPE_TEMPLATE,
-                             "%s: its template puts two tokens at one end of a text: not built",
-                             path);
+            return error_set(
+                e, -EINVAL, E_BPE_TEMPLATE,
+                "%s: the post-processor adds two tokens at one end of a text; expected one", path);
         } else {
             err = template_id(template, token, path, place, e);
         }
@@ -89,7 +90,8 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
     if (sequences == 1)
         return 0;
     return error_set(e, -EINVAL, E_BPE_TEMPLATE,
-                     "%s: its template has a text %zu times; expected once", path, sequences);
+                     "%s: the post-processor's \"single\" has %zu texts; expected one", path,
+                     sequences);
 }
 
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
@@ -156,9 +158,9 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
     if (!err)
         err = read_processor(b, member(tree, "post_processor"), path, e);
     if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))
-        err =
-            error_set(e, -EINVAL, E_BPE_TEMPLATE,
-                      "%s: its template names an id past the %zu that there are", path, b->npiece);
+        err = error_set(e, -EINVAL, E_BPE_TEMPLATE,
+                        "%s: the post-processor names an id outside of the vocabulary of %zu", path,
+                        b->npiece);
     return err;
 }
 
@@ -166,10 +168,10 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
     *b = (struct Bpe){.begin = -1, .end = -1, .unknown = -1};
     size_t bad = text_find_invalid(text, n); // which cJSON lets pass
     if (bad < n)
-        return error_set(e, -EINVAL, E_UTF8, "%s: it is not UTF-8 at byte %zu of %zu", path, bad,
-                         n);
+        return error_set(e, -EINVAL, E_UTF8, "%s: byte %zu of %zu is not UTF-8; save it as UTF-8",
+                         path, bad, n);
     if (has_zero(text, n))
-        return error_set(e, -EINVAL, E_ZERO_BYTE, "%s: a text with \\u0000 is not built", path);
+        return error_set(e, -EINVAL, E_ZERO_BYTE, "%s: it holds \\u0000; remove that text", path);
     cJSON *tree = json_parse_object(text, n, path, e);
     if (!tree)
         return -EINVAL;
@@ -189,8 +191,8 @@ static int read_control_token(const struct Bpe *b, const char *what, const char 
     if (*id >= 0)
         return 0;
     return error_set(e, -EINVAL, E_BPE_SPECIAL_TOKEN,
-                     "%s: the %s \"%s\" of tokenizer_config.json is no token of it", path, what,
-                     json_shown(token).text);
+                     "%s: the %s \"%s\" of tokenizer_config.json is not in the vocabulary", path,
+                     what, json_shown(token).text);
 }
 
 int bpe_open(struct Bpe *b, const char *path, struct Error *e) {

@@ -23,8 +23,9 @@ static bool has_type(const cJSON *object, const char *type) {
 // ---- normalizers ----
 
 static int too_many(const char *path, const char *what, int most, struct Error *e) {
-    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED, "%s: more than %d %s are not built", path, most,
-                     what);
+    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
+                     "%s: more than %d %s are not supported; give token shards as --data", path,
+                     most, what);
 }
 
 static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, const char *path,
@@ -32,9 +33,7 @@ static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, 
     const char *text = json_text(member(n, "pattern"), "String");
     if (!*text || !cJSON_IsString(member(n, "content")))
         return error_set(e, -EINVAL, E_BPE_STEP,
-                         "%s: a normalizer \"Replace\" is built of a \"String\" and its "
-                         "\"content\" alone",
-                         path);
+                         "%s: a normalizer \"Replace\" needs a \"String\" and a \"content\"", path);
     step->text = base_format("%s", text);
     step->with = base_format("%s", json_text(n, "content"));
     b->one_stretch = b->one_stretch || text[1]; // a text might be cut within
@@ -92,8 +91,8 @@ static int read_behavior(struct Step *s, const cJSON *p, const char *path, struc
             return 0;
         }
     return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                     "%s: the behavior \"%s\" is not built; expected \"Isolated\" or "
-                     "its like",
+                     "%s: the behavior \"%s\" is not supported; expected \"Removed\", "
+                     "\"Isolated\", \"MergedWithPrevious\", \"MergedWithNext\" or \"Contiguous\"",
                      path, json_shown(name).text);
 }
 
@@ -103,8 +102,10 @@ static int read_regex(struct Bpe *b, struct Step *s, const char *path, struct Er
     if (!err)
         err = regex_open(&s->regex, &s->pattern.bytes, &why);
     b->one_stretch = b->one_stretch || s->pattern.looks_back;
-    return err ? error_set(e, -EINVAL, why.id, "%s: the pattern %s: %s", path,
-                           json_shown(s->text).text, why.text)
+    return err ? error_set(e, -EINVAL, why.id,
+                           "%s: the pattern %s: %s; encode the text with the tokenizer's own "
+                           "library and give token shards as --data",
+                           path, json_shown(s->text).text, why.text)
                : 0;
 }
 
@@ -119,8 +120,8 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
     if (err)
         return err;
     if (!s->bytes)
-        return error_set(e, -EINVAL, E_BPE_STEP, "%s: a \"Split\" without \"Regex\" or \"String\"",
-                         path);
+        return error_set(e, -EINVAL, E_BPE_STEP,
+                         "%s: a \"Split\" needs a \"Regex\" or a \"String\"", path);
     // Every character is in a match, so what does not match is nothing.
     bool isolated = s->behavior == (s->invert ? REMOVED : ISOLATED);
     for (int k = 0; k < NSPLIT && *regex && isolated; k++)
@@ -135,7 +136,7 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
 static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     if (b->letters)
         return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                         "%s: two pre-tokenizers \"ByteLevel\" are not built", path);
+                         "%s: two pre-tokenizers \"ByteLevel\" are not supported", path);
     if (!cJSON_IsFalse(member(p, "add_prefix_space"))) {
         b->one_stretch = b->one_stretch || b->steps.count; // where parts begin, the cut hides
         add_step(b, STEP_PREFIX);
@@ -152,8 +153,8 @@ static int read_metaspace(struct Bpe *b, const cJSON *p, const char *path, struc
     bool never = strcmp(scheme, "never") == 0;
     if (!*mark || (!never && cJSON_IsFalse(member(p, "add_prefix_space"))))
         return error_set(e, -EINVAL, E_BPE_STEP,
-                         "%s: a \"Metaspace\" without \"replacement\", or whose "
-                         "\"add_prefix_space\" is not what its \"prepend_scheme\" says",
+                         "%s: a \"Metaspace\" needs a \"replacement\", and \"add_prefix_space\" "
+                         "false only with a \"prepend_scheme\" of \"never\"",
                          path);
     b->one_stretch = b->one_stretch || (!never && b->steps.count); // as for ByteLevel's space
     struct Step *s = add_step(b, STEP_MARK);

@@ -30,7 +30,7 @@ int regex_open(struct Regex **out, const struct Bytes *pattern, struct Error *e)
     if (!code) {
         char why[128];
         pcre2_get_error_message(number, (PCRE2_UCHAR *)why, sizeof why);
-        return error_set(e, -EINVAL, E_BPE_PATTERN, "PCRE2: %s", why);
+        return error_set(e, -EINVAL, E_BPE_PATTERN, "PCRE2 refuses it: %s", why);
     }
     *out = base_alloc(sizeof **out);
     (*out)->code = code;

@@ -205,8 +205,8 @@ static size_t byte_at(const struct Splitting *x, bool ascii, size_t *at, size_t 
 
 static int refuse(const struct Splitting *x, size_t byte) {
     return error_set(x->run->e, -EINVAL, E_BPE_PATTERN_STEPS,
-                     "the tokenizer's pattern %s takes too many steps at byte %zu of the text: it "
-                     "cannot be split by it",
+                     "the tokenizer's pattern %s takes too many steps at byte %zu of the text; "
+                     "break the line there, or give token shards",
                      json_shown(x->step->text).text, x->s.at + byte);
 }
 

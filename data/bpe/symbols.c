@@ -68,7 +68,7 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
     size_t nkind = 0, n;
     if (r->nset > SETS_MAX)
         return error_set(r->e, -EINVAL, E_BPE_PATTERN,
-                         "a pattern of more than %d classes is not built", SETS_MAX);
+                         "more than %d classes of characters are not supported", SETS_MAX);
     uint32_t *end = find_ends(r, &n);
     p->symbol = base_alloc(UNICODE_POINTS);
     for (uint32_t c = 0; c < FIRST; c++)
@@ -83,9 +83,7 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
         if (at == SYMBOLS_MAX) {
             free(end);
             return error_set(r->e, -EINVAL, E_BPE_PATTERN,
-                             "a pattern that tells more than %d kinds of characters apart is not "
-                             "built",
-                             SYMBOLS_MAX);
+                             "more than %d kinds of characters are not supported", SYMBOLS_MAX);
         }
         kind[at] = k;
         nkind += at == nkind;

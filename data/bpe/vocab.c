@@ -46,7 +46,7 @@ static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char 
     struct JsonShown shown = json_shown(item->string);
     if (!json_is_count(item, &id) || id >= count || b->piece[id].at != SIZE_MAX)
         return error_set(e, -EINVAL, E_BPE_VOCAB,
-                         "%s: the vocabulary gives \"%s\" an id that is none or another's; "
+                         "%s: the id of \"%s\" in the vocabulary is not valid or used twice; "
                          "expected 0 to %zu, each once",
                          path, shown.text, count - 1);
     size_t at = b->bytes.count, n = strlen(item->string);
@@ -71,7 +71,7 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     cJSON_ArrayForEach(item, vocab) count++;
     if (!cJSON_IsObject(vocab) || !count || count > IDS_MAX)
         return error_set(e, -EINVAL, E_BPE_VOCAB,
-                         "%s: the model has no \"vocab\" of 1 to %d pieces", path, IDS_MAX);
+                         "%s: \"vocab\" of the model must have 1 to %d pieces", path, IDS_MAX);
     b->piece = base_alloc((count + nadded) * sizeof *b->piece);
     for (size_t i = 0; i < count; i++)
         b->piece[i] = (struct BpePiece){SIZE_MAX, 0};
@@ -134,7 +134,7 @@ static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, str
     if (b->unknown >= 0 || !lacks_bytes(b))
         return 0;
     return error_set(e, -EINVAL, E_BPE_VOCAB,
-                     "%s: the \"unk_token\" \"%s\" is no piece of the vocabulary", path,
+                     "%s: the \"unk_token\" \"%s\" is not in the vocabulary", path,
                      json_shown(token->valuestring).text);
 }
 
@@ -195,8 +195,8 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
         int32_t ids[3];
         if (!read_parts(item, part, n) || !find_parts(b, part, n, ids))
             return error_set(e, -EINVAL, E_BPE_MERGES,
-                             "%s: merge %u is not of two pieces that make a third; expected \"a "
-                             "b\" or [\"a\", \"b\"], of pieces in the vocabulary",
+                             "%s: merge %u does not join two pieces into a third; expected \"a b\" "
+                             "or [\"a\", \"b\"], with a, b and ab in the vocabulary",
                              path, rank);
         uint64_t pair = (uint64_t)(uint32_t)ids[0] << 32 | (uint32_t)ids[1];
         *bpe_slot(b, pair) = (struct BpeMerge){pair, rank++, ids[2]}; // the last one counts
@@ -246,8 +246,8 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
     if (!json_is_count(cJSON_GetObjectItemCaseSensitive(item, "id"), &said) ||
         said != (uint64_t)a->id)
         return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                         "%s: the added token \"%s\" must have id %d: that of its piece, or the "
-                         "one behind the vocabulary of %zu and the added tokens before it",
+                         "%s: the added token \"%s\" must have the id %d: its id in the vocabulary "
+                         "of %zu, or the next free one after it",
                          path, shown.text, a->id, count);
     if (own < 0) {
         b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, n};
@@ -257,9 +257,10 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
     const struct BpePiece *p = &b->piece[own];
     if (p->count == n && !memcmp(b->bytes.data + p->at, a->name, n))
         return 0;
-    return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                     "%s: the added token \"%s\" is a piece that stands for other bytes: not built",
-                     path, shown.text);
+    return error_set(
+        e, -EINVAL, E_BPE_ADDED_TOKEN,
+        "%s: the added token \"%s\" is also a piece of other bytes; give it another name", path,
+        shown.text);
 }
 
 static int read_added(struct Bpe *b, const cJSON *added, size_t count, const char *path,
@@ -282,9 +283,10 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
             .normalized = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "normalized"))};
         b->nadded++;
         if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "single_word")))
-            err = error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                            "%s: the added token \"%s\" is \"single_word\": not built", path,
-                            json_shown(a->name).text);
+            err =
+                error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                          "%s: the added token \"%s\" has \"single_word\", which is not supported",
+                          path, json_shown(a->name).text);
         if (!err)
             err = normalize_added(b, a, path, e);
         if (!err)
@@ -319,7 +321,7 @@ int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON 
                    const char *path, struct Error *e) {
     size_t nadded = (size_t)cJSON_GetArraySize(added);
     if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
-        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: \"added_tokens\" is no list", path);
+        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: \"added_tokens\" is not a list", path);
     int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
     if (!err) {
         read_fallback(b, cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "byte_fallback")));
