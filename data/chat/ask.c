@@ -20,7 +20,7 @@ static int render(const struct Template *template, const struct ChatAsk *ask,
     messages[n++] = message(ROLE_USER, ask->question);
     for (size_t i = 0; i < n; i++)
         if (text_find_invalid(messages[i].text, messages[i].bytes) < messages[i].bytes)
-            return error_set(e, -EINVAL, E_UTF8, "--%s: it is no UTF-8",
+            return error_set(e, -EINVAL, E_UTF8, "--%s: it is not UTF-8; convert it by iconv",
                              messages[i].role == ROLE_USER ? "chat" : "system");
     int err = template_render(template, messages, n, true, rendered, &why);
     return err ? error_set(e, err, why.id, "--chat: %s", why.text) : 0;

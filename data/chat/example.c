@@ -166,17 +166,17 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
         return 0;
     if (valid < bytes)
         return error_set(e, -EINVAL, E_UTF8,
-                         "byte %zu: it is no UTF-8; convert the file, for example with iconv",
+                         "byte %zu: it is not UTF-8; convert the file, for example with iconv",
                          valid + 1);
     if (zero)
-        return error_set(e, -EINVAL, E_ZERO_BYTE, "byte %zu: a zero byte",
+        return error_set(e, -EINVAL, E_ZERO_BYTE, "byte %zu: it is zero; remove it",
                          (size_t)(zero - text) + 1);
     int err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
         err = make(x, e);
     if (!err && !teaches(&x->made))
         err = error_set(e, -EINVAL, E_EXAMPLE_EMPTY,
-                        "nothing of it counts: the %s is empty or a single token",
+                        "nothing of it is learned: the %s is empty or a single token; drop it",
                         x->line.shape->kind == LINE_TEXT ? "text" : "answer");
     return err;
 }

@@ -14,7 +14,7 @@ static bool read_string(struct Scan *s, const char **to) {
     struct JsonSlice text;
     if (*to)
         return scan_fail(s, "a member is there twice");
-    if (!scan_text(s, &text, "a prefix, a suffix, \"begin\" or \"default_system\" is no text"))
+    if (!scan_text(s, &text, "a prefix, a suffix, \"begin\" or \"default_system\" must be a text"))
         return false;
     *to = text.text;
     return true;
@@ -33,8 +33,7 @@ static bool has_unknown(const char *text) {
 // What stands around contents.
 static bool read_edges(struct Scan *s, const char **to) {
     return read_string(s, to) &&
-           (!has_unknown(*to) || scan_fail(s, "a {name} stands for nothing; expected {bos} or "
-                                              "{eos}"));
+           (!has_unknown(*to) || scan_fail(s, "an unknown {name}; expected {bos} or {eos}"));
 }
 
 static void read_role(struct Form *form, struct Scan *s, int role) {
@@ -43,14 +42,14 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
     bool first = true;
     if (*prefix)
         scan_fail(s, "a role is there twice");
-    scan_expect(s, '{', "a role is no object; expected {\"prefix\", \"suffix\"}");
+    scan_expect(s, '{', "a role must be an object {\"prefix\", \"suffix\"}");
     while (scan_member(s, &first, &name))
         if (!strcmp(name.text, "prefix"))
             read_edges(s, prefix);
         else if (!strcmp(name.text, "suffix"))
             read_edges(s, suffix);
         else
-            scan_fail(s, "a role has another member; expected \"prefix\" and \"suffix\"");
+            scan_fail(s, "a role has an unknown member; expected \"prefix\" and \"suffix\"");
     if (!s->wrong && (!*prefix || !*suffix))
         scan_fail(s, "a role lacks its prefix or its suffix");
 }
@@ -58,7 +57,7 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
 static void read_form(struct Form *form, struct Scan *s) {
     struct JsonSlice name;
     bool first = true;
-    scan_expect(s, '{', "it is no JSON object");
+    scan_expect(s, '{', "expected a JSON object");
     while (scan_member(s, &first, &name)) {
         int role = 0;
         while (role < NROLE && strcmp(name.text, role_names[role]) != 0)
@@ -79,7 +78,7 @@ static void read_form(struct Form *form, struct Scan *s) {
     if (!s->wrong && !form->role[ROLE_ASSISTANT].prefix)
         scan_fail(s, "it has no \"assistant\"; expected {\"prefix\", \"suffix\"} of it");
     if (!s->wrong && form->default_system && !form->role[ROLE_SYSTEM].prefix)
-        scan_fail(s, "it has a \"default_system\" and no \"system\"");
+        scan_fail(s, "\"default_system\" needs \"system\" beside it");
 }
 
 int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e) {
@@ -87,15 +86,15 @@ int form_file_read(struct Form *f, const char *path, char *text, size_t n, struc
     struct Scan s = scan_line(text + mark, n - mark);
     *f = (struct Form){.name = path, .source = true};
     if (memchr(text, 0, n) || text_find_invalid(text, n) < n)
-        scan_fail(&s, "it is no UTF-8, or holds a zero byte");
+        scan_fail(&s, "it is not UTF-8, or holds a zero byte");
     read_form(f, &s);
     f->ask = f->role[ROLE_ASSISTANT].prefix;
     if (!s.wrong)
         return 0;
     return n ? error_set(e, -EINVAL, E_CHAT_TEMPLATE_FILE, "--chat-template %s: byte %zu: %s", path,
                          (size_t)(s.at - text) + 1, s.wrong)
-             : error_set(e, -EINVAL, E_CHAT_TEMPLATE_FILE, "--chat-template %s: the file is empty",
-                         path);
+             : error_set(e, -EINVAL, E_CHAT_TEMPLATE_FILE,
+                         "--chat-template %s: the file is empty; expected a JSON object", path);
 }
 
 int form_file_open(struct FormFile *f, const char *path, struct Error *e) {

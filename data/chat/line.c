@@ -55,7 +55,7 @@ static bool read_empty(struct Scan *s) {
     struct JsonSlice text = {0};
     char *at = s->at;
     if (!other)
-        return scan_text(s, &text, "a value is none of JSON's") &&
+        return scan_text(s, &text, "expected a JSON value") &&
                (!text.bytes || !strcmp(text.text, "[]"));
     if (scan_consume(s, '[') && scan_consume(s, ']'))
         return true;
@@ -137,7 +137,7 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
     if (other)
         scan_skip(s, NULL);
     else
-        scan_text(s, &r->text[m], "a value is none of JSON's");
+        scan_text(s, &r->text[m], "expected a JSON value");
     return 0;
 }
 
@@ -173,7 +173,7 @@ static int refuse_shapeless(const struct LineReading *r, struct Error *e) {
                      : base_format("%s", "");
     int err =
         error_set(e, -EINVAL, E_EXAMPLE_KIND,
-                  "it has %s and nothing to learn from that is known; expected \"messages\", "
+                  "it has %s, and no known member to learn from; expected \"messages\", "
                   "\"conversations\", \"text\", two such as \"prompt\" and \"completion\" or "
                   "\"instruction\" and \"output\", or --data-map prompt=NAME,completion=NAME%s",
                   *r->names.text ? r->names.text : "no member", more);
@@ -187,18 +187,18 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
         return -EINVAL;
     r->line->shape = r->map ? r->map->shape : shape_find(r->has, &two);
     if (two)
-        return error_set(e, -EINVAL, E_EXAMPLE_KIND,
-                         "it is two things at once: it has %s; --data-map says what to learn of it",
-                         r->names.text);
+        return error_set(
+            e, -EINVAL, E_EXAMPLE_KIND,
+            "it has %s, which are two kinds of example; keep one, or choose by --data-map",
+            r->names.text);
     if (!r->line->shape)
         return refuse_shapeless(r, e);
     bool converses = r->line->shape->kind == LINE_MESSAGES || r->line->shape->kind == LINE_TASK;
     if (converses && *r->filled.text)
-        return error_set(
-            e, -EINVAL, E_EXAMPLE_UNSUPPORTED,
-            "it has \"%s\", which is not supported, and without which the answer would "
-            "be learned for another question; expected none, or an empty one",
-            r->filled.text);
+        return error_set(e, -EINVAL, E_EXAMPLE_UNSUPPORTED,
+                         "it has \"%s\", which is not supported, although the question depends on "
+                         "it; leave out the line, or the member if it does not matter",
+                         r->filled.text);
     return 0;
 }
 
@@ -293,7 +293,7 @@ int line_read(struct Line *line, const struct DataMap *map, char *text, size_t b
     bool first = true;
     int err = 0;
     line->count = 0;
-    scan_expect(&r.scan, '{', "it is no JSON object");
+    scan_expect(&r.scan, '{', "expected a JSON object");
     while (!err && scan_member(&r.scan, &first, &name)) {
         add_name(&r.names, &name);
         err = read_member(&r, &name, e);

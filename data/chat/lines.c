@@ -55,8 +55,8 @@ static int check_length(struct Lines *s, size_t bytes, struct Error *e) {
         return 0;
     s->number++;
     s->line = s->newlines + 1;
-    return error_set(e, -EFBIG, E_LINE_TOO_LONG, "%s %s: %s: longer than %d MiB", s->flag, s->path,
-                     lines_place(s).text, LINES_LINE_MAX >> 20);
+    return error_set(e, -EFBIG, E_LINE_TOO_LONG, "%s %s: %s: longer than %d MiB; split the example",
+                     s->flag, s->path, lines_place(s).text, LINES_LINE_MAX >> 20);
 }
 
 static int next_line(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
@@ -119,17 +119,17 @@ static int find_value(struct Lines *s, struct Error *e) {
         more = peek(s, &c, e);
         first = true;
         if (more > 0 && c == ']')
-            return refuse(s, "expected an element behind the comma", e);
+            return refuse(s, "expected an element after the comma", e);
     }
     if (!s->list || more < 0)
         return more;
     if (!more)
-        return refuse(s, "the file ends inside of the list", e);
+        return refuse(s, "the file ends inside of the list; expected ]", e);
     if (c != ']')
-        return first ? 1 : refuse(s, "expected , or ] behind an element", e);
+        return first ? 1 : refuse(s, "expected , or ] after an element", e);
     s->begin++;
     more = peek(s, &c, e);
-    return more > 0 ? refuse(s, "something stands behind the list", e) : more;
+    return more > 0 ? refuse(s, "there is more after the list; expected nothing", e) : more;
 }
 
 static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error *e) {

@@ -70,7 +70,7 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
         return -EINVAL; // told by the caller
     if (!type.text || !piece_is(&type, "text") || !text.text)
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
-                         "message %zu: a part of its content is no text; expected {\"type\": "
+                         "message %zu: a part of its content is not text; expected {\"type\": "
                          "\"text\", \"text\": ...} alone",
                          number);
     memmove(content->text + content->bytes, text.text, text.bytes);

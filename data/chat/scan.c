@@ -65,7 +65,7 @@ static int32_t read_surrogates(struct Scan *s) {
     if (c == 0)
         scan_fail(s, "a text holds a zero byte (\\u0000)");
     else if (c < 0 || (c >= 0xd800 && c < 0xe000))
-        scan_fail(s, "a \\u escape stands for no letter");
+        scan_fail(s, "a \\u escape is not a character");
     return s->wrong ? -1 : c;
 }
 
@@ -79,7 +79,7 @@ static char *read_escape(struct Scan *s, char *out) {
         int32_t letter = read_surrogates(s); // in UTF-8 never longer than the escape was
         out += letter < 0 ? 0 : unicode_put((uint8_t *)out, (uint32_t)letter);
     } else {
-        scan_fail(s, "a backslash in a text stands before nothing that JSON knows");
+        scan_fail(s, "a backslash begins no escape of JSON; write \\\\ for a backslash");
     }
     return out;
 }
@@ -93,7 +93,7 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
         if (c == '\\')
             out = read_escape(s, out);
         else if ((unsigned char)c < 0x20)
-            scan_fail(s, "a control character stands in a text; JSON has \\n, \\t, \\u001b");
+            scan_fail(s, "a control character in a text; write it as \\n, \\t or \\u001b");
         else
             *out++ = c;
     }
@@ -110,17 +110,17 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
 bool scan_member(struct Scan *s, bool *first, struct JsonSlice *name) {
     if (s->wrong || scan_consume(s, '}'))
         return false;
-    if (!*first && !scan_expect(s, ',', "expected , or } behind a member"))
+    if (!*first && !scan_expect(s, ',', "expected , or } after a member"))
         return false;
     *first = false;
     return scan_text(s, name, "expected a member's name in quotes") &&
-           scan_expect(s, ':', "expected : behind a member's name");
+           scan_expect(s, ':', "expected : after a member's name");
 }
 
 bool scan_value(struct Scan *s, bool *first) {
     if (s->wrong || scan_consume(s, ']'))
         return false;
-    if (!*first && !scan_expect(s, ',', "expected , or ] behind a value"))
+    if (!*first && !scan_expect(s, ',', "expected , or ] after a value"))
         return false;
     *first = false;
     return true;
@@ -129,7 +129,7 @@ bool scan_value(struct Scan *s, bool *first) {
 static bool pass_word(struct Scan *s, const char *word) {
     size_t n = strlen(word);
     if ((size_t)(s->end - s->at) < n || memcmp(s->at, word, n) != 0)
-        return scan_fail(s, "a value is none of JSON's");
+        return scan_fail(s, "expected a JSON value");
     s->at += n;
     return true;
 }
@@ -155,7 +155,7 @@ static bool pass_number(struct Scan *s) {
         s->at += s->at < s->end && (*s->at == '+' || *s->at == '-');
         fine = pass_digits(s) > 0;
     }
-    return fine || scan_fail(s, "a value is none of JSON's");
+    return fine || scan_fail(s, "expected a JSON value");
 }
 
 static bool skip(struct Scan *s, bool *null, int depth) {
@@ -163,7 +163,7 @@ static bool skip(struct Scan *s, bool *null, int depth) {
     bool first = true;
     *null = false;
     if (depth == DEPTH_MAX)
-        return scan_fail(s, "lists and objects lie more than 200 deep");
+        return scan_fail(s, "lists and objects are nested more than 200 deep");
     if (scan_consume(s, '{')) {
         while (scan_member(s, &first, &name) && skip(s, null, depth + 1))
             ;
@@ -211,6 +211,6 @@ const char *scan_other(struct Scan *s) {
 bool scan_done(struct Scan *s) {
     pass_space(s);
     if (!s->wrong && s->at < s->end)
-        scan_fail(s, "something stands behind the object");
+        scan_fail(s, "there is more after the object; expected one object on each line");
     return !s->wrong;
 }

@@ -113,8 +113,8 @@ static int check(const struct Template *t, struct Error *e) {
                          f->name, what, absent, kind);
     if (write_control_of(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TOKENS,
-                         "--chat-template %s: the assistant's suffix holds no control token of the "
-                         "tokenizer, so nothing would end an answer: %s",
+                         "--chat-template %s: the assistant's suffix needs a control token, such "
+                         "as {eos}, that ends an answer, and has none of this tokenizer's: %s",
                          f->name, kind);
     return 0;
 }
@@ -259,8 +259,8 @@ static int check_message(const struct Render *r, size_t i, size_t turn, struct E
         return refuse_role(f, i, m->role, e);
     if (m->role == ROLE_SYSTEM && merges && i)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
-                         "message %zu: chat template %s has a system message as the first alone",
-                         i + 1, f->name);
+                         "message %zu: chat template %s wants a system message first", i + 1,
+                         f->name);
     enum Role due = turn % 2 ? ROLE_ASSISTANT : ROLE_USER;
     if (f->rules & FORM_ALTERNATES && m->role != ROLE_SYSTEM && m->role != due)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,

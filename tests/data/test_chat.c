@@ -275,7 +275,7 @@ static void a_question_ends_where_its_answer_begins(void **state) {
     assert_int_equal(stops.data[1], __wrap_tokenizer_control(t, "<|end_of_text|>"));
     ask.question = "\xff";
     assert_int_equal(chat_ask(t, &ask, &prompt, &stops, &e), -EINVAL);
-    assert_string_equal(e.text, "--chat: it is no UTF-8");
+    assert_true(error_is(&e, "E_UTF8 --chat"));
     ids_free(&prompt);
     ids_free(&stops);
     ids_free(&expected);
