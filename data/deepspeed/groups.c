@@ -25,8 +25,8 @@ static void set_loss_scale(struct DsPlan *p) {
     const cJSON *scale = plan_value(p, "fp16.loss_scale"), *power = plan_value(p, POWER);
     if (scale && scale->valuedouble != 0)
         plan_refuse(p,
-                    "fp16.loss_scale %.15g is refused: expected 0, dynamic; --loss-scale, "
-                    "--loss-scale-min and --loss-scale-window 0 hold it at a power of two",
+                    "fp16.loss_scale %.15g: a static scale is not supported; expected 0, or no key "
+                    "and --loss-scale N --loss-scale-min N --loss-scale-window 0",
                     scale->valuedouble);
     if (power && (power->valuedouble < 0 || power->valuedouble > 40))
         plan_refuse(p, "%s %.15g: expected 0 to 40", POWER, power->valuedouble);
@@ -76,9 +76,7 @@ static void set_gradients(struct DsPlan *p, const char *dtype) {
     const char *has = format ? format : strcmp(given, "auto") != 0 ? given : dtype;
     const char *asked = dtype_named(moved->valuestring);
     if (!asked || strcmp(asked, has) != 0)
-        plan_refuse(p,
-                    "%s %.40s: expected %s, as gradients are sent as they are kept; %s "
-                    "says how",
+        plan_refuse(p, "%s %.40s: expected %s, because gradients are sent in the format of %s",
                     sent, moved->valuestring, has, key);
     free(given);
 }
@@ -91,7 +89,7 @@ void plan_precision(struct DsPlan *p) {
     bool is_given = plan_given(p, "dtype");
     const char *dtype = given;
     if (plan_any(p, "bf16") && plan_any(p, "bfloat16"))
-        plan_refuse(p, "bf16 and bfloat16 are both there, and are one: expected bf16 alone");
+        plan_refuse(p, "bf16 and bfloat16 are two names of one key: expected bf16 alone");
     if (bf16 == SAID_TRUE && fp16 == SAID_TRUE)
         plan_refuse(p, "bf16.enabled and fp16.enabled are both true: expected one of them");
     if (bf16 == SAID_TRUE)
@@ -103,7 +101,7 @@ void plan_precision(struct DsPlan *p) {
                  base_format("%s", dtype = "fp32"));
     else if (is_given && ((bf16 == SAID_FALSE && strcmp(given, "bf16") == 0) ||
                           (fp16 == SAID_FALSE && strcmp(given, "fp16") == 0)))
-        plan_refuse(p, "%s.enabled is false, and --dtype %s is given", given, given);
+        plan_refuse(p, "%s.enabled is false, but --dtype %s is given; drop one", given, given);
     const char *other = bf16 == SAID_TRUE ? fp16_key : bf16_key;
     if (bf16 == SAID_TRUE || fp16 == SAID_TRUE)
         plan_note(p, other, bf16 == SAID_TRUE ? "bf16 is on" : "fp16 is on");
@@ -253,7 +251,7 @@ static void set_parts(struct DsPlan *p) {
         const cJSON *other = plan_value(p, others[i]);
         if (other && other->valuedouble != 1 &&
             !(parts && parts->valuedouble == other->valuedouble))
-            plan_refuse(p, "%s %.15g: expected 1, or what autotp_size says", others[i],
+            plan_refuse(p, "%s %.15g: expected 1, or the value of autotp_size", others[i],
                         other->valuedouble);
     }
 }
@@ -281,9 +279,7 @@ void plan_rest(struct DsPlan *p) {
     else if (!ds_is_auto(plan_any(p, "gradient_clipping")))
         set_no_clip(p);
     if (sum && strcasecmp(sum->valuestring, "mean") != 0)
-        plan_refuse(p,
-                    "gradient_allreduce_op %.40s: expected mean; a larger --lr does "
-                    "as a sum",
+        plan_refuse(p, "gradient_allreduce_op %.40s: expected mean; raise --lr in place of a sum",
                     sum->valuestring);
     set_bool(p, ZERO "overlap_comm", "overlap", "on", "off");
     set_prefetch(p, ZERO "stage3_prefetch_bucket_size");

@@ -142,7 +142,7 @@ void plan_optimizer(struct DsPlan *p) {
     const cJSON *type = plan_value(p, "optimizer.type");
     bool missing = !type && !ds_is_auto(plan_any(p, "optimizer.type"));
     if (missing && plan_any(p, "optimizer.params"))
-        plan_refuse(p, "optimizer.type is missing, and without it DeepSpeed passes over "
+        plan_refuse(p, "optimizer.type is missing, and without it DeepSpeed ignores "
                        "optimizer.params: expected AdamW, or Adam");
     if (missing || !plan_value(p, "optimizer"))
         return;
@@ -192,9 +192,7 @@ static void set_rates(struct DsPlan *p, const char *type) {
         const cJSON *least = plan_value(p, SCHED "warmup_min_ratio");
         const cJSON *ratio = plan_value(p, SCHED "cos_min_ratio");
         if (least && least->valuedouble != 0)
-            plan_refuse(p,
-                        SCHED "warmup_min_ratio %.15g: expected 0: the warm-up begins "
-                              "there",
+            plan_refuse(p, SCHED "warmup_min_ratio %.15g: expected 0, where the warm-up begins",
                         least->valuedouble);
         if (ratio || !ds_is_auto(plan_any(p, SCHED "cos_min_ratio")))
             plan_set(p, SCHED "cos_min_ratio", "min-lr",
@@ -212,15 +210,15 @@ static void set_length(struct DsPlan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
     const cJSON *steps = plan_value(p, key);
     if (steps && plan_given(p, "epochs") && plan_flag_number(p, "epochs") > 0)
-        plan_refuse(p,
-                    "%s is --steps %.15g, and --epochs %.0f is given; expected \"auto\", or "
-                    "no --epochs",
-                    key, steps->valuedouble, plan_flag_number(p, "epochs"));
+        plan_refuse(
+            p,
+            "%s sets --steps %.15g, but --epochs %.0f is given; expected \"auto\", or no --epochs",
+            key, steps->valuedouble, plan_flag_number(p, "epochs"));
     else if (steps)
         plan_count(p, key, "steps");
     else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any(p, key)))
-        plan_refuse(p, "%s is missing: %s ends there; expected a number of steps, or \"auto\"", key,
-                    type);
+        plan_refuse(p, "%s is missing, and %s needs it; expected a number of steps, or \"auto\"",
+                    key, type);
     if (plan_value(p, SCHED "warmup_num_steps"))
         plan_count(p, SCHED "warmup_num_steps", "warmup");
     else if (!ds_is_auto(plan_any(p, SCHED "warmup_num_steps")))
@@ -239,13 +237,11 @@ static void refuse_others(struct DsPlan *p, const char *type) {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const cJSON *value = plan_any(p, keys[i].key);
         if (value && !strstr(keys[i].kinds, type))
-            plan_refuse(p, "%s: %s has none", keys[i].key, type);
+            plan_refuse(p, "%s: %s has no such key; remove it", keys[i].key, type);
     }
     const cJSON *last = plan_value(p, SCHED "last_batch_iteration");
     if (last && last->valuedouble != -1)
-        plan_refuse(p,
-                    SCHED "last_batch_iteration %.15g: expected -1: --resume goes on "
-                          "with a run",
+        plan_refuse(p, SCHED "last_batch_iteration %.15g: expected -1; --resume continues a run",
                     last->valuedouble);
 }
 
@@ -263,8 +259,8 @@ void plan_scheduler(struct DsPlan *p) {
         known = known || strcmp(type->valuestring, types[i]) == 0;
     if (!known) {
         plan_refuse(p,
-                    "scheduler.type \"%.40s\" is refused: expected WarmupLR, WarmupDecayLR "
-                    "or WarmupCosineLR, or --schedule without it",
+                    "scheduler.type \"%.40s\" is refused: expected WarmupLR, WarmupDecayLR or "
+                    "WarmupCosineLR, or no scheduler and --schedule",
                     type->valuestring);
         return;
     }

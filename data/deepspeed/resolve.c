@@ -273,12 +273,12 @@ static void check_flag(struct DsPlan *p, size_t i) {
     if (err) {
         plan_refuse(p, "%s", e.text);
     } else if (before && strcmp(before->to, line->to) != 0) {
-        plan_refuse(p, "%s is --%s %s, and %s is %s", where, line->flag, line->to, before->key,
-                    before->to);
+        plan_refuse(p, "%s sets --%s %s, but %s sets it to %s; make them agree", where, line->flag,
+                    line->to, before->key, before->to);
     } else if (given && !same && !line->absent) {
         char *mine = p->flags->value(p->flags->context, line->flag);
-        plan_refuse(p, "%s is --%s %s, and --%s %s is given", where, line->flag, line->to,
-                    line->flag, mine);
+        plan_refuse(p, "%s sets --%s %s, but --%s %s is given; drop one of them", where, line->flag,
+                    line->to, line->flag, mine);
         free(mine);
     } else if (given && !same) {
         free(line->to);
@@ -339,7 +339,7 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
     struct DsTables tables = ds_tables_open(flags->table, flags->n);
     struct DsPlan p = {root, flags, tables, out, base_format("%s", "")};
     int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
-                                "%s: \"%s\" is there twice in an object; once would be right", path,
+                                "%s: \"%s\" is there twice in an object; keep one of them", path,
                                 json_shown(twice).text)
                     : resolve(&p, e);
     free(p.problems);
