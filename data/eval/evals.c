@@ -34,8 +34,8 @@ static int check_part(const char *part, bool *ppl, struct Error *e) {
     }
     if (!path)
         return error_set(e, -EINVAL, E_EVAL_NAME,
-                         "--eval \"%s\": expected ppl or hellaswag:FILE, or several with a comma "
-                         "between two (a file's name cannot hold one)",
+                         "--eval \"%s\": expected ppl or hellaswag:FILE, or several separated by "
+                         "commas (a file's name cannot hold one)",
                          part);
     int fd, err = file_open(path, "--eval hellaswag:", &fd, &st, e);
     if (!err)

@@ -59,7 +59,7 @@ static int read_endings(struct ItemReading *r, const cJSON *object, struct Error
         return -EINVAL;
     cJSON_ArrayForEach(ending, r->endings) {
         if (!cJSON_IsString(ending))
-            return refuse(r, "\"endings\" holds something that is no text", e);
+            return refuse(r, "\"endings\" must hold texts alone", e);
         n++;
     }
     if (cJSON_IsArray(r->endings) && n >= 2 && n <= EVAL_CHOICES_MAX)
@@ -100,7 +100,7 @@ static int read_object(struct ItemReading *r, const cJSON *object, struct Error 
         if (!item)
             return -EINVAL;
         if (!cJSON_IsString(item))
-            return error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is no text",
+            return error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is not a text",
                              r->name, r->line, field_names[f]);
         r->text[f] = item->valuestring;
     }
@@ -140,8 +140,9 @@ static int add_lm_eval(struct ItemReading *r, const char *query, const char *cho
         return refuse(r, "an ending is empty once it is encoded behind its context", e);
     if (count - from > T)
         return error_set(e, -EINVAL, E_HELLASWAG_TOO_LONG,
-                         "%s: line %zu: an ending has %zu tokens, the model sees %zu", r->name,
-                         r->line, count - from, T);
+                         "%s: line %zu: an ending has %zu tokens, but the model sees at most %zu; "
+                         "raise --seq-len",
+                         r->name, r->line, count - from, T);
     if (count > T + 1)
         cut = count - (T + 1);
     r->out->cut += cut > 0;
@@ -202,15 +203,16 @@ static int read_line(struct ItemReading *r, const char *line, size_t n, struct E
                          LINE_BYTES_MAX);
     size_t invalid = text_find_invalid(line, n);
     if (invalid < n)
-        return error_set(e, -EINVAL, E_UTF8, "%s: line %zu: byte %zu is not UTF-8", r->name,
+        return error_set(e, -EINVAL, E_UTF8,
+                         "%s: line %zu: byte %zu is not UTF-8; convert it by iconv", r->name,
                          r->line, invalid);
     if (memchr(line, 0, n) || json_has_zero(line, n))
         return refuse(r, "it holds a zero byte", e);
     cJSON *object = json_parse(line, n, &at);
-    int err =
-        object ? read_object(r, object, e)
-               : error_set(e, -EINVAL, E_JSON_SYNTAX,
-                           "%s: line %zu: no JSON object from byte %zu on", r->name, r->line, at);
+    int err = object ? read_object(r, object, e)
+                     : error_set(e, -EINVAL, E_JSON_SYNTAX,
+                                 "%s: line %zu: not a JSON object from byte %zu on", r->name,
+                                 r->line, at);
     if (!err)
         err = add_item(r, e);
     cJSON_Delete(object);
@@ -241,13 +243,13 @@ static int read_lines(struct ItemReading *r, const char *bytes, size_t n, struct
 static void warn_lengths(const struct ItemReading *r) {
     if (r->out->cut)
         log_line(LOG_NORMAL,
-                 "%s: lm-eval's protocol: %zu endings with their contexts are longer than "
-                 "--seq-len %zu, and lose their beginnings, as there",
+                 "%s: %zu of the contexts with endings exceed --seq-len %zu; their beginnings are "
+                 "cut, as lm-eval does",
                  r->name, r->out->cut, r->spec->seq_len);
     if (r->too_long)
         log_line(LOG_NORMAL,
-                 "%s: line %zu is longer than --seq-len %zu, which llm.c's protocol refuses: only "
-                 "lm-eval's is left",
+                 "%s: line %zu is longer than --seq-len %zu, which llm.c's protocol refuses; only "
+                 "lm-eval's results are reported",
                  r->name, r->too_long, r->spec->seq_len);
 }
 
@@ -266,8 +268,7 @@ static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const c
     if (wants_text || !reads_text || tokenizer_vocab(spec->tokenizer) == GPT2_VOCAB)
         return 0;
     return error_set(e, -EINVAL, E_HELLASWAG_TOKENIZER,
-                     "%s: it holds ids of GPT-2's tokenizer, which the model does not have: "
-                     "expected the JSONL; here is %s",
+                     "%s: it holds ids of GPT-2's tokenizer, but the model has %s; give the JSONL",
                      name, tokenizer_describe(spec->tokenizer));
 }
 
@@ -279,6 +280,9 @@ int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const ch
     if (err)
         return err;
     err = bin ? hellaswag_bin_parse(out, spec, name, bytes, n, e) : read_lines(&r, bytes, n, e);
+    struct Error why = *e;
+    if (err && why.id == E_HELLASWAG_BIN)
+        error_set(e, err, why.id, "%s; write the file again by llm.c's hellaswag.py", why.text);
     ids_free(&r.context);
     ids_free(&r.whole);
     if (!err && !out->count)

@@ -58,10 +58,10 @@ static int read_sequences(struct BinReading *r, size_t at, size_t end, int choic
         r->ids.count = from;
         err = read_ids(r, &at, end, e);
         if (!err && r->ids.count > r->spec->seq_len + 1)
-            err = error_set(e, -EINVAL, E_HELLASWAG_TOO_LONG,
-                            "%s: item %zu: it has %zu tokens, and the model sees %zu: expected a "
-                            "longer --seq-len, as llm.c refuses it, too",
-                            r->name, r->number, r->ids.count, r->spec->seq_len);
+            err = error_set(
+                e, -EINVAL, E_HELLASWAG_TOO_LONG,
+                "%s: item %zu: it has %zu tokens, but the model sees at most %zu; raise --seq-len",
+                r->name, r->number, r->ids.count, r->spec->seq_len);
         if (!err)
             items_add_sequence(r->out, EVAL_LLMC, r->ids.data, r->ids.count, from);
     }
@@ -82,11 +82,11 @@ static int read_item(struct BinReading *r, struct Error *e) {
     int label = word(r, at + 6), choices = word(r, at + 8);
     if (word(r, at) != START || word(r, at + 4) != (r->number & 0xffff))
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
-                         "%s: item %zu: at byte %zu stand %d and %d, expected %d and %zu", r->name,
+                         "%s: item %zu: byte %zu has %d and %d, expected %d and %zu", r->name,
                          r->number, at, word(r, at), word(r, at + 4), START, r->number & 0xffff);
     if (bytes % 2 || bytes < 2 * HEAD_WORDS || bytes > left)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
-                         "%s: item %zu: it says that it has %zu bytes, of %zu left", r->name,
+                         "%s: item %zu: its size is %zu bytes, but %zu are left", r->name,
                          r->number, bytes, left);
     if (choices < 2 || choices > EVAL_CHOICES_MAX || label >= choices)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
@@ -105,19 +105,18 @@ int hellaswag_bin_parse(struct EvalItems *out, const struct EvalSpec *spec, cons
     int err = 0;
     if (n < HEADER_BYTES)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
-                         "%s: %zu bytes, where the header alone has %d", name, n, HEADER_BYTES);
+                         "%s: %zu bytes, but the header alone takes %d", name, n, HEADER_BYTES);
     memcpy(header, bytes, sizeof header);
     if (header[1] != VERSION || header[2] <= 0)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
-                         "%s: version %d with %d items: expected version %d, and an item", name,
-                         header[1], header[2], VERSION);
+                         "%s: version %d with %d items; expected version %d and at least one item",
+                         name, header[1], header[2], VERSION);
     size_t all = (size_t)header[2], wanted = spec->limit ? size_min(spec->limit, all) : all;
     for (; r.number < wanted && !err; r.number++)
         err = read_item(&r, e);
     ids_free(&r.ids);
     if (!err && wanted == all && r.at != n)
-        err =
-            error_set(e, -EINVAL, E_HELLASWAG_BIN,
-                      "%s: %zu bytes stand behind the last of its %zu items", name, n - r.at, all);
+        err = error_set(e, -EINVAL, E_HELLASWAG_BIN,
+                        "%s: %zu bytes follow the last of its %zu items", name, n - r.at, all);
     return err;
 }

@@ -289,8 +289,8 @@ static void a_bad_bin_is_refused(void **state) {
     refused_bin(f, true, 2, 31, 0, "E_HELLASWAG_BIN item 30");
     refused_bin(f, true, 1, 1, 2, "E_HELLASWAG_BIN item 29");
     refused_bin(f, true, 1, 1, 3022, "E_HELLASWAG_BIN 1024");
-    refused_bin(f, false, 0, 7, 0, "E_HELLASWAG_BIN byte 1024 stand 7 and 0");
-    refused_bin(f, false, 2, 1, 0, "E_HELLASWAG_BIN byte 1024 stand 65535 and 1");
+    refused_bin(f, false, 0, 7, 0, "E_HELLASWAG_BIN byte 1024 has 7 and 0");
+    refused_bin(f, false, 2, 1, 0, "E_HELLASWAG_BIN byte 1024 has 65535 and 1");
     refused_bin(f, false, 1, 9, 0, "E_HELLASWAG_BIN item 0");
     refused_bin(f, false, 3, 4, 0, "E_HELLASWAG_BIN item 0: ending 4 of 4");
     refused_bin(f, false, 4, 1, 0, "E_HELLASWAG_BIN 16");
