@@ -43,7 +43,7 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
         *text = base_format(whole ? "%.0f" : "%.17g", x);
     else if (!cJSON_IsNull(item))
         return error_set(e, -EINVAL, E_CONFIG_VALUE,
-                         "%s: a list or an object; one value is expected", where);
+                         "%s: it is a list or an object; expected one value", where);
     return 0;
 }
 
@@ -117,7 +117,8 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
         return unknown_key(f, path, item->string, e);
     if (f->table[i].identity == FLAG_NOW)
         return error_set(e, -EINVAL, E_CONFIG_KEY,
-                         "%s: \"%s\" cannot stand in a configuration file", path, item->string);
+                         "%s: \"%s\" belongs on the command line, not in a file", path,
+                         item->string);
     flags_note_name(f, i, item->string);
     if (f->file[i] == path)
         return error_set(e, -EINVAL, E_CONFIG_KEY,

@@ -63,8 +63,8 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
                          struct Error *e) {
     const cJSON *item;
     int err = flags_was_set(f, "model")
-                  ? error_set(e, -EINVAL, E_INIT_MODEL, "--model: --init %s says what the model is",
-                              value)
+                  ? error_set(e, -EINVAL, E_INIT_MODEL,
+                              "--model: --init %s says what the model is; leave out --model", value)
                   : 0;
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
@@ -77,8 +77,8 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
         bool same = cJSON_IsString(item) ? hf_config_same_text(mine, theirs)
                                          : strtod(mine, NULL) == item->valuedouble;
         if (!same)
-            err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s", item->string, mine,
-                            where, theirs);
+            err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out the flag",
+                            item->string, mine, where, theirs);
         free(mine);
         free(theirs);
     }
@@ -171,7 +171,7 @@ int init_identity_flags(const struct Flag *table, size_t n, const char *identity
         return 0;
     free(*text);
     *text = NULL;
-    return error_set(e, -EINVAL, E_INIT_CONFIG, "%s does not say what model it is of", where);
+    return error_set(e, -EINVAL, E_INIT_CONFIG, "%s does not say what model it has", where);
 }
 
 // What `kind` says of the model there, as flags with all their defaults; cJSON_Delete it.
@@ -277,7 +277,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     int err = read_model(kind, path, &flags, &where, &cause);
     if (err)
         error_set(e, err, cause.id, "--init %s: %s%s", value, cause.text,
-                  access(path, F_OK) ? "; it is to be on this machine, as nothing is downloaded"
+                  access(path, F_OK) ? "; it must be on this machine, because nothing is downloaded"
                   : err == -ENOTDIR  ? "; expected the folder that the file is in"
                                      : "");
     if (!err) {

@@ -211,27 +211,27 @@ static const struct FlagRule rules[] = {
     {E_PLAN_MISSING, "json|params !plan", "it is a way of planning; add --plan"},
     {E_PARAMS_FLAG,
      "+model|+layers|+heads|+channels|+seq-len|+vocab|+data|+tokenizer|+fit|+cluster|+pp params",
-     "so many parameters are planned, of no model; leave out one of the two"},
+     "--params plans a number of parameters without a model; leave out one of the two"},
     {E_PARAMS_FLAG, "offload-ratio<1 offload-optimizer params",
-     "there are no blocks to choose from; expected --offload-ratio 1"},
+     "without a model there are no blocks to choose from; expected --offload-ratio 1"},
     {E_PARAMS_FLAG, "tp>1 params", "each rank has all parameters; give a shape, and no --params"},
-    {E_SHOW_CHAIN, "+show-chain json", "it prints lines, no JSON; leave out --json"},
+    {E_SHOW_CHAIN, "+show-chain json", "it prints lines, not JSON; leave out one of the two"},
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
-    {E_EVAL_MISSING, "eval-only !eval", "nothing says what; add --eval"},
-    {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan", "there is no --eval"},
+    {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
+    {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
+     "it has no effect without --eval; add --eval"},
     {E_ONLY_CHECKPOINT, "sample-only|eval-only !resume !init",
      "it needs a checkpoint; add --resume auto, or a model by --init"},
     {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},
     {E_ONLY_CONFLICT, "trace export resume=best", "there is no step; leave out --trace"},
     {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
     {E_RESUME_BEST, "resume=best !export !eval-only !sample-only",
-     "expected --export, --eval-only or --sample-only beside it: a run goes on from its newest "
-     "checkpoint, --resume auto"},
-    {E_CHAT_FLAG, "chat !sample-only", "a question is asked with --sample-only"},
-    {E_CHAT_FLAG, "+chat !chat", "the question is empty"},
-    {E_CHAT_FLAG, "chat +prompt", "they ask different things; leave out one of the two"},
-    {E_CHAT_FLAG, "+system !chat", "there is no --chat"},
-    {E_EXPORT_DTYPE, "+export-dtype !export", "there is no --export"},
+     "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
+    {E_CHAT_FLAG, "chat !sample-only", "it needs --sample-only; add it"},
+    {E_CHAT_FLAG, "+chat !chat", "the question is empty; give a text"},
+    {E_CHAT_FLAG, "chat +prompt", "both say what is sampled; leave out one of the two"},
+    {E_CHAT_FLAG, "+system !chat", "it has no effect without --chat; add --chat"},
+    {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
 };
 
 // What is sampled or evaluated is of a run: its checkpoint, and where the line does not say it, its
@@ -241,13 +241,14 @@ static int find_data(struct Options *o, struct Error *e) {
     if (only && o->init && !o->resume && !o->data && !o->ppl)
         o->data = "random";
     if (only && !o->data && o->resume && strcmp(o->resume, "auto") == 0)
-        return error_set(e, -ENOENT, E_RUN_MISSING, "%s: --out %s holds no run", only, o->out);
+        return error_set(e, -ENOENT, E_RUN_MISSING,
+                         "%s: --out %s holds no run; name a run's folder", only, o->out);
     if (o->plan && !o->data)
         o->data = "random"; // and so the model's own vocabulary and sequence length
     if (o->resume && !o->data)
         return error_set(e, -EINVAL, E_DATA_MISSING,
-                         "--data is missing: --resume takes it from %s/config.json, which is not "
-                         "there: expected the run's --out, or --data",
+                         "--data is missing: --resume takes it from %s/config.json, which does not "
+                         "exist; name the run's folder by --out, or add --data",
                          o->out);
     if (!o->data || !*o->data)
         return error_set(e, -EINVAL, E_DATA_MISSING,
@@ -281,11 +282,11 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     if (o->data_map)
         err = check_map(o->data_map, e);
     if (!err && o->backup_dir)
-        err =
-            strcmp(o->backup_dir, o->out) != 0
-                ? file_check_folder(o->backup_dir, "--backup-dir", e)
-                : error_set(e, -EINVAL, E_BACKUP_DIR,
-                            "--backup-dir %s: it is --out; expected another folder", o->backup_dir);
+        err = strcmp(o->backup_dir, o->out) != 0
+                  ? file_check_folder(o->backup_dir, "--backup-dir", e)
+                  : error_set(e, -EINVAL, E_BACKUP_DIR,
+                              "--backup-dir %s: it is the same as --out; expected another folder",
+                              o->backup_dir);
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);

@@ -38,8 +38,8 @@ static int open_chat(struct Texts *t, struct Error *e) {
     return err || t->prompt.count <= seen
                ? err
                : error_set(e, -EINVAL, E_CHAT_TOO_LONG,
-                           "--chat: the question is %zu tokens long in its template, of which the "
-                           "model sees %zu (--seq-len)",
+                           "--chat: the question has %zu tokens in its template, but the model "
+                           "sees at most %zu; shorten it, or raise --seq-len",
                            t->prompt.count, seen);
 }
 
@@ -141,8 +141,8 @@ int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e) {
     if (data_epoch_is_known(t->data))
         return 0;
     return error_set(e, -EINVAL, E_EPOCHS,
-                     "--epochs: --data %s is fetched as it is needed, and how much it is nobody "
-                     "knows: expected --steps",
+                     "--epochs: the size of --data %s is not known, because it is downloaded while "
+                     "the run trains; use --steps instead",
                      t->of.resolved->data);
 }
 
