@@ -30,19 +30,21 @@ static int check_model(const cJSON *flags, struct Error *e) {
     const char *sparse = json_text(flags, "sparse-attention");
     if (strcmp(json_text(flags, "family"), "gpt2") != 0)
         return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a file of llm.c has a gpt2, no --family %s",
+                         "--export: a file of llm.c holds only a gpt2, not --family %s; use hf:DIR",
                          json_text(flags, "family"));
     if (strcmp(json_text(flags, "tie"), "off") == 0)
-        return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a file of llm.c has no head of its own: --tie off");
+        return error_set(
+            e, -EINVAL, E_EXPORT_MODEL,
+            "--export: a file of llm.c holds no head of its own, as --tie off makes; use hf:DIR");
     if (*sparse && strcmp(sparse, "dense") != 0)
         return error_set(
             e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a file of llm.c cannot say --sparse-attention %s; dense is right", sparse);
+            "--export: a file of llm.c holds only dense attention, not --sparse-attention %s",
+            sparse);
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (json_number(flags, fixed[i].flag) != fixed[i].right)
             return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                             "--export: a file of llm.c cannot say --%s %g; %g is right",
+                             "--export: a file of llm.c cannot hold --%s %g, only %g; use hf:DIR",
                              fixed[i].flag, json_number(flags, fixed[i].flag), fixed[i].right);
     return 0;
 }
@@ -50,10 +52,10 @@ static int check_model(const cJSON *flags, struct Error *e) {
 static int check_dtype(enum Dtype dtype, struct Error *e) {
     if (dtype == F32 || dtype == BF16)
         return 0;
-    return error_set(e, -EINVAL, E_EXPORT_DTYPE,
-                     "--export: a file of llm.c has no %s: expected --export-dtype fp32 or "
-                     "bf16",
-                     dtype_name(dtype));
+    return error_set(
+        e, -EINVAL, E_EXPORT_DTYPE,
+        "--export: a file of llm.c cannot hold %s; expected --export-dtype fp32 or bf16",
+        dtype_name(dtype));
 }
 
 static int read_shape(struct LlmcShape *s, const struct ExportModel *model, struct Error *e) {
@@ -174,9 +176,10 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
                          "%s: %s of layer %d has a value that is not finite", x->path, param,
                          layer);
     if (over < n)
-        return error_set(e, -ERANGE, E_EXPORT_VALUE,
-                         "%s: %s of layer %d has %.9g, which %s cannot hold", x->path, param, layer,
-                         (double)values[over], dtype_name(dtype));
+        return error_set(
+            e, -ERANGE, E_EXPORT_VALUE,
+            "%s: %s of layer %d has %.9g, which %s cannot hold; use --export-dtype fp32", x->path,
+            param, layer, (double)values[over], dtype_name(dtype));
     return range_write(x->fd, x->aside, dtype, begin + first * dtype_size(dtype), n, values, e);
 }
 

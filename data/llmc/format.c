@@ -108,7 +108,7 @@ static int refuse(const char *path, const uint8_t *header, enum Field field, con
 
 static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype, struct Error *e) {
     if (get(header, MAGIC) != magic)
-        return refuse(path, header, MAGIC, "20240326, with which a model of llm.c begins", e);
+        return refuse(path, header, MAGIC, "20240326, with which a model file of llm.c begins", e);
     for (*dtype = F32; *dtype < NDTYPE; ++*dtype)
         if (version[*dtype] && version[*dtype] == get(header, VERSION))
             return 0;
@@ -130,8 +130,8 @@ static int check_sizes(const char *path, const uint8_t *header, struct Error *e)
     if (channels * (ends + layers * (12 * channels + 13)) < 0x1p56)
         return 0;
     return error_set(e, -EINVAL, E_LLMC_HEADER,
-                     "%s: num_layers %d, channels %d: no file has so many weights", path,
-                     get(header, NUM_LAYERS), get(header, CHANNELS));
+                     "%s: num_layers %d, channels %d are too large; expected a model file of llm.c",
+                     path, get(header, NUM_LAYERS), get(header, CHANNELS));
 }
 
 int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], uint64_t file_bytes,
@@ -152,8 +152,9 @@ int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], 
     uint64_t right = llmc_bytes(out);
     if (file_bytes == right)
         return 0;
-    return error_set(e, -EINVAL, E_LLMC_SIZE, "%s: %llu bytes: %s; by its header %llu are right",
-                     path, (unsigned long long)file_bytes,
+    return error_set(e, -EINVAL, E_LLMC_SIZE,
+                     "%s: %llu bytes: %s; its header asks for %llu: copy the file again", path,
+                     (unsigned long long)file_bytes,
                      file_bytes < right ? "it is truncated" : "it is too long",
                      (unsigned long long)right);
 }

@@ -17,8 +17,8 @@ static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e
                          strerror((int)-got));
     if ((size_t)got < sizeof header)
         return error_set(e, -EINVAL, E_LLMC_SIZE,
-                         "%s: %zd bytes are no model of llm.c: its header takes %d", m->path, got,
-                         LLMC_HEADER_BYTES);
+                         "%s: %zd bytes are not a model of llm.c, whose header takes %d", m->path,
+                         got, LLMC_HEADER_BYTES);
     return llmc_read_header(m->path, header, file_bytes, &m->shape, e);
 }
 

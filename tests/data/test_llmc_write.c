@@ -136,11 +136,11 @@ static void other_models_are_refused(void **state) {
     } cases[] = {
         {"gpt2", "qwen3", "E_EXPORT_MODEL --family qwen3"},
         {"\"on\"", "\"off\"", "E_EXPORT_MODEL --tie off"},
-        {"\"kv-heads\":2", "\"kv-heads\":1", "E_EXPORT_MODEL kv-heads 1; 2"},
-        {"\"head-size\":2", "\"head-size\":4", "E_EXPORT_MODEL head-size 4; 2"},
-        {"\"ffn\":16", "\"ffn\":12", "E_EXPORT_MODEL ffn 12; 16"},
+        {"\"kv-heads\":2", "\"kv-heads\":1", "E_EXPORT_MODEL kv-heads 1, only 2"},
+        {"\"head-size\":2", "\"head-size\":4", "E_EXPORT_MODEL head-size 4, only 2"},
+        {"\"ffn\":16", "\"ffn\":12", "E_EXPORT_MODEL ffn 12, only 16"},
         {"\"ffn\":16", "\"ffn\":16,\"attention-window\":2", "E_EXPORT_MODEL attention-window 2"},
-        {"1e-05", "1e-06", "E_EXPORT_MODEL norm-eps 1e-06; 1e-05"},
+        {"1e-05", "1e-06", "E_EXPORT_MODEL norm-eps 1e-06, only 1e-05"},
     };
     struct ExportSink s;
     struct Error e = {0};
