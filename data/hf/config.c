@@ -337,8 +337,9 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
         if (unknown || same_value(theirs, ours))
             continue;
         char *a = cJSON_PrintUnformatted(theirs), *b = cJSON_PrintUnformatted(ours);
-        int err = error_set(e, -EINVAL, E_INIT_FLAG, "%s has --%s %s; this run's model has %s",
-                            where, theirs->string, a, b);
+        int err = error_set(e, -EINVAL, E_INIT_FLAG,
+                            "%s has --%s %s, but this run's model has %s; name its own", where,
+                            theirs->string, a, b);
         cJSON_free(a);
         cJSON_free(b);
         return err;

@@ -102,23 +102,24 @@ static int check(const cJSON *flags, const char *family, struct Error *e) {
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
     if (json_number(flags, "attention-window") > 0 && (gpt2 || strcmp(family, "llama") == 0))
         return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a folder of %s cannot say --attention-window %.0f; mistral's "
-                         "and qwen's can",
+                         "--export: a Hugging Face %s has no --attention-window %.0f; only mistral "
+                         "and qwen models have",
                          family, json_number(flags, "attention-window"));
     if (*sparse && strcmp(sparse, "dense") != 0)
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a Hugging Face %s has no --sparse-attention %s; only dense "
+                         "attention can be exported",
+                         family, sparse);
+    if (gpt2 && json_number(flags, "kv-heads") != heads)
         return error_set(
             e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a folder of %s cannot say --sparse-attention %s, and with dense "
-            "attention its weights are another model",
-            family, sparse);
-    if (gpt2 && json_number(flags, "kv-heads") != heads)
-        return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a folder of gpt2 cannot say --kv-heads %.0f",
-                         json_number(flags, "kv-heads"));
+            "--export: a Hugging Face gpt2 has no --kv-heads %.0f; other families have",
+            json_number(flags, "kv-heads"));
     if (gpt2 && json_number(flags, "head-size") * heads != channels)
-        return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a folder of gpt2 cannot say --head-size %.0f",
-                         json_number(flags, "head-size"));
+        return error_set(
+            e, -EINVAL, E_EXPORT_MODEL,
+            "--export: a Hugging Face gpt2 has no --head-size %.0f; other families have",
+            json_number(flags, "head-size"));
     return 0;
 }
 

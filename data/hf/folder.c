@@ -56,8 +56,7 @@ static int open_shards(struct HfFolder *f, const cJSON *map, const char *path, s
         if (!code && !is_plain_name(name))
             code =
                 error_set(e, -EINVAL, E_HF_INDEX,
-                          "%s: tensor %s is said to be in \"%s\"; a file of the same folder "
-                          "would be right",
+                          "%s: tensor %s is listed in \"%s\"; expected a file of the same folder",
                           path, json_shown(item->string).text, json_shown(name ? name : "").text);
         names[n++] = name;
     }
@@ -90,7 +89,8 @@ static int check_map(const struct HfFolder *f, const cJSON *map, const char *pat
         if (strcmp(name, item->valuestring)) // neighbours are mostly in the same file
             file = find_file(f, name = item->valuestring);
         if (!file || !safetensors_find(file, item->string))
-            return error_set(e, -EINVAL, E_HF_INDEX, "%s: tensor %s is not in %s", path,
+            return error_set(e, -EINVAL, E_HF_INDEX,
+                             "%s: tensor %s is not in %s; download the folder again", path,
                              json_shown(item->string).text, json_shown(name).text);
     }
     return 0;
@@ -103,8 +103,8 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
     int code = read_json(path, INDEX_BYTES_MAX, &tree, &text, &bytes, e);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(tree, "weight_map");
     if (!code && (!cJSON_IsObject(map) || !cJSON_GetArraySize(map)))
-        code = error_set(e, -EINVAL, E_HF_INDEX, "%s: no \"weight_map\" with the tensors' files",
-                         path);
+        code = error_set(e, -EINVAL, E_HF_INDEX,
+                         "%s: it has no \"weight_map\"; download the folder again", path);
     const char *twice = code ? NULL : json_repeated_key(map);
     if (twice)
         code = error_set(e, -EINVAL, E_HF_INDEX, "%s: tensor %s is there twice", path,
@@ -137,8 +137,9 @@ static int open_weights(struct HfFolder *f, struct Error *e) {
         code = open_index(f, index, e);
     } else {
         code = error_set(e, -ENOENT, E_HF_WEIGHTS_MISSING,
-                         "%s has neither %s nor %s; weights in other formats are not read", f->path,
-                         SINGLE, INDEX);
+                         "%s has neither %s nor %s; other formats are not read: save the model by "
+                         "transformers' save_pretrained()",
+                         f->path, SINGLE, INDEX);
     }
     free(single);
     free(index);
@@ -166,7 +167,7 @@ static int list_tensors(struct HfFolder *f, struct Error *e) {
     for (size_t i = 1; i < n; i++)
         if (!compare_names(&f->tensor[i - 1], &f->tensor[i]))
             return error_set(e, -EINVAL, E_HF_TENSOR_TWICE,
-                             "tensor %s is in %s and in %s; once would be right",
+                             "tensor %s is in %s and in %s; remove one of the two files",
                              json_shown(f->tensor[i].tensor->name).text,
                              f->tensor[i - 1].file->path, f->tensor[i].file->path);
     return 0;

@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,18 +16,26 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-// Of a folder without config.json: it may be what PEFT saves, which is no model by itself.
-static int refuse_adapter(const char *folder, struct Error *e) {
-    char *path = base_format("%s/adapter_config.json", folder);
-    int err = access(path, F_OK)
-                  ? -ENOENT
-                  : error_set(e, -ENOENT, E_HF_ADAPTER,
-                              "%s has adapter_config.json and no config.json: it is an adapter of "
-                              "PEFT's (LoRA), not a model; merge it into its base by PEFT's "
-                              "merge_and_unload(), save that by save_pretrained(), and name its "
-                              "folder",
-                              folder);
-    free(path);
+// Of a folder without config.json: it may be what PEFT saves, or have a GGUF alone.
+static int refuse_folder(const char *folder, struct Error *e) {
+    char *adapter = base_format("%s/adapter_config.json", folder);
+    char *gguf = base_format("%s/*.gguf", folder);
+    glob_t found = {0};
+    int err = -ENOENT;
+    if (!access(adapter, F_OK))
+        error_set(e, err, E_HF_ADAPTER,
+                  "%s has adapter_config.json and no config.json: it is an adapter of PEFT's "
+                  "(LoRA), not a model; merge it into its base by PEFT's merge_and_unload(), save "
+                  "that by save_pretrained(), and name its folder",
+                  folder);
+    else if (!glob(gguf, 0, NULL, &found))
+        error_set(e, err, E_HF_WEIGHTS_MISSING,
+                  "%s is GGUF, which is not read; load it by transformers' from_pretrained(DIR, "
+                  "gguf_file=NAME), save it by save_pretrained(), and name that folder",
+                  found.gl_pathv[0]);
+    globfree(&found);
+    free(adapter);
+    free(gguf);
     return err;
 }
 
@@ -35,7 +44,7 @@ int hf_model_flags(const char *folder, char **text, struct Error *e) {
     size_t n = 0;
     int err = file_read(path, CONFIG_BYTES_MAX, &config_text, &n, e);
     if (err == -ENOENT)
-        err = refuse_adapter(folder, e);
+        err = refuse_folder(folder, e);
     cJSON *config = err ? NULL : json_parse_object(config_text, n, path, e);
     if (!err && !config)
         err = -EINVAL;
@@ -115,7 +124,8 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     int err = hf_folder_compare(head, hf_folder_find(&m->folder, tokens->name), &same, e);
     if (!err && !same)
         err = error_set(e, -EINVAL, E_HF_TIED_HEAD,
-                        "%s: tensor %s is not %s, although tie_word_embeddings says so",
+                        "%s: tensor %s is not %s, although config.json has tie_word_embeddings "
+                        "true; set it to false",
                         head->file->path, head->tensor->name, tokens->name);
     hf_folder_ask(&m->folder, HEAD);
     return err;
@@ -130,9 +140,10 @@ static int asked_all(void *model, struct Error *e) {
     const char *first = hf_folder_unasked(&m->folder, &count);
     if (!first)
         return 0;
-    return error_set(e, -EINVAL, E_HF_TENSOR_EXTRA, "%s: tensor %s%s: a %s model has none such",
-                     m->folder.path, json_shown(first).text, count > 1 ? ", and others" : "",
-                     m->family);
+    return error_set(
+        e, -EINVAL, E_HF_TENSOR_EXTRA,
+        "%s: tensor %s%s: a %s model has no such tensor; check model_type in config.json",
+        m->folder.path, json_shown(first).text, count > 1 ? ", and others" : "", m->family);
 }
 
 static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,

@@ -42,21 +42,23 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
         const struct HfTensor *found = hf_folder_ask(f, piece[i].name);
         if (!found)
             return error_set(e, -EINVAL, E_HF_TENSOR_MISSING,
-                             "%s: no tensor %s, which its config.json asks for", f->path,
-                             piece[i].name);
+                             "%s: tensor %s is missing, although config.json asks for it; download "
+                             "the folder again",
+                             f->path, piece[i].name);
         const struct Tensor *t = found->tensor;
         struct HfOut want = hf_piece_out(&piece[i]);
         struct Tensor right = {.ndim = want.ndim};
         memcpy(right.shape, want.shape, sizeof right.shape);
         if (t->ndim != right.ndim ||
             memcmp(t->shape, right.shape, (size_t)t->ndim * sizeof *t->shape))
-            return error_set(e, -EINVAL, E_HF_TENSOR_SHAPE,
-                             "%s: tensor %s is %s; by its config.json %s is right",
-                             found->file->path, json_shown(t->name).text, tensor_shape(t).text,
-                             tensor_shape(&right).text);
+            return error_set(
+                e, -EINVAL, E_HF_TENSOR_SHAPE,
+                "%s: tensor %s is %s, but config.json asks for %s; take both from one model",
+                found->file->path, json_shown(t->name).text, tensor_shape(t).text,
+                tensor_shape(&right).text);
         if (!t->is_float)
             return error_set(e, -EINVAL, E_HF_TENSOR_DTYPE,
-                             "%s: tensor %s is %s; F32, BF16 and F16 can be read",
+                             "%s: tensor %s is %s; save the model as F32, BF16 or F16",
                              found->file->path, json_shown(t->name).text, t->spelled);
     }
     return 0;

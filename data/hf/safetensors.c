@@ -54,7 +54,7 @@ static int read_shape(const cJSON *list, struct Tensor *t, const char *path, str
     int n = cJSON_GetArraySize(list);
     if (!cJSON_IsArray(list) || n > TENSOR_MAX_DIM)
         return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
-                         "%s: tensor %s: its shape is no list of at most %d sizes", path,
+                         "%s: tensor %s: its shape is not a list of at most %d sizes", path,
                          json_shown(name).text, TENSOR_MAX_DIM);
     const cJSON *item;
     t->count = 1;
@@ -62,7 +62,7 @@ static int read_shape(const cJSON *list, struct Tensor *t, const char *path, str
         uint64_t *size = &t->shape[t->ndim++];
         if (!json_is_count(item, size))
             return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
-                             "%s: tensor %s: a size is no whole number from 0 to 2^53", path,
+                             "%s: tensor %s: a size is not a whole number from 0 to 2^53", path,
                              json_shown(name).text);
         if (__builtin_mul_overflow(t->count, *size, &t->count))
             return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
@@ -83,11 +83,11 @@ static int read_offsets(const cJSON *list, struct Tensor *t, uint64_t header_end
                          "%s: tensor %s: its data_offsets are not [BEGIN, END] with BEGIN <= END",
                          path, json_shown(t->name).text);
     if (end > file_bytes - header_end)
-        return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS,
-                         "%s: tensor %s ends at byte %llu of %llu behind the header: the file is "
-                         "truncated, or not this header's",
-                         path, json_shown(t->name).text, (unsigned long long)end,
-                         (unsigned long long)(file_bytes - header_end));
+        return error_set(
+            e, -EINVAL, E_SAFETENSORS_OFFSETS,
+            "%s: tensor %s ends at byte %llu of %llu after the header: the file is truncated", path,
+            json_shown(t->name).text, (unsigned long long)end,
+            (unsigned long long)(file_bytes - header_end));
     t->begin = header_end + begin;
     t->end = header_end + end;
     return 0;
@@ -97,7 +97,7 @@ static int read_dtype(const cJSON *item, struct Tensor *t, const char *path, str
     const char *spelled = cJSON_GetStringValue(item);
     if (!spelled || !*spelled || strlen(spelled) >= sizeof t->spelled)
         return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
-                         "%s: tensor %s: its dtype is no name such as F32", path,
+                         "%s: tensor %s: its dtype is not a name such as F32", path,
                          json_shown(t->name).text);
     struct JsonShown shown = json_shown(spelled);
     snprintf(t->spelled, sizeof t->spelled, "%.15s", shown.text);
@@ -122,7 +122,7 @@ static int read_tensor(const cJSON *item, struct Tensor *t, uint64_t header_end,
     t->name = base_format("%s", item->string);
     if (!cJSON_IsObject(item))
         return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR,
-                         "%s: tensor %s: no object with dtype, shape and data_offsets", path,
+                         "%s: tensor %s is not an object with dtype, shape and data_offsets", path,
                          json_shown(t->name).text);
     if ((twice = json_repeated_key(item)))
         return error_set(e, -EINVAL, E_SAFETENSORS_TENSOR, "%s: tensor %s has \"%s\" twice", path,
@@ -163,7 +163,7 @@ static int check_places(struct Safetensors *f, uint64_t header_end, uint64_t fil
                              f->path, json_shown(t[-1].name).text, json_shown(t->name).text);
         if (t->begin > at)
             return error_set(e, -EINVAL, E_SAFETENSORS_OFFSETS,
-                             "%s: %llu bytes in front of tensor %s belong to none", f->path,
+                             "%s: %llu bytes before tensor %s belong to no tensor", f->path,
                              (unsigned long long)(t->begin - at), json_shown(t->name).text);
     }
     if (at != file_bytes)
@@ -200,21 +200,20 @@ static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_
                          strerror((int)-got));
     if (got < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
         return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
-                         "%s: %zd bytes are no safetensors file: its header's length "
-                         "takes %d",
+                         "%s: %zd bytes are not a safetensors file, whose header's length takes %d",
                          f->path, got, LENGTH_BYTES);
     *length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         *length = *length << 8 | bytes[i];
     if (*length > SAFETENSORS_HEADER_MAX)
         return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
-                         "%s: a header of %llu bytes; at most %d are read: is it a "
-                         "safetensors file?",
+                         "%s: a header of %llu bytes, of which at most %d are read: this is not a "
+                         "safetensors file",
                          f->path, (unsigned long long)*length, SAFETENSORS_HEADER_MAX);
     if (*length > file_bytes - LENGTH_BYTES)
         return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
-                         "%s: a header of %llu bytes in a file of %llu: it is "
-                         "truncated, or no safetensors file",
+                         "%s: a header of %llu bytes in a file of %llu: it is truncated, or not a "
+                         "safetensors file",
                          f->path, (unsigned long long)*length, (unsigned long long)file_bytes);
     return 0;
 }
@@ -230,7 +229,7 @@ static int read_header(struct Safetensors *f, uint64_t file_bytes, struct Error 
     if (got != (ssize_t)length) {
         code = got < 0 ? (int)got : -EIO;
         error_set(e, code, E_FILE_READ, "cannot read %s: %s", f->path,
-                  got < 0 ? strerror(-code) : "it became shorter meanwhile");
+                  got < 0 ? strerror(-code) : "it became shorter while it was read");
     } else {
         text[length] = 0;
         tree = json_parse_object(text, length, f->path, e);
@@ -250,6 +249,9 @@ int safetensors_open(const char *path, struct Safetensors *f, struct Error *e) {
     f->fd = fd;
     f->path = base_format("%s", path);
     code = read_header(f, (uint64_t)st.st_size, e);
+    struct Error why = *e;
+    if (code == -EINVAL)
+        error_set(e, code, why.id, "%s; download or save the file again", why.text);
     if (code)
         safetensors_close(f);
     return code;
@@ -276,7 +278,7 @@ int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64
                      float *out, struct Error *e) {
     if (!t->is_float)
         return error_set(e, -EINVAL, E_HF_TENSOR_DTYPE,
-                         "%s: tensor %s is %s; F32, BF16 and F16 can be read", f->path,
+                         "%s: tensor %s is %s; save the model as F32, BF16 or F16", f->path,
                          json_shown(t->name).text, t->spelled);
     CHECK(first <= t->count && n <= t->count - first, "tensor %s: %zu elements from %llu of %llu",
           t->name, n, (unsigned long long)first, (unsigned long long)t->count);

@@ -278,8 +278,8 @@ static int add_template_and_ends(struct Making *m, const char *named) {
 // AutoTokenizer does not ask what class a qwen2's tokenizer is (transformers 5.24).
 static void warn_of_qwen2(const struct Making *m) {
     if (strcmp(m->family, "qwen2") == 0 && !m->imported)
-        m->x->told = base_format("AutoTokenizer takes any tokenizer beside a qwen2 for Qwen's own; "
-                                 "PreTrainedTokenizerFast.from_pretrained takes this one");
+        m->x->told = base_format("AutoTokenizer reads every tokenizer of a qwen2 as Qwen's own; "
+                                 "load this one by PreTrainedTokenizerFast.from_pretrained");
 }
 
 int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *family,
@@ -290,7 +290,7 @@ int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *
         return 0;
     if (tokenizer_kind(m.tokenizer) == TOKENIZER_IDS) {
         if (!from)
-            x->told = base_format("the folder has no tokenizer, as the run has none");
+            x->told = base_format("the folder has no tokenizer, because the run has none");
         return 0;
     }
     const char *path = tokenizer_path(m.tokenizer);

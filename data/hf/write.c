@@ -132,7 +132,7 @@ int hf_writer_join(struct HfWriter *w, struct Error *e) {
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e) {
     if (!*name || strchr(name, '/'))
-        return error_set(e, -EINVAL, E_EXPORT_NAME, "%s: \"%s\" is no name of a file in it",
+        return error_set(e, -EINVAL, E_EXPORT_NAME, "%s: \"%s\" is not a name for a file in it",
                          w->path, name);
     int err = file_put(w->folder, name, bytes, n);
     return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s/%s: %s", w->aside, name,
@@ -156,8 +156,7 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
                          w->path, p->name);
     if (over < n)
         return error_set(e, -ERANGE, E_EXPORT_VALUE,
-                         "%s: %s has %.9g, which %s cannot hold; another "
-                         "--export-dtype can",
+                         "%s: %s has %.9g, which %s cannot hold; use --export-dtype bf16 or fp32",
                          w->path, p->name, (double)values[over], dtype_name(w->dtype));
     return range_write(file->fd, file->path, w->dtype, p->begin + first * dtype_size(w->dtype), n,
                        values, e);
@@ -181,7 +180,7 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
         return code;
     // The export is whole by now: what a disk refuses once it is asked again, and else told.
     if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) && errno != ENOENT)
-        log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty, and no part of the export",
+        log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty and not part of the export",
                  w->path, MARKER, strerror(errno));
     close(w->folder);
     w->folder = -1; // what lies there now is no torso, whatever fails from here on

@@ -45,11 +45,11 @@ result $? "it is that file, with what lies beside it, and its end" "$(cat "$fold
 mv "$folder/scratch" "$folder/own"
 rm -rf "$folder/qwen"
 said=$(run "${small[@]}" --family qwen2 --tokenizer byte --steps 0 --export "hf:$folder/qwen")
-grep -q 'AutoTokenizer takes any tokenizer beside a qwen2' <<<"$said"
+grep -q 'AutoTokenizer reads every tokenizer of a qwen2 as Qwen' <<<"$said"
 result $? "that AutoTokenizer takes a qwen2's for Qwen's is told" "$said"
 on random
 said=$(run "${small[@]}" --vocab 300 --steps 0 --export "hf:$folder/none")
-grep -q 'the folder has no tokenizer, as the run has none' <<<"$said"
+grep -q 'the folder has no tokenizer, because the run has none' <<<"$said"
 result $? "a run without a tokenizer says so" "$said"
 
 # ---- a base model that was tuned for chats ----
