@@ -15,7 +15,7 @@ static int flush(struct Appender *a, struct Error *e) {
     if (!err)
         a->unsent_bytes = 0;
     if (!err && a->waits)
-        log_line(LOG_NORMAL, "%s has all that waited for it", a->path);
+        log_line(LOG_NORMAL, "%s: the lines that waited are written", a->path);
     a->waits = err != 0;
     return err;
 }
@@ -29,7 +29,7 @@ void appender_put(struct Appender *a, const void *bytes, size_t n) {
     memcpy(a->unsent + a->unsent_bytes, bytes, n);
     a->unsent_bytes += n;
     if (flush(a, &e) && !said)
-        log_line(LOG_NORMAL, "%s; what is for it waits in memory, and training goes on", e.text);
+        log_line(LOG_NORMAL, "%s; its lines wait in memory, and training goes on", e.text);
 }
 
 int appender_sync(struct Appender *a, struct Error *e) {

@@ -27,7 +27,7 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
         return 0;
     close(*fd);
     *fd = -1;
-    return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is no file", path);
+    return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is not a regular file", path);
 }
 
 // The step of a line, or -1 for anything but a whole line with a JSON object that has one.

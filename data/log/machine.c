@@ -174,7 +174,7 @@ static void kept_write(struct Kept *k, const char *cache_dir, double value, bool
 static void log_wait(const char *path) {
     static bool told;
     if (!told)
-        log_line(LOG_NORMAL, "measuring this machine: what comes out is kept in %s", path);
+        log_line(LOG_NORMAL, "measuring this machine; the results are kept in %s", path);
     told = true;
 }
 

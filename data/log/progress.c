@@ -216,9 +216,9 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
     if (bits_per_byte != 0)
         snprintf(bits, sizeof bits, "  %.4f bits per byte", progress_plain_nan(bits_per_byte));
     progress_message(
-        p, "step %" PRIu64 "  validation loss %.4f  perplexity %#.5g%s  (%s%" PRIu64 " sequences)",
+        p, "step %" PRIu64 "  validation loss %.4f  perplexity %#.5g%s  (%s%" PRIu64 " sequence%s)",
         step, progress_plain_nan(loss), progress_plain_nan(expf(loss)), bits,
-        samples == all ? "all " : "", samples);
+        samples == all ? "all " : "", samples, samples == 1 ? "" : "s");
 }
 
 void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalResult *result) {
@@ -229,8 +229,8 @@ void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalRes
                  is[EVAL_ACC_NORM]);
     if (is[EVAL_LLMC_ACC] >= 0)
         snprintf(llmc, sizeof llmc, "  llm.c %.4f", is[EVAL_LLMC_ACC]);
-    progress_message(p, "step %" PRIu64 "  %s%s%s  (%zu items)", step, result->name, harness, llmc,
-                     result->items);
+    progress_message(p, "step %" PRIu64 "  %s%s%s  (%zu item%s)", step, result->name, harness, llmc,
+                     result->items, result->items == 1 ? "" : "s");
 }
 
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone) {

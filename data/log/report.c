@@ -20,13 +20,13 @@ int report_check(const char *folder, struct Error *e) {
         bool taken = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
         free(path);
         if (taken)
-            return error_set(e, -EINVAL, E_FILE_KIND,
-                             "--out %s: %s is %s there, and no file: remove it, or give another "
-                             "folder",
-                             folder, names[i],
-                             S_ISLNK(st.st_mode)   ? "a link"
-                             : S_ISDIR(st.st_mode) ? "a folder"
-                                                   : "a pipe or a device");
+            return error_set(
+                e, -EINVAL, E_FILE_KIND,
+                "--out %s: %s is %s there, not a file: remove it, or name another folder", folder,
+                names[i],
+                S_ISLNK(st.st_mode)   ? "a link"
+                : S_ISDIR(st.st_mode) ? "a folder"
+                                      : "a pipe or a device");
     }
     return 0;
 }

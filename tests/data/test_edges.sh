@@ -134,7 +134,7 @@ said=$(run --data "$text" --out "$folder/planted" 2>&1)
 result $? "links planted beside files lead nowhere" "$said"
 
 # ---- what is waited for ----
-waits="^measuring this machine: what comes out is kept in $folder/fresh/machine.txt\$"
+waits="^measuring this machine; the results are kept in $folder/fresh/machine.txt\$"
 said=$(run --data "$text" --cache "$folder/fresh" 2>&1)
 [ "$(grep -c "$waits" <<<"$said")" = 1 ] &&
     [ "$(grep -m 1 -E "$waits|^memory" <<<"$said" | grep -c "$waits")" = 1 ]

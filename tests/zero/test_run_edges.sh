@@ -376,7 +376,7 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
     ln -s ../small.said small/log.said # which has room
     in_background small/log --steps 1000000 --backup-dir also/log
     head -c $((4096 * limit)) /dev/zero >small/filler 2>/dev/null
-    until_true 400 grep -q 'waits in memory' small/log.said
+    until_true 400 grep -q 'its lines wait in memory' small/log.said
     kill -TERM $pid
     ends 20 && [ $status = 2 ] && [ -n "$(newest also/log)" ] && [ -z "$(newest small/log)" ] &&
         grep -q 'the checkpoint is still written to also/log/checkpoints' small/log.said &&

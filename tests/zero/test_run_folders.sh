@@ -153,10 +153,10 @@ for events in --no-tensorboard --tensorboard; do
     rm -rf log log.said
     starts log.said log --steps 1000000 $events
     prlimit --pid $pid --fsize=8192:
-    until_true 400 grep -q 'log.jsonl: File too large; what is for it waits in memory' log.said
+    until_true 400 grep -q 'log.jsonl: File too large; its lines wait in memory' log.said
     sleep 0.2
     prlimit --pid $pid --fsize=unlimited:
-    until_true 200 grep -q 'log.jsonl has all that waited for it' log.said
+    until_true 200 grep -q 'log.jsonl: the lines that waited are written' log.said
     kill -TERM $pid
     ends $pid
     [ $status = 0 ] && [ "$(grep -c 'log.jsonl: File too large' log.said)" = 1 ] &&
