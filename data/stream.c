@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -22,7 +23,9 @@ size_t stream_bare(const char *path) {
 }
 
 bool stream_ends_in(const char *path, const char *ending) {
-    return file_ends_in(path, stream_bare(path), ending);
+    size_t n = stream_bare(path), m = strlen(ending);
+    return (n > m && path[n - m - 1] != '/' && !strncasecmp(path + n - m, ending, m)) ||
+           (!strcmp(ending, ".jsonl") && stream_ends_in(path, ".ndjson"));
 }
 
 int stream_open(struct DataStream *s, const char *path, const char *flag, struct Error *e) {

@@ -20,13 +20,13 @@ struct DataStream {
     bool inside, any; // of a stream; there was one
 };
 
-// How the file is packed, by its name; NULL: it is not.
+// Returns how the file is packed, by the ending of its name; NULL: it is not packed.
 const struct Unpack *stream_packing(const char *path);
 
-// How many bytes of the name come before ".gz" or ".zst": all, where it ends otherwise.
+// Counts the bytes of the bare name: those before ".gz" or ".zst", or all of it.
 size_t stream_bare(const char *path);
 
-// Is what comes before that called NAME and the ending, such as ".jsonl"?
+// Whether the bare name ends so, in any case; a .ndjson ends in ".jsonl", too.
 bool stream_ends_in(const char *path, const char *ending);
 
 // `flag` opens the error lines; it and `path` must last. Errors: those of file_open; -ENOTSUP, with
@@ -37,8 +37,8 @@ void stream_close(struct DataStream *s);
 // Reads n bytes, or fewer at the end. Returns how many. Errors: -errno of reading; -EBADMSG.
 ssize_t stream_read(struct DataStream *s, void *bytes, size_t n, struct Error *e);
 
-// What nobody knows the size of may take: a quarter of the machine's memory, or of what the process
-// may have.
+// Returns the bytes of memory that a text of unknown size may take: a quarter of the machine's, or
+// of the process's limit (RLIMIT_AS).
 size_t stream_memory_max(void);
 
 #endif

@@ -119,10 +119,12 @@ refused "examples in a file that is named .json, which validates text" \
     'E_DATA_KINDS --val-data*a.json' --data "$0" --val-data "$folder/a.json"
 { printf '[' && paste -sd , "$a" && printf ']\n'; } >"$folder/list.json"
 whole=$(run --data "$a" --steps 2 2>&1 | hash_of)
-for name in a list; do
-    said=$(run --data "$folder/$name.json" --steps 2 2>&1)
+cp "$a" "$folder/a.ndjson"
+cp "$a" "$folder/upper.JSONL"
+for name in a.json list.json a.ndjson upper.JSONL; do
+    said=$(run --data "$folder/$name" --steps 2 2>&1)
     [ "$(hash_of <<<"$said")" = "$whole" ]
-    result $? "$name.json is read as a.jsonl is" "$said"
+    result $? "$name is read as a.jsonl is" "$said"
 done
 mkdir "$folder/lists"
 head -n 30 "$folder/a.json" >"$folder/lists/a.json"
