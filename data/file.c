@@ -152,8 +152,8 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
         return error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", path, strerror(errno));
     if (!S_ISFIFO(st.st_mode)) {
         close(fd);
-        return error_set(e, -EINVAL, E_FILE_CHANGED, "cannot read %s: it is no pipe any more",
-                         path);
+        return error_set(e, -EINVAL, E_FILE_CHANGED,
+                         "cannot read %s: it is not a pipe any more; start again", path);
     }
     return read_open(fd, path, bytes_max, text, bytes, e);
 }
@@ -171,7 +171,7 @@ int file_append(int fd, const char *path, const void *bytes, size_t n, struct Er
         return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", path, strerror(errno));
     int code = file_write(fd, path, bytes, n, e);
     if (code && ftruncate(fd, before.st_size))
-        log_line(LOG_NORMAL, "%s ends torn: %s", path, strerror(errno));
+        log_line(LOG_NORMAL, "%s may end in half a line: %s", path, strerror(errno));
     return code;
 }
 
@@ -184,8 +184,8 @@ int file_check_room(const char *path, const char *before, uint64_t bytes, struct
     if (bytes <= room)
         return 0;
     return error_set(e, -ENOSPC, E_DISK_FULL,
-                     "%s%s: its disk has room for %.3f MB, and %.3f MB are needed", before, path,
-                     (double)room * 1e-6, (double)bytes * 1e-6);
+                     "%s%s: its disk has %.3f MB free, but %.3f MB are needed; free some space",
+                     before, path, (double)room * 1e-6, (double)bytes * 1e-6);
 }
 
 // ---- new names ----------------------------------------------------------------------------------
@@ -223,8 +223,8 @@ int file_check_torso(const char *path, const struct Torso *t, bool removes, stru
         unlink(path);
     if ((removes || !is) && !lstat(path, &st))
         err = error_set(e, -EEXIST, E_EXPORT_BUSY,
-                        "%s is in the way: another run writes there, or it is no unfinished "
-                        "export; wait for it, or move it away",
+                        "%s exists and is not an unfinished export, or another run writes it; move "
+                        "it away, or wait",
                         path);
     if (fd >= 0)
         close(fd);

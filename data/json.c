@@ -77,13 +77,13 @@ static void refuse_syntax(const char *path, const char *text, size_t at, struct 
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e) {
     size_t at;
     if (count_values(text, n) > VALUES_MAX) {
-        error_set(e, -EINVAL, E_JSON_TOO_LARGE, "%s: the JSON has more than %d values", path,
-                  VALUES_MAX);
+        error_set(e, -EINVAL, E_JSON_TOO_LARGE,
+                  "%s: the JSON has more than %d values; is it the right file?", path, VALUES_MAX);
         return NULL;
     }
     if (json_has_zero(text, n)) {
         error_set(e, -EINVAL, E_ZERO_BYTE,
-                  "%s: a text in it holds a zero byte (\\u0000), as no name may", path);
+                  "%s: a text in it holds a zero byte (\\u0000); remove it", path);
         return NULL;
     }
     cJSON *tree = json_parse(text, n, &at);
@@ -92,8 +92,8 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
         refuse_syntax(path, text, at, e);
     if (!twice)
         return tree;
-    error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" is there twice; once would be right",
-              path, json_shown(twice).text);
+    error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "%s: \"%s\" is there twice; keep one of them", path,
+              json_shown(twice).text);
     cJSON_Delete(tree);
     return NULL;
 }

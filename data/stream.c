@@ -96,14 +96,14 @@ static int begin_stream(struct DataStream *s, struct Error *e) {
     s->inside = s->unpack->begins(magic);
     if (s->inside)
         return 1;
-    return s->any ? refuse(s, E_UNPACK_TRAILING, "something stands behind what is packed with ",
+    return s->any ? refuse(s, E_UNPACK_TRAILING, "more follows after what is packed with ",
                            s->unpack->format, e)
                   : refuse(s, E_UNPACK_FORMAT, "it is not packed with ", s->unpack->format, e);
 }
 
 // One step of the library's, which has ended a stream, or come further, or is refused.
 static int step(struct DataStream *s, struct Unpacking *u, struct Error *e) {
-    const char *wrong = "it does not go on";
+    const char *wrong = "the unpacking stops";
     size_t room = u->out_bytes;
     ssize_t left = need(s, 1, e);
     if (left < 0)

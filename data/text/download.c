@@ -231,13 +231,13 @@ static enum Verdict judge_status(struct CurlTransfer *t, int *code, struct Error
         return *code ? GIVE_UP : DONE;
     }
     if (status == 416 && !t->head && t->part.have) {
-        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the server cannot continue the partial file",
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the server cannot continue the download",
                           t->d->url);
         return AFRESH;
     }
     const char *meaning = status == 404   ? " (there is no such file)"
                           : status == 403 ? " (access is forbidden)"
-                          : status >= 500 ? " (it has trouble of its own)"
+                          : status >= 500 ? " (the server has an error; try again later)"
                                           : "";
     *code = error_set(e, status == 404 || status == 410 ? -ENOENT : -EACCES, E_URL_STATUS,
                       "%s: the server answers %ld%s", t->d->url, status, meaning);
@@ -258,14 +258,14 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
         return DONE;
     }
     if (t->too_large && t->d->bytes) {
-        *code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: more bytes come than its %llu", url,
-                          (unsigned long long)t->d->bytes);
+        *code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: the server sends more than its %llu bytes",
+                          url, (unsigned long long)t->d->bytes);
         return GIVE_UP;
     }
     if (t->too_large) {
         *code = error_set(e, -EFBIG, E_URL_SIZE,
-                          "%s: more than %llu bytes come, and no end: fetch it by other means and "
-                          "give the file",
+                          "%s: the server sends more than %llu bytes without an end; download it "
+                          "by other means and give the file",
                           url, (unsigned long long)bytes_max(t->d));
         return GIVE_UP;
     }
@@ -277,7 +277,7 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
-        *code = error_set(e, -ECONNREFUSED, E_URL_CONNECTION, "%s: no connection: %s", url, text);
+        *code = error_set(e, -ECONNREFUSED, E_URL_CONNECTION, "%s: cannot connect: %s", url, text);
         return AGAIN;
     case CURLE_OPERATION_TIMEDOUT:
         t->slow = t->came_s > base_seconds() - stall_seconds(t->d) / 2;
@@ -294,8 +294,9 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
         *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the transfer broke off: %s", url, text);
         return AGAIN;
     case CURLE_UNSUPPORTED_PROTOCOL:
-        *code = error_set(e, -EACCES, E_URL_SCHEME, "%s: it leads to where it must not (%s)", url,
-                          text);
+        *code = error_set(e, -EACCES, E_URL_SCHEME,
+                          "%s: it redirects to a URL that is not allowed (%s); give the final URL",
+                          url, text);
         return GIVE_UP;
     case CURLE_FILE_COULDNT_READ_FILE:
         *code = error_set(e, -ENOENT, E_FILE_READ, "%s: %s", url, text);
@@ -347,7 +348,7 @@ static int attempt_until_done(struct CurlTransfer *t, struct Error *e) {
             *e = disk;
             return -EIO;
         }
-        log_line(LOG_NORMAL, "%s; again in %.1f s", e->text, pause_s);
+        log_line(LOG_NORMAL, "%s; trying again in %.1f s", e->text, pause_s);
         usleep((useconds_t)(pause_s * 1e6));
         pause_s = pause_s * 2 > 30 ? 30 : pause_s * 2;
     }
@@ -374,7 +375,7 @@ static int fetch_part(struct CurlTransfer *t, struct Error *e) {
     if (!code)
         code = attempt_until_done(t, e);
     if (code == -EBADMSG && t->continued) {
-        log_line(LOG_NORMAL, "%s; once more from the beginning", e->text);
+        log_line(LOG_NORMAL, "%s; downloading again from the beginning", e->text);
         code = part_start_over(&t->part, "", e);
         if (!code)
             code = attempt_until_done(t, e);
@@ -424,11 +425,11 @@ int download_file(const struct Download *d, struct Error *e) {
     if (part_is_whole(d->path, d->sha256, &damage))
         return 0;
     if (damage.text[0])
-        log_line(LOG_NORMAL, "%s: it is fetched again", damage.text);
+        log_line(LOG_NORMAL, "%s; downloading it again", damage.text);
     int code = fetch_file(d, &cause);
     if (code && damage.text[0])
-        return error_set(e, code, cause.id, "%s, and it cannot be fetched again: %s", damage.text,
-                         cause.text);
+        return error_set(e, code, cause.id, "%s, and it cannot be downloaded again: %s",
+                         damage.text, cause.text);
     if (code)
         *e = cause;
     return code;
@@ -444,8 +445,8 @@ int download_head(const struct Download *d, void *bytes, size_t n, struct Error 
     t.head_bytes = n;
     code = attempt_until_done(&t, e);
     if (!code && t.head_have < n)
-        code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: %zu bytes came where %zu were asked for",
-                         d->url, t.head_have, n);
+        code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: the server sent %zu bytes, not %zu", d->url,
+                         t.head_have, n);
     curl_easy_cleanup(t.curl);
     return code;
 }

@@ -81,8 +81,8 @@ static int check_unchanged(const struct ExamplesSpec *spec, const struct stat *s
                     now.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
         if (!same)
             return error_set(e, -EIO, E_FILE_CHANGED,
-                             "%s %s: the file has changed while it was read", spec->flag,
-                             spec->files[i].path);
+                             "%s %s: the file has changed while it was read; start again",
+                             spec->flag, spec->files[i].path);
     }
     return 0;
 }

@@ -22,7 +22,7 @@ static int read_one(struct NamedSource *s, char *line, struct Error *e) {
     const char *colon = find_weight(line);
     *s = (struct NamedSource){line, 1};
     if (!*line)
-        return error_set(e, -EINVAL, E_DATA_NAMES, "--data: an empty name among several");
+        return error_set(e, -EINVAL, E_DATA_NAMES, "--data: one of its names is empty");
     if (!colon)
         return 0;
     char *end;

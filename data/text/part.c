@@ -157,7 +157,7 @@ int part_check(struct Part *p, const char *source, struct Error *e) {
     char hex[SHA256_HEX_BYTES];
     if (p->bytes && p->have != p->bytes)
         return error_set(e, -EBADMSG, E_URL_SIZE,
-                         "%s: %llu bytes came, and the file should have %llu", source,
+                         "%s: the server sent %llu bytes, but the file should have %llu", source,
                          (unsigned long long)p->have, (unsigned long long)p->bytes);
     if (!p->sha256)
         return 0;

@@ -45,11 +45,11 @@ static int learn(struct ShardSet *set, size_t s, const struct TokenLayout *l, st
     struct Shard *shard = &set->shard[s];
     set->documents = s ? set->documents : l->documents;
     if (l->documents != set->documents)
-        return error_set(e, -EINVAL, E_DATA_KINDS,
-                         "--data %s: it says %s documents begin, and %s does%s: expected shards of "
-                         "one kind",
-                         shard->file.path, l->documents ? "where" : "not where",
-                         set->shard[0].file.path, l->documents ? " not" : "");
+        return error_set(
+            e, -EINVAL, E_DATA_KINDS,
+            "--data %s: it says %s documents begin, but %s does%s: expected shards of one kind",
+            shard->file.path, l->documents ? "where" : "not where", set->shard[0].file.path,
+            l->documents ? " not" : "");
     shard->layout = *l;
     shard->end = shard->counted ? shard->end : l->count;
     shard->counted = true;

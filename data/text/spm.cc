@@ -221,7 +221,7 @@ template <typename Action> static int guarded(struct Error *e, const char *doing
         return action();
     } catch (const std::bad_alloc &) {
         return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                         "out of memory: SentencePiece was refused some while %s", doing);
+                         "out of memory: SentencePiece could not get more while %s", doing);
     } catch (const std::exception &x) {
         return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece failed while %s: %s", doing,
                          x.what());

@@ -144,7 +144,7 @@ static const char *check_fields(const char *model, size_t model_bytes, size_t *p
     while (r.at < r.end) {
         const char *fault = NULL;
         if (!read_field(&r, &f) || (f.number <= 5 && f.wire != 2))
-            return "it is damaged, or no SentencePiece model";
+            return "it is damaged, or not a SentencePiece model";
         if (f.number == 1)
             fault = check_piece(&f), ++*pieces;
         else if (f.number == 3 || f.number == 5)

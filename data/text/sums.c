@@ -99,7 +99,9 @@ int sums_check_beside(const char *path, struct Error *e) {
         if (strstr(text, end_of_line) && !(code = line_of(path, &line, e))) {
             if (!strstr(text, line))
                 code = error_set(e, -EBADMSG, E_CACHE_DAMAGED,
-                                 "%s is damaged: its checksum is not the one in %s", path, list);
+                                 "%s is damaged: its checksum is not the one in %s; remove its "
+                                 "folder and train it again",
+                                 path, list);
             free(line);
         }
         free(text);

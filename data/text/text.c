@@ -63,10 +63,10 @@ static int check_text(const char *path, const char *data, size_t bytes, struct E
                          path, at, (unsigned char)data[at]);
     const char *zero = memchr(data, 0, bytes);
     if (zero)
-        return error_set(e, -EINVAL, E_ZERO_BYTE,
-                         "--data %s: byte %zu is zero: this is no text (text in UTF-8 or token "
-                         "shards are needed)",
-                         path, (size_t)(zero - data));
+        return error_set(
+            e, -EINVAL, E_ZERO_BYTE,
+            "--data %s: byte %zu is zero: this is not text; expected UTF-8 text or token shards",
+            path, (size_t)(zero - data));
     return 0;
 }
 
@@ -96,11 +96,11 @@ static int check_examples(const char *path, const char *data, size_t bytes, stru
     size_t at = file_mark_bytes(data, bytes);
     if (bytes - at < 2 || data[at] != '{' || data[at + 1] != '"')
         return 0;
-    return error_set(e, -EINVAL, E_DATA_LOOKS_JSON,
-                     "--data %s: it begins with a JSON object, as examples do, whose braces would "
-                     "be learned as text; expected a file NAME.jsonl with an object on each line, "
-                     "or an empty line in front of what is text",
-                     path);
+    return error_set(
+        e, -EINVAL, E_DATA_LOOKS_JSON,
+        "--data %s: it begins with a JSON object; name it NAME.jsonl, with an object on each line, "
+        "to learn its texts, or begin it with an empty line to learn the JSON itself",
+        path);
 }
 
 // The text of one file behind what there is, if it is text.
@@ -156,8 +156,8 @@ static int read_packed(const char *path, bool sniff, char **data, size_t *bytes,
         more = *bytes == room && !(sniff && memchr(*data, 0, SNIFF_BYTES));
         if (more && room > most)
             got = error_set(e, -EFBIG, E_FILE_TOO_LARGE,
-                            "--data %s: it is more than %.0f MB, a quarter of the memory, when it "
-                            "is unpacked: give a part of it",
+                            "--data %s: it has more than %.0f MB, a quarter of the memory, when it "
+                            "is unpacked; give a part of it",
                             path, (double)most * 1e-6);
     }
     stream_close(&s);
@@ -223,8 +223,8 @@ int text_load(struct Text *t, const struct SourceFile *files, size_t count, stru
     for (size_t i = 0; !code && i < count; i++)
         code = load_source(t, &files[i], e);
     if (!code && !t->bytes)
-        code =
-            error_set(e, -EINVAL, E_FILE_EMPTY, "--data %s: there is no text in it", files[0].path);
+        code = error_set(e, -EINVAL, E_FILE_EMPTY,
+                         "--data %s: the file has no text; give one that has", files[0].path);
     if (code)
         text_free(t);
     return code;

@@ -29,8 +29,8 @@ static int check_size(const char *path, uint64_t file_bytes, const struct TokenL
     if (file_bytes == want)
         return 0;
     return error_set(e, -EINVAL, E_SHARD_SIZE,
-                     "--data %s: the file is %s: its header says %zu tokens, which is %llu bytes, "
-                     "and it has %llu",
+                     "--data %s: the file is %s: its header says %zu tokens, which take %llu "
+                     "bytes, but it has %llu; write it again",
                      path, file_bytes < want ? "cut short" : "too long", l->count,
                      (unsigned long long)want, (unsigned long long)file_bytes);
 }
@@ -47,7 +47,7 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
         return cannot_read(path, (int)got, e);
     if (got < TOKENS_HEADER_BYTES)
         return error_set(e, -EINVAL, E_SHARD_SIZE,
-                         "--data %s: %zd bytes are no token shard: its header alone has %d", path,
+                         "--data %s: %zd bytes are not a token shard, whose header takes %d", path,
                          got, TOKENS_HEADER_BYTES);
     int code = token_header_read(header, path, l, e);
     return code ? code : check_size(path, file_bytes, l, e);
@@ -190,10 +190,11 @@ static int check_ids(struct TokenFile *f, struct Error *e) {
     free(piece);
     if (code || bad == f->count)
         return code;
-    return error_set(e, -EINVAL, E_SHARD_VOCAB,
-                     "--data %s: token %zu has id %u, outside the vocabulary of %zu (the largest "
-                     "id in the file is %u): another tokenizer made it",
-                     f->path, bad, id, f->vocab, largest);
+    return error_set(
+        e, -EINVAL, E_SHARD_VOCAB,
+        "--data %s: token %zu has id %u, outside the vocabulary of %zu (the largest id in the file "
+        "is %u); raise --vocab, or use the tokenizer that made the file",
+        f->path, bad, id, f->vocab, largest);
 }
 
 int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {

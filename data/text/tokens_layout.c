@@ -62,16 +62,17 @@ int token_header_read(const void *header, const char *name, struct TokenLayout *
     if (!memcmp(header, tokens_magic, TOKENS_MAGIC_BYTES))
         code = read_llmq(header, name, l, &count, e);
     else if (magic != NARROW_MAGIC && magic != WIDE_MAGIC)
-        code = error_set(e, -EINVAL, E_SHARD_HEADER,
-                         "--data %s: this is no token shard: it begins with %d, not with %d, %d or "
-                         "BIN.TOK",
-                         name, magic, NARROW_MAGIC, WIDE_MAGIC);
+        code = error_set(
+            e, -EINVAL, E_SHARD_HEADER,
+            "--data %s: this is not a token shard: it begins with %d, not with %d, %d or BIN.TOK",
+            name, magic, NARROW_MAGIC, WIDE_MAGIC);
     else if (version != (magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION))
         code =
             refuse_version(name, version, magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION, e);
     if (!code && count <= 0)
-        code = error_set(e, -EINVAL, E_SHARD_HEADER, "--data %s: the shard's header says %d tokens",
-                         name, count);
+        code =
+            error_set(e, -EINVAL, E_SHARD_HEADER,
+                      "--data %s: the shard's header says %d tokens, not 1 or more", name, count);
     l->count = code ? 0 : (size_t)count;
     return code;
 }

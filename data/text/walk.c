@@ -44,7 +44,7 @@ static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry,
     case FTS_DC:
         // All paths of fts are the beginnings of one.
         return error_set(e, -ELOOP, E_DATA_LINK,
-                         "%s %s: it leads back to %.*s, and has no end; remove the link", flag,
+                         "%s %s: the link leads back to %.*s, without an end; remove it", flag,
                          entry->fts_path, (int)entry->fts_cycle->fts_pathlen, entry->fts_path);
     case FTS_DNR:
     case FTS_ERR:
