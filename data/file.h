@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// What has this mode, for an error line: "a folder", "a pipe", "a character device".
+// Names the kind of file that has this mode, for an error line: "a folder", "a pipe", "a socket".
 const char *file_kind(mode_t mode);
 
-// Is what the first n bytes of a path name called NAME and the ending, such as ".gz"?
+// Whether the first n bytes of a path name a file NAME.gz, for the ending ".gz".
 bool file_ends_in(const char *path, size_t n, const char *ending);
 
-// Bytes of the byte order mark that a text may begin with (EF BB BF), as Python's utf-8-sig passes
-// over: 3 or 0.
+// Returns the bytes of the byte order mark (EF BB BF) at the beginning of the text: 3 or 0. Readers
+// skip it, as Python's utf-8-sig does.
 size_t file_mark_bytes(const char *text, size_t n);
 
 // Opens a regular file to be read, without ever waiting. `flag` opens the error line ("--data",
@@ -32,15 +32,15 @@ ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from);
 // is no regular file, -EFBIG past `bytes_max`.
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e);
 
-// The same of a pipe, which is waited for: all that it carries until its end. A pipe can be read
-// once. Errors: as above, -EINVAL for what is no pipe.
+// Reads a pipe to its end, as file_read does a file, and waits for it. A pipe can be read once.
+// Errors: as above, -EINVAL for a file that is not a pipe.
 int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e);
 
 // Writes all bytes, however many calls it takes. Returns 0 or -errno. `path` is for the error line.
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e);
 
-// The same at the end of a file opened with O_APPEND, all or nothing: where that fails, what was
-// written of it is taken away again, so that it can be written anew behind what was whole.
+// Appends n bytes to a file opened with O_APPEND, all or nothing: a failed call truncates the file
+// to its length of before, so that the bytes can be appended again. Errors: -errno.
 int file_append(int fd, const char *path, const void *bytes, size_t n, struct Error *e);
 
 // Could folder_make make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
@@ -50,27 +50,27 @@ int file_check_folder(const char *path, const char *flag, struct Error *e);
 // device such as /dev/null, and nothing else. Errors: -EINVAL, -errno.
 int file_check_place(const char *path, const char *flag, struct Error *e);
 
-// Has the file system of PATH, which need not exist in its folder, room for so many bytes? One that
-// cannot tell is believed to. `before` opens the error line. Errors: -ENOSPC.
+// Checks that the file system of PATH, which need not exist yet, has so many bytes free. One that
+// cannot tell passes. `before` opens the error line. Errors: -ENOSPC.
 int file_check_room(const char *path, const char *before, uint64_t bytes, struct Error *e);
 
-// Is the name free for something new, a `kind` ("a folder")? `before` opens the error line. Errors:
-// -EEXIST.
+// Checks that nothing has this name yet; `kind` ("a folder") is what will be made there, and
+// `before` opens the error line. Errors: -EEXIST.
 int file_check_new(const char *path, const char *before, const char *kind, struct Error *e);
 
 // Renames a file or folder to a name that must be free. Errors: -EEXIST, -errno.
 int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e);
 
-// What a dead run has left of an export that many processes wrote, at PATH.writing: a file, or with
-// O_DIRECTORY in `flags` a folder. `is` knows it by what is in it; `remove` NULL: it is unlinked.
+// An unfinished export at PATH.writing, which a dead run has left: a file, or with O_DIRECTORY in
+// `flags` a folder. `is` recognises its contents; `remove` deletes it, NULL: unlink().
 struct Torso {
     int flags;
     bool (*is)(int fd);
     void (*remove)(const char *path, int fd);
 };
 
-// Is the name free, or does a torso have it, which is removed on request? No lock is taken else: of
-// a job of many processes all ask at the same time. Errors: -EEXIST.
+// Checks that the name is free, or has a torso, which is removed if `removes`. Only removing takes
+// a lock, because all processes of a job check at the same time. Errors: -EEXIST.
 int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e);
 
 #endif

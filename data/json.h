@@ -10,25 +10,25 @@
 
 struct cJSON;
 
-// One object and nothing else as a tree; cJSON_Delete it. NULL: the text of n bytes is none, from
-// byte *at on.
+// Parses n bytes that are one JSON object and nothing else; cJSON_Delete the tree. NULL: they are
+// not, from byte *at on.
 struct cJSON *json_parse(const char *text, size_t n, size_t *at);
 
-// The same, or NULL with the line "PATH: ...": the text is none, has too many values, a zero byte
-// in a text, or a key twice at its top.
+// Parses as json_parse. NULL, with the line "PATH: ..." in *e: the text is not an object, has too
+// many values, a zero byte in a string, or a key twice at its top.
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e);
 
-// The same of a small file, of at most a megabyte. NULL, with a line, also for what file_read
+// Reads and parses a file of at most a megabyte. NULL, with a line in *e, also for what file_read
 // (file.h) refuses.
 struct cJSON *json_read(const char *path, struct Error *e);
 
-// Does a text in it hold the zero byte that "\u0000" stands for? cJSON would end the text there.
+// Whether a string of the JSON holds "\u0000", a zero byte, where cJSON would end the string.
 bool json_has_zero(const char *json, size_t n);
 
-// A key that the object has twice, or NULL.
+// Returns a key that the object has twice, or NULL. The object's own.
 const char *json_repeated_key(const struct cJSON *object);
 
-// Is the item a whole number from 0 to 2^53? Then *value has it.
+// Whether the item is a whole number from 0 to 2^53, which goes into *value.
 bool json_is_count(const struct cJSON *item, uint64_t *value);
 
 // A name out of a file, for an error line: what cannot be printed is "?", and a long one is cut.

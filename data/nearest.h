@@ -5,7 +5,7 @@
 #define DATA_NEAREST_H
 #include <stddef.h>
 
-// How many letters must be changed, added, dropped or swapped with their neighbour to make a into b
+// Counts the letters to change, add, drop or swap with their neighbour that make a into b
 // (the restricted edit distance of Damerau, CACM 1964); SIZE_MAX for names of more than 64 letters.
 size_t nearest_distance(const char *a, const char *b);
 

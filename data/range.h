@@ -16,17 +16,17 @@ enum { RANGE_BYTES = 4 << 20 }; // of one read at most
 int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n, float *out,
                struct Error *e);
 
-// The first of n values that is infinite or no number; n: none.
+// Returns the index of the first of n values that is infinite or NaN; n: there is none.
 size_t range_not_finite(const float *values, size_t n);
 
 // Writes them, rounded to nearest, ties to even. Errors: -errno, -ENOSPC.
 int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,
                 const float *values, struct Error *e);
 
-// The first of n values that is not finite, or would be written as an infinity; n: none.
+// Returns the index of the first of n values that is not finite, or not in `dtype`; n: none.
 size_t range_overflow(enum Dtype dtype, const float *values, size_t n);
 
-// All bytes, however many calls it takes. Errors: -errno, -ENOSPC.
+// Writes n bytes at byte `at` of the file, in as many calls as it takes. Errors: -errno, -ENOSPC.
 int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, size_t n,
                       struct Error *e);
 

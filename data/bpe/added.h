@@ -24,14 +24,14 @@ struct AddedSet {
     bool begins[256]; // does one begin with this byte?
 };
 
-// Those of `count` tokens that are normalized, or not. The tokens stay the caller's.
+// Sorts those of `count` tokens whose `normalized` is as given. The tokens stay the caller's.
 void added_sort(struct AddedSet *s, const struct Added *tokens, size_t count, bool normalized);
 void added_free(struct AddedSet *s);
 
-// The token with this text; NULL: there is none.
+// Finds the token with this text; NULL: there is none.
 const struct Added *added_named(const struct AddedSet *s, const char *text, size_t bytes);
 
-// The first at or behind `from`, which begins at *begin; NULL: there is none.
+// Finds the first token at or after byte `from` of the text, at *begin; NULL: there is none.
 const struct Added *added_find(const struct AddedSet *s, const uint8_t *text, size_t n, size_t from,
                                size_t *begin);
 

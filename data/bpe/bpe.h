@@ -76,20 +76,20 @@ struct BpeText {
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
                struct Error *e);
 
-// Is a text encoded in another way where it follows a token?
+// Whether a text that follows a token is encoded in another way than one that begins.
 bool bpe_has_first(const struct Bpe *b);
 
-// How many bytes without a piece there were since this was asked last.
+// Returns how many bytes had no piece since the last call.
 size_t bpe_missing(struct BpeWork *w);
 
 // A place where a text of n bytes may well be cut in two that are encoded each by itself (which
 // bpe_encode finds out); `wanted` or before it, if there is such a place. n: it must not be cut.
 size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted);
 
-// The added token that is written so; NULL: there is none.
+// Finds the added token of this name; NULL: there is none.
 const struct Added *bpe_added(const struct Bpe *b, const char *name);
 
-// A control token's id; -1: there is none of that text.
+// Returns the id of the control token with this text; -1: there is none.
 int32_t bpe_control(const struct Bpe *b, const char *text);
 
 void bpe_close(struct Bpe *b);
@@ -111,7 +111,7 @@ static inline uint64_t bpe_hash(const void *data, size_t n) {
     return h ^ h >> 32;
 }
 
-// The slot of a pair in the hash table, or the empty one where it would be.
+// Finds the slot of a pair in the hash table of merges, or the empty slot where it would be.
 static inline struct BpeMerge *bpe_slot(const struct Bpe *b, uint64_t pair) {
     size_t at = bpe_hash(&pair, sizeof pair) & (b->nmerge - 1);
     while (b->merge[at].pair != pair && b->merge[at].pair != UINT64_MAX)
@@ -119,7 +119,7 @@ static inline struct BpeMerge *bpe_slot(const struct Bpe *b, uint64_t pair) {
     return &b->merge[at];
 }
 
-// The same of a word.
+// Finds the slot of a word's id in the hash table of words, or an empty one.
 static inline int32_t *bpe_word_slot(const struct Bpe *b, const void *word, size_t n) {
     size_t at = bpe_hash(word, n) & (b->nword - 1);
     for (; b->word[at] >= 0; at = (at + 1) & (b->nword - 1)) {

@@ -19,7 +19,7 @@ struct Normal {
     size_t count;
 };
 
-// The stretch as they leave it, in one of the two rooms where they change it. Its cut goes along:
+// Normalizes the stretch, into one of the two rooms if that changes it. Its cut goes along:
 // what lies before it and behind it is normalized each by itself.
 void normal_apply(const struct Normal *m, const struct Unicode *u, struct Bytes room[2],
                   struct Stretch *s);

@@ -23,7 +23,8 @@ struct Pattern {
 int pattern_open(struct Pattern *p, const char *text, size_t n, struct Error *e);
 void pattern_close(struct Pattern *p);
 
-// The n characters of a text of n_bytes bytes; out has room for n_bytes. Returns n.
+// Writes the symbols of a text of n_bytes bytes to out, one a character; out has room for n_bytes.
+// Returns their number.
 size_t pattern_symbols(const struct Pattern *p, const uint8_t *text, size_t n_bytes, uint8_t *out);
 
 // ---- between the files ----
@@ -49,7 +50,7 @@ struct PatternReader {
 // Errors: -EINVAL; "WHAT is not built (byte N of the pattern)".
 int pattern_refuse(struct PatternReader *r, size_t at, const char *what);
 
-// The character at r->at, which goes on behind it. r->at < r->n.
+// Reads the character at r->at, and moves r->at after it. r->at < r->n.
 uint32_t pattern_next(struct PatternReader *r);
 
 // At a backslash: the set that it stands for. *found false: it stands for none, and r->at is where

@@ -14,8 +14,8 @@
 // if they are there. Errors, with "FILE: " in front: those of file_read, -EINVAL.
 int bpe_open(struct Bpe *b, const char *path, struct Error *e);
 
-// The same of a text (with a zero byte behind it) whose file has the name `path`, and nothing
-// beside it.
+// Opens the n bytes of a tokenizer.json, which a zero byte follows; `path` names it in errors, and
+// no file beside it is read.
 int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struct Error *e);
 
 // What a tokenizer_config.json says of any tokenizer: the texts of its tokens, each NULL where it
@@ -25,7 +25,7 @@ struct TokenizerConfig {
     bool adds_begin, adds_nothing; // add_bos_token: true, false
 };
 
-// Of the folder that `path` lies in. Errors: as above, but not that the files are not there.
+// Reads it from the folder of `path`. Errors: as above; files that do not exist are no error.
 int tokenizer_config_read(struct TokenizerConfig *c, const char *path, struct Error *e);
 void tokenizer_config_free(struct TokenizerConfig *c);
 
@@ -41,7 +41,7 @@ int bpe_read_decoder(struct Bpe *b, const struct cJSON *d, const char *path, str
 // Behind it: what its pieces decode to, and where words end that no pair reaches across.
 void bpe_use_marks(struct Bpe *b);
 
-// One line: the part of this type is not built.
+// Sets the error of a part whose type is not supported. Returns -EINVAL.
 int bpe_refuse(const char *path, const char *part, const struct cJSON *object, const char *expected,
                struct Error *e);
 
@@ -49,7 +49,7 @@ int bpe_refuse(const char *path, const char *part, const struct cJSON *object, c
 int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON *added,
                    const char *path, struct Error *e);
 
-// The id of what tokenizer.json writes so; -1: there is none.
+// Returns the id of the piece or added token that tokenizer.json writes so; -1: there is none.
 int32_t bpe_named(const struct Bpe *b, const char *text);
 
 #endif

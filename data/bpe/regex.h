@@ -10,7 +10,7 @@
 
 struct Regex;
 
-// Of the expression over symbols. Errors: -EINVAL with the library's words, -ENOTSUP without it.
+// Compiles an expression over symbols. Errors: -EINVAL with PCRE2's words, -ENOTSUP without PCRE2.
 int regex_open(struct Regex **out, const struct Bytes *pattern, struct Error *e);
 void regex_close(struct Regex *x); // NULL is allowed
 
@@ -23,8 +23,8 @@ void regex_work_close(struct RegexWork *w); // NULL is allowed
 // given up.
 enum RegexFound { REGEX_NONE, REGEX_FOUND, REGEX_OPEN, REGEX_LIMIT };
 
-// The first match at or behind `from`, text[at[0]] up to text[at[1]]. `open`: text goes on behind
-// the n bytes, unseen.
+// Finds the first match at or after `from`: text[at[0]] up to text[at[1]]. `open`: more text
+// follows the n bytes, which is not known.
 enum RegexFound regex_find(const struct Regex *x, struct RegexWork *w, const uint8_t *text,
                            size_t n, size_t from, bool open, size_t at[2]);
 

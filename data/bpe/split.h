@@ -23,7 +23,7 @@ struct Split {
 struct Split split_begin(const struct Unicode *u, enum SplitKind kind, const uint8_t *text,
                          size_t n);
 
-// The next word, *n bytes long; NULL: there is none left.
+// Returns the next word, *n bytes long; NULL: there is none left.
 const uint8_t *split_next(struct Split *s, size_t *n);
 
 // A place at or before `wanted`, or else the first behind it, where the text may be cut in two that

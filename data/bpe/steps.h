@@ -94,7 +94,7 @@ int steps_run(const struct StepsRun *r, struct Stretch s);
 int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s);
 int steps_split(const struct StepsRun *r, size_t k, struct Stretch s);
 
-// ByteLevel's alphabet: the letter of a byte; the byte of a letter, -1: it is none.
+// ByteLevel's alphabet: the letter of a byte, and the byte of a letter, -1 where it is none.
 uint32_t letter_of(uint8_t byte);
 int letter_byte(uint32_t letter);
 

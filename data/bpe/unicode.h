@@ -54,7 +54,7 @@ void bytes_append(struct Bytes *b, const void *data, size_t n);
 // Appends the NFC of valid UTF-8. u was opened for it.
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out);
 
-// The character at p, of valid UTF-8, and its *n bytes.
+// Decodes the character at p, of valid UTF-8; it takes *n bytes.
 static inline uint32_t unicode_at(const uint8_t *p, size_t *n) {
     if (p[0] < 0x80) {
         *n = 1;

@@ -41,14 +41,14 @@ struct Form {
     bool source;                   // a file's: as Jinja text it says itself, to be known again
 };
 
-// The form with this name, or the one whose template, as Jinja text, this is; NULL: none.
+// Find the form of this name, or the one with this Jinja text as its template; NULL: none.
 const struct Form *form_named(const char *name);
 const struct Form *form_of_template(const char *jinja);
 
-// The known forms one by one; NULL behind the last.
+// Returns the known form number i; NULL after the last.
 const struct Form *form_at(size_t i);
 
-// All names, between commas. free() it.
+// Returns all names, separated by commas. free() it.
 char *form_names(void);
 
 // Reads {"system": {"prefix", "suffix"}, "user", "assistant", and if wanted "tool", "begin",

@@ -27,7 +27,7 @@ void template_close(struct Template *t); // NULL is allowed
 
 const char *template_name(const struct Template *t);
 
-// Is it a control token that messages begin or end with?
+// Whether the id is a control token that messages of the template begin or end with.
 bool template_has(const struct Template *t, int32_t id);
 
 enum { TEMPLATE_STOPS = 2 };

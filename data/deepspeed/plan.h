@@ -22,7 +22,7 @@ void plan_refuse(struct DsPlan *p, const char *format, ...) __attribute__((forma
 const cJSON *plan_value(const struct DsPlan *p, const char *key);
 const cJSON *plan_any(const struct DsPlan *p, const char *key);
 
-// Is the bool there, and true?
+// Whether the key has a bool that is true.
 bool plan_is_true(const struct DsPlan *p, const char *key);
 
 // The flag's value follows from the key, which need not be in the file: then it is a default of

@@ -41,7 +41,7 @@ void ds_tables_close(struct DsTables *t);
 // The row of a key path; *inside: it is one of the keys inside the row's. NULL: it has none.
 const struct DsRow *ds_row(const struct DsTables *t, const char *key, bool *inside);
 
-// Does the row, inside which the key path is, name keys of that one? Else it may have any.
+// Whether the row, inside of which the key path lies, lists its keys; else any key may be there.
 bool ds_lists_inside(const struct DsRow *row, const char *key);
 
 // A key path that a person may have meant by one that has no row. free() it; NULL: none is near.
@@ -54,7 +54,7 @@ bool ds_is_on(const struct DsRow *row, const cJSON *value);
 // error line.
 bool ds_fits(const struct DsRow *row, const cJSON *value, char *text, size_t bytes);
 
-// Does DeepSpeed refuse a key path that has no row, because all keys of its object are known?
+// Whether DeepSpeed refuses a key path without a row, because it knows all keys of that object.
 bool ds_is_closed(const char *key);
 
 bool ds_is_auto(const cJSON *value);

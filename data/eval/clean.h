@@ -12,7 +12,7 @@ char *clean_text(const char *text);
 // case_capitalize cannot.
 char *clean_query(const char *label, const char *a, const char *b);
 
-// Bytes of the text before the white space at its end.
+// Counts the bytes of the text before the white space at its end.
 size_t clean_length(const char *text);
 
 #endif

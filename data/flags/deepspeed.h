@@ -12,7 +12,7 @@
 int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct DeepSpeed *out,
                          struct Error *e);
 
-// The same from memory.
+// Reads the configuration from memory; `path` names it in errors.
 int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                               size_t ranks, struct DeepSpeed *out, struct Error *e);
 

@@ -82,7 +82,7 @@ char *flags_value(const struct Flags *f, const char *name);
 // as strings. The key "given" lists the flags that count as set by the user; without it all that
 // are named do.
 int flags_load_json(struct Flags *f, const char *path, struct Error *e);
-// The same from memory. `path` names the text in error lines; `text` needs no zero byte at its end.
+// Loads from memory. `path` names the text in error lines; `text` needs no zero byte at its end.
 int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                          struct Error *e);
 

@@ -48,7 +48,7 @@ int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Err
 // answer to --chat without the question. free() it.
 char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n);
 
-// How many samples an epoch has. Errors: -EINVAL where nobody knows.
+// Counts the samples of an epoch. Errors: -EINVAL for data whose size is not known.
 int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e);
 
 // options_identity of the struct Texts *. free() it.

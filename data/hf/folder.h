@@ -41,7 +41,7 @@ void hf_folder_close(struct HfFolder *f);
 // The tensor, with or without the first word of its name; NULL: there is none.
 const struct HfTensor *hf_folder_find(const struct HfFolder *f, const char *name);
 
-// The same, and notes that it was asked for.
+// Finds as hf_folder_find, and notes that the tensor was asked for.
 const struct HfTensor *hf_folder_ask(struct HfFolder *f, const char *name);
 
 // The name of the first tensor, in the order of names, that was not asked for and is no mask; NULL:

@@ -33,7 +33,7 @@ int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], 
                      struct LlmcShape *out, struct Error *e);
 void llmc_write_header(const struct LlmcShape *s, uint8_t header[LLMC_HEADER_BYTES]);
 
-// Of the whole file.
+// Returns the bytes of the whole file.
 uint64_t llmc_bytes(const struct LlmcShape *s);
 
 // The first byte of a parameter, named as in kernels/weights.h; *count: its elements that are

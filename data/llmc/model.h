@@ -17,7 +17,7 @@ struct LlmcModel {
 int llmc_model_open(struct LlmcModel *m, const char *path, struct Error *e);
 void llmc_model_close(struct LlmcModel *m);
 
-// What the model is, as a JSON object of flags. free() it.
+// Describes the model as a JSON object of flags. free() it.
 char *llmc_model_flags(const struct LlmcModel *m);
 
 // The model as a source of weights; it must stay open.

@@ -24,7 +24,7 @@ void appender_put(struct Appender *a, const void *bytes, size_t n);
 // Writes what waits, and forces the file to the disk. Errors: -errno.
 int appender_sync(struct Appender *a, struct Error *e);
 
-// The same, and releases everything in any case; a second call does nothing. Errors: -errno.
+// Syncs, and releases everything in any case; a second call does nothing. Errors: -errno.
 int appender_close(struct Appender *a, struct Error *e);
 
 #endif

@@ -47,7 +47,7 @@ int pack_longest(struct TokenFile *f, size_t begin, size_t end, size_t *longest,
 void pack_make(struct Pack *p, size_t seq_len, bool together);
 void pack_free(struct Pack *p);
 
-// How many targets count in a sequence, and how many of its places documents take.
+// Count the targets of a sequence that count, and its places that documents take.
 uint64_t pack_counted(const struct Pack *p, size_t window);
 uint64_t pack_filled(const struct Pack *p, size_t window);
 

@@ -19,7 +19,7 @@ struct Part {
     char tag[PART_TAG_BYTES]; // empty: nothing is known of the version
 };
 
-// Is the file here, and as it was when it came? Its sha256 says so where it is known, else
+// Whether the file is here and undamaged. Its sha256 says so where it is known, else
 // PATH.sum. A file without PATH.sum, from an earlier version or another hand, is taken as it is and
 // gets one. *damage: why a file that is here is not the one; empty where there is none.
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage);

@@ -64,7 +64,7 @@ uint64_t shards_windows(const struct ShardSet *set);
 int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e);
 
-// How many targets of that sample count. Errors: the same.
+// Counts the targets of that sample that count. Errors: the same.
 int shards_counted(struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
                    struct Error *e);
 

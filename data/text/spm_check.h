@@ -18,7 +18,7 @@ extern "C" {
 // 0, or -EINVAL with a line that names the file and what is wrong with it.
 int spm_check_model(const char *model, size_t model_bytes, const char *name, struct Error *e);
 
-// Does the model want a space in front of a text? `model` has passed spm_check_model.
+// Whether the model puts a space in front of a text. `model` has passed spm_check_model.
 bool spm_adds_space(const char *model, size_t model_bytes);
 
 // Turns the samples with which a model can test itself when it is opened into a field that nobody

@@ -18,13 +18,13 @@ enum SumsState { SUMS_AGREE, SUMS_NONE, SUMS_DIFFER };
 // Writes the list of these files, which it reads. Errors: those of file_open and file_replace.
 int sums_write(const char *list, const char *const paths[], size_t count, struct Error *e);
 
-// Is the list there, and are these the files of which it was made? If they differ, *e names the
-// first that does and says how. Files that cannot be read differ.
+// Checks the files against the list of their checksums. If they differ, *e names the first that
+// does and says how. Files that cannot be read differ.
 enum SumsState sums_check(const char *list, const char *const paths[], size_t count,
                           struct Error *e);
 
-// Of a file that was named by hand: if there is a list beside it, with a line for it, the file must
-// be the one of which it was made. Errors: -EBADMSG, with the file's name.
+// Checks a file that the user named against the list beside it, if there is one with a line for it.
+// Errors: -EBADMSG, with the file's name.
 int sums_check_beside(const char *path, struct Error *e);
 
 #endif

@@ -20,12 +20,12 @@ struct Text {
 int text_load(struct Text *t, const struct SourceFile *files, size_t count, struct Error *e);
 void text_free(struct Text *t);
 
-// Where the first byte lies that is not UTF-8 (RFC 3629: shortest forms, no surrogates, nothing
-// above U+10FFFF): `bytes` if there is none.
+// Returns the index of the first byte that is not UTF-8 (RFC 3629: shortest forms, no surrogates,
+// nothing above U+10FFFF); `bytes` if there is none.
 size_t text_find_invalid(const char *text, size_t bytes);
 
-// How many bytes of valid UTF-8 come before the validation part, which is the last tenth: 9/10,
-// moved back to the start of a character.
+// Returns the bytes of the training part of valid UTF-8; the last tenth validates. It ends where a
+// character begins.
 size_t text_split(const char *text, size_t bytes);
 
 #endif

@@ -40,7 +40,7 @@ void tokenizer_open_byte(struct Tokenizer **out);
 void tokenizer_open_ids(struct Tokenizer **out, size_t vocab);
 int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error *e);
 int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *e);
-// One of the two: what a spec of these kinds names. Errors: -errno of reading, -EINVAL.
+// Opens the file that a spec of these two kinds names. Errors: -errno of reading, -EINVAL.
 int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e);
 // The file that such a spec names. free() it.
 char *tokenizer_file(const struct TokenizerSpec *spec);
@@ -63,8 +63,8 @@ int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, 
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e);
 
-// Does the tokenizer put a mark in front of a text's very first part alone? Then what stands behind
-// a control token is encoded by the function that follows, as part of a text that began before it.
+// Whether the tokenizer puts a mark in front of a text's first part alone. Then the text after a
+// control token is encoded by the function that follows, as part of a text that began before it.
 bool tokenizer_has_first(const struct Tokenizer *t);
 int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
                             struct Ids *ids, struct Error *e);

@@ -58,8 +58,8 @@ struct TokenFile {
     struct stat opened; // as it was then
 };
 
-// Does this file begin like a shard? False too for files that cannot be read, are too short to say
-// or are no regular files.
+// Whether the file begins like a shard. False, too, for files that cannot be read, are too short or
+// not regular.
 bool token_file_detect(const char *path);
 bool token_bytes_detect(const void *bytes, size_t n); // of what is in memory already
 

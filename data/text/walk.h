@@ -19,7 +19,7 @@ struct Walk {
 int walk_folder(struct Walk *w, const char *flag, const char *folder, struct Error *e);
 void walk_free(struct Walk *w);
 
-// One line of what was passed over, if something was.
+// Logs one line that counts the files passed over, if there are any.
 void walk_log(const struct Walk *w, const char *flag, const char *folder);
 
 #endif
