@@ -103,7 +103,7 @@ TEST_CU_cusim := ptx_kernels $(TEST_VARIANTS)
 TEST_CU_gpu := ptx_kernels $(TEST_VARIANTS)
 BENCHES_gpu := bench_cuda bench_attention step_kernels
 BENCHES_cusim := step_kernels
-BENCHES := bench_kernels bench_long bench_matmul bench_adamw $(BENCHES_$(MODE)) \
+BENCHES := bench_kernels bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 # A tokenizer of tests in place of the program's (tests/lib/toy_tokenizer.h).
 $(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines test_shapes fuzz_chat \

@@ -4,10 +4,9 @@
 // that makes no use of it; those go through oneDNN, if it is in the build. Without such units
 // oneDNN would emulate them, at a tenth of the fp32 rate, while our loops widen bf16 as they pack
 // and lose nothing; and for fp32 the loops are as fast as oneDNN at their best and do not fall off
-// for the transposed products of the backward pass (tests/bench/bench_matmul.c shows both). fp16
-// always takes the loops: oneDNN 2 has no such product on a CPU, and oneDNN 3 only on one with
-// AVX512_FP16 or AMX_FP16. What oneDNN, asked, has no product of on this CPU (bf16 without
-// AVX-512) goes through the loops as well.
+// for the transposed products of the backward pass. fp16 always takes the loops: oneDNN 2 has no
+// such product on a CPU, and oneDNN 3 only on one with AVX512_FP16 or AMX_FP16. What oneDNN, asked,
+// has no product of on this CPU (bf16 without AVX-512) goes through the loops as well.
 //
 // oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared
 // once, when its scratch is asked for, and kept. Queries come from the host thread while the
