@@ -11,7 +11,7 @@
 # form. They rely on clang-format having laid out the C code: a function ends at the first "}" in
 # column 1.
 #
-# Called by .ci/run; tests/scripts/test_layout.sh breaks each rule once and expects the fault.
+# Called by .ci/run.
 set -eu
 . "${0%"${0##*/}"}../help.sh"
 cd "${1:-.}"
