@@ -6,8 +6,7 @@
 #   scripts/bench/cublaslt_kernels.sh --print [LIBRARY]  prints it
 #
 # LIBRARY is a libcublasLt.so. Without it: that of nvcc's toolkit, else that of PyTorch's packages.
-# tests/scripts/test_cublaslt.sh compares the page with what is printed, and says what a name of
-# each kind becomes. docs/cublaslt.md says how the names are read, and what follows from them.
+# docs/cublaslt.md says how the names are read, and what follows from them.
 set -eu
 . "${0%"${0##*/}"}../help.sh"
 cd "$(dirname "$0")/../.."

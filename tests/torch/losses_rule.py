@@ -1,6 +1,5 @@
-# When do the losses of ./train agree with PyTorch's? The rule alone, on arrays of losses, so that
-# it can be tested without PyTorch and without a GPU (tests/torch/test_losses_rule.py).
-# losses_gpt2_torch.py makes the losses.
+# When do the losses of ./train agree with PyTorch's? The rule alone, on arrays of losses;
+# losses_gpt2_torch.py makes them.
 #
 # fp32. Both sides compute the same sums in other orders, so their losses differ by rounding: a loss
 # near 11 is known to 1e-6. The first STRICT_STEPS steps must agree to STRICT, a hundred times that:
