@@ -110,21 +110,21 @@ card_call $kill_s LIMIT=$CALL
 [ $status = 0 ] && [ $((SECONDS - begin)) -le 9 ] && ! grep -q '^smoke, ' "$folder/shown"
 result $? "what is done is not done again" "$(cat "$folder/shown")"
 
-# ---- killed at twenty random moments ----
+# ---- killed at eight random moments ----
 
 seed=${SEED:-$$} lost='' killed=0
 RANDOM=$seed
 rm -rf "$folder/back"
 cp "$folder/lib.sh" "$folder/scripts/gpu/lib.sh" # real limits again
-for _ in {1..60}; do
+for _ in {1..30}; do
     [ -n "${FULL:-}" ] && after=$((2 + RANDOM % 18)) || after=0.$((15 + RANDOM % 35))
     card_call $after
     lost+=$(losses)
     [ $status = 137 ] || { rm -rf "$folder/back" && continue; } # all was done: from the beginning
     killed=$((killed + 1))
-    [ $killed -lt 20 ] || break
+    [ $killed -lt 8 ] || break
 done
-[ $killed = 20 ] && [ -z "$lost" ]
+[ $killed = 8 ] && [ -z "$lost" ]
 result $? "killed at $killed random moments (SEED=$seed): no line that was shown is lost" "$lost"
 for calls in 1 2 3 4; do
     card_call $kill_s
