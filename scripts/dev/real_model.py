@@ -25,9 +25,8 @@ import transformers
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import finetune
-
 SEED, TRAINED, HELD_OUT = 7, 160, 40
+BETAS, CLIP = (0.9, 0.95), 1.0
 UNITS = [("weeks", "days", 7), ("days", "hours", 24), ("hours", "minutes", 60),
          ("years", "months", 12), ("decades", "years", 10), ("dozen", "eggs", 12),
          ("fortnights", "days", 14), ("centuries", "years", 100)]
@@ -64,9 +63,66 @@ def data(folder):
                       file=file)
 
 
+def load(folder):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def messages_of(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line)["messages"] for line in file]
+
+
+def encode(tokenizer, messages):
+    """Ids, and labels: each answer up to the token that ends it, -100 elsewhere."""
+    def ids_of(n, ask):
+        return tokenizer.apply_chat_template(messages[:n], add_generation_prompt=ask,
+                                             return_dict=False)
+    ids = ids_of(len(messages), False)
+    labels = [-100] * len(ids)
+    for i, message in enumerate(messages):
+        if message["role"] == "assistant":
+            begin, end = len(ids_of(i, True)), len(ids_of(i + 1, False))
+            end = begin + ids[begin:end].index(tokenizer.eos_token_id) + 1
+            labels[begin:end] = ids[begin:end]
+    return torch.tensor(ids), torch.tensor(labels)
+
+
+def loss_of(model, examples):
+    """The sum over answers' tokens, and how many they are. Ends are padded; nothing looks ahead."""
+    ids, labels = (torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
+                   for rows, value in zip(zip(*examples), (0, -100)))
+    logits = model(ids[:, :-1], use_cache=False).logits
+    total = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+    return total, (labels != -100).sum()
+
+
+@torch.no_grad()
+def evaluate(model, examples):
+    total, count = loss_of(model.eval(), examples)
+    return (total / count).item()
+
+
+def loss(folder, path):
+    model, tokenizer = load(folder)
+    print(f"{evaluate(model, [encode(tokenizer, m) for m in messages_of(path)]):.6f}")
+
+
+@torch.no_grad()
+def ask(folder, path):
+    model, tokenizer = load(folder)
+    for messages in messages_of(path):
+        asked = tokenizer.apply_chat_template(
+            messages[:-1], add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        given = model.generate(**asked, max_new_tokens=40, do_sample=False)
+        answer = tokenizer.decode(given[0, asked["input_ids"].shape[1]:], skip_special_tokens=True)
+        print(answer.replace("\n", "\\n"))
+
+
 @torch.no_grad()
 def text(folder, path, seq_len):
-    made, tokenizer = finetune.load(folder)
+    made, tokenizer = load(folder)
     with open(path, encoding="utf-8") as file:
         ids = torch.tensor(tokenizer.encode(file.read(), add_special_tokens=False))
     t, total = int(seq_len), 0.0
@@ -87,11 +143,11 @@ def documents(samples):
 
 
 def loop(folder, batches, seq_len, samples, log):
-    made, _ = finetune.load(folder)
+    made, _ = load(folder)
     rows = numpy.fromfile(batches, dtype=numpy.int32).reshape(-1, 3, int(seq_len))
     with open(log, encoding="utf-8") as file:
         rates = [line["lr"] for line in map(json.loads, file) if "lr" in line]
-    optimizer = torch.optim.AdamW(made.parameters(), betas=finetune.BETAS, eps=1e-8,
+    optimizer = torch.optim.AdamW(made.parameters(), betas=BETAS, eps=1e-8,
                                   weight_decay=0.0)
     made.train()
     for step, rate in enumerate(rates):
@@ -108,7 +164,7 @@ def loop(folder, batches, seq_len, samples, log):
             whole += loss.item()
         for group in optimizer.param_groups:
             group["lr"] = rate
-        torch.nn.utils.clip_grad_norm_(made.parameters(), finetune.CLIP)
+        torch.nn.utils.clip_grad_norm_(made.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad()
         print(f"{step + 1} {whole:.6f}", flush=True)
@@ -119,5 +175,5 @@ def loop(folder, batches, seq_len, samples, log):
 if __name__ == "__main__":
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    {"model": model, "data": data, "text": text, "loss": finetune.loss, "loop": loop,
-     "ask": finetune.ask}[sys.argv[1]](*sys.argv[2:])
+    {"model": model, "data": data, "text": text, "loss": loss, "loop": loop,
+     "ask": ask}[sys.argv[1]](*sys.argv[2:])
