@@ -396,17 +396,19 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-# Fuzzers are only compiled here, so that they follow what they read; scripts/dev/fuzz.sh links them.
-test-build: all $(TEST_BINARIES) $(call OBJ,$(FUZZERS)) $(MPI_LIBRARIES) $(PRELOADS) \
-    $(TRIAL_PROGRAMS)
-
-# TESTS="tests/data/test_flags.c" runs a part of them.
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
-quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(STARTED)) \
-    $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
-
+# TESTS="tests/data/test_flags.c" builds and runs a part of them.
 TESTS ?= $(ALL_TESTS)
+# The programs among some tests, and where there are scripts, what those start.
+BUILT = $(call PROGRAM,$(filter %.c,$(1))) $(if $(filter-out %.c,$(1)),\
+    $(call PROGRAM,$(MPI_PROGRAMS) $(STARTED)) $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS))
+# Beside all tests fuzzers are compiled, so that they follow what they read; scripts/dev/fuzz.sh
+# links them.
+test-build: all $(call BUILT,$(TESTS)) \
+    $(if $(filter-out $(TESTS),$(ALL_TESTS)),,$(call OBJ,$(FUZZERS)))
+quick-build: all $(call BUILT,$(QUICK_TESTS))
+
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
     TESTS_ASLEEP="$(ASLEEP)" bash scripts/dev/run_tests.sh $(BUILD)
 test: test-build
