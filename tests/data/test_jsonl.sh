@@ -53,9 +53,6 @@ said=$(go_on --steps $((steps + 1)) 2>&1)
 says "or steps instead" "^step *$((steps + 1))/$((steps + 1)) "
 said=$(run --data "$a" --epochs 1 --batch 1 --global-batch $((sequences - 1)) 2>&1)
 says "the last step of an epoch that does not fill it is made, too" '^step *2/2 '
-refused "both" 'E_STEPS_AND_EPOCHS --steps 5' --data "$a" --epochs 2 --steps 5
-refused "none" E_EPOCHS --data "$a" --epochs 0
-refused "more warm-up than there is" 'E_WARMUP --warmup 1000' --data "$a" --epochs 1 --warmup 1000
 
 # ---- several sources ----
 said=$(run --data "$a:3" --data "$b" --steps 4 2>&1)

@@ -199,9 +199,7 @@ refused() {
     result $? "refused: ${1:0:70}" "$status: $said"
 }
 refused "E_PP_STAGES --pp 6*5" --ranks 6 --pp 6
-refused "E_GRID --pp 2*--ranks 3" --ranks 3 --pp 2
 refused "E_PP_SPLIT --pp-split 2,2*--pp 2" --ranks 2 --pp 2 --pp-split 2,2
-refused "E_PP_SPLIT --pp-split 3" --pp-split 3
 refused "E_QUANT_NODES --node-size 3*--ranks 4 / --pp 2;" \
     --ranks 4 --pp 2 --zero 2 --zero-quantized-gradients --node-size 3
 refused "E_GLOBAL_BATCH --global-batch 3*--batch 1*--ranks 4 / --pp 2;" \

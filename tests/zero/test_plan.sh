@@ -124,28 +124,9 @@ result $? "a stage without ranks says that it shards nothing" "$said"
 refused "--params with a part of the optimizer" 'E_PARAMS_FLAG --offload-ratio 0.5' \
     --plan --params 7G --offload-optimizer cpu --offload-ratio 0.5
 
-for flag in "--nvme-path ." "--nvme-depth 4" "--nvme-block 8192" --check-io; do
-    # shellcheck disable=SC2086
-    refused "$flag with nothing on a disk" "E_OFFLOAD_MISSING ${flag%% *}" \
-        "${gpt2[@]}" --offload-optimizer cpu $flag
-done
-refused "a GPU's launches checked on a CPU" 'E_GPU_ONLY --check-launches' \
-    "${gpt2[@]}" --check-launches
-refused "nvme without a folder" E_NVME_PATH_MISSING "${here[@]}" --data random --offload-param nvme
-refused "a delayed update of the device's" 'E_OFFLOAD_MISSING --delay-update' \
-    "${gpt2[@]}" --delay-update --offload-param cpu
-refused "a part of nothing" 'E_OFFLOAD_MISSING --offload-ratio' "${gpt2[@]}" --offload-ratio 0.5
-refused "a delayed update of a part" 'E_DELAY_UPDATE --offload-ratio 0.5' \
-    "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
-refused "a delayed update's beginning without one" 'E_DELAY_UPDATE --delay-after 3' \
-    "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
-refused "a bound of what is not used" 'E_OFFLOAD_MISSING --host-mem 1000' \
-    "${here[@]}" --data random --host-mem 1000
-refused "and of each rank" 'E_OFFLOAD_MISSING --host-mem-per-rank 1000' \
-    "${here[@]}" --data random --host-mem-per-rank 1000
 said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G --host-mem-per-rank 32G 2>&1)
 [ $? = 0 ] && ! grep -q -- '--host-mem' <<<"$said"
-result $? "a plan takes them, and shows them only where something is there" "$said"
+result $? "a plan takes the host's bounds, and shows them only where something is there" "$said"
 
 # ---- a plan of all tiers ----
 

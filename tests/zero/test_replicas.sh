@@ -155,15 +155,9 @@ refused() { # refused WHAT PATTERN RANKS ARGUMENT...
 refused "a size that divides nothing, with those that do" \
     'E_SHARD_SIZE_RANKS --zero-shard-size 4*--zero-shard-size 1, 2, 3 or 6' 6 --zero 1 \
     --zero-shard-size 4
-refused "more than there are" 'E_SHARD_SIZE_RANKS --zero-shard-size 8*--ranks 4' \
-    4 --zero 1 --zero-shard-size 8
-refused "a second partition of what is whole" 'E_HPZ_STAGE --zero 2' \
-    4 --zero 2 --zero-hpz-partition-size 2
 refused "one over ranks that are no neighbours in a shard's group" \
     'E_HPZ_SIZE --zero-hpz-partition-size 4*--zero-hpz-partition-size 1 or 2' \
     4 --zero 3 --zero-shard-size 2 --zero-hpz-partition-size 4
-refused "one of weights that are not on the device" 'E_HPZ_OFFLOAD --offload-param cpu' \
-    4 --zero 3 --zero-hpz-partition-size 2 --offload-param cpu
 refused "a stage that shards nothing" 'E_SHARD_SIZE_RANKS --zero 0' 4 --zero 0 --zero-shard-size 2
 
 echo "1..$count"

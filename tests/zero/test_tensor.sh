@@ -152,25 +152,14 @@ refused() { # refused WHAT PATTERN RANKS ARGUMENT...
     [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
     result $? "refused: $1" "$status: $said"
 }
-refused "places that do not divide the ranks" 'E_GRID --tp 3*--ranks 4*1, 2 or 4' 4 --tp 3
 refused "nor the heads, with those that do" 'E_TP_SHAPE --tp 8*1, 2, 4' 8 --tp 8
 said=$("$train" --plan --params 1G --ranks 2 --tp 2 2>&1)
 [ $? = 2 ] && error_is 'E_PARAMS_FLAG --tp 2'
 result $? "refused: --params, which counts whole models" "$said"
-refused "algorithms that each place chooses" 'E_TP_AUTOTUNE --tp 2' \
-    2 --tp 2 --device cuda --autotune
-refused "shards over more than the data-parallel ranks" 'E_SHARD_SIZE_RANKS --zero-shard-size 4' \
-    4 --tp 2 --zero 1 --zero-shard-size 4
 
 refused "rows in parts where there is one place" E_SEQUENCE_PARALLEL 2 --sequence-parallel
 refused "or a sequence that is no multiple" 'E_SEQUENCE_PARALLEL --seq-len 18*--tp 4*16' \
     4 --tp 4 --sequence-parallel --seq-len 18
-for how in "" "--tp 2 --sequence-parallel --recompute block" "--tp 2 --recompute mlp" \
-    "--tp 2 --fit auto"; do
-    # shellcheck disable=SC2086
-    refused "parts of what blocks keep with $how" E_PARTITION_ACTIVATIONS \
-        2 --partition-activations $how
-done
 
 echo "1..$count"
 exit $failed

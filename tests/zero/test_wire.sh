@@ -166,26 +166,9 @@ grep -q '^resumed after step 3' <<<"$said" && grep -q '^weights hash' <<<"$said"
 result $? "processes go on from threads' gradients in 4 bits" "$said"
 rm -rf "$folder/threads"
 
-# ---- what is refused ----
-
-refused() { # refused WHAT PATTERN RANKS ARGUMENT...
-    train "${@:3}"
-    [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
-    result $? "refused: $1" "$status: $said"
-}
-refused "a stage without shards" 'E_QUANT_STAGE zero-quantized-weights --zero 0' 4 $q --zero 0
-refused "gradients that are whole" 'E_QUANT_STAGE zero-quantized-gradients --zero 0' 4 $g
-refused "nodes that are not alike" 'E_QUANT_NODES --node-size 4*--node-size 1, 2, 3 or 6' \
-    6 $g --zero 1 --node-size 4
-refused "hops and replicas" 'E_QUANT_SHARD_SIZE --zero-shard-size 2' \
-    4 $g --zero 1 --zero-shard-size 2
 said=$(job 2 "$train" "${model[@]}" --steps 3 $g --zero 1 --out "$folder/job")
 error_is E_QUANT_NODES
 result $? "refused: processes that do not say how many a node has" "$said"
-refused "whole weights that lie elsewhere" 'E_QUANT_OFFLOAD --zero 2' \
-    4 $q --zero 2 --offload-param cpu
-refused "places that would not agree" 'E_TP_QUANT zero-quantized-weights --tp 2' \
-    4 $q --zero 3 --tp 2
 
 echo "1..$count"
 exit $failed
