@@ -73,6 +73,9 @@ ASLEEP := test_mpi_faults.sh test_mpi.sh test_mpi_gpu.sh test_scarce.sh test_run
 # model_logits, tokenizer_compare.sh tokenizer_check, exports_torch.sh chat_texts, real_model.sh
 # train_batches, and test_mpi*.sh mpi_ranks and mpi_stops.
 STARTED_release := model_logits tokenizer_check chat_texts train_batches
+# Tests that test_any_cpu.sh and test_chat_asked.sh start.
+STARTED_TESTS_release := $(call IN,kernels,test_kernels_matmul test_matmul_edges) \
+    tests/data/test_chat_lines
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention smoke_kernel_name
