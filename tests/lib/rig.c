@@ -13,7 +13,7 @@ int rig_setup(void **state) {
     struct Rig *rig = base_alloc_zeroed(sizeof *rig);
     if (rig_open_devices(rig))
         return -1;
-    rig->values = values_open("tests/lib/kernels.val");
+    rig->values = values_open("tests/fixtures/torch/kernels.val");
     *state = rig;
     return 0;
 }

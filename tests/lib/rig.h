@@ -23,7 +23,7 @@ struct Rig {
     int ntable;
     const char *name[MAX_TABLES];
     struct Device *device[MAX_TABLES][2];
-    struct Values *values; // tests/lib/kernels.val
+    struct Values *values; // tests/fixtures/torch/kernels.val
 };
 
 // Opens all devices. rig_cpu.c: every table this CPU runs; rig_cuda.c: the oracle and CUDA. Which

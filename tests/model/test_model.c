@@ -30,7 +30,7 @@ static struct Values *values;
 
 static int open_values(void **state) {
     (void)state;
-    values = values_open("tests/lib/gpt2_step.val");
+    values = values_open("tests/fixtures/torch/gpt2_step.val");
     static const int32_t want[] = {L, V, T, B, C, NH, STEPS};
     return memcmp(values_i32(values, "sizes", 7), want, sizeof want);
 }

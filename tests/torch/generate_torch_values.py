@@ -2,8 +2,8 @@
 #
 #   python3 tests/torch/generate_torch_values.py
 #
-# needs torch and numpy (and transformers, for a cross-check) and writes tests/lib/kernels.val and
-# tests/lib/gpt2_step.val. Both are committed: the tests themselves need no Python.
+# needs torch and numpy (and transformers, for a cross-check) and writes kernels.val and
+# gpt2_step.val of tests/fixtures/torch. Both are committed: the tests themselves need no Python.
 # tests/lib/values.c reads the files. Their format: 8 bytes "ZVALUES1", then arrays until the end of
 # the file. An array is a header of 64 bytes
 #   name, 40 bytes padded with 0
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 
 import torch_gpt2
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures", "torch")
 TYPES = {"float32": 0, "int32": 1, "uint16": 2}
 
 

@@ -1,8 +1,8 @@
 # GPT-2 in PyTorch, as short as it can be written (Radford et al. 2019), ten AdamW steps of it, and
 # a cross-check with Hugging Face's GPT2LMHeadModel. generate_torch_values.py writes what it
-# computes to tests/lib/gpt2_step.val. Weights have the names of model/params.h, GROUP.PARAMETER;
-# the weight of a linear layer is (out, in), and the rows of qkv are all queries, then all keys,
-# then all values.
+# computes to tests/fixtures/torch/gpt2_step.val. Weights have the names of model/params.h,
+# GROUP.PARAMETER; the weight of a linear layer is (out, in), and the rows of qkv are all queries,
+# then all keys, then all values.
 import numpy as np
 import torch
 import torch.nn.functional as F
