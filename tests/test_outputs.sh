@@ -9,6 +9,7 @@ train=${TRAIN:-./train}
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/lib/known_speeds.sh"
 . "${BASH_SOURCE%/*}/lib/tap.sh"
 . "${BASH_SOURCE%/*}/lib/small_text.sh"
 

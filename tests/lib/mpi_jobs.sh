@@ -18,6 +18,7 @@ clean_up() {
 }
 trap clean_up EXIT
 export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/known_speeds.sh"
 . "${BASH_SOURCE%/*}/mpi_env.sh"
 . "${BASH_SOURCE%/*}/tap.sh"
 

@@ -6,6 +6,7 @@ train=$(realpath "${TRAIN:-./train}")
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/known_speeds.sh"
 . "${BASH_SOURCE%/*}/tap.sh"
 . "${BASH_SOURCE%/*}/small_text.sh"
 

@@ -6,6 +6,7 @@
 # TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
+rm "$XDG_CACHE_HOME/zero.c/machine.txt" # here they are measured
 
 model=(--device cpu --dtype bf16 --data random --vocab 61 --layers 3 --channels 48 --heads 2
     --seq-len 32 --global-batch 4 --threads 1 --val-batches 1 --no-tensorboard)

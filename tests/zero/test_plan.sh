@@ -99,6 +99,7 @@ for layers in 2 1000; do # 12 * 20480^2 elements a block are more than 2^32
     result $? "fault_22: $layers layers of more than 2^32 elements" "$want: $said"
 done
 
+. "${BASH_SOURCE%/*}/../lib/known_speeds.sh"
 measuring="^measuring this machine: "
 refused() { # refused NAME ERROR ARGUMENT...: one line and status 2
     local name=$1 error=$2 said status

@@ -10,6 +10,7 @@ train=${TRAIN:-./train}
 folder=$(mktemp -d -p "$(dirname "$train")") # on a disk, which --nvme-path wants
 trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/known_speeds.sh"
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 . "${BASH_SOURCE%/*}/../lib/small_text.sh"
 . "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
@@ -52,7 +53,7 @@ one_of() {
 refused() {
     local what=$1 name=$2 errors=$3 total at ended=0 bad=
     shift 3
-    run "$what" 0 "$@" # what is measured once, or prepared, is there from here on
+    run "$what" 0 "$@" # what is prepared once is there from here on
     run "$what" 0 "$@"
     total=$(cat "$folder/count")
     for at in $(places "$total"); do
