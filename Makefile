@@ -27,7 +27,8 @@ ifeq ($(origin CXX),default)
 CXX := $(subst gcc,g++,$(subst clang,clang++,$(CC)))
 endif
 CLANG_FORMAT ?= clang-format
-CFLAGS ?= -O3 -g
+# Where each variable lies at each instruction takes a third of the compiler's time, and no bit.
+CFLAGS ?= -O3 -g -fno-var-tracking
 ALL_ARCHS := 80 86 89 90 90a 100 120
 WERROR ?= -Werror
 
