@@ -207,7 +207,7 @@ refused "a format that llm.c has not" "E_EXPORT_DTYPE fp16" --export-dtype fp16 
     --export "llmc:$folder/new.bin"
 refused "a head that llm.c has not" "E_EXPORT_MODEL --tie off" --tie off \
     --export "llmc:$folder/new.bin"
-refused "a window that llm.c has not" "E_EXPORT_MODEL --attention-window 8; 0" \
+refused "a window that llm.c has not" "E_EXPORT_MODEL --attention-window 8, only 0" \
     --attention-window 8 --export "llmc:$folder/new.bin"
 refused "a flag that contradicts" "E_INIT_FLAG --layers 3*config.json has 2" \
     --init "hf:$models/qwen3" --layers 3
