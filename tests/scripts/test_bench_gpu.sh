@@ -135,18 +135,11 @@ refused() { # refused NAME WORDS NAME=VALUE... -- ARGUMENT...: one line, status 
 refused "an unknown argument" "'--fast': expected --gpus" -- --fast
 refused "an argument without its value" "--gpus: expected a value" -- --gpus
 refused "no GPUs" "--gpus '0': expected 1 to 8" -- --gpus 0
-refused "nine GPUs" "--gpus '9'" CARDS=9 -- --gpus 9
-refused "more GPUs than there are" "--gpus 3: this machine has 2" CARDS=2 -- --gpus 3
 refused "more GPUs than may be seen" "has 2" CARDS=8 CUDA_VISIBLE_DEVICES=4,6 -- --gpus 3
 refused "a peak that is no number" "--peak-tflops 'much'" -- --peak-tflops much
-refused "a peak of nothing" "--peak-tflops '0.0'" -- --peak-tflops 0.0
 refused "a folder that is not there" "--out '/no/such/file'" -- --out /no/such/file
-refused "a folder as the file" "--out '$folder'" -- --out "$folder"
 refused "a model nobody knows" "MODELS: 'gpt5': expected gpt2" MODELS="gpt2 gpt5"
-refused "no models" "MODELS or BATCHES is empty" MODELS=" "
 refused "a batch of none" "BATCHES: '0'" BATCHES="8 0"
-refused "no rounds" "ROUNDS='0'" ROUNDS=0
-refused "a limit of nothing" "PART_SECONDS='no'" PART_SECONDS=no
 refused "a stage that is none" "ZERO: '4': expected stages, 0 to 3" ZERO="1 4"
 
 bench CARDS=0
@@ -195,13 +188,9 @@ bench CARD="NVIDIA GTX 9999" -- --peak-tflops 400 --out "$folder/other.md"
 [ $status = 0 ] && [ ! -e "$table" ] && grep -q '400 TFLOP/s (--peak-tflops)' "$folder/other.md" &&
     grep -q '| 40.0 | 82.3% |' "$folder/other.md"
 result $? "--peak-tflops and --out" "$(seen)"
-for card in "NVIDIA H100 PCIe:756" "NVIDIA H200 NVL:835.5" "NVIDIA GH200 480GB:989.4" \
-    "NVIDIA A100-SXM4-80GB:312" "NVIDIA B200:2250" "NVIDIA GB200:2500" "NVIDIA L40S:362" \
-    "NVIDIA L4:121" "NVIDIA A40:149.7" "NVIDIA GeForce RTX 4090:165.2"; do
-    bench CARD="${card%:*}"
-    has "Peak of a GPU: ${card#*:} TFLOP/s, dense"
-    result $? "the peak of ${card%:*}" "$(cat "$table")"
-done
+bench CARD="NVIDIA GeForce RTX 4090"
+has "Peak of a GPU: 165.2 TFLOP/s, dense"
+result $? "the peak of another card" "$(cat "$table")"
 
 # ---- several GPUs ----
 
