@@ -6,6 +6,7 @@
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 . "${BASH_SOURCE%/*}/../lib/small_text.sh"
+model+=(--vocab 5000) # some messages of a collective are still many pieces
 
 # What two runs must have in common, to the last bit: hash, losses, norms.
 bits() { # bits OUT SAID
@@ -23,24 +24,23 @@ for np in 2 3 4; do
     done
 done
 
-for np in 2 3 4; do
-    for dtype in fp32 bf16; do
-        said=$("$train" "${model[@]}" --steps 4 --dtype $dtype --zero 1 --ranks $np \
-            --out "$folder/threads" 2>&1)
-        want=$(bits "$folder/threads" "$said")
-        rm -rf "$folder/threads"
-        [ "$(wc -l <<<"$want")" = 5 ]
-        result $? "$np thread ranks, $dtype: four steps to compare with" "$said"
-        for stage in 0 1 2 3; do
-            out=$folder/processes
-            said=$(job $np "$train" "${model[@]}" --steps 4 --dtype $dtype --zero $stage \
-                --comm-chunk 100000 --out "$out")
-            status=$?
-            [ $status = 0 ] && [ "$(bits "$out" "$said")" = "$want" ]
-            result $? "$np processes, stage $stage, $dtype: hash, losses, norms of thread ranks" \
-                "status $status: $(tail -n 5 <<<"$said")"
-            rm -rf "$out"
-        done
+for world in "2 fp32" "3 fp32" "3 bf16" "4 bf16"; do
+    read -r np dtype <<<"$world"
+    said=$("$train" "${model[@]}" --steps 4 --dtype $dtype --zero 1 --ranks $np \
+        --out "$folder/threads" 2>&1)
+    want=$(bits "$folder/threads" "$said")
+    rm -rf "$folder/threads"
+    [ "$(wc -l <<<"$want")" = 5 ]
+    result $? "$np thread ranks, $dtype: four steps to compare with" "$said"
+    for stage in 0 1 2 3; do
+        out=$folder/processes
+        said=$(job $np "$train" "${model[@]}" --steps 4 --dtype $dtype --zero $stage \
+            --comm-chunk 65536 --out "$out")
+        status=$?
+        [ $status = 0 ] && [ "$(bits "$out" "$said")" = "$want" ]
+        result $? "$np processes, stage $stage, $dtype: hash, losses, norms of thread ranks" \
+            "status $status: $(tail -n 5 <<<"$said")"
+        rm -rf "$out"
     done
 done
 
@@ -81,7 +81,7 @@ for stage in 0 1 2 3; do
             awk -F: '{ sum += $2 } END { printf "%.0f\n", sum }')
         seen=$(cat "$folder"/sent.[0-2])
         if [ $check = --no-check-comm ]; then
-            [ "$own" -gt 1000000 ] && [ "$seen" = "$own"$'\n'"$own"$'\n'"$own" ]
+            [ "$own" -gt 100000 ] && [ "$seen" = "$own"$'\n'"$own"$'\n'"$own" ]
             result $? "stage $stage: MPI sent what the program counted, to the byte" \
                 "counted $own, sent ${seen//$'\n'/ }"
         else
