@@ -63,7 +63,7 @@ LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_blas_forms.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
-ALONE := test_nccl_watch.c test_gpu_calls.sh test_train.sh test_trace.c test_fit_auto.sh \
+ALONE := test_nccl_watch.c test_gpu_calls.sh test_trace.c test_fit_auto.sh \
     test_slow_reader.sh test_waits.sh test_breakdown.c test_pipe_time.c test_cluster.sh
 # Programs that wait for time-outs, disks, slow queues and mpirun, and compute for half of their time
 # at most: two of them at a time run beside all others.
