@@ -448,7 +448,8 @@ ROOMS := $(foreach top,model zero data kernels tests,$(top) $(top)/*) \
     $(addprefix tests/cusim/include/,cusim kernels/cuda)
 FORMATTED = $(wildcard *.c $(foreach d,$(ROOMS),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format check-format:
-	@$(CLANG_FORMAT) $(if $(filter format,$@),-i,--dry-run --Werror) $(FORMATTED)
+	@printf '%s\n' $(FORMATTED) | xargs -P "$$(nproc)" -n 40 \
+	    $(CLANG_FORMAT) $(if $(filter format,$@),-i,--dry-run --Werror)
 
 clean:
 	rm -rf build train
