@@ -116,7 +116,7 @@ KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_at
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
     sample
 ZERO := open stages step results reports param chain grad opt state slots
-ZERO_comm := comm self thread choose thread_group world process guard
+ZERO_comm := comm self thread choose world wait
 ZERO_offload := attach weights gradients update state_io activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe

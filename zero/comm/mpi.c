@@ -11,7 +11,7 @@
 // Next: mpi_watch.c, which looks after the other ranks.
 #include "zero/comm/mpi.h"
 
-#include "zero/comm/guard.h"
+#include "zero/comm/wait.h"
 #include "zero/comm/mpi_end.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@ struct MpiPlace {
 };
 
 // Starts MPI; `rank` as the launcher says it. Whoever waits for a process that does not come, here
-// and below, ends the job after timeout_s (guard.h). Errors: -ENOTSUP.
+// and below, ends the job after timeout_s (wait.h). Errors: -ENOTSUP.
 int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e);
 void mpi_stop(int rank, double timeout_s); // every process calls it; it returns when all have
 

@@ -5,10 +5,9 @@
 // job. In a job with several groups a rank may be late because it waits for another in a group of
 // its own: whoever is about to name it asks first, and a rank that waits says so.
 //
-// Called by comm/mpi.c, and through struct CommOps. Read next: process.h.
+// Called by comm/mpi.c, and through struct CommOps. Read next: wait.h.
 #include "zero/comm/mpi_end.h"
-
-#include "zero/comm/process.h"
+#include "zero/comm/wait.h"
 
 #include <math.h>
 #include <signal.h>

@@ -6,8 +6,6 @@
 // it was seen to have begun: until then its queue was busy with work of its own, and that may last.
 #include "zero/comm/nccl_watch.h"
 
-#include <time.h>
-
 static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3; // the latter while the host waits for room
 
 // Drops what has ended; the rest's oldest is what is at hand. True: it has run for too long.
@@ -28,16 +26,6 @@ static bool is_late(struct Watch *w, struct CommCall *now) {
     return wait_check(&w->wait) > w->comm->timeout_s;
 }
 
-// The watcher's sleep, which the host ends where the ring is full or closes. The lock is held.
-static void sleep_for(struct Watch *w, double seconds) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += (long)(seconds * 1e9);
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->wake, &w->lock, &t);
-}
-
 static void *watch_main(void *watch) {
     struct Watch *w = watch;
     struct CommCall now = {.collective = COMM_BARRIER};
@@ -54,7 +42,7 @@ static void *watch_main(void *watch) {
         pthread_mutex_lock(&w->lock);
         pthread_cond_signal(&w->room); // the host looks whether there is any
         if (!w->closing)
-            sleep_for(w, w->full ? FULL_PAUSE_S : PAUSE_S);
+            wait_cond(&w->wake, &w->lock, w->full ? FULL_PAUSE_S : PAUSE_S);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -62,13 +50,9 @@ static void *watch_main(void *watch) {
 
 void watch_open(struct Watch *w) {
     struct Device *d = w->comm->device;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->wake, &monotonic);
+    wait_cond_init(&w->wake);
     pthread_cond_init(&w->room, NULL);
-    pthread_condattr_destroy(&monotonic);
     for (int i = 0; i < WATCHED; i++) {
         w->ring[i].begin = device_open_event(d, "collective begun");
         w->ring[i].end = device_open_event(d, "collective ended");

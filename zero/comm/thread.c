@@ -1,8 +1,9 @@
 // Collectives between ranks that are threads of one process.
 //
 // Ranks see each other's memory, so no buffer is needed between them. Each collective is a MEETING
-// in every rank's queue, where each learns where the others' buffers are; then a kernel that reads
-// them; then a second meeting, after which the buffers may change again:
+// in every rank's queue, where each publishes where its buffer lies and which collective it is in;
+// when all have come, their calls are compared. Then a kernel reads the others' buffers, and after a
+// second meeting they may change again:
 //
 //   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
 //   all_gather       meet; copy the other shards; meet
@@ -21,10 +22,50 @@
 // by the device. Two events by turns are enough, since nobody records one for the next meeting but
 // one before all have come to the next, and so have queued their waits for this one.
 #include "kernels/kernels.h"
-#include "zero/comm/thread_group.h"
+#include "zero/comm/comm.h"
+#include "zero/comm/wait.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+static const double EXCUSED_S = 2; // that ranks which wait in another group have for its time-out
+
+struct Participant {
+    void *mem;
+    struct CommCall call;
+    bool here; // at the meeting that goes on
+};
+
+// What a rank records before the meetings of hosts, by turns. The group's: others may still be
+// queueing their waits when the rank has closed its end.
+struct Turns {
+    const struct DeviceOps *ops;
+    struct Event *event[2];
+    uint64_t meetings; // of hosts, so far
+};
+
+struct ThreadGroup {
+    int size, arrived;
+    _Atomic int ends;   // of a group that was split off: that are closed; the last closes the group
+    _Atomic int *waits; // (ranks of the job), in all its groups: meetings that each waits in
+    bool split_off;     // `waits` is another group's
+    uint64_t meetings;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct Participant *participant; // (size)
+    struct CommCall *call;           // (size): for check_calls
+    struct Turns *turns;             // (size): of meetings on hosts
+    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_heartbeat)
+};
+
+struct Rendezvous {
+    struct Comm *comm;
+    struct ThreadGroup *group;
+    void **peer; // (size): becomes everybody's mem
+    void *mem;
+    struct CommCall call;
+};
 
 struct ThreadComm {
     struct Comm comm;
@@ -33,6 +74,73 @@ struct ThreadComm {
 };
 
 // ---- meetings ----
+
+static void check_calls(struct Comm *c, struct ThreadGroup *g) {
+    char text[512];
+    for (int r = 0; r < g->size; r++)
+        g->call[r] = g->participant[r].call;
+    if (!comm_calls_agree(c, g->call, text, sizeof text))
+        comm_fail(c, E_COLLECTIVES_DIFFER, "%s", text);
+}
+
+// Who is missing, after the time-out. Where all of them wait themselves, in other groups, it
+// returns unless this is `last`.
+static void give_up(const struct Rendezvous *m, bool last) {
+    char missing[256] = "";
+    int length = 0;
+    for (int r = 0; r < m->group->size && length < 200; r++) {
+        int rank = comm_job_rank(m->comm, r);
+        if (!m->group->participant[r].here && (last || !m->group->waits[rank]))
+            length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", rank);
+    }
+    if (!length)
+        return;
+    comm_fail(m->comm, E_RANK_SILENT,
+              "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
+              (unsigned long long)m->call.sequence, collective_name(m->call.collective),
+              (unsigned long long)m->call.bytes, missing, m->comm->timeout_s);
+}
+
+static void leave(struct ThreadGroup *g) {
+    for (int r = 0; r < g->size; r++)
+        g->participant[r].here = false;
+    g->arrived = 0;
+    g->meetings++;
+    pthread_cond_broadcast(&g->changed);
+}
+
+// Waits for all ranks of the group. meeting: a struct Rendezvous. Who waits longer than
+// comm->timeout_s ends the process, with a line that names the missing; but not those who wait in
+// another group themselves, for a rank that somebody else will name.
+static void group_meet(const void *meeting) {
+    const struct Rendezvous *m = meeting;
+    struct ThreadGroup *g = m->group;
+    double limit = m->comm->timeout_s;
+    struct Wait wait = wait_begin();
+    _Atomic int *waits = &g->waits[comm_job_rank(m->comm, m->comm->rank)];
+    bool excused = false; // the missing, once
+    pthread_mutex_lock(&g->lock);
+    ++*waits;
+    g->participant[m->comm->rank] = (struct Participant){m->mem, m->call, true};
+    uint64_t this_one = g->meetings;
+    if (++g->arrived == g->size) {
+        check_calls(m->comm, g);
+        leave(g);
+    }
+    while (g->meetings == this_one) {
+        wait_cond(&g->changed, &g->lock, WAIT_LOOK_S);
+        if (wait_check(&wait) < limit || g->meetings != this_one)
+            continue;
+        give_up(m, excused); // with the lock held: the others stay silent
+        excused = true;
+        wait = wait_begin();
+        limit = EXCUSED_S;
+    }
+    --*waits;
+    for (int r = 0; r < g->size; r++)
+        m->peer[r] = g->participant[r].mem;
+    pthread_mutex_unlock(&g->lock);
+}
 
 static void meet_on_hosts(const struct Rendezvous *m) {
     struct Device *d = m->comm->device;
@@ -87,6 +195,16 @@ static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t begin
                                     });
 }
 
+// Copies what rank `from` has.
+static void queue_copy(struct Comm *c, void *dst, int from, size_t bytes) {
+    struct RankGather copy = {.bytes = bytes,
+                              .ranks = 1,
+                              .skip = SIZE_MAX,
+                              .src = ((struct ThreadComm *)c)->peer + from,
+                              .dst = dst};
+    c->device->kernels->rank_gather(c->device->queue[c->queue], &copy);
+}
+
 static void thread_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
     struct CommCall call = comm_call(c, COMM_ALL_GATHER, F32, bytes);
     char *place = (char *)whole + (size_t)c->rank * bytes;
@@ -134,14 +252,7 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
         comm_did_not_send(c, COMM_BROADCAST, bytes);
     queue_meeting(c, mem, call);
     if (c->rank != root)
-        c->device->kernels->rank_gather(c->device->queue[c->queue],
-                                        &(struct RankGather){
-                                            .bytes = bytes,
-                                            .ranks = 1,
-                                            .skip = SIZE_MAX,
-                                            .src = ((struct ThreadComm *)c)->peer + root,
-                                            .dst = mem,
-                                        });
+        queue_copy(c, mem, root, bytes);
     queue_meeting(c, mem, call);
     comm_queued(c);
 }
@@ -152,14 +263,7 @@ static void thread_swap(struct Comm *c, void *to, const void *from, size_t bytes
         comm_did_not_send(c, COMM_SWAP, bytes);
     queue_meeting(c, from, call);
     if (to)
-        c->device->kernels->rank_gather(c->device->queue[c->queue],
-                                        &(struct RankGather){
-                                            .bytes = bytes,
-                                            .ranks = 1,
-                                            .skip = SIZE_MAX,
-                                            .src = ((struct ThreadComm *)c)->peer + 1 - c->rank,
-                                            .dst = to,
-                                        });
+        queue_copy(c, to, 1 - c->rank, bytes);
     queue_meeting(c, from, call);
     comm_queued(c);
 }
@@ -217,13 +321,22 @@ static void thread_close(struct Comm *c) {
     free(t);
 }
 
+// Of some of the ranks of `g`, which must outlive it.
+static struct ThreadGroup *split_group(struct ThreadGroup *g, int size) {
+    struct ThreadGroup *part = thread_group_open(size);
+    free(part->waits);
+    part->waits = g->waits;
+    part->split_off = true;
+    return part;
+}
+
 // The first of the line makes the group, and all hear where it is.
 static struct Comm *thread_split(struct Comm *c, const struct CommSplit *split) {
     const struct GridLine *line = &split->line;
     struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
     uint64_t *all = base_alloc((size_t)c->size * sizeof *all), mine = 0;
     if (line->place == 0)
-        mine = (uint64_t)(uintptr_t)thread_group_split(g, line->size);
+        mine = (uint64_t)(uintptr_t)split_group(g, line->size);
     thread_share(c, mine, all);
     g = (struct ThreadGroup *)(uintptr_t)all[line->origin];
     free(all);
@@ -249,6 +362,36 @@ static const struct CommOps thread_ops = {
 };
 
 // ---- opening ----
+
+struct ThreadGroup *thread_group_open(int size) {
+    struct ThreadGroup *g = base_alloc_zeroed(sizeof *g);
+    pthread_mutex_init(&g->lock, NULL);
+    wait_cond_init(&g->changed);
+    g->size = size;
+    g->participant = base_alloc_zeroed((size_t)size * sizeof *g->participant);
+    g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
+    g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
+    g->begun = base_alloc_zeroed((size_t)size * sizeof *g->begun);
+    g->waits = base_alloc_zeroed((size_t)size * sizeof *g->waits);
+    return g;
+}
+
+void thread_group_close(struct ThreadGroup *g) {
+    for (int i = 0; i < 2 * g->size; i++) {
+        const struct Turns *t = &g->turns[i / 2];
+        if (t->ops)
+            t->ops->event_close(t->event[i % 2]);
+    }
+    pthread_mutex_destroy(&g->lock);
+    pthread_cond_destroy(&g->changed);
+    free(g->participant);
+    free(g->call);
+    free(g->turns);
+    free(g->begun);
+    if (!g->split_off)
+        free(g->waits);
+    free(g);
+}
 
 struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *device,
                               double timeout_s) {
