@@ -82,7 +82,7 @@ SPM_yes := data/text/spm.cc
 SPM_none := data/text/spm_none.c
 REGEX_yes := data/bpe/regex.c
 REGEX_none := data/bpe/regex_none.c
-MPI_yes := zero/comm/mpi.c zero/comm/mpi_watch.c zero/comm/exchange.c
+MPI_yes := zero/comm/mpi.c zero/comm/mpi_watch.c
 MPI_none := zero/comm/mpi_none.c
 URING_yes := zero/offload/nvme_ring.c
 URING_none := zero/offload/nvme_ring_none.c
@@ -316,7 +316,8 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 endef
 $(foreach isa,$(ISAS) amx,$(eval $(call ISA_RULE,$(isa))))
 
-$(BUILD)/zero/comm/mpi.o $(BUILD)/zero/comm/mpi_watch.o: private C_FLAGS += $(FLAGS_MPI)
+$(BUILD)/zero/comm/mpi.o $(BUILD)/zero/comm/mpi_watch.o $(BUILD)/tests/zero/mpi_stops.o: \
+    private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"'

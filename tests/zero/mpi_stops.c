@@ -6,13 +6,13 @@
 //   mpi_stops list                      the exchanges; each wants four ranks
 //
 // The rank says where and when it ends: "rank R: in KIND of AXIS at SECONDS". It does so between
-// two of the messages of which a collective is made (zero/comm/exchange.h): ranks have compared
+// two of the messages of which a collective is made (zero/comm/mpi_end.h): ranks have compared
 // their calls by then, and of an all_reduce the sums are made, and not yet gathered.
 #include "tests/lib/grids.h"
 #include "tests/lib/tiny.h"
 
-#include "zero/comm/exchange.h"
 #include "zero/comm/mpi.h"
+#include "zero/comm/mpi_end.h"
 
 #include <signal.h>
 #include <stdio.h>

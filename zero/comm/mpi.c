@@ -1,18 +1,32 @@
 // Collectives between ranks that are processes, over MPI, in the host's memory.
 //
-// MPI itself is asked for little: every rank sends a piece to each other rank and receives one from
-// each, with non-blocking sends and receives. comm/exchange.c makes all collectives of that.
+// MPI itself is asked for little: EXCHANGES, in which every rank sends a piece to each other rank
+// and receives one from each, with non-blocking sends and receives. Larger messages go piece by
+// piece, so that what a rank needs besides its own buffers is staging for one exchange, however
+// large the model is:
 //
-// All of it runs on the worker of the group's queue. It waits by asking MPI and sleeping between,
+//   reduce_scatter   exchange: the others' pieces of my shard into staging; sum them in rank order
+//   all_gather       exchange: my shard's piece to all, theirs into their places in `whole`
+//   all_reduce       reduce_scatter in place, then all_gather
+//   all_to_all       exchange: each rank's piece to it, theirs into their places in `to`
+//   broadcast        the root only sends, the others receive from it alone
+//   swap             exchange: mine to the other of two, its to me; or one of these
+//   barrier          an exchange of nothing
+//
+// MPI's own reductions promise no order of summation; this one gives the bits of comm/thread.c.
+//
+// MPI sees the host's memory alone. On a GPU an exchange is three steps in the queue: copies
+// of what is sent into pinned memory, the exchange there, and copies of what came to its place.
+//
+// Exchanges run on the worker of the group's queue. It waits by asking MPI and sleeping between,
 // since the machine's cores are there for the ranks' kernels. While it waits it watches the others,
 // since MPI would wait for ever: for a rank whose process is gone, for one that says that it has
-// failed, and for the time-out. One rank tells, and MPI_Abort ends the job.
-//
-// Next: mpi_watch.c, which looks after the other ranks.
+// failed, and for the time-out (mpi_watch.c). One rank tells, and MPI_Abort ends the job.
 #include "zero/comm/mpi.h"
 
-#include "zero/comm/wait.h"
+#include "kernels/kernels.h"
 #include "zero/comm/mpi_end.h"
+#include "zero/comm/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,14 +109,19 @@ void mpi_share(uint64_t mine, uint64_t *all, double timeout_s) {
 
 // ---- exchanges ----
 
+struct Begin {
+    struct MpiComm *comm;
+    struct CommCall call;
+};
+
 static void wait_all(struct MpiComm *c) {
-    double limit = c->base.comm.timeout_s, look = base_seconds() + WATCH_S;
+    double limit = c->comm.timeout_s, look = base_seconds() + WATCH_S;
     struct Wait wait = wait_begin();
     unsigned pause = SLEEP_MIN_US;
     bool excused = false; // the missing, once
     int done;
     for (int i = 0;; i++) {
-        MPI_Testall(2 * c->base.comm.size, c->request, &done, MPI_STATUSES_IGNORE);
+        MPI_Testall(2 * c->comm.size, c->request, &done, MPI_STATUSES_IGNORE);
         if (done)
             return;
         if (i < EAGER_TRIES)
@@ -123,8 +142,8 @@ static void wait_all(struct MpiComm *c) {
 }
 
 static void post(const struct Exchange *x, int tag) {
-    int size = x->comm->comm.size, me = x->comm->comm.rank, bytes = (int)x->bytes;
-    struct MpiComm *c = (struct MpiComm *)x->comm;
+    struct MpiComm *c = x->comm;
+    int size = c->comm.size, me = c->comm.rank, bytes = (int)x->bytes;
     MPI_Request *in = c->request, *out = in + size;
     for (int r = 0; r < size; r++) {
         in[r] = out[r] = MPI_REQUEST_NULL;
@@ -140,58 +159,217 @@ static void post(const struct Exchange *x, int tag) {
     }
 }
 
-void mpi_exchange(const void *args) {
-    const struct Exchange *x = args;
-    struct MpiComm *c = (struct MpiComm *)x->comm;
-    post(x, TAG_DATA);
-    wait_all(c);
-    exchange_operands(x);
+// Makes x->own and what was received the operands of the sum that follows.
+static void use_operands(const struct Exchange *x) {
+    for (int r = 0; x->own && r < x->comm->comm.size; r++)
+        x->comm->operand[r] = r == x->comm->comm.rank ? x->own : x->recv + (size_t)r * x->recv_step;
 }
 
-void mpi_begin(const void *args) {
+void mpi_exchange(const void *args) {
+    const struct Exchange *x = args;
+    post(x, TAG_DATA);
+    wait_all(x->comm);
+    use_operands(x);
+}
+
+// So many bytes of each rank, from host to host: all has those of every rank.
+static void share_bytes(struct MpiComm *c, const void *mine, void *all, size_t bytes) {
+    post(&(struct Exchange){.comm = c,
+                            .send = mine,
+                            .recv = all,
+                            .recv_step = bytes,
+                            .bytes = bytes,
+                            .from = FROM_ALL},
+         TAG_CALL);
+    wait_all(c);
+}
+
+// A collective begins: it is the one that messages speak of from now on, and ranks compare their
+// calls, if they are to.
+static void begin(const void *args) {
     const struct Begin *b = args;
-    struct MpiComm *c = (struct MpiComm *)b->comm;
+    struct MpiComm *c = b->comm;
     char text[512];
     c->now = b->call;
     if (!c->check)
         return;
-    c->all[c->base.comm.rank] = b->call;
-    post(&(struct Exchange){.comm = &c->base,
-                            .send = (const char *)&b->call,
-                            .recv = (char *)c->all,
-                            .recv_step = sizeof b->call,
-                            .bytes = sizeof b->call,
-                            .from = FROM_ALL},
-         TAG_CALL);
-    wait_all(c);
-    if (!comm_calls_agree(&c->base.comm, c->all, text, sizeof text)) {
+    c->all[c->comm.rank] = b->call;
+    share_bytes(c, &b->call, c->all, sizeof b->call);
+    if (!comm_calls_agree(&c->comm, c->all, text, sizeof text)) {
         mpi_give_way(c, 1);
-        comm_fail(&c->base.comm, E_COLLECTIVES_DIFFER, "%s", text);
+        comm_fail(&c->comm, E_COLLECTIVES_DIFFER, "%s", text);
     }
+}
+
+// ---- collectives ----
+
+static void stage_out(const struct Exchange *x) {
+    struct MpiComm *c = x->comm;
+    int copies = !x->send || !x->bytes ? 0 : x->send_step ? c->comm.size : 1;
+    for (int r = 0; r < copies; r++)
+        if (copies == 1 || r != c->comm.rank)
+            device_copy(c->comm.device, c->comm.queue, c->out + (size_t)r * c->piece,
+                        x->send + (size_t)r * x->send_step, x->bytes);
+}
+
+static void stage_in(const struct Exchange *x) {
+    struct MpiComm *c = x->comm;
+    for (int r = 0; r < c->comm.size && x->recv && x->bytes; r++)
+        if (r != c->comm.rank && (x->from == FROM_ALL || x->from == r))
+            device_copy(c->comm.device, c->comm.queue, x->recv + (size_t)r * x->recv_step,
+                        c->in + (size_t)r * c->piece, x->bytes);
+}
+
+// Where calls may not wait, kernels look for their operands when they are queued.
+static void queue_exchange(const struct Exchange *x) {
+    struct MpiComm *c = x->comm;
+    struct Exchange host = *x;
+    if (c->out) {
+        stage_out(x);
+        host.send = x->send ? c->out : NULL;
+        host.send_step = x->send_step ? c->piece : 0;
+        host.recv = x->recv ? c->in : NULL;
+        host.recv_step = c->piece;
+        host.own = NULL;
+    }
+    device_call(c->comm.device, c->comm.queue, mpi_exchange, &host, sizeof host);
+    if (c->out) {
+        stage_in(x);
+        use_operands(x);
+    }
+}
+
+static struct MpiComm *queue_begin(struct Comm *comm, struct CommCall call) {
+    struct Begin b = {(struct MpiComm *)comm, call};
+    device_call(comm->device, comm->queue, begin, &b, sizeof b);
+    return b.comm;
+}
+
+// The shards, `bytes` each; this rank's is in its place already.
+static void queue_gather(struct MpiComm *c, char *whole, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += c->piece)
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = whole + (size_t)c->comm.rank * bytes + at,
+                                          .recv = whole + at,
+                                          .recv_step = bytes,
+                                          .bytes = size_min(c->piece, bytes - at),
+                                          .from = FROM_ALL});
+}
+
+static void queue_sum(struct MpiComm *c, void *shard, const void *whole, size_t n, enum Dtype dtype,
+                      bool accumulate) {
+    struct Device *d = c->comm.device;
+    size_t size = dtype_size(dtype), step = c->piece / size;
+    for (size_t at = 0; at < n; at += step) {
+        size_t count = size_min(step, n - at), mine = n * (size_t)c->comm.rank + at;
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = (const char *)whole + at * size,
+                                          .send_step = n * size,
+                                          .recv = c->staging->mem,
+                                          .recv_step = c->piece,
+                                          .bytes = count * size,
+                                          .own = (char *)whole + mine * size,
+                                          .from = FROM_ALL});
+        d->kernels->rank_sum(d->queue[c->comm.queue], &(struct RankSum){
+                                                          .n = count,
+                                                          .ranks = (size_t)c->comm.size,
+                                                          .dtype = dtype,
+                                                          .src = c->operand,
+                                                          .dst = (char *)shard + at * size,
+                                                          .accumulate = accumulate,
+                                                      });
+    }
+}
+
+static void mpi_all_gather(struct Comm *comm, void *whole, const void *shard, size_t bytes) {
+    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_GATHER, F32, bytes));
+    char *place = (char *)whole + (size_t)comm->rank * bytes;
+    if (place != shard)
+        device_copy(comm->device, comm->queue, place, shard, bytes);
+    queue_gather(c, whole, bytes);
+    comm_queued(comm);
+}
+
+static void mpi_reduce_scatter(struct Comm *comm, void *shard, const void *whole, size_t n,
+                               enum Dtype dtype, bool accumulate) {
+    struct CommCall call = comm_call(comm, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
+    queue_sum(queue_begin(comm, call), shard, whole, n, dtype, accumulate);
+    comm_queued(comm);
+}
+
+static void mpi_all_reduce(struct Comm *comm, void *whole, size_t n, enum Dtype dtype) {
+    size_t bytes = n * dtype_size(dtype);
+    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_REDUCE, dtype, bytes));
+    queue_sum(c, (char *)whole + (size_t)comm->rank * bytes, whole, n, dtype, false);
+    queue_gather(c, whole, bytes);
+    comm_queued(comm);
+}
+
+static void mpi_all_to_all(struct Comm *comm, void *to, const void *from, size_t bytes) {
+    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_TO_ALL, F32, bytes));
+    size_t mine = (size_t)comm->rank * bytes;
+    device_copy(comm->device, comm->queue, (char *)to + mine, (const char *)from + mine, bytes);
+    for (size_t at = 0; at < bytes; at += c->piece)
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = (const char *)from + at,
+                                          .send_step = bytes,
+                                          .recv = (char *)to + at,
+                                          .recv_step = bytes,
+                                          .bytes = size_min(c->piece, bytes - at),
+                                          .from = FROM_ALL});
+    comm_queued(comm);
+}
+
+static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
+    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BROADCAST, F32, bytes));
+    if (comm->rank != root)
+        comm_did_not_send(comm, COMM_BROADCAST, bytes);
+    for (size_t at = 0; at < bytes; at += c->piece) {
+        char *piece = (char *)mem + at;
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = comm->rank == root ? piece : NULL,
+                                          .recv = comm->rank == root ? NULL : piece,
+                                          .bytes = size_min(c->piece, bytes - at),
+                                          .from = root});
+    }
+    comm_queued(comm);
+}
+
+static void mpi_swap(struct Comm *comm, void *to, const void *from, size_t bytes) {
+    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_SWAP, F32, bytes));
+    if (!from)
+        comm_did_not_send(comm, COMM_SWAP, bytes);
+    for (size_t at = 0; at < bytes; at += c->piece)
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = from ? (const char *)from + at : NULL,
+                                          .recv = to ? (char *)to + at : NULL,
+                                          .bytes = size_min(c->piece, bytes - at),
+                                          .from = FROM_ALL});
+    comm_queued(comm);
+}
+
+static void mpi_barrier(struct Comm *comm) {
+    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BARRIER, F32, 0));
+    queue_exchange(&(struct Exchange){
+        .comm = c, .send = c->staging->mem, .recv = c->staging->mem, .from = FROM_ALL});
+    comm_queued(comm);
 }
 
 // ---- the ranks' hosts ----
 
-void mpi_compare(struct Comm *comm, struct CommCall call) {
-    mpi_begin(&(struct Begin){(struct ExchangeComm *)comm, call});
+static void mpi_compare(struct Comm *comm, struct CommCall call) {
+    begin(&(struct Begin){(struct MpiComm *)comm, call});
 }
 
-void mpi_broadcast_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
+static void mpi_share_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
     struct MpiComm *c = (struct MpiComm *)comm;
     all[comm->rank] = mine;
-    post(&(struct Exchange){.comm = &c->base,
-                            .send = (const char *)&mine,
-                            .recv = (char *)all,
-                            .recv_step = sizeof mine,
-                            .bytes = sizeof mine,
-                            .from = FROM_ALL},
-         TAG_CALL);
-    wait_all(c);
+    share_bytes(c, &mine, all, sizeof mine);
 }
 
-void mpi_broadcast_host(struct Comm *comm, void *mem, size_t bytes, int root) {
+static void mpi_broadcast_host(struct Comm *comm, void *mem, size_t bytes, int root) {
     struct MpiComm *c = (struct MpiComm *)comm;
-    post(&(struct Exchange){.comm = &c->base,
+    post(&(struct Exchange){.comm = c,
                             .send = comm->rank == root ? mem : NULL,
                             .recv = comm->rank == root ? NULL : mem,
                             .bytes = bytes,
@@ -200,15 +378,15 @@ void mpi_broadcast_host(struct Comm *comm, void *mem, size_t bytes, int root) {
     wait_all(c);
 }
 
-void mpi_close(struct Comm *comm) {
+static void mpi_close(struct Comm *comm) {
     struct MpiComm *c = (struct MpiComm *)comm;
     free(c->all);
     free(c->request);
-    free(c->base.operand);
+    free(c->operand);
     free(c->process);
     if (c->own_pieces) {
-        device_free_host(comm->device, c->base.out);
-        device_free_host(comm->device, c->base.in);
+        device_free_host(comm->device, c->out);
+        device_free_host(comm->device, c->in);
     }
     if (c->split_off) {
         struct GuardThread *guard =
@@ -222,20 +400,41 @@ void mpi_close(struct Comm *comm) {
     free(c);
 }
 
+static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split);
+
+static const struct CommOps mpi_ops = {
+    .all_gather = mpi_all_gather,
+    .reduce_scatter = mpi_reduce_scatter,
+    .all_reduce = mpi_all_reduce,
+    .all_to_all = mpi_all_to_all,
+    .broadcast = mpi_broadcast,
+    .sendrecv = mpi_swap,
+    .barrier = mpi_barrier,
+    .compare = mpi_compare,
+    .share = mpi_share_round,
+    .broadcast_host = mpi_broadcast_host,
+    .split = mpi_split,
+    .claim = mpi_claim,
+    .heartbeat = mpi_heartbeat,
+    .collect_progress = mpi_collect_progress,
+    .abort = mpi_abort,
+    .close = mpi_close,
+};
+
 // ---- opening ----
 
 // Which ranks' processes can be watched: those of this machine, unless walls between containers
 // hide them.
 static void find_processes(struct MpiComm *c) {
-    int size = c->base.comm.size, me = c->base.comm.rank;
+    int size = c->comm.size, me = c->comm.rank;
     struct Peer *peers = base_alloc_zeroed((size_t)size * sizeof *peers);
-    poll_peers(c->ranks, c->base.comm.timeout_s, peers);
+    poll_peers(c->ranks, c->comm.timeout_s, peers);
     for (int r = 0; r < size; r++)
         if (r != me && strcmp(peers[r].node, peers[me].node) == 0)
             c->process[r] = (pid_t)peers[r].process;
     free(peers);
     struct GuardThread *guard =
-        guard_begin("the opening of a group", job_rank(), c->base.comm.timeout_s, true);
+        guard_begin("the opening of a group", job_rank(), c->comm.timeout_s, true);
     MPI_Barrier(c->ranks); // now all are there
     guard_end(guard);
     for (int r = 0; r < size; r++)
@@ -246,33 +445,33 @@ static void find_processes(struct MpiComm *c) {
 static struct MpiComm *open_end(struct Device *device, const struct MpiSettings *settings,
                                 const struct Block *staging, MPI_Comm ranks) {
     struct MpiComm *c = base_alloc_zeroed(sizeof *c);
-    c->base.comm = (struct Comm){.ops = &exchange_ops,
-                                 .device = device,
-                                 .queue = QUEUE_COMM,
-                                 .axis = AXIS_DP,
-                                 .stride = 1,
-                                 .timeout_s = settings->timeout_s};
+    c->comm = (struct Comm){.ops = &mpi_ops,
+                            .device = device,
+                            .queue = QUEUE_COMM,
+                            .axis = AXIS_DP,
+                            .stride = 1,
+                            .timeout_s = settings->timeout_s};
     c->chunk_bytes = settings->chunk_bytes;
     c->check = settings->check;
     c->ranks = ranks;
-    c->base.staging = staging;
-    MPI_Comm_rank(ranks, &c->base.comm.rank);
-    MPI_Comm_size(ranks, &c->base.comm.size);
-    size_t size = (size_t)c->base.comm.size;
-    c->base.piece = settings->chunk_bytes / size / PIECE_ALIGN * PIECE_ALIGN;
-    CHECK(c->base.piece > 0, "chunks of %zu bytes for %zu ranks", settings->chunk_bytes, size);
+    c->staging = staging;
+    MPI_Comm_rank(ranks, &c->comm.rank);
+    MPI_Comm_size(ranks, &c->comm.size);
+    size_t size = (size_t)c->comm.size;
+    c->piece = settings->chunk_bytes / size / PIECE_ALIGN * PIECE_ALIGN;
+    CHECK(c->piece > 0, "chunks of %zu bytes for %zu ranks", settings->chunk_bytes, size);
     c->all = base_alloc_zeroed(size * sizeof *c->all);
     c->request = base_alloc_zeroed(2 * size * sizeof(MPI_Request));
-    c->base.operand = base_alloc_zeroed(size * sizeof *c->base.operand);
+    c->operand = base_alloc_zeroed(size * sizeof *c->operand);
     c->process = base_alloc_zeroed(size * sizeof *c->process);
     find_processes(c);
     return c;
 }
 
 static void open_pieces(struct MpiComm *c) {
-    size_t bytes = (size_t)c->base.comm.size * c->base.piece;
-    c->base.out = device_alloc_host(c->base.comm.device, bytes);
-    c->base.in = device_alloc_host(c->base.comm.device, bytes);
+    size_t bytes = (size_t)c->comm.size * c->piece;
+    c->out = device_alloc_host(c->comm.device, bytes);
+    c->in = device_alloc_host(c->comm.device, bytes);
 }
 
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
@@ -283,15 +482,15 @@ struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *sett
     c->own_pieces = true;
     if (!device->calls_may_wait)
         open_pieces(c);
-    return &c->base.comm;
+    return &c->comm;
 }
 
 // The host's pieces serve both groups, as the staging does, where exchanges take turns in one
 // queue.
-struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) {
+static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) {
     struct MpiComm *all = (struct MpiComm *)comm;
     const struct GridLine *line = &split->line;
-    const struct Block *staging = split->staging ? split->staging : all->base.staging;
+    const struct Block *staging = split->staging ? split->staging : all->staging;
     struct MpiSettings settings = {comm->timeout_s, all->chunk_bytes, all->check};
     MPI_Comm ranks;
     struct GuardThread *guard =
@@ -299,16 +498,15 @@ struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) {
     MPI_Comm_split(all->ranks, line->origin, line->place, &ranks);
     guard_end(guard);
     struct MpiComm *c = open_end(comm->device, &settings, staging, ranks);
-    c->base.piece =
-        size_min(c->base.piece, (size_t)comm->size * all->base.piece / (size_t)line->size);
+    c->piece = size_min(c->piece, (size_t)comm->size * all->piece / (size_t)line->size);
     c->telling = all->telling;
     c->split_off = true;
     c->own_pieces = split->staging != NULL;
     if (!c->own_pieces) {
-        c->base.out = all->base.out;
-        c->base.in = all->base.in;
+        c->out = all->out;
+        c->in = all->in;
     } else if (!comm->device->calls_may_wait) {
         open_pieces(c);
     }
-    return &c->base.comm;
+    return &c->comm;
 }

@@ -2,7 +2,8 @@
 // process's end of a group.
 #ifndef ZERO_COMM_MPI_END_H
 #define ZERO_COMM_MPI_END_H
-#include "zero/comm/exchange.h"
+#include "kernels/tier.h"
+#include "zero/comm/comm.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -12,20 +13,45 @@
 enum { TAG_DATA, TAG_CALL, TAG_ROLL, TAG_HERE, TAG_FAILED, TAG_ASKED, TAG_WAITS };
 
 struct MpiComm {
-    struct ExchangeComm base;
+    struct Comm comm;
     size_t chunk_bytes; // struct MpiSettings
     bool check;
-    MPI_Comm ranks;           // of the group
-    struct CommCall now;      // the collective at hand
-    struct CommCall *all;     // (size): every rank's
-    MPI_Request *request;     // (2, size): receives from, then sends to each rank
-    pid_t *process;           // (size): 0 where it cannot be seen from here
-    pthread_mutex_t *telling; // of the thread of this rank that ends the process
-    bool split_off;           // `telling` is another group's
-    bool own_pieces;          // the host's are its own
+    const struct Block *staging; // (size, piece): what comes from each rank
+    size_t piece;                // bytes of one message
+    void **operand;              // (size): of the sum at hand
+    char *out, *in;              // (size, piece), the host's: see mpi.c. NULL: not needed
+    MPI_Comm ranks;              // of the group
+    struct CommCall now;         // the collective at hand
+    struct CommCall *all;        // (size): every rank's
+    MPI_Request *request;        // (2, size): receives from, then sends to each rank
+    pid_t *process;              // (size): 0 where it cannot be seen from here
+    pthread_mutex_t *telling;    // of the thread of this rank that ends the process
+    bool split_off;              // `telling` is another group's
+    bool own_pieces;             // the host's are its own
 };
 
+enum { FROM_ALL = -1 };
+
+// To rank r goes what is at send + r * send_step, and what comes from it goes to recv + r *
+// recv_step, `bytes` each way. NULL: nothing is sent, or received. `own`: this rank's operand of
+// the sum that follows.
+struct Exchange {
+    struct MpiComm *comm;
+    const char *send;
+    char *recv;
+    void *own;
+    size_t send_step, recv_step, bytes;
+    int from; // the one rank to receive from, or FROM_ALL
+};
+
+void mpi_exchange(const void *exchange); // makes one: a call of the group's queue
 void mpi_sleep_us(unsigned us);
+
+// What struct CommOps has of mpi_watch.c.
+void mpi_claim(struct Comm *c);
+int mpi_heartbeat(struct Comm *c, uint64_t begun, bool *gone);
+void mpi_collect_progress(struct Comm *c, uint64_t mine, uint64_t *begun);
+void mpi_abort(struct Comm *c);
 
 // How long ranks that wait themselves are given, after the time-out, to name whom they wait for.
 #define MPI_EXCUSED_S 3.0

@@ -65,7 +65,7 @@ static void leave_if_failed(struct MpiComm *c) {
     int failed;
     MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &failed, MPI_STATUS_IGNORE);
     if (failed)
-        comm_abort(&c->base.comm);
+        comm_abort(&c->comm);
 }
 
 // All ranks see a failure at about the same time, and one line is enough: the lowest rank tells,
@@ -73,8 +73,8 @@ static void leave_if_failed(struct MpiComm *c) {
 // that wait for one themselves; so who misses more tells later. Of a rank's threads one comes back.
 void mpi_give_way(struct MpiComm *c, int missing) {
     pthread_mutex_lock(c->telling); // until the process ends
-    double seconds = fmin(0.03 * comm_job_rank(&c->base.comm, c->base.comm.rank), 0.3) +
-                     fmin(0.4 * (missing - 1), 1.2);
+    double seconds =
+        fmin(0.03 * comm_job_rank(&c->comm, c->comm.rank), 0.3) + fmin(0.4 * (missing - 1), 1.2);
     for (double until = base_seconds() + seconds; base_seconds() < until; mpi_sleep_us(5000))
         leave_if_failed(c);
 }
@@ -91,13 +91,13 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
                                double seconds) {
     char ranks[256] = "", after[32] = "";
     int length = 0;
-    for (int r = 0; r < c->base.comm.size && length < 200; r++)
+    for (int r = 0; r < c->comm.size && length < 200; r++)
         if (missing[r])
             length += snprintf(ranks + length, sizeof ranks - (size_t)length, " %d",
-                               comm_job_rank(&c->base.comm, r));
+                               comm_job_rank(&c->comm, r));
     if (seconds > 0)
         snprintf(after, sizeof after, " for %g s", seconds);
-    comm_fail(&c->base.comm, E_RANK_SILENT, "collective %llu, %s of %llu bytes: %s%s%s",
+    comm_fail(&c->comm, E_RANK_SILENT, "collective %llu, %s of %llu bytes: %s%s%s",
               (unsigned long long)c->now.sequence, collective_name(c->now.collective),
               (unsigned long long)c->now.bytes, what, ranks, after);
 }
@@ -115,12 +115,12 @@ static void answer_asked(void) {
 
 // Takes from `missing` the ranks that wait themselves. Returns how many are left.
 static int excuse(struct MpiComm *c, bool *missing) {
-    int size = c->base.comm.size, count = 0;
+    int size = c->comm.size, count = 0;
     for (int r = 0; r < size; r++) {
         MPI_Request ignored;
         count += missing[r];
         if (missing[r])
-            MPI_Isend(NULL, 0, MPI_BYTE, comm_job_rank(&c->base.comm, r), TAG_ASKED, MPI_COMM_WORLD,
+            MPI_Isend(NULL, 0, MPI_BYTE, comm_job_rank(&c->comm, r), TAG_ASKED, MPI_COMM_WORLD,
                       &ignored);
     }
     for (double until = base_seconds() + ANSWER_S; count && base_seconds() < until;
@@ -128,7 +128,7 @@ static int excuse(struct MpiComm *c, bool *missing) {
         leave_if_failed(c);
         answer_asked();
         for (int r = 0; r < size; r++) {
-            int rank = comm_job_rank(&c->base.comm, r), waits = 0;
+            int rank = comm_job_rank(&c->comm, r), waits = 0;
             MPI_Message answer; // which another queue of this rank may wait for, too
             if (missing[r])
                 MPI_Improbe(rank, TAG_WAITS, MPI_COMM_WORLD, &waits, &answer, MPI_STATUS_IGNORE);
@@ -144,7 +144,7 @@ static int excuse(struct MpiComm *c, bool *missing) {
 
 // A rank of the same exchange that waits for a third one is excused like any other.
 void mpi_give_up(struct MpiComm *c, bool last) {
-    int size = c->base.comm.size, count = 0;
+    int size = c->comm.size, count = 0;
     bool *missing = base_alloc_zeroed((size_t)size * sizeof *missing);
     for (int r = 0; r < size; r++) {
         missing[r] = is_pending(c->request[r]);
@@ -157,12 +157,12 @@ void mpi_give_up(struct MpiComm *c, bool last) {
         return;
     }
     mpi_give_way(c, count);
-    fail_for(c, missing, "no sign of rank", c->base.comm.timeout_s);
+    fail_for(c, missing, "no sign of rank", c->comm.timeout_s);
 }
 
 static int count_gone(struct MpiComm *c, bool *gone) {
     int count = 0;
-    for (int r = 0; r < c->base.comm.size; r++) {
+    for (int r = 0; r < c->comm.size; r++) {
         gone[r] = mpi_is_gone(c, r);
         count += gone[r];
     }
@@ -172,7 +172,7 @@ static int count_gone(struct MpiComm *c, bool *gone) {
 void mpi_watch(struct MpiComm *c) {
     leave_if_failed(c);
     answer_asked();
-    bool *missing = base_alloc_zeroed((size_t)c->base.comm.size * sizeof *missing);
+    bool *missing = base_alloc_zeroed((size_t)c->comm.size * sizeof *missing);
     if (count_gone(c, missing)) {
         mpi_give_way(c, 1);
         fail_for(c, missing, "lost the process of rank", 0);
