@@ -86,7 +86,7 @@ MPI_yes := zero/comm/mpi.c zero/comm/mpi_watch.c
 MPI_none := zero/comm/mpi_none.c
 URING_yes := zero/offload/nvme_ring.c
 URING_none := zero/offload/nvme_ring_none.c
-NCCL_yes := zero/comm/nccl.c zero/comm/nccl_library.c zero/comm/nccl_watch.c
+NCCL_yes := zero/comm/nccl.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
     blas_choices blas_tell plan work

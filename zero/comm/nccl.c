@@ -30,16 +30,73 @@
 #include "zero/comm/nccl.h"
 
 #include "kernels/kernels.h"
-#include "zero/comm/nccl_library.h"
+#include "kernels/library.h"
 #include "zero/comm/nccl_watch.h"
 
 #include <errno.h>
+#include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+// ---- NCCL's functions, found when the program runs: it works without NCCL, too ----
+
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(GetVersion)                                                                                  \
+    X(GetUniqueId)                                                                                 \
+    X(GetErrorString)                                                                              \
+    X(CommInitRankConfig)                                                                          \
+    X(CommGetAsyncError)                                                                           \
+    X(CommAbort)                                                                                   \
+    X(CommFinalize)                                                                                \
+    X(CommDestroy)                                                                                 \
+    X(GroupStart)                                                                                  \
+    X(GroupEnd)                                                                                    \
+    X(Send)                                                                                        \
+    X(Recv)                                                                                        \
+    X(AllGather)                                                                                   \
+    X(Reduce)                                                                                      \
+    X(ReduceScatter)                                                                               \
+    X(Broadcast)
+
+struct NcclLibrary {
+#define X(name) __typeof__(&nccl##name) name;
+    NCCL_FUNCTIONS(X)
+#undef X
+};
+
+enum { OLDEST_VERSION = 21400 }; // non-blocking communicators
+
+static int find_library(struct NcclLibrary *nccl, struct Error *e) {
+    static const char *const files[] = {"libnccl.so.2", NULL};
+    static const char *const symbols[] = {
+#define X(name) "nccl" #name,
+        NCCL_FUNCTIONS(X)
+#undef X
+    };
+    enum { COUNT = sizeof symbols / sizeof symbols[0] };
+    void *function[COUNT];
+    int version = 0, err = library_open(files, symbols, function, COUNT, "NCCL (libnccl2)", e);
+    if (err)
+        return err;
+    _Static_assert(sizeof *nccl == sizeof function, "one pointer for each name");
+    memcpy(nccl, function, sizeof *nccl);
+    if (nccl->GetVersion(&version) != ncclSuccess || version < OLDEST_VERSION)
+        return error_set(e, -ENOTSUP, E_NCCL,
+                         "NCCL has version %d, which is too old: install 2.14 or newer (libnccl2)",
+                         version);
+    return 0;
+}
+
+int nccl_find(struct Error *e) {
+    struct NcclLibrary nccl;
+    return find_library(&nccl, e);
+}
+
+// ---- a rank's end of a group ----
 
 enum {
     PIECE_ALIGN = 64,
@@ -66,11 +123,6 @@ struct NcclComm {
     _Atomic bool told;       // teller has it
     pthread_t teller;
 };
-
-int nccl_find(struct Error *e) {
-    struct NcclLibrary nccl;
-    return nccl_library_find(&nccl, e);
-}
 
 // ---- failing ----
 
@@ -221,17 +273,15 @@ static ncclDataType_t type_of(enum Dtype d) {
     return d == F32 ? ncclFloat32 : d == BF16 ? ncclBfloat16 : ncclFloat16;
 }
 
-// `bytes` bytes from offset `at` of each shard of `whole`: the others' of mine into staging.
-static void exchange(struct NcclComm *n, const char *whole, size_t shard_bytes, size_t at,
-                     size_t bytes) {
-    char *staging = n->staging->mem;
+// To rank r go `bytes` bytes from from + r * from_step, and its come to to + r * to_step.
+static void exchange(struct NcclComm *n, const char *from, size_t from_step, char *to,
+                     size_t to_step, size_t bytes) {
     wait_for_result(n, n->nccl.GroupStart());
     for (int r = 0; r < n->comm.size; r++) {
         if (r == n->comm.rank)
             continue;
-        n->nccl.Send(whole + (size_t)r * shard_bytes + at, bytes, ncclUint8, r, n->handle,
-                     n->stream);
-        n->nccl.Recv(staging + (size_t)r * n->piece, bytes, ncclUint8, r, n->handle, n->stream);
+        n->nccl.Send(from + (size_t)r * from_step, bytes, ncclUint8, r, n->handle, n->stream);
+        n->nccl.Recv(to + (size_t)r * to_step, bytes, ncclUint8, r, n->handle, n->stream);
     }
     QUEUE(n, n->nccl.GroupEnd());
 }
@@ -243,7 +293,7 @@ static void queue_sum(struct NcclComm *n, void *shard, const void *whole, size_t
     int me = n->comm.rank;
     for (size_t at = 0; at < count; at += step) {
         size_t some = size_min(step, count - at);
-        exchange(n, whole, bytes, at * size, some * size);
+        exchange(n, (const char *)whole + at * size, bytes, n->staging->mem, n->piece, some * size);
         for (int r = 0; r < n->comm.size; r++)
             n->operand[r] = r == me ? (char *)whole + (size_t)me * bytes + at * size
                                     : (char *)n->staging->mem + (size_t)r * n->piece;
@@ -316,15 +366,7 @@ static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t b
     struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_TO_ALL, F32, bytes));
     size_t mine = (size_t)c->rank * bytes;
     device_copy(c->device, c->queue, (char *)to + mine, (const char *)from + mine, bytes);
-    wait_for_result(n, n->nccl.GroupStart());
-    for (int r = 0; r < c->size; r++) {
-        if (r == c->rank)
-            continue;
-        n->nccl.Send((const char *)from + (size_t)r * bytes, bytes, ncclUint8, r, n->handle,
-                     n->stream);
-        n->nccl.Recv((char *)to + (size_t)r * bytes, bytes, ncclUint8, r, n->handle, n->stream);
-    }
-    QUEUE(n, n->nccl.GroupEnd());
+    exchange(n, from, bytes, to, bytes, bytes);
     end(n);
 }
 
@@ -417,7 +459,7 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
                             const struct Block *staging) {
     struct NcclComm *n = base_alloc_zeroed(sizeof *n);
     struct Error e;
-    CHECK(!nccl_library_find(&n->nccl, &e), "%s", e.text); // nccl_find has found it
+    CHECK(!find_library(&n->nccl, &e), "%s", e.text); // nccl_find has found it
     CHECK(!carrier->device->calls_may_wait, "NCCL with device %s", carrier->device->name);
     size_t size = (size_t)carrier->size;
     n->comm = (struct Comm){.ops = &nccl_ops,
