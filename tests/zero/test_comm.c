@@ -268,8 +268,8 @@ static void split_and_check(void *context, int rank, struct ThreadGroup *group) 
     struct Split *s = context;
     struct End end;
     end_open(&end, group, rank, 60);
-    struct Comm *dp = comm_split(end.comm, &s->grid, AXIS_DP);
-    struct Comm *replicas = comm_split(end.comm, &s->grid, AXIS_REPLICA);
+    struct Comm *dp = comm_split(end.comm, &s->grid, AXIS_DP, false);
+    struct Comm *replicas = comm_split(end.comm, &s->grid, AXIS_REPLICA, false);
     bool ok = true;
     for (int i = 0; i < 3; i++) // by turns, in one queue
         ok = ok && check_line(&end, i % 2 ? dp : replicas, &s->grid, rank);
@@ -318,8 +318,8 @@ static void stay_away(void *context, int rank, struct ThreadGroup *group) {
     float mem[64 * 4];
     (void)context;
     end_open(&end, group, rank, rank % 2 ? 30 : rank ? 1 : 0.5);
-    struct Comm *dp = comm_split(end.comm, &grid, AXIS_DP);
-    struct Comm *replicas = comm_split(end.comm, &grid, AXIS_REPLICA);
+    struct Comm *dp = comm_split(end.comm, &grid, AXIS_DP, false);
+    struct Comm *replicas = comm_split(end.comm, &grid, AXIS_REPLICA, false);
     if (rank == 3)
         sleep(30);
     if (rank == 2)

@@ -55,18 +55,8 @@ void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes) {
     c->sent.inter_node -= (uint64_t)c->inter_node_ranks * bytes;
 }
 
-struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
-                              enum Queue queue, const struct Block *staging) {
-    struct CommSplit split = {grid_line(grid, all->rank, axis), queue, staging};
-    return comm_split_even(all, &split, false);
-}
-
-struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis) {
-    return comm_split_apart(all, grid, axis, all->queue, NULL);
-}
-
-struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
-    struct CommSplit split = {grid_line(grid, all->rank, axis), QUEUE_COMM, NULL};
+struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
+    struct CommSplit split = {grid_line(grid, all->rank, axis), all->queue, NULL};
     return comm_split_even(all, &split, dry);
 }
 

@@ -128,14 +128,15 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 
 // This rank's end of its group along an axis of the grid; `all` is the group of the whole job,
 // whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
-// queue, so ranks queue them in one order.
-struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
-// The same; dry: `all` is comm_open_dry's, and nothing moves.
-struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
-// The first with another queue, for which ranks have an order of their own; staging as struct
-// CommSplit says, taken before the first collective.
-struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
-                              enum Queue queue, const struct Block *staging);
+// queue, so ranks queue them in one order. dry: of a plan, where `all` is comm_open_dry's, nothing
+// moves and no other rank is asked.
+struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
+// The same of a line that is as long on all ranks, where each is alone nobody meets; with a queue,
+// for which ranks have an order of their own, and staging, which is taken before the first
+// collective.
+struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry);
+// The same of any line of ranks; each rank of `all` is on one, be it alone.
+struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry);
 
 // Nodes have `ranks` ranks each: 0 .. ranks - 1 of the job are on the first. What is sent to ranks
 // of other nodes is counted apart from here on, as if it went to each of them directly.
@@ -143,12 +144,6 @@ void comm_set_nodes(struct Comm *c, int ranks);
 
 // Counts what a collective of the group sends, `bytes` to each other rank.
 void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t);
-
-// The same of any line of ranks; each rank of `all` is on one, be it alone. dry: of a plan, which
-// asks no other rank.
-struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry);
-// The same of a line that is as long on all ranks: where each is alone nobody meets.
-struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry);
 
 // What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);

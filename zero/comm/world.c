@@ -110,31 +110,27 @@ int world_agree(const struct World *w, int err, struct Error *e) {
     return err;
 }
 
+void world_share(const struct World *w, uint64_t mine, uint64_t *all) {
+    all[0] = mine;
+    if (w->launched)
+        mpi_share(mine, all, w->timeout_s);
+}
+
 uint64_t world_least(const struct World *w, uint64_t mine) {
-    if (!w->launched)
-        return mine;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    mpi_share(mine, all, w->timeout_s);
-    for (int r = 0; r < w->size; r++)
+    world_share(w, mine, all);
+    for (int r = 0; r < w->size && w->launched; r++)
         mine = all[r] < mine ? all[r] : mine;
     free(all);
     return mine;
 }
 
 uint64_t world_of_first(const struct World *w, uint64_t mine) {
-    if (!w->launched)
-        return mine;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    mpi_share(mine, all, w->timeout_s);
-    mine = all[0];
+    world_share(w, mine, all);
+    uint64_t first = all[0];
     free(all);
-    return mine;
-}
-
-void world_share(const struct World *w, uint64_t mine, uint64_t *all) {
-    all[0] = mine;
-    if (w->launched)
-        mpi_share(mine, all, w->timeout_s);
+    return first;
 }
 
 int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,

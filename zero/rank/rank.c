@@ -79,12 +79,12 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     r->shard_group = r->all;
     if (r->parallel.grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
-        r->shard_group = comm_part(r->all, &r->parallel.grid, AXIS_DP, dry);
+        r->shard_group = comm_split(r->all, &r->parallel.grid, AXIS_DP, dry);
     }
     if (r->parallel.grid.size[AXIS_REPLICA] > 1)
-        r->parallel.replicas = comm_part(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
+        r->parallel.replicas = comm_split(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
     if (s->hpz_size)
-        r->hpz_group = comm_part(r->all, &near, AXIS_DP, dry);
+        r->hpz_group = comm_split(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &r->parallel.grid, s->sequence_parallel, dry);
     pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
     free(parts);

@@ -71,8 +71,9 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
     *t = (struct TensorGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
-    t->comm = dry ? comm_part(all, grid, AXIS_TP, true)
-                  : comm_split_apart(all, grid, AXIS_TP, QUEUE_COMPUTE, &t->staging);
+    enum Queue queue = dry ? all->queue : QUEUE_COMPUTE;
+    struct CommSplit split = {grid_line(grid, all->rank, AXIS_TP), queue, &t->staging};
+    t->comm = comm_split_even(all, &split, dry);
     t->across = (struct TpComm){.rank = (size_t)grid_coord(grid, rank, AXIS_TP),
                                 .size = (size_t)t->comm->size,
                                 .sequence_parallel = rows,
