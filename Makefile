@@ -116,7 +116,7 @@ KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_at
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
     sample
 ZERO := open stages step results reports param chain grad opt state slots
-ZERO_comm := comm self thread choose world wait
+ZERO_comm := comm self thread world wait
 ZERO_offload := attach weights gradients update state_io activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe
@@ -125,9 +125,9 @@ ZERO_process := lock local_disk request
 ZERO_settings := settings settings_flags settings_rules settings_grid schedule
 ZERO_checkpoint := checkpoint write folders load local fetch identity read file shared
 ZERO_weights := import import_run export weights_hash
-ZERO_rank := rank rank_step rank_work rank_sample feed rank_device breakdown score
+ZERO_rank := rank rank_step rank_sample feed rank_device breakdown score
 ZERO_train := job trainer loop ahead saver resume best diverged loss_scale
-ZERO_plan := rehearse chains bound footprint pipeline capacity candidates count rates choose fit half \
+ZERO_plan := rehearse chains bound footprint capacity candidates count rates choose fit \
     predict table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json
 DATA_bpe := unicode unicode_tables compose sets pattern pattern_class symbols split steps \

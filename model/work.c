@@ -1,4 +1,4 @@
-// Operations of units: see work.h. Next: zero/rank/rank_work.c, which makes a step of them.
+// Operations of units: see work.h. Next: zero/rank/rank_step.c, which makes a step of them.
 #include "model/work.h"
 
 #include "model/acts.h"

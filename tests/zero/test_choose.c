@@ -1,6 +1,6 @@
 // --fit auto's search (zero/plan/choose.h): on machines, models and lines that are drawn at random
 // it is as good as trying every batch of every candidate, keeps to all limits and to what was said,
-// and says the same again. What it counts of a step is what formulas say (zero/rank/rank_work.c); a
+// and says the same again. What it counts of a step is what formulas say (zero/rank/rank_step.c); a
 // small model's real steps give each kernel a rate.
 #include "zero/plan/choose.h"
 #include "tests/lib/tiny.h"
@@ -207,6 +207,26 @@ static void expect_same(const struct Candidate *a, const struct Candidate *b) {
     assert_int_equal(a->master, b->master);
     assert_int_equal(a->moments, b->moments);
     assert_int_equal(a->batch, b->batch);
+}
+
+// The best of all batches, of each of which choose tells the best.
+static int choose_by_all(const struct ChooseRequest *r, struct Choices *best, struct Error *e) {
+    struct RankSettings s = *r->settings;
+    struct ChooseRequest one = *r;
+    int err = -ENOMEM;
+    if (!r->open.batch)
+        return choose(r, best, e);
+    one.settings = &s;
+    one.open.batch = false;
+    for (size_t batch = 1; batch <= r->settings->batch; batch++) {
+        struct Choices c;
+        if (settings_set_batch(&s, batch) || choose(&one, &c, e))
+            continue;
+        if (err || c.best[0].bound.step < best->best[0].bound.step)
+            *best = c;
+        err = 0;
+    }
+    return err;
 }
 
 // Returns how much longer its step takes than the best of all.

@@ -4,7 +4,6 @@
 
 #include "data/json.h"
 #include "tests/lib/refused.h"
-#include "zero/plan/card.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-// Which GPU each rank gets, and how collectives travel: every case of comm/choose.h, and what is
-// refused.
-#include "zero/comm/choose.h"
+// Which GPU each rank gets, and how collectives travel: every case of zero/rank/rank_device.h, and
+// what is refused.
+#include "zero/rank/rank_device.h"
 #include "kernels/library.h"
 #include "tests/lib/refused.h"
 

@@ -1,4 +1,4 @@
-// What is forecast of each stage of a pipeline (zero/plan/pipeline.h) is what its ranks take and
+// What is forecast of each stage of a pipeline (zero/plan/footprint.h) is what its ranks take and
 // hand on, to the byte; its share of the work is what its kernels count; and the bubble is that of
 // stages as unlike as they are. What all of them demand is what is refused where there is less.
 // tests/zero/test_plan.sh looks at what is printed.
@@ -6,7 +6,6 @@
 #include "tests/lib/tiny.h"
 #include "zero/plan/count.h"
 #include "zero/plan/fit.h"
-#include "zero/plan/pipeline.h"
 
 #include <errno.h>
 #include <math.h>

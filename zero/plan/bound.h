@@ -24,7 +24,7 @@ struct Speeds {
     double update;        // bytes that one rank's device moves as it updates weights
     double host_update;   // and that the host does for one rank
     double sent;          // bytes of collectives that one rank sends; 0: takes no time
-    char whose[128];      // they are, of a GPU that is not here (card.h); "": measured
+    char whose[128];      // they are, of a GPU that is not here (card.c); "": measured
 };
 
 // What keeps a measurement, such as machine_measured (data/log/machine.h): the value of that name

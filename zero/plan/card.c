@@ -1,5 +1,12 @@
-// A card that stands for one that is not here: see card.h.
-#include "zero/plan/card.h"
+// Whose rates a plan has for a GPU that is not here, where no --cluster names one.
+//
+// The files of docs/clusters whose cards can run this program are in it: all but the V100's. Of
+// those that have the memory that is planned for it is the smallest; of several such the slowest,
+// so that its times are seldom too short. A plan says whose they are: they rank candidates, and are
+// no promise.
+//
+// Called by predict.c. Read next: cluster.h.
+#include "zero/plan/cluster.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>

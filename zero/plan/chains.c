@@ -1,8 +1,10 @@
-// The hops of one group, printed: see chains.h.
-#include "zero/plan/chains.h"
+// How one group's bytes travel in a step, printed: --plan --show-chain GROUP.
+//
+// A rehearsal (rehearse.h) tells of each hop what it sends, moves and computes; those of one group
+// are printed in the order of its chains (zero/hop.h), with the queue that they are in.
+#include "zero/plan/table.h"
 
 #include "zero/comm/grid.h"
-#include "zero/plan/rehearse.h"
 
 #include <errno.h>
 #include <string.h>

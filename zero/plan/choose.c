@@ -106,14 +106,6 @@ static void try_batches(struct Search *s, struct Candidate c, const size_t *batc
         keep(s->out, &s->trial);
 }
 
-static void try_every_batch(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
-    for (size_t i = n; i-- > 0;) {
-        c.batch = batch[i];
-        if (fits(s, &c))
-            keep(s->out, &s->trial);
-    }
-}
-
 static int refuse(const struct Search *s, struct Error *e) {
     const struct ChooseRequest *r = s->request;
     struct Candidate said = candidate_of(r->settings);
@@ -130,10 +122,7 @@ static int refuse(const struct Search *s, struct Error *e) {
         flags[0] ? flags : " the given flags", lack);
 }
 
-typedef void TryBatches(struct Search *, struct Candidate, const size_t *batch, size_t n);
-
-static int search(const struct ChooseRequest *r, TryBatches *try, struct Choices *out,
-                  struct Error *e) {
+int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) {
     struct Search s = {.request = r, .out = out};
     struct Candidate *list;
     size_t *batch, most = r->settings->batch, nbatch = 1;
@@ -145,7 +134,7 @@ static int search(const struct ChooseRequest *r, TryBatches *try, struct Choices
         if (r->open.batch)
             nbatch = candidates_batches(r->settings, most, &batch);
         for (size_t i = 0; i < out->candidates && nbatch; i++)
-            try(&s, list[i], r->open.batch ? batch : &most, nbatch);
+            try_batches(&s, list[i], r->open.batch ? batch : &most, nbatch);
         if (r->open.batch)
             free(batch);
         free(list);
@@ -158,14 +147,6 @@ static int search(const struct ChooseRequest *r, TryBatches *try, struct Choices
         free(c);
     }
     return err;
-}
-
-int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) {
-    return search(r, try_batches, out, e);
-}
-
-int choose_by_all(const struct ChooseRequest *r, struct Choices *out, struct Error *e) {
-    return search(r, try_every_batch, out, e);
 }
 
 // ---- in print ----

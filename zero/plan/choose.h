@@ -38,9 +38,6 @@ struct Choices {
 // trials_open.
 int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e);
 
-// The same by every batch of every candidate, for tests.
-int choose_by_all(const struct ChooseRequest *r, struct Choices *out, struct Error *e);
-
 // One line for each of the best, behind a head. tokens: of a step, of all ranks.
 void choices_print(FILE *out, const struct ChooseRequest *r, const struct Choices *c,
                    double tokens);

@@ -21,6 +21,7 @@
 #include "zero/plan/candidates.h"
 #include "zero/plan/count.h"
 #include "zero/plan/footprint.h"
+#include "zero/plan/rates.h"
 
 #include <stdio.h>
 
@@ -119,5 +120,14 @@ void cluster_choices_print(FILE *out, const struct ClusterChoices *c);
 
 void cluster_print(FILE *out, const struct Cluster *c, const struct ClusterForecast *f);
 char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f); // free() it
+
+// ---- card.c ----
+
+// The cluster of that card. device_bytes: of a GPU; 0: not known. Where that, or more than any has,
+// it is the slowest of the largest. Returns its file's name.
+const char *card_choose(size_t device_bytes, struct Cluster *out);
+
+// Rates of its kernels, and of all that was not measured here (0), for a run with these settings.
+void card_assume(const struct RankSettings *s, struct Rates *rates, struct Speeds *speeds);
 
 #endif

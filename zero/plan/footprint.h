@@ -72,6 +72,27 @@ int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_b
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 
+// What each stage of a pipeline takes, and how long stages would wait for each other.
+//
+// Stages have other layers, and keep other numbers of micro-batches, so that one forecast is not
+// enough: each gets its own, of the rank that takes most in it, made as every forecast is
+// (footprint.h). What the kernels of its passes count says how long they are, in parts of each
+// other, and the order of a step (zero/pipe/order.h) is gone through with passes as long as that:
+// so the bubble is that of this cut, whose stages need not be alike. Swaps take no time in it.
+struct PipelineForecast {
+    int n;                  // 0: there is one stage, of which nothing is told
+    struct Forecast *stage; // (n)
+    double bubble;          // share of all stages' time
+};
+
+// pipeline_free when done. Errors: those of footprint_of_stage.
+int pipeline_predict(const struct RankSettings *s, int ranks_here, struct PipelineForecast *out,
+                     struct Error *e);
+void pipeline_free(struct PipelineForecast *f);
+
+// The share of a stage in what all compute.
+double pipeline_share(const struct PipelineForecast *f, int stage);
+
 // host_bytes: the most that the process ever had in the CPU's memory.
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes);

@@ -1,9 +1,6 @@
 // The parts of a forecast in the order of a run: see predict.h. Next: fit.c.
 #include "zero/plan/predict.h"
 
-#include "zero/plan/card.h"
-#include "zero/plan/chains.h"
-#include "zero/plan/half.h"
 #include "zero/plan/table.h"
 
 #include <errno.h>
@@ -44,15 +41,43 @@ static void warn_few_micro_batches(const struct PredictRequest *r) {
 
 // ---- --init without --batch ----
 
-// For each rank of this process. A plan for a device that is described has what is said of it.
-static struct HalfRoom free_for_each(const struct PredictRequest *r, const struct RankSettings *s,
+// That model may be of any size, and the usual micro-batch may want more memory than the machine
+// has: a run takes no more than half of what is free.
+static size_t half_of(size_t bytes) {
+    return bytes == SIZE_MAX ? bytes : bytes / 2;
+}
+
+// What each rank of this process may take, where the device's tier is and of the CPU's memory. A
+// plan for a device that is described has what is said of it.
+static struct Capacity half_for_each(const struct PredictRequest *r, const struct RankSettings *s,
                                      const struct RankDeviceMemory *place, size_t host) {
     size_t ranks = (size_t)r->world->count, said = s->device_bytes ? s->device_bytes : SIZE_MAX;
     size_t here = ranks * (size_t)r->world->node_size;
     bool described = r->plan && s->device_bytes;
     size_t known = place->free_bytes == SIZE_MAX ? SIZE_MAX : place->free_bytes / ranks;
-    return (struct HalfRoom){described ? said : size_min(known, said),
-                             r->plan ? SIZE_MAX : host / here};
+    struct Capacity half;
+    for (enum Shortage of = SHORT_NOT; of < NSHORTAGE; of++)
+        half.of[of] = SIZE_MAX;
+    half.of[SHORT_PLACE] = half_of(described ? said : size_min(known, said));
+    half.of[SHORT_MEMORY] = half_of(r->plan ? SIZE_MAX : host / here);
+    return half;
+}
+
+// Of the micro-batches that divide the step, the largest up to s->batch with which a rank fits; the
+// smallest where none does. Errors: those of trials_open.
+static int largest_batch(const struct RankSettings *s, const struct Capacity *half, int ranks_here,
+                         size_t *batch, struct Error *e) {
+    struct Trials t;
+    size_t *list;
+    int err = trials_open(&t, s, half, ranks_here, false, e);
+    if (!err) {
+        size_t n = candidates_batches(s, s->batch, &list);
+        size_t fitting = candidates_fitting(list, n, candidate_of(s), trials_fit, &t);
+        *batch = n ? list[fitting ? fitting - 1 : 0] : s->batch;
+        free(list);
+    }
+    trials_close(&t);
+    return err;
 }
 
 // Rank 0's choice, within the least memory of any process. The step stays what it was.
@@ -64,13 +89,14 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
     size_t batch = s.batch;
     s.global_batch = line->global_batch;
     int err = rank_device_memory(&s, host, w->node_size, &place, e);
-    struct HalfRoom room = {0};
+    struct Capacity half = {{0}};
     if (!err)
-        room = free_for_each(r, &s, &place, host.free_bytes);
-    room.place = world_least(w, room.place);
-    room.host = world_least(w, room.host);
+        half = half_for_each(r, &s, &place, host.free_bytes);
+    size_t *on_device = &half.of[SHORT_PLACE], *on_host = &half.of[SHORT_MEMORY];
+    *on_device = world_least(w, *on_device);
+    *on_host = world_least(w, *on_host);
     if (!err && w->first == 0)
-        err = half_batch(&s, room, w->count, &batch, e);
+        err = largest_batch(&s, &half, w->count, &batch, e);
     uint64_t word = world_of_first(w, err ? UINT64_MAX : batch);
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
@@ -79,7 +105,7 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
         log_line(LOG_NORMAL,
                  "--batch %zu of --global-batch %zu is chosen: a larger one would take more than "
                  "half of the %.2f GB that each rank has free",
-                 s.batch, line->global_batch, (double)size_min(room.place, room.host) / 1e9);
+                 s.batch, line->global_batch, 2 * (double)size_min(*on_device, *on_host) / 1e9);
     said->rank.batch = line->rank.batch = s.batch;
     line->rank.nmicro = s.nmicro;
     line->rank.grad_dtype = s.grad_dtype;

@@ -7,7 +7,7 @@
 // plan for a GPU that is not here has neither.
 #ifndef ZERO_PLAN_TABLE_H
 #define ZERO_PLAN_TABLE_H
-#include "zero/plan/pipeline.h"
+#include "zero/plan/footprint.h"
 
 #include <stdio.h>
 
@@ -28,5 +28,11 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
                         bool json, struct Error *e);
 // node: ranks of one.
 char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options, int node);
+
+// ---- chains.c ----
+
+// Prints the hops of the group that s->show_chain names, such as "block.1", on the first rank that has it. Errors:
+// -EINVAL, where the model has no such group; those of rank_open.
+int chains_print(FILE *out, const struct RankSettings *s, struct Error *e);
 
 #endif

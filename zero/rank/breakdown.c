@@ -35,10 +35,12 @@ _Static_assert((int)NWAITREASON <= (int)TALLY_REASONS, "a tally has room for all
 
 static const char *const queue_names[2][NQUEUE] = {
     {"compute", "comm", "in", "out"}, {"host_compute", "host_comm", "host_in", "host_out"}};
-static const char *const reason_names[NWAITREASON] = {"weights",   "update",      "data",
-                                                      "gradients", "activations", "other"};
 static const char *const wait_names[NWAITREASON] = {
     "wait_weights", "wait_update", "wait_data", "wait_gradients", "wait_activations", "wait_other"};
+
+static const char *reason_name(int reason) {
+    return wait_names[reason] + strlen("wait_");
+}
 
 // What nobody named: compute had nothing to do.
 static double idle_share(const struct BreakdownTimes *t) {
@@ -63,7 +65,7 @@ int breakdown_shares(const struct BreakdownTimes *t, bool host, struct LogValue 
 
 int breakdown_waited(const struct BreakdownTimes *t, struct LogValue out[]) {
     for (int i = 0; i < NWAITREASON; i++)
-        out[i] = (struct LogValue){reason_names[i], t->wait[i]};
+        out[i] = (struct LogValue){reason_name(i), t->wait[i]};
     return NWAITREASON;
 }
 
@@ -77,7 +79,7 @@ char *breakdown_text(const struct BreakdownTimes *t, bool host) {
                                   queue_names[q / NQUEUE][q % NQUEUE], 100 * s / t->all);
     }
     for (int i = 0; i < NWAITREASON; i++)
-        m += (size_t)snprintf(waits + m, sizeof waits - m, "  %s %.1f%%", reason_names[i],
+        m += (size_t)snprintf(waits + m, sizeof waits - m, "  %s %.1f%%", reason_name(i),
                               100 * t->wait[i] / t->all);
     return base_format("of rank 0's steps, queues were busy%s\n"
                        "compute waited for%s  and was idle %.1f%%",

@@ -3,7 +3,6 @@
 
 #include "kernels/trace.h"
 #include "zero/checkpoint/checkpoint.h"
-#include "zero/comm/choose.h"
 #include "zero/comm/mpi.h"
 #include "zero/comm/nccl.h"
 #include "zero/offload/activations.h"
@@ -98,10 +97,8 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
 }
 
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
-    struct GpuAssignment seats;
     struct CommChoice choice;
-    rank_device_assign(s, dry, &seats);
-    CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // rank_device_open asked already
+    CHECK(!rank_device_choose(s, dry, &choice, e), "%s", e->text); // rank_device_open did already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
     r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))

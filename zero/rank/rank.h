@@ -57,7 +57,7 @@ struct Rank {
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
 void rank_close(struct Rank *r);
 
-// ---- rank_work.c ----
+// ---- rank_step.c ----
 
 // The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
 // 2022, PaLM, appendix B, halved for the causal mask).

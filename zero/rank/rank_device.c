@@ -20,6 +20,49 @@ enum {
     UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
 };
 
+// NCCL wants a GPU for each rank. Some ranks with a GPU of their own and some without would all go
+// at the pace of the latter, so that is taken for a mistake.
+static int refuse(const struct GpuAssignment *s, struct Error *e) {
+    return error_set(e, -EINVAL, E_GPU_RANKS,
+                     "%d ranks on this machine's %d GPUs: expected at most %d, one on each GPU, or "
+                     "CUDA_VISIBLE_DEVICES=0 to put all ranks on one GPU",
+                     s->node_ranks, s->gpus, s->gpus);
+}
+
+int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Error *e) {
+    enum CommKind shared = s->processes ? COMM_KIND_MPI : COMM_KIND_THREAD;
+    *out = (struct CommChoice){s->ranks > 1 ? shared : COMM_KIND_SELF, 0};
+    if (!s->cuda)
+        return 0;
+    bool apart = s->gpus == 0 || s->gpus >= s->node_ranks;
+    bool one = s->gpus == 1; // a process may see its own alone: comm_gpus_apart finds out
+    if (!apart && !one)
+        return refuse(s, e);
+    out->gpu = apart ? s->node_rank : 0;
+    if (s->ranks == 1)
+        return 0;
+    bool may = apart || s->processes;
+    if (may && s->nccl)
+        out->kind = COMM_KIND_NCCL;
+    if (may && !s->nccl && !s->processes && s->gpus)
+        return error_set(e, -ENOTSUP, E_NCCL,
+                         "%d ranks on %d GPUs need NCCL: install libnccl2, or set "
+                         "CUDA_VISIBLE_DEVICES=0 to put all ranks on one GPU",
+                         s->ranks, s->gpus);
+    return 0;
+}
+
+bool comm_gpus_apart(const uint64_t gpu[], int ranks) {
+    for (int r = 0; r < ranks; r++) {
+        if (!gpu[r])
+            return false;
+        for (int other = 0; other < r; other++)
+            if (gpu[other] == gpu[r])
+                return false;
+    }
+    return true;
+}
+
 // Before CUDA's first call. Ranks that share a card wait for no kernel of another's (device.c). A
 // launcher may show each process a card of its own, so for processes it is the machine that counts.
 static void choose_loading(const struct RankSettings *s) {
@@ -29,28 +72,28 @@ static void choose_loading(const struct RankSettings *s) {
         device_load_eagerly_cuda();
 }
 
-void rank_device_assign(const struct RankSettings *s, bool dry, struct GpuAssignment *seats) {
+int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice *out,
+                       struct Error *e) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
     if (cuda && !dry)
         choose_loading(s);
     int gpus = cuda ? device_count_cuda() : 0;
     bool elsewhere = dry && gpus != 1; // ranks that share the one that is here do so on paper, too
-    *seats = (struct GpuAssignment){.cuda = cuda,
-                                    .processes = s->processes,
-                                    .ranks = s->ranks,
-                                    .node_rank = s->processes ? s->node_rank : s->rank,
-                                    .node_ranks = s->processes ? s->node_ranks : s->ranks,
-                                    .gpus = elsewhere ? 0 : gpus};
-    seats->nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
+    struct GpuAssignment seats = {.cuda = cuda,
+                                  .processes = s->processes,
+                                  .ranks = s->ranks,
+                                  .node_rank = s->processes ? s->node_rank : s->rank,
+                                  .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                  .gpus = elsewhere ? 0 : gpus};
+    seats.nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
+    return comm_choose(&seats, out, e);
 }
 
 static int gpu_of(const struct RankSettings *s) {
-    struct GpuAssignment seats;
     struct CommChoice choice;
     struct Error ignored;
-    rank_device_assign(s, false, &seats);
-    comm_choose(&seats, &choice, &ignored);
+    rank_device_choose(s, false, &choice, &ignored);
     return choice.gpu;
 }
 
@@ -112,10 +155,8 @@ int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, stru
 }
 
 int rank_device_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
-    struct GpuAssignment seats;
     struct CommChoice choice;
-    rank_device_assign(s, dry, &seats);
-    int err = comm_choose(&seats, &choice, e);
+    int err = rank_device_choose(s, dry, &choice, e);
     if (!err)
         err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)
                                        : device_open_cpu(out, s->threads, s->kernels, e);

@@ -2,13 +2,46 @@
 #ifndef ZERO_RANK_RANK_DEVICE_H
 #define ZERO_RANK_RANK_DEVICE_H
 #include "kernels/kernels.h"
-#include "zero/comm/choose.h"
 #include "zero/settings/settings.h"
 
-// What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank,
-// but where this one has just one.
-// The first time, before ranks have threads: it may change the environment.
-void rank_device_assign(const struct RankSettings *s, bool dry, struct GpuAssignment *seats);
+enum CommKind {
+    COMM_KIND_SELF,   // one rank
+    COMM_KIND_THREAD, // threads that see each other's memory
+    COMM_KIND_MPI,    // processes, over MPI
+    COMM_KIND_NCCL,   // a GPU for each rank
+};
+
+// What the choice depends on.
+struct GpuAssignment {
+    bool cuda;      // the ranks compute on GPUs
+    bool processes; // they are processes of a job; else threads of this process
+    int ranks;      // of the job
+    int node_rank;  // this rank among those of its machine
+    int node_ranks;
+    int gpus;  // that this process sees. 0: a plan, for machines with one for each rank
+    bool nccl; // NCCL is installed
+};
+
+struct CommChoice {
+    enum CommKind kind;
+    int gpu; // that this rank computes on
+};
+
+// A GPU for each rank of a machine: rank r of it has GPU r, and NCCL moves the data. One GPU for
+// all: threads read each other's buffers, processes go through the host's memory and MPI. Anything
+// in between is refused: -EINVAL. Threads that have GPUs enough but no NCCL: -ENOTSUP.
+int comm_choose(const struct GpuAssignment *seats, struct CommChoice *out, struct Error *e);
+
+// Processes must choose alike, and a launcher may show each of them one GPU, the same or another.
+// So they tell each other what they have: gpu[r] is the identity of rank r's GPU, or 0 where that
+// rank cannot use NCCL. True: they all can.
+bool comm_gpus_apart(const uint64_t gpu[], int ranks);
+
+// The choice of a rank with these settings. dry: a plan, for machines with a GPU a rank, but where
+// this one has just one. The first time, before ranks have threads: it may change the environment.
+// Errors: those of comm_choose.
+int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice *out,
+                       struct Error *e);
 
 // What a line leaves to the world and the machine: s->ranks, and use's cores (of `cores` on this
 // machine) and chosen; a plan with --device-mem is for a GPU. Processes agree: what is chosen all
