@@ -28,6 +28,7 @@ static void open_groups(struct RankInfo *s, const struct SeatsJob *job, int rank
     s->all = g ? comm_open_thread(g, rank, s->device, 60) : comm_open_self(s->device);
     s->dp = job->dp == s->all->size ? s->all : comm_split(s->all, &grid, AXIS_DP, false);
     s->parallel = zero_parallel_none;
+    s->parallel.grid = grid;
     s->parallel.replicas =
         job->replicas > 1 ? comm_split(s->all, &grid, AXIS_REPLICA, false) : NULL;
     params_layout(&job->c, (size_t)s->all->size, (size_t)grid_coord(&grid, rank, AXIS_TP),

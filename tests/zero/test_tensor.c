@@ -8,7 +8,7 @@
 #include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/refused.h"
-#include "zero/checkpoint/shared.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <math.h>

@@ -7,8 +7,6 @@
 #include "kernels/folder.h"
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
-#include "zero/checkpoint/local.h"
-#include "zero/checkpoint/shared.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -66,6 +66,11 @@ int checkpoint_clear(const char *folder, struct Error *e);
 // What this rank's file takes, in bytes.
 uint64_t checkpoint_bytes(const struct Zero *z, const char *identity);
 
+// Whether what several ranks have beside their shards is the same on all of them (shared.c). All
+// ranks call it, between steps, when what was queued is finished. Errors: -EIO; on rank 0 with a
+// line that names a rank that differs.
+int shared_check(struct Zero *z, struct Error *e);
+
 // ---- the same in three parts, for who writes meanwhile ----
 
 // A checkpoint in the making.
@@ -103,6 +108,14 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
                         struct Error *e);
 // Waits until it is written. Errors: checkpoint_write's. NULL: nothing.
 int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e);
+
+// ---- local.c: the mark of one save, where disks are several ----
+
+// A word for a save; the same on all ranks.
+uint64_t checkpoint_local_word(struct Zero *z);
+// Writes the mark into a folder. Errors: -errno.
+int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
+                    struct Error *e);
 
 // ---- folders.c ----
 

@@ -1,8 +1,10 @@
-// The files of a checkpoint that is loaded: what load.c opens and checks, identity.c compares, and
-// read.c reads.
+// What the files of this folder know of each other: the files of a checkpoint that is loaded, which
+// load.c opens and checks and read.c reads; and their folder's.
 #ifndef ZERO_CHECKPOINT_FILES_H
 #define ZERO_CHECKPOINT_FILES_H
 #include "zero/checkpoint/checkpoint.h"
+
+enum { CHECKPOINT_FILES_MAX = 1 << 16 };
 
 struct CheckpointFile {
     char *path;
@@ -12,7 +14,7 @@ struct CheckpointFile {
 
 struct CheckpointFiles {
     int folder, held; // descriptors, -1: none
-    int fetched;      // likewise: what came from other disks (local.h)
+    int fetched;      // likewise: what came from other disks (local.c)
     int count;
     struct CheckpointFile *file;
     // (places): the groups as those laid them out that saved
@@ -25,16 +27,21 @@ static inline int checkpoint_place(const struct CheckpointFiles *f, int file) {
     return grid_coord(&f->file[0].head.grid, file, AXIS_TP);
 }
 
-// What two identities differ in, as an error. same_ranks: also in what shapes bits alone.
-int checkpoint_compare_identity(const char *path, const char *stored, const char *wanted,
-                                bool same_ranks, struct Error *e);
+// ---- read.c ----
 
 // Reads what this rank keeps of each group's first arrays: [0, arrays).
 int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum State arrays,
                            struct Error *e);
 
-// ---- fetch.c ----
+// ---- folders.c ----
 
+// The lowest rank whose file is in a folder, a descriptor; -1: none.
+int checkpoint_lowest(int folder);
+
+// ---- local.c: files on several disks ----
+
+// A name that a mark may have.
+bool checkpoint_is_mark(const char *name);
 // Whether ranks see different files in the folder of that path.
 bool checkpoint_is_local(struct Zero *z, const char *path);
 

@@ -7,8 +7,7 @@
 // Whoever reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold): another
 // process that prunes passes over it.
 #include "kernels/folder.h"
-#include "zero/checkpoint/local.h"
-#include "zero/checkpoint/checkpoint.h"
+#include "zero/checkpoint/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,22 +24,6 @@ char *checkpoint_rank_path(const char *folder, int rank) {
     return base_format("%s/rank-%04d.state", folder, rank);
 }
 
-int checkpoint_file_look(const char *folder, struct CheckpointHead *head, struct Error *e) {
-    int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), lowest = 0, fd = -1;
-    if (at >= 0) {
-        lowest = checkpoint_lowest(at);
-        close(at);
-    }
-    char *path = checkpoint_rank_path(folder, lowest > 0 ? lowest : 0);
-    int err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
-    if (!err)
-        close(fd);
-    else
-        *head = (struct CheckpointHead){0};
-    free(path);
-    return err;
-}
-
 char *checkpoint_path(const char *folder, uint64_t step) {
     return base_format("%s/step-%08llu", folder, (unsigned long long)step);
 }
@@ -55,13 +38,43 @@ static bool step_of(const char *name, uint64_t *step) {
     return true;
 }
 
-static bool is_rank_file(const char *name) {
+// The rank of a file named rank-R.state, or -1.
+static int rank_of(const char *name) {
     char again[32];
-    int rank;
+    int rank = -1;
     if (sscanf(name, "rank-%d.state", &rank) != 1)
-        return false;
+        return -1;
     snprintf(again, sizeof again, "rank-%04d.state", rank);
-    return strcmp(name, again) == 0;
+    return strcmp(name, again) == 0 ? rank : -1;
+}
+
+static bool find_lowest(int folder, const char *name, void *lowest) {
+    int *least = lowest, rank = rank_of(name);
+    if (rank >= 0 && (*least < 0 || rank < *least) && folder_has_file(folder, name, NULL))
+        *least = rank;
+    return true;
+}
+
+int checkpoint_lowest(int folder) {
+    int least = -1;
+    folder_for_all(folder, find_lowest, &least);
+    return least;
+}
+
+int checkpoint_file_look(const char *folder, struct CheckpointHead *head, struct Error *e) {
+    int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), lowest = 0, fd = -1;
+    if (at >= 0) {
+        lowest = checkpoint_lowest(at);
+        close(at);
+    }
+    char *path = checkpoint_rank_path(folder, lowest > 0 ? lowest : 0);
+    int err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
+    if (!err)
+        close(fd);
+    else
+        *head = (struct CheckpointHead){0};
+    free(path);
+    return err;
 }
 
 bool checkpoint_is_below(const char *path, const char *folder) {
@@ -109,7 +122,7 @@ static bool is_unread(int folder, int *held) {
 
 static bool is_ours(int folder, const char *name, void *unused) {
     (void)unused;
-    return (is_rank_file(name) || checkpoint_is_mark(name)) && folder_has_file(folder, name, NULL);
+    return (rank_of(name) >= 0 || checkpoint_is_mark(name)) && folder_has_file(folder, name, NULL);
 }
 
 static bool remove_file(int folder, const char *name, void *unused) {

@@ -1,12 +1,27 @@
-// Marks of checkpoints that lie on several disks: see local.h. Next: fetch.c.
-#include "zero/checkpoint/local.h"
+// A checkpoint whose files lie on several disks: each node's ranks have theirs on their own.
+//
+// Every such folder holds, beside the ranks' files, a mark: apart-<word>, with a word that is that
+// save's alone, and in it the machine of each rank. Files of two folders belong together if their
+// marks are the same; so a folder that one node's disk kept from an older try is not taken for a
+// part of a newer one. And where files are missing, the mark says whose they are.
+//
+// Loading: ranks tell each other which files they see. What a rank needs and does not see
+// comes, in pieces, from the lowest rank that sees it, into a file without a name that goes when it
+// is closed: so a checkpoint of any nodes is loaded by any others, as far as these have all of it
+// between them. Where all ranks see the same, nothing of this happens.
+//
+// All ranks walk through the files in their order, and for each agree who hands it out: the lowest
+// rank that sees it. Its head goes to all who do not, the rest only where some rank needs it.
+#include "zero/checkpoint/files.h"
 
 #include "kernels/atomic_file.h"
 #include "kernels/folder.h"
+#include "kernels/hash.h"
 #include "zero/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +29,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+// ---- marks ----
 
 enum { LINE_BYTES = HOST_BYTES + 16, MARK_NAME_BYTES = 32 };
 
@@ -48,8 +65,6 @@ uint64_t checkpoint_local_word(struct Zero *z) {
     return word;
 }
 
-// ---- writing ----
-
 int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
                     struct Error *e) {
     char name[MARK_NAME_BYTES], *text = base_alloc((size_t)disk->size * LINE_BYTES);
@@ -67,8 +82,6 @@ int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *d
     return err;
 }
 
-// ---- reading ----
-
 // The first mark in a folder.
 static bool find_mark(int folder, const char *name, void *found) {
     char *to = found;
@@ -77,14 +90,16 @@ static bool find_mark(int folder, const char *name, void *found) {
     return true;
 }
 
-uint64_t checkpoint_marked(int folder) {
+// The word of the mark in a folder; 0: none.
+static uint64_t marked(int folder) {
     char name[MARK_NAME_BYTES] = "";
     uint64_t word = 0;
     folder_for_all(folder, find_mark, name);
     return word_of(name, &word) ? word : 0;
 }
 
-bool checkpoint_machine(int folder, int rank, char host[HOST_BYTES]) {
+// The machine on whose disk that rank's file was written, as the mark says; false: not known.
+static bool machine_of(int folder, int rank, char host[HOST_BYTES]) {
     char name[MARK_NAME_BYTES] = "", line[LINE_BYTES];
     int r = -1;
     folder_for_all(folder, find_mark, name);
@@ -100,20 +115,285 @@ bool checkpoint_machine(int folder, int rank, char host[HOST_BYTES]) {
     return r == rank;
 }
 
-static bool find_rank(int folder, const char *name, void *lowest) {
-    char again[32];
-    int *least = lowest, rank;
-    if (sscanf(name, "rank-%d.state", &rank) != 1 || rank < 0)
-        return true;
-    snprintf(again, sizeof again, "rank-%04d.state", rank);
-    if (strcmp(name, again) == 0 && folder_has_file(folder, name, NULL) &&
-        (*least < 0 || rank < *least))
-        *least = rank;
+// ---- fetching ----
+
+enum { PIECE = 1 << 20, BITS = 64 };
+
+struct Fetch {
+    struct Zero *z;
+    struct CheckpointFiles *f;
+    const char *path;
+    uint64_t *all;       // (ranks): room for their words
+    int *owner;          // (files): the lowest rank that sees it; -1: none
+    bool *sees, *shared; // (files): this rank does; all do
+    uint64_t end;        // of what was fetched
+};
+
+// ---- do they see the same? ----
+
+static bool add_name(int folder, const char *name, void *sum) {
+    if (folder_has_file(folder, name, NULL))
+        *(uint64_t *)sum += hash64(name, strlen(name), 1) | 1;
     return true;
 }
 
-int checkpoint_lowest(int folder) {
-    int least = -1;
-    folder_for_all(folder, find_rank, &least);
-    return least;
+bool checkpoint_is_local(struct Zero *z, const char *path) {
+    if (!comm_can_broadcast_host(z->all))
+        return false;
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), names = 0;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        folder_for_all(folder, add_name, &names);
+        close(folder);
+    }
+    zero_share(z, names, all);
+    bool same = true;
+    for (int r = 1; r < z->all->size; r++)
+        same = same && all[r] == all[0];
+    free(all);
+    return !same;
+}
+
+// ---- who has what ----
+
+// How many files there are, and of which save: as the lowest rank tells that sees the lowest file.
+// A folder of another save is closed.
+static int agree_on_save(struct Fetch *x, uint32_t *count) {
+    struct CheckpointFiles *f = x->f;
+    struct CheckpointHead head = {0};
+    struct Error ignored;
+    int lowest = f->folder >= 0 ? checkpoint_lowest(f->folder) : -1, fd, teller = 0;
+    char *path = checkpoint_rank_path(x->path, lowest);
+    if (lowest >= 0 && !checkpoint_file_open(f->folder, path, &fd, &head, &ignored))
+        close(fd);
+    free(path);
+    *count = head.size;
+    checkpoint_head_free(&head);
+    zero_share(x->z, *count ? (uint64_t)lowest : UINT64_MAX, x->all);
+    for (int r = 1; r < x->z->all->size; r++)
+        if (x->all[r] < x->all[teller])
+            teller = r;
+    zero_share(x->z, *count, x->all);
+    *count = (uint32_t)x->all[teller];
+    uint64_t mark = f->folder >= 0 ? marked(f->folder) : 0;
+    zero_share(x->z, mark, x->all);
+    if (f->folder >= 0 && mark != x->all[teller]) {
+        close(f->folder);
+        f->folder = -1;
+    }
+    return teller;
+}
+
+static void name_files(struct Fetch *x, uint32_t count) {
+    struct CheckpointFiles *f = x->f;
+    free(f->file);
+    f->file = base_alloc_zeroed(count * sizeof *f->file);
+    for (f->count = 0; f->count < (int)count; f->count++)
+        f->file[f->count].path = checkpoint_rank_path(x->path, f->count);
+    x->owner = base_alloc(count * sizeof *x->owner);
+    x->sees = base_alloc_zeroed(count);
+    x->shared = base_alloc_zeroed(count);
+}
+
+// Which ranks see which files, 64 files at a time.
+static void survey(struct Fetch *x) {
+    struct CheckpointFiles *f = x->f;
+    int size = x->z->all->size;
+    for (int begin = 0; begin < f->count; begin += BITS) {
+        int n = f->count - begin < BITS ? f->count - begin : BITS;
+        uint64_t mine = 0;
+        for (int i = 0; i < n; i++) {
+            const char *name = strrchr(f->file[begin + i].path, '/') + 1;
+            x->sees[begin + i] = f->folder >= 0 && folder_has_file(f->folder, name, NULL);
+            mine |= (uint64_t)x->sees[begin + i] << i;
+        }
+        zero_share(x->z, mine, x->all);
+        for (int i = 0; i < n; i++) {
+            x->owner[begin + i] = -1;
+            x->shared[begin + i] = true;
+            for (int r = size - 1; r >= 0; r--) {
+                bool has = x->all[r] >> i & 1;
+                x->owner[begin + i] = has ? r : x->owner[begin + i];
+                x->shared[begin + i] = x->shared[begin + i] && has;
+            }
+        }
+    }
+}
+
+// Names the first file that is on no disk, and the machine that wrote it.
+static int check_all_there(const struct Fetch *x, int teller, struct Error *e) {
+    const struct CheckpointFiles *f = x->f;
+    char host[HOST_BYTES] = "";
+    int missing = 0;
+    while (missing < f->count && x->owner[missing] >= 0)
+        missing++;
+    if (missing == f->count)
+        return 0;
+    if (x->z->all->rank != teller)
+        return -ENOENT;
+    const char *name = strrchr(f->file[missing].path, '/') + 1;
+    if (machine_of(f->folder, missing, host))
+        return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
+                         "checkpoint %s lacks %s, which node %s wrote to its own disk; run the job "
+                         "on that node too, or copy the file to a node of the job",
+                         x->path, name, host);
+    return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
+                     "checkpoint %s lacks %s: no node of the job has this file; copy it to one of "
+                     "them, or resume from another checkpoint",
+                     x->path, name);
+}
+
+// ---- handing out ----
+
+// What the owner says.
+static uint64_t hear(struct Fetch *x, int i, uint64_t mine) {
+    zero_share(x->z, mine, x->all);
+    return x->all[x->owner[i]];
+}
+
+static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *part) {
+    uint64_t begin = zero_owned_begin(z, g), end = begin + zero_owned_numel(z, g);
+    return part->count && part->begin < end && part->begin + part->count > begin;
+}
+
+// Whether this rank may want elements of the file. What all places have is read from place 0's.
+static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
+    size_t place = (size_t)grid_coord(&h->grid, file, AXIS_TP);
+    bool needed = false;
+    if ((size_t)h->grid.size[AXIS_TP] != z->params->places ||
+        (int)h->ngroup != z->params->all_groups)
+        return true;
+    for (int g = 0; g < z->params->ngroup && (place == z->params->place || !place); g++)
+        needed = needed || overlaps(z, g, &h->group[z->params->group[g].number]);
+    return needed;
+}
+
+// Bytes [at, at + n) of a file that one rank has and the others get. keeps: into what this rank
+// fetches. What goes wrong here is kept in *err, since the others go on.
+static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bool keeps,
+                     char *room, int *err, struct Error *e) {
+    const char *path = x->f->file[i].path;
+    for (uint64_t end = at + n; at < end; at += PIECE) {
+        size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
+        if (fd >= 0 && !*err && pread(fd, room, bytes, (off_t)at) != (ssize_t)bytes)
+            *err = error_set(e, -EIO, E_CHECKPOINT_READ,
+                             "cannot read checkpoint %s: a read failed or ended too early; check "
+                             "the node's disk",
+                             path);
+        comm_broadcast_host(x->z->all, room, bytes, x->owner[i]);
+        if (keeps && !*err && (*err = base_write(x->f->fetched, room, bytes, (off_t)(x->end + at))))
+            error_set(e, *err, E_CHECKPOINT_WRITE,
+                      "cannot store another node's part of checkpoint %s: %s", path,
+                      strerror(-*err));
+    }
+}
+
+// One file: its head for all, its values for who needs them.
+static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
+    struct CheckpointFile *file = &x->f->file[i];
+    bool owns = x->owner[i] == x->z->all->rank, sees = x->sees[i];
+    struct stat st = {0};
+    int fd = -1, err = 0;
+    if (sees)
+        err = checkpoint_file_open(x->f->folder, file->path, &fd, &file->head, e);
+    if (!err && sees && fstat(fd, &st))
+        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", file->path,
+                        strerror(errno));
+    err = zero_agree(x->z, err);
+    if (!err && !x->shared[i]) {
+        int from = owns ? fd : -1;
+        uint64_t bytes = hear(x, i, (uint64_t)st.st_size);
+        uint64_t head = hear(x, i, owns ? checkpoint_file_values(&file->head) : 0);
+        hand_out(x, i, from, 0, head, !sees, room, &err, e);
+        if (!sees && !err)
+            err = checkpoint_file_head(x->f->fetched, file->path, x->end, bytes, &file->head, e);
+        bool needed = !sees && !err && needs(x->z, &file->head, i), any = false;
+        err = zero_agree(x->z, err);
+        zero_share(x->z, needed, x->all);
+        for (int r = 0; r < x->z->all->size; r++)
+            any = any || x->all[r];
+        if (any && !err)
+            hand_out(x, i, from, head, bytes - head, needed, room, &err, e);
+        file->fetched = needed;
+        x->end += needed ? bytes : 0;
+        err = zero_agree(x->z, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+// A file without a name: beside the checkpoint, or where there is a folder for such.
+static int open_unnamed(const char *path, struct Error *e) {
+    char *beside = base_format("%s/../..", path), *at = NULL;
+    char *above = folder_of(path);
+    const char *other = getenv("TMPDIR");
+    const char *folders[] = {above, beside, other ? other : "/tmp"};
+    int fd = -1;
+    for (int i = 0; i < 3 && fd < 0; i++) {
+        at = base_format("%s/fetched-XXXXXX", folders[i]);
+        fd = mkostemp(at, O_CLOEXEC);
+        if (fd >= 0)
+            unlink(at);
+        free(at);
+    }
+    if (fd < 0)
+        fd = error_set(e, -errno, E_CHECKPOINT_WRITE,
+                       "cannot store another node's part of checkpoint %s: %s", path,
+                       strerror(errno));
+    free(above);
+    free(beside);
+    return fd;
+}
+
+// ---- all of it ----
+
+// Each file is checked by the rank that hands it out.
+static int check_own(const struct Fetch *x, struct Error *e) {
+    int err = 0;
+    for (int i = 0; i < x->f->count && !err; i++)
+        if (x->owner[i] == x->z->all->rank)
+            err = checkpoint_file_check(x->f->folder, x->f->file[i].path, e);
+    return err;
+}
+
+static int fetch_all(struct Fetch *x, struct Error *e) {
+    char *room = base_alloc(PIECE);
+    int fd = open_unnamed(x->path, e), err = zero_agree(x->z, fd < 0 ? fd : 0);
+    x->f->fetched = fd < 0 ? -1 : fd;
+    for (int i = 0; i < x->f->count && !err; i++)
+        err = fetch_file(x, i, room, e);
+    free(room);
+    return err;
+}
+
+int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f, struct Error *e) {
+    struct Fetch x = {z,    f,    path, base_alloc_zeroed((size_t)z->all->size * sizeof *x.all),
+                      NULL, NULL, NULL, 0};
+    uint32_t count;
+    *f = (struct CheckpointFiles){
+        .held = -1, .fetched = -1, .file = base_alloc_zeroed(sizeof *f->file)};
+    f->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->folder >= 0)
+        f->held = checkpoint_hold(f->folder);
+    int teller = agree_on_save(&x, &count), err = 0;
+    if (count < 1 || count > CHECKPOINT_FILES_MAX)
+        err = z->all->rank
+                  ? -EBADMSG
+                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                              "checkpoint %s is damaged: no node can read any of its files", path);
+    if (!err) {
+        name_files(&x, count);
+        survey(&x);
+        err = check_all_there(&x, teller, e);
+    }
+    if (!err)
+        err = zero_agree(z, check_own(&x, e));
+    if (!err)
+        err = fetch_all(&x, e);
+    free(x.all);
+    free(x.owner);
+    free(x.sees);
+    free(x.shared);
+    return err;
 }

@@ -4,7 +4,7 @@
 // Each rank computes them for itself, from the same bits in the same way. A checkpoint takes the
 // first one's, so when one is saved all ranks compare theirs: what differs would be lost in
 // silence, and says that an exchange is missing, or that GPUs of two kinds round otherwise.
-#include "zero/checkpoint/shared.h"
+#include "zero/checkpoint/checkpoint.h"
 
 #include "kernels/hash.h"
 #include "zero/report.h"
@@ -60,50 +60,41 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     return all;
 }
 
-// What of the job is neither of these is its pipeline.
-struct Grid shared_grid(const struct Zero *z) {
-    struct Grid g = {{(int)z->params->places, z->shard_group->size, 1,
-                      z->parallel->replicas ? z->parallel->replicas->size : 1}};
-    g.size[AXIS_PP] = z->all->size / (g.size[AXIS_TP] * g.size[AXIS_DP] * g.size[AXIS_REPLICA]);
-    CHECK(grid_coord(&g, z->all->rank, AXIS_TP) == (int)z->params->place,
-          "rank %d has part %zu of %zu", z->all->rank, z->params->place, z->params->places);
-    return g;
+// Which rank's word is not that of the first one along the axis, of those at its end, or of any;
+// -1: none. Only the ends of a pipeline have the same.
+static int find_other(struct Zero *z, enum Axis axis, bool ends, HashShard *each) {
+    const struct Grid *grid = &z->parallel->grid;
+    int other = -1;
+    uint64_t *all = hash_shards(z, each);
+    for (int r = z->all->size - 1; r >= 0; r--)
+        if (!ends || grid_coord(grid, r, axis) == grid->size[axis] - 1)
+            other = all[r] != all[grid_member(grid, r, axis, 0)] ? r : other;
+    free(all);
+    return other;
 }
 
 static int check_places(struct Zero *z, struct Error *e) {
-    struct Grid grid = shared_grid(z);
-    int other = -1;
-    if (grid.size[AXIS_TP] == 1)
-        return 0;
-    uint64_t *all = hash_shards(z, hash_whole_tensors);
-    for (int r = z->all->size - 1; r >= 0; r--)
-        other = all[r] != all[grid_member(&grid, r, AXIS_TP, 0)] ? r : other;
-    free(all);
+    const struct Grid *grid = &z->parallel->grid;
+    int other = grid->size[AXIS_TP] > 1 ? find_other(z, AXIS_TP, false, hash_whole_tensors) : -1;
     if (other < 0)
         return 0;
     return error_set(e, -EIO, E_RANKS_DIFFER,
                      "rank %d holds different norms or biases than rank %d, but all "
                      "tensor-parallel ranks must hold the same; resume from an earlier checkpoint",
-                     other, grid_member(&grid, other, AXIS_TP, 0));
+                     other, grid_member(grid, other, AXIS_TP, 0));
 }
 
 static int check_ends(struct Zero *z, struct Error *e) {
-    struct Grid grid = shared_grid(z);
-    int last = grid.size[AXIS_PP] - 1, other = -1;
-    if (last == 0 || z->params->config.untied)
-        return 0;
-    uint64_t *all = hash_shards(z, hash_tied);
-    for (int r = z->all->size - 1; r >= 0; r--)
-        if (grid_coord(&grid, r, AXIS_PP) == last)
-            other = all[r] != all[grid_member(&grid, r, AXIS_PP, 0)] ? r : other;
-    free(all);
+    const struct Grid *grid = &z->parallel->grid;
+    bool tied = grid->size[AXIS_PP] > 1 && !z->params->config.untied;
+    int other = tied ? find_other(z, AXIS_PP, true, hash_tied) : -1;
     if (other < 0)
         return 0;
     return error_set(
         e, -EIO, E_RANKS_DIFFER,
         "rank %d holds a different embedding than rank %d, but with --tie on the first and the "
         "last stage must hold the same; resume from an earlier checkpoint",
-        other, grid_member(&grid, other, AXIS_PP, 0));
+        other, grid_member(grid, other, AXIS_PP, 0));
 }
 
 int shared_check(struct Zero *z, struct Error *e) {

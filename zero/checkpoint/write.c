@@ -6,7 +6,6 @@
 // whole and rank 0 has given their folder its name.
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
-#include "zero/checkpoint/shared.h"
 #include "zero/process/request.h"
 
 #include <errno.h>
@@ -22,7 +21,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
                                  .best = z->best,
                                  .rank = (uint32_t)z->all->rank,
                                  .size = (uint32_t)z->all->size,
-                                 .grid = shared_grid(z),
+                                 .grid = z->parallel->grid,
                                  .ngroup = (uint32_t)z->params->all_groups,
                                  .narray = zero_is_late(z) ? NSTATE_LATE : NSTATE,
                                  .identity = base_format("%s", identity)};
