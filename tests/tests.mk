@@ -1,4 +1,5 @@
-# The lists of tests, benchmarks and fuzzers, and what they are linked with. Part of the Makefile.
+# Tests, benchmarks and fuzzers: their lists, how they are linked, and the goals that run them. Part
+# of the Makefile.
 #
 # Tests, by room. Programs lie side by side in $(BUILD)/tests, whichever room their source is in.
 IN = $(addprefix tests/$(strip $(1))/,$(2))
@@ -93,12 +94,6 @@ TEST_SHARED := $(if $(filter releaseyes,$(MODE)$(HAVE_CUDA)),kernels/cuda/none) 
     $(if $(filter releaseyes,$(MODE)$(HAVE_NCCL)),zero/comm/nccl_none) \
     $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
-# The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
-# linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block counters cpu disk faults hooks host job library loading memory nccl \
-    nccl_calls nccl_move race report resources shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
-CUSIM_CU_cusim := probes
-CUSIM_TOOLS_cusim := compile.sh kernels.awk
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_90a := variant_kernels
 TEST_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(TEST_CU_$a))
@@ -108,10 +103,6 @@ BENCHES_gpu := bench_cuda bench_attention step_kernels
 BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
-# A tokenizer of tests in place of the program's (tests/lib/toy_tokenizer.h).
-$(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines test_shapes fuzz_chat \
-    chat_texts): WRAP = $(addprefix \
-    -Wl$(comma)--wrap=tokenizer_,encode encode_plain control token_text begin end chat_template describe decode)
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
     fuzz_safetensors fuzz_llmc fuzz_chat fuzz_stream fuzz_eval fuzz_deepspeed fuzz_bpe
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
@@ -120,3 +111,135 @@ TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))
 LONG += $(if $(filter release,$(MODE)),test_faults.sh)
 FAULT_SOURCES := fault fault_settings fault_record
 TRIAL_PROGRAMS_release := libfault.so powercut blockdisk intact
+
+# ---- how they are made ---------------------------------------------------------------------------
+
+TEST_SHARED := $(TEST_SHARED:%=%.c)
+TEST_PROGRAMS := $(TEST_PROGRAMS:%=%.c)
+BENCHES := $(BENCHES:%=tests/bench/%.c)
+MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/zero/%.c)
+MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
+FAULT_SOURCES := $(FAULT_SOURCES:%=tests/lib/%.c)
+FAULT_LIBRARY := $(BUILD)/tests/libfault.so
+TRIAL_PROGRAMS := $(TRIAL_PROGRAMS_$(MODE):%=$(BUILD)/tests/%)
+PRELOADS := $(PRELOADS:%=$(BUILD)/tests/%.so)
+STARTED := $(STARTED_$(MODE):%=tests/bench/%.c)
+SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
+FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
+
+TEST_CU_OBJECTS := $(call OBJ,$(TEST_CU_$(MODE):%=tests/kernels/%.cu))
+TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
+    $(STARTED) $(SMOKE_PARTS))
+# The program that is made of tests/ROOM/NAME.c.
+PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
+TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED))
+BENCH_BINARIES := $(call PROGRAM,$(BENCHES))
+FUZZ_BINARIES := $(call PROGRAM,$(FUZZERS))
+comma := ,
+ifeq ($(MODE),cusim)
+include tests/cusim/cusim.mk
+endif
+
+$(TEST_OBJECTS): $(BUILD)/%.o: %.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  compile $<"
+	$(RUN)$(CC) $(C_FLAGS) -MMD -MP -c $< -o $@
+$(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND_CUDA)
+	@mkdir -p $(@D)
+	$(SAY) "  compile $<"
+	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
+define VARIANT_RULE
+$$(call OBJ,$$(CU_$(1):%=kernels/cuda/%.cu) $$(TEST_CU_$(1):%=tests/kernels/%.cu)): \
+    private CU_ARCHS := $(1)
+endef
+$(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
+
+
+# A tokenizer of tests in place of the program's (tests/lib/toy_tokenizer.h).
+$(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines test_shapes fuzz_chat \
+    chat_texts): WRAP = $(addprefix \
+    -Wl$(comma)--wrap=tokenizer_,encode encode_plain control token_text begin end chat_template describe decode)
+# Calls that a test lets fail on purpose.
+$(BUILD)/tests/test_checkpoint: WRAP := $(addprefix -Wl$(comma)--wrap=,write fsync rename renameat2)
+$(BUILD)/tests/test_cuda_ptx $(BUILD)/tests/test_gpu_variants: $(TEST_CU_OBJECTS)
+$(BUILD)/tests/gpu_smoke: $(call OBJ,$(SMOKE_PARTS))
+define PROGRAM_RULE
+$(call PROGRAM,$(1)): $(call OBJ,$(1))
+endef
+$(foreach p,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED) $(BENCHES) $(FUZZERS),\
+    $(eval $(call PROGRAM_RULE,$p)))
+$(TEST_BINARIES) $(BENCH_BINARIES): $(call OBJ,$(TEST_SHARED)) $(CUSIM_OBJECTS) $(LIBRARY)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $(WRAP) $(filter %.o,$^) $(LIBRARY) $(LIBS) -lcmocka -o $@
+
+$(MPI_LIBRARIES): $(BUILD)/tests/%.so: tests/zero/%.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
+
+# What the trials put between ./train and the kernel, and make of what it did (scripts/faults/faults.sh).
+$(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h tests/lib/own_code.h $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) -fvisibility=hidden -fPIC -shared $(filter %.c,$^) -ldl -o $@
+$(patsubst %,$(BUILD)/tests/%,powercut blockdisk intact): $(BUILD)/tests/%: tests/lib/%.c \
+    kernels/hash.h kernels/dtype.h tests/lib/state_file.h $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) $< -o $@
+$(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c tests/lib/own_code.h $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) -fPIC -shared $< -o $@ -ldl
+
+$(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
+$(FUZZ_BINARIES): $(LIBRARY)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(LD_FLAGS) $(WRAP) $(filter %.o,$^) $(LIBRARY) $(LIBS) -o $@
+
+# ---- the goals ------------------------------------------------------------------------------------
+
+ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
+# TESTS="tests/data/test_flags.c" builds and runs a part of them.
+TESTS ?= $(ALL_TESTS)
+# The programs among some tests, and where there are scripts, what those start.
+BUILT = $(call PROGRAM,$(filter %.c,$(1))) $(if $(filter-out %.c,$(1)),\
+    $(call PROGRAM,$(MPI_PROGRAMS) $(STARTED) $(STARTED_TESTS_$(MODE):%=%.c)) $(MPI_LIBRARIES) \
+    $(PRELOADS) $(TRIAL_PROGRAMS))
+# Beside all tests fuzzers are compiled, so that they follow what they read; scripts/dev/fuzz.sh
+# links them.
+test-build: all $(call BUILT,$(TESTS)) \
+    $(if $(filter-out $(TESTS),$(ALL_TESTS)),,$(call OBJ,$(FUZZERS)))
+quick-build: all $(call BUILT,$(QUICK_TESTS))
+
+RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
+    TESTS_ASLEEP="$(ASLEEP)" bash scripts/dev/run_tests.sh $(BUILD)
+test: test-build
+	@$(RUN_TESTS) $(TESTS)
+
+# Those that take seconds, of every room.
+quick: quick-build
+	@$(RUN_TESTS) $(QUICK_TESTS)
+
+list list-quick list-long:
+	@echo $(if $(filter list,$@),$(ALL_TESTS),$(if $(filter list-quick,$@),$(QUICK_TESTS),$(LONG)))
+
+asan:
+	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
+	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory MODE=asan CFLAGS="-O2 -g" test
+
+# gcc's own OpenMP library is invisible to ThreadSanitizer and gives false races; LLVM's, with its
+# tool libarcher, tells the sanitizer of every fork, join and barrier.
+tsan:
+	OMP_TOOL_LIBRARIES=libarcher.so \
+	TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1 \
+	$(MAKE) --no-print-directory MODE=tsan CC=clang CFLAGS="-O2 -g" test
+
+fuzz:
+	bash scripts/dev/fuzz.sh
+
+fuzz-build: $(FUZZ_BINARIES)
+
+bench: all $(BENCH_BINARIES)
+	@for b in $(BENCH_BINARIES); do echo "== $$b"; $$b || exit 1; done

@@ -22,7 +22,7 @@ brought=$PWD/build/brought build_words=none
 # What a build depends on, as one number; the same with and without git.
 hash_source() {
     find Makefile train.c scripts/dev/probe.sh data kernels model tests zero -type f \
-        \( -name '*.[chS]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name Makefile \
+        \( -name '*.[chS]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name Makefile -o -name '*.mk' \
         -o -name probe.sh \) 2>/dev/null | sort | xargs sha256sum | sha256sum | cut -c 1-16
 }
 
