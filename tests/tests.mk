@@ -70,10 +70,10 @@ ALONE := test_nccl_watch.c test_gpu_calls.sh test_trace.c test_fit_auto.sh \
 # at most: two of them at a time run beside all others.
 ASLEEP := test_mpi_faults.sh test_mpi.sh test_mpi_gpu.sh test_scarce.sh test_run_edges.sh test_run_folders.sh \
     test_delay.c test_queues.c test_bench_gpu.sh
-# Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
-# model_logits, tokenizer_compare.sh tokenizer_check, exports_torch.sh chat_texts, real_model.sh
-# train_batches, and test_mpi*.sh mpi_ranks and mpi_stops.
-STARTED_release := model_logits tokenizer_check chat_texts train_batches
+# Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, tokenizer_compare.sh
+# tokenizer_check, exports_torch.sh chat_texts, real_model.sh train_batches, and test_mpi*.sh
+# mpi_ranks and mpi_stops.
+STARTED_release := tokenizer_check chat_texts train_batches
 # Tests that test_any_cpu.sh and test_chat_asked.sh start.
 STARTED_TESTS_release := $(call IN,kernels,test_kernels_matmul test_matmul_edges) \
     tests/data/test_chat_lines

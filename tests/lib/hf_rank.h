@@ -1,5 +1,5 @@
-// A rank that has the model of a Hugging Face folder, for tests and tools that look at what it
-// computes. Used by tests/model/test_families.c and tests/bench/model_logits.c.
+// A rank that has the model of a Hugging Face folder, for tests that look at what it computes:
+// tests/model/test_families.c and test_hf_config.c.
 #ifndef TESTS_LIB_HF_RANK_H
 #define TESTS_LIB_HF_RANK_H
 #include "data/hf/model.h"

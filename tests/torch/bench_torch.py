@@ -1,7 +1,7 @@
 # PyTorch's side of scripts/bench/bench_cpu.sh: one training step on the CPU, written as a user of
 # PyTorch would write it for speed: fused attention, fused or foreach AdamW, bf16 by autocast, eager
 # or compiled. GPT-2 124M (Radford et al. 2019) is in torch_fast_gpt2.py, other shapes are those of
-# scripts/dev/hf_models.py as transformers build them. The script drives it through a pipe, so that
+# hf_models.py as transformers build them. The script drives it through a pipe, so that
 # the two programs take turns:
 #
 #   python tests/torch/bench_torch.py --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --threads 2
@@ -9,7 +9,6 @@
 # prints "ready ...", with the variant that was the faster, and then answers each line "step" on
 # standard input by the milliseconds of one step: forward, backward, clipping by norm, update.
 import argparse
-import pathlib
 import sys
 import time
 
@@ -31,8 +30,8 @@ class Transformers(nn.Module):
 
     def __init__(self, name):
         super().__init__()
-        sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts/dev"))
-        import hf_models
+        import hf_models  # which needs transformers
+
         self.model = hf_models.build(name, attn_implementation="sdpa").train()
 
     def forward(self, inputs, targets):
