@@ -5,9 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(offsetof(struct Candidate, stage) == CHOOSE_STAGE * sizeof(int),
+               "as wide as an int");
+
 struct Candidate candidate_of(const struct RankSettings *s) {
-    return (struct Candidate){s->stage,    s->recompute,     s->opt_tier,      s->param_tier,
-                              s->act_tier, s->master_format, s->moments_dtype, s->batch};
+    return (struct Candidate){.opt = s->opt_tier,
+                              .param = s->param_tier,
+                              .act = s->act_tier,
+                              .master = s->master_format,
+                              .moments = s->moments_dtype,
+                              .recompute = s->recompute,
+                              .stage = s->stage,
+                              .batch = s->batch};
 }
 
 void candidate_apply(const struct Candidate *c, struct RankSettings *s) {
@@ -21,23 +30,10 @@ void candidate_apply(const struct Candidate *c, struct RankSettings *s) {
 }
 
 static bool same(const struct Candidate *a, const struct Candidate *b) {
-    return a->stage == b->stage && a->recompute == b->recompute && a->opt == b->opt &&
-           a->param == b->param && a->act == b->act && a->master == b->master &&
-           a->moments == b->moments;
+    return memcmp(a->of, b->of, sizeof a->of) == 0;
 }
 
 // ---- the list ----
-
-enum Choose {
-    CHOOSE_OPT,
-    CHOOSE_PARAM,
-    CHOOSE_ACT,
-    CHOOSE_MASTER,
-    CHOOSE_MOMENTS,
-    CHOOSE_LEVEL,
-    CHOOSE_STAGE,
-    NCHOOSE
-};
 
 static int count_stages(void) {
     int n = 0;
@@ -58,24 +54,15 @@ static bool allows(const struct FitOpen *open, enum Choose axis, int is, int val
 }
 
 // Number i of all combinations of values, the last axis first. False: not one that is allowed.
-static bool candidate_number(size_t i, const int values[NCHOOSE], const int is[NCHOOSE],
+static bool candidate_number(size_t i, const int values[NCHOOSE], const struct Candidate *said,
                              const struct FitOpen *open, bool disk, struct Candidate *c) {
-    int at[NCHOOSE];
     bool allowed = true;
     for (int a = NCHOOSE - 1; a >= 0; a--) {
-        at[a] = (int)(i % (size_t)values[a]);
+        int is = said->of[a], at = c->of[a] = (int)(i % (size_t)values[a]);
         i /= (size_t)values[a];
-        bool there = a > CHOOSE_ACT || disk || at[a] != TIER_NVME || is[a] == TIER_NVME;
-        allowed = allowed && there && allows(open, (enum Choose)a, is[a], at[a]);
+        bool there = a > CHOOSE_ACT || disk || at != TIER_NVME || is == TIER_NVME;
+        allowed = allowed && there && allows(open, (enum Choose)a, is, at);
     }
-    *c = (struct Candidate){.stage = at[CHOOSE_STAGE],
-                            .recompute = (enum Recompute)at[CHOOSE_LEVEL],
-                            .opt = (enum TierKind)at[CHOOSE_OPT],
-                            .param = (enum TierKind)at[CHOOSE_PARAM],
-                            .act = (enum TierKind)at[CHOOSE_ACT],
-                            .master = (enum MasterFormat)at[CHOOSE_MASTER],
-                            .moments = (enum Dtype)at[CHOOSE_MOMENTS],
-                            .batch = c->batch};
     return allowed;
 }
 
@@ -84,15 +71,13 @@ size_t candidates_list(const struct RankSettings *said, const struct FitOpen *op
     struct Candidate first = candidate_of(said), c = first;
     const int values[NCHOOSE] = {NTIER,    NTIER,      NTIER,         NMASTER,
                                  BF16 + 1, NRECOMPUTE, count_stages()};
-    const int is[NCHOOSE] = {first.opt,     first.param,          first.act,  first.master,
-                             first.moments, (int)first.recompute, first.stage};
     size_t all = 1, n = 1;
     for (int a = 0; a < NCHOOSE; a++)
         all *= (size_t)values[a];
     *out = base_alloc((all + 1) * sizeof **out);
     (*out)[0] = first;
     for (size_t i = 0; i < all; i++)
-        if (candidate_number(i, values, is, open, disk, &c) && !same(&c, &first))
+        if (candidate_number(i, values, &first, open, disk, &c) && !same(&c, &first))
             (*out)[n++] = c;
     return n;
 }

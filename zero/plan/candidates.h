@@ -11,13 +11,28 @@
 #define ZERO_PLAN_CANDIDATES_H
 #include "zero/plan/capacity.h"
 
-// What a user might say otherwise.
+// What a user might say otherwise, by its name or its number.
+enum Choose {
+    CHOOSE_OPT,
+    CHOOSE_PARAM,
+    CHOOSE_ACT,
+    CHOOSE_MASTER,
+    CHOOSE_MOMENTS,
+    CHOOSE_LEVEL,
+    CHOOSE_STAGE,
+    NCHOOSE
+};
 struct Candidate {
-    int stage;
-    enum Recompute recompute;
-    enum TierKind opt, param, act;
-    enum MasterFormat master;
-    enum Dtype moments;
+    union {
+        struct {
+            enum TierKind opt, param, act;
+            enum MasterFormat master;
+            enum Dtype moments;
+            enum Recompute recompute;
+            int stage;
+        };
+        int of[NCHOOSE];
+    };
     size_t batch;
 };
 

@@ -154,24 +154,16 @@ static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, 
 // A choice in a word, and back.
 static uint64_t word_of(const struct Candidate *c) {
     uint64_t word = c->batch;
-    const int part[] = {c->stage, (int)c->recompute, c->opt,         c->param,
-                        c->act,   c->master,         (int)c->moments};
-    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
-        word = word << 4 | (uint64_t)part[i];
+    for (int i = 0; i < NCHOOSE; i++)
+        word = word << 4 | (uint64_t)c->of[i];
     return word;
 }
 static struct Candidate of_word(uint64_t word) {
-    int part[7];
-    for (int i = 6; i >= 0; i--, word >>= 4)
-        part[i] = word & 15;
-    return (struct Candidate){.stage = part[0],
-                              .recompute = (enum Recompute)part[1],
-                              .opt = (enum TierKind)part[2],
-                              .param = (enum TierKind)part[3],
-                              .act = (enum TierKind)part[4],
-                              .master = (enum MasterFormat)part[5],
-                              .moments = (enum Dtype)part[6],
-                              .batch = word};
+    struct Candidate c;
+    for (int i = NCHOOSE - 1; i >= 0; i--, word >>= 4)
+        c.of[i] = word & 15;
+    c.batch = word;
+    return c;
 }
 
 // Rank 0's process alone.

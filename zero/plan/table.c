@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { MAX_COLUMNS = 2 };
+#define AT(field) offsetof(struct Footprint, field)
 
 struct Columns {
     FILE *out;
@@ -27,11 +28,18 @@ static void print_head(const struct Columns *c, const char *what, const char *on
     fprintf(c->out, c->n > 1 ? " %10s\n" : "\n", second);
 }
 
-// Says it where a measurement is not the forecast: it must be, to the byte.
-static void compare(const struct Columns *c, const char *name, const size_t bytes[]) {
+// A row of bytes that each footprint has at `at`, where any has some; and a line where a measurement
+// is not the forecast: it must be, to the byte.
+static void print_counted(const struct Columns *c, const char *name, size_t at, bool always) {
+    size_t bytes[MAX_COLUMNS] = {0};
+    for (int i = 0; i < c->n; i++)
+        bytes[i] = *(const size_t *)((const char *)c->of[i] + at);
+    if (always || bytes[0] || bytes[1])
+        print_row(c, name, bytes);
     if (c->n > 1 && bytes[0] != bytes[1])
         fprintf(c->out, "  %s: predicted %zu bytes, measured %zu\n", name, bytes[0], bytes[1]);
 }
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "bytes are counted in both");
 
 static bool is_used(const struct Footprint *f, enum TierKind kind) {
     return kind == TIER_DEVICE || f->tier[kind].peak > 0;
@@ -67,16 +75,8 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
     snprintf(name, sizeof name, "%s (MiB)",
              kind == TIER_DEVICE || c->n == 1 ? "memory" : tier_name(kind));
     print_head(c, name, tier_name(kind), "measured");
-    for (int tag = 0; tag < NTAG; tag++) {
-        bool any = kind == TIER_DEVICE;
-        for (int i = 0; i < c->n; i++) {
-            row[i] = c->of[i]->tier[kind].most[tag];
-            any = any || row[i];
-        }
-        if (any)
-            print_row(c, tag_name((enum Tag)tag), row);
-        compare(c, tag_name((enum Tag)tag), row);
-    }
+    for (int tag = 0; tag < NTAG; tag++)
+        print_counted(c, tag_name((enum Tag)tag), AT(tier[kind].most[tag]), kind == TIER_DEVICE);
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->tier[kind].peak;
     name_ranks(c, f, kind, name, sizeof name);
@@ -122,47 +122,30 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
 }
 
 static void print_traffic(const struct Columns *c, const char *who) {
-    size_t row[MAX_COLUMNS], sum[MAX_COLUMNS] = {0};
+    size_t sum[MAX_COLUMNS] = {0};
     print_head(c, "sent a step (MiB)", who, "counted");
     for (int kind = 0; kind < NCOLLECTIVE; kind++) {
-        bool any = false;
-        for (int i = 0; i < c->n; i++) {
-            row[i] = c->of[i]->traffic.bytes[kind];
-            sum[i] += row[i];
-            any = any || row[i];
-        }
-        if (any)
-            print_row(c, collective_name((enum Collective)kind), row);
-        compare(c, collective_name((enum Collective)kind), row);
+        for (int i = 0; i < c->n; i++)
+            sum[i] += c->of[i]->traffic.bytes[kind];
+        print_counted(c, collective_name((enum Collective)kind), AT(traffic.bytes[kind]), false);
     }
     print_row(c, "sum", sum);
-    for (int i = 0; i < c->n; i++)
-        row[i] = c->of[i]->traffic.inter_node;
-    if (row[0] || row[c->n - 1])
-        print_row(c, "to other nodes", row);
-    compare(c, "to other nodes", row);
+    print_counted(c, "to other nodes", AT(traffic.inter_node), false);
 }
 
 // What crosses the bus, and goes from and to the disk; nothing where nothing does.
 static void print_moved(const struct Columns *c, const char *who) {
-    static const char *const names[] = {"to the device", "from the device", "from disk", "to disk"};
-    size_t row[4][MAX_COLUMNS];
-    bool any = false;
+    uint64_t all = 0;
     for (int i = 0; i < c->n; i++) {
         const struct Moved *m = &c->of[i]->moved;
-        uint64_t bytes[] = {m->in, m->out, m->read, m->written};
-        for (int k = 0; k < 4; k++) {
-            row[k][i] = bytes[k];
-            any = any || bytes[k];
-        }
+        all += m->in + m->out + m->read + m->written;
     }
-    if (any)
+    if (all)
         print_head(c, "moved a step (MiB)", who, "counted");
-    for (int k = 0; k < 4; k++) {
-        if (row[k][0] || (c->n > 1 && row[k][1]))
-            print_row(c, names[k], row[k]);
-        compare(c, names[k], row[k]);
-    }
+    print_counted(c, "to the device", AT(moved.in), false);
+    print_counted(c, "from the device", AT(moved.out), false);
+    print_counted(c, "from disk", AT(moved.read), false);
+    print_counted(c, "to disk", AT(moved.written), false);
 }
 
 static void print_time(FILE *out, const char *name, double seconds) {
