@@ -291,16 +291,37 @@ static int list_export(struct Run *run, struct Error *e) {
 static int use_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
     double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
-    uint64_t samples;
+    uint64_t samples = data_epoch_samples(run->texts.data);
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
         return 0;
-    int err = texts_epoch(&run->texts, &samples, e);
-    err = err ? err : settings_set_epochs(s, &run->said.train, samples, share, e);
+    int err = settings_set_epochs(s, &run->said.train, samples, share, e);
     if (!err && !run->world.first)
         settings_log_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
     return err;
+}
+
+// Rank 0 alone logs.
+static int open_texts(struct Run *run, struct Error *e) {
+    enum LogLevel level = log_level;
+    log_level = run->world.first ? LOG_QUIET : level;
+    int err = texts_open(&run->texts, e);
+    log_level = level;
+    return err;
+}
+
+// The first process of each machine fetches, encodes and packs what is trained on, and its words
+// tell the others what to open.
+static int prepare(struct Run *run, struct Error *e) {
+    const struct World *w = &run->world;
+    struct Texts *t = &run->texts;
+    t->opens = w->node_rank > 0;
+    int err = world_agree(w, t->opens ? 0 : open_texts(run, e), e);
+    if (err)
+        return err;
+    world_of_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
+    return world_agree(w, t->opens ? open_texts(run, e) : 0, e);
 }
 
 // What files leave to the run is told when it is known.
@@ -325,7 +346,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err)
         err = world_agree(&run->world, check_weights(run, e), e);
     if (!err)
-        err = world_take_turns(&run->world, texts_open, &run->texts, e);
+        err = prepare(run, e);
     err = err ? err : use_data(run, e);
     err = err ? err : resolve_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
@@ -378,6 +399,13 @@ static const struct {
     [MODE_TRAIN] = {run_job, train},
 };
 
+// How many samples are trained on, from the run's first step on: as many as there are in epochs.
+static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
+    if (mode != MODE_TRAIN)
+        return 0;
+    return line->train.epochs ? UINT64_MAX : line->train.schedule.steps * line->train.global_batch;
+}
+
 static int start(struct Run *run, struct Error *e) {
     static const struct MachineCalls machine = {
         machine_measured,   machine_doubt,      machine_free_bytes, machine_resident_bytes,
@@ -392,7 +420,8 @@ static int start(struct Run *run, struct Error *e) {
                                          &line->train.rank.model.seq_len,
                                          o->sample_only || line->train.intervals.sample_every,
                                          !o->sample_only,
-                                         run->world.launched ? run->world.size : 1};
+                                         run->world.launched ? run->world.size : 1,
+                                         samples_of(line, mode)};
     run->job = (struct Job){.world = &run->world,
                             .seed = o->seed,
                             .identity = texts_identity,

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 enum { HASH_DIGITS = 16 };
@@ -159,6 +160,43 @@ void cache_sweep(const char *cache_dir, const char *prefix, const char *const ow
     closedir(cache);
 }
 
+// ---- one maker at a time ------------------------------------------------------------------------
+
+// Whoever waited may hold a file that has lost its name.
+static bool is_named(int fd, const char *path) {
+    struct stat mine, named;
+    return !fstat(fd, &mine) && !lstat(path, &named) && mine.st_ino == named.st_ino;
+}
+
+int cache_lock(const char *cache_dir, int *fd, struct Error *e) {
+    char *path = base_format("%s/lock", cache_dir);
+    int code = 0;
+    for (*fd = -1; *fd < 0 && !code;) {
+        *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+        if (*fd < 0) {
+            code = error_set(e, -errno, E_CACHE_FOLDER, "--cache: cannot write %s: %s", path,
+                             strerror(errno));
+        } else if (flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+            log_line(LOG_NORMAL, "--cache %s: another run prepares data there; waiting", cache_dir);
+            while (flock(*fd, LOCK_EX) && errno == EINTR) {
+            }
+        }
+        if (!code && !is_named(*fd, path)) {
+            close(*fd);
+            *fd = -1;
+        }
+    }
+    free(path);
+    return code;
+}
+
+void cache_unlock(const char *cache_dir, int fd) {
+    char *path = base_format("%s/lock", cache_dir);
+    unlink(path);
+    close(fd);
+    free(path);
+}
+
 // ---- making -------------------------------------------------------------------------------------
 
 int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e) {
@@ -178,12 +216,8 @@ void cache_aside_close(struct AtomicFile *a, const char *const own[]) {
     atomic_folder_close(a);
 }
 
-int cache_aside_commit(struct AtomicFile *a, const char *folder, bool replace, struct Error *e) {
-    int err = 0;
-    if (replace)
-        err = folder_exchange(a->tmp_path, folder);
-    else if (rename(a->tmp_path, folder) && errno != EEXIST && errno != ENOTEMPTY)
-        err = -errno;
+int cache_aside_commit(struct AtomicFile *a, const char *folder, struct Error *e) {
+    int err = folder_exchange(a->tmp_path, folder);
     return err < 0 ? error_set(e, err, E_CACHE_FOLDER, "--cache: cannot rename %s to %s: %s",
                                a->tmp_path, folder, strerror(-err))
                    : 0;

@@ -27,15 +27,22 @@ int cache_make_folder(const char *path, struct Error *e);
 // -EPERM for a link, through which nothing of the cache is written.
 int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e);
 
+// While *fd is open nobody else makes or fetches what belongs into the cache: CACHE/lock is there,
+// and locked. Waits for another run, and says so. Where the disk has no locks there is none: what is
+// made has its name once it is whole, whoever is faster. Errors: -errno, with a line that names
+// --cache.
+int cache_lock(const char *cache_dir, int *fd, struct Error *e);
+void cache_unlock(const char *cache_dir, int fd);
+
 // Makes a folder aside, a->tmp_path. After a successful open exactly one close must follow, which
 // removes what is left of it: all of the files in `own` (names, NULL behind the last). Errors:
 // -errno, with a line that names --cache.
 int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e);
 void cache_aside_close(struct AtomicFile *a, const char *const own[]);
 
-// Renames it to `folder`. What is there already stays and will do, or with `replace` changes places
-// with it, so that the name always leads to a folder.
-int cache_aside_commit(struct AtomicFile *a, const char *folder, bool replace, struct Error *e);
+// Renames it to `folder`. What is there already changes places with it, so that the name always
+// leads to a folder.
+int cache_aside_commit(struct AtomicFile *a, const char *folder, struct Error *e);
 
 // Removes the folders that dead makers of PREFIX-0123456789abcdef have left aside. Only those that
 // are the user's and hold nothing but files of the names in `own`, and never through a link.

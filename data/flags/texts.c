@@ -24,6 +24,7 @@ static void spare_data(struct DataSpec *spec, const struct Options *o) {
 static struct DataSpec spec_of(const struct TextOptions *o) {
     struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
     spec.processes = o->processes;
+    spec.samples = o->trained;
     spec.longest = init_chose(o->flags, "seq-len") ? LONGEST_EXAMPLE : 0;
     spare_data(&spec, o->resolved);
     return spec;
@@ -43,14 +44,15 @@ static int open_chat(struct Texts *t, struct Error *e) {
                            t->prompt.count, seen);
 }
 
-int texts_open(void *texts, struct Error *e) {
-    struct Texts *t = texts;
+int texts_open(struct Texts *t, struct Error *e) {
     struct TextOptions *of = &t->of;
     struct Options *o = of->resolved;
     struct DataSpec spec = spec_of(of);
+    spec.found = t->opens ? &t->found : NULL;
     int err = data_open(&t->data, &spec, e);
     if (err)
         return err;
+    data_found(t->data, &t->found);
     const char *tokenizer = data_fitted_tokenizer(t->data);
     if (data_seq_len(t->data) != *of->seq_len)
         *of->seq_len = *of->said_seq_len = data_seq_len(t->data);
@@ -134,16 +136,6 @@ char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n) {
     for (size_t i = 0; i < t->stops.count && n > t->prompt.count; i++)
         stopped = stopped || t->stops.data[i] == ids[n - 1];
     return data_printable(t->data, ids + told, n - stopped - told);
-}
-
-int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e) {
-    *samples = data_epoch_samples(t->data);
-    if (data_epoch_is_known(t->data))
-        return 0;
-    return error_set(e, -EINVAL, E_EPOCHS,
-                     "--epochs: the size of --data %s is not known, because it is downloaded while "
-                     "the run trains; use --steps instead",
-                     t->of.resolved->data);
 }
 
 char *texts_identity(const void *texts, const char *kernels) {

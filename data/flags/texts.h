@@ -12,13 +12,16 @@ struct TextOptions {
     const struct Flags *flags; // over the latter
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
-    bool samples;  // are wanted, and so their prompt
-    bool evals;    // and --eval's files
-    int processes; // of the job, which open the same texts
+    bool samples;     // are wanted, and so their prompt
+    bool evals;       // and --eval's files
+    int processes;    // of the job, which open the same texts
+    uint64_t trained; // samples that the run trains on
 };
 
 struct Texts {
     struct TextOptions of;      // the caller's; all behind it outlives the struct
+    struct DataFound found;     // filled by texts_open; or by another process's, and `opens`
+    bool opens;                 // what is found, without preparing it
     struct Data *data;          // shared by the ranks of a process
     struct Ids prompt;          // where samples are wanted,
     struct Ids stops;           // and what ends them
@@ -34,10 +37,10 @@ int texts_open_model(struct Texts *t, struct Error *e);
 // dtype: the run's. Errors: the kind's.
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
-// Opens the struct Texts *. What the data chose where nothing was said (the length of a short
-// text's sequences, the tokenizer) is put into both places, and so into config.json: a resumed run
-// is not to choose again. Errors: data_open's, data_prompt's, evals_open's.
-int texts_open(void *texts, struct Error *e);
+// Prepares and opens them. What the data chose where nothing was said (the length of
+// a short text's sequences, the tokenizer) is put into both places, and so into config.json: a
+// resumed run is not to choose again. Errors: data_open's, data_prompt's, evals_open's.
+int texts_open(struct Texts *t, struct Error *e);
 void texts_close(struct Texts *t); // one that is not open: nothing
 
 // The vocabulary that they would have, and whether documents are packed into sequences; and the
@@ -47,9 +50,6 @@ int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Err
 // What a sample of n ids says, which begins with the prompt: without what ended it, and of an
 // answer to --chat without the question. free() it.
 char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n);
-
-// Counts the samples of an epoch. Errors: -EINVAL for data whose size is not known.
-int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e);
 
 // options_identity of the struct Texts *. free() it.
 char *texts_identity(const void *texts, const char *kernels);

@@ -9,10 +9,15 @@
 // Of several sources, each has its own epochs and order, and takes turns by its weight (mix.h).
 // Examples of JSONL are packed into sequences (pack.h), and their masks say which targets count.
 //
+// To open data is to prepare them: what has to be fetched, encoded and packed is, before there are
+// ranks, by one process of a machine. What it found (struct DataFound) lets others open the same
+// data at once. From then on nothing changes; ranks read finished shards, each for itself.
+//
 // Called by train.c. Behind it: sources.h finds the files, prepare.h makes shards of text,
 // examples.h of JSONL, shards.h reads them, order.h shuffles.
 #ifndef DATA_TEXT_DATA_H
 #define DATA_TEXT_DATA_H
+#include "data/text/mix.h"
 #include "data/text/tokenizer.h"
 #include "kernels/batch.h"
 
@@ -20,6 +25,17 @@ struct Data;
 
 // Whether examples share sequences; auto: they do.
 enum Packing { PACK_AUTO, PACK_ON, PACK_OFF };
+
+// What preparation has found out, for processes that find the same cache: words, so that they can
+// be sent. Of text and JSONL each part has the number in the name of its prepared folder.
+struct DataFound {
+    uint64_t kind; // an enum SourceKind
+    uint64_t fingerprint;
+    uint64_t pieces; // of the tokenizer that fits the text; 0: it is bytes
+    struct {
+        uint64_t made[2], val_bytes;
+    } source[MIX_SOURCES_MAX];
+};
 
 struct DataSpec {
     const char *data;      // see named.h and sources.h
@@ -40,6 +56,10 @@ struct DataSpec {
     const char *chat_template; // of JSONL: struct ChatSpec's name,
     const char *data_map;      // and its map
     int processes;             // that open the same data; 0: this one alone
+    // How many training samples will be read, from number 0 on: so much is fetched of what is. Of
+    // what is here, all can be read.
+    uint64_t samples;
+    const struct DataFound *found; // by another process; NULL: this one prepares
 };
 
 // Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,
@@ -47,6 +67,7 @@ struct DataSpec {
 // download.h list, and for text too short for one sequence.
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
+void data_found(const struct Data *d, struct DataFound *found);
 
 // The vocabulary and the seq_len that data_open would find, and data_packed, without preparing any
 // text. With a --tokenizer it is not even read, and seq_len taken for the spec's; of documents it
@@ -60,18 +81,16 @@ size_t data_seq_len(const struct Data *d);
 const char *data_fitted_tokenizer(const struct Data *d);
 const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
 const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL
-uint64_t data_train_tokens(struct Data *d);                   // of the shards known so far
-uint64_t data_val_tokens(struct Data *d);
-uint64_t data_epoch_samples(struct Data *d); // of all sources, and the shards known so far: exact
-    // for local files
-bool data_epoch_is_known(struct Data *d); // no shard is still to be fetched that nobody counted
-bool data_packed(const struct Data *d);   // sequences hold several documents: starts are wanted
-uint64_t data_val_samples(struct Data *d);
+uint64_t data_train_tokens(const struct Data *d);             // of the shards that are here
+uint64_t data_val_tokens(const struct Data *d);
+uint64_t data_epoch_samples(const struct Data *d); // of all sources, and the shards that are here
+bool data_packed(const struct Data *d); // sequences hold several documents: starts are wanted
+uint64_t data_val_samples(const struct Data *d);
 
 // A validation loss (nats a token) in bits per byte of the validation text, which is what compares
 // tokenizers: loss / ln 2 * its tokens / its bytes. 0 where the text is not at hand, as with ids
 // that others made.
-double data_bits_per_byte(struct Data *d, double loss);
+double data_bits_per_byte(const struct Data *d, double loss);
 
 // Tells one data set from another: files, split, tokenizer and seq_len. A checkpoint keeps it.
 uint64_t data_fingerprint(const struct Data *d);
@@ -79,9 +98,8 @@ uint64_t data_fingerprint(const struct Data *d);
 // `data` is a struct Data *: these two are what zero/rank/feed.h calls a BatchReader.
 //
 // Samples first .. first + n - 1 of the endless training sequence; batch: (n, seq_len). Errors:
-// those of fetching and opening a shard that had not been needed before; -EIO with the file's name
-// for one that others have changed since it was opened.
-// This and data_val_batch may be called from any thread; calls wait for each other.
+// -EIO with the file's name for one that others have changed since it was opened; -EINVAL for an id
+// outside of the vocabulary. This and those that follow may be called from several threads at once.
 int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                      struct Error *e);
 

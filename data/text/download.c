@@ -5,6 +5,7 @@
 // transfer decides whether another attempt makes sense; and size and checksum decide whether the
 // file is the right one (data/text/part.c, which keeps what has come).
 #include "data/text/download.h"
+#include "data/cache.h"
 #include "data/file.h"
 #include "data/text/part.h"
 #include "kernels/show.h"
@@ -34,8 +35,6 @@ struct CurlTransfer {
     const struct Download *d;
     CURL *curl;
     struct Part part;
-    char *head; // download_head: the body goes here instead, head_bytes of it
-    size_t head_bytes, head_have;
     bool continued; // the part was put together from more than one answer
     struct Error disk;
     int disk_code; // of a failed write, with its line in `disk`
@@ -145,12 +144,6 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     t->came_s = base_seconds();
     if (status_of(t) >= 300)
         return n; // the text of a refusal
-    if (t->head) {
-        size_t take = size_min(n, t->head_bytes - t->head_have);
-        memcpy(t->head + t->head_have, bytes, take);
-        t->head_have += take;
-        return take; // a server that ignores ranges sends all
-    }
     if (!t->began && !begin_body(t))
         return 0;
     t->too_large = t->part.have + n > bytes_max(t->d);
@@ -207,9 +200,7 @@ static struct curl_slist *set_options(struct CurlTransfer *t) {
     curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
     char range[64] = "", line[PART_TAG_BYTES + 16];
     struct curl_slist *headers = NULL;
-    if (t->head) {
-        snprintf(range, sizeof range, "0-%zu", t->head_bytes - 1);
-    } else if (t->part.have) {
+    if (t->part.have) {
         snprintf(range, sizeof range, "%llu-", (unsigned long long)t->part.have);
         snprintf(line, sizeof line, "If-Range: %s", t->part.tag);
         if (t->part.tag[0])
@@ -226,11 +217,11 @@ static enum Verdict judge_status(struct CurlTransfer *t, int *code, struct Error
     long status = status_of(t);
     if (status < 300) {
         *code = 0;
-        if (!t->head && !t->began) // a file of no bytes
+        if (!t->began) // a file of no bytes
             *code = part_start_over(&t->part, t->answer_tag, e);
         return *code ? GIVE_UP : DONE;
     }
-    if (status == 416 && !t->head && t->part.have) {
+    if (status == 416 && t->part.have) {
         *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the server cannot continue the download",
                           t->d->url);
         return AFRESH;
@@ -252,10 +243,6 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
         *code = t->disk_code;
         *e = t->disk;
         return GIVE_UP;
-    }
-    if (result == CURLE_WRITE_ERROR && t->head && t->head_have == t->head_bytes) {
-        *code = 0;
-        return DONE;
     }
     if (t->too_large && t->d->bytes) {
         *code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: the server sends more than its %llu bytes",
@@ -308,7 +295,6 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
 }
 
 static enum Verdict attempt(struct CurlTransfer *t, int *code, struct Error *e) {
-    t->head_have = 0;
     t->began = t->mixed_up = t->too_large = t->slow = false;
     t->came_s = 0;
     t->answer_tag[0] = t->curl_text[0] = 0;
@@ -334,7 +320,7 @@ static int attempt_until_done(struct CurlTransfer *t, struct Error *e) {
     for (;;) {
         enum Verdict v = attempt(t, &code, e);
         if (v == DONE)
-            return t->head ? 0 : part_check(&t->part, d->url, e);
+            return part_check(&t->part, d->url, e);
         if (v == GIVE_UP)
             return code;
         if (t->part.have > furthest && !t->slow)
@@ -344,7 +330,7 @@ static int attempt_until_done(struct CurlTransfer *t, struct Error *e) {
             return code;
         bool useless = v == AFRESH || !part_may_continue(&t->part);
         struct Error disk;
-        if (!t->head && useless && part_start_over(&t->part, "", &disk)) {
+        if (useless && part_start_over(&t->part, "", &disk)) {
             *e = disk;
             return -EIO;
         }
@@ -404,13 +390,9 @@ static int check_local(const char *url, struct Error *e) {
 
 static int fetch_file(const struct Download *d, struct Error *e) {
     struct CurlTransfer t;
-    bool done;
-    int code = check_local(d->url, e);
-    if (code)
-        return code;
     open_transfer(&t, d);
-    code = part_open(&t.part, d->path, d->sha256, d->bytes, &done, e);
-    if (!code && !done) {
+    int code = part_open(&t.part, d->path, d->sha256, d->bytes, e);
+    if (!code) {
         code = fetch_part(&t, e);
         if (!code)
             log_line(LOG_NORMAL, "downloaded %s (%.1f MB)", d->path, (double)t.part.have * 1e-6);
@@ -420,33 +402,30 @@ static int fetch_file(const struct Download *d, struct Error *e) {
     return code;
 }
 
+// Another run may have fetched it while this one waited.
+static int fetch_locked(const struct Download *d, struct Error *e) {
+    struct Error damage;
+    int lock = -1, code = check_local(d->url, e);
+    if (!code && d->cache_dir)
+        code = cache_lock(d->cache_dir, &lock, e);
+    if (!code && !part_is_whole(d->path, d->sha256, &damage))
+        code = fetch_file(d, e);
+    if (lock >= 0)
+        cache_unlock(d->cache_dir, lock);
+    return code;
+}
+
 int download_file(const struct Download *d, struct Error *e) {
     struct Error damage, cause;
     if (part_is_whole(d->path, d->sha256, &damage))
         return 0;
     if (damage.text[0])
         log_line(LOG_NORMAL, "%s; downloading it again", damage.text);
-    int code = fetch_file(d, &cause);
+    int code = fetch_locked(d, &cause);
     if (code && damage.text[0])
         return error_set(e, code, cause.id, "%s, and it cannot be downloaded again: %s",
                          damage.text, cause.text);
     if (code)
         *e = cause;
-    return code;
-}
-
-int download_head(const struct Download *d, void *bytes, size_t n, struct Error *e) {
-    struct CurlTransfer t;
-    int code = check_local(d->url, e);
-    if (code)
-        return code;
-    open_transfer(&t, d);
-    t.head = bytes;
-    t.head_bytes = n;
-    code = attempt_until_done(&t, e);
-    if (!code && t.head_have < n)
-        code = error_set(e, -EBADMSG, E_URL_SIZE, "%s: the server sent %zu bytes, not %zu", d->url,
-                         t.head_have, n);
-    curl_easy_cleanup(t.curl);
     return code;
 }

@@ -13,8 +13,3 @@ static int missing(const char *url, struct Error *e) {
 int download_file(const struct Download *d, struct Error *e) {
     return missing(d->url, e);
 }
-
-int download_head(const struct Download *d, void *bytes, size_t n, struct Error *e) {
-    (void)bytes, (void)n;
-    return missing(d->url, e);
-}

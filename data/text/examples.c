@@ -1,6 +1,6 @@
 // JSONL to a token shard: see examples.h.
 #include "data/text/examples.h"
-#include "data/cache.h"
+#include "data/text/made.h"
 #include "data/text/sums.h"
 #include "data/text/tokens.h"
 
@@ -13,15 +13,10 @@
 
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared examples 1";
-static const char *const own_files[] = {"tokens.bin", SUMS_NAME, NULL};
+static const char PREFIX[] = "examples";
+static const char *const names[] = {"tokens.bin", SUMS_NAME, NULL};
 
 // ---- what goes in -------------------------------------------------------------------------------
-
-static void hash_bytes(struct Sha256 *h, const void *bytes, size_t n) {
-    uint64_t length = n; // in front, so that "ab" + "c" is not "a" + "bc"
-    sha256_update(h, &length, sizeof length);
-    sha256_update(h, bytes, n);
-}
 
 static int hash_file(struct Sha256 *h, const char *before, const char *path, struct stat *st,
                      struct Error *e) {
@@ -33,7 +28,7 @@ static int hash_file(struct Sha256 *h, const char *before, const char *path, str
     close(fd);
     if (code)
         return error_set(e, code, E_FILE_READ, "%s %s: %s", before, path, strerror(-code));
-    hash_bytes(h, hex, sizeof hex);
+    made_hash(h, hex, sizeof hex);
     return 0;
 }
 
@@ -44,11 +39,11 @@ static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, str
     const char *name = spec->chat.name ? spec->chat.name : "";
     int64_t numbers[3] = {(int64_t)tokenizer_vocab(t), tokenizer_begin(t), tokenizer_end(t)};
     struct stat st;
-    hash_bytes(h, numbers, sizeof numbers);
-    hash_bytes(h, own ? own : "", own ? strlen(own) : 0);
-    hash_bytes(h, name, strlen(name));
+    made_hash(h, numbers, sizeof numbers);
+    made_hash(h, own ? own : "", own ? strlen(own) : 0);
+    made_hash(h, name, strlen(name));
     if (spec->chat.map)
-        hash_bytes(h, spec->chat.map, strlen(spec->chat.map));
+        made_hash(h, spec->chat.map, strlen(spec->chat.map));
     int code = path ? hash_file(h, "--tokenizer", path, &st, e) : 0;
     if (!code && *name && !stat(name, &st) && S_ISREG(st.st_mode)) // a file of prefixes
         code = hash_file(h, "--chat-template", name, &st, e);
@@ -61,7 +56,7 @@ static int hash_inputs(const struct ExamplesSpec *spec, struct stat *stats,
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];
     sha256_init(&h);
-    hash_bytes(&h, FORMAT, sizeof FORMAT);
+    made_hash(&h, FORMAT, sizeof FORMAT);
     int code = hash_tokenizer(&h, spec, e);
     for (size_t i = 0; !code && i < spec->file_count; i++)
         code = hash_file(&h, spec->flag, spec->files[i].path, &stats[i], e);
@@ -138,18 +133,17 @@ static int encode(const struct ExamplesSpec *spec, const char *path, struct Erro
     return code;
 }
 
-static int fill_folder(const char *folder, const struct ExamplesSpec *spec,
-                       const struct stat *stats, struct Error *e) {
-    char *path = base_format("%s/tokens.bin", folder);
-    char *list = base_format("%s/" SUMS_NAME, folder);
-    int code = encode(spec, path, e);
-    if (!code)
-        code = check_unchanged(spec, stats, e);
-    if (!code)
-        code = sums_write(list, (const char *const *)&path, 1, e);
+struct Filling {
+    const struct ExamplesSpec *spec;
+    const struct stat *stats;
+};
+
+static int fill_folder(const void *filling, const char *folder, struct Error *e) {
+    const struct Filling *f = filling;
+    char *path = base_format("%s/%s", folder, names[0]);
+    int code = encode(f->spec, path, e);
     free(path);
-    free(list);
-    return code;
+    return code ? code : check_unchanged(f->spec, f->stats, e);
 }
 
 static int append_first(void *context, const struct Example *x, struct Error *e) {
@@ -164,66 +158,31 @@ static int log_first(const struct ExamplesSpec *spec, struct Error *e) {
     return code > 0 ? 0 : code;
 }
 
-// Makes the folder aside and gives it its name, in place of a damaged one where there is one.
-static int make_folder(const char *folder, const struct ExamplesSpec *spec,
-                       const struct stat *stats, bool damaged, struct Error *e) {
-    struct AtomicFile aside;
-    int code = cache_aside_open(&aside, folder, e);
-    if (code)
-        return code;
-    code = fill_folder(aside.tmp_path, spec, stats, e);
-    if (!code)
-        code = cache_aside_commit(&aside, folder, damaged, e);
-    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
-        struct Error cause = *e;
-        error_set(e, code, cause.id, "--cache %s: %s", spec->cache_dir, cause.text);
-    }
-    cache_aside_close(&aside, own_files);
-    return code;
-}
-
-// Is the folder there, with the shard that was made? A damaged one is said.
-static bool is_whole(const char *folder, const char *path, bool *damaged) {
-    struct stat st;
-    struct Error e;
-    *damaged = !stat(folder, &st);
-    if (!*damaged)
-        return false;
-    char *list = base_format("%s/" SUMS_NAME, folder);
-    enum SumsState state = sums_check(list, &path, 1, &e);
-    free(list);
-    if (state != SUMS_AGREE)
-        log_line(LOG_NORMAL, "--cache: %s%s: what was prepared is made anew",
-                 state == SUMS_DIFFER ? e.text : folder,
-                 state == SUMS_DIFFER ? "" : " has no checksums");
-    return state == SUMS_AGREE;
+char *examples_path(const char *cache_dir, uint64_t number) {
+    char *folder = made_folder(cache_dir, PREFIX, number);
+    char *path = base_format("%s/%s", folder, names[0]);
+    free(folder);
+    return path;
 }
 
 int examples_prepare(const struct ExamplesSpec *asked, char **path, char hex[SHA256_HEX_BYTES],
                      struct Error *e) {
     unsigned told = 0;
-    struct ExamplesSpec telling = *asked, *spec = &telling;
-    struct stat *stats = base_alloc_zeroed(spec->file_count * sizeof *stats);
-    bool damaged = false;
-    telling.chat.told = &told;
+    struct ExamplesSpec spec = *asked;
+    struct stat *stats = base_alloc_zeroed(spec.file_count * sizeof *stats);
+    struct Filling filling = {&spec, stats};
+    bool found = false;
+    spec.chat.told = &told;
     *path = NULL;
-    int code = hash_inputs(spec, stats, hex, e);
+    int code = hash_inputs(&spec, stats, hex, e);
+    struct Made made = {spec.cache_dir, PREFIX,  code ? 0 : made_number(hex), names, 1,
+                        fill_folder,    &filling};
     if (!code)
-        code = cache_make_folder(spec->cache_dir, e);
-    if (!code) {
-        char *folder = base_format("%s/examples-%.16s", spec->cache_dir, hex);
-        *path = base_format("%s/tokens.bin", folder);
-        cache_sweep(spec->cache_dir, "examples", own_files);
-        if (is_whole(folder, *path, &damaged))
-            code = log_first(spec, e);
-        else
-            code = make_folder(folder, spec, stats, damaged, e);
-        free(folder);
-    }
+        code = made_once(&made, &found, e);
+    if (!code && found)
+        code = log_first(&spec, e);
+    if (!code)
+        *path = examples_path(spec.cache_dir, made.number);
     free(stats);
-    if (code) {
-        free(*path);
-        *path = NULL;
-    }
     return code;
 }

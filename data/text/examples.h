@@ -2,9 +2,8 @@
 // with a mask, in the format of tokens.h.
 //
 // What is made lies in one folder of the cache, named by a hash of all that went in: the files, the
-// tokenizer's file, and the template that makes text of conversations. It is made aside and renamed
-// when it is whole, as data/text/prepare.h's are; a second run compares it with its checksums, and
-// is done. Called by data/text/loader_source.c.
+// tokenizer's file, and the template that makes text of conversations (made.h). Called by
+// data/text/loader_source.c.
 #ifndef DATA_TEXT_EXAMPLES_H
 #define DATA_TEXT_EXAMPLES_H
 #include "data/chat/example.h"
@@ -25,5 +24,8 @@ struct ExamplesSpec {
 // meanwhile.
 int examples_prepare(const struct ExamplesSpec *spec, char **path, char hex[SHA256_HEX_BYTES],
                      struct Error *e);
+
+// The shard of that made_number; free() it.
+char *examples_path(const char *cache_dir, uint64_t number);
 
 #endif

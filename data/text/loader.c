@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     MODEL_BYTES_MAX = 256 << 20,
@@ -31,18 +32,33 @@ static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) 
     return code;
 }
 
-// Of files that are here all headers are read, so that a damaged one is told now; of files to be
-// fetched, only the first is needed.
-static int check_files(struct ShardSet *set, struct Error *e) {
+// Of shards that are fetched as many as the run's samples lie in, and one at least; of the others
+// all. Of the first, which are most often read, each id is looked at.
+static int ready_files(struct Data *d, struct ShardSet *set, uint64_t samples,
+                       const char *cache_dir, struct Error *e) {
+    bool prepares = !d->spec.found;
     int code = 0;
     for (size_t s = 0; !code && s < set->count; s++) {
-        if (s == 0) {
-            code = shards_need(set, s, e);
-        } else if (!set->shard[s].file.url) {
-            code = shards_count(set, s, e);
-        }
+        const struct SourceFile *file = &set->shard[s].file;
+        if (file->url && s && shards_windows(set) >= samples)
+            break;
+        if (prepares)
+            code = source_fetch(file, cache_dir, e);
+        if (!code)
+            code = shards_ready(set, s, e);
+        if (!code && prepares && s == 0 && !set->random)
+            code = token_file_check(&set->shard[s].tokens, e);
     }
     return code;
+}
+
+static int ready_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
+    struct DataSource *source = &d->source[s];
+    uint64_t period = d->mix.period, weight = d->mix.weight[s], all = d->spec.samples;
+    uint64_t turns = all / period + (all % period != 0);
+    uint64_t share = turns > UINT64_MAX / weight ? UINT64_MAX : turns * weight;
+    int code = ready_files(d, &source->train, share, cache_dir, e);
+    return code ? code : ready_files(d, &source->val, UINT64_MAX, cache_dir, e);
 }
 
 bool loader_is_of_documents(const struct Data *d) {
@@ -137,8 +153,7 @@ static void fit_seq_len(struct Data *d) {
 static void describe_longest(const struct ShardSet *set, char *text, size_t bytes) {
     size_t most = 0;
     for (size_t s = 0; s < set->count; s++)
-        if (set->shard[s].counted)
-            most = size_max(most, set->shard[s].end - set->shard[s].begin);
+        most = size_max(most, set->shard[s].end - set->shard[s].begin);
     int at = snprintf(text, bytes, "give more data");
     if (most > 1)
         snprintf(text + at, bytes - (size_t)at, ", or --seq-len %zu at most", most - 1);
@@ -189,6 +204,10 @@ static int hash_source(struct Data *d, size_t s, struct Sha256 *h, struct Error 
 }
 
 static int make_fingerprint(struct Data *d, struct Error *e) {
+    if (d->spec.found) {
+        d->fingerprint = d->spec.found->fingerprint;
+        return 0;
+    }
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];
     uint64_t numbers[3] = {d->spec.seq_len, d->vocab, d->source[0].files.kind};
@@ -240,19 +259,25 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
         error_set(e, code, cause.id, "--val-data %s", rest);
 }
 
+// Each shard stays open, and there may be more of them than the 1,024 files that are usual.
+static void allow_files(void) {
+    struct rlimit files;
+    if (!getrlimit(RLIMIT_NOFILE, &files)) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     CHECK(spec->seq_len > 0, "seq_len 0");
     struct Data *d = base_alloc_zeroed(sizeof *d);
     d->spec = *spec;
     d->own = loader_find_own(spec);
-    pthread_mutex_init(&d->lock, NULL);
+    allow_files();
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);
-    for (size_t s = 0; !code && s < d->named.count; s++) {
-        code = check_files(&d->source[s].train, e);
-        if (!code)
-            code = check_files(&d->source[s].val, e);
-    }
+    for (size_t s = 0; !code && s < d->named.count; s++)
+        code = ready_source(d, s, cache_dir, e);
     if (!code && d->spec.longest)
         code = fit_documents(d, e);
     if (!code)
@@ -273,6 +298,17 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     return code;
 }
 
+void data_found(const struct Data *d, struct DataFound *found) {
+    *found = (struct DataFound){.kind = d->source[0].files.kind,
+                                .fingerprint = d->fingerprint,
+                                .pieces = d->source[0].prepared.spec.pieces};
+    for (size_t s = 0; s < d->named.count; s++) {
+        const struct DataSource *from = &d->source[s];
+        memcpy(found->source[s].made, from->number, sizeof from->number);
+        found->source[s].val_bytes = from->prepared.val_bytes;
+    }
+}
+
 void data_close(struct Data *d) {
     if (!d)
         return;
@@ -281,6 +317,5 @@ void data_close(struct Data *d) {
     mix_close(&d->mix);
     tokenizer_close(d->tokenizer);
     loader_close_names(d);
-    pthread_mutex_destroy(&d->lock);
     free(d);
 }

@@ -9,16 +9,14 @@
 #include "data/text/prepare.h"
 #include "data/text/shards.h"
 
-#include <pthread.h>
-
 // What one name stands for.
 struct DataSource {
     const char *name; // the list's
     struct Source files;
     struct Prepared prepared; // of text
+    uint64_t number[2];       // in the names of the folders that were made, by part
     // Of JSONL, by training and validation: the shards made of it, and what tells them from others.
     char *examples[2], key[2][SHA256_HEX_BYTES];
-    struct SourceFiles made[2]; // of text and JSONL: the prepared shards, as files of a source
     struct ShardSet train, val;
 };
 
@@ -35,7 +33,6 @@ struct Data {
     bool aside;                  // ids have that one, which changes nothing but what is printed
     size_t vocab;
     uint64_t fingerprint;
-    pthread_mutex_t lock; // over the shard sets
 };
 
 // Readers of files say --data of whatever they read. Where the file is one of --val-data's, or was

@@ -33,43 +33,30 @@ bool data_packed(const struct Data *d) {
 }
 
 // Of all sources, the training parts or what validates.
-static uint64_t ask(struct Data *d, bool val, uint64_t (*question)(const struct ShardSet *)) {
+static uint64_t ask(const struct Data *d, bool val, uint64_t (*question)(const struct ShardSet *)) {
     uint64_t answer = 0;
-    pthread_mutex_lock(&d->lock);
     for (size_t s = 0; s < d->named.count; s++)
         answer += question(val ? &d->source[s].val : &d->source[s].train);
-    pthread_mutex_unlock(&d->lock);
     return answer;
 }
 
-uint64_t data_train_tokens(struct Data *d) {
+uint64_t data_train_tokens(const struct Data *d) {
     return ask(d, false, shards_tokens);
 }
 
-uint64_t data_val_tokens(struct Data *d) {
+uint64_t data_val_tokens(const struct Data *d) {
     return ask(d, true, shards_tokens);
 }
 
-uint64_t data_epoch_samples(struct Data *d) {
+uint64_t data_epoch_samples(const struct Data *d) {
     return ask(d, false, shards_windows);
 }
 
-uint64_t data_val_samples(struct Data *d) {
+uint64_t data_val_samples(const struct Data *d) {
     return ask(d, true, shards_windows);
 }
 
-static uint64_t uncounted(const struct ShardSet *set) {
-    uint64_t n = 0;
-    for (size_t s = 0; s < set->count; s++)
-        n += !set->shard[s].counted;
-    return n;
-}
-
-bool data_epoch_is_known(struct Data *d) {
-    return !ask(d, false, uncounted);
-}
-
-double data_bits_per_byte(struct Data *d, double loss) {
+double data_bits_per_byte(const struct Data *d, double loss) {
     double bytes = 0;
     for (size_t s = 0; s < d->named.count && (s == 0 || !d->spec.val_data); s++)
         bytes += (double)d->source[s].prepared.val_bytes;
@@ -82,19 +69,19 @@ uint64_t data_fingerprint(const struct Data *d) {
 
 // A sample's set, and its number there. seed: of its order there, NULL where it is in order.
 struct TokenPosition {
-    struct ShardSet *set;
+    const struct ShardSet *set;
     uint64_t number, own;
     const uint64_t *seed;
 };
 
-static void find_train(struct Data *d, uint64_t i, struct TokenPosition *at) {
+static void find_train(const struct Data *d, uint64_t i, struct TokenPosition *at) {
     size_t s = mix_find(&d->mix, i, &at->number);
     at->own = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
     at->seed = &at->own;
     at->set = &d->source[s].train;
 }
 
-static void find_val(struct Data *d, uint64_t i, struct TokenPosition *at) {
+static void find_val(const struct Data *d, uint64_t i, struct TokenPosition *at) {
     size_t s = 0;
     for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
         if (i < (here = shards_windows(&d->source[s].val)))
@@ -103,12 +90,11 @@ static void find_val(struct Data *d, uint64_t i, struct TokenPosition *at) {
 }
 
 // With `counted` only counts; else reads.
-static int read_samples(struct Data *d, bool val, uint64_t first, uint64_t n,
+static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t n,
                         const struct Batch *batch, uint64_t *counted, struct Error *e) {
     size_t t = d->spec.seq_len;
     uint64_t one, total = 0;
     int code = 0;
-    pthread_mutex_lock(&d->lock);
     for (uint64_t i = 0; !code && i < n; i++) {
         struct TokenPosition at = {0};
         (val ? find_val : find_train)(d, first + i, &at);
@@ -121,7 +107,6 @@ static int read_samples(struct Data *d, bool val, uint64_t first, uint64_t n,
             code = shards_read(at.set, at.seed, at.number, &row, e);
         }
     }
-    pthread_mutex_unlock(&d->lock);
     if (code)
         loader_blame(d, code, e);
     else if (counted)

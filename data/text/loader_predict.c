@@ -39,7 +39,7 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
 // not asked for.
 static bool has_documents(const char *name) {
     struct Source s;
-    struct TokenLayout l;
+    struct TokenFile f;
     struct Error ignored; // the run will say it
     char *bare = base_format("%.*s", (int)strcspn(name, "?#"), name);
     bool named = stream_ends_in(bare, ".jsonl");
@@ -50,8 +50,11 @@ static bool has_documents(const char *name) {
         source_is_pipe(name) || source_open(&s, "--data", name, NULL, &ignored))
         return false;
     bool documents = s.kind == SOURCE_JSONL;
-    if (s.kind == SOURCE_SHARDS && !token_file_layout(s.train.file[0].path, &l, &ignored))
-        documents = l.documents;
+    if (s.kind == SOURCE_SHARDS &&
+        !token_file_attach(&f, s.train.file[0].path, TOKENS_VOCAB_MAX, &ignored)) {
+        documents = f.layout.documents;
+        token_file_close(&f);
+    }
     source_close(&s);
     return documents;
 }

@@ -1,6 +1,7 @@
 // From one name of --data to its shards, by the kind of what it names: see loader.h.
 #include "data/text/examples.h"
 #include "data/text/loader.h"
+#include "data/text/made.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,6 +22,11 @@ static const char *kind_name(enum SourceKind kind) {
                                         [SOURCE_RANDOM] = "random ids",
                                         [SOURCE_JSONL] = "JSONL"};
     return names[kind];
+}
+
+// Is it read once, and what was made of it from then on?
+static bool is_made(enum SourceKind kind) {
+    return kind == SOURCE_TEXT || kind == SOURCE_JSONL;
 }
 
 // A pipe gives what it carries to one reader, and that once.
@@ -86,7 +92,7 @@ static int check_kinds(struct Data *d, struct Error *e) {
         return error_set(e, -EINVAL, E_DATA_MAP,
                          "--data-map %s: --data %s is %s, which has no members; expected JSONL",
                          d->spec.data_map, first->name, kind_name(kind));
-    int code = kind == SOURCE_TEXT || kind == SOURCE_JSONL ? check_model(d, e) : 0;
+    int code = is_made(kind) ? check_model(d, e) : 0;
     return !code && kind == SOURCE_TEXT ? check_texts(d, e) : code;
 }
 
@@ -101,6 +107,12 @@ int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e) {
         code = check_pipe(d, "--data", d->source[s].name, e);
     if (!code)
         code = check_pipe(d, "--val-data", d->spec.val_data, e);
+    if (d->spec.found && is_made((enum SourceKind)d->spec.found->kind)) {
+        for (size_t s = 0; s < d->named.count; s++)
+            d->source[s].files.kind = (enum SourceKind)d->spec.found->kind;
+        d->val_source.kind = (enum SourceKind)d->spec.found->kind;
+        return code ? code : check_kinds(d, e);
+    }
     for (size_t s = 0; !code && s < d->named.count; s++)
         code = source_open(&d->source[s].files, "--data", d->source[s].name, cache_dir, e);
     if (!code && d->spec.val_data)
@@ -212,12 +224,11 @@ int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct 
     return code;
 }
 
-// A shard that was prepared, as a source's files.
+// A shard that was prepared.
 static void open_made(struct Data *d, struct DataSource *s, int part, char *path) {
-    s->made[part].file = base_alloc_zeroed(sizeof *s->made[part].file);
-    s->made[part].file[0].path = path;
-    s->made[part].count = 1;
-    shards_open(part ? &s->val : &s->train, &s->made[part], d->spec.seq_len, d->vocab);
+    struct SourceFile file = {.path = path};
+    struct SourceFiles files = {&file, 1};
+    shards_open(part ? &s->val : &s->train, &files, d->spec.seq_len, d->vocab);
 }
 
 static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
@@ -228,12 +239,19 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
         code = error_set(
             e, -EINVAL, E_TOKENIZER_DATA,
             "--tokenizer ids: --data is text; use train:8192, byte or a tokenizer's file");
+    const struct DataFound *found = d->spec.found;
+    if (found && spec.tokenizer.kind == TOKENIZER_FIT)
+        spec.tokenizer = (struct TokenizerSpec){
+            .kind = found->pieces ? TOKENIZER_TRAIN : TOKENIZER_BYTE, .pieces = found->pieces};
     if (!code)
-        code = loader_read_text(d, s, &spec, NULL, NULL, e);
+        code = found
+                   ? prepare_open(p, &spec, found->source[s].made[0], found->source[s].val_bytes, e)
+                   : loader_read_text(d, s, &spec, NULL, NULL, e);
     if (!code)
         code = loader_choose_vocab(d, e);
     if (code)
         return code;
+    d->source[s].number[0] = p->number;
     if (!d->spec.tokenizer && p->spec.kind == TOKENIZER_BYTE)
         d->fitted = base_format("byte");
     else if (!d->spec.tokenizer)
@@ -261,6 +279,12 @@ static int open_shards(struct Data *d, size_t s, struct Error *e) {
 // part: 1 is what validates.
 static int prepare_examples(struct Data *d, struct DataSource *s, int part, const char *cache_dir,
                             struct Error *e) {
+    const struct DataFound *found = d->spec.found;
+    if (found) {
+        s->examples[part] = examples_path(cache_dir, found->source[s - d->source].made[part]);
+        open_made(d, s, part, s->examples[part]);
+        return 0;
+    }
     const struct Source *from = part ? &d->val_source : &s->files;
     struct ExamplesSpec spec = {.files = from->train.file,
                                 .file_count = from->train.count,
@@ -271,6 +295,7 @@ static int prepare_examples(struct Data *d, struct DataSource *s, int part, cons
     int code = examples_prepare(&spec, &s->examples[part], s->key[part], e);
     if (!code)
         open_made(d, s, part, s->examples[part]);
+    s->number[part] = code ? 0 : made_number(s->key[part]);
     return code;
 }
 
@@ -309,9 +334,7 @@ int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct E
 void loader_close_source(struct DataSource *s) {
     shards_close(&s->train);
     shards_close(&s->val);
-    for (int part = 0; part < 2; part++) {
-        free(s->made[part].file);
-        free(s->examples[part]);
-    }
+    free(s->examples[0]);
+    free(s->examples[1]);
     prepare_free(&s->prepared);
 }

@@ -36,7 +36,7 @@ static void keep(struct Pack *p, const struct Found *d, size_t seq_len, struct P
                                               .counted = (uint32_t)d->counted};
 }
 
-int pack_find(struct Pack *p, struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
+int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
               struct PackLoss *loss, struct Error *e) {
     uint8_t *starts = base_alloc(2 * STRETCH_BITS), *counts = starts + STRETCH_BITS;
     struct Found d = {.at = end};
@@ -69,7 +69,8 @@ int pack_find(struct Pack *p, struct TokenFile *f, size_t begin, size_t end, siz
     return code;
 }
 
-int pack_longest(struct TokenFile *f, size_t begin, size_t end, size_t *longest, struct Error *e) {
+int pack_longest(const struct TokenFile *f, size_t begin, size_t end, size_t *longest,
+                 struct Error *e) {
     uint8_t *starts = base_alloc(STRETCH_BITS);
     size_t first = begin; // id of the document that the walk is in
     int code = 0;
@@ -85,7 +86,7 @@ int pack_longest(struct TokenFile *f, size_t begin, size_t end, size_t *longest,
     return code;
 }
 
-int pack_seek(struct TokenFile *f, size_t document, size_t *at, struct Error *e) {
+int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Error *e) {
     uint8_t *starts = base_alloc(STRETCH_BITS);
     size_t seen = 0;
     int code = 0;
@@ -263,8 +264,8 @@ uint64_t pack_filled(const struct Pack *p, size_t window) {
 }
 
 // The piece at place t of its sequence; ids and counts: (seq_len + 1), lent.
-static int read_piece(struct TokenFile *f, const struct PackPiece *piece, size_t t, int32_t *ids,
-                      uint8_t *counts, const struct Batch *b, struct Error *e) {
+static int read_piece(const struct TokenFile *f, const struct PackPiece *piece, size_t t,
+                      int32_t *ids, uint8_t *counts, const struct Batch *b, struct Error *e) {
     size_t n = piece->places;
     int code = token_file_read(f, piece->at, n + 1, ids, e);
     if (!code && f->layout.masked)
@@ -278,7 +279,7 @@ static int read_piece(struct TokenFile *f, const struct PackPiece *piece, size_t
     return code;
 }
 
-int pack_read(const struct Pack *p, struct TokenFile *f, size_t window, size_t seq_len,
+int pack_read(const struct Pack *p, const struct TokenFile *f, size_t window, size_t seq_len,
               const struct Batch *b, struct Error *e) {
     int32_t *ids = base_alloc((seq_len + 1) * (sizeof *ids + 1));
     uint8_t *counts = (uint8_t *)(ids + seq_len + 1);

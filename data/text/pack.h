@@ -37,11 +37,12 @@ struct PackLoss {
 
 // Finds the documents of ids begin .. end - 1, both where one begins or the file ends; *loss grows.
 // p is empty. Errors: those of token_file_read; -EINVAL where the first id begins no document.
-int pack_find(struct Pack *p, struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
+int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
               struct PackLoss *loss, struct Error *e);
 
 // *longest becomes the places of the longest of them, if it is less.
-int pack_longest(struct TokenFile *f, size_t begin, size_t end, size_t *longest, struct Error *e);
+int pack_longest(const struct TokenFile *f, size_t begin, size_t end, size_t *longest,
+                 struct Error *e);
 
 // Packs what was found; together: into as few sequences as may be, else each into its own.
 void pack_make(struct Pack *p, size_t seq_len, bool together);
@@ -53,11 +54,11 @@ uint64_t pack_filled(const struct Pack *p, size_t window);
 
 // Reads a sequence into b's first row: inputs, targets and, unless it is NULL, starts: (seq_len).
 // Errors: those of token_file_read.
-int pack_read(const struct Pack *p, struct TokenFile *f, size_t window, size_t seq_len,
+int pack_read(const struct Pack *p, const struct TokenFile *f, size_t window, size_t seq_len,
               const struct Batch *b, struct Error *e);
 
 // Where document number `document` (from 0) begins, counted from id 0; with SIZE_MAX the number of
 // documents. Errors: those of token_file_read.
-int pack_seek(struct TokenFile *f, size_t document, size_t *at, struct Error *e);
+int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Error *e);
 
 #endif

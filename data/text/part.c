@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,35 +62,11 @@ static void read_tag(struct Part *p) {
     free(tag);
 }
 
-// The lock is on the file, not on its name: whoever waited for it may hold a file that has
-// meanwhile been renamed to PATH, or removed.
-static int lock_part(struct Part *p, bool *done, struct Error *e) {
-    if (flock(p->fd, LOCK_EX | LOCK_NB)) {
-        log_line(LOG_NORMAL, "%s: another run is downloading it; waiting", p->path);
-        while (flock(p->fd, LOCK_EX))
-            if (errno != EINTR)
-                return error_set(e, -errno, E_FILE_WRITE, "cannot lock %s: %s", p->path_part,
-                                 strerror(errno));
-    }
-    struct stat mine, named;
-    struct Error damage;
-    bool same = !fstat(p->fd, &mine) && !stat(p->path_part, &named) && mine.st_ino == named.st_ino;
-    *done = part_is_whole(p->path, p->sha256, &damage);
-    if (*done && same)
-        unlink(p->path_part); // it was made by our own open
-    if (!*done && !same)
-        return error_set(e, -EAGAIN, E_FILE_CHANGED, "%s: another run removed it; start again",
-                         p->path_part);
-    p->have = same ? (uint64_t)mine.st_size : 0;
-    return 0;
-}
-
-int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool *done,
+int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes,
               struct Error *e) {
     *p = (struct Part){.path = base_format("%s", path), .sha256 = sha256, .bytes = bytes};
     p->path_part = base_format("%s.part", path);
     p->path_tag = base_format("%s.part.tag", path);
-    *done = false;
     int code = 0;
     struct stat st;
     p->fd =
@@ -102,22 +77,21 @@ int part_open(struct Part *p, const char *path, const char *sha256, uint64_t byt
     else if (!S_ISREG(st.st_mode))
         code = error_set(e, -EINVAL, E_FILE_KIND, "cannot write %s: it is %s", p->path_part,
                          file_kind(st.st_mode));
-    if (!code)
-        code = lock_part(p, done, e);
-    if (!code && !*done) {
-        read_tag(p);
-        if (lseek(p->fd, 0, SEEK_END) < 0)
-            code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
-                             strerror(errno));
-    }
-    if (code || *done)
+    else if (lseek(p->fd, 0, SEEK_END) < 0)
+        code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
+                         strerror(errno));
+    if (code) {
         part_close(p);
-    return code;
+        return code;
+    }
+    p->have = (uint64_t)st.st_size;
+    read_tag(p);
+    return 0;
 }
 
 void part_close(struct Part *p) {
     if (p->fd >= 0)
-        close(p->fd); // and the lock with it
+        close(p->fd);
     free(p->path);
     free(p->path_part);
     free(p->path_tag);

@@ -1,9 +1,8 @@
 // A file that arrives in pieces, perhaps over several runs.
 //
 // PATH.part holds what has come, PATH.part.tag what the server calls this version of the file, and
-// PATH appears when all is there and its checksum is right. The part is locked while a run fills
-// it, so that a second run waits for the first. PATH.sum holds the checksum of what came, for later
-// runs. Called by data/text/download.c.
+// PATH appears when all is there and its checksum is right. One run at a time fills it: download.c,
+// which calls this, has the cache's lock. PATH.sum holds the checksum of what came, for later runs.
 #ifndef DATA_TEXT_PART_H
 #define DATA_TEXT_PART_H
 #include "kernels/base.h"
@@ -24,9 +23,8 @@ struct Part {
 // gets one. *damage: why a file that is here is not the one; empty where there is none.
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage);
 
-// Opens and locks. *done: the file is whole already (another run has made it while we waited);
-// nothing is left to close then. Errors: -errno; -EINVAL where PATH.part is no regular file.
-int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool *done,
+// Errors: -errno; -EINVAL where PATH.part is no regular file.
+int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes,
               struct Error *e);
 void part_close(struct Part *p); // leaves the part for a later run
 

@@ -3,8 +3,9 @@
 // In the cache: text-HASH/train.bin, val.bin, checksums and, where it was trained here,
 // tokenizer.model.
 #include "data/text/prepare.h"
-#include "data/cache.h"
+#include "data/file.h"
 #include "data/text/encode.h"
+#include "data/text/made.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
 #include "data/text/text.h"
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared text 1";
@@ -100,12 +99,6 @@ int prepare_predict(const struct PrepareSpec *spec, struct TokenizerSpec *fit, s
 
 // ---- the files ----
 
-static void hash_bytes(struct Sha256 *h, const void *data, size_t bytes) {
-    uint64_t length = bytes; // in front, so that "ab" + "c" is not "a" + "bc"
-    sha256_update(h, &length, sizeof length);
-    sha256_update(h, data, bytes);
-}
-
 static bool is_given(const struct PrepareSpec *spec) {
     return spec->tokenizer.kind == TOKENIZER_MODEL || spec->tokenizer.kind == TOKENIZER_JSON;
 }
@@ -118,14 +111,14 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
         base_format("%.*stokenizer_config.json", slash ? (int)(slash + 1 - file) : 0, file);
     size_t bytes;
     struct Error cause;
-    hash_bytes(h, GIVEN, sizeof GIVEN);
+    made_hash(h, GIVEN, sizeof GIVEN);
     int code = file_read(file, MODEL_BYTES_MAX, &text, &bytes, &cause);
     if (!code) {
-        hash_bytes(h, text, bytes);
+        made_hash(h, text, bytes);
         free(text);
         code = file_read(beside, MODEL_BYTES_MAX, &text, &bytes, &cause);
         if (!code) {
-            hash_bytes(h, text, bytes);
+            made_hash(h, text, bytes);
             free(text);
         }
         code = code == -ENOENT ? 0 : code;
@@ -138,16 +131,17 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
 }
 
 // The name of the folder: a hash of all that decides what is in it.
-static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts,
-                       char hex[SHA256_HEX_BYTES], struct Error *e) {
+static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts, uint64_t *number,
+                       struct Error *e) {
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];
+    char hex[SHA256_HEX_BYTES];
     uint64_t numbers[2] = {spec->tokenizer.kind, spec->tokenizer.pieces};
     sha256_init(&h);
-    hash_bytes(&h, FORMAT, sizeof FORMAT);
-    hash_bytes(&h, numbers, sizeof numbers);
-    hash_bytes(&h, parts->train, parts->train_bytes);
-    hash_bytes(&h, parts->val, parts->val_bytes);
+    made_hash(&h, FORMAT, sizeof FORMAT);
+    made_hash(&h, numbers, sizeof numbers);
+    made_hash(&h, parts->train, parts->train_bytes);
+    made_hash(&h, parts->val, parts->val_bytes);
     if (is_given(spec)) {
         int code = hash_tokenizer(&h, spec, e);
         if (code)
@@ -155,31 +149,14 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
     }
     sha256_final(&h, digest);
     sha256_hex(digest, hex);
+    *number = made_number(hex);
     return 0;
 }
 
+static const char PREFIX[] = "text";
 enum { TRAIN, VAL, MODEL, NFILES };
-static const char *const own_files[] = {
+static const char *const names[] = {
     [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", SUMS_NAME, NULL};
-
-// The paths of a prepared folder.
-struct TokenNames {
-    char *path[NFILES], *list;
-    size_t count; // of the paths: a model only where it is trained
-};
-
-static void names_make(struct TokenNames *n, const char *folder, const struct PrepareSpec *spec) {
-    for (int i = 0; i < NFILES; i++)
-        n->path[i] = base_format("%s/%s", folder, own_files[i]);
-    n->list = base_format("%s/%s", folder, SUMS_NAME);
-    n->count = spec->tokenizer.kind == TOKENIZER_TRAIN ? NFILES : MODEL;
-}
-
-static void names_free(struct TokenNames *n) {
-    for (int i = 0; i < NFILES; i++)
-        free(n->path[i]);
-    free(n->list);
-}
 
 // Where ids go to, and when it was last said how far it is.
 struct Sink {
@@ -245,7 +222,7 @@ static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, 
     if (is_given(spec))
         *model_path = tokenizer_file(&spec->tokenizer);
     else
-        *model_path = base_format("%s/tokenizer.model", folder);
+        *model_path = base_format("%s/%s", folder, names[MODEL]);
     struct TokenizerSpec file = {.kind = TOKENIZER_MODEL, .path = *model_path};
     int code = tokenizer_open_spec(t, &file, e);
     if (code) {
@@ -262,99 +239,68 @@ static void warn_missing(const struct Tokenizer *t) {
     free(missing);
 }
 
-// Makes all files in `folder`, which exists and is ours alone.
-static int fill_folder(const char *folder, const struct PrepareSpec *spec,
-                       const struct Parts *parts, struct Error *e) {
-    struct TokenNames n;
+struct Filling {
+    const struct PrepareSpec *spec;
+    const struct Parts *parts;
+};
+
+static int fill_folder(const void *filling, const char *folder, struct Error *e) {
+    const struct Filling *f = filling;
+    const struct Parts *parts = f->parts;
     struct Tokenizer *t = NULL;
     size_t train_count = 0, val_count = 0;
-    char *opened = NULL;
+    char *opened = NULL, *path[NFILES];
     int code = 0;
-    names_make(&n, folder, spec);
-    if (spec->tokenizer.kind == TOKENIZER_TRAIN)
-        code = train_tokenizer(parts, spec->tokenizer.pieces, n.path[MODEL], e);
+    for (int i = 0; i < NFILES; i++)
+        path[i] = base_format("%s/%s", folder, names[i]);
+    if (f->spec->tokenizer.kind == TOKENIZER_TRAIN)
+        code = train_tokenizer(parts, f->spec->tokenizer.pieces, path[MODEL], e);
     if (!code)
-        code = open_tokenizer(&t, spec, folder, &opened, e);
+        code = open_tokenizer(&t, f->spec, folder, &opened, e);
     double begin = base_seconds();
     if (!code)
-        code = encode_to_file(t, parts->train, parts->train_bytes, n.path[TRAIN], &train_count, e);
+        code = encode_to_file(t, parts->train, parts->train_bytes, path[TRAIN], &train_count, e);
     if (!code)
-        code = encode_to_file(t, parts->val, parts->val_bytes, n.path[VAL], &val_count, e);
+        code = encode_to_file(t, parts->val, parts->val_bytes, path[VAL], &val_count, e);
     if (!code)
         log_line(LOG_NORMAL, "tokens: %zu to train on, %zu to validate on, encoded in %.1f s",
                  train_count, val_count, base_seconds() - begin);
     if (!code)
         warn_missing(t);
-    if (!code)
-        code = sums_write(n.list, (const char *const *)n.path, n.count, e);
     tokenizer_close(t);
-    names_free(&n);
+    for (int i = 0; i < NFILES; i++)
+        free(path[i]);
     free(opened);
     return code;
 }
 
-// Makes the folder aside and gives it its name, in place of a damaged one where there is one. When
-// another run was faster, its folder serves as well.
-static int make_folder(const char *folder, const struct PrepareSpec *spec,
-                       const struct Parts *parts, bool damaged, struct Error *e) {
-    struct AtomicFile aside;
-    int code = cache_aside_open(&aside, folder, e);
-    if (code)
-        return code;
-    code = fill_folder(aside.tmp_path, spec, parts, e);
-    if (!code)
-        code = cache_aside_commit(&aside, folder, damaged, e);
-    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
-        struct Error cause = *e;
-        error_set(e, code, cause.id, "--cache %s: %s", spec->cache_dir, cause.text);
+int prepare_open(struct Prepared *p, const struct PrepareSpec *spec, uint64_t number,
+                 size_t val_bytes, struct Error *e) {
+    char *folder = made_folder(spec->cache_dir, PREFIX, number);
+    *p = (struct Prepared){.number = number, .val_bytes = val_bytes, .spec = spec->tokenizer};
+    int code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
+    if (!code) {
+        p->train_path = base_format("%s/%s", folder, names[TRAIN]);
+        p->val_path = base_format("%s/%s", folder, names[VAL]);
     }
-    cache_aside_close(&aside, own_files);
+    free(folder);
     return code;
-}
-
-// Is the folder there, with the files that were made? A damaged one is said. One without checksums
-// was made by an earlier version, and nobody knows.
-static bool is_whole(const char *folder, const struct PrepareSpec *spec, bool *damaged) {
-    struct TokenNames n;
-    struct Error e;
-    struct stat st;
-    *damaged = !stat(folder, &st);
-    if (!*damaged)
-        return false;
-    names_make(&n, folder, spec);
-    enum SumsState state = sums_check(n.list, (const char *const *)n.path, n.count, &e);
-    names_free(&n);
-    if (state == SUMS_DIFFER)
-        log_line(LOG_NORMAL, "--cache: %s: what was prepared is made anew", e.text);
-    if (state == SUMS_NONE)
-        log_line(LOG_NORMAL, "--cache: %s has no checksums: what was prepared is made anew",
-                 folder);
-    return state == SUMS_AGREE;
 }
 
 static int prepare_parts(struct Prepared *p, const struct PrepareSpec *spec,
                          const struct Parts *parts, struct Error *e) {
-    char hex[SHA256_HEX_BYTES], *folder = NULL;
-    bool damaged = false;
-    int code = hash_inputs(spec, parts, hex, e);
+    struct Filling filling = {spec, parts};
+    struct Made made = {.cache_dir = spec->cache_dir,
+                        .prefix = PREFIX,
+                        .names = names,
+                        .count = spec->tokenizer.kind == TOKENIZER_TRAIN ? NFILES : MODEL,
+                        .fill = fill_folder,
+                        .context = &filling};
+    bool found;
+    int code = hash_inputs(spec, parts, &made.number, e);
     if (!code)
-        code = cache_make_folder(spec->cache_dir, e);
-    if (!code) {
-        folder = base_format("%s/text-%.16s", spec->cache_dir, hex);
-        cache_sweep(spec->cache_dir, "text", own_files);
-        if (!is_whole(folder, spec, &damaged))
-            code = make_folder(folder, spec, parts, damaged, e);
-    }
-    if (!code)
-        code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
-    if (!code) {
-        p->train_path = base_format("%s/train.bin", folder);
-        p->val_path = base_format("%s/val.bin", folder);
-        p->val_bytes = parts->val_bytes;
-        p->spec = spec->tokenizer;
-    }
-    free(folder);
-    return code;
+        code = made_once(&made, &found, e);
+    return code ? code : prepare_open(p, spec, made.number, parts->val_bytes, e);
 }
 
 // With the tokenizer that fits; where the text has not that many pieces, which only trying can

@@ -7,14 +7,10 @@
 // steps with 2.43, 2.37 and 2.30 bits per byte from 1024, 2048 and 4096 pieces.)
 //
 // The validation part is the last tenth of the text, split as text: neither the tokenizer nor the
-// model ever sees it in training. What is made lies in one folder of the cache, named by a hash of
-// everything that went in; a second run finds it, compares its files with their checksums, and is
-// done. Where they differ, or an earlier version has kept none, it says so and makes all anew. The
-// folder is made aside and renamed when it is whole, so that runs at the same time and runs that
-// die leave no half-made one. Called by data/text/loader.c.
+// model ever sees it in training. What is made lies in one folder of the cache (made.h). Called by
+// data/text/loader_source.c.
 #ifndef DATA_TEXT_PREPARE_H
 #define DATA_TEXT_PREPARE_H
-#include "data/text/sha256.h"
 #include "data/text/sources.h"
 #include "data/text/tokenizer.h"
 
@@ -33,11 +29,15 @@ struct Prepared {
     char *model_path;            // the tokenizer's .model file; NULL for bytes
     struct Tokenizer *tokenizer;
     struct TokenizerSpec spec; // of the tokenizer: what was asked for, or fits
+    uint64_t number;           // in the folder's name
 };
 
 // Errors: -errno of files and folders; those of cache_check; -EINVAL for text that is none
 // (data/text/text.h), too short to split, or too poor for the tokenizer asked for.
 int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e);
+// What another process has prepared: that number, with spec->tokenizer. Reads no text.
+int prepare_open(struct Prepared *p, const struct PrepareSpec *spec, uint64_t number,
+                 size_t val_bytes, struct Error *e);
 // The tokenizer that fits the text, and the bytes of its validation part, without making anything.
 // (Of a text that repeats itself so much that it has not so many pieces, prepare_text makes bytes.)
 // Errors: those of reading.

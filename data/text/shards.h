@@ -2,10 +2,12 @@
 //
 // A sample is a window of seq_len + 1 tokens: seq_len inputs and, one place on, their targets.
 // Windows lie side by side at stride seq_len inside a shard, so that every token but the first is a
-// target once per epoch. An epoch takes the shards in order, which lets them be fetched as they are
-// needed, and the windows of a shard in an order shuffled by (seed, epoch, shard). Of shards that
-// say where documents begin, windows are what pack.h makes of those. Used by data/text/loader*.c
-// alone.
+// target once per epoch. An epoch takes the shards in order, so that of shards that are fetched a
+// run needs the first alone, and the windows of a shard in an order shuffled by (seed, epoch,
+// shard). Of shards that say where documents begin, windows are what pack.h makes of those.
+//
+// A set is filled before ranks read; they only read it, any number of them at once. Used by
+// data/text/loader*.c alone.
 #ifndef DATA_TEXT_SHARDS_H
 #define DATA_TEXT_SHARDS_H
 #include "data/text/pack.h"
@@ -15,9 +17,8 @@
 
 struct Shard {
     struct SourceFile file; // not owned
-    bool counted, open;
-    size_t begin, end;         // its tokens of this set; the end is known once it is counted
-    struct TokenLayout layout; // likewise
+    bool ready;             // it is here, and its header is read
+    size_t begin, end;      // its tokens of this set, once it is ready
     struct TokenFile tokens;
     struct Pack pack; // of documents
 };
@@ -30,19 +31,20 @@ struct ShardSet {
     uint64_t random_seed;
 };
 
-// The files stay the caller's and must outlive the set.
+// What the files' paths and URLs are stays the caller's, and must outlive the set.
 void shards_open(struct ShardSet *set, const struct SourceFiles *files, size_t seq_len,
                  size_t vocab);
 void shards_open_random(struct ShardSet *set, size_t tokens, size_t seq_len, size_t vocab,
                         uint64_t seed);
 void shards_close(struct ShardSet *set);
 
+// Opens shard s, whose file is here. Errors: those of token_file_open; -EINVAL where it has
+// documents and the first has none, or the other way.
+int shards_ready(struct ShardSet *set, size_t s, struct Error *e);
+
 // Moves the last tenth of `train`'s tokens, or documents, into `val`, which is opened. All files
 // must be here.
 int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *e);
-
-// Fetches, opens and checks shard s. Of a large set only the files used last stay open.
-int shards_need(struct ShardSet *set, size_t s, struct Error *e);
 
 // *longest becomes the places of the longest document (pack.h), if it is less.
 int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e);
@@ -50,27 +52,23 @@ int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e);
 // Makes sequences of documents, where there are any: together, as pack_make says. *loss grows.
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e);
 
-// Learns of a file that is here what its header says. Errors: -EINVAL where it has documents and
-// the first has none, or the other way.
-int shards_count(struct ShardSet *set, size_t s, struct Error *e);
-
-// Of the shards that have been counted so far: all of them where the files are here.
+// Of the shards that are ready: all of them where the files are here.
 uint64_t shards_tokens(const struct ShardSet *set);
 uint64_t shards_windows(const struct ShardSet *set);
 
 // Sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i in
 // order, i below the number of windows. Into b's first row: (seq_len) each. Errors: those of
-// source_fetch, token_file_open and token_file_read.
-int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
+// token_file_read.
+int shards_read(const struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e);
 
 // Counts the targets of that sample that count. Errors: the same.
-int shards_counted(struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
+int shards_counted(const struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
                    struct Error *e);
 
 // Adds what tells this set from another to `h`: the numbers of tokens and the tokens themselves,
 // with masks and documents (of large shards 256 stretches of them); of files to be fetched, their
 // names.
-int shards_hash(struct ShardSet *set, struct Sha256 *h, struct Error *e);
+int shards_hash(const struct ShardSet *set, struct Sha256 *h, struct Error *e);
 
 #endif

@@ -7,7 +7,6 @@
 #include "data/text/tokens.h"
 #include "data/text/walk.h"
 #include "kernels/folder.h"
-#include "kernels/hash.h"
 #include "kernels/show.h"
 
 #include <errno.h>
@@ -68,8 +67,11 @@ static char *address_of(const char *name, const char *home, const char *file) {
 static int open_shakespeare(struct Source *s, const char *cache_dir, struct Error *e) {
     char *path = base_format("%s/tinyshakespeare.txt", cache_dir);
     char *url = address_of("tinyshakespeare", SHAKESPEARE_HOME, "input.txt");
-    struct Download d = {
-        .url = url, .path = path, .sha256 = SHAKESPEARE_SHA256, .bytes = SHAKESPEARE_BYTES};
+    struct Download d = {.url = url,
+                         .path = path,
+                         .cache_dir = cache_dir,
+                         .sha256 = SHAKESPEARE_SHA256,
+                         .bytes = SHAKESPEARE_BYTES};
     int code = cache_make_folder(cache_dir, e);
     if (!code)
         code = download_file(&d, e);
@@ -125,7 +127,7 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     if (bare - name > NAME_BYTES_MAX) // its end says what the file is
         name = bare - NAME_BYTES_MAX;
     *path = base_format("%s/%.12s-%.*s", folder, hex, (int)(bare - name), name);
-    struct Download d = {.url = url, .path = *path};
+    struct Download d = {.url = url, .path = *path, .cache_dir = cache_dir};
     if (!code)
         code = download_file(&d, e);
     free(folder);
@@ -370,45 +372,7 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
     return code;
 }
 
-int source_fetch(const struct SourceFile *f, struct Error *e) {
-    struct Download d = {.url = f->url, .path = f->path};
+int source_fetch(const struct SourceFile *f, const char *cache_dir, struct Error *e) {
+    struct Download d = {.url = f->url, .path = f->path, .cache_dir = cache_dir};
     return f->url ? download_file(&d, e) : 0;
-}
-
-// A shard's header, and behind it its checksum: a wrong number of tokens would shift all samples
-// that follow.
-struct KeptHeader {
-    char header[TOKENS_HEADER_BYTES];
-    uint64_t sum;
-};
-
-static bool read_kept(const char *path, struct KeptHeader *kept) {
-    char *text;
-    size_t bytes;
-    struct Error ignored; // not asked for yet
-    if (file_read(path, sizeof *kept, &text, &bytes, &ignored))
-        return false;
-    if (bytes == sizeof *kept)
-        memcpy(kept, text, bytes);
-    free(text);
-    return bytes == sizeof *kept && kept->sum == hash64(kept->header, sizeof kept->header, 0);
-}
-
-int source_layout(const struct SourceFile *f, struct TokenLayout *l, struct Error *e) {
-    if (!f->url || !access(f->path, F_OK))
-        return token_file_layout(f->path, l, e);
-    struct KeptHeader kept;
-    struct Download d = {.url = f->url};
-    char *path = base_format("%s.header", f->path);
-    int code = 0;
-    if (!read_kept(path, &kept)) {
-        code = download_head(&d, kept.header, sizeof kept.header, e);
-        if (!code)
-            code = token_header_read(kept.header, f->url, l, e);
-        kept.sum = hash64(kept.header, sizeof kept.header, 0);
-        if (!code)
-            code = file_replace(path, &kept, sizeof kept, e);
-    }
-    free(path);
-    return code ? code : token_header_read(kept.header, f->url, l, e);
 }

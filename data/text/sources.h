@@ -7,8 +7,8 @@
 //   text or examples with .gz or .zst behind the name      what is packed in it (data/stream.h)
 //   http://, https:// or file:// URL                      fetched, then by its name and content
 //   tinyshakespeare                                       1.1 MB of text
-//   fineweb10B                                            103 shards of GPT-2 ids, each fetched
-//                                                         when it is needed
+//   fineweb10B                                            103 shards of GPT-2 ids, of which those
+//                                                         that the run trains on are fetched
 //   random                                                ids drawn by chance, for benchmarks
 //   a pipe ("<(COMMAND)", /dev/stdin)                     text, read to its end when it is opened
 //
@@ -25,7 +25,7 @@ enum SourceKind { SOURCE_TEXT, SOURCE_SHARDS, SOURCE_RANDOM, SOURCE_JSONL };
 
 struct SourceFile {
     char *path;
-    char *url;     // where to fetch it from when it is needed; NULL: it is here
+    char *url;     // where to fetch it from; NULL: it is here
     char *carried; // of a pipe: all that it carried, until source_drop; else NULL
     size_t carried_bytes;
 };
@@ -41,7 +41,7 @@ struct Source {
     struct SourceFiles val; // none: a part of the others is to be held out
 };
 
-// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later.
+// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name by source_fetch.
 // `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
 // -EINVAL for a mixture, a device, and JSONL, shards or nothing in a pipe; -EFBIG for a pipe that
 // carries more than a quarter of the memory; those of data/text/download.h.
@@ -56,9 +56,6 @@ bool source_is_pipe(const char *data);
 void source_drop(struct Source *s);
 
 // Brings the file here if it is not.
-int source_fetch(const struct SourceFile *f, struct Error *e);
-
-// What the header of a shard says. Of a shard that is not here, only that is asked for, once.
-int source_layout(const struct SourceFile *f, struct TokenLayout *l, struct Error *e);
+int source_fetch(const struct SourceFile *f, const char *cache_dir, struct Error *e);
 
 #endif

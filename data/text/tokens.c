@@ -53,23 +53,6 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
     return code ? code : check_size(path, file_bytes, l, e);
 }
 
-int token_file_layout(const char *path, struct TokenLayout *l, struct Error *e) {
-    struct stat st;
-    int fd, code = file_open(path, "--data", &fd, &st, e);
-    if (code)
-        return code;
-    code = read_layout(fd, path, (uint64_t)st.st_size, l, e);
-    close(fd);
-    return code;
-}
-
-int token_file_count(const char *path, size_t *count, struct Error *e) {
-    struct TokenLayout l;
-    int code = token_file_layout(path, &l, e);
-    *count = l.count;
-    return code;
-}
-
 // ---- what changes underneath --------------------------------------------------------------------
 
 static int changed(const struct TokenFile *f, const char *how, struct Error *e) {
@@ -95,19 +78,9 @@ static int check_unchanged(const struct TokenFile *f, struct Error *e) {
     return changed(f, now.st_size == f->opened.st_size ? "it was written to" : how, e);
 }
 
-static int open_again(struct TokenFile *f, struct Error *e) {
-    struct stat now;
-    struct Error cause;
-    int code = file_open(f->path, "--data", &f->fd, &now, &cause);
-    if (code)
-        return changed(f, code == -ENOENT ? "it was removed" : cause.text, e);
-    if (now.st_dev != f->opened.st_dev || now.st_ino != f->opened.st_ino)
-        return changed(f, "another one has its name", e);
-    return 0;
-}
-
 // Bytes at a place, which are there unless the file has changed.
-static int read_bytes(struct TokenFile *f, void *bytes, size_t n, uint64_t at, struct Error *e) {
+static int read_bytes(const struct TokenFile *f, void *bytes, size_t n, uint64_t at,
+                      struct Error *e) {
     ssize_t got = file_pread(f->fd, bytes, n, at);
     if (got < 0)
         return cannot_read(f->path, (int)got, e);
@@ -119,28 +92,33 @@ static uint32_t id_at(const void *ids, size_t id_bytes, size_t i) {
     return id_bytes == 2 ? ((const uint16_t *)ids)[i] : ((const uint32_t *)ids)[i];
 }
 
-int token_file_read(struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e) {
+static int refuse_id(const struct TokenFile *f, size_t at, uint32_t id, struct Error *e) {
+    char how[96];
+    snprintf(how, sizeof how, "token %zu has id %u, outside the vocabulary of %zu", at, id,
+             f->vocab);
+    return f->checked ? changed(f, how, e)
+                      : error_set(e, -EINVAL, E_SHARD_VOCAB,
+                                  "--data %s: %s: another tokenizer made it", f->path, how);
+}
+
+int token_file_read(const struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e) {
     uint32_t piece[READ_IDS];
     size_t width = f->layout.id_bytes;
-    char how[96];
-    int code = f->fd < 0 ? open_again(f, e) : 0;
+    int code = 0;
     for (size_t i = 0, m; !code && i < n; i += m) {
         m = size_min(n - i, READ_IDS);
         code = read_bytes(f, piece, m * width, TOKENS_HEADER_BYTES + (uint64_t)width * (at + i), e);
         for (size_t k = 0; !code && k < m; k++) {
             uint32_t id = id_at(piece, width, k);
             ids[i + k] = (int32_t)id;
-            if (id < f->vocab)
-                continue;
-            snprintf(how, sizeof how, "token %zu has id %u, outside the vocabulary of %zu",
-                     at + i + k, id, f->vocab);
-            code = changed(f, how, e);
+            if (id >= f->vocab)
+                code = refuse_id(f, at + i + k, id, e);
         }
     }
     return code;
 }
 
-int token_file_read_bits(struct TokenFile *f, enum TokenBits which, size_t at, size_t n,
+int token_file_read_bits(const struct TokenFile *f, enum TokenBits which, size_t at, size_t n,
                          uint8_t *bits, struct Error *e) {
     uint8_t piece[READ_IDS];
     const struct TokenLayout *l = &f->layout;
@@ -148,7 +126,7 @@ int token_file_read_bits(struct TokenFile *f, enum TokenBits which, size_t at, s
     uint64_t from = token_layout_ids_end(l);
     if (which == TOKEN_STARTS && l->masked)
         from += (l->count + 7) / 8;
-    int code = f->fd < 0 ? open_again(f, e) : 0;
+    int code = 0;
     for (size_t i = 0, m; !code && i < n; i += m) {
         size_t skip = (at + i) % 8;
         m = size_min(n - i, 8 * READ_IDS - skip);
@@ -173,7 +151,7 @@ static uint32_t largest_id(const void *ids, size_t id_bytes, size_t n) {
     return most > largest ? most : largest;
 }
 
-static int check_ids(struct TokenFile *f, struct Error *e) {
+int token_file_check(struct TokenFile *f, struct Error *e) {
     size_t width = f->layout.id_bytes, most = CHECK_BYTES / width, bad = f->count;
     void *piece = base_alloc(CHECK_BYTES);
     uint32_t largest = 0, id = 0;
@@ -188,7 +166,8 @@ static int check_ids(struct TokenFile *f, struct Error *e) {
         largest = here > largest ? here : largest;
     }
     free(piece);
-    if (code || bad == f->count)
+    f->checked = !code && bad == f->count;
+    if (code || f->checked)
         return code;
     return error_set(
         e, -EINVAL, E_SHARD_VOCAB,
@@ -197,7 +176,7 @@ static int check_ids(struct TokenFile *f, struct Error *e) {
         f->path, bad, id, f->vocab, largest);
 }
 
-int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {
+int token_file_attach(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {
     *f = (struct TokenFile){.fd = -1, .vocab = vocab};
     int code = file_open(path, "--data", &f->fd, &f->opened, e);
     if (code)
@@ -205,21 +184,23 @@ int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct 
     f->path = base_format("%s", path);
     code = read_layout(f->fd, path, (uint64_t)f->opened.st_size, &f->layout, e);
     f->count = f->layout.count;
-    if (!code)
-        code = check_ids(f, e);
     if (code)
         token_file_close(f);
     return code;
 }
 
-void token_file_put_aside(struct TokenFile *f) {
-    if (f->path && f->fd >= 0)
-        close(f->fd);
-    f->fd = -1;
+int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {
+    int code = token_file_attach(f, path, vocab, e);
+    if (!code)
+        code = token_file_check(f, e);
+    if (code)
+        token_file_close(f);
+    return code;
 }
 
 void token_file_close(struct TokenFile *f) {
-    token_file_put_aside(f);
+    if (f->path)
+        close(f->fd);
     free(f->path);
     *f = (struct TokenFile){.fd = -1};
 }

@@ -54,8 +54,9 @@ struct TokenFile {
     char *path; // NULL: it is not open
     size_t count, vocab;
     struct TokenLayout layout;
-    int fd;             // -1: put aside
+    int fd;
     struct stat opened; // as it was then
+    bool checked;       // no id was outside of the vocabulary then
 };
 
 // Whether the file begins like a shard. False, too, for files that cannot be read, are too short or
@@ -63,28 +64,28 @@ struct TokenFile {
 bool token_file_detect(const char *path);
 bool token_bytes_detect(const void *bytes, size_t n); // of what is in memory already
 
-// Opens the header alone and compares it with the file's size: cheap, for shards not needed yet.
-int token_file_layout(const char *path, struct TokenLayout *l, struct Error *e);
-int token_file_count(const char *path, size_t *count, struct Error *e); // of its ids alone
+// Opens a shard, reads its header and compares it with the file's size; its ids are checked when
+// they are read. Errors: those of token_file_open.
+int token_file_attach(struct TokenFile *f, const char *path, size_t vocab, struct Error *e);
 
-// Opens a shard and reads every id once, to be sure that none is `vocab` or above. (In pieces of
-// 1 MiB: of what is in the page cache, 5 GB/s on one core, where a mapping had 7.)
-// Errors: -errno of open and read, -EINVAL for a file that is foreign, cut, too long, or of another
-// vocabulary.
+// Reads every id once, to be sure that none is `vocab` or above. (In pieces of 1 MiB: of what is in
+// the page cache, 5 GB/s on one core, where a mapping had 7.) Errors: -errno of read, -EINVAL.
+int token_file_check(struct TokenFile *f, struct Error *e);
+
+// Both. Errors: -errno of open and read, -EINVAL for a file that is foreign, cut, too long, or of
+// another vocabulary.
 int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e);
 void token_file_close(struct TokenFile *f); // one that is not open: nothing
 
-// Reads ids at .. at + n - 1, which are within the count. Errors: -errno of read; -EIO, with the
-// file's name, where it has changed since it was opened.
-int token_file_read(struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e);
+// Reads ids at .. at + n - 1, which are within the count; any number of threads may. Errors: -errno
+// of read; -EIO, with the file's name, where it has changed since it was opened; -EINVAL for an id
+// of another vocabulary that no check has found.
+int token_file_read(const struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e);
 
 // Reads bits at .. at + n - 1 of an array that the layout has, a byte for each: 0 or 1. Errors: the
 // same.
-int token_file_read_bits(struct TokenFile *f, enum TokenBits which, size_t at, size_t n,
+int token_file_read_bits(const struct TokenFile *f, enum TokenBits which, size_t at, size_t n,
                          uint8_t *bits, struct Error *e);
-
-// Gives up the descriptor; the next read opens the same file again, or says that it is another.
-void token_file_put_aside(struct TokenFile *f);
 
 // A shard in the making. The file appears under its name when it is whole.
 struct TokenWriter {

@@ -315,6 +315,51 @@ static void dead_replacements_are_removed(void **state) {
     free(path);
 }
 
+// ---- one maker at a time ------------------------------------------------------------------------
+
+// Each of some processes that count in a file by reading and writing it loses nothing, and the lock
+// is gone when all are done; one that dies with it is in nobody's way.
+static void one_makes_at_a_time(void **state) {
+    enum { PROCESSES = 6, ROUNDS = 40 };
+    struct Fixture *f = *state;
+    struct Error e;
+    int lock, status, n = 0;
+    assert_ok(cache_make_folder(f->cache, &e), &e);
+    char *path = scratch_write(f->cache, "count", &(int){0}, sizeof(int));
+    for (int i = 0; i < PROCESSES; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child)
+            continue;
+        for (int k = 0; k < ROUNDS; k++) {
+            int fd = open(path, O_RDWR), code = cache_lock(f->cache, &lock, &e);
+            if (code || pread(fd, &n, sizeof n, 0) != sizeof n)
+                _exit(1);
+            usleep(300); // long enough for another to come in between
+            n++;
+            if (pwrite(fd, &n, sizeof n, 0) != sizeof n)
+                _exit(1);
+            close(fd);
+            if (i == 0 && k == ROUNDS - 1)
+                _exit(0); // with the lock
+            cache_unlock(f->cache, lock);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    struct Content c = content_of(path);
+    memcpy(&n, c.bytes, sizeof n);
+    assert_int_equal(n, PROCESSES * ROUNDS);
+    assert_ok(cache_lock(f->cache, &lock, &e), &e);
+    cache_unlock(f->cache, lock);
+    assert_int_equal(scratch_count_files(f->cache), 1);
+    free(c.bytes);
+    free(path);
+}
+
 // ---- links and owners ---------------------------------------------------------------------------
 
 static void planted_links_lead_nowhere(void **state) {
@@ -436,6 +481,7 @@ int main(void) {
         TEST(what_dead_runs_leave_is_removed),
         TEST(what_is_not_ours_stays),
         TEST(dead_replacements_are_removed),
+        TEST(one_makes_at_a_time),
         TEST(planted_links_lead_nowhere),
         TEST(the_cache_is_its_users_alone),
         TEST(a_cache_of_another_user_is_refused),

@@ -290,6 +290,7 @@ static void an_unwritable_folder_is_told(void **state) {
 // Four processes want one file: one fetches it, the others wait for it.
 static void runs_at_the_same_time_share(void **state) {
     struct HttpFile *f = *state;
+    f->d.cache_dir = f->folder;
     http_file_start(f, trickle);
     for (int i = 0; i < 4; i++) {
         pid_t child = fork();
@@ -306,30 +307,6 @@ static void runs_at_the_same_time_share(void **state) {
     }
     assert_int_equal(f->server.requests, 1);
     expect_file(f, f->body, BODY);
-    http_file_stop(f);
-}
-
-static void the_head_alone_can_be_had(void **state) {
-    struct HttpFile *f = *state;
-    struct Error e;
-    char head[1024];
-    http_file_start(f, answer_well);
-    assert_ok(download_head(&f->d, head, sizeof head, &e), &e);
-    assert_memory_equal(head, f->body, sizeof head);
-    assert_non_null(strstr(f->server.request, "\r\nRange: bytes=0-1023\r\n"));
-    http_file_stop(f);
-    memset(head, 0, sizeof head);
-    http_file_start(f,
-                    ignore_ranges); // breaks off once it has sent 100,000 bytes: more than enough
-    assert_ok(download_head(&f->d, head, sizeof head, &e), &e);
-    assert_memory_equal(head, f->body, sizeof head);
-    http_file_stop(f);
-    f->server.body_bytes = 1000;
-    http_file_start(f, answer_well);
-    assert_error(download_head(&f->d, head, sizeof head, &e), -EBADMSG, &e, "E_URL_SIZE 1000");
-    http_file_stop(f);
-    http_file_start(f, answer_404);
-    assert_error(download_head(&f->d, head, sizeof head, &e), -ENOENT, &e, "E_URL_STATUS 404");
     http_file_stop(f);
 }
 
@@ -377,7 +354,6 @@ int main(void) {
         TEST(fault_19_a_full_disk_is_told),
         TEST(an_unwritable_folder_is_told),
         TEST(runs_at_the_same_time_share),
-        TEST(the_head_alone_can_be_had),
         TEST(a_known_name_is_checked),
     };
     return cmocka_run_group_tests_name("downloads", tests, NULL, NULL);

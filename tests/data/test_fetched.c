@@ -96,27 +96,6 @@ static void a_file_without_a_checksum_gets_one(void **state) {
     http_file_stop(f);
 }
 
-// The number of tokens of a shard that is not here yet comes from its header alone.
-static void a_kept_header_is_checked(void **state) {
-    struct HttpFile *f = *state;
-    struct Error e;
-    int32_t header[3] = {20240520, 1, 1000};
-    struct TokenLayout layout = {0};
-    memcpy(f->body, header, sizeof header);
-    http_file_start(f, answer_well);
-    struct SourceFile file = {.path = f->path, .url = f->url};
-    char *kept = base_format("%s.header", f->path);
-    for (int i = 1; i <= 3; i++) {
-        assert_ok(source_layout(&file, &layout, &e), &e);
-        assert_int_equal(layout.count, 1000);
-        assert_int_equal(f->server.requests, i < 3 ? 1 : 2);
-        if (i == 2)
-            flip(kept, 8 * 8 + 1); // 1002 tokens
-    }
-    free(kept);
-    http_file_stop(f);
-}
-
 // A .part that is a link or a pipe is not written to.
 static void a_part_is_a_file_of_ours(void **state) {
     struct HttpFile *f = *state;
@@ -238,14 +217,12 @@ static void devices_are_not_fetched(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     char *pipe = base_format("%s/pipe", f->folder), *url = base_format("file://%s", pipe);
-    char head[1024];
     assert_int_equal(mkfifo(pipe, 0600), 0);
     alarm(20);
     f->d.url = url;
     assert_error(download_file(&f->d, &e), -EINVAL, &e, "E_FILE_KIND");
     f->d.url = "file:///dev/zero";
     assert_error(download_file(&f->d, &e), -EINVAL, &e, "E_FILE_KIND");
-    assert_error(download_head(&f->d, head, sizeof head, &e), -EINVAL, &e, "E_FILE_KIND");
     f->d.url = "file://localhost/dev/%7a%65ro";
     assert_error(download_file(&f->d, &e), -EINVAL, &e, "E_FILE_KIND");
     alarm(0);
@@ -261,7 +238,6 @@ int main(void) {
         TEST(every_flip_is_found),
         TEST(what_cannot_be_fetched_again_is_named),
         TEST(a_file_without_a_checksum_gets_one),
-        TEST(a_kept_header_is_checked),
         TEST(a_part_is_a_file_of_ours),
         TEST(redirections_keep_to_the_web),
         TEST(https_does_not_become_http),

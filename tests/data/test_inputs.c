@@ -33,7 +33,7 @@ static int32_t start_of(struct Data *d, uint64_t i) {
     return x[0];
 }
 
-// More files than a process may hold open: those used last are.
+// More files than a process may hold open, unless it asks for more.
 static void a_set_of_many_files_is_read(void **state) {
     struct ShardFiles *f = *state;
     enum { FILES = 150 };

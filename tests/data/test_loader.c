@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { T = 16, VOCAB = 60000 };
 
@@ -215,8 +216,19 @@ static void random_ids_need_no_file(void **state) {
     data_close(d);
 }
 
-// A name's shards come from its home as they are needed: here from a folder that plays it, with
-// only some of the files there.
+static int open_fetched(struct Data **d, const struct ShardFiles *f, uint64_t samples,
+                        struct Error *e) {
+    struct DataSpec spec = {.data = "fineweb10B",
+                            .cache_dir = f->cache,
+                            .seq_len = T,
+                            .vocab = VOCAB,
+                            .seed = 1,
+                            .samples = samples};
+    return data_open(d, &spec, e);
+}
+
+// A name's shards come from its home, as many as the run's samples lie in: here from a folder that
+// plays it, with only some of the files there.
 static void shards_are_fetched_as_needed(void **state) {
     struct ShardFiles *f = *state;
     char *home = base_format("%s/home", f->folder), *inner = base_format("%s/fineweb10B", home);
@@ -228,35 +240,85 @@ static void shards_are_fetched_as_needed(void **state) {
     free(write_numbers(inner, "fineweb_train_000002.bin", 100, 100));
     free(write_numbers(inner, "fineweb_train_000003.bin", 200, 100));
     setenv("ZERO_MIRROR", url, 1);
-    struct Data *d = open_data("fineweb10B", NULL, f, 1);
-    int32_t x[T], y[T];
+    struct Data *d;
     struct Error e;
-    check_val(d, 50000, 6);
-    assert_int_equal(data_epoch_samples(d), 6);
-    // The validation shard and the first, each with its checksum.
-    assert_int_equal(scratch_count_files(cached), 4);
-    assert_in_range(start_of(d, 5), 0, 99);
-    assert_in_range(start_of(d, 14), 200, 299); // the third; of the second, the header is enough
-    assert_int_equal(scratch_count_files(cached), 8); // and the third's header, asked for first
+    for (uint64_t samples = 0; samples <= 6; samples += 6) {
+        assert_ok(open_fetched(&d, f, samples, &e), &e);
+        check_val(d, 50000, 6);
+        assert_int_equal(data_epoch_samples(d), 6);
+        // The validation shard and the first, each with its checksum.
+        assert_int_equal(scratch_count_files(cached), 4);
+        assert_in_range(start_of(d, 5), 0, 99);
+        data_close(d);
+    }
+    assert_ok(open_fetched(&d, f, 18, &e), &e);
+    assert_int_equal(scratch_count_files(cached), 8);
+    assert_in_range(start_of(d, 7), 100, 199);
+    assert_in_range(start_of(d, 14), 200, 299);
     assert_int_equal(data_epoch_samples(d), 18);
-    int code = data_train_batch(d, 18, 1, &(struct Batch){x, y, NULL}, &e);
-    assert_error(code, -ENOENT, &e, "E_FILE_READ fineweb_train_000004.bin");
     uint64_t fingerprint = data_fingerprint(d);
     data_close(d);
+    assert_error(open_fetched(&d, f, 19, &e), -ENOENT, &e, "E_FILE_READ fineweb_train_000004.bin");
     setenv("ZERO_MIRROR", "file:///no/such/home", 1); // what has come is not asked for again
-    d = open_data("fineweb10B", NULL, f, 1);
+    assert_ok(open_fetched(&d, f, 13, &e), &e);
     assert_int_equal(data_fingerprint(d), fingerprint);
     assert_in_range(start_of(d, 14), 200, 299);
-    data_close(d);
-    setenv("ZERO_MIRROR", url, 1);
-    d = open_data("fineweb10B", NULL, f, 1);
-    assert_in_range(start_of(d, 7), 100, 199);
     data_close(d);
     unsetenv("ZERO_MIRROR");
     free(home);
     free(inner);
     free(url);
     free(cached);
+}
+
+// What one process has prepared others open as it lies in the cache, also where what it was made of
+// is gone.
+static void others_open_what_was_found(void **state) {
+    struct ShardFiles *f = *state;
+    char text[20000];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = i % 50 == 49 ? '\n' : (char)('a' + (i * i / 7 + i / 50) % 26);
+    char *path = scratch_write(f->folder, "text.txt", text, sizeof text);
+    char *jsonl = scratch_write(f->folder, "a.jsonl",
+                                "{\"text\": \"one example\"}\n"
+                                "{\"text\": \"and another one\"}\n",
+                                sizeof "{\"text\": \"one example\"}\n"
+                                       "{\"text\": \"and another one\"}\n" -
+                                    1);
+    const char *const names[][2] = {{path, NULL}, {path, "train:300"}, {jsonl, "byte"}};
+    const char *const gone[] = {NULL, path, jsonl};
+    for (int i = 0; i < 3; i++) {
+        struct DataSpec spec = {.data = names[i][0],
+                                .tokenizer = names[i][1],
+                                .cache_dir = f->cache,
+                                .seq_len = T,
+                                .seed = 1};
+        struct Data *a, *b;
+        struct DataFound found;
+        struct Error e;
+        int32_t x[2 * T], y[2 * T], x_b[2 * T], y_b[2 * T];
+        assert_ok(data_open(&a, &spec, &e), &e);
+        data_found(a, &found);
+        if (gone[i])
+            assert_int_equal(unlink(gone[i]), 0);
+        spec.found = &found;
+        assert_ok(data_open(&b, &spec, &e), &e);
+        assert_int_equal(data_vocab(b), data_vocab(a));
+        assert_int_equal(data_seq_len(b), data_seq_len(a));
+        assert_int_equal(data_fingerprint(b), data_fingerprint(a));
+        assert_int_equal(data_val_samples(b), data_val_samples(a));
+        assert_true(data_bits_per_byte(b, 1) == data_bits_per_byte(a, 1));
+        if (i == 0)
+            assert_string_equal(data_fitted_tokenizer(b), "byte");
+        assert_ok(data_train_batch(a, 3, 2, &(struct Batch){x, y, NULL}, &e), &e);
+        assert_ok(data_train_batch(b, 3, 2, &(struct Batch){x_b, y_b, NULL}, &e), &e);
+        assert_memory_equal(x, x_b, sizeof x);
+        assert_memory_equal(y, y_b, sizeof y);
+        data_close(a);
+        data_close(b);
+    }
+    free(path);
+    free(jsonl);
 }
 
 static void a_url_is_told_by_its_content(void **state) {
@@ -393,6 +455,7 @@ int main(void) {
         cmocka_unit_test(text_becomes_samples),
         cmocka_unit_test(random_ids_need_no_file),
         cmocka_unit_test(shards_are_fetched_as_needed),
+        cmocka_unit_test(others_open_what_was_found),
         cmocka_unit_test(a_url_is_told_by_its_content),
         cmocka_unit_test(fingerprints_tell_data_apart),
         cmocka_unit_test(bad_data_is_told),

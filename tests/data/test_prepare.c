@@ -1,6 +1,7 @@
 // Text to shards: what counts as text, the split, the cache, runs at the same time; and the SHA-256
 // that names cache entries, by the vectors of its standard.
 #include "data/text/prepare.h"
+#include "data/text/sha256.h"
 #include "data/cache.h"
 #include "data/text/text.h"
 #include "data/text/tokens.h"

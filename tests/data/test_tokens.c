@@ -94,13 +94,11 @@ static void shards_are_read_back(void **state) {
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         struct Error e;
         struct TokenFile f;
-        size_t count = 0;
-        assert_ok(write_shard(path, counts[k], &e), &e);
+        size_t count = counts[k];
+        assert_ok(write_shard(path, count, &e), &e);
         assert_true(token_file_detect(path));
-        assert_ok(token_file_count(path, &count, &e), &e);
-        assert_int_equal(count, counts[k]);
         assert_ok(token_file_open(&f, path, 50000, &e), &e);
-        assert_int_equal(f.count, counts[k]);
+        assert_int_equal(f.count, count);
         for (size_t at = 0, n; at < count; at += n) {
             n = size_min(count - at, 9999);
             expect_ids(&f, at, n);
@@ -257,7 +255,6 @@ static void changing_expect(struct Changing *c, const char *part) {
 static void fault_20_a_shard_that_changes_is_told(void **state) {
     (void)state;
     struct Changing c;
-    struct Error e;
     changing_open(&c); // cut: to read a mapping would be the end
     assert_int_equal(truncate(c.path, TOKENS_HEADER_BYTES + 2 * 100), 0);
     changing_expect(&c, "E_FILE_CHANGED had 11024");
@@ -269,15 +266,22 @@ static void fault_20_a_shard_that_changes_is_told(void **state) {
     changing_write(&c, 4950, 50000);
     changing_set_time(&c, 0);
     changing_expect(&c, "E_FILE_CHANGED token 4950");
+}
+
+// Ids that nobody has looked at before are told when they are read.
+static void ids_that_were_not_checked_are_told(void **state) {
+    (void)state;
+    struct Changing c;
+    struct TokenFile f;
+    struct Error e;
+    int32_t ids[100];
     changing_open(&c);
-    token_file_put_aside(&c.f);
-    expect_ids(&c.f, 1000, 100); // the same file
-    token_file_put_aside(&c.f);
-    assert_ok(write_shard(c.path, 5000, &e), &e);
-    changing_expect(&c, "E_FILE_CHANGED");
-    changing_open(&c);
-    token_file_put_aside(&c.f);
-    assert_int_equal(unlink(c.path), 0);
+    changing_write(&c, 4950, 50000);
+    assert_ok(token_file_attach(&f, c.path, 50000, &e), &e);
+    assert_ok(token_file_read(&f, 4850, 100, ids, &e), &e);
+    assert_error(token_file_read(&f, 4900, 100, ids, &e), -EINVAL, &e, "E_SHARD_VOCAB token 4950");
+    assert_error(token_file_check(&f, &e), -EINVAL, &e, "E_SHARD_VOCAB token 4950");
+    token_file_close(&f);
     changing_expect(&c, "E_FILE_CHANGED");
 }
 
@@ -287,11 +291,9 @@ static void a_pipe_is_no_shard(void **state) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct TokenFile f;
     struct Error e;
-    size_t count;
     assert_int_equal(mkfifo(path, 0600), 0);
     alarm(20);
     assert_false(token_file_detect(path));
-    assert_error(token_file_count(path, &count, &e), -EINVAL, &e, "E_FILE_KIND a.bin");
     assert_error(token_file_open(&f, path, 100, &e), -EINVAL, &e, "E_FILE_KIND a.bin");
     assert_error(token_file_open(&f, "/dev/zero", 100, &e), -EINVAL, &e, "E_FILE_KIND");
     alarm(0);
@@ -309,7 +311,6 @@ static void fault_19_disk_full_at_every_write(void **state) {
     assert_ok(write_shard(path, 7, &e), &e);
     int failures = 0;
     for (int k = 1;; k++) {
-        size_t left = 0;
         start_counting(k);
         int code = write_shard(path, count, &e);
         bool failed = disk_calls >= k;
@@ -318,7 +319,10 @@ static void fault_19_disk_full_at_every_write(void **state) {
             break;
         failures++;
         struct Error ignored;
-        assert_ok(token_file_count(path, &left, &ignored), &ignored);
+        struct TokenFile f;
+        assert_ok(token_file_attach(&f, path, 50000, &ignored), &ignored);
+        size_t left = f.count;
+        token_file_close(&f);
         assert_int_equal(scratch_count_files(folder), 1);
         // The sync of the folder comes after the rename: the new file is whole then, but may not
         // last.
@@ -349,6 +353,7 @@ int main(void) {
         cmocka_unit_test(the_last_id_is_checked_too),
         cmocka_unit_test(a_short_read_is_read_on),
         cmocka_unit_test(fault_20_a_shard_that_changes_is_told),
+        cmocka_unit_test(ids_that_were_not_checked_are_told),
         cmocka_unit_test(a_pipe_is_no_shard),
         cmocka_unit_test(fault_19_disk_full_at_every_write),
         cmocka_unit_test(an_unwritable_folder_is_told),

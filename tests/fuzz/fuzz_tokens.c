@@ -63,13 +63,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *path = base_format("/proc/self/fd/%d", fd);
     struct TokenFile f;
     struct Error e = {0};
-    size_t count = 0;
-    int counted = token_file_count(path, &count, &e);
     int code = token_file_open(&f, path, VOCAB, &e);
     if (code) {
         CHECK(e.text[0] && !f.path, "a refusal without a word, or half open");
     } else {
-        CHECK(!counted && count == f.count && count > 0, "%zu and %zu tokens", count, f.count);
+        size_t count = f.count;
+        CHECK(count > 0, "no tokens");
         CHECK(size == token_layout_bytes(&f.layout), "%zu bytes, %zu tokens", size, count);
         int32_t *ids = base_alloc(count * sizeof *ids);
         CHECK(!token_file_read(&f, 0, count, ids, &e), "%s", e.text);

@@ -150,6 +150,9 @@ status=$?
 [ $status = 0 ] && [ "$(grep -c '^tokens: ' <<<"$said")" = 1 ] &&
     [ "$(grep -c '^weights hash' <<<"$said")" = 1 ]
 result $? "one process prepares the text and tells it" "status $status: $said"
+said=$(job 3 "$train" "${text[@]}" --steps 3 --out "$folder/unused" --data file:///none.txt 2>&1)
+[ "$(grep -c '^train: ' <<<"$said")" = 1 ] && error_is 'E_FILE_READ file:///none.txt'
+result $? "what cannot be fetched ends the job with one line" "$said"
 
 echo "1..$count"
 exit $failed

@@ -80,10 +80,11 @@ int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)place->size * sizeof *peers);
     poll_peers(MPI_COMM_WORLD, timeout_s, peers);
-    for (int r = 0; r < place->size; r++) {
+    for (int r = place->size - 1; r >= 0; r--) {
         bool here = strcmp(peers[r].node, peers[place->rank].node) == 0;
         place->node_size += here;
         place->node_rank += here && r < place->rank;
+        place->node_first = here ? r : place->node_first;
     }
     free(peers);
     return 0;
@@ -96,11 +97,11 @@ void mpi_stop(int rank, double timeout_s) {
     guard_end(guard);
 }
 
-void mpi_share(uint64_t mine, uint64_t *all, double timeout_s) {
+void mpi_share(const uint64_t *mine, size_t n, uint64_t *all, double timeout_s) {
     MPI_Request request;
     int done = 0;
     struct Guard guard = guard_of("the agreement of all ranks", job_rank(), timeout_s, false);
-    MPI_Iallgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
+    MPI_Iallgather(mine, (int)n, MPI_UINT64_T, all, (int)n, MPI_UINT64_T, MPI_COMM_WORLD, &request);
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done) {
         mpi_sleep_us(SLEEP_MAX_US);
         guard_check(&guard);

@@ -8,7 +8,8 @@
 // This process in its job.
 struct MpiPlace {
     int rank, size;           // among all processes
-    int node_rank, node_size; // among those of its machine
+    int node_rank, node_size; // among those of its machine,
+    int node_first;           // of which this rank is the first
 };
 
 // Starts MPI; `rank` as the launcher says it. Whoever waits for a process that does not come, here
@@ -16,10 +17,10 @@ struct MpiPlace {
 int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e);
 void mpi_stop(int rank, double timeout_s); // every process calls it; it returns when all have
 
-// Hands `mine` to all processes: all[r] becomes rank r's. Waits without work for the CPU, and for
+// Hands n words to all processes: rank r's become all[r * n] and on. Waits without work for the CPU, and for
 // as long as it takes where none is stopped: the others may be preparing data. Only while no group
 // of ranks is open.
-void mpi_share(uint64_t mine, uint64_t *all, double timeout_s);
+void mpi_share(const uint64_t *mine, size_t n, uint64_t *all, double timeout_s);
 
 struct MpiSettings {
     double timeout_s;   // how long a rank waits without a sign of another

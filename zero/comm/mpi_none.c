@@ -16,9 +16,10 @@ void mpi_stop(int rank, double timeout_s) {
     (void)timeout_s;
 }
 
-void mpi_share(uint64_t mine, uint64_t *all, double timeout_s) {
+void mpi_share(const uint64_t *mine, size_t n, uint64_t *all, double timeout_s) {
     (void)timeout_s;
-    *all = mine;
+    for (size_t i = 0; i < n; i++)
+        all[i] = mine[i];
 }
 
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,

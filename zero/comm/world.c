@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 // ---- joining ----
@@ -46,8 +47,14 @@ int world_open(struct World *w, double timeout_s, struct Error *e) {
     struct MpiPlace place;
     int err = mpi_start(&place, rank, timeout_s, e);
     if (!err)
-        *w = (struct World){true,     place.size, place.rank, 1, place.node_rank, place.node_size,
-                            timeout_s};
+        *w = (struct World){.launched = true,
+                            .size = place.size,
+                            .first = place.rank,
+                            .count = 1,
+                            .node_rank = place.node_rank,
+                            .node_size = place.node_size,
+                            .node_first = place.node_first,
+                            .timeout_s = timeout_s};
     if (!err && size != place.size)
         err = error_set(e, -EINVAL, E_MPI,
                         "the launcher started %d processes, but MPI counts %d: try srun --mpi=pmix "
@@ -93,7 +100,8 @@ int world_agree(const struct World *w, int err, struct Error *e) {
     if (!w->launched)
         return err;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    mpi_share((uint64_t)-err << 1 | (e->text[0] ? HAS_TEXT : 0), all, w->timeout_s);
+    uint64_t mine = (uint64_t)-err << 1 | (e->text[0] ? HAS_TEXT : 0);
+    mpi_share(&mine, 1, all, w->timeout_s);
     int teller = -1;
     err = 0;
     for (int r = w->size - 1; r >= 0; r--) {
@@ -113,7 +121,7 @@ int world_agree(const struct World *w, int err, struct Error *e) {
 void world_share(const struct World *w, uint64_t mine, uint64_t *all) {
     all[0] = mine;
     if (w->launched)
-        mpi_share(mine, all, w->timeout_s);
+        mpi_share(&mine, 1, all, w->timeout_s);
 }
 
 uint64_t world_least(const struct World *w, uint64_t mine) {
@@ -133,18 +141,13 @@ uint64_t world_of_first(const struct World *w, uint64_t mine) {
     return first;
 }
 
-int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,
-                     struct Error *e) {
-    enum LogLevel level = log_level;
-    int err = 0;
-    for (int turn = 0; turn < 2 && !err; turn++) {
-        log_level = w->first ? LOG_QUIET : level;
-        if ((turn == 0) == (w->node_rank == 0))
-            err = f(context, e);
-        log_level = level;
-        err = world_agree(w, err, e);
-    }
-    return err;
+void world_of_node(const struct World *w, uint64_t *words, size_t n) {
+    if (!w->launched)
+        return;
+    uint64_t *all = base_alloc_zeroed((size_t)w->size * n * sizeof *all);
+    mpi_share(words, n, all, w->timeout_s);
+    memcpy(words, all + (size_t)w->node_first * n, n * sizeof *words);
+    free(all);
 }
 
 // ---- this process's ranks ----

@@ -12,7 +12,8 @@ struct World {
     bool launched;            // by mpirun or srun: the launcher sets the size
     int size;                 // ranks of the job
     int first, count;         // this process's: first .. first + count - 1
-    int node_rank, node_size; // this process among those of its machine
+    int node_rank, node_size; // this process among those of its machine,
+    int node_first;           // the first of which has this rank
     double timeout_s;         // launched: how long a process that is stopped is waited for
 };
 
@@ -43,10 +44,8 @@ uint64_t world_of_first(const struct World *w, uint64_t mine);
 // all[r] becomes what rank r's process says, where each rank is a process; else all[0] is `mine`.
 void world_share(const struct World *w, uint64_t mine, uint64_t *all);
 
-// Runs f on one process of each machine, then on the others, so that what the first leaves in the
-// cache is found by the rest; then agrees. Rank 0 alone logs.
-int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,
-                     struct Error *e);
+// Each process gets what the first of its machine has in n words.
+void world_of_node(const struct World *w, uint64_t *words, size_t n);
 
 // The cores that each rank has, at least 1. A launcher may bind a process to fewer; it counts all
 // of the machine's (`cores`: those that this process may use), since the number of threads is part

@@ -1,0 +1,97 @@
+// Folders of the cache that are made once: see made.h.
+#include "data/text/made.h"
+#include "data/cache.h"
+#include "data/text/sums.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { HASH_DIGITS = 16 };
+
+uint64_t made_number(const char hex[SHA256_HEX_BYTES]) {
+    char digits[HASH_DIGITS + 1] = "";
+    return strtoull(memcpy(digits, hex, HASH_DIGITS), NULL, 16);
+}
+
+char *made_folder(const char *cache_dir, const char *prefix, uint64_t number) {
+    return base_format("%s/%s-%016llx", cache_dir, prefix, (unsigned long long)number);
+}
+
+void made_hash(struct Sha256 *h, const void *bytes, size_t n) {
+    uint64_t length = n;
+    sha256_update(h, &length, sizeof length);
+    sha256_update(h, bytes, n);
+}
+
+// Writes the list of a folder's files, or with `state` finds out what it says of them.
+static int use_list(const struct Made *m, const char *folder, enum SumsState *state,
+                    struct Error *e) {
+    char **path = base_alloc_zeroed(m->count * sizeof *path);
+    char *list = base_format("%s/" SUMS_NAME, folder);
+    int code = 0;
+    for (size_t i = 0; i < m->count; i++)
+        path[i] = base_format("%s/%s", folder, m->names[i]);
+    if (state)
+        *state = sums_check(list, (const char *const *)path, m->count, e);
+    else
+        code = sums_write(list, (const char *const *)path, m->count, e);
+    for (size_t i = 0; i < m->count; i++)
+        free(path[i]);
+    free(path);
+    free(list);
+    return code;
+}
+
+// Is it there, with the files that were made? `tells`: a damaged one is said.
+static bool is_whole(const struct Made *m, const char *folder, bool tells) {
+    enum SumsState state;
+    struct Error why;
+    struct stat st;
+    if (stat(folder, &st))
+        return false;
+    use_list(m, folder, &state, &why);
+    if (tells && state != SUMS_AGREE)
+        log_line(LOG_NORMAL, "--cache: %s%s: what was prepared is made anew",
+                 state == SUMS_DIFFER ? why.text : folder,
+                 state == SUMS_DIFFER ? "" : " has no checksums");
+    return state == SUMS_AGREE;
+}
+
+// Aside; then it gets its name, in place of a damaged one where there is one.
+static int make(const struct Made *m, const char *folder, struct Error *e) {
+    struct AtomicFile aside;
+    int code = cache_aside_open(&aside, folder, e);
+    if (code)
+        return code;
+    code = m->fill(m->context, aside.tmp_path, e);
+    if (!code)
+        code = use_list(m, aside.tmp_path, NULL, e);
+    if (!code)
+        code = cache_aside_commit(&aside, folder, e);
+    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
+        struct Error cause = *e;
+        error_set(e, code, cause.id, "--cache %s: %s", m->cache_dir, cause.text);
+    }
+    cache_aside_close(&aside, m->names);
+    return code;
+}
+
+int made_once(const struct Made *m, bool *found, struct Error *e) {
+    int lock, code = cache_make_folder(m->cache_dir, e);
+    if (code)
+        return code;
+    char *folder = made_folder(m->cache_dir, m->prefix, m->number);
+    cache_sweep(m->cache_dir, m->prefix, m->names);
+    *found = is_whole(m, folder, false);
+    if (!*found)
+        code = cache_lock(m->cache_dir, &lock, e);
+    if (!*found && !code) {
+        *found = is_whole(m, folder, true); // another run may have made it meanwhile
+        if (!*found)
+            code = make(m, folder, e);
+        cache_unlock(m->cache_dir, lock);
+    }
+    free(folder);
+    return code;
+}
