@@ -384,6 +384,20 @@ static int plan(struct Run *run, struct Error *e) {
                       : predict(&run->request, &run->forecast, e);
 }
 
+static int only_prepare(struct Run *run, struct Error *e) {
+    int err = prepare(run, e);
+    struct Data *data = run->texts.data;
+    if (!err && !run->world.first) {
+        char *places = data_places(data);
+        printf("prepared: %llu tokens to train on, %llu to validate on, a vocabulary of %zu: %s\n",
+               (unsigned long long)data_train_tokens(data),
+               (unsigned long long)data_val_tokens(data), data_vocab(data), places);
+        free(places);
+    }
+    texts_close(&run->texts);
+    return err;
+}
+
 static int print(struct Run *run, struct Error *e) {
     return run->world.first ? 0 : options_print(&run->flags, &run->line.run, features_table(), e);
 }
@@ -393,15 +407,19 @@ static const struct {
     int (*start)(struct Run *, struct Error *);
     int (*work)(struct Trainer *, struct Error *);
 } modes[] = {
-    [MODE_HELP] = {print, NULL},       [MODE_VERSION] = {print, NULL},
-    [MODE_PLAN] = {plan, NULL},        [MODE_PLAN_PARAMETERS] = {plan, NULL},
-    [MODE_SAMPLE] = {run_job, sample}, [MODE_EVAL... MODE_EXPORT] = {run_job, only_evaluate},
+    [MODE_HELP] = {print, NULL},
+    [MODE_VERSION] = {print, NULL},
+    [MODE_PLAN] = {plan, NULL},
+    [MODE_PLAN_PARAMETERS] = {plan, NULL},
+    [MODE_PREPARE] = {only_prepare, NULL},
+    [MODE_SAMPLE] = {run_job, sample},
+    [MODE_EVAL... MODE_EXPORT] = {run_job, only_evaluate},
     [MODE_TRAIN] = {run_job, train},
 };
 
 // How many samples are trained on, from the run's first step on: as many as there are in epochs.
 static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
-    if (mode != MODE_TRAIN)
+    if (mode != MODE_TRAIN && mode != MODE_PREPARE)
         return 0;
     return line->train.epochs ? UINT64_MAX : line->train.schedule.steps * line->train.global_batch;
 }

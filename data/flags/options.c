@@ -47,6 +47,11 @@ const struct Flag options_table[] = {
     {"cache", FLAG_STRING, AT(cache), NULL, "Data", .argument = "DIR",
      .help = "Folder for downloads, tokenizers, token shards and measurements. Default "
              "~/.cache/zero.c."},
+    {"prepare-only", FLAG_BOOL, AT(prepare_only), NULL, "Data",
+     .help =
+         "Fetch, encode and pack what the run would train on into --cache, print where it lies, "
+         "and exit. The run then begins at once.",
+     .identity = FLAG_NOW},
     {"init", FLAG_STRING, AT(init), NULL, "Model", .argument = "KIND:PATH",
      .help =
          "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face "
@@ -165,9 +170,13 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
 }
 
 enum Mode options_mode(const struct Options *o) {
-    const bool asked[] = {[MODE_HELP] = o->help != NULL,           [MODE_VERSION] = o->version,
-                          [MODE_PLAN_PARAMETERS] = o->params != 0, [MODE_PLAN] = o->plan,
-                          [MODE_SAMPLE] = o->sample_only,          [MODE_EVAL] = o->eval_only,
+    const bool asked[] = {[MODE_HELP] = o->help != NULL,
+                          [MODE_VERSION] = o->version,
+                          [MODE_PLAN_PARAMETERS] = o->params != 0,
+                          [MODE_PLAN] = o->plan,
+                          [MODE_PREPARE] = o->prepare_only,
+                          [MODE_SAMPLE] = o->sample_only,
+                          [MODE_EVAL] = o->eval_only,
                           [MODE_EXPORT] = options_only(o) != NULL};
     enum Mode mode = MODE_HELP;
     while (mode < MODE_TRAIN && !asked[mode])
@@ -217,6 +226,8 @@ static const struct FlagRule rules[] = {
     {E_PARAMS_FLAG, "tp>1 params", "each rank has all parameters; give a shape, and no --params"},
     {E_SHOW_CHAIN, "+show-chain json", "it prints lines, not JSON; leave out one of the two"},
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
+    {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace",
+     "it prepares data and does nothing else; leave out one of the two"},
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
     {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
      "it has no effect without --eval; add --eval"},

@@ -24,7 +24,7 @@ struct Options {
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k, eval_limit;
     double temperature, peak_tflops;
-    bool sample_only, eval_only, plan, json, version, tensorboard;
+    bool sample_only, eval_only, prepare_only, plan, json, version, tensorboard;
     const char *help;    // a topic; "": none was named, NULL: no help is wanted
     size_t params;       // 0: plan the model
     WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
@@ -45,6 +45,7 @@ static inline bool options_best(const struct Options *o) {
 static inline const char *options_only(const struct Options *o) {
     return o->sample_only                 ? "--sample-only"
            : o->eval_only                 ? "--eval-only"
+           : o->prepare_only              ? "--prepare-only"
            : o->export && options_best(o) ? "--resume best"
                                           : NULL;
 }
@@ -55,6 +56,7 @@ enum Mode {
     MODE_VERSION,
     MODE_PLAN_PARAMETERS,
     MODE_PLAN,
+    MODE_PREPARE,
     MODE_SAMPLE,
     MODE_EVAL,
     MODE_EXPORT,

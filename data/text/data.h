@@ -69,6 +69,9 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
 void data_found(const struct Data *d, struct DataFound *found);
 
+// Where the prepared or given files lie, in one line. free() it.
+char *data_places(const struct Data *d);
+
 // The vocabulary and the seq_len that data_open would find, and data_packed, without preparing any
 // text. With a --tokenizer it is not even read, and seq_len taken for the spec's; of documents it
 // is the most that it can be. spec->data may be NULL: random. Errors: those of data_open.

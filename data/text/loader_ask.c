@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,27 @@ int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids
         err = error_set(e, -EINVAL, E_PROMPT_EMPTY, "--prompt \"%s\": expected at least one token",
                         prompt);
     return err;
+}
+
+// The first of some files, and how many follow.
+static char *add_place(char *line, const char *part, const struct ShardSet *set) {
+    const char *path = set->count ? set->shard[0].file.path : NULL;
+    char more[40] = "";
+    if (set->count > 1)
+        snprintf(more, sizeof more, " and %zu more", set->count - 1);
+    char *longer = path ? base_format("%s%s%s %s%s", line, *line ? ", " : "", part, path, more)
+                        : base_format("%s", line);
+    free(line);
+    return longer;
+}
+
+char *data_places(const struct Data *d) {
+    char *line = base_format("%s", "");
+    for (size_t s = 0; s < d->named.count; s++) {
+        line = add_place(line, "train", &d->source[s].train);
+        line = add_place(line, "validation", &d->source[s].val);
+    }
+    return line;
 }
 
 char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {

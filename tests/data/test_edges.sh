@@ -174,6 +174,18 @@ if mount -t tmpfs -o size=16k,mode=700 none "$folder/small" 2>/dev/null; then
     umount "$folder/small"
 fi
 
+# ---- prepared beforehand ----
+said=$(run --data "$text" --cache "$folder/before" --prepare-only 2>/dev/null)
+[ ! -e "$folder/out" ] && [[ $said = "prepared: "*" a vocabulary of 256: "*"$folder/before/text-"* ]]
+result $? "--prepare-only prints where the shards lie, and leaves --out alone" "$said"
+want=$(run --data "$text" 2>/dev/null | hash_of)
+said=$(run --data "$text" --cache "$folder/before" 2>&1)
+same "and the run encodes nothing"
+! grep -q '^tokens: ' <<<"$said"
+result $? "at all" "$said"
+refused "data alone, and a sample" 'E_ONLY_CONFLICT --prepare-only' --data "$text" --prepare-only \
+    --sample-only --resume auto
+
 # ---- litter ----
 old=$folder/cache/zero.c/text-0123456789abcdef.Ab3dE6
 mkdir "$old"

@@ -150,6 +150,10 @@ status=$?
 [ $status = 0 ] && [ "$(grep -c '^tokens: ' <<<"$said")" = 1 ] &&
     [ "$(grep -c '^weights hash' <<<"$said")" = 1 ]
 result $? "one process prepares the text and tells it" "status $status: $said"
+said=$(job 3 "$train" "${text[@]}" --steps 3 --out "$folder/unused" --prepare-only 2>&1)
+status=$?
+[ $status = 0 ] && [ "$(grep -c '^prepared: ' <<<"$said")" = 1 ] && [ ! -e "$folder/unused" ]
+result $? "which is all that --prepare-only does" "status $status: $said"
 said=$(job 3 "$train" "${text[@]}" --steps 3 --out "$folder/unused" --data file:///none.txt 2>&1)
 [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && error_is 'E_FILE_READ file:///none.txt'
 result $? "what cannot be fetched ends the job with one line" "$said"
