@@ -1,11 +1,10 @@
-// What 0 and auto stand for, and which settings go together: see settings.h.
-//
-// Each refusal is one line: the flag, its value, and what would be right.
+// What 0 and auto stand for: see settings.h. Next: settings_rules.c.
 #include "zero/settings/settings.h"
 
 #include "model/presets.h"
 #include "zero/engine.h"
 #include "zero/master/master.h"
+#include "zero/pipe/order.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -128,13 +127,6 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
     return 0;
 }
 
-static int check_warmup(const struct LrSchedule *l, struct Error *e) {
-    if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // which ends nowhere
-        return 0;
-    return error_set(e, -EINVAL, E_WARMUP, "--warmup %llu: expected at most --steps %llu",
-                     (unsigned long long)l->warmup, (unsigned long long)l->steps);
-}
-
 void settings_log_epochs(const struct Settings *s, uint64_t samples) {
     if (samples)
         log_line(LOG_NORMAL,
@@ -162,7 +154,7 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
     s->schedule.steps = said->schedule.steps = steps;
     if (warmup_share >= 0)
         s->schedule.warmup = said->schedule.warmup = (uint64_t)(warmup_share * (double)steps);
-    return check_warmup(&s->schedule, e);
+    return settings_check_warmup(&s->schedule, e);
 }
 
 // What the ranks' settings will be looked at for, as far as no text has a say.
@@ -275,6 +267,16 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
     };
 }
 
+int settings_stage(const struct RankSettings *s) {
+    struct Grid grid = settings_grid(s);
+    return grid_coord(&grid, s->rank, AXIS_PP);
+}
+
+size_t settings_acts_in_flight(const struct RankSettings *s) {
+    return s->acts_in_flight ? s->acts_in_flight
+                             : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+}
+
 bool settings_offload(const struct RankSettings *s) {
     return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE ||
            s->act_tier != TIER_DEVICE || s->partition_activations;
@@ -282,16 +284,4 @@ bool settings_offload(const struct RankSettings *s) {
 
 bool settings_use_disk(const struct RankSettings *s) {
     return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
-}
-
-// ---- what goes together ----
-
-int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
-    const struct RankSettings *r = &s->rank;
-    int err = settings_check_rules(s, use, e);
-    if (!err && s->global_batch % (r->batch * (size_t)settings_data_ranks(r)))
-        err = settings_refuse_batch(s, e);
-    if (!err)
-        err = settings_check_shards(r, e);
-    return err || s->epochs ? err : check_warmup(&s->schedule, e);
 }

@@ -170,18 +170,14 @@ void settings_log_epochs(const struct Settings *s, uint64_t samples);
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
-// The parts of it: rules on flags that exclude or need each other (settings_rules.c), of those how
-// ranks are laid out alone; and what is computed (settings_grid.c): places of tensor parallelism,
-// which resolving looks at first; of a finished model the layers of a pipeline's stages, and rows
-// in parts; shards, what travels, and stages, with their rules; and a step that batches cannot
-// make, which is refused with what would do.
-int settings_check_rules(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
-int settings_check_layout(const struct RankSettings *s, struct Error *e);
+// Parts of it: places of tensor parallelism, which resolving looks at first; of a finished model
+// the layers of a pipeline's stages, and rows in parts; shards, what travels, and stages; and the
+// steps of a warm-up, which may be known later.
 int settings_check_tp(const struct RankSettings *s, struct Error *e);
 int settings_check_split(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
-int settings_refuse_batch(const struct Settings *s, struct Error *e);
+int settings_check_warmup(const struct LrSchedule *l, struct Error *e);
 
 // Where a process sits in its world; not which rank it is.
 void settings_use_rank_info(struct RankSettings *s, const struct World *w);
