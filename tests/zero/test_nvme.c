@@ -124,8 +124,6 @@ static void pieces_are_under_way_together(void **state) {
     assert_int_equal(nvme_host_bytes(&settled, two_files, 1 << 20), 2 * 6 * 2 * UNIT);
     settled.check = true;
     assert_int_equal(nvme_host_bytes(&settled, two_files, 1 << 20), 2 * 6 * 2 * UNIT + 2 * 257 * 8);
-    assert_int_equal(nvme_counts(s.nvme).bytes_written, NVME_PIECES * 2 * UNIT);
-    assert_int_equal(nvme_counts(s.nvme).bytes_read, (NVME_PIECES + 1) * 20 * UNIT);
     assert_int_equal(f.pins, 2); // one a direction
     store_close(&s);
 }

@@ -57,52 +57,42 @@ _Noreturn static void fail(const struct Mover *m, const struct Error *e) {
 struct DiskCall {
     const struct Mover *mover;
     struct MovePieces pieces;
+    bool write;
 };
 _Static_assert(sizeof(struct DiskCall) <= DEVICE_CALL_BYTES, "arguments of a call");
 
-static void read_pieces(const void *args) {
+static void run_call(const void *args) {
     const struct DiskCall *c = args;
     struct Error e;
-    if (nvme_read(c->mover->nvme, c->pieces.piece, c->pieces.n, &e))
-        fail(c->mover, &e);
-}
-
-static void write_pieces(const void *args) {
-    const struct DiskCall *c = args;
-    struct Error e;
-    if (c->pieces.unless && *c->pieces.unless)
+    if (c->write && c->pieces.unless && *c->pieces.unless)
         return;
-    if (nvme_write(c->mover->nvme, c->pieces.piece, c->pieces.n, &e))
+    int (*transfer)(struct Nvme *, const struct NvmePiece *, int, struct Error *) =
+        c->write ? nvme_write : nvme_read;
+    if (transfer(c->mover->nvme, c->pieces.piece, c->pieces.n, &e))
         fail(c->mover, &e);
 }
 
-static size_t sum_bytes(const struct MovePieces *p) {
+static void queue_call(struct Mover *m, const struct MovePieces *p, bool write) {
+    struct DiskCall c = {m, *p, write};
     size_t bytes = 0;
-    for (int i = 0; i < p->n; i++)
+    for (int i = 0; i < p->n; i++) {
+        struct Moved *moved = &m->moved[p->piece[i].file];
+        *(write ? &moved->written : &moved->read) += p->piece[i].bytes;
         bytes += p->piece[i].bytes;
-    return bytes;
-}
-
-static void queue_call(struct Mover *m, enum Queue q, DeviceCall *call, const char *what,
-                       const struct MovePieces *p) {
-    struct DiskCall c = {m, *p};
-    m->host->label.what = what;
-    m->host->label.bytes = sum_bytes(p);
-    device_call(m->host, q, call, &c, sizeof c);
+    }
+    m->host->label.what = write ? "write" : "read";
+    m->host->label.bytes = bytes;
+    device_call(m->host, write ? QUEUE_OUT : QUEUE_IN, run_call, &c, sizeof c);
     m->host->label.what = NULL;
     m->host->label.bytes = 0;
 }
 
 void move_read(struct Mover *m, const struct MovePieces *p) {
-    for (int i = 0; i < p->n; i++)
-        m->moved[p->piece[i].file].read += p->piece[i].bytes;
-    queue_call(m, QUEUE_IN, read_pieces, "read", p);
+    queue_call(m, p, false);
 }
 
 void move_write(struct Mover *m, const struct MovePieces *p) {
-    for (int i = 0; i < p->n; i++)
-        m->moved[p->piece[i].file].written += p->piece[i].bytes;
-    queue_call(m, QUEUE_OUT, write_pieces, "write", p);
+    queue_call(m, p, true);
 }
 
 // ---- between a store and the device ----
@@ -164,29 +154,30 @@ void move_out(struct Mover *m, const struct Move *v) {
 
 // ---- at once ----
 
-void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+static void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
+                     bool out) {
     struct NvmePiece piece = {b->tag, b->offset + offset, mem, bytes};
     struct Error e;
-    if (b->tier->kind == TIER_CPU)
-        memcpy(mem, (const char *)b->mem + offset, bytes);
-    else if (b->tier->kind == TIER_NVME && nvme_read(m->nvme, &piece, 1, &e))
-        fail(m, &e);
-    if (b->tier->kind != TIER_DEVICE)
+    if (b->tier->kind == TIER_NVME) {
+        if (out ? nvme_write(m->nvme, &piece, 1, &e) : nvme_read(m->nvme, &piece, 1, &e))
+            fail(m, &e);
         return;
-    device_copy(m->device, QUEUE_OUT, mem, (const char *)b->mem + offset, bytes);
-    device_sync_queue(m->device, QUEUE_OUT);
+    }
+    char *at = (char *)b->mem + offset, *to = out ? at : mem, *from = out ? mem : at;
+    enum Queue q = out ? QUEUE_IN : QUEUE_OUT; // the device's
+    if (b->tier->kind == TIER_CPU) {
+        memcpy(to, from, bytes);
+    } else {
+        device_copy(m->device, q, to, from, bytes);
+        device_sync_queue(m->device, q);
+    }
+}
+
+void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+    move_now(m, b, offset, mem, bytes, false);
 }
 
 void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
                   size_t bytes) {
-    struct NvmePiece piece = {b->tag, b->offset + offset, (void *)mem, bytes};
-    struct Error e;
-    if (b->tier->kind == TIER_CPU)
-        memcpy((char *)b->mem + offset, mem, bytes);
-    else if (b->tier->kind == TIER_NVME && nvme_write(m->nvme, &piece, 1, &e))
-        fail(m, &e);
-    if (b->tier->kind != TIER_DEVICE)
-        return;
-    device_copy(m->device, QUEUE_IN, (char *)b->mem + offset, mem, bytes);
-    device_sync_queue(m->device, QUEUE_IN);
+    move_now(m, b, offset, (void *)mem, bytes, true);
 }

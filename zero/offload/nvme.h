@@ -64,12 +64,6 @@ void nvme_register(struct Nvme *n, void *mem, size_t bytes);
 int nvme_read(struct Nvme *n, const struct NvmePiece *pieces, int count, struct Error *e);
 int nvme_write(struct Nvme *n, const struct NvmePiece *pieces, int count, struct Error *e);
 
-// Bytes asked for so far by the calls above.
-struct NvmeCounts {
-    uint64_t bytes_read, bytes_written;
-};
-struct NvmeCounts nvme_counts(const struct Nvme *n);
-
 // Host memory that the files take, apart from what the caller registers: the aligned buffers, of
 // which only what is used ends up in memory, and the sums of --check-io. Of each direction's
 // buffers those units are used that transfers cover in part, one a request, and what `unaligned`

@@ -228,10 +228,6 @@ void nvme_register(struct Nvme *n, void *mem, size_t bytes) {
     }
 }
 
-struct NvmeCounts nvme_counts(const struct Nvme *n) {
-    return (struct NvmeCounts){n->reader.moved, n->writer.moved};
-}
-
 uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t bytes[NTAG],
                          size_t unaligned) {
     size_t used = settled->depth * NVME_UNIT_BYTES + unaligned;

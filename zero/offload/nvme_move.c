@@ -319,8 +319,6 @@ static int move(struct Transfer *t) {
     for (start_jobs(t); t->under_way; start_jobs(t))
         wait_one(t); // after an error too: the kernel is still at work in the caller's memory
     release(t);
-    for (int i = 0; i < t->count; i++)
-        t->lane->moved += t->piece[i].bytes;
     return t->code;
 }
 

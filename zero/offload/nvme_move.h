@@ -47,10 +47,9 @@ struct Lane {
     char *bounce;        // (depth, block_bytes): aligned buffers, one a job
     int *idle;           // (nidle): jobs that are not in use
     size_t nidle;
-    int broken;     // -errno: the queue has failed, and what was under way has no end
-    bool ready;     // the registered memory was pinned, or refused
-    bool pinned;    // which of the two
-    uint64_t moved; // bytes asked for
+    int broken;  // -errno: the queue has failed, and what was under way has no end
+    bool ready;  // the registered memory was pinned, or refused
+    bool pinned; // which of the two
     struct Claim claim[NVME_PIECES];
     int nclaim;
 };
