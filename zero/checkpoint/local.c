@@ -25,9 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 // ---- marks ----
@@ -53,14 +51,9 @@ bool checkpoint_is_mark(const char *name) {
 }
 
 uint64_t checkpoint_local_word(struct Zero *z) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), word = 0;
-    struct timespec now;
-    if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
-        clock_gettime(CLOCK_REALTIME, &now);
-        word = (uint64_t)now.tv_sec << 30 ^ (uint64_t)now.tv_nsec;
-    }
-    zero_share(z, word | 1, all);
-    word = all[0];
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
+    zero_share(z, local_disk_word(), all);
+    uint64_t word = all[0];
     free(all);
     return word;
 }

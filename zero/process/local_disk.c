@@ -8,8 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// A word that no other job has.
-static uint64_t make_word(void) {
+uint64_t local_disk_word(void) {
     uint64_t word = 0;
     struct timespec now;
     if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
@@ -81,7 +80,7 @@ static void share_keepers(struct LocalDisk *d, const struct World *w, int keeper
 
 int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock *l,
                      const char *folder, const char *flag, struct Error *e) {
-    uint64_t word = world_of_first(w, make_word());
+    uint64_t word = world_of_first(w, local_disk_word());
     int keeper = 0, err = world_agree(w, take_locks(w, l, folder, flag, word, e), e);
     if (!err)
         err = world_agree(w, find_keeper(w, l, folder, flag, word, &keeper, e), e);

@@ -40,4 +40,7 @@ int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock 
                      const char *folder, const char *flag, struct Error *e);
 void local_disk_close(struct LocalDisk *d);
 
+// A word that nobody else has, of a job or of a save; not 0.
+uint64_t local_disk_word(void);
+
 #endif
