@@ -15,7 +15,8 @@ void comm_set_nodes(struct Comm *c, int ranks) {
         c->inter_node_ranks += comm_job_rank(c, r) / ranks != mine;
 }
 
-void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t) {
+// Counts what a collective of the group sends, `bytes` to each other rank.
+static void count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t) {
     uint64_t times = kind == COMM_ALL_REDUCE ? 2 : 1; // which scatters and gathers
     t->bytes[kind] += times * (uint64_t)(c->size - 1) * bytes;
     t->inter_node += times * (uint64_t)c->inter_node_ranks * bytes;
@@ -23,7 +24,7 @@ void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, stru
 
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {
     uint64_t others = (uint64_t)c->size - 1;
-    comm_count(c, kind, bytes, &c->sent);
+    count(c, kind, bytes, &c->sent);
     c->device->label.what = collective_name(kind);
     c->device->label.group = axis_name(c->axis);
     c->device->label.bytes = others * bytes;
@@ -103,12 +104,12 @@ static void add_name(struct RankNames *n, int rank) {
 int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
     bool *gone = base_alloc_zeroed((size_t)c->size * sizeof *gone);
     struct RankNames names = {text, text_bytes, 0};
-    int count = c->ops->heartbeat(c, begun, gone);
+    int lost = c->ops->heartbeat(c, begun, gone);
     for (int r = 0; r < c->size; r++)
         if (gone[r])
             add_name(&names, comm_job_rank(c, r));
     free(gone);
-    return count;
+    return lost;
 }
 
 void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,

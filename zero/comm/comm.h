@@ -142,9 +142,6 @@ struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bo
 // of other nodes is counted apart from here on, as if it went to each of them directly.
 void comm_set_nodes(struct Comm *c, int ranks);
 
-// Counts what a collective of the group sends, `bytes` to each other rank.
-void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t);
-
 // What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);
 

@@ -138,7 +138,6 @@ bool host_needs_new_weights(const struct Zero *z,
 int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
 void host_attach(struct Zero *z, int g);  // a group is opened: the hops of its update
-void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
 // State was loaded; late: new weights with it, which are to come late.

@@ -266,14 +266,15 @@ void host_step_reported(struct Zero *z) {
     begin_update(z);
 }
 
-void host_advance(struct Zero *z, int g) {
+// Queues what is due of groups 0 .. g, and a little more.
+static void advance(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
         update_ahead(z, h->next);
 }
 
 void host_step_queued(struct Zero *z) {
-    host_advance(z, 0);
+    advance(z, 0);
 }
 
 // ---- the hops of an update ----
@@ -353,7 +354,7 @@ static void install(struct Zero *z, int g) {
 }
 
 void host_install(struct Zero *z, int g) {
-    host_advance(z, g);
+    advance(z, g);
     if (offload_of(z)->group[g].pending == PENDING_NOW)
         install(z, g);
 }
@@ -371,5 +372,5 @@ void host_set_pending(struct Zero *z, int g, bool late) {
 }
 
 void host_finish(struct Zero *z) {
-    host_advance(z, z->params->ngroup);
+    advance(z, z->params->ngroup);
 }

@@ -282,7 +282,8 @@ void trials_close(struct Trials *t) {
         device_close(t->device);
 }
 
-bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out) {
+// The settings with a candidate, as if the user had said it. False: there is no such run.
+static bool apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out) {
     struct Error ignored;
     *out = *t->settings;
     candidate_apply(c, out);
@@ -300,7 +301,7 @@ bool trials_apply(const struct Trials *t, const struct Candidate *c, struct Rank
 static bool forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out) {
     struct RankSettings s;
     struct Error ignored;
-    if (!trials_apply(t, c, &s))
+    if (!apply(t, c, &s))
         return false;
     s.borrowed = t->device;
     s.borrowed_host = t->host;

@@ -84,7 +84,5 @@ int trials_open(struct Trials *t, const struct RankSettings *s, const struct Cap
 void trials_close(struct Trials *t);
 // Does a candidate make a run that fits? A CandidateFits.
 bool trials_fit(void *trials, const struct Candidate *c);
-// The settings with a candidate, as if the user had said it. False: there is no such run.
-bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out);
 
 #endif

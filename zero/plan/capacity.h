@@ -32,10 +32,6 @@ struct Capacity {
 struct Capacity capacity_of(const struct RankSettings *s, const struct RankDeviceMemory *place,
                             size_t host, int ranks_here, int processes, bool plan);
 
-// A rank's need of what would be short, in bytes, or a node's. Where ranks are unlike it is the
-// most of any, for a limit that each has, and the mean of this process's, for memory that they
-// share.
-size_t capacity_need(const struct Forecast *f, enum Shortage of);
 enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity *room); // the first
 
 // What a rank needs beyond each limit, together: a change that only moves it elsewhere gains

@@ -172,7 +172,7 @@ int count_kind(const char *name) {
     return -1;
 }
 
-double count_amount(const struct KernelCount *c, enum KernelKind k) {
+static double amount_of(const struct KernelCount *c, enum KernelKind k) {
     return c->flops[k] > 0 ? c->flops[k] : c->bytes[k];
 }
 
@@ -185,7 +185,7 @@ double count_seconds(const struct KernelCount *c, const struct KernelRates *r) {
     for (int k = 0; k < NKERNEL; k++) {
         if (c->calls[k] > 0 && !(r->of[k] > 0))
             return 0;
-        sum += c->calls[k] > 0 ? count_amount(c, (enum KernelKind)k) / r->of[k] : 0;
+        sum += c->calls[k] > 0 ? amount_of(c, (enum KernelKind)k) / r->of[k] : 0;
         sum += c->calls[k] * r->call;
     }
     return sum;

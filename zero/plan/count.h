@@ -54,7 +54,6 @@ struct KernelRates {
     double of[NKERNEL];
     double call; // seconds that each call takes besides
 };
-double count_amount(const struct KernelCount *c, enum KernelKind k);
 const char *count_name(enum KernelKind k);
 int count_kind(const char *name); // -1: no kernel
 

@@ -418,5 +418,8 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
         .grad_tier = p.grad.tier->kind,
         .opt_tier = p.optimizer.tier->kind,
     };
+    out->sum[out->param_tier] += out->param;
+    out->sum[out->grad_tier] += out->grad;
+    out->sum[out->opt_tier] += out->optimizer;
     return 0;
 }

@@ -111,6 +111,7 @@ struct ModelStates {
     uint64_t parameters, ranks;
     uint64_t param, grad, optimizer; // numerators over `ranks`, of bytes on one rank
     enum TierKind param_tier, grad_tier, opt_tier;
+    uint64_t sum[NTIER]; // likewise, of each tier
 };
 // options->tier is not looked at. parameters * ranks * 20 must be less than 2^64.
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options,

@@ -21,8 +21,9 @@ static size_t fewer_kv_heads(const struct ModelConfig *c, size_t heads) {
     return kv;
 }
 
-// Of the settings only those on which a kernel's speed depends are the run's.
-struct RankSettings rates_settings(const struct RankSettings *s) {
+// Those of the model that is trained, of one rank. Only those on which a kernel's speed depends are
+// the run's.
+static struct RankSettings rates_settings(const struct RankSettings *s) {
     struct RankSettings r = {.model = s->model,
                              .recompute = RECOMPUTE_GELU, // so that what is restored is timed, too
                              .nmicro = 1,

@@ -23,7 +23,4 @@ struct Rates {
 void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep,
                 const char *folder, struct Rates *out);
 
-// The model that is trained for it, of one rank.
-struct RankSettings rates_settings(const struct RankSettings *s);
-
 #endif

@@ -40,7 +40,7 @@ struct Rehearsal {
 
 // What was done since this was last told: by a hop, or by what is no hop (hop NULL), such as the
 // reports, or a unit. over, collective, bytes: of the last group of ranks in which
-// something was sent, and what comm_count wants of it; a hop has one at most.
+// something was sent, and what was sent to each other rank of it; a hop has one at most.
 struct Rehearsed {
     enum ChainKind kind;
     const struct Hop *hop;

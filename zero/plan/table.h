@@ -26,8 +26,6 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
 // footprint_of_parameters; -EINVAL for what only whole blocks can say.
 int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
                         bool json, struct Error *e);
-// node: ranks of one.
-char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options, int node);
 
 // ---- chains.c ----
 

@@ -14,7 +14,9 @@ static double between(const struct LrSchedule *s, double share_of_lr) {
     return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
 }
 
-bool schedule_is_deepspeeds(enum Schedule kind) {
+// Is it one of the last three? Then the rate after `done` steps is that of iteration `done` of
+// DeepSpeed's scheduler; its engine has it one step later.
+static bool is_deepspeeds(enum Schedule kind) {
     return kind == SCHEDULE_WARMUP_LR || kind == SCHEDULE_WARMUP_DECAY_LR ||
            kind == SCHEDULE_WARMUP_COSINE_LR;
 }
@@ -44,7 +46,7 @@ static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
 }
 
 double schedule_lr(const struct LrSchedule *s, uint64_t done) {
-    if (schedule_is_deepspeeds(s->kind))
+    if (is_deepspeeds(s->kind))
         return deepspeed_lr(s, done);
     if (done < s->warmup)
         return s->lr * (double)(done + 1) / (double)s->warmup;

@@ -22,10 +22,6 @@ struct LrSchedule {
     double decay_share;     // WSD: the last share of the steps
 };
 
-// Is it one of the last three? Then the rate after `done` steps is that of iteration `done` of
-// DeepSpeed's scheduler; its engine has it one step later.
-bool schedule_is_deepspeeds(enum Schedule kind);
-
 // The rate of the step that comes after `done` steps, done = 0 .. steps - 1.
 // The first four kinds warm up linearly, from lr / warmup in the first step to lr in step `warmup`.
 double schedule_lr(const struct LrSchedule *s, uint64_t done);
