@@ -111,18 +111,18 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
         err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s: %s", path,
                         strerror(errno));
     struct Fixed fixed = fixed_of(head);
-    if (!err)
-        err = checkpoint_file_append(w, magic[format_for(head)], MAGIC_BYTES, e);
-    if (!err)
-        err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
-    if (!err && head->best.samples)
-        err = checkpoint_file_append(w, &head->best, sizeof head->best, e);
-    if (!err)
-        err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
-    if (!err && head->choices_bytes)
-        err = checkpoint_file_append(w, head->choices, head->choices_bytes, e);
-    if (!err)
-        err = checkpoint_file_append(w, head->group, head->ngroup * sizeof *head->group, e);
+    const struct {
+        const void *bytes;
+        size_t n;
+    } part[] = {{magic[format_for(head)], MAGIC_BYTES},
+                {&fixed, sizeof fixed},
+                {&head->best, head->best.samples ? sizeof head->best : 0},
+                {head->identity, fixed.identity_bytes},
+                {head->choices, head->choices_bytes},
+                {head->group, head->ngroup * sizeof *head->group}};
+    for (size_t i = 0; i < sizeof part / sizeof part[0] && !err; i++)
+        if (part[i].n)
+            err = checkpoint_file_append(w, part[i].bytes, part[i].n, e);
     if (err) {
         checkpoint_file_abandon(w);
         w = NULL;

@@ -208,27 +208,20 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
 
 int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
                       struct Error *e) {
-    int any = 0;
+    int found = 0;
     *path = NULL;
-    for (; *folders; folders++) {
+    for (; *folders && found >= 0; folders++) {
         char *here;
         uint64_t n;
-        int found = checkpoint_find(*folders, before, &here, &n, e);
-        if (found == 1 && any && n <= *step) {
-            free(here);
-            continue;
-        }
-        if (found) {
+        found = checkpoint_find(*folders, before, &here, &n, e);
+        bool newer = found == 1 && (!*path || n > *step);
+        if (newer || found < 0) {
             free(*path);
-            *path = NULL;
-        }
-        if (found < 0)
-            return found;
-        if (found) {
-            *path = here;
-            *step = n;
-            any = 1;
+            *path = newer ? here : NULL;
+            *step = newer ? n : 0;
+        } else if (found) {
+            free(here);
         }
     }
-    return any;
+    return found < 0 ? found : *path != NULL;
 }

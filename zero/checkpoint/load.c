@@ -247,14 +247,10 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
     return err;
 }
 
-// Whether the run that is resumed has a delayed update on its way after the checkpoint's step.
-static bool is_late_by_then(const struct Zero *z, const struct CheckpointHead *h) {
-    return offload_is_late_after(z, h->step);
-}
-
+// A run that is resumed may have a delayed update on its way after the checkpoint's step.
 static int check_late(const struct Zero *z, const struct CheckpointFile *f, struct Error *e) {
     bool has = f->head.narray == NSTATE_LATE;
-    if (has == is_late_by_then(z, &f->head))
+    if (has == offload_is_late_after(z, f->head.step))
         return 0;
     return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                      "checkpoint %s is damaged: %s the weights before a delayed update", f->path,

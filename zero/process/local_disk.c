@@ -1,12 +1,207 @@
-// Finding out whose disk is whose: see local_disk.h. Next: lock.c.
+// The lock on --out, and whose disk is whose: see lock.h and local_disk.h.
 #include "zero/process/local_disk.h"
 
+#include "kernels/folder.h"
+
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+// ---- the lock ----
+
+enum { WHO_BYTES = 320, TRIES = 100 };
+
+// A job of several processes writes into the file which of them holds the lock.
+struct LockJob {
+    uint64_t word; // of this job alone; 0: it has one process
+    int rank;
+};
+
+// A folder, and the flag that names it.
+struct Place {
+    const char *flag, *folder;
+};
+
+// "process 1234 on host name"
+static void describe_holder(char who[WHO_BYTES]) {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
+}
+
+static int refuse(int fd, struct Place at, struct Error *e) {
+    char who[WHO_BYTES] = "";
+    ssize_t n = pread(fd, who, sizeof who - 1, 0);
+    who[n > 0 ? strcspn(who, "\n") : 0] = 0;
+    return error_set(
+        e, -EBUSY, E_FOLDER_BUSY,
+        "%s %s: %s trains into this folder; choose another %s, or wait until that run has ended",
+        at.flag, at.folder, *who ? who : "another run", at.flag);
+}
+
+// Whether the file that is locked is still the one of that name: its last owner may have removed it
+// after we opened it.
+static bool is_named(int fd, const char *path) {
+    struct stat mine, named;
+    return fstat(fd, &mine) == 0 && lstat(path, &named) == 0 && mine.st_ino == named.st_ino &&
+           mine.st_dev == named.st_dev;
+}
+
+// A link is not followed, and a pipe not waited for.
+static int open_file(const char *path, struct Place at, struct Error *e) {
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    bool opened = fd >= 0;
+    if (opened && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    int code = opened ? -EINVAL : -errno;
+    if (opened)
+        close(fd);
+    return error_set(e, code, E_LOCK_FILE, "%s %s: %s cannot be locked: %s%s", at.flag, at.folder,
+                     path, opened ? "it is not a regular file" : strerror(-code),
+                     opened || code == -ELOOP ? "; move it" : "");
+}
+
+// A descriptor with the lock, -EAGAIN to try once more, or another error.
+static int try_lock(const char *path, struct Place at, struct Error *e) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open_file(path, at, e), err = 0;
+    if (fd < 0)
+        return fd;
+    int refused = fcntl(fd, F_OFD_SETLK, &all) ? errno : 0;
+    if (refused == EAGAIN || refused == EACCES)
+        err = refuse(fd, at, e);
+    else if (refused)
+        log_line(LOG_NORMAL,
+                 "%s %s: cannot lock the folder against a second run: %s; the run goes on without "
+                 "a lock",
+                 at.flag, at.folder, strerror(refused));
+    if (!err && !is_named(fd, path))
+        err = -EAGAIN;
+    if (err)
+        close(fd);
+    return err ? err : fd;
+}
+
+// What the file says: who, and of which job. It is on the disk before another machine looks. It is
+// the lock that counts, so that what cannot be written is not said.
+static void sign(int fd, struct LockJob job) {
+    char who[WHO_BYTES], text[WHO_BYTES + 64];
+    describe_holder(who);
+    int n = snprintf(text, sizeof text, "%s\n", who);
+    if (job.word)
+        n += snprintf(text + n, sizeof text - (size_t)n, "job %016llx rank %d\n",
+                      (unsigned long long)job.word, job.rank);
+    (void)(ftruncate(fd, 0) + (int)pwrite(fd, text, (size_t)n, 0));
+    if (job.word)
+        (void)(fsync(fd) + 1);
+}
+
+// The rank of the job with that word which holds the lock on the folder; -1: none does.
+static int find_holder(const char *folder, uint64_t word) {
+    char text[WHO_BYTES + 64] = "", *path = base_format("%s/lock", folder);
+    unsigned long long job = 0;
+    int rank = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    free(path);
+    if (fd < 0)
+        return -1;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strchr(text, '\n');
+    bool said = line && sscanf(line + 1, "job %llx rank %d", &job, &rank) == 2;
+    return said && job == word ? rank : -1;
+}
+
+// Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
+// system knows no locks, the run goes on without one, and says so. Errors: -EBUSY another run has
+// it, with who; -errno.
+static int take_lock(struct RunLock *l, const char *folder, const char *flag, struct LockJob job,
+                     struct Error *e) {
+    struct Place at = {flag, folder};
+    int made, err = folder_make(folder, flag, 0777, &made, e);
+    if (err)
+        return err;
+    char *path = base_format("%s/lock", folder);
+    int fd = -EAGAIN;
+    for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
+        fd = try_lock(path, at, e);
+    if (fd == -EAGAIN)
+        fd = error_set(e, -EBUSY, E_FOLDER_BUSY,
+                       "%s %s: other runs keep locking and unlocking this folder; try again, or "
+                       "choose another folder",
+                       flag, folder);
+    if (fd < 0) {
+        free(path);
+        return fd;
+    }
+    sign(fd, job);
+    *l =
+        (struct RunLock){.fd = fd, .path = path, .folder = base_format("%s", folder), .made = made};
+    snprintf(l->flag, sizeof l->flag, "%s", flag);
+    struct stat st;
+    if (stat(folder, &st) == 0) {
+        l->device = st.st_dev;
+        l->inode = st.st_ino;
+    }
+    return 0;
+}
+
+int run_lock_check(const struct RunLock *l, struct Error *e) {
+    struct stat st;
+    if (!l->path || (!stat(l->folder, &st) && st.st_dev == l->device && st.st_ino == l->inode))
+        return 0;
+    return error_set(e, -ESTALE, E_FOLDER_REPLACED,
+                     "%s %s is another folder now: the first one was moved or removed while this "
+                     "run trained; put it back, because the run writes into no other folder",
+                     l->flag, l->folder);
+}
+
+// The folder and those above it, `made` in all. Changes the text.
+static void remove_made(char *folder, int made) {
+    while (made-- > 0 && rmdir(folder) == 0) {
+        size_t n = strlen(folder);
+        while (n && folder[n - 1] == '/')
+            n--;
+        while (n && folder[n - 1] != '/')
+            n--;
+        folder[n] = 0;
+    }
+}
+
+static void free_names(struct RunLock *l) {
+    free(l->folder);
+    free(l->path);
+    *l = (struct RunLock){0};
+}
+
+// What was locked is another process's: touches nothing.
+static void forget(struct RunLock *l) {
+    if (!l->path)
+        return;
+    close(l->fd);
+    free_names(l);
+}
+
+void run_lock_release(struct RunLock *l) {
+    if (!l->path)
+        return;
+    bool named = is_named(l->fd, l->path);
+    if (named)
+        unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
+    close(l->fd);
+    if (named)
+        remove_made(l->folder, l->made);
+    free_names(l);
+}
+
+// ---- whose disk ----
 
 uint64_t local_disk_word(void) {
     uint64_t word = 0;
@@ -22,16 +217,16 @@ uint64_t local_disk_word(void) {
 static int take_locks(const struct World *w, struct RunLock *l, const char *folder,
                       const char *flag, uint64_t word, struct Error *e) {
     struct LockJob job = {w->launched ? word : 0, w->first};
-    int err = w->first ? 0 : run_lock_take(l, folder, flag, job, e);
+    int err = w->first ? 0 : take_lock(l, folder, flag, job, e);
     err = world_agree(w, err, e);
     if (err || !w->first)
         return err;
-    if (run_lock_holder(folder, word) >= 0)
+    if (find_holder(folder, word) >= 0)
         return 0;
-    err = run_lock_take(l, folder, flag, job, e);
+    err = take_lock(l, folder, flag, job, e);
     if (err != -EBUSY)
         return err;
-    e->text[0] = 0; // it may be one of ours, which run_lock_holder will say
+    e->text[0] = 0; // it may be one of ours, which find_holder will say
     return 0;
 }
 
@@ -39,13 +234,13 @@ static int take_locks(const struct World *w, struct RunLock *l, const char *fold
 static int find_keeper(const struct World *w, struct RunLock *l, const char *folder,
                        const char *flag, uint64_t word, int *keeper, struct Error *e) {
     struct LockJob job = {word, w->first};
-    *keeper = w->launched ? run_lock_holder(folder, word) : 0;
+    *keeper = w->launched ? find_holder(folder, word) : 0;
     if (*keeper < 0) { // another run's, which says so, or has just ended
         *keeper = w->first;
-        return run_lock_take(l, folder, flag, job, e);
+        return take_lock(l, folder, flag, job, e);
     }
     if (*keeper != w->first)
-        run_lock_forget(l);
+        forget(l);
     return 0;
 }
 

@@ -18,10 +18,9 @@ enum { HOST_BYTES = 64 };
 
 // Of --out, or of --backup-dir. A zeroed one: rank 0's, for all.
 struct LocalDisk {
-    int *
-        keeper; // (size of the job): the rank whose process keeps each rank's disk. NULL: 0 for all
+    int *keeper;              // (size): of each rank, whose process keeps its disk. NULL: 0 for all
     char (*host)[HOST_BYTES]; // (size): each rank's machine
-    int size;
+    int size;                 // of the job
 };
 
 static inline bool disk_is_local(const struct LocalDisk *d) {
@@ -35,7 +34,7 @@ static inline bool local_disk_is_writer(const struct LocalDisk *d, int rank) {
 
 // All processes call it: takes the lock on the folder that `flag` names, on each disk, and tells
 // which disks there are. local_disk_close, and run_lock_release, are due in any case. Errors,
-// agreed upon: run_lock_take's.
+// agreed upon: -EBUSY another run has the lock, with who; -errno.
 int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock *l,
                      const char *folder, const char *flag, struct Error *e);
 void local_disk_close(struct LocalDisk *d);

@@ -81,10 +81,8 @@ struct RankSettings {
     bool save_async;            // checkpoints are written from a snapshot
     bool traced;                // record what the queues do, for rank_write_trace
     bool breakdown;             // tell where the time went (zero/rank/breakdown.h)
-    size_t
-        acts_in_flight; // of a plan's stage that stands alone (settings_acts_in_flight); 0: the pipeline's
-    struct Device *borrowed,
-        *borrowed_host; // for dry ranks, which then open none of their own; or NULL
+    size_t acts_in_flight;      // of a plan's stage that stands alone; 0: the pipeline's
+    struct Device *borrowed, *borrowed_host; // for dry ranks, which open none; or NULL
 };
 
 // What --fit may choose, because nobody has said it. The micro-batch, the master weights and the
