@@ -125,7 +125,8 @@ static int read_open(int fd, const char *path, size_t bytes_max, char **text, si
     free(*text);
     *text = NULL;
     if (code)
-        return error_set(e, code, E_FILE_READ, "cannot read %s: %s", path, strerror(-code));
+        return error_set(e, code, code == -ENOMEM ? E_MEMORY_REFUSED : E_FILE_READ,
+                         "cannot read %s: %s", path, strerror(-code));
     return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
                      "cannot read %s: it is larger than the %zu bytes allowed here", path,
                      bytes_max);
