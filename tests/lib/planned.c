@@ -25,7 +25,7 @@ struct Forecast planned(const struct RankSettings *s) {
 static struct Footprint planned_of(const struct RankSettings *s, int rank) {
     struct Forecast f;
     struct Error e = {0};
-    if (footprint_of_rank(s, rank, 0, s->ranks, &f, &e))
+    if (footprint_of_rank(s, rank, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f.is;
 }

@@ -107,7 +107,7 @@ static void handed_is_the_traffics(void **state) {
     c.near.latency = 0;
     for (int parts = 0; parts < 2; parts++) {
         struct RankSettings s = small(4);
-        struct Forecast first;
+        struct PipelineForecast stages;
         struct Error e;
         s.ranks = 4;
         s.tp = s.pp = 2;
@@ -115,8 +115,9 @@ static void handed_is_the_traffics(void **state) {
         s.sequence_parallel = parts;
         double handed = forecast(&c, &s).handed;
         s.cluster = NULL;
-        assert_int_equal(footprint_of_stage(&s, 0, 0, 1, &first, &e), 0);
-        double bytes = (double)first.is.traffic.bytes[COMM_SWAP]; // forward alone
+        assert_int_equal(pipeline_predict(&s, 1, &stages, &e), 0);
+        double bytes = (double)stages.stage[0].is.traffic.bytes[COMM_SWAP]; // forward alone
+        pipeline_free(&stages);
         assert_true(bytes > 0 && near_to(handed, 2 * bytes / c.near.rate));
     }
 }

@@ -128,7 +128,7 @@ static void a_stage_turns_round_with_its_weights(void **state) {
     s.pp = 3;
     s.pp_split = "1,2,1";
     planned_is_measured(&s, "3 stages");
-    assert_int_equal(footprint_of_rank(&s, 2, 0, s.ranks, &middle, &e), 0);
+    assert_int_equal(footprint_of_rank(&s, 2, s.ranks, &middle, &e), 0);
     params_layout(&s.model, settings_layout_shards(&s), 0, 1, &p);
     uint64_t shard = params_largest(&p, true) / 2 * sizeof(float);
     uint64_t reports = (uint64_t)(s.ranks - 1) * report_bytes(&s);

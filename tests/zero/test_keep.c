@@ -174,7 +174,7 @@ static struct Moved difference(struct Moved a, struct Moved b) {
 static struct Moved predicted(const struct RankSettings *s, int rank) {
     struct Forecast f;
     struct Error e;
-    assert_int_equal(footprint_of_rank(s, rank, 0, 1, &f, &e), 0);
+    assert_int_equal(footprint_of_rank(s, rank, 1, &f, &e), 0);
     return f.is.moved;
 }
 

@@ -162,8 +162,8 @@ static void count_process(struct Forecast *f, size_t process_bytes, int ranks_he
     f->is.all_bytes = f->is.process_bytes + f->demand.place_bytes;
 }
 
-int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
-                      struct Forecast *out, struct Error *e) {
+int footprint_of_rank(const struct RankSettings *s, int rank, int ranks_here, struct Forecast *out,
+                      struct Error *e) {
     struct RankSettings unbounded = settings_unbounded(s); // a table shows what is too much
     unbounded.rank = rank;
     struct Rank dry;
@@ -183,7 +183,7 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
         out->is.moved_known = true;
         out->is.io_bytes = io_bytes(&dry, s);
         out->demand = demand_of(out, (size_t)ranks_here, own_bytes(&dry, s));
-        count_process(out, process_bytes, ranks_here);
+        count_process(out, 0, ranks_here);
     }
     rank_close(&dry);
     return err;
@@ -252,24 +252,14 @@ static int predict_stage(const struct RankSettings *s, int stage, int ranks_here
     struct Forecast f;
     int first = first_rank(s, stage), places = differing_tp_ranks(s);
     int ranks = ranks_of_part(ranks_here, places);
-    int err = footprint_of_rank(s, first, 0, ranks, out, e);
+    int err = footprint_of_rank(s, first, ranks, out, e);
     host[0] = err ? 0 : footprint_host_bytes(&out->is);
     for (int place = 1; place < places && !err; place++) {
-        err = footprint_of_rank(s, first + place, 0, ranks, &f, e);
+        err = footprint_of_rank(s, first + place, ranks, &f, e);
         host[place] = err ? 0 : footprint_host_bytes(&f.is);
         if (!err)
             add_ranks(&f, ranks_here > 1, out);
     }
-    return err;
-}
-
-int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
-                       int ranks_here, struct Forecast *out, struct Error *e) {
-    size_t *host = base_alloc_zeroed((size_t)differing_tp_ranks(s) * sizeof *host);
-    int err = predict_stage(s, stage, ranks_here, out, host, e);
-    if (!err)
-        count_process(out, process_bytes, ranks_here);
-    free(host);
     return err;
 }
 
@@ -318,8 +308,14 @@ int pipeline_predict(const struct RankSettings *s, int ranks_here, struct Pipeli
     if (n == 1)
         return 0;
     out->stage = base_alloc((size_t)n * sizeof *out->stage);
-    for (; out->n < n && !err; out->n++)
-        err = footprint_of_stage(s, out->n, 0, ranks_here, &out->stage[out->n], e);
+    size_t *host = base_alloc((size_t)differing_tp_ranks(s) * sizeof *host); // of no use here
+    for (; out->n < n && !err; out->n++) {
+        struct Forecast *f = &out->stage[out->n];
+        err = predict_stage(s, out->n, ranks_here, f, host, e);
+        if (!err)
+            count_process(f, 0, ranks_here);
+    }
+    free(host);
     if (err) {
         pipeline_free(out);
         return err;

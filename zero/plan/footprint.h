@@ -56,36 +56,32 @@ struct Forecast {
     struct Speeds speeds;        // with which it takes a time; the caller's
 };
 
-// Of rank `rank`, which out->settings names. process_bytes: what the process takes before its ranks
-// are opened; the process is counted as if its ranks were all like this one. Errors: those of
-// rank_open.
-int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
-                      struct Forecast *out, struct Error *e);
-
-// Of the rank of a stage that takes most, the first of such; the process is counted as if its ranks
-// were all of this stage. Errors: likewise.
-int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
-                       int ranks_here, struct Forecast *out, struct Error *e);
+// Of rank `rank`, which out->settings names. The process is counted as if its ranks were all like
+// this one, and took nothing before they are opened. Errors: those of rank_open.
+int footprint_of_rank(const struct RankSettings *s, int rank, int ranks_here, struct Forecast *out,
+                      struct Error *e);
 
 // Of the one of all ranks, with what is demanded by all. In the process each rank counts as what it
 // is; where ranks are processes (ranks_here is 1), the one of each counts as the largest.
+// process_bytes: what the process takes before its ranks are opened. Errors: likewise.
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 
 // What each stage of a pipeline takes, and how long stages would wait for each other.
 //
 // Stages have other layers, and keep other numbers of micro-batches, so that one forecast is not
-// enough: each gets its own, of the rank that takes most in it, made as every forecast is
-// (footprint.h). What the kernels of its passes count says how long they are, in parts of each
-// other, and the order of a step (zero/pipe/order.h) is gone through with passes as long as that:
-// so the bubble is that of this cut, whose stages need not be alike. Swaps take no time in it.
+// enough: each gets its own, of the rank that takes most in it. What the kernels of its passes count
+// says how long they are, in parts of each other, and the order of a step (zero/pipe/order.h) is
+// gone through with passes as long as that: so the bubble is that of this cut, whose stages need not
+// be alike. Swaps take no time in it.
 struct PipelineForecast {
     int n;                  // 0: there is one stage, of which nothing is told
     struct Forecast *stage; // (n)
     double bubble;          // share of all stages' time
 };
 
-// pipeline_free when done. Errors: those of footprint_of_stage.
+// Of each stage the rank that takes most, the first of such; the process is counted as if its ranks
+// were all of this stage. pipeline_free when done. Errors: those of footprint_of_rank.
 int pipeline_predict(const struct RankSettings *s, int ranks_here, struct PipelineForecast *out,
                      struct Error *e);
 void pipeline_free(struct PipelineForecast *f);

@@ -313,7 +313,7 @@ int predict_parameters(const struct PredictRequest *r, uint64_t parameters, stru
 // The same forecast, of another rank.
 static int of_rank(const struct PredictRequest *r, int rank, const struct Forecast *f,
                    struct Forecast *out, struct Error *e) {
-    int err = footprint_of_rank(r->settings, rank, 0, f->ranks_here, out, e);
+    int err = footprint_of_rank(r->settings, rank, f->ranks_here, out, e);
     struct Demand here = f->ranks_here > 1 ? f->demand : out->demand; // of this process
     out->speeds = f->speeds;
     out->demand = f->demand;
