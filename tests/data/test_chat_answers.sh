@@ -38,7 +38,7 @@ result $? "nor is a checkpoint, of somebody's model" "$answer; $(cat "$folder/sa
 long=$(printf 'water %.0s' $(seq 60))
 answer=$(ask --chat "$long")
 status=$?
-[ $status = 2 ] && error_is 'E_CHAT_TOO_LONG sees 48' "$(<"$folder/said")"
+[ $status = 2 ] && error_is 'E_CHAT_TOO_LONG at most 48' "$(<"$folder/said")"
 result $? "a question that is too long is refused" "$status: $answer; $(cat "$folder/said")"
 
 echo "1..$count"

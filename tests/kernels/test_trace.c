@@ -419,7 +419,7 @@ static void waits_and_records_have_names(void **state) {
     assert_int_equal(count_waits(events, QUEUE_OUT, "gradient reduced", "comm"), 2 * groups);
     assert_true(count_waits(events, QUEUE_COMPUTE, "weights arrived", "comm") >= 2 * groups);
     // The host's queues are the rows behind the device's. The step before told it to update.
-    assert_int_equal(count_waits(events, NQUEUE + QUEUE_COMPUTE, "told", ""), groups);
+    assert_int_equal(count_waits(events, NQUEUE + QUEUE_COMPUTE, "results received", ""), groups);
     assert_true(count_waits(events, QUEUE_IN, "group updated", "host compute") >= 2 * groups);
     check_groups(events);
     int arrows = check_arrows(events);

@@ -91,11 +91,11 @@ flags() {
 }
 toolkit lib64
 PATH=$folder/cuda/bin:$PATH
-[ "$(flags gpu | grep -cE -- '-Werror|-Werror all-warnings')" = 4 ] &&
-    flags gpu | grep -q '^NVCC_WARNINGS.* -Werror all-warnings '
-result $? "warnings are errors to gcc, g++, clang++ and nvcc" "$(flags gpu)"
-[ "$(flags gpu WERROR= | wc -l)" = 4 ] && ! flags gpu WERROR= | grep -qE 'Werror|all-warnings'
-result $? "WERROR= lets them pass" "$(flags gpu WERROR=)"
+[ "$(flags cusim | grep -cE -- '-Werror|-Werror all-warnings')" = 4 ] &&
+    flags cusim | grep -q '^NVCC_WARNINGS.* -Werror all-warnings '
+result $? "warnings are errors to gcc, g++, clang++ and nvcc" "$(flags cusim)"
+[ "$(flags cusim WERROR= | wc -l)" = 4 ] && ! flags cusim WERROR= | grep -qE 'Werror|all-warnings'
+result $? "WERROR= lets them pass" "$(flags cusim WERROR=)"
 
 echo "1..$count"
 exit $failed
