@@ -54,6 +54,8 @@ make_root() { # make_root RELEASE: in $root; as_is=yes copies the files as they 
     mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm" || return 1
     mounted+=("$root/dev/shm")
     chmod 666 "$root/dev/ptmx"
+    # Its own name, as every machine has it: without, each mpirun asks the network for 10 s.
+    printf '127.0.0.1 localhost %s\n' "$(uname -n)" >"$root/etc/hosts"
     if [ "$as_is" = yes ]; then
         mkdir "$root/root/zero.c"
         git ls-files -z --cached --others --exclude-standard |
