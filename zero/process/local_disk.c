@@ -1,4 +1,4 @@
-// The lock on --out, and whose disk is whose: see lock.h and local_disk.h.
+// The lock on --out, and whose disk is whose: see local_disk.h.
 #include "zero/process/local_disk.h"
 
 #include "kernels/folder.h"

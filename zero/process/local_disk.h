@@ -1,4 +1,4 @@
-// Whose disk is whose: --out is one path, and need not be one folder.
+// Who trains into a folder, and on whose disk it is: --out is one path, and need not be one folder.
 //
 // Where all machines see the same --out, rank 0's process keeps it: takes its lock, makes and names
 // the folders of checkpoints. Where a machine's --out lies on its own disk, one process there does
@@ -12,7 +12,33 @@
 #ifndef ZERO_PROCESS_LOCAL_DISK_H
 #define ZERO_PROCESS_LOCAL_DISK_H
 #include "zero/comm/world.h"
-#include "zero/process/lock.h"
+
+// ---- the lock: one run at a time ----
+// Two runs in one --out, or one --backup-dir, would write over each other's checkpoints and logs. So
+// rank 0's process holds a lock on the file `lock` in each of these folders while the run lasts;
+// the file says which process of which host that is. The lock dies with the process, however it
+// ends; the file that a killed run leaves is no lock. Whoever removes the file from under a run lets
+// a second one in. Runs that only read need none.
+
+struct RunLock {
+    int fd;
+    char *path;             // NULL: not held
+    char *folder;           // what was locked, as the user named it
+    int made;               // of it and those above it, how many were not there before
+    char flag[16];          // that named it
+    uint64_t device, inode; // the folder's
+};
+
+// Whether the folder of that name is still the one that was locked. Where the lock is not held
+// there is nothing to ask. Errors: -ESTALE it was moved or removed: another run may have its name.
+int run_lock_check(const struct RunLock *l, struct Error *e);
+
+// Removes the file, and with it the lock; and the folder and those above it, as far as nothing came
+// to be in them and they were not there before. Does nothing where the lock is not held, and
+// touches no file or folder that has taken their names.
+void run_lock_release(struct RunLock *l);
+
+// ---- the disks ----
 
 enum { HOST_BYTES = 64 };
 

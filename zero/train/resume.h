@@ -39,7 +39,7 @@ bool resume_is_fresh(const struct Resume *r);
 
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
 // past its end; and by one process at a time, so that who claims it gets a lock on it
-// (zero/process/lock.h). A checkpoint that is named must be there. Errors: -EBUSY, -EEXIST,
+// (zero/process/local_disk.h). A checkpoint that is named must be there. Errors: -EBUSY, -EEXIST,
 // -ENOENT, -EINVAL past the end, those of checkpoint_file_open, -errno. All processes of the job
 // call it; each has its own error. resume_close is due in any case.
 int resume_check(struct Resume *r, struct Error *e);

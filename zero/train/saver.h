@@ -2,7 +2,7 @@
 //
 // A save on the way that fails costs nothing but itself: the checkpoint before it is untouched, a
 // line says what was wrong, and training goes on. A folder that is no longer the one that this run
-// has locked (zero/process/lock.h) is not touched. The last save is what the run was for. It is
+// has locked (zero/process/local_disk.h) is not touched. The last save is what the run was for. It is
 // tried below --out, then below --backup-dir, and again every ten seconds until there is room, or a
 // signal ends the wait with one last try; but `ulimit -f` stays, and ends it at once. That there is
 // room at all, and no such limit, is asked before the first step.
@@ -27,7 +27,7 @@
 #ifndef ZERO_TRAIN_SAVER_H
 #define ZERO_TRAIN_SAVER_H
 #include "zero/checkpoint/checkpoint.h"
-#include "zero/process/lock.h"
+#include "zero/process/local_disk.h"
 
 enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 
