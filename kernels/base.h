@@ -140,6 +140,15 @@ static inline size_t ceil_div(size_t a, size_t b) {
 static inline size_t round_up(size_t a, size_t multiple) {
     return ceil_div(a, multiple) * multiple;
 }
+// The greatest number that divides both.
+static inline size_t size_gcd(size_t a, size_t b) {
+    while (b) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
 // NULL, an operand that is not there, is aligned.
 static inline bool is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;

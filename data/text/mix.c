@@ -3,15 +3,6 @@
 
 #include <stdlib.h>
 
-static size_t divisor(size_t a, size_t b) {
-    while (b) {
-        size_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 // Of the sources whose next sample may come at turn t, the one that must come first. Sample k of a
 // source with weight w belongs to turns floor(k W / w) .. ceil((k + 1) W / w) - 1.
 static size_t choose(const struct Mix *m, const uint32_t *had, size_t t) {
@@ -30,7 +21,7 @@ void mix_open(struct Mix *m, const size_t *weight, size_t sources) {
     *m = (struct Mix){.sources = sources};
     size_t common = 0;
     for (size_t s = 0; s < sources; s++)
-        common = divisor(weight[s], common);
+        common = size_gcd(weight[s], common);
     for (size_t s = 0; s < sources; s++)
         m->period += m->weight[s] = weight[s] / common;
     m->turn = base_alloc(m->period * sizeof *m->turn);

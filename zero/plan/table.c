@@ -488,18 +488,9 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
     return 0;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 // A fraction in lowest terms, and as a number.
 static void add_share(cJSON *to, const char *name, uint64_t numerator, uint64_t denominator) {
-    uint64_t divisor = common_divisor(numerator, denominator);
+    uint64_t divisor = size_gcd(numerator, denominator);
     cJSON *share = cJSON_AddObjectToObject(to, name);
     add_number(share, "numerator", numerator / divisor);
     add_number(share, "denominator", denominator / divisor);
@@ -524,7 +515,7 @@ static char *json_of_states(const struct ModelStates *s, const struct ZeroOption
     for (int kind = 0; kind < NTIER; kind++)
         if (s->sum[kind])
             add_share(tiers, tier_name((enum TierKind)kind), s->sum[kind], s->ranks);
-    uint64_t divisor = common_divisor((uint64_t)node, s->ranks);
+    uint64_t divisor = size_gcd((uint64_t)node, s->ranks);
     add_share(o, "node_host", s->sum[TIER_CPU] * ((uint64_t)node / divisor), s->ranks / divisor);
     return print_json(o);
 }
