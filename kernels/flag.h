@@ -74,9 +74,6 @@ static inline bool flag_is_switch(const struct Flag *flag) {
         __VA_ARGS__, NULL                                                                          \
     }
 
-// When names of before (Flag.was) are dropped.
-static const char FLAG_WAS_UNTIL[] = "the end of 2027";
-
 enum FlagSource { FLAG_FROM_DEFAULT, FLAG_FROM_FILE, FLAG_FROM_LINE };
 
 // Who set a flag last: for those who check values and do not see the line.

@@ -31,8 +31,9 @@ void flags_note_name(struct Flags *f, size_t i, const char *name) {
 void flags_log_renamed(const struct Flags *f) {
     for (size_t i = 0; i < f->n; i++)
         if (f->renamed[i])
-            log_line(LOG_NORMAL, "--%s is called --%s now; the name of before is read until %s",
-                     f->table[i].was, f->table[i].name, FLAG_WAS_UNTIL);
+            log_line(LOG_NORMAL,
+                     "--%s is called --%s now; the old name is read until the end of 2027",
+                     f->table[i].was, f->table[i].name);
 }
 
 static size_t find_known(const struct Flags *f, const char *name) {
