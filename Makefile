@@ -128,10 +128,10 @@ LIBS := $(foreach l,DNNL SPM CURL MPI URING PCRE2 ZLIB ZSTD,$(LIBS_$l)) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
 # ---- how a file is made --------------------------------------------------------------------------
-# Every object depends on this Makefile and on stamp, which holds the compiler and the flags; what
-# is told of CUDA's targets depends on a stamp of theirs too.
-DEPEND := Makefile $(BUILD)/stamp
-DEPEND_CUDA := $(DEPEND) $(BUILD)/stamp_cuda
+# Every object depends on the makefiles that say how it is made, and on stamp, which holds the compiler
+# and the flags; what is told of CUDA's targets depends on a stamp of theirs too.
+DEPEND := Makefile $(if $(filter cusim,$(MODE)),tests/cusim/cusim.mk) $(BUILD)/stamp
+DEPEND_CUDA := $(DEPEND) kernels/cuda/cuda.mk $(BUILD)/stamp_cuda
 ifeq ($(V),1)
 SAY := @:
 RUN :=
@@ -159,7 +159,12 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 endef
 $(foreach isa,$(ISAS) amx,$(eval $(call ISA_RULE,$(isa))))
 
-$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND_CUDA)
+# The names of its files, so that one that goes leaves it.
+$(BUILD)/stamp_files: FORCE
+	@echo '$(C_FILES) $(CU_FILES)' | cmp -s - $@ || echo '$(C_FILES) $(CU_FILES)' >$@
+FORCE:
+
+$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND_CUDA) $(BUILD)/stamp_files
 	@rm -f $@
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
