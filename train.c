@@ -321,7 +321,13 @@ static int prepare(struct Run *run, struct Error *e) {
     if (err)
         return err;
     world_of_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
-    return world_agree(w, t->opens ? open_texts(run, e) : 0, e);
+    if (t->opens)
+        err = open_texts(run, e);
+    if (err == -ENOENT) { // this process has a --cache of its own
+        t->opens = false;
+        err = open_texts(run, e);
+    }
+    return world_agree(w, err, e);
 }
 
 // What files leave to the run is told when it is known.
@@ -329,8 +335,6 @@ static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_log_defaults(&run->flags);
-    if (!run->world.first)
-        flags_log_renamed(&run->flags);
     if (!run->world.first)
         import_log(&run->job.settings.model, &run->texts.model);
     if (o->deepspeed && !o->json && run->request.out && !run->world.first)
@@ -456,6 +460,8 @@ static int start(struct Run *run, struct Error *e) {
                                            .out = mode == MODE_SAMPLE ? NULL // it plans no training
                                                   : options_only(o)   ? stderr
                                                                       : stdout};
+    if (!run->world.first && mode > MODE_VERSION)
+        flags_log_renamed(&run->flags);
     int err = modes[mode].start(run, e);
     if ((err == -EINVAL || err == -ENOMEM) && e->text[0])
         flags_describe_sources(&run->resolved, err == -EINVAL, e);
