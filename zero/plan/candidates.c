@@ -5,8 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(offsetof(struct Candidate, stage) == CHOOSE_STAGE * sizeof(int),
-               "as wide as an int");
+#define SAME(field, number)                                                                        \
+    _Static_assert(offsetof(struct Candidate, field) == (number) * sizeof(int), #field)
+SAME(opt, CHOOSE_OPT);
+SAME(param, CHOOSE_PARAM);
+SAME(act, CHOOSE_ACT);
+SAME(master, CHOOSE_MASTER);
+SAME(moments, CHOOSE_MOMENTS);
+SAME(recompute, CHOOSE_LEVEL);
+SAME(stage, CHOOSE_STAGE);
 
 struct Candidate candidate_of(const struct RankSettings *s) {
     return (struct Candidate){.opt = s->opt_tier,
