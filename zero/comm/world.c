@@ -125,15 +125,19 @@ void world_share(const struct World *w, uint64_t mine, uint64_t *all) {
 }
 
 uint64_t world_least(const struct World *w, uint64_t mine) {
+    if (!w->launched)
+        return mine;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
     world_share(w, mine, all);
-    for (int r = 0; r < w->size && w->launched; r++)
+    for (int r = 0; r < w->size; r++)
         mine = all[r] < mine ? all[r] : mine;
     free(all);
     return mine;
 }
 
 uint64_t world_of_first(const struct World *w, uint64_t mine) {
+    if (!w->launched)
+        return mine;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
     world_share(w, mine, all);
     uint64_t first = all[0];

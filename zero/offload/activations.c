@@ -115,7 +115,7 @@ static bool leaves(const struct ActOffload *k, int owner) {
     return (size_t)owner % k->layers < k->leaving;
 }
 
-static struct Move move_of(struct ActOffload *k, struct Slot *slot) {
+static struct Move activation_move(struct ActOffload *k, struct Slot *slot) {
     size_t set = (size_t)slot->owner / k->layers, layer = (size_t)slot->owner % k->layers;
     return (struct Move){
         .store = &k->store[set * k->leaving + layer],
@@ -142,7 +142,7 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
 
 static void leave(struct Zero *z, struct Slot *slot) {
     struct Offload *o = offload_of(z);
-    struct Move m = move_of(o->acts, slot);
+    struct Move m = activation_move(o->acts, slot);
     device_record(z->device, QUEUE_COMPUTE, o->acts->made);
     device_wait(z->device, QUEUE_OUT, o->acts->made);
     z->backing.host->label = z->device->label;
@@ -169,7 +169,7 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
     if (slot->fill_queued)
         return;
     struct ActOffload *k = offload_of(z)->acts;
-    struct Move m = move_of(k, slot);
+    struct Move m = activation_move(k, slot);
     slot->fill_queued = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     if (k->sets > 1)
@@ -187,7 +187,7 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     if (slots_find(&k->slots, owner))
         return;
     struct Slot *slot = slots_acquire(&k->slots, owner);
-    struct Move m = move_of(k, slot);
+    struct Move m = activation_move(k, slot);
     z->device->label.unit = z->params->first_unit + v->unit;
     z->backing.host->label = z->device->label;
     move_begin(&offload_of(z)->mover, &m);

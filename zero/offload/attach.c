@@ -1,8 +1,8 @@
 // Which hops a group has whose state is kept elsewhere, and the memory that they need.
 //
-// This is where offload attaches: offload_plan says in which tier each kind of state is, `attach_group`
-// looks at that once for every group, when it is opened, and adds the hops of this folder to its
-// chains.
+// This is where offload attaches: offload_plan says in which tier each kind of state is,
+// `attach_group` looks at that once for every group, when it is opened, and adds the hops of this
+// folder to its chains.
 //
 // Called by the core through struct BackingOps (zero/open.c). Read next: weights.c.
 #include "zero/offload/activations.h"

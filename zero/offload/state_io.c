@@ -37,10 +37,10 @@ void state_io_init(struct Zero *z, int g) {
     device_free_host(z->device, chunk);
 }
 
-// Fresh weights are those, too, and they alone if the update is late.
+// Parameters, and new weights that wait to be installed, := master weights; late: those alone.
 void state_io_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
-    struct Block *param = zero_own_block(z, g), *fresh = &o->group[g].new_weights;
+    struct Block *param = zero_own_block(z, g), *new_weights = &o->group[g].new_weights;
     CHECK(!late || o->options.delayed, "a delayed update where none is");
     if (!z->plan.has_master)
         return;
@@ -59,8 +59,8 @@ void state_io_store(struct Zero *z, int g, bool late) {
             dtype_store(chunk, dtype, j, chunk[j]);
         if (!late)
             move_now_out(&o->mover, param, at + i * size, chunk, n * size);
-        if (fresh->tier)
-            move_now_out(&o->mover, fresh, i * size, chunk, n * size);
+        if (new_weights->tier)
+            move_now_out(&o->mover, new_weights, i * size, chunk, n * size);
     }
     device_free_host(z->device, chunk);
 }

@@ -290,7 +290,7 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     o->mover.moved[TAG_PARAM].in += bytes;
 }
 
-static void wait_reported(struct Zero *z, enum Queue q) {
+static void wait_results_received(struct Zero *z, enum Queue q) {
     const struct HostCopy *newest = offload_of(z)->update.newest;
     if (newest) // NULL: this process has made no step, and nothing is under way
         mark_wait(results_received_of(z, newest), z->backing.host, q);
@@ -302,7 +302,7 @@ static void cast_new_weights(struct Zero *z, const struct HopArgs *a) {
     enum Dtype dtype = z->plan.param.dtype;
     struct Cast cast = {zero_owned_numel(z, a->group), dtype, dtype, a->mem[BUFFER_SHARD],
                         o->group[a->group].new_weights.mem};
-    wait_reported(z, QUEUE_COMPUTE);
+    wait_results_received(z, QUEUE_COMPUTE);
     z->backing.host->kernels->cast(z->backing.host->queue[QUEUE_COMPUTE], &cast);
 }
 
@@ -315,7 +315,7 @@ static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
         .piece = {{param->tag, param->offset + weights_own_offset(z, a->group) * size,
                    o->group[a->group].new_weights.mem, zero_owned_numel(z, a->group) * size}},
         .n = 1};
-    wait_reported(z, QUEUE_OUT);
+    wait_results_received(z, QUEUE_OUT);
     mark_wait(&o->group[a->group].new_weights_made, z->backing.host, QUEUE_OUT);
     move_write(&o->mover, &piece);
 }
@@ -339,9 +339,11 @@ void host_attach(struct Zero *z, int g) {
                                                       [TIER_CPU] = &new_weights_cast,
                                                       [TIER_NVME] = &new_weights_write};
     struct Chain *c = &z->state[g].chain[UPDATE];
-    // Where no new weights wait, host_adamw writes the parameters where they are kept, and the chain
-    // ends with it. Else it writes new_weights, and a second hop copies those when they are due.
+    // Where no new weights wait, host_adamw writes the parameters where they are kept, and the
+    // chain ends with it. Else it writes new_weights, and a second hop copies those when they are
+    // due.
     chain_add(c, &host_adamw, NULL);
+    CHECK(c->link[LINK_INSTALL - 1].hop == &host_adamw, "host_adamw is not the first link");
     if (host_needs_new_weights(z, g))
         chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
 }

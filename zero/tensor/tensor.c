@@ -71,8 +71,7 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
     *t = (struct TensorGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
-    enum Queue queue = dry ? all->queue : QUEUE_COMPUTE;
-    struct CommSplit split = {grid_line(grid, all->rank, AXIS_TP), queue, &t->staging};
+    struct CommSplit split = {grid_line(grid, all->rank, AXIS_TP), QUEUE_COMPUTE, &t->staging};
     t->comm = comm_split_even(all, &split, dry);
     t->across = (struct TpComm){.rank = (size_t)grid_coord(grid, rank, AXIS_TP),
                                 .size = (size_t)t->comm->size,
