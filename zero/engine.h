@@ -20,9 +20,9 @@ struct Pass {
 
 // How the job's ranks stand in its other dimensions: replicas, tensor parallelism, a pipeline. Of
 // their sums of a gradient each is a hop in REDUCE, in this order: tp_all_reduce of what
-// places have only parts of a sum of (zero/tensor), tied_all_reduce of a head that is the embedding (zero/pipe; behind the next one
-// where only shards are kept), the stage's own over z->shard_group, replica_all_reduce
-// (zero/replica).
+// places have only parts of a sum of (zero/tensor), tied_all_reduce of a head that is the embedding
+// (zero/pipe; behind the next one where only shards are kept), the stage's own over z->shard_group,
+// replica_all_reduce (zero/replica).
 struct Parallel {
     struct Comm *replicas; // the ranks that keep the same shards as this one; NULL: it alone
     struct Grid grid;      // of all ranks

@@ -10,7 +10,8 @@
 //                                and added to the shard; the bucket is free for the next unit
 //
 // What happens to it then is the group's chain REDUCE; the queues wait as chain.c says. The updates
-// wait for all of it, through the reports that follow on the comm queue (results.c). Read next: opt.c.
+// wait for all of it, through the reports that follow on the comm queue (results.c). Read next:
+// opt.c.
 #include "zero/report.h"
 #include "zero/zero.h"
 

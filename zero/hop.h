@@ -43,8 +43,8 @@ enum HopPoint {
 enum HopWhen { WHEN_ANY, WHEN_REDUCED, WHEN_NOT_REDUCED, WHEN_LAST };
 
 // The buffers of one group: all of its weights, or of a gradient; and the shard of them that this
-// rank keeps. It may lie in the whole. USES_STORE: the hop reads the weights where they are kept; the
-// first hop of a chain that has it waits for their update. MAKES_STORE: it is that update.
+// rank keeps. It may lie in the whole. USES_STORE: the hop reads the weights where they are kept;
+// the first hop of a chain that has it waits for their update. MAKES_STORE: it is that update.
 enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, HOP_BUFFERS };
 enum {
     USES_WHOLE = 1 << BUFFER_WHOLE,

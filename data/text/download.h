@@ -3,12 +3,12 @@
 // A file arrives as PATH.part and becomes PATH when it is whole and its checksum is right. A
 // transfer that breaks is taken up where it stopped, in this run after a pause or in a later run,
 // provided that the server says the file is still the same one (If-Range, RFC 9110 section 13.1.5).
-// Of two runs that want files of one cache the second waits. A file that is here is compared with its
-// checksum, and fetched again where it is damaged. https stays https when a server sends us
+// Of two runs that want files of one cache the second waits. A file that is here is compared with
+// its checksum, and fetched again where it is damaged. https stays https when a server sends us
 // elsewhere, http goes to neither files nor FTP, a file:// URL must name a regular file, and what
-// does not end is given up. Progress is a redrawn line on a terminal,
-// a line every ten seconds elsewhere. data/text/download.c is the only user of libcurl; without it
-// data/text/download_none.c says what to install. Called by data/text/sources.c.
+// does not end is given up. Progress is a redrawn line on a terminal, a line every ten seconds
+// elsewhere. data/text/download.c is the only user of libcurl; without it data/text/download_none.c
+// says what to install. Called by data/text/sources.c.
 #ifndef DATA_TEXT_DOWNLOAD_H
 #define DATA_TEXT_DOWNLOAD_H
 #include "kernels/base.h"

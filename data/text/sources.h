@@ -41,10 +41,10 @@ struct Source {
     struct SourceFiles val; // none: a part of the others is to be held out
 };
 
-// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name by source_fetch.
-// `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
-// -EINVAL for a mixture, a device, and JSONL, shards or nothing in a pipe; -EFBIG for a pipe that
-// carries more than a quarter of the memory; those of data/text/download.h.
+// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name by
+// source_fetch. `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and
+// others of files; -EINVAL for a mixture, a device, and JSONL, shards or nothing in a pipe; -EFBIG
+// for a pipe that carries more than a quarter of the memory; those of data/text/download.h.
 int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
                 struct Error *e);
 void source_close(struct Source *s);

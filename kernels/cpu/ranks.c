@@ -4,7 +4,7 @@
 // stage of ZeRO, which cuts the same sums into other pieces, gets the same bits. Both loops are
 // bound by memory; the threads share out long runs.
 //
-// Called through the kernel table by zero/comm/thread.c, exchange.c and self.c. This is the last of
+// Called through the kernel table by zero/comm/thread.c, mpi.c and self.c. This is the last of
 // the CPU kernels; read next: zero/step.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_array.h"

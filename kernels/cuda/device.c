@@ -202,7 +202,8 @@ static const struct DeviceOps gpu_ops = {
 // It starts sooner, though, and takes less memory; and one rank, or ranks that share a GPU, cannot
 // wait so, since what is queued there always comes to its end:
 //   - No kernel waits for what another one, or a host, has yet to do. There is no NCCL between such
-//     ranks (zero/rank/rank_device.h), and our kernels and cuBLASLt's wait for their own grid's blocks alone.
+//     ranks (zero/rank/rank_device.h), and our kernels and cuBLASLt's wait for blocks of their own
+//     grid alone.
 //   - A queue waits for events that are recorded already: threads meet on their hosts, each having
 //     recorded its own, before they queue their waits (comm/thread.c). For the CPU no queue waits,
 //     but the thread that queues (mark.h).

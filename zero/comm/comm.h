@@ -131,9 +131,9 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 // queue, so ranks queue them in one order. dry: of a plan, where `all` is comm_open_dry's, nothing
 // moves and no other rank is asked.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
-// The same of a line that is as long on all ranks, where each is alone nobody meets; with a queue,
-// for which ranks have an order of their own, and staging, which is taken before the first
-// collective.
+// The same of a line of ranks, as long on all of them: where each is alone, nobody is asked. Its
+// collectives go to split->queue, for which ranks have an order of their own; its staging is taken
+// before the first of them.
 struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry);
 // The same of any line of ranks; each rank of `all` is on one, be it alone.
 struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry);

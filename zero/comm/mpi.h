@@ -17,9 +17,9 @@ struct MpiPlace {
 int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e);
 void mpi_stop(int rank, double timeout_s); // every process calls it; it returns when all have
 
-// Hands n words to all processes: rank r's become all[r * n] and on. Waits without work for the CPU, and for
-// as long as it takes where none is stopped: the others may be preparing data. Only while no group
-// of ranks is open.
+// Hands n words to all processes: rank r's become all[r * n] and on. Waits without work for the
+// CPU, and for as long as it takes where none is stopped: the others may be preparing data. Only
+// while no group of ranks is open.
 void mpi_share(const uint64_t *mine, size_t n, uint64_t *all, double timeout_s);
 
 struct MpiSettings {

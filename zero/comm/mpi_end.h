@@ -32,9 +32,9 @@ struct MpiComm {
 
 enum { FROM_ALL = -1 };
 
-// To rank r goes what is at send + r * send_step, and what comes from it goes to recv + r *
-// recv_step, `bytes` each way. NULL: nothing is sent, or received. `own`: this rank's operand of
-// the sum that follows.
+// One exchange, which mpi.c makes of a collective, and a test stops in its middle. To rank r goes
+// what is at send + r * send_step, and what comes from it goes to recv + r * recv_step, `bytes`
+// each way. NULL: nothing is sent, or received. `own`: this rank's operand of the sum that follows.
 struct Exchange {
     struct MpiComm *comm;
     const char *send;

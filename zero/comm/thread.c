@@ -2,8 +2,8 @@
 //
 // Ranks see each other's memory, so no buffer is needed between them. Each collective is a MEETING
 // in every rank's queue, where each publishes where its buffer lies and which collective it is in;
-// when all have come, their calls are compared. Then a kernel reads the others' buffers, and after a
-// second meeting they may change again:
+// when all have come, their calls are compared. Then a kernel reads the others' buffers, and after
+// a second meeting they may change again:
 //
 //   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
 //   all_gather       meet; copy the other shards; meet

@@ -44,8 +44,8 @@ static inline double wait_check(struct Wait *w) {
 void wait_cond_init(pthread_cond_t *c);
 void wait_cond(pthread_cond_t *c, pthread_mutex_t *lock, double seconds);
 
-// Has a process of this machine ended? Also where it stays as a zombie, because its parent has not taken notice yet. Where
-// walls between containers hide it, it looks gone.
+// Has a process of this machine ended? Also where it stays as a zombie, because its parent has not
+// taken notice yet. Where walls between containers hide it, it looks gone.
 bool process_is_gone(pid_t process);
 
 struct Guard {

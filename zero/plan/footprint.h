@@ -70,10 +70,10 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
 // What each stage of a pipeline takes, and how long stages would wait for each other.
 //
 // Stages have other layers, and keep other numbers of micro-batches, so that one forecast is not
-// enough: each gets its own, of the rank that takes most in it. What the kernels of its passes count
-// says how long they are, in parts of each other, and the order of a step (zero/pipe/order.h) is
-// gone through with passes as long as that: so the bubble is that of this cut, whose stages need not
-// be alike. Swaps take no time in it.
+// enough: each gets its own, of the rank that takes most in it. What the kernels of its passes
+// count says how long they are, in parts of each other, and the order of a step (zero/pipe/order.h)
+// is gone through with passes as long as that: so the bubble is that of this cut, whose stages need
+// not be alike. Swaps take no time in it.
 struct PipelineForecast {
     int n;                  // 0: there is one stage, of which nothing is told
     struct Forecast *stage; // (n)

@@ -30,8 +30,8 @@ static void print_head(const struct Columns *c, const char *what, const char *on
     fprintf(c->out, c->n > 1 ? " %10s\n" : "\n", second);
 }
 
-// A row of bytes that each footprint has at `at`, where any has some; and a line where a measurement
-// is not the forecast: it must be, to the byte.
+// A row of bytes that each footprint has at `at`, where any has some; and a line where a
+// measurement is not the forecast: it must be, to the byte.
 static void print_counted(const struct Columns *c, const char *name, size_t at, bool always) {
     size_t bytes[MAX_COLUMNS] = {0};
     for (int i = 0; i < c->n; i++)

@@ -29,8 +29,8 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
 
 // ---- chains.c ----
 
-// Prints the hops of the group that s->show_chain names, such as "block.1", on the first rank that has it. Errors:
-// -EINVAL, where the model has no such group; those of rank_open.
+// Prints the hops of the group that s->show_chain names, such as "block.1", on the first rank that
+// has it. Errors: -EINVAL, where the model has no such group; those of rank_open.
 int chains_print(FILE *out, const struct RankSettings *s, struct Error *e);
 
 #endif

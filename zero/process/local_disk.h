@@ -14,11 +14,11 @@
 #include "zero/comm/world.h"
 
 // ---- the lock: one run at a time ----
-// Two runs in one --out, or one --backup-dir, would write over each other's checkpoints and logs. So
-// rank 0's process holds a lock on the file `lock` in each of these folders while the run lasts;
+// Two runs in one --out, or one --backup-dir, would write over each other's checkpoints and logs.
+// So rank 0's process holds a lock on the file `lock` in each of these folders while the run lasts;
 // the file says which process of which host that is. The lock dies with the process, however it
-// ends; the file that a killed run leaves is no lock. Whoever removes the file from under a run lets
-// a second one in. Runs that only read need none.
+// ends; the file that a killed run leaves is no lock. Whoever removes the file from under a run
+// lets a second one in. Runs that only read need none.
 
 struct RunLock {
     int fd;

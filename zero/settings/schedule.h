@@ -30,10 +30,10 @@ struct AdamSettings {
     double beta1, beta2, eps, weight_decay, clip;
 };
 
-// The host's part of the state of the step after `done` steps (its loss scale is results.c's). A step
-// whose update is skipped counts for the learning rate, which is a function of the step, but not
-// for AdamW's bias corrections: of the done steps, `updates` are known to have changed the moments,
-// and at most STEPS_AHEAD are not known of yet.
+// The host's part of the state of the step after `done` steps (its loss scale is results.c's). A
+// step whose update is skipped counts for the learning rate, which is a function of the step, but
+// not for AdamW's bias corrections: of the done steps, `updates` are known to have changed the
+// moments, and at most STEPS_AHEAD are not known of yet.
 struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
                                uint64_t done, uint64_t updates);
 

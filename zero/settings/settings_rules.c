@@ -1,6 +1,6 @@
 // Which settings go together: see settings.h. As far as a table can say it there are rules
-// (kernels/flag.h); the rest is computed: how ranks are laid out (zero/comm/grid.h), and the batches
-// that they share. Each refusal is one line: the flag, its value, and what would be right.
+// (kernels/flag.h); the rest is computed: how ranks are laid out (zero/comm/grid.h), and the
+// batches that they share. Each refusal is one line: the flag, its value, and what would be right.
 #include "zero/engine.h"
 #include "zero/pipe/split.h"
 #include "zero/settings/settings.h"

@@ -2,10 +2,10 @@
 //
 // A save on the way that fails costs nothing but itself: the checkpoint before it is untouched, a
 // line says what was wrong, and training goes on. A folder that is no longer the one that this run
-// has locked (zero/process/local_disk.h) is not touched. The last save is what the run was for. It is
-// tried below --out, then below --backup-dir, and again every ten seconds until there is room, or a
-// signal ends the wait with one last try; but `ulimit -f` stays, and ends it at once. That there is
-// room at all, and no such limit, is asked before the first step.
+// has locked (zero/process/local_disk.h) is not touched. The last save is what the run was for. It
+// is tried below --out, then below --backup-dir, and again every ten seconds until there is room,
+// or a signal ends the wait with one last try; but `ulimit -f` stays, and ends it at once. That
+// there is room at all, and no such limit, is asked before the first step.
 //
 // With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
 // all of them tell, with their report of a step, that they are done, rank 0 (of several disks, who
