@@ -5,8 +5,7 @@
 #
 #   --gpus N          how many of the GPUs: 1 to 8 (default: all, at most 8)
 #   --peak-tflops X   a GPU's dense bf16 peak; without it, that of the card's name (see peak_of)
-#   --out FILE        where the table goes (default docs/bench_gpu.md, which README's "How fast"
-#                     names)
+#   --out FILE        where the table goes (default docs/bench_gpu.md)
 #
 # and from the environment:
 #
