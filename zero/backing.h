@@ -1,6 +1,6 @@
-// Operations for state that is kept elsewhere than on the device, at the places where the core
-// would have to ask. The core's own (open.c) do nothing but what the device's memory needs;
-// zero/offload/attach.c has the others.
+// Operations for state that is not kept on the device, called where the core would otherwise have
+// to ask. The core's own (open.c) do only what the device's memory needs; zero/offload/attach.c has
+// the others.
 #ifndef ZERO_BACKING_H
 #define ZERO_BACKING_H
 #include "kernels/base.h"
@@ -11,26 +11,26 @@ struct Visit;
 struct Zero;
 
 struct BackingOps {
-    // Group g is being opened: its tiers and its gradient's part may change, hops are added.
+    // Group g is being opened: may change its tiers and the part of its gradient, adds hops.
     void (*attach)(struct Zero *, int g);
-    // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
+    // Allocates the rest of its memory, after all groups; and closes. Errors: -ENOMEM.
     int (*open)(struct Zero *, struct Error *);
     void (*close)(struct Zero *);
-    // A visit is about to read group g's weights, or fetch them: new ones are put in their place.
+    // A visit is about to read group g's weights, or fetch them: installs new ones first.
     void (*weights_due)(struct Zero *, int g);
-    // Around a unit: what it keeps for its backward pass.
+    // Called around a unit: they handle what it keeps for its backward pass.
     void (*before_unit)(struct Zero *, const struct Visit *);
     void (*after_unit)(struct Zero *, const struct Visit *);
     // At a step's end: its norm and settings are on their way to the host; and all is queued.
     void (*step_reported)(struct Zero *);
     void (*step_queued)(struct Zero *);
-    // Between steps: waits for all queues; finish: with all updates that are due; install: queues
-    // what follows from them, also what is to come a step late.
+    // Between steps. sync waits for all queues; finish also for all updates that are due; install
+    // queues what follows from them, also what is to come a step late.
     void (*sync)(struct Zero *);
     void (*finish)(struct Zero *);
     void (*install)(struct Zero *);
-    // Initial values of a group; parameters := master weights, and what follows when all groups
-    // have that (state.c). Bytes of a block to and from memory of device_alloc_host.
+    // Initial values of a group; parameters := master weights; what follows when all groups have
+    // that (state.c). Copies of a block's bytes to and from memory of device_alloc_host.
     void (*init)(struct Zero *, int g);
     void (*store)(struct Zero *, int g, bool late);
     void (*stored)(struct Zero *, int g, bool late);

@@ -1,8 +1,8 @@
 // The interpreter of chains: see hop.h.
 //
-// All that orders the queues of a chain is here, and follows from what its hops declare; but a hop
-// whose work takes several of the host's queues (host_adamw) records the store's mark itself.
-// docs/events.md names the events, and says what happens without each. Read next: param.c.
+// All ordering between the queues of a chain is here, and follows from what its hops declare. But
+// host_adamw, which uses several of the host's queues, records the store's mark itself.
+// docs/events.md says what happens without each event. Read next: param.c.
 #include "zero/zero.h"
 
 void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
@@ -22,8 +22,8 @@ static bool is_due(const struct Zero *z, const struct Link *l, int g) {
     return due[l->hop->when] && (!l->hop->wanted || l->hop->wanted(z, g, l->context));
 }
 
-// The links of a chain that run this time, in their order, and the buffers that each uses: the
-// whole alone, where the shard lies in the whole's slot.
+// The links of a chain that run this time, in order, and the buffers that each uses. A shard that
+// lies in the whole's slot counts as the whole.
 struct Due {
     enum ChainKind kind;
     int n;
@@ -35,7 +35,7 @@ static struct Due list_due(const struct Zero *z, enum ChainKind kind, const stru
     const struct Chain *c = &z->state[a->group].chain[kind];
     struct Due due = {.kind = kind};
     bool one_slot = a->slot[BUFFER_SHARD] == a->slot[BUFFER_WHOLE];
-    bool replaced = false; // up to the stage's own hops
+    bool replaced = false; // true: hops up to POINT_STAGE are skipped
     for (const struct Link *l = c->link; l < c->link + c->n; l++) {
         if ((replaced && l->hop->point <= POINT_STAGE) || !is_due(z, l, a->group))
             continue;
@@ -56,7 +56,7 @@ static unsigned used_by(const struct Due *due, int from, int to) {
     return uses;
 }
 
-// Each queue has an event for weights, and one for gradients.
+// Each queue has one event for weights, and one for gradients.
 static void hand_over(struct Zero *z, enum ChainKind kind, enum Queue from, enum Queue to) {
     struct Event *over = z->handed_over[kind == ACCUMULATE || kind == REDUCE][from];
     CHECK(over, "no event for what queue %d hands over", from);
@@ -83,7 +83,7 @@ static struct Device *device_of(const struct Zero *z, const struct Hop *h) {
     return h->on_host ? z->backing.host : z->device;
 }
 
-// Waits for what hop i is the first to use.
+// Waits for the buffers that hop i is the first to use.
 static void acquire(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
     const struct Hop *h = due->link[i]->hop;
     unsigned first = due->uses[i] & ~used_by(due, 0, i);
@@ -94,7 +94,7 @@ static void acquire(struct Zero *z, const struct Due *due, int i, const struct H
         mark_wait(&z->state[a->group].updated, device_of(z, h), h->queue);
 }
 
-// Says of what hop i is the last to use that it is filled, or drained.
+// Records that the buffers that hop i is the last to use are filled, or drained.
 static void release(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
     bool fills = due->kind == FETCH || due->kind == ACCUMULATE;
     const struct Hop *h = due->link[i]->hop;
@@ -102,7 +102,7 @@ static void release(struct Zero *z, const struct Due *due, int i, const struct H
     for (int b = 0; b < HOP_BUFFERS; b++)
         if (last >> b & 1 && a->slot[b])
             slot_record(z, a->slot[b], fills, h->queue);
-    // Of weights that the device makes in a slot the store is updated by a later hop, d2h.
+    // Weights that the device made in a slot reach the store by a later hop, d2h.
     if (h->uses & MAKES_STORE && (h->on_host || !a->slot[BUFFER_SHARD]))
         mark_record(&z->state[a->group].updated, device_of(z, h), h->queue);
 }

@@ -1,26 +1,25 @@
-// Gradients: where a unit leaves them, how they are reduced over ranks, and their norm.
+// Gradients: where a unit writes them, how they are reduced over ranks, and their norm.
 //
-// A group's gradient is complete after the backward pass of the last unit that uses it. From then
-// on it is the comm queue's: it reduces the gradient over the ranks and, right behind, sums the
-// squares of this rank's shard, while compute goes on with the next unit's backward pass. There are
-// two ways:
+// A group's gradient is complete after the backward pass of the last unit that uses it. Then the
+// comm queue reduces it over the ranks and sums the squares of this rank's shard, while compute
+// goes on with the next unit's backward pass. There are two ways:
 //
 //   the whole gradient is kept   micro-batches add to it; it is reduced once, in the last one
 //   only a shard is kept         each micro-batch's gradient is made in a bucket, reduced at once,
 //                                and added to the shard; the bucket is free for the next unit
 //
-// What happens to it then is the group's chain REDUCE; the queues wait as chain.c says. The updates
-// wait for all of it, through the reports that follow on the comm queue (results.c). Read next:
+// The hops of a reduction are the group's chain REDUCE; chain.c makes the queues wait. The updates
+// wait for all of them, through the reports that follow on the comm queue (results.c). Read next:
 // opt.c.
 #include "zero/report.h"
 #include "zero/zero.h"
 
 #include "model/grad.h"
 
-// ---- where it is made ----
+// ---- where a gradient is made ----
 
-// Its buffers: the whole in a bucket, or where it is kept; the shard where it is kept, on its way
-// to another tier, or in its place in the whole.
+// Returns hop arguments: the whole is in a bucket, or where it is kept; the shard is where it is
+// kept, in a slot on its way to another tier, or at its offset in the whole.
 static struct HopArgs gradient_args(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Slot *bucket = s->buckets ? slots_find(s->buckets, g) : NULL;
@@ -38,7 +37,7 @@ static struct HopArgs gradient_args(struct Zero *z, int g) {
     return a;
 }
 
-// A group that two units use has its bucket from the later one's backward pass on.
+// A group that two units share has its bucket from the later one's backward pass on.
 void gradient_begin(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     if (!s->buckets || slots_find(s->buckets, g))
@@ -84,7 +83,7 @@ static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a) {
                                         accumulate);
 }
 
-// Of a shard that is complete. What several ranks keep alike counts at one of them.
+// Sums the squares of a complete shard. Elements that several ranks keep count on one of them.
 static void run_grad_norm(struct Zero *z, const struct HopArgs *a) {
     struct Device *d = z->device;
     struct Span span[MAX_PARAM];

@@ -1,16 +1,16 @@
 // Hops: how one group's bytes travel in a step.
 //
-// A HOP moves or changes the bytes of one group once, in one queue: a collective, a copy, a
-// kernel. A CHAIN is the hops of a group in their order. Each group has its own, made when it is
-// opened: a stage puts its hops in (stages.c), and what else a run is asked to do adds hops of its
-// own at named points, in files of its own. Nothing that is in a chain is ever replaced.
+// A HOP moves or changes the bytes of one group once, in one queue: a collective, a copy, a kernel.
+// A CHAIN is a group's hops in order. Each group has its own chains, made when it is opened: the
+// stage adds its hops (stages.c), and other features of a run add theirs at named points, from
+// their own files. A hop in a chain is never replaced.
 //
-// Hops of one queue follow each other. Where the next hop is in another queue, that queue waits
-// for the last one; where a hop is the first to use a buffer, its queue waits until the buffer is
-// free, or filled; and behind the last hop that uses a buffer the queue records that it is drained
-// (chain.c). So what a hop has to say is its queue, its buffers, and its work.
+// Hops of one queue follow each other. If the next hop is in another queue, that queue waits for
+// the last one. The first hop that uses a buffer waits until it is free, or filled; after the last
+// hop that uses a buffer, its queue records that the buffer is filled, or drained (chain.c). So a
+// hop declares only its queue, its buffers and its work.
 //
-// Read next: stages.c, where the chains of a stage are.
+// Read next: stages.c, which lists the hops of each stage.
 #ifndef ZERO_HOP_H
 #define ZERO_HOP_H
 #include "kernels/device.h"
@@ -18,33 +18,33 @@
 struct Slot;
 struct Zero;
 
-// The chains of a group. FETCH: its weights come from where they are kept to where a unit uses
-// them. ACCUMULATE: the sum of the micro-batches before comes to where this one's gradient is
-// added. REDUCE: the gradient that a backward pass made goes to where its sum is kept. UPDATE: of
-// that this rank makes new weights, where it keeps its part. PUBLISH: they go to the ranks that
-// keep them whole.
+// The chains of a group. FETCH brings its weights from where they are kept to where a unit reads
+// them. ACCUMULATE brings the sum of earlier micro-batches to where this one's gradient is added.
+// REDUCE takes the gradient of a backward pass to where its sum is kept. UPDATE makes new weights
+// from that sum, of the part that this rank owns. PUBLISH sends them to the ranks that keep the
+// whole.
 enum ChainKind { FETCH, ACCUMULATE, REDUCE, UPDATE, PUBLISH, NCHAIN };
 
-// Where in its chain a hop runs, in this order.
+// The points of a chain: its hops run in this order.
 enum HopPoint {
     POINT_READ,   // from disk
     POINT_LOAD,   // to the device
-    POINT_BEFORE, // ahead of what follows, or instead of it
-    POINT_PACK,   // into the form in which it travels, or all of its way in that form
-    POINT_STAGE,  // the stage's own
-    POINT_UNPACK, // from that form
+    POINT_BEFORE, // before the stage's own hop, or instead of it
+    POINT_PACK,   // converts to the form in which it travels, or makes all the way in it
+    POINT_STAGE,  // the stage's own hop
+    POINT_UNPACK, // converts back
     POINT_AFTER,
-    POINT_NORM,  // of a sum that is complete
+    POINT_NORM,  // of a complete sum
     POINT_STORE, // to another tier
 };
 
-// In which micro-batches of a step it runs: all; those whose gradient is reduced, which is each
-// where only shards are kept, else the last; those whose gradient is not; the last.
+// The micro-batches of a step in which a hop runs: all; those whose gradient is reduced (each if
+// only shards are kept, else the last); those whose gradient is not; the last.
 enum HopWhen { WHEN_ANY, WHEN_REDUCED, WHEN_NOT_REDUCED, WHEN_LAST };
 
-// The buffers of one group: all of its weights, or of a gradient; and the shard of them that this
-// rank keeps. It may lie in the whole. USES_STORE: the hop reads the weights where they are kept;
-// the first hop of a chain that has it waits for their update. MAKES_STORE: it is that update.
+// The buffers of one group: its whole weights, or gradient, and the shard that this rank keeps,
+// which may lie in the whole. USES_STORE: the hop reads the weights where they are kept; the first
+// such hop of a chain waits for their update. MAKES_STORE: the hop is that update.
 enum HopBuffer { BUFFER_WHOLE, BUFFER_SHARD, HOP_BUFFERS };
 enum {
     USES_WHOLE = 1 << BUFFER_WHOLE,
@@ -53,8 +53,8 @@ enum {
     MAKES_STORE = 2 << HOP_BUFFERS
 };
 
-// What a hop works on. slot: which a buffer lies in; NULL: in the group's own memory, which nobody
-// else uses. held: the slot that the queue before the chain has filled: no hop waits for it.
+// A hop's arguments. slot: the one that a buffer lies in; NULL: in the group's own memory, which
+// nobody else uses. held: a slot that the queue before the chain has filled; no hop waits for it.
 struct HopArgs {
     int group;
     void *mem[HOP_BUFFERS];
@@ -68,16 +68,16 @@ struct Hop {
     enum HopPoint point;
     enum HopWhen when;
     enum Queue queue;
-    unsigned uses; // buffers
+    unsigned uses; // USES_ and MAKES_ bits
     void (*run)(struct Zero *, const struct HopArgs *);
-    bool on_host; // in the host's queue of that name; what orders it with others is its own
-    bool later;   // it is queued when the walk is there: a GPU cannot wait for what is before it,
-                  // or what it overwrites is in use until then
+    bool on_host; // in the host device's queue of that name; it orders itself with the next hop
+    bool later;   // never run ahead: a GPU cannot wait for what precedes it, or what it overwrites
+                  // is in use until the walk is there
     bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
-    bool instead; // where it runs, what follows does not, the stage's own included
+    bool instead; // where it runs, later hops up to POINT_STAGE do not
 };
 
-// A hop of a group's chain, and what its feature wants to be told.
+// A hop of a group's chain, and the context of the feature that added it.
 struct Link {
     const struct Hop *hop;
     void *context;
@@ -89,7 +89,7 @@ struct Chain {
     struct Link link[HOPS_MAX];
 };
 
-// Who is told of each hop that runs, before and after (zero/plan/rehearse.h).
+// Callbacks before and after each hop that runs (zero/plan/rehearse.h).
 struct HopWatch {
     void (*begins)(void *context);
     void (*ended)(void *context, const struct Zero *, enum ChainKind, const struct Hop *,
@@ -97,16 +97,15 @@ struct HopWatch {
     void *context;
 };
 
-// Adds a hop at its point, behind those that are there.
+// Adds a hop after those that are at its point already.
 void chain_add(struct Chain *c, const struct Hop *hop, void *context);
 
-// Queues the hops that are due in this micro-batch, behind what `from` has queued; NQUEUE: nothing.
-// Begins with link `first`; ahead: ends before a hop that is for later. Returns the link that is
-// next.
+// Queues the hops that are due in this micro-batch, after what `from` has queued; NQUEUE: nothing.
+// Begins with link `first`; ahead: stops before a hop marked `later`. Returns the next link.
 int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
               const struct HopArgs *a);
 
-// Queue q waits until the slot is filled, or, where nothing fills it, free.
+// Makes queue q wait until the slot is filled or, if nothing fills it, free.
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q);
 
 #endif

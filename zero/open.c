@@ -1,9 +1,9 @@
-// From a stage to placements, and the memory that a run's state takes.
+// Turns a stage into placements, and allocates the memory of a run's state.
 //
-// zero_open takes every byte of parameters, gradients and optimizer state that training will use.
-// Over a dry tier it only counts them: that is how the memory of a run is predicted, by the same
-// lines that allocate it. The last part is the backing of state that is on the device: what the
-// core does at the places where zero/offload does more.
+// zero_open allocates every byte of parameters, gradients and optimizer state that training will
+// use. Over a dry tier it only counts them: the memory of a run is predicted by the same lines that
+// allocate it. The last part is the backing of state that is on the device: what the core does
+// where zero/offload does more.
 //
 // Called by zero/rank/rank.c.
 #include "zero/state.h"
@@ -75,8 +75,8 @@ static int alloc_group(struct Zero *z, int g, struct Error *e) {
     return err;
 }
 
-// Whole groups on the device, where only shards are kept there: the unit at hand and those fetched
-// ahead; and gradients in the making, the second while the first is reduced.
+// Allocates whole groups on the device, if only shards are kept there: for the unit at hand and
+// those fetched ahead; and buckets of gradients, a second one while the first is reduced.
 static int alloc_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
@@ -106,7 +106,7 @@ static int alloc_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     return err;
 }
 
-// The step's settings and the reports, which may be read by other ranks: a cache line each.
+// Allocates the step's settings and the reports, a cache line each as other ranks may read them.
 static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t rows = (size_t)z->all->size, control = round_up(sizeof *z->control, 64);
     size_t squares = (size_t)z->params->all_groups * sizeof(double);
@@ -124,7 +124,7 @@ static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
         copy->received_control = device_alloc_host(z->device, sizeof *copy->received_control);
         copy->received = device_alloc_host(z->device, rows * z->report_bytes);
     }
-    // Rows are sent whole, with what is not written before the first step, or never.
+    // Rows are sent whole, also the fields that are written later, or never.
     device_zero(z->device, QUEUE_COMPUTE, z->control, z->control_block.bytes);
     zero_send_counts(z);
     return 0;
@@ -147,7 +147,7 @@ static struct Visit visit_of(const struct Params *p, const struct Pass *pass, in
                           .reduced_late = ends && last && p->group[unit->group].copy};
 }
 
-// Of these passes, in a step or of a forward pass alone; and an end with unit -1.
+// Lists the visits of the passes of a step, or of a forward pass alone; unit -1 ends the list.
 static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size_t count) {
     int units = p->nunit;
     bool step = count > 1;
@@ -197,7 +197,7 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 
 // ---- opening and closing ----
 
-// Another rank counts a copy's norm; and there may be nobody to publish to.
+// Another rank counts a copy's norm; and a rank alone has nobody to publish to.
 static bool is_wanted(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;

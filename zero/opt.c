@@ -1,8 +1,8 @@
-// The update: AdamW on what this rank has the optimizer state of.
+// The update: AdamW on the part of a group whose optimizer state this rank has.
 //
-// Where that state is on the device, the step's end runs a group's chain UPDATE whole, and PUBLISH
-// behind it. Where it is elsewhere, whoever has it (zero/offload/update.c) makes the update ahead
-// of the walk, and runs the rest, with PUBLISH, when the walk is about to read the group's weights.
+// If that state is on the device, the step's end runs a group's whole chain UPDATE, then PUBLISH.
+// If it is elsewhere, zero/offload/update.c runs UPDATE ahead of the walk, as far as it can, and
+// the rest with PUBLISH when the walk is about to read the group's weights.
 //
 // Read next: slots.c.
 #include "zero/state.h"

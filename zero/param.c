@@ -1,20 +1,20 @@
-// Parameters: how a unit gets its weights whole.
+// Parameters: how a unit gets its whole weights.
 //
-// A rank keeps the weights of a group whole, and uses them where they are; ranks that updated only
-// their part hand it round afterwards (chain PUBLISH). Or it keeps its shard: then the group is
-// gathered into a slot just before a unit needs it, and given up right after. Since the order of
-// visits is known, the next groups are gathered as soon as this visit is queued, to arrive while it
-// computes:
+// A rank may keep a group's weights whole, and read them in place; ranks that updated only their
+// part send it to the others afterwards (chain PUBLISH). Or it keeps only its shard: then the group
+// is gathered into a slot just before a unit needs it, and released right after. Since the order of
+// visits is known, the next groups are gathered as soon as this visit is queued, and arrive while
+// it computes:
 //
 //   comm     | gather 1 | gather 2 | gather 3 | ...
 //   compute             | unit 1   | unit 2   | ...
 //
-// What happens between is the group's chain FETCH; queues wait as chain.c says. Next: grad.c.
+// The hops in between are the group's chain FETCH; chain.c makes the queues wait. Next: grad.c.
 #include "zero/engine.h"
 
-// ---- what a rank has whole ----
+// ---- weights that a rank keeps whole ----
 
-// At stage 0 `gathered` is never recorded: compute itself has updated them.
+// At stage 0 `gathered` is never recorded: the compute queue itself has updated them.
 static void ready_here(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     z->backing.ops->weights_due(z, g);
@@ -22,7 +22,7 @@ static void ready_here(struct Zero *z, int g) {
     z->w[g] = s->param.mem;
 }
 
-// ---- what this rank has made ----
+// ---- weights that this rank updates ----
 
 struct HopArgs weights_args(struct Zero *z, int g, bool on_device) {
     struct GroupState *s = &z->state[g];
@@ -48,9 +48,9 @@ void weights_publish(struct Zero *z, int g) {
         mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
 }
 
-// ---- what comes to a slot ----
+// ---- weights that are fetched into a slot ----
 
-// The shard lies where it is kept, or on its way here in its place of the whole.
+// The shard lies where it is kept or, if that is not on the device, at its offset in the whole.
 static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, const struct Visit *v) {
     int g = v->group;
     struct GroupState *s = &z->state[g];
@@ -73,13 +73,13 @@ static void fetch(struct Zero *z, struct Slot *slot, const struct Visit *v, bool
 static void begin_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     z->device->label.unit = z->params->first_unit + v->unit;
-    z->backing.ops->weights_due(z, v->group); // which may take the slot for a while
+    z->backing.ops->weights_due(z, v->group); // this may use the slot for a while
     fetch(z, slots_acquire(&z->weights, v->group), v, true);
     z->device->label.unit = labelled;
 }
 
-// Begins to fetch a group, unless it is here or on its way, or the model's other end still has the
-// slot: with few layers the head is within reach while the embedding computes.
+// Begins to fetch a group, unless it is here or on its way, or its slot is in use: the head and the
+// embedding share one, and with few layers the head is within reach while the embedding computes.
 void weights_ahead(struct Zero *z, const struct Visit *v) {
     if (z->state[v->group].slots && !slots_is_taken(&z->weights, v->group))
         begin_fetch(z, v);
@@ -94,12 +94,12 @@ void weights_ready(struct Zero *z, const struct Visit *v) {
     if (!slots_find(&z->weights, g))
         begin_fetch(z, v);
     struct Slot *slot = slots_find(&z->weights, g);
-    fetch(z, slot, v, false); // what was left
+    fetch(z, slot, v, false); // the hops that were not run ahead
     slot_wait(z, slot, QUEUE_COMPUTE);
     z->w[g] = slot->block.mem;
 }
 
-// Weights stay where a pass ends with the unit that the next one begins with, such as the head.
+// Keeps weights that the next pass begins with, such as the head's.
 void weights_released(struct Zero *z, const struct Visit *v) {
     if (!z->state[v->group].slots || v->keep_resident)
         return;

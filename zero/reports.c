@@ -1,16 +1,15 @@
-// Reports: what ranks tell each other, and the host.
+// Reports: what ranks send each other, and the host, at the end of a step.
 //
-// A report is a row for each rank in a table on the device: its loss, the squared norms of its
+// A report is one row per rank of a table on the device: the rank's loss, the squared norms of its
 // shards, and a word from its host. All rows are gathered on the comm queue at the end of a step or
-// of a batch of validation, so that every rank has the same loss, the same norm and the same
-// wishes (results.c). Between steps the word alone carries what hosts must agree
-// upon.
+// of a batch of validation, so that every rank has the same loss, norm and requests (results.c).
+// Between steps the word alone carries what hosts must agree on.
 #include "zero/report.h"
 
 #include <stdlib.h>
 
-// The host's word for this rank's row. What came from the row before has left: the host has waited
-// for it, or in a step the in queue has (results.c).
+// Copies the host's word to this rank's row. The row's last contents have left: the host has waited
+// for that or, in a step, the in queue has (results.c).
 void reports_send_word(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
     struct HostCopy *copy = zero_host_copy(z);
@@ -26,9 +25,9 @@ void reports_gather(struct Zero *z) {
     device_record(d, QUEUE_COMM, z->reported);
 }
 
-// The norm is that of the whole gradient: the squares of one dp group's shards, of all places of
-// tensor parallelism, in the order of ranks, each group's from the stage of a pipeline that has it;
-// the first replica's, as those of the others are the same.
+// Computes the norm of the whole gradient from the squares of one shard group's shards on all TP
+// ranks, in rank order, each group's from the pipeline stage that has it; only the first replica
+// counts, as the others have the same.
 void reports_clip(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_COMPUTE, z->reported);
@@ -56,8 +55,8 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
     return (const struct RankReport *)(copy->received + (size_t)rank * z->report_bytes);
 }
 
-// In the order of ranks, so that every rank has the same sum. All places of tensor parallelism
-// have the loss of the same tokens: the first one's counts.
+// Sums in rank order, so that every rank has the same sum. All TP ranks have the loss of the same
+// tokens: only the first one's counts.
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->all->size; r++) {

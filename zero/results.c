@@ -1,8 +1,8 @@
-// What the host and the device tell each other about a step: settings go there, results come back.
+// Sends a step's settings from the host to the device, and its results back.
 //
-// Results of steps and of validation are on the device until the host waits for them.
-// The loss needs no wait of its own in a step: it is summed before unit 0's backward pass ends, and
-// with that the last group's gradient is handed over. Read next: reports.c.
+// Results of steps and of validation stay on the device until the host waits for them. The loss
+// needs no wait of its own in a step: it is summed before unit 0's backward pass ends, and only
+// then is the last group's gradient handed over. Read next: reports.c.
 #include "zero/report.h"
 
 #include "model/model.h"
@@ -19,7 +19,7 @@ void zero_step_begin(struct Zero *z, const struct StepState *settings) {
     sent->loss_scale_settings = z->loss_scale_settings;
 }
 
-// They wait on the device for the step's end, whose kernels need them, together with the word.
+// Copies the settings to the device for the kernels of the step's end, which also read the word.
 static void send_settings(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_IN, z->settings_used);

@@ -1,9 +1,9 @@
-// Buffers that one owner has after another.
+// Buffers that several owners use in turn.
 //
-// A rank that keeps only its shard of a group needs it whole for the time of a unit's forward or
-// backward pass. The walk is known, and what is wanted at one time are neighbours in it, so the
-// buffers are a ring, in which an owner always has the same place. The host knows whose a slot is,
-// as the walk is queued; marks keep the queues apart (param.c, grad.c, offload/activations.c).
+// A rank that keeps only its shard of a group needs it whole during a unit's forward or backward
+// pass. The walk is known, and groups that are needed together are neighbours in it, so the buffers
+// are a ring in which an owner always has the same slot. The host tracks the owners as it queues
+// the walk; marks order the queues (param.c, grad.c, offload/activations.c).
 //
 // Read next: backing.h, then open.c.
 #include "zero/slots.h"
@@ -42,7 +42,7 @@ void slots_close(struct Slots *s) {
 }
 
 static struct Slot *place_of(const struct Slots *s, int owner) {
-    int first = s->params ? 1 : 0; // of the ring
+    int first = s->params ? 1 : 0; // first slot of the ring
     bool end = s->params && !params_is_block(s->params, owner);
     return &s->slot[end ? 0 : first + owner % (s->count - first)];
 }

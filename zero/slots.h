@@ -1,35 +1,35 @@
-// Buffers that one owner has after another: see slots.c.
+// Buffers that several owners use in turn: see slots.c.
 #ifndef ZERO_SLOTS_H
 #define ZERO_SLOTS_H
 #include "kernels/mark.h"
 #include "kernels/tier.h"
 #include "model/params.h"
 
-// A buffer that one owner has after another: a group, for weights that were gathered or fetched, or
-// a gradient until it is reduced; or a layer, for what it keeps for its backward pass.
+// A buffer that owners use in turn: a group, for its fetched weights, or for its gradient until
+// that is reduced; or a layer, for what it keeps for its backward pass.
 struct Slot {
     struct Block block;
-    int owner;           // whose it is now; -1: nobody's
-    bool fill_queued;    // the copy that fills it has been, or there is none
-    int next;            // link of the chain that fills it
-    struct Mark arrived; // all of it is here
-    struct Mark drained; // what was here has been read for the last time
+    int owner;           // who uses it now; -1: nobody
+    bool fill_queued;    // the copy that fills it has been queued
+    int next;            // next link of the chain that fills it
+    struct Mark arrived; // it has been filled
+    struct Mark drained; // its bytes have been read for the last time
 };
 
-// A ring of slots: owner i has slot i % count. For groups there is one more, slot 0 for those of
-// the model's ends, which are larger; the blocks' have slots 1 .. by turns.
+// A ring of slots: owner i has slot i % count. For groups, slot 0 is for the embedding and the
+// head, which are larger; blocks use slots 1 .. in turn.
 struct Slots {
-    const struct Params *params; // of these groups; NULL: owners are layers
+    const struct Params *params; // whose groups are the owners; NULL: owners are layers
     int count;
     struct Slot *slot;
 };
 
 struct SlotsSpec {
-    struct Device *device, *host; // whose queues wait for them
-    const struct Params *params;  // whose groups are the owners; NULL: layers are
-    int turns;                    // slots of blocks, or layers
-    size_t bytes[2];              // of a slot for the ends, and of one of these
-    struct Tier *tier;            // NULL: they are at mem, one after another
+    struct Device *device, *host; // whose queues wait for the slots
+    const struct Params *params;  // whose groups are the owners; NULL: owners are layers
+    int turns;                    // slots for blocks, or for layers
+    size_t bytes[2];              // of slot 0 for the model's ends, and of each other slot
+    struct Tier *tier;            // NULL: the slots are at mem, one after another
     char *mem;
     const char *purpose;
     const char *mark_names[2]; // names of arrived, drained; NULL: never recorded

@@ -1,9 +1,9 @@
-// ZeRO's stages as a table: one row is one stage.
+// ZeRO's stages as a table: one row per stage.
 //
-// Reading a row is reading what the stage does during a step: in what it keeps shards, and the hops
-// of a group's chains (hop.h), in param.c, grad.c and opt.c. Whatever else a run is asked to do,
-// such as offload, adds hops to these chains when a group is opened.
-// The walk (step.c) calls the four functions at the end, alike for all stages. Next: hop.h.
+// A row says what the stage does in a step: which state it shards, and the hops of a group's chains
+// (hop.h), which are in param.c, grad.c and opt.c. Other features of a run, such as offload, add
+// hops to these chains when a group is opened. The walk (step.c) calls the four functions at the
+// end, alike for all stages. Next: chain.c.
 #include "zero/engine.h"
 
 const char *const zero_stage_words[] = {"0", "1", "2", "3", NULL};
@@ -37,8 +37,8 @@ const struct ZeroStage *zero_stage(int stage) {
 
 // ---- around a visit ----
 
-// Weights of visits to come, behind this one, which has been queued; of the next pass, too, so that
-// its first ones do not wait behind this one's last reductions.
+// Begins to fetch the weights of the next visits after this one is queued; also those of the next
+// pass, so that its first visits do not wait for this pass's last reductions.
 static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
@@ -66,8 +66,8 @@ void zero_before_backward(struct Zero *z, const struct Visit *v) {
     z->backing.ops->before_unit(z, v);
 }
 
-// The next visits' weights go first: a gather that is queued behind the reduction would wait for
-// this unit's backward pass, as that does.
+// Fetches the next visits' weights first: a gather queued after the reduction would wait, as that
+// does, for this unit's backward pass.
 void zero_after_backward(struct Zero *z, const struct Visit *v) {
     prefetch_ahead(z, v);
     if (v->grad_complete && !v->reduced_late)

@@ -1,8 +1,7 @@
 // The optimizer's state as a whole: initial values, and copies for checkpoints.
 //
-// What a training step does with it is in opt.c. Here it is read and written from the host's side
-// in chunks, so that no memory grows with the model. Read next: open.c, then
-// zero/checkpoint/checkpoint.h.
+// opt.c has what a training step does with it. Here the host reads and writes it in chunks, so that
+// no memory grows with the model. Read next: open.c, then zero/checkpoint/checkpoint.h.
 #include "zero/state.h"
 
 #include <stdlib.h>
@@ -25,7 +24,7 @@ void *zero_own_weights(struct Zero *z, int g) {
 void *zero_master(struct Zero *z, int g) {
     return mem_of(zero_state_location(z, g, STATE_MASTER));
 }
-void *zero_newest(struct Zero *z, int g) { // where it is the master, nothing else is written
+void *zero_newest(struct Zero *z, int g) { // bf16 master weights are all that is written
     bool same = z->state[g].masters->format == MASTER_BF16;
     return same ? NULL : mem_of(zero_state_location(z, g, PARAM_NEWEST));
 }
@@ -46,8 +45,8 @@ struct StateLocation zero_state_location(struct Zero *z, int g, enum State what)
 
 // ---- chunks ----
 
-// Narrow elements are in the second half of a chunk, so that they can be made wide from the front
-// on in the same memory: element i is written at 4 i, and read at 2 n + 2 i.
+// Narrow elements are in the second half of a chunk, so that they can be widened in place from the
+// front: element i is written at 4 i, and read at 2 n + 2 i.
 static void *narrow_part(float *chunk, size_t n, enum Dtype dtype) {
     return (char *)chunk + n * (sizeof *chunk - dtype_size(dtype));
 }
@@ -75,7 +74,7 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
 
 // ---- initial values ----
 
-// Nothing is there where a stage of a pipeline has no blocks.
+// A block is empty where a pipeline stage has no layers.
 static void fill_with_zeros(struct Zero *z, const struct Block *b) {
     if (b->bytes)
         device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
@@ -87,7 +86,7 @@ static void init_fp32(struct Zero *z, int g, size_t begin, size_t n) {
 const struct MasterOps zero_masters_fp32 = {
     .init = init_fp32, .read = zero_read_array, .write = zero_write_array};
 
-// A whole group, or this rank's shard of it. Padding of gradients stays 0 for ever.
+// Initializes a whole group, or this rank's shard of it. Padding of gradients stays 0 for ever.
 void zero_init_group(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     fill_with_zeros(z, &s->m);

@@ -3,10 +3,10 @@
 #define ZERO_STATE_H
 #include "zero/engine.h"
 
-// Fresh master weights and moments of 0; then the parameters. The seed is the run's.
+// Initializes master weights from the run's seed and moments to 0; then the parameters.
 void zero_init_weights(struct Zero *z, uint64_t seed);
-// parameters := master weights, after either was loaded. late: that is left for the end of the next
-// step, and the parameters, which were loaded, too, are in use until then.
+// parameters := master weights, after either was loaded. late: leaves that for the end of the next
+// step; the parameters, which were loaded too, are in use until then.
 void zero_store_params(struct Zero *z, bool late);
 
 enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, PARAM_CURRENT = NSTATE, NSTATE_LATE };
@@ -14,20 +14,20 @@ static const enum State PARAM_NEWEST = NSTATE_LATE;
 enum { STATE_CHUNK = 1 << 20 };
 
 // A format of master weights (kernels/master.h): initial values of [begin, begin + n) of a group on
-// the device, and the two functions below, for every array.
+// the device; and the two functions below, for every array.
 struct MasterOps {
     enum MasterFormat format;
     void (*init)(struct Zero *, int g, size_t begin, size_t n);
     void (*read)(struct Zero *, int g, enum State what, size_t i, size_t n, float *out);
     void (*write)(struct Zero *, int g, enum State what, size_t i, size_t n, float *in);
 };
-extern const struct MasterOps zero_masters_fp32; // the core's own; zero/master has the others
+extern const struct MasterOps zero_masters_fp32; // the core's own; the others are in zero/master
 
-// Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
-// STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there; those of
-// master weights go before those of v. PARAM_CURRENT: the parameters, as far as this rank updates
-// them. PARAM_NEWEST: those that the newest update made
-// (update_dst of struct GroupState). array: one block's, whatever it means.
+// Copies elements [i, i + n) of this rank's part as fp32 to or from memory of device_alloc_host,
+// and waits: n <= STATE_CHUNK. Values written to bf16 moments must have been read from bf16
+// moments; master weights are written before v. PARAM_CURRENT: the parameters, as far as this rank
+// updates them. PARAM_NEWEST: those that the newest update made (update_dst of struct GroupState).
+// array: one block's elements, whatever the format of master weights.
 static inline void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
                                    float *out) {
     z->state[g].masters->read(z, g, what, i, n, out);
@@ -39,13 +39,13 @@ static inline void zero_write_state(struct Zero *z, int g, enum State what, size
 void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
 void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
 struct StateLocation {
-    struct Block *block; // NULL: there is none
+    struct Block *block; // NULL: none
     size_t offset;       // of this rank's first element, in bytes
     enum Dtype dtype;
 };
 struct StateLocation zero_state_location(struct Zero *z, int g, enum State what);
 
-// One group of these, all of it on the device.
+// The same for one group whose state is all on the device.
 void zero_init_group(struct Zero *z, int g);
 void zero_store_group(struct Zero *z, int g, bool late);
 void zero_stored_group(struct Zero *z, int g, bool late);

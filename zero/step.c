@@ -1,14 +1,14 @@
 // The walk: one training step, unit by unit.
 //
-// This is the program's centre. GPT's order is known, so ZeRO needs no hooks and no tracing: the
-// walk goes down a list of visits, says before and after each what is about to happen, and the
+// This is the program's centre. GPT's order of layers is known, so ZeRO needs no hooks and no
+// tracing: the walk goes down a list of visits, calls a function before and after each, and the
 // stage's row in stages.c decides what that means for weights and gradients. Everything here only
 // queues work on the device; the caller waits once, in zero_step_wait, for the loss and the norm.
-// It may queue the next step before it does: nothing that a step computes with comes from the host
-// but what is known one step earlier (kernels/step_state.h).
+// It may queue the next step before that, since a step needs nothing newer from the host than what
+// was known one step earlier (kernels/step_state.h).
 //
-// Events tie the four queues together: docs/events.md says who waits for whom, and what happens
-// without it. Read next: hop.h and stages.c; of a step's end, results.c and reports.c.
+// Events order the four queues: docs/events.md says which queue waits for which, and what happens
+// without it. Read next: hop.h and stages.c; for a step's end, results.c and reports.c.
 #include "zero/engine.h"
 #include "zero/report.h"
 
@@ -31,8 +31,8 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
     }
 }
 
-// The last stage's copy of a tied embedding (zero/pipe): its sum waits for stage 0, which still
-// waits for what this pass sends. So it is queued behind that, or both would wait for ever.
+// The last stage's copy of a tied embedding (zero/pipe): its gradient is summed with stage 0, which
+// first needs what this pass sends. Reduced before that, both would wait for ever.
 static void reduce_late(struct Zero *z, const struct Pass *p) {
     for (const struct Visit *v = p->visit; v < p->visit + model_units(z->model); v++) {
         z->device->label.unit = z->params->first_unit + v->unit;
@@ -49,7 +49,7 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts_use(acts, p->micro);
     z->parallel->receive(z, p, acts);
     if (p->backward) {
-        // The last step's reports leave before this pass writes its own.
+        // The last step's reports must have left before this pass overwrites them.
         if (z->micro == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
         walk_backward(z, p->visit, model_units(z->model), acts);

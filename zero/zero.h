@@ -1,22 +1,22 @@
-// ZeRO: where each kind of state is kept, and what happens to it around every unit of the walk.
+// The core of ZeRO: where a rank keeps each kind of state, and what happens to it in a step.
 //
-// Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward
-// pass, their gradients, and the optimizer's fp32 master weights and moments. A STAGE of ZeRO says
-// which of them each rank keeps only its shard of, and is one row of a table (stages.c): the hops
-// by which a group's bytes travel (hop.h). The walk (step.c) queues them at the same places for
-// every stage, and knows nothing else.
+// A group of parameters has three kinds of state: the parameters in the dtype of the forward pass,
+// their gradients, and the optimizer's fp32 master weights and moments. A STAGE of ZeRO says which
+// of these are sharded over the ranks. It is one row of a table (stages.c), which lists the hops by
+// which a group's bytes travel (hop.h). The walk (step.c) queues the hops at the same points for
+// every stage, and knows nothing else about stages.
 //
-// What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
-// / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
+// State is sharded by rank: of every group, rank r keeps elements [r n, (r + 1) n), where n =
+// padded / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
 // models", 2020 (arXiv 1910.02054), sections 5-7.
 //
 // The walk runs UNITS: 0 is the embedding, 1 .. L the blocks, L + 1 the head. The parameters of a
-// unit are a GROUP, one buffer; the table of units (model/params.h) says which share one. A VISIT
-// is one unit's forward or backward pass of one micro-batch. The list of visits is known before a
-// step begins, so the next weights can be fetched ahead.
+// unit are a GROUP, one buffer; the table of units (model/params.h) says which units share a group.
+// A VISIT is one unit's forward or backward pass of one micro-batch. The list of visits is known
+// before a step begins, so the next weights can be fetched ahead.
 //
-// Here all state is on the device. What is elsewhere is zero/offload's: when a group is opened, its
-// BACKING adds hops to the group's chains, and the walk never asks.
+// These files assume that all state is on the device. zero/offload keeps it elsewhere: when a group
+// is opened, its BACKING adds hops to the group's chains, and the walk never asks.
 //
 // Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, param.c, grad.c and opt.c
 // (the hops), slots.c, open.c; zero/offload/offload.h. The rest of the program calls engine.h.
@@ -39,35 +39,34 @@ struct Pass;
 struct Zero;
 
 struct Placement {
-    struct Comm
-        *shard_group; // its ranks keep a shard of every group each: dp; NULL: each rank keeps all
+    struct Comm *shard_group; // (dp) its ranks each keep one shard; NULL: each rank keeps all
     struct Tier *tier;
     enum Dtype dtype;
 };
 
-// What the options mean.
+// The placements and formats that follow from struct ZeroOptions.
 struct ZeroPlan {
     struct Placement param, grad, optimizer;
-    enum Dtype moments_dtype;        // of the optimizer's m and v
-    const struct MasterOps *masters; // of its master weights
-    bool has_master;                 // they are not simply the parameters, in fp32
-    bool unquantized_shard;          // whole weights lie beside this rank's part as it was made
-    bool weight_slots;               // groups come whole to slots, when units need them
-    bool buckets;                    // gradients are made in buckets
+    enum Dtype moments_dtype;        // of AdamW's m and v
+    const struct MasterOps *masters; // the format of the master weights
+    bool has_master;                 // false: fp32 parameters are their own master weights
+    bool unquantized_shard;          // a rank keeps its own shard unquantized too (qwZ, stages 1-2)
+    bool weight_slots;               // a group is fetched whole into a slot when a unit needs it
+    bool buckets;                    // a backward pass writes its gradient into a bucket
     size_t nmicro;                   // micro-batches per step
-    size_t prefetch;                 // visits whose weights are fetched ahead of the walk
+    size_t prefetch;                 // number of visits ahead of the walk whose weights are fetched
 };
 
-// One unit's pass of one micro-batch.
+// One unit's forward or backward pass of one micro-batch.
 struct Visit {
     int unit, group;
     bool backward;
     size_t micro;
-    bool needs_weights; // the group's weights
-    bool keep_resident; // and the next visit reads them, too
-    bool saves_acts;    // forward: for a backward pass that follows
+    bool needs_weights; // it reads the group's weights
+    bool keep_resident; // the next visit reads them too, so they are not released
+    bool saves_acts;    // forward: keeps activations for the backward pass
     bool grad_complete; // backward: no later visit of the micro-batch adds to the group's gradient
-    bool reduced_late;  // and that is reduced behind the pass
+    bool reduced_late;  // and the reduction is queued after the pass (step.c)
 };
 
 // One row of the stage table.
@@ -80,25 +79,25 @@ struct ZeroStage {
 // The state of one group on this rank.
 struct GroupState {
     struct Chain chain[NCHAIN]; // how its bytes travel
-    int update_next;            // link of UPDATE: those before it were run ahead
-    struct Slots *slots;    // where its weights come when a unit reads them; NULL: they are whole
-    struct Slots *buckets;  // where its gradient is made; NULL: where it is kept
-    struct Block *messages; // where what ranks send of its weights arrives packed; NULL: in the
-                            // whole, as it is
-    size_t message_bytes;   // of a rank
-    struct Slots *shards;   // where its reduced shard is, on its way to another tier; NULL: kept
+    int update_next;            // link of UPDATE to run next: update_ahead has run those before
+    struct Slots *slots;    // where a unit's weights are gathered; NULL: the rank keeps them whole
+    struct Slots *buckets;  // where its gradient is made; NULL: in `grad`
+    struct Block *messages; // receives the ranks' packed shards of its weights; NULL: they arrive
+                            // as they are, in the whole
+    size_t message_bytes;   // of one rank's shard of the weights, as it travels
+    struct Slots *shards;   // staging of its reduced shard on the way to another tier; NULL: none
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
-    size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
-    struct Block param;            // padded (or a shard's) elements, plan.param.dtype
-    struct Block unquantized;      // likewise, this rank's, where plan.unquantized_shard
-    struct Block grad;             // grad_numel elements, plan.grad.dtype
-    struct Block master;           // of the masters' format; none where `update_dst` is all of it
-    struct Block m, v;             // plan.moments_dtype
+    size_t grad_begin, grad_numel; // the elements of the group whose gradient is in `grad`
+    struct Block param;            // padded (or a shard's) elements, in plan.param.dtype
+    struct Block unquantized;      // this rank's shard, likewise, if plan.unquantized_shard
+    struct Block grad;             // grad_numel elements, in plan.grad.dtype
+    struct Block master;           // in the format of `masters`; empty if `update_dst` serves
+    struct Block m, v;             // in plan.moments_dtype
     struct Block *update_dst; // where an update writes its rounded weights: this rank's part of
-                              // param, or a block of their own; NULL: it makes none
+                              // param, or a block of its own; NULL: it makes none
     const struct MasterOps *masters;
-    struct Mark updated;  // this rank's part of param is that of the newest update
-    struct Mark gathered; // after it, the other ranks' parts have come
+    struct Mark updated;  // the newest update is in this rank's part of param
+    struct Mark gathered; // and after it the other ranks' parts have arrived
 };
 
 struct Zero {
@@ -106,84 +105,84 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *all;         // every rank of the job: who share reports
-    struct Comm *shard_group; // of these the ranks that a placement is cut over: all, or some
+    struct Comm *all;         // every rank of the job; they share reports
+    struct Comm *shard_group; // of these, the ranks over which state is sharded: all, or some
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
-    void **w;                 // per group: whole weights, valid between ready and released
-    struct Grad *dw;          // per group: whole gradient, likewise
+    void **w;                 // per group: its whole weights, valid from ready to released
+    struct Grad *dw;          // per group: its whole gradient, likewise
     struct Slots weights, buckets;
-    struct Visit *train, *forward; // of a step, of a forward pass alone; each ends with unit -1
-    struct Pass *pass, *alone;     // of a step: npass; and the forward pass alone
+    struct Visit *train, *forward; // of a step; of a forward pass alone; unit -1 ends each list
+    struct Pass *pass, *alone;     // (npass) of a step; the forward pass alone
     size_t npass;
-    uint64_t seed;                        // of what is random in the run
-    size_t micro;                         // of this step, from 0: backward passes that were made
-    uint64_t step;                        // queued so far, with those whose update was skipped
+    uint64_t seed;                        // of everything random in the run
+    size_t micro;                         // backward passes made so far in this step
+    uint64_t step;                        // steps queued so far, skipped updates included
     uint64_t known;                       // steps whose results the host has read
-    struct Event *handed_over[2][NQUEUE]; // weights, a gradient: from that queue to another
-    struct HopWatch *watch;               // NULL: nobody
+    struct Event *handed_over[2][NQUEUE]; // [weights, gradient]: that queue hands them to another
+    struct HopWatch *watch;               // NULL: no callbacks around hops
 
-    // The step's settings and results (engine.h), and what other dimensions say.
+    // Settings and results of a step (engine.h), and the job's other dimensions.
     struct LossScaleSettings loss_scale_settings;
-    struct LossScale loss_scale; // after the known steps
-    size_t skipped_at_least;     // known steps in a row, skipped with the least loss scale
-    uint64_t updates;            // that the known steps made
-    struct Best best;            // as a checkpoint of this run keeps it
+    struct LossScale loss_scale; // as of the known steps
+    size_t skipped_at_least;     // known steps in a row that were skipped at the least loss scale
+    uint64_t updates;            // made by the known steps
+    struct Best best;            // best validation so far, for checkpoints
     struct Block control_block;
     struct StepState *control;  // on the device
-    size_t report_bytes;        // of one row
-    char *reports;              // on the device: (size) rows of struct RankReport
-    struct HostCopy *host_copy; // (HOST_COPIES), in turn
+    size_t report_bytes;        // of one row of `reports`
+    char *reports;              // on the device: (all->size) rows of struct RankReport
+    struct HostCopy *host_copy; // (HOST_COPIES), used in turn
     struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
     const struct Parallel *parallel;
 };
 
 // ---- stages.c ----
-const struct ZeroStage *zero_stage(int stage); // NULL: not built
+const struct ZeroStage *zero_stage(int stage); // NULL: there is no such stage
 
-// Around a visit: its group's weights and gradient, and what the unit keeps.
+// Called around a visit: they handle its group's weights and gradient, and kept activations.
 void zero_before_forward(struct Zero *z, const struct Visit *v);
 void zero_after_forward(struct Zero *z, const struct Visit *v);
 void zero_before_backward(struct Zero *z, const struct Visit *v);
 void zero_after_backward(struct Zero *z, const struct Visit *v);
 
-// ---- step.c: makes `count` visits of one direction ----
+// ---- step.c: runs `count` visits of one direction ----
 void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 
 // ---- param.c ----
-// Around each visit that reads weights: z->w[g] is the whole group between ready and released.
-// ahead: for a visit to come, as soon as one of the `prefetch` visits before it is queued.
+// Called around each visit that reads weights: z->w[g] is the whole group from ready to released.
+// weights_ahead begins the fetch for a later visit, up to `prefetch` visits early.
 void weights_ahead(struct Zero *z, const struct Visit *v);
 void weights_ready(struct Zero *z, const struct Visit *v);
 void weights_released(struct Zero *z, const struct Visit *v);
-void weights_publish(struct Zero *z, int g); // what ranks updated, to all that keep the whole
-// The weights that this rank makes: its part, and the whole around it. They are where they are
-// kept; on_device: in a slot, which is taken, if that is elsewhere.
+void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks that keep the whole
+// Returns hop arguments for the weights that this rank updates: its part and the whole, where they
+// are kept; on_device: in a slot, if that is elsewhere. weights_args_done gives the slot back.
 struct HopArgs weights_args(struct Zero *z, int g, bool on_device);
 void weights_args_done(const struct HopArgs *a);
-char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where all ranks' messages do
+char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where all ranks' shards come
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
-// Before a backward visit: z->dw[g] is where its gradient goes. begin: its buffers are taken, and
-// the sum so far is on its way there; as soon as the visit before is queued, or with the visit.
+// gradient_ready, before a backward visit, sets z->dw[g] to where the gradient goes.
+// gradient_begin, then or earlier, takes its buffers and queues the loading of the sum so far.
 void gradient_begin(struct Zero *z, int g);
 void gradient_ready(struct Zero *z, const struct Visit *v);
-// Behind the visit that completes it: the hops of its chain; it has no buffers any more.
+// Queues chain REDUCE after the visit that completes a gradient, and gives its buffers back.
 void gradient_reduce(struct Zero *z, const struct Visit *v);
 extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
-bool update_is_here(const struct Zero *z, int g); // the optimizer state is: the device updates
-void update_ahead(struct Zero *z, int g);         // as far as nothing is for later
-void update_group(struct Zero *z, int g);         // the rest of it, then weights_publish
+bool update_is_here(const struct Zero *z, int g); // the optimizer state is on the device
+void update_ahead(struct Zero *z, int g);         // queues UPDATE up to a hop marked `later`
+void update_group(struct Zero *z, int g);         // queues the rest, then weights_publish
 extern const struct Hop hop_adamw;
 
 // ---- this rank's shards ----
-// This rank's part of what is so placed: where it begins in group g, and how many elements it has.
-// owned: of the optimizer state. shard: of a gradient, when it has been reduced.
+// Where this rank's part of a placement begins in group g, and how many elements it has. owned: of
+// the optimizer state. shard: of a gradient, once it is reduced.
 static inline size_t zero_part_numel(const struct Zero *z, const struct Placement *p, int g) {
     return z->params->group[g].padded / (p->shard_group ? (size_t)p->shard_group->size : 1);
 }
