@@ -1,9 +1,9 @@
 // A second partition of the weights: see hpz.h.
 //
-// All of it happens in the comm queue, so that copy and gatherings are in order. What a rank keeps
-// is out of date as soon as anything writes the group's weights: an update, a late one that is
-// installed, a checkpoint that is loaded. Each of them records the group's mark `updated`, which
-// counts; so the count says whether what was kept is still the newest.
+// All of it happens in the comm queue, so that copies and gathers are in order. A kept shard is out
+// of date as soon as anything writes the group's weights: an update, a late one that is installed,
+// a loaded checkpoint. Each of them records the group's mark `updated`, whose count tells whether
+// the kept shard is still the newest.
 #include "zero/hpz/hpz.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 struct HpzShard {
     struct Comm *group;
     struct Block kept;  // 1/H of the group
-    bool has;           // anything,
-    uint64_t of_update; // and that of this record of `updated`
+    bool has;           // something is kept,
+    uint64_t of_update; // since this record of `updated`
 };
 
 struct Hpz {
@@ -21,7 +21,7 @@ struct Hpz {
     struct HpzShard group[];
 };
 
-// Of a neighbour, in bytes: of what came, in the form in which it came (zero/wire).
+// Returns the bytes of a neighbour's part of a group, in the form in which it travels (zero/wire).
 static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *near) {
     return z->state[g].message_bytes * (size_t)(z->shard_group->size / near->size);
 }
@@ -53,7 +53,7 @@ static void keep_shard(struct Zero *z, const struct HopArgs *a) {
 static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   WHEN_ANY,
                                           QUEUE_COMM,          USES_WHOLE,     .run = gather_hpz,
                                           .wanted = is_newest, .instead = true};
-// Behind the gathering in its queue; a unit need not wait for it.
+// Runs after the gather in its queue; a unit need not wait for it.
 static const struct Hop hpz_keep_shard = {
     "keep_shard", POINT_AFTER, WHEN_ANY, QUEUE_COMM, 0, .run = keep_shard, .wanted = is_old};
 

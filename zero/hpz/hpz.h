@@ -1,10 +1,10 @@
-// A second partition of the weights, over few ranks that are near each other (ZeRO++'s hpZ).
+// A second partition of the weights, over few neighbouring ranks (ZeRO++'s hpZ).
 //
 // At stage 3 a block's weights are gathered for its forward pass and again for its backward pass,
-// in every micro-batch, from all ranks. Here the first gathering of a step leaves each rank 1/H of
-// the group, besides its shard, and the later ones are made of these, among H neighbours: on one
-// machine, they cross no network. It costs memory, psi/H weights as they travel (zero/wire), and
-// changes no bit.
+// in every micro-batch, from all ranks. Here the first gather of a step leaves each rank 1/H of the
+// group besides its shard, and later ones gather these parts, among H neighbours: on one machine,
+// they cross no network. It costs memory, psi/H weights in the form in which they travel
+// (zero/wire), and changes no bit.
 //
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
 // (arXiv 2306.10209), section 3.2. Opened by zero/rank/rank.c; it adds hops to the groups'
@@ -13,13 +13,13 @@
 #define ZERO_HPZ_HPZ_H
 #include "zero/zero.h"
 
-// Of all groups.
+// The second partition of all groups.
 struct Hpz;
 
-// Takes the memory in `tier`. near: H ranks of z->dp that lie side by side, this one among them.
-// Errors: -ENOMEM; hpz_close is due in any case.
+// Allocates in `tier`. neighbours: H adjacent ranks of z->shard_group, this one among them. Errors:
+// -ENOMEM; call hpz_close in any case.
 int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *tier,
              struct Error *e);
-void hpz_close(struct Hpz *s); // NULL: nothing
+void hpz_close(struct Hpz *s); // NULL: does nothing
 
 #endif

@@ -2,10 +2,10 @@
 // host updates them.
 //
 // A split master weight is in three arrays: its lower half, the newest weights, and the signs of v.
-// It is written first, with a v of 0 that has its sign; v takes that sign over when it is written.
+// It is written first, with a v of 0 that carries its sign; writing v later keeps that sign.
 #include "zero/master/master.h"
 
-// An array of 16-bit numbers as it is.
+// Copies an array of 16-bit numbers as it is.
 static void read_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x) {
     struct StateLocation p = zero_state_location(z, g, what);
     z->backing.ops->read(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x);
@@ -63,7 +63,7 @@ static void write_split(struct Zero *z, int g, enum State what, size_t i, size_t
 
 // ---- initial values on the device ----
 
-// They are made in fp32, for which m has room, piece by piece, and pass through the host.
+// Makes them in fp32, in the memory of m, piece by piece, and copies them through the host.
 static void init_narrow(struct Zero *z, int g, size_t begin, size_t numel) {
     const struct Block *m = &z->state[g].m;
     size_t most = size_min(STATE_CHUNK, m->bytes / sizeof(float));

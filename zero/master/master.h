@@ -1,8 +1,8 @@
-// The formats of master weights that are not simply fp32 arrays: what differs between steps. What
-// they are is in kernels/master.h; the update itself is a kernel.
+// The formats of master weights other than fp32 arrays: how they are read and written between
+// steps. kernels/master.h describes them; the update itself is a kernel.
 //
-// The core calls them through struct MasterOps (zero/state.h). A group whose weights are not at
-// hand beside its optimizer's state keeps what suits it there (zero/offload/attach.c).
+// The core calls them through struct MasterOps (zero/state.h). A group whose weights are not beside
+// its optimizer state gets a format that works there (zero/offload/attach.c).
 #ifndef ZERO_MASTER_MASTER_H
 #define ZERO_MASTER_MASTER_H
 #include "zero/state.h"

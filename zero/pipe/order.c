@@ -3,14 +3,14 @@
 
 #include <stdlib.h>
 
-// What a stage does, in its own order, and how far it has come.
+// The entries of one stage in order, and how many of them are done.
 struct Program {
     struct OrderEntry *entry; // (count)
     size_t count, at;
     double now;
 };
 
-// ---- what each stage does ----
+// ---- the entries of each stage ----
 
 static void add_pass(struct Program *p, enum OrderKind kind, int stage, size_t micro) {
     p->entry[p->count++] = (struct OrderEntry){.kind = kind, .stage = stage, .micro = micro};
@@ -23,7 +23,7 @@ static void add_swap(struct Program *p, const struct Order *o, int stage, size_t
             (struct OrderEntry){.kind = ORDER_SWAP, .stage = stage, .down = down, .up = up};
 }
 
-// The swaps with the next stage have this one's number, those with the one before that one's.
+// A sendrecv has the number of the lower of its two stages.
 static void write_program(const struct Order *o, int stage, struct Program *p) {
     size_t m = o->micros, ahead = size_min(m, (size_t)(o->stages - 1 - stage));
     p->entry = base_alloc((4 * m + 2 * ahead + 1) * sizeof *p->entry);
@@ -57,7 +57,7 @@ static void append(struct Order *o, struct OrderEntry e, double begin, double se
     o->entry[o->count++] = e;
 }
 
-// Makes the next entry of a stage, if that does not wait for a neighbour.
+// Does the next entry of a stage, and returns true, unless that waits for a neighbour.
 static bool advance(struct Order *o, struct Program *all, int stage, const struct OrderCost *cost,
                     double swap) {
     struct Program *p = &all[stage];
@@ -120,7 +120,7 @@ double order_bubble(const struct Order *o) {
 
 // ---- one stage's part of it ----
 
-// A swap is that of the pass before it, if that sends in it, and else of the one behind it.
+// A sendrecv belongs to the pass before it, if that sends in it, else to the one after it.
 void order_passes(int stages, int stage, size_t micros, struct Pass *out) {
     struct Order o = {.stages = stages, .micros = micros};
     struct Program own = {0};

@@ -1,25 +1,25 @@
-// The order of a pipeline's step: who does what when, and who hands what to whom.
+// The order of a pipeline's step: which stage makes which pass when, and what it sends to whom.
 //
-// Stages of a pipeline have some of the layers each. A micro-batch goes forward through all of
-// them, and backward again; 1F1B (Narayanan et al. 2021, "Efficient large-scale language model
-// training on GPU clusters using Megatron-LM", section 2.2) says in which order a stage takes up
-// micro-batches: stage i of p begins with p - 1 - i forward passes, then a forward and a backward
-// pass by turns, and at the end the backward passes that are left. So it keeps what at most p - i
-// micro-batches left for their backward passes. With p = 3 and 4 micro-batches, a backward pass
-// taking twice as long:
+// Each stage of a pipeline has some of the layers. A micro-batch goes forward through all stages,
+// and backward again; 1F1B (Narayanan et al. 2021, "Efficient large-scale language model training
+// on GPU clusters using Megatron-LM", section 2.2) says in which order a stage takes up
+// micro-batches: stage i of p begins with p - 1 - i forward passes, then alternates one forward and
+// one backward pass, and ends with the backward passes that are left. So it keeps the activations
+// of at most p - i micro-batches. With p = 3 and 4 micro-batches, a backward pass taking twice as
+// long:
 //
 //   stage 0   F0 F1 F2 .  .  .  B0 B0 F3 B1 B1 .  B2 B2 ...
 //   stage 1      F0 F1 .  B0 B0 F2 B1 B1 F3 B2 ...
 //   stage 2         F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 ...
 //
-// What a pass has made goes to a neighbour at once, in a SWAP: stage i sends the activations of a
-// micro-batch to stage i + 1, and receives the gradient of another one from there, or only one of
-// the two. Both wait for each other in it. That cannot end in a circle, because the whole step is
-// ONE list, in an order in which it can be done one by one, and a stage does those of its entries
-// in which it takes part, in that order.
+// The output of a pass goes to a neighbour at once, in a SENDRECV: stage i sends the activations of
+// a micro-batch to stage i + 1, and receives the gradient of another one from there, or does only
+// one of the two. Both wait for each other in it. That cannot deadlock, because the whole step is
+// ONE list, in an order in which it could be done one entry at a time, and a stage does those of
+// its entries in which it takes part, in that order.
 //
-// The same walk through it that finds the order tells when each entry begins and ends, of passes
-// that take so long: so the part of the time that stages wait is known, the pipeline's bubble.
+// Finding the order also computes when each entry begins and ends, given how long passes take: so
+// the share of the time in which stages wait is known, the pipeline's bubble.
 //
 // Read next: split.h (which layers a stage has), then pipe.h.
 #ifndef ZERO_PIPE_ORDER_H
@@ -31,38 +31,38 @@ enum OrderKind { ORDER_FORWARD, ORDER_BACKWARD, ORDER_SWAP };
 
 struct OrderEntry {
     enum OrderKind kind;
-    int stage;         // of a swap: the lower one, whose neighbour is the next
+    int stage;         // of a sendrecv: the lower one, whose neighbour is the next
     size_t micro;      // of a pass
-    size_t down, up;   // of a swap: whose activations go to the next stage, and whose gradient
-                       // comes back; ORDER_NONE: none
-    double begin, end; // in seconds after the step's begin
+    size_t down, up;   // of a sendrecv: the micro-batch whose activations go to the next stage, and
+                       // whose gradient comes back; ORDER_NONE: none
+    double begin, end; // in seconds since the step began
 };
 
 struct Order {
     int stages;
     size_t micros, count;
     struct OrderEntry *entry;
-    double span; // seconds of all of it
+    double span; // seconds of the whole step
 };
 
-// Seconds that a stage's passes of one micro-batch take.
+// Seconds of a stage's passes of one micro-batch.
 struct OrderCost {
     double forward, backward;
 };
 
-// cost: (stages). swap: seconds of each. order_free when done.
+// cost: (stages). sendrecv: seconds of each. Free it with order_free.
 void order_make(struct Order *o, int stages, size_t micros, const struct OrderCost *cost,
                 double swap);
 void order_free(struct Order *o);
 
-// The share of all stages' time in which they do not compute.
+// Returns the share of all stages' time in which they do not compute.
 double order_bubble(const struct Order *o);
 
-// out: (2 micros), zeroed; they become the passes of a stage, and say what it swaps around them.
-// Its own part of the list is known without the others', of whom there may be many.
+// Fills in out, (2 micros) and zeroed, with a stage's passes, and what it sends and receives around
+// them. It needs no list of the other stages, of which there may be many.
 void order_passes(int stages, int stage, size_t micros, struct Pass *out);
 
-// Micro-batches whose activations a stage keeps at a time, at most.
+// Returns how many micro-batches' activations a stage keeps at a time, at most.
 static inline size_t order_kept(int stages, int stage, size_t micros) {
     return size_min(micros, (size_t)(stages - stage));
 }

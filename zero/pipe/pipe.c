@@ -29,9 +29,9 @@ static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
     c->ops->sendrecv(c, to, from, stream_bytes(z, acts));
 }
 
-// Where a pass finds what it works on: a forward pass the activations of the stage before, which
-// its first unit keeps, so that there must be room for what that keeps; a backward pass the
-// gradient of the stage behind.
+// Returns where a pass receives its input: a forward pass where its first unit keeps the
+// activations of the stage before, which is reserved first; a backward pass where the gradient of
+// the next stage goes.
 static void *make_room_for_input(struct Zero *z, const struct Pass *p, const struct Acts *acts) {
     if (p->backward)
         return acts->dx;
@@ -45,7 +45,7 @@ static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         swap(z, p->backward ? g->next : g->prev, make_room_for_input(z, p, acts), NULL, acts);
 }
 
-// What comes back is for the next pass, which goes the other way.
+// The sendrecv may also bring the input of the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
     void *next = p->exchanges ? make_room_for_input(z, p + 1, acts) : NULL;
@@ -69,7 +69,7 @@ static void sum_shard(struct Zero *z, const struct HopArgs *a) {
     sum_ends(z, a->context, a->mem[BUFFER_SHARD], zero_shard_numel(z, a->group));
 }
 
-// Once a step: the gradient before it is reduced, or what each micro-batch has been reduced into.
+// Runs once a step: on the gradient before it is reduced, or on the shard after the last reduction.
 static const struct Hop tied_all_reduce = {"tied_all_reduce", POINT_BEFORE, WHEN_LAST,
                                            QUEUE_COMM,        USES_WHOLE,   .run = sum_whole};
 static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER, WHEN_LAST,
@@ -77,7 +77,7 @@ static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER,
 
 // ---- opening and closing ----
 
-// Of the stages `lower` and `upper`, where this rank's is one of them.
+// The group of stages `lower` and `upper`, if this rank is in one of them; else of this rank alone.
 static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, int lower,
                                int upper) {
     int stage = grid_coord(grid, all->rank, AXIS_PP), stride = grid_stride(grid, AXIS_PP);
@@ -88,8 +88,8 @@ static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, 
                              stride * (upper - lower), 2, stage == upper};
 }
 
-// All ranks call it, since groups are made by all of them together; who is in no such pair is alone
-// in a group of its own, and has none.
+// All ranks call it, since groups are made by all of them together. Returns NULL on a rank that is
+// in no such pair.
 static struct Comm *join(struct Comm *all, const struct CommSplit *split, bool dry) {
     struct Comm *c = comm_split_line(all, split, dry);
     if (c->size > 1)

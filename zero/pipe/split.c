@@ -1,4 +1,4 @@
-// Cutting the units into stages: see split.h. Next: pipe.h.
+// Divides the units over the stages: see split.h. Next: pipe.h.
 #include "zero/pipe/split.h"
 
 #include "model/work.h"
@@ -9,7 +9,7 @@
 
 // ---- by cost ----
 
-// Costs as whole numbers, whose sums over units and squares, summed over stages, are exact.
+// Costs as whole numbers: their sums over units, and squares summed over stages, are exact.
 struct Costs {
     int units, stages;
     uint64_t *before; // (units + 1) sum of the costs of the units before each
@@ -29,7 +29,7 @@ static void round_costs(struct Costs *c, const double *cost) {
             c->before[u] + (all > 0 ? (uint64_t)floor(cost[u] / all * 0x1p24 + 0.5) : 0);
 }
 
-// Whether stages of at most this cost are enough.
+// True if stages of at most this cost are enough.
 static bool fits(const struct Costs *c, uint64_t most) {
     int stages = 0;
     for (int first = 0, end = 0; first < c->units; first = end) {
@@ -53,9 +53,9 @@ static uint64_t least_most(const struct Costs *c) {
     return low;
 }
 
-// The sums of squares of units u .. in the stages s .. are known for s + 1: those of s.
+// Finds the least sum of squares of units u .. in stages s .. from those of stages s + 1 ..
 static void extend(const struct Costs *c, uint64_t most, int s, uint64_t *square, int *count) {
-    int rest = c->stages - 1 - s; // stages behind it, with a unit each at least
+    int rest = c->stages - 1 - s; // stages after it, with at least one unit each
     size_t row = (size_t)c->units + 1;
     for (int u = s; u < c->units - rest; u++) {
         uint64_t best = UINT64_MAX;
@@ -80,7 +80,7 @@ void split_by_cost(const double *cost, int units, int stages, struct SplitPart *
     uint64_t most = least_most(&c);
     for (size_t i = 0; i < n; i++)
         square[i] = UINT64_MAX;
-    square[n - 1] = 0; // of no units, in no stage
+    square[n - 1] = 0; // no units in no stages
     for (int s = stages - 1; s >= 0; s--)
         extend(&c, most, s, square, count);
     CHECK(square[0] != UINT64_MAX, "%d units in %d stages", units, stages);
@@ -104,7 +104,7 @@ static void split_by_work(const struct ModelConfig *c, enum Recompute level, int
     free(cost);
 }
 
-// ---- as it was said ----
+// ---- by --pp-split ----
 
 static int refuse(const char *said, int stages, size_t layers, struct Error *e) {
     return error_set(e, -EINVAL, E_PP_SPLIT,

@@ -6,7 +6,7 @@
 #define ZERO_REPLICA_REPLICA_H
 #include "zero/zero.h"
 
-// Adds that sum to the chains of all groups; behind zero_open. replicas: NULL: there are no others.
+// Adds that sum to the chains of all groups, after zero_open. replicas: NULL: no others.
 void replica_join(struct Zero *z, struct Comm *replicas);
 
 #endif

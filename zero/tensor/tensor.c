@@ -1,7 +1,7 @@
 // Tensor parallelism between ranks: see tensor.h. Next: model/megatron.c, which asks for the
 // exchanges.
 //
-// A sum is an all_reduce over the places. Its shards are of one size, so it may take some elements
+// A sum is an all_reduce over the TP ranks. Its shards have one size, so it may cover some elements
 // more than there are; tp_comm_padded says how many must be there.
 #include "zero/tensor/tensor.h"
 
@@ -25,7 +25,7 @@ static void all_gather_tp(const struct TpComm *a, void *whole, const void *part,
 
 // ---- gradients ----
 
-// How many elements of group g's gradient each place has a part of a sum of.
+// Returns how many elements of group g's gradient must be summed over the TP ranks.
 static size_t partial_numel(const struct TensorGroup *t, const struct Zero *z, int g) {
     struct Span span[MAX_PARAM];
     size_t numel = 0;
@@ -35,7 +35,7 @@ static size_t partial_numel(const struct TensorGroup *t, const struct Zero *z, i
     return numel;
 }
 
-// The partial elements of `whole` to scratch, one span behind another, or back.
+// Copies the partial elements of `whole` to scratch, one span after another, or back.
 static void move_partial(const struct TensorGroup *t, const struct Zero *z, int g, void *whole,
                          bool back) {
     struct Span span[MAX_PARAM];
@@ -51,7 +51,7 @@ static void move_partial(const struct TensorGroup *t, const struct Zero *z, int 
     }
 }
 
-// By way of scratch, since they lie apart and a sum may take more than there is.
+// Sums in scratch, since the spans lie apart and a sum may cover more elements than there are.
 static void sum_partial(struct Zero *z, const struct HopArgs *a) {
     const struct TensorGroup *t = a->context;
     void *whole = a->mem[BUFFER_WHOLE];

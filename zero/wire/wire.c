@@ -4,7 +4,7 @@
 
 enum { WEIGHT_BITS = 8, GRADIENT_BITS = 4 };
 
-// A form in which weights travel: how many bytes a shard of n has, and the hops around the gather.
+// A form in which weights travel: bytes of a shard of n elements, and the hops around the gather.
 struct WireForm {
     size_t (*bytes)(size_t n);
     const struct Hop *pack, *unpack;
@@ -60,7 +60,7 @@ static const struct WireForm forms[] = {
 
 // ---- gradients ----
 
-// A shard's message, and the two halves of the memory: what is sent, and what has come.
+// The bytes of a shard's message, and the two halves of the buffer: for sending and receiving.
 struct Halves {
     size_t near, far, bytes;
     char *sent, *came;
@@ -74,8 +74,8 @@ static struct Halves halves_of(const struct Zero *z, const struct HopArgs *a) {
     return (struct Halves){near, far, bytes, sent, sent + near * far * bytes};
 }
 
-// Shard j * near + k is that of place k on node j. For the first hop those of one place are side by
-// side; where it is left out, they are so already.
+// Shard j * intra + k is that of local rank k on node j. The intra-node hop needs the messages for
+// one local rank side by side; if it is left out, they are so already.
 static void quantize_whole(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     struct Halves h = halves_of(z, a);
@@ -94,7 +94,7 @@ static void exchange_near(struct Zero *z, const struct HopArgs *a) {
     near->ops->all_to_all(near, h.came, h.sent, h.far * h.bytes);
 }
 
-// What has come from the neighbours, for this rank's place on each node: their sums.
+// Sums what the node's ranks sent, one shard for each node, and quantizes the sums.
 static void requantize(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     struct Halves h = halves_of(z, a);
@@ -147,7 +147,7 @@ static const struct Hop dequantize_sums = {"dequantize",
 
 void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry) {
     int near = shards < node_ranks ? shards : node_ranks;
-    struct Grid grid = grid_of(shards, 1, near, 1); // of those that share state, again and again
+    struct Grid grid = grid_of(shards, 1, near, 1); // repeated for each group that shares state
     struct CommSplit hops[] = {
         {grid_line(&grid, all->rank, AXIS_DP), QUEUE_COMM, NULL},
         {grid_line(&grid, all->rank, AXIS_REPLICA), QUEUE_COMM, NULL},
