@@ -17,7 +17,7 @@
 
 enum { WHO_BYTES = 320, TRIES = 100 };
 
-// A job of several processes writes into the file which of them holds the lock.
+// What a job of several processes writes into the lock file: its word, and the rank that locks.
 struct LockJob {
     uint64_t word; // of this job alone; 0: it has one process
     int rank;
@@ -45,15 +45,15 @@ static int refuse(int fd, struct Place at, struct Error *e) {
         at.flag, at.folder, *who ? who : "another run", at.flag);
 }
 
-// Whether the file that is locked is still the one of that name: its last owner may have removed it
-// after we opened it.
+// True if the locked file still has that name: its last owner may have removed it after we opened
+// it.
 static bool is_named(int fd, const char *path) {
     struct stat mine, named;
     return fstat(fd, &mine) == 0 && lstat(path, &named) == 0 && mine.st_ino == named.st_ino &&
            mine.st_dev == named.st_dev;
 }
 
-// A link is not followed, and a pipe not waited for.
+// Opens the lock file; does not follow a link, nor wait for a pipe.
 static int open_file(const char *path, struct Place at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
@@ -68,7 +68,7 @@ static int open_file(const char *path, struct Place at, struct Error *e) {
                      opened || code == -ELOOP ? "; move it" : "");
 }
 
-// A descriptor with the lock, -EAGAIN to try once more, or another error.
+// Returns a descriptor with the lock, -EAGAIN to try once more, or another error.
 static int try_lock(const char *path, struct Place at, struct Error *e) {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = open_file(path, at, e), err = 0;
@@ -89,8 +89,8 @@ static int try_lock(const char *path, struct Place at, struct Error *e) {
     return err ? err : fd;
 }
 
-// What the file says: who, and of which job. It is on the disk before another machine looks. It is
-// the lock that counts, so that what cannot be written is not said.
+// Writes into the file which process has the lock, and for which job, to disk before another
+// machine looks. Errors do not matter: it is the lock that counts.
 static void sign(int fd, struct LockJob job) {
     char who[WHO_BYTES], text[WHO_BYTES + 64];
     describe_holder(who);
@@ -103,7 +103,7 @@ static void sign(int fd, struct LockJob job) {
         (void)(fsync(fd) + 1);
 }
 
-// The rank of the job with that word which holds the lock on the folder; -1: none does.
+// Returns the rank that holds the lock on the folder for the job with that word; -1: none does.
 static int find_holder(const char *folder, uint64_t word) {
     char text[WHO_BYTES + 64] = "", *path = base_format("%s/lock", folder);
     unsigned long long job = 0;
@@ -119,9 +119,9 @@ static int find_holder(const char *folder, uint64_t word) {
     return said && job == word ? rank : -1;
 }
 
-// Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
-// system knows no locks, the run goes on without one, and says so. Errors: -EBUSY another run has
-// it, with who; -errno.
+// Makes the folder that `flag` names and its parents, and takes its lock. If the file system has no
+// locks, the run goes on without one, and logs that. Errors: -EBUSY if another run has it, with
+// who; -errno.
 static int take_lock(struct RunLock *l, const char *folder, const char *flag, struct LockJob job,
                      struct Error *e) {
     struct Place at = {flag, folder};
@@ -163,7 +163,7 @@ int run_lock_check(const struct RunLock *l, struct Error *e) {
                      l->flag, l->folder);
 }
 
-// The folder and those above it, `made` in all. Changes the text.
+// Removes the folder and its parents, `made` in all. Changes the text.
 static void remove_made(char *folder, int made) {
     while (made-- > 0 && rmdir(folder) == 0) {
         size_t n = strlen(folder);
@@ -181,7 +181,7 @@ static void free_names(struct RunLock *l) {
     *l = (struct RunLock){0};
 }
 
-// What was locked is another process's: touches nothing.
+// Drops a lock that another process has as well: touches no file.
 static void forget(struct RunLock *l) {
     if (!l->path)
         return;
@@ -213,7 +213,7 @@ uint64_t local_disk_word(void) {
     return word | 1;
 }
 
-// Rank 0's process first, and then those that do not find its word.
+// Locks in rank 0's process first, then in those that do not find its word.
 static int take_locks(const struct World *w, struct RunLock *l, const char *folder,
                       const char *flag, uint64_t word, struct Error *e) {
     struct LockJob job = {w->launched ? word : 0, w->first};
@@ -230,12 +230,12 @@ static int take_locks(const struct World *w, struct RunLock *l, const char *fold
     return 0;
 }
 
-// Where a disk knows no locks, more than one has taken it.
+// If a disk has no locks, several processes have taken it.
 static int find_keeper(const struct World *w, struct RunLock *l, const char *folder,
                        const char *flag, uint64_t word, int *keeper, struct Error *e) {
     struct LockJob job = {word, w->first};
     *keeper = w->launched ? find_holder(folder, word) : 0;
-    if (*keeper < 0) { // another run's, which says so, or has just ended
+    if (*keeper < 0) { // another run has it, or has just ended
         *keeper = w->first;
         return take_lock(l, folder, flag, job, e);
     }

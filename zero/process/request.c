@@ -1,4 +1,4 @@
-// From signals to wishes: see request.h.
+// Turns signals into requests: see request.h.
 #include "zero/process/request.h"
 
 #include "kernels/base.h"
@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static atomic_uint wishes, stops, interrupts; // all that a signal can reach
-static double began;                          // the program, base_seconds()
+static atomic_uint wishes, stops, interrupts; // all that a signal handler writes
+static double began;                          // when the program began, in base_seconds()
 
 static void on_signal(int number) {
     bool at_once = number == SIGINT || number == SIGQUIT;
@@ -24,9 +24,9 @@ static void on_signal(int number) {
     atomic_fetch_or(&wishes, save ? REQUEST_SAVE : REQUEST_STOP);
 }
 
-// What was ignored when the program began, as under nohup. A library may have taken it by the time
-// that main begins (UCX, below Open MPI 5, takes HUP), so it is looked up before any library runs:
-// by the kernel's own call and without a sanitizer's checks, as those are not ready yet.
+// Signals that were ignored when the program began, as under nohup. A library may have changed that
+// by the time that main begins (UCX, below Open MPI 5, takes HUP), so it is looked up before any
+// library runs: by the raw system call and without a sanitizer's checks, which are not ready yet.
 static bool was_ignored[32];
 
 __attribute__((no_sanitize_address)) __attribute__((no_sanitize_thread)) static void

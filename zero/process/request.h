@@ -1,11 +1,11 @@
-// Wishes: what a signal, a clock or an error asks of the run, on whatever rank.
+// Requests: what a signal, a clock or an error asks of the run, on any rank.
 //
-// A rank sends its wishes with its report of a step (zero.h), every rank gets what any of them
-// wishes, and so all of them save, or stop, after the same step. HUP, TERM, XCPU, INT and QUIT wish
-// to stop, which saves; USR1 and USR2 wish to save and go on. A signal that was ignored when the
-// program was started, as nohup does with HUP, stays ignored.
+// A rank sends its requests with its report of a step (zero.h), every rank receives those of all
+// ranks, and so all of them save, or stop, after the same step. HUP, TERM, XCPU, INT and QUIT
+// request a stop, which saves; USR1 and USR2 request a save, and the run goes on. A signal that was
+// ignored when the program started, as nohup does with HUP, stays ignored.
 //
-// Sent by zero/rank/rank.c, heard by zero/train/loop.c and zero/train/trainer.c.
+// Sent by zero/rank/rank.c, read by zero/train/loop.c and zero/train/trainer.c.
 #ifndef ZERO_PROCESS_REQUEST_H
 #define ZERO_PROCESS_REQUEST_H
 #include <stdatomic.h>
@@ -14,35 +14,35 @@
 
 // Bits of a rank's word.
 enum RunRequest { REQUEST_SAVE = 1, REQUEST_STOP = 2 };
-// Further ones, which tell how far a checkpoint is that is written meanwhile (zero/train/saver.h).
+// Further bits: how far a checkpoint is that is being written meanwhile (zero/train/saver.h).
 enum SaveWord { WORD_WRITING = 4, WORD_FAILED = 8, WORD_NAMED = 16 };
 
-// What a run does not end by, from the program's start: USR1 and USR2, which are wishes; XFSZ, so
-// that a file past `ulimit -f` is a write that fails; and PIPE, a reader that goes away.
+// Handles signals that must not end a run, from the program's start: USR1 and USR2 are requests;
+// XFSZ is ignored, so that writes past `ulimit -f` fail; so is PIPE, when a reader goes away.
 void request_begin(void);
 
 double request_age(void); // seconds since then
 
-// From the first step on, when there is something to save. A second INT or QUIT ends the process at
-// once.
+// Handles the stop signals, from the first step on, when there is something to save. A second INT
+// or QUIT ends the process at once.
 void request_on_signals(void);
 
 void request_make(enum RunRequest wish); // without a signal
 
-// This process's wishes, for Rank.wishes. All its ranks share them.
+// Returns this process's requests, for Rank.wishes. All its ranks share them.
 atomic_uint *request_all(void);
 
-// How many signals wished to stop so far.
+// Returns how many signals have requested a stop so far.
 unsigned request_stops(void);
 
-// A step's word: what the ranks of this process wish, of which the wish to save is told once; and
-// what this rank tells besides. NULL: nothing.
+// Returns a step's word: the requests of this process's ranks, of which a request to save is taken
+// only once; and the bits of this rank alone. NULL: none.
 static inline uint64_t request_word(atomic_uint *wishes, const atomic_uint *own) {
     unsigned word = wishes ? atomic_fetch_and(wishes, ~(unsigned)REQUEST_SAVE) : 0;
     return word | (own ? atomic_load(own) : 0);
 }
 
-// Whether a rank of this process wishes to stop. NULL: no.
+// Nonzero if a rank of this process requests a stop. NULL: none does.
 static inline uint64_t request_to_stop(const atomic_uint *wishes) {
     return wishes ? atomic_load(wishes) & REQUEST_STOP : 0;
 }
