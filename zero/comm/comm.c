@@ -1,4 +1,4 @@
-// What all backends of collectives share: names, counting, comparing, failing.
+// The parts that all backends of collectives share: names, counting, comparing, failing.
 #include "zero/comm/comm.h"
 
 #include <stdarg.h>
@@ -15,9 +15,9 @@ void comm_set_nodes(struct Comm *c, int ranks) {
         c->inter_node_ranks += comm_job_rank(c, r) / ranks != mine;
 }
 
-// Counts what a collective of the group sends, `bytes` to each other rank.
+// Counts the bytes that a collective of the group sends: `bytes` to each other rank.
 static void count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t) {
-    uint64_t times = kind == COMM_ALL_REDUCE ? 2 : 1; // which scatters and gathers
+    uint64_t times = kind == COMM_ALL_REDUCE ? 2 : 1; // it scatters and gathers
     t->bytes[kind] += times * (uint64_t)(c->size - 1) * bytes;
     t->inter_node += times * (uint64_t)c->inter_node_ranks * bytes;
 }
@@ -95,7 +95,7 @@ struct RankNames {
     size_t bytes, length;
 };
 
-// " R"; what there is no room for is left out.
+// Appends " R", if there is space for it.
 static void add_name(struct RankNames *n, int rank) {
     if (n->length + 8 < n->bytes)
         n->length += (size_t)snprintf(n->text + n->length, n->bytes - n->length, " %d", rank);

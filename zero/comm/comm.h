@@ -1,20 +1,20 @@
 // Collectives between the ranks of one group.
 //
-// A collective is an operation on its group's queue of the device, for the state of data-parallel
-// ranks the comm queue: the call returns at once, and the work takes its turn behind what was
-// queued before, as NCCL's does on a stream. (Threads that share a GPU return when all have
-// called.) All ranks of a group must make the same calls in the same order. Sums over ranks are
-// made in fp32 in the order of ranks and rounded once, so that every stage of ZeRO, cutting the
-// same sums differently, gets the same bits. all_reduce is reduce_scatter followed by all_gather,
-// for the same reason and at the same cost.
+// A collective is an operation on its group's queue of the device, which is the comm queue for the
+// state of data-parallel ranks: the call returns at once, and the work runs after what was queued
+// before, as NCCL's does on a stream. (Threads that share a GPU return when all have called.) All
+// ranks of a group must make the same calls in the same order. Sums over ranks are made in fp32 in
+// rank order and rounded once, so that every stage of ZeRO, which cuts the same sums differently,
+// gets the same bits. all_reduce is reduce_scatter followed by all_gather, for the same reason and
+// at the same cost.
 //
-// What a rank sends is counted by kind. Per call, with n elements of a shard on each of `size`
-// ranks: reduce_scatter, all_gather and all_to_all (size - 1) * n elements, all_reduce twice that;
-// a broadcast its bytes, counted at the root alone as (size - 1) times; a swap its bytes, counted
-// where they are sent.
+// The bytes that a rank sends are counted by kind. Per call, with n elements of a shard on each of
+// `size` ranks: reduce_scatter, all_gather and all_to_all (size - 1) * n elements, all_reduce twice
+// that; a broadcast its bytes, counted at the root alone as (size - 1) times; a sendrecv ("swap" in
+// reports) its bytes, counted where they are sent.
 //
-// A rank that fails, or does not come within the time-out, ends the job: one line names it. There
-// is no going on without a rank, since its shards are gone.
+// A rank that fails, or does not come within the time-out, ends the job with one line that names
+// it. The job cannot go on without a rank, since its shards are gone.
 //
 // Backends: comm/self.c (one rank), comm/thread.c (ranks are threads of one process), comm/mpi.c
 // (ranks are processes; comm/mpi.h), comm/nccl.c (each rank has a GPU; comm/nccl.h).
@@ -37,17 +37,17 @@ enum Collective {
 struct Comm;
 struct Block;
 
-// A group of some ranks of a job. queue: where its collectives take their turns. staging: memory
-// of its own on the device for what comes from other ranks, where that is not the job's queue;
-// else NULL, and the whole group's serves.
+// A group of some ranks of a job. queue: where its collectives run. staging: its own memory on the
+// device for what comes from other ranks, if that is not the job's queue; else NULL, and the whole
+// group's is used.
 struct CommSplit {
     struct GridLine line;
     enum Queue queue;
     const struct Block *staging;
 };
 
-// What one rank is about to do. Ranks whose next calls differ would wait for ever, or add weights
-// to gradients; so they show each other their calls first.
+// The collective that one rank is about to call. Ranks whose next calls differ would wait for ever,
+// or add weights to gradients; so they compare their calls first.
 struct CommCall {
     uint64_t sequence;
     uint32_t collective, dtype;
@@ -55,32 +55,32 @@ struct CommCall {
 };
 
 struct CommOps {
-    // Every rank's shard of `bytes` bytes, in the order of ranks. The own shard may already be in
-    // its place in `whole`.
+    // Gathers every rank's shard of `bytes` bytes, in rank order. The own shard may already be at
+    // its offset in `whole`.
     void (*all_gather)(struct Comm *, void *whole, const void *shard, size_t bytes);
     // shard = (old shard, if accumulate) + the sum over ranks of this rank's n elements of their
-    // `whole`. The shard may be its place in `whole`.
+    // `whole`. The shard may be at its offset in `whole`.
     void (*reduce_scatter)(struct Comm *, void *shard, const void *whole, size_t n, enum Dtype,
                            bool accumulate);
     // whole = the sum over ranks of whole, n * size elements.
     void (*all_reduce)(struct Comm *, void *whole, size_t n, enum Dtype);
-    // `from` has `bytes` bytes for each rank, in the order of ranks; `to`, which is not `from`,
-    // gets this rank's of all, likewise. The own ones, too.
+    // `from` has `bytes` bytes for each rank, in rank order; `to`, which is not `from`, receives
+    // this rank's from all ranks, itself included, in rank order.
     void (*all_to_all)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
-    // In a group of two: `bytes` bytes each way, or one way; NULL: nothing comes, or goes.
+    // In a group of two: `bytes` bytes each way, or one way; NULL: nothing is received, or sent.
     void (*sendrecv)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
-    // Between the ranks' hosts, beside all queues; only groups of threads or processes have these.
-    // compare: waits for all, and ends the job unless all are about to make this call. share:
-    // all[r] becomes rank r's word. claim: what goes wrong now is this rank's to tell; another that
-    // finds the same stays silent.
+    // Between the ranks' hosts, apart from all queues; only groups of threads or processes have
+    // these. compare: waits for all, and ends the job unless all are about to make this call.
+    // share: all[r] becomes rank r's word. claim: this rank reports what goes wrong now; another
+    // that finds the same stays silent.
     void (*compare)(struct Comm *, struct CommCall);
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
-    // broadcast_host: the root's bytes, at most INT_MAX, in all others' memory of the host. NULL:
+    // broadcast_host: copies the root's bytes, at most INT_MAX, to all others' host memory. NULL:
     // the ranks are of one process.
     void (*broadcast_host)(struct Comm *, void *mem, size_t bytes, int root);
-    struct Comm *(*split)(struct Comm *, const struct CommSplit *); // comm_split's
+    struct Comm *(*split)(struct Comm *, const struct CommSplit *); // see comm_split
     void (*claim)(struct Comm *);
     // For collectives that run by themselves, on the ranks' GPUs. heartbeat, ten times a second and
     // beside all else: lets others know that this rank has begun `begun` collectives, marks the
@@ -95,7 +95,7 @@ struct CommOps {
 
 #define COMM_NO_SIGN UINT64_MAX
 
-// Bytes that one rank sends, by collective; and of all these, those to ranks on other nodes.
+// Bytes that one rank sends, by collective; and how many of all these go to other nodes.
 struct Traffic {
     uint64_t bytes[NCOLLECTIVE];
     uint64_t inter_node;
@@ -103,11 +103,11 @@ struct Traffic {
 
 struct Comm {
     const struct CommOps *ops;
-    struct Comm *hosts; // the end through which the ranks' hosts speak; NULL: this one
-    struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none
+    struct Comm *hosts; // the group through which the ranks' hosts speak; NULL: this one
+    struct Comm *outer; // the group built on this one, aborted in its place; NULL: none
     struct Device *device;
-    enum Queue queue; // where collectives take their turn
-    enum Axis axis;   // of the grid, along which these ranks are
+    enum Queue queue; // where collectives run
+    enum Axis axis;   // the axis of the grid along which these ranks lie
     int rank, size;
     int origin, stride;   // rank r of the group is rank origin + r * stride of the job
     double timeout_s;     // how long a rank waits for the others in one collective
@@ -121,61 +121,60 @@ static inline const char *collective_name(enum Collective c) {
     return collective_names[c];
 }
 
-// The rank in the job of a rank of the group: what errors name.
+// Returns the rank in the job of a rank of the group: errors name that.
 static inline int comm_job_rank(const struct Comm *c, int rank) {
     return c->origin + rank * c->stride;
 }
 
-// This rank's end of its group along an axis of the grid; `all` is the group of the whole job,
-// whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
-// queue, so ranks queue them in one order. dry: of a plan, where `all` is comm_open_dry's, nothing
-// moves and no other rank is asked.
+// Opens this rank's end of its group along an axis of the grid; `all` is the group of the whole
+// job, whose ranks all call this, and stay in it too. Collectives of the two run in one queue, so
+// ranks queue them in one order. dry: only planned: `all` is comm_open_dry's, nothing moves and no
+// other rank is asked.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
-// The same of a line of ranks, as long on all of them: where each is alone, nobody is asked. Its
-// collectives go to split->queue, for which ranks have an order of their own; its staging is taken
-// before the first of them.
+// The same for a line of ranks, equally long on all of them: if each is alone, no rank is asked.
+// Its collectives run in split->queue, in an order of their own; its staging is allocated before
+// the first of them.
 struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry);
-// The same of any line of ranks; each rank of `all` is on one, be it alone.
+// The same for any line of ranks; each rank of `all` is on one, if only alone.
 struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry);
 
-// Nodes have `ranks` ranks each: 0 .. ranks - 1 of the job are on the first. What is sent to ranks
-// of other nodes is counted apart from here on, as if it went to each of them directly.
+// Sets nodes to `ranks` ranks each: 0 .. ranks - 1 of the job are on the first. From here on, bytes
+// to ranks of other nodes are also counted, as if each were sent to them directly.
 void comm_set_nodes(struct Comm *c, int ranks);
 
-// What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
+// Takes back what comm_call counted: only the root of a broadcast, or the sender, sends it.
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);
 
-// Ends the job without a word.
+// Ends the job without a message.
 _Noreturn void comm_abort(struct Comm *c);
-// Prints "rank R: ...", a rank of the job, and ends the job.
+// Prints "rank R: ...", where R is a rank of the job, and ends the job.
 _Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Counts what this rank will send, and hands back the call's description.
-// What is queued until comm_queued is labelled as this collective.
+// Counts what this rank will send, and returns the call's description. Work queued until
+// comm_queued is labelled as this collective.
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
 void comm_queued(struct Comm *c);
 
-// Compares every rank's call with that of the group's first. False: `text` names the first rank
-// that differs.
+// Compares every rank's call with that of the first. False: `text` names the first rank that
+// differs.
 bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char *text,
                       size_t text_bytes);
 
-// Attends (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
+// Calls heartbeat (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
 int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
-// Collects the progress of all ranks, and says which ranks are not there, or have begun less than
-// `needed` collectives.
+// Collects the progress of all ranks; `text` names the ranks that give no sign, or have begun less
+// than `needed` collectives.
 void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
                            size_t text_bytes);
 
-// Between the ranks' hosts, beside all queues: see broadcast_host. False: there is nobody to send
-// it to.
+// Copies between the ranks' hosts: see broadcast_host. False: all ranks are in this process.
 bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root);
 bool comm_can_broadcast_host(const struct Comm *c);
 
 struct Comm *comm_open_self(struct Device *device);
-// The end of rank `rank` of a group of that size, which moves nothing: for planning what one rank
-// of many takes and sends.
+// Opens rank `rank` of a group of that size, which moves nothing: for planning what one rank of
+// many allocates and sends.
 struct Comm *comm_open_dry(struct Device *device, int rank, int size);
 
 // Threads of one process: the group is made once, then every rank opens its end of it. Ranks read

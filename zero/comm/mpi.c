@@ -1,27 +1,26 @@
-// Collectives between ranks that are processes, over MPI, in the host's memory.
+// Collectives between ranks that are processes, over MPI, in host memory.
 //
-// MPI itself is asked for little: EXCHANGES, in which every rank sends a piece to each other rank
-// and receives one from each, with non-blocking sends and receives. Larger messages go piece by
-// piece, so that what a rank needs besides its own buffers is staging for one exchange, however
-// large the model is:
+// MPI is used only for EXCHANGES, in which every rank sends a piece to each other rank and receives
+// one from each, with non-blocking sends and receives. Larger messages go piece by piece, so a rank
+// needs staging for one exchange besides its own buffers, however large the model is:
 //
 //   reduce_scatter   exchange: the others' pieces of my shard into staging; sum them in rank order
 //   all_gather       exchange: my shard's piece to all, theirs into their places in `whole`
 //   all_reduce       reduce_scatter in place, then all_gather
 //   all_to_all       exchange: each rank's piece to it, theirs into their places in `to`
 //   broadcast        the root only sends, the others receive from it alone
-//   swap             exchange: mine to the other of two, its to me; or one of these
+//   sendrecv         exchange: mine to the other of two, its to me; or one of these
 //   barrier          an exchange of nothing
 //
 // MPI's own reductions promise no order of summation; this one gives the bits of comm/thread.c.
 //
-// MPI sees the host's memory alone. On a GPU an exchange is three steps in the queue: copies
-// of what is sent into pinned memory, the exchange there, and copies of what came to its place.
+// MPI sees host memory alone. On a GPU an exchange is three steps in the queue: a copy of what is
+// sent into pinned memory, the exchange there, and a copy of what came to its destination.
 //
-// Exchanges run on the worker of the group's queue. It waits by asking MPI and sleeping between,
-// since the machine's cores are there for the ranks' kernels. While it waits it watches the others,
-// since MPI would wait for ever: for a rank whose process is gone, for one that says that it has
-// failed, and for the time-out (mpi_watch.c). One rank tells, and MPI_Abort ends the job.
+// Exchanges run on the worker of the group's queue. It polls MPI and sleeps in between, since the
+// ranks' kernels need the machine's cores. While it waits it watches the others, since MPI would
+// wait for ever: for a rank whose process is gone, for one that reports a failure, and for the
+// time-out (mpi_watch.c). One rank prints the error, and MPI_Abort ends the job.
 #include "zero/comm/mpi.h"
 
 #include "kernels/kernels.h"
@@ -34,13 +33,13 @@
 #include <unistd.h>
 
 enum {
-    EAGER_TRIES = 50, // how often to ask before the first sleep
+    EAGER_TRIES = 50, // polls before the first sleep
     SLEEP_MIN_US = 20,
     SLEEP_MAX_US = 1000,
     PIECE_ALIGN = 64,
 };
 
-static const double WATCH_S = 0.1; // between two looks at the other ranks
+static const double WATCH_S = 0.1; // between two checks of the other ranks
 
 // ---- the job ----
 
@@ -90,7 +89,7 @@ int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *
     return 0;
 }
 
-// Rank 0 may be waiting for whoever reads what it printed.
+// Rank 0 may still be blocked by whoever reads what it printed.
 void mpi_stop(int rank, double timeout_s) {
     struct GuardThread *guard = guard_begin("the end of MPI", rank, timeout_s, false);
     MPI_Finalize();
@@ -119,7 +118,7 @@ static void wait_all(struct MpiComm *c) {
     double limit = c->comm.timeout_s, look = base_seconds() + WATCH_S;
     struct Wait wait = wait_begin();
     unsigned pause = SLEEP_MIN_US;
-    bool excused = false; // the missing, once
+    bool excused = false; // mpi_give_up has returned once
     int done;
     for (int i = 0;; i++) {
         MPI_Testall(2 * c->comm.size, c->request, &done, MPI_STATUSES_IGNORE);
@@ -152,7 +151,7 @@ static void post(const struct Exchange *x, int tag) {
             MPI_Irecv(x->recv + (size_t)r * x->recv_step, bytes, MPI_BYTE, r, tag, c->ranks,
                       &in[r]);
     }
-    for (int i = 1; i < size; i++) { // each rank begins with another, so that none is rushed
+    for (int i = 1; i < size; i++) { // each rank begins with another one, to spread the load
         int r = (me + i) % size;
         if (x->send)
             MPI_Isend(x->send + (size_t)r * x->send_step, bytes, MPI_BYTE, r, tag, c->ranks,
@@ -173,7 +172,7 @@ void mpi_exchange(const void *args) {
     use_operands(x);
 }
 
-// So many bytes of each rank, from host to host: all has those of every rank.
+// Gives `bytes` bytes of each rank to all, from host to host: `all` has those of every rank.
 static void share_bytes(struct MpiComm *c, const void *mine, void *all, size_t bytes) {
     post(&(struct Exchange){.comm = c,
                             .send = mine,
@@ -185,8 +184,7 @@ static void share_bytes(struct MpiComm *c, const void *mine, void *all, size_t b
     wait_all(c);
 }
 
-// A collective begins: it is the one that messages speak of from now on, and ranks compare their
-// calls, if they are to.
+// Begins a collective: messages name it from now on, and ranks compare their calls, if asked to.
 static void begin(const void *args) {
     const struct Begin *b = args;
     struct MpiComm *c = b->comm;
@@ -221,7 +219,7 @@ static void stage_in(const struct Exchange *x) {
                         c->in + (size_t)r * c->piece, x->bytes);
 }
 
-// Where calls may not wait, kernels look for their operands when they are queued.
+// On a GPU, kernels look up their operands when they are queued, so these are set here.
 static void queue_exchange(const struct Exchange *x) {
     struct MpiComm *c = x->comm;
     struct Exchange host = *x;
@@ -246,7 +244,7 @@ static struct MpiComm *queue_begin(struct Comm *comm, struct CommCall call) {
     return b.comm;
 }
 
-// The shards, `bytes` each; this rank's is in its place already.
+// Gathers the shards, `bytes` each; this rank's is at its offset already.
 static void queue_gather(struct MpiComm *c, char *whole, size_t bytes) {
     for (size_t at = 0; at < bytes; at += c->piece)
         queue_exchange(&(struct Exchange){.comm = c,
@@ -424,8 +422,8 @@ static const struct CommOps mpi_ops = {
 
 // ---- opening ----
 
-// Which ranks' processes can be watched: those of this machine, unless walls between containers
-// hide them.
+// Finds which ranks' processes can be watched: those of this machine, unless they are hidden in
+// other containers.
 static void find_processes(struct MpiComm *c) {
     int size = c->comm.size, me = c->comm.rank;
     struct Peer *peers = base_alloc_zeroed((size_t)size * sizeof *peers);
@@ -486,8 +484,7 @@ struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *sett
     return &c->comm;
 }
 
-// The host's pieces serve both groups, as the staging does, where exchanges take turns in one
-// queue.
+// The host's pieces serve both groups, as the staging does, if their exchanges run in one queue.
 static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) {
     struct MpiComm *all = (struct MpiComm *)comm;
     const struct GridLine *line = &split->line;

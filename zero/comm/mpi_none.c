@@ -1,4 +1,4 @@
-// In place of comm/mpi.c where the program is built without MPI: a job of processes is refused.
+// Replaces comm/mpi.c in a build without MPI: a job of processes is refused.
 #include "zero/comm/mpi.h"
 
 #include <errno.h>

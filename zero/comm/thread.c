@@ -9,7 +9,7 @@
 //   all_gather       meet; copy the other shards; meet
 //   all_reduce       meet; sum my shard in place; meet; copy the other shards; meet
 //   all_to_all       meet; copy what each rank has for me; meet
-//   swap             meet; copy what the other has for me; meet
+//   sendrecv         meet; copy what the other has for me; meet
 //
 // In the middle of all_reduce a rank writes its own shard while the others read theirs, so nobody
 // reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
