@@ -1,9 +1,9 @@
-// Looking after the other ranks of a job of processes: who is gone, who is late, who tells.
+// Watches the other ranks of a job of processes: which are gone, or late, and which one reports it.
 //
-// MPI would wait for ever. So while a rank waits it looks for three things: a rank whose process is
-// gone, one that says that it has failed, and the time-out. One rank tells, and MPI_Abort ends the
-// job. In a job with several groups a rank may be late because it waits for another in a group of
-// its own: whoever is about to name it asks first, and a rank that waits says so.
+// MPI would wait for ever. So while a rank waits it checks for three things: a rank whose process
+// is gone, one that reports a failure, and the time-out. One rank prints the error, and MPI_Abort
+// ends the job. In a job with several groups a rank may be late because it waits in another group:
+// whoever is about to name it asks first, and a rank that waits answers.
 //
 // Called by comm/mpi.c, and through struct CommOps. Read next: wait.h.
 #include "zero/comm/mpi_end.h"
@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double ROLL_S = 1;   // for an answer to a roll call: ten looks of the other's watcher
-static const double ANSWER_S = 1; // for one to the question whether a rank waits, likewise
+static const double ROLL_S = 1;   // for an answer to a roll call: ten checks of the other's watcher
+static const double ANSWER_S = 1; // for an answer to the question whether a rank waits, likewise
 
 void mpi_sleep_us(unsigned us) {
     nanosleep(&(struct timespec){us / 1000000, (long)(us % 1000000) * 1000}, NULL);
@@ -36,9 +36,9 @@ static void end_now(int number) {
     _exit(2);
 }
 
-// Says to all others that this rank ends the job: whoever waits for it then ends, too, even where
-// the launcher leaves it time to save what can no longer be saved. MPI_Abort asks the launcher to
-// end the job, and that may be busy doing so: the process does not wait long for the answer.
+// Tells all others that this rank ends the job: those that wait for it then end, too, even if the
+// launcher gives it time to save what can no longer be saved. MPI_Abort asks the launcher to end
+// the job, which may be busy doing so: the process does not wait long for the answer.
 void mpi_abort(struct Comm *comm) {
     int me = comm_job_rank(comm, comm->rank), size = job_size();
     for (int r = 0; r < size; r++) {
@@ -60,7 +60,7 @@ bool mpi_is_gone(const struct MpiComm *c, int rank) {
     return c->process[rank] && process_is_gone(c->process[rank]);
 }
 
-// Another rank has told why the job ends.
+// Ends this rank if another one has printed why the job ends.
 static void leave_if_failed(struct MpiComm *c) {
     int failed;
     MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &failed, MPI_STATUS_IGNORE);
@@ -68,9 +68,9 @@ static void leave_if_failed(struct MpiComm *c) {
         comm_abort(&c->comm);
 }
 
-// All ranks see a failure at about the same time, and one line is enough: the lowest rank tells,
-// and the next one only where nothing comes from it. A rank that waits for many may wait for some
-// that wait for one themselves; so who misses more tells later. Of a rank's threads one comes back.
+// All ranks see a failure at about the same time, and one line is enough: the lowest rank reports
+// it, the next one only if nothing comes from it. A rank may wait for ranks that wait themselves,
+// so the more it misses the later it reports. Only one of a rank's threads returns.
 void mpi_give_way(struct MpiComm *c, int missing) {
     pthread_mutex_lock(c->telling); // until the process ends
     double seconds =
@@ -102,7 +102,7 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
               (unsigned long long)c->now.bytes, what, ranks, after);
 }
 
-// Says to all who ask that this rank waits.
+// Answers all ranks that ask whether this one waits.
 static void answer_asked(void) {
     MPI_Message asked;
     MPI_Status from;
@@ -113,7 +113,7 @@ static void answer_asked(void) {
     }
 }
 
-// Takes from `missing` the ranks that wait themselves. Returns how many are left.
+// Removes from `missing` the ranks that wait themselves. Returns how many are left.
 static int excuse(struct MpiComm *c, bool *missing) {
     int size = c->comm.size, count = 0;
     for (int r = 0; r < size; r++) {
@@ -129,7 +129,7 @@ static int excuse(struct MpiComm *c, bool *missing) {
         answer_asked();
         for (int r = 0; r < size; r++) {
             int rank = comm_job_rank(&c->comm, r), waits = 0;
-            MPI_Message answer; // which another queue of this rank may wait for, too
+            MPI_Message answer; // another queue of this rank may wait for it, too
             if (missing[r])
                 MPI_Improbe(rank, TAG_WAITS, MPI_COMM_WORLD, &waits, &answer, MPI_STATUS_IGNORE);
             if (!waits)
@@ -150,7 +150,7 @@ void mpi_give_up(struct MpiComm *c, bool last) {
         missing[r] = is_pending(c->request[r]);
         count += missing[r];
     }
-    for (int r = 0; r < size && !count; r++) // all has come, but not all has gone
+    for (int r = 0; r < size && !count; r++) // all was received, but not all was sent
         missing[r] = is_pending(c->request[size + r]);
     if (!last && !excuse(c, missing)) {
         free(missing);
@@ -186,7 +186,7 @@ void mpi_claim(struct Comm *comm) {
     mpi_give_way((struct MpiComm *)comm, 1);
 }
 
-// Says to all who have called the roll how far this rank is.
+// Tells all ranks that have called the roll how far this one is.
 static void answer(const struct MpiComm *c, uint64_t begun) {
     MPI_Message call;
     MPI_Status from;
@@ -204,7 +204,7 @@ int mpi_heartbeat(struct Comm *comm, uint64_t begun, bool *gone) {
     return count_gone(c, gone);
 }
 
-// What is under way when it ends stays so: the process ends, too.
+// Does not clean up requests that are still under way: the process ends, too.
 void mpi_collect_progress(struct Comm *comm, uint64_t mine, uint64_t *begun) {
     struct MpiComm *c = (struct MpiComm *)comm;
     size_t size = (size_t)comm->size;

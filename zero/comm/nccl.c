@@ -16,14 +16,14 @@
 // `native` leaves the sum to ncclReduceScatter, for speed and other bits.
 //
 // The ranks find each other through the group that they are in already, the CARRIER (comm/thread.c
-// or comm/mpi.c). It hands NCCL's identifier round, compares calls if that is asked for, and ends
-// the job. The communicator is non-blocking: a call may return before it is done, and we wait for
-// it with a time-out. A watcher (nccl_watch.c) asks NCCL for errors that come later, a broken link
-// for example, and finds collectives that do not end.
+// or comm/mpi.c). It passes on NCCL's identifier, compares calls if asked to, and ends the job. The
+// communicator is non-blocking: a call may return before it is done, and we wait for it with a
+// time-out. A watcher (nccl_watch.c) polls NCCL for errors that come later, a broken link for
+// example, and finds collectives that do not end.
 //
-// NCCL itself knows of no rank that is missing: a GPU waits for its peers for ever, and says so to
-// nobody. So both look at the other ranks through the carrier, too: for one whose process is gone,
-// and after the time-out for one that does not answer, or has not come to this collective.
+// NCCL itself does not notice that a rank is missing: a GPU waits for its peers for ever, and
+// reports nothing. So both also watch the other ranks through the carrier: for one whose process is
+// gone, and after the time-out for one that does not answer, or has not come to this collective.
 //
 // Source: NVIDIA, "NCCL User Guide", sections on group calls, in-place operations and fault
 // tolerance. Called through struct CommOps; opened by zero/rank/rank.c. Read next: nccl_watch.c.
@@ -101,10 +101,10 @@ int nccl_find(struct Error *e) {
 enum {
     PIECE_ALIGN = 64,
     ID_WORDS = NCCL_UNIQUE_ID_BYTES / sizeof(uint64_t),
-    ABORT_S = 3, // that ncclCommAbort may take
+    ABORT_S = 3, // most seconds for ncclCommAbort
 };
 
-static const double ATTEND_S = 0.1; // between two looks at the other ranks
+static const double ATTEND_S = 0.1; // between two checks of the other ranks
 
 struct NcclComm {
     struct Comm comm;
@@ -115,18 +115,18 @@ struct NcclComm {
     cudaStream_t stream;
     const struct Block *staging; // (size, piece): what comes from each rank
     size_t piece;                // bytes of one message
-    void **operand;              // (size): of the sum at hand
+    void **operand;              // (size): of the current sum
     struct CommCall now;         // the collective that is being queued
-    _Atomic uint64_t begun;      // collectives, with that one; and the opening, before the first
+    _Atomic uint64_t begun;      // collectives, including `now`; before the first, the opening
     struct Watch watch;
-    pthread_mutex_t telling; // of the thread of this rank that ends the process
-    _Atomic bool told;       // teller has it
+    pthread_mutex_t telling; // held by the thread of this rank that ends the process
+    _Atomic bool told;       // `teller` is set
     pthread_t teller;
 };
 
 // ---- failing ----
 
-// From now on, until the process ends, the rank's other thread lets the communicator be.
+// From now on, until the process ends, the rank's other thread does not touch the communicator.
 static void stop_watching(struct NcclComm *n) {
     if (n->told && pthread_equal(n->teller, pthread_self()))
         return;
@@ -143,7 +143,7 @@ static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, enum
               (unsigned long long)call->bytes, why, more);
 }
 
-// NCCL's texts are short; its own log names causes, and is written where NCCL_DEBUG says so.
+// NCCL's messages are short; its own log names causes, and is written to where NCCL_DEBUG says.
 static _Noreturn void fail_by_nccl(struct NcclComm *n, const struct CommCall *call,
                                    ncclResult_t result) {
     char more[400], where[24] = "";
@@ -164,7 +164,7 @@ static void end_now(int number) {
 
 static void nccl_abort(struct Comm *c) {
     struct NcclComm *n = (struct NcclComm *)c;
-    signal(SIGALRM, end_now); // where even that waits for another
+    signal(SIGALRM, end_now); // in case CommAbort itself waits for another rank
     alarm(ABORT_S);
     stop_watching(n);
     if (n->handle)
@@ -173,8 +173,8 @@ static void nccl_abort(struct Comm *c) {
     n->carrier->ops->abort(n->carrier);
 }
 
-// How the communicator is. Whoever aborts it keeps `telling`: the other thread waits here for the
-// process's end.
+// Returns the communicator's state. Whoever aborts it keeps `telling`: the other thread then waits
+// here until the process ends.
 static ncclResult_t poll_error(struct NcclComm *n) {
     ncclResult_t state = ncclSuccess;
     pthread_mutex_lock(&n->telling);
@@ -189,10 +189,10 @@ static void attend(struct NcclComm *n, const struct CommCall *now) {
         fail(n, now, E_RANK_SILENT, "lost the process of rank", names);
 }
 
-// The watcher's.
+// Called by the watcher.
 static void watch_call(struct Comm *c, const struct CommCall *now) {
     struct NcclComm *n = (struct NcclComm *)c;
-    attend(n, now); // says more than NCCL can
+    attend(n, now); // its message says more than NCCL's
     ncclResult_t state = poll_error(n);
     if (state != ncclSuccess && state != ncclInProgress)
         fail_by_nccl(n, now, state);
@@ -212,7 +212,7 @@ static _Noreturn void give_up(struct NcclComm *n) {
     fail(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", missing);
 }
 
-// Waits until NCCL has done what `result` came from.
+// Waits until the NCCL call that returned `result` is done.
 static void wait_for_result(struct NcclComm *n, ncclResult_t result) {
     double now = base_seconds(), deadline = now + n->comm.timeout_s, next = now + ATTEND_S;
     while (result == ncclInProgress) {
@@ -273,7 +273,7 @@ static ncclDataType_t type_of(enum Dtype d) {
     return d == F32 ? ncclFloat32 : d == BF16 ? ncclBfloat16 : ncclFloat16;
 }
 
-// To rank r go `bytes` bytes from from + r * from_step, and its come to to + r * to_step.
+// Sends `bytes` bytes at from + r * from_step to rank r, and receives its at to + r * to_step.
 static void exchange(struct NcclComm *n, const char *from, size_t from_step, char *to,
                      size_t to_step, size_t bytes) {
     wait_for_result(n, n->nccl.GroupStart());
@@ -308,8 +308,8 @@ static void queue_sum(struct NcclComm *n, void *shard, const void *whole, size_t
     }
 }
 
-// NCCL's sums of all shards' pieces, mine into staging; then added to the shard. (ncclReduceScatter
-// takes shards that lie side by side, so it cannot go piece by piece.)
+// Adds up all shards' pieces by NCCL, mine into staging; then adds that to the shard.
+// (ncclReduceScatter takes shards that lie side by side, so it cannot go piece by piece.)
 static void queue_native_accumulation(struct NcclComm *n, void *shard, const void *whole,
                                       size_t count, enum Dtype dtype) {
     struct Device *d = n->comm.device;
@@ -414,7 +414,7 @@ static void nccl_close(struct Comm *c) {
     free(n);
 }
 
-// Behind the same settings; the staging serves both where they take turns in one queue.
+// Splits with the same settings; the staging serves both groups if they run in one queue.
 static struct Comm *nccl_split(struct Comm *c, const struct CommSplit *split) {
     struct NcclComm *n = (struct NcclComm *)c;
     struct Comm *carrier = n->carrier->ops->split(n->carrier, split);
@@ -438,7 +438,7 @@ static const struct CommOps nccl_ops = {
     .close = nccl_close,
 };
 
-// Rank 0 makes the group's identifier, and the carrier hands it round word by word.
+// Rank 0 makes the group's identifier, and the carrier passes it to all word by word.
 static ncclUniqueId share_id(struct NcclComm *n) {
     union {
         ncclUniqueId id;

@@ -1,4 +1,4 @@
-// In place of comm/nccl.c where the program is built without NCCL's header: it is not found.
+// Replaces comm/nccl.c in a build without NCCL's header: nccl_find returns an error.
 #include "zero/comm/nccl.h"
 
 #include <errno.h>

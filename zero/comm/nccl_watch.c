@@ -1,14 +1,14 @@
-// A thread that looks, ten times a second, how far a device's collectives have come. See
+// A thread that checks, ten times a second, how far a device's collectives have come. See
 // nccl_watch.h; called by comm/nccl.c.
 //
-// Before and after each collective an event is recorded in the group's queue. The oldest collective
-// whose first event was reached and whose second was not is the one at hand. Time counts from when
-// it was seen to have begun: until then its queue was busy with work of its own, and that may last.
+// An event is recorded before and after each collective in the group's queue. The current one is
+// the oldest whose first event was reached and whose second was not. Its time counts from when it
+// was seen to have begun: until then its queue was busy with other work, and that may last.
 #include "zero/comm/nccl_watch.h"
 
-static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3; // the latter while the host waits for room
+static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3; // the latter while the host waits
 
-// Drops what has ended; the rest's oldest is what is at hand. True: it has run for too long.
+// Drops collectives that have ended; the oldest of the rest is current. True: it is too slow.
 static bool is_late(struct Watch *w, struct CommCall *now) {
     struct Device *d = w->comm->device;
     uint64_t begun = w->begun, ended = w->ended, before = ended;
@@ -40,7 +40,7 @@ static void *watch_main(void *watch) {
         if (late)
             w->late(w->comm, &now);
         pthread_mutex_lock(&w->lock);
-        pthread_cond_signal(&w->room); // the host looks whether there is any
+        pthread_cond_signal(&w->room); // the host checks whether a slot is free
         if (!w->closing)
             wait_cond(&w->wake, &w->lock, w->full ? FULL_PAUSE_S : PAUSE_S);
     }
@@ -81,7 +81,7 @@ static bool is_full(struct Watch *w) {
     return w->begun - w->ended == WATCHED;
 }
 
-// The watcher may be in the middle of its long sleep.
+// Wakes the watcher, which may be in the middle of its long sleep.
 static void wait_for_room(struct Watch *w) {
     pthread_mutex_lock(&w->lock);
     w->full = true;
@@ -102,5 +102,5 @@ void watch_begin(struct Watch *w, struct CommCall call) {
 
 void watch_end(struct Watch *w) {
     device_record(w->comm->device, w->comm->queue, w->ring[w->begun % WATCHED].end);
-    w->begun++; // from now on the watcher looks at it
+    w->begun++; // from now on the watcher sees it
 }

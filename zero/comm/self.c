@@ -1,6 +1,6 @@
 // The group of one rank. A sum over one rank is its own operand and a gather of one shard is the
-// shard: nothing moves between ranks, and where shard and whole are different buffers, a collective
-// is a copy, or an addition.
+// shard: nothing moves between ranks, and if shard and whole are different buffers, a collective is
+// a copy, or an addition.
 #include "zero/comm/comm.h"
 
 #include "kernels/kernels.h"
@@ -13,7 +13,7 @@ struct SelfComm {
     void *operand; // of the sum, read when it runs
 };
 
-// What is said here of one rank's own is not true of a dry group of several.
+// Copies only in a group of one rank: a dry group of several moves nothing.
 static void copy_shard(struct Comm *c, void *dst, const void *src, size_t bytes) {
     if (dst != src && c->size == 1)
         device_copy(c->device, c->queue, dst, src, bytes);
@@ -37,7 +37,7 @@ static void set_operand(const void *args) {
 static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, enum Dtype dtype) {
     struct SelfComm *self = (struct SelfComm *)c;
     struct SetOperand set = {self, whole};
-    if (c->device->calls_may_wait) // then kernels look for their operands when they run
+    if (c->device->calls_may_wait) // then kernels read their operands when they run
         device_call(c->device, c->queue, set_operand, &set, sizeof set);
     else
         set_operand(&set);
@@ -57,7 +57,7 @@ static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, 
 
 static void self_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
     comm_call(c, COMM_ALL_REDUCE, dtype, n * dtype_size(dtype));
-    (void)whole; // is the sum
+    (void)whole; // it is the sum already
     comm_queued(c);
 }
 
@@ -74,7 +74,7 @@ static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     comm_queued(c);
 }
 
-// Of a dry group: a rank alone has nobody to swap with.
+// Only in a dry group: a rank alone has no neighbour to exchange with.
 static void dry_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
     (void)to;
     comm_call(c, COMM_SWAP, F32, bytes);

@@ -1,9 +1,9 @@
 // Collectives between ranks that are threads of one process.
 //
 // Ranks see each other's memory, so no buffer is needed between them. Each collective is a MEETING
-// in every rank's queue, where each publishes where its buffer lies and which collective it is in;
-// when all have come, their calls are compared. Then a kernel reads the others' buffers, and after
-// a second meeting they may change again:
+// in every rank's queue, where each publishes the address of its buffer and which collective it is
+// in; when all have come, their calls are compared. Then a kernel reads the others' buffers, and
+// after a second meeting they may change again:
 //
 //   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
 //   all_gather       meet; copy the other shards; meet
@@ -15,12 +15,12 @@
 // reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
 // rank that is slow to leave one still finds it.
 //
-// Ranks that share one GPU use the same code, but CUDA calls functions of the host for all streams
-// on one thread: there a meeting in one queue would wait for another that it holds up itself. So
-// where a device's calls may not wait, the HOSTS meet, when the collective is queued. Each records
-// an event in its queue, and lets the queue wait for the events of all others: the same order, kept
-// by the device. Two events by turns are enough, since nobody records one for the next meeting but
-// one before all have come to the next, and so have queued their waits for this one.
+// Ranks that share one GPU use the same code, but CUDA runs functions of the host for all streams
+// on one thread: there a meeting in one queue would wait for another that it holds up itself. So if
+// a device's calls may not wait, the HOSTS meet, when the collective is queued. Each records an
+// event in its queue, and makes the queue wait for the events of all others: the same order, kept
+// by the device. Two events in turn are enough, since nobody records one again before all have come
+// to the next meeting, and so have queued their waits for this one.
 #include "kernels/kernels.h"
 #include "zero/comm/comm.h"
 #include "zero/comm/wait.h"
@@ -29,16 +29,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const double EXCUSED_S = 2; // that ranks which wait in another group have for its time-out
+static const double EXCUSED_S = 2; // for ranks that wait in another group, until its time-out
 
 struct Participant {
     void *mem;
     struct CommCall call;
-    bool here; // at the meeting that goes on
+    bool here; // at the current meeting
 };
 
-// What a rank records before the meetings of hosts, by turns. The group's: others may still be
-// queueing their waits when the rank has closed its end.
+// The events that a rank records before meetings of hosts, in turn. They belong to the group:
+// others may still be queueing their waits when the rank has closed its end.
 struct Turns {
     const struct DeviceOps *ops;
     struct Event *event[2];
@@ -47,8 +47,8 @@ struct Turns {
 
 struct ThreadGroup {
     int size, arrived;
-    _Atomic int ends;   // of a group that was split off: that are closed; the last closes the group
-    _Atomic int *waits; // (ranks of the job), in all its groups: meetings that each waits in
+    _Atomic int ends;   // closed ends of a group that was split off; the last one closes it
+    _Atomic int *waits; // (ranks of the job): in how many meetings, of all groups, each waits
     bool split_off;     // `waits` is another group's
     uint64_t meetings;
     pthread_mutex_t lock;
@@ -56,13 +56,13 @@ struct ThreadGroup {
     struct Participant *participant; // (size)
     struct CommCall *call;           // (size): for check_calls
     struct Turns *turns;             // (size): of meetings on hosts
-    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_heartbeat)
+    _Atomic uint64_t *begun;         // (size): collectives that each has begun (thread_heartbeat)
 };
 
 struct Rendezvous {
     struct Comm *comm;
     struct ThreadGroup *group;
-    void **peer; // (size): becomes everybody's mem
+    void **peer; // (size): becomes every rank's mem
     void *mem;
     struct CommCall call;
 };
@@ -70,7 +70,7 @@ struct Rendezvous {
 struct ThreadComm {
     struct Comm comm;
     struct ThreadGroup *group;
-    void **peer; // (size): the buffers of the meeting just held
+    void **peer; // (size): the buffers published at the last meeting
 };
 
 // ---- meetings ----
@@ -83,7 +83,7 @@ static void check_calls(struct Comm *c, struct ThreadGroup *g) {
         comm_fail(c, E_COLLECTIVES_DIFFER, "%s", text);
 }
 
-// Who is missing, after the time-out. Where all of them wait themselves, in other groups, it
+// Names the missing ranks, after the time-out. If all of them wait themselves, in other groups, it
 // returns unless this is `last`.
 static void give_up(const struct Rendezvous *m, bool last) {
     char missing[256] = "";
@@ -109,16 +109,16 @@ static void leave(struct ThreadGroup *g) {
     pthread_cond_broadcast(&g->changed);
 }
 
-// Waits for all ranks of the group. meeting: a struct Rendezvous. Who waits longer than
-// comm->timeout_s ends the process, with a line that names the missing; but not those who wait in
-// another group themselves, for a rank that somebody else will name.
+// Waits for all ranks of the group. meeting: a struct Rendezvous. A rank that waits longer than
+// comm->timeout_s ends the process, with a line that names the missing ones; but not those that
+// wait in another group themselves, for a rank that somebody else will name.
 static void group_meet(const void *meeting) {
     const struct Rendezvous *m = meeting;
     struct ThreadGroup *g = m->group;
     double limit = m->comm->timeout_s;
     struct Wait wait = wait_begin();
     _Atomic int *waits = &g->waits[comm_job_rank(m->comm, m->comm->rank)];
-    bool excused = false; // the missing, once
+    bool excused = false; // give_up has returned once
     pthread_mutex_lock(&g->lock);
     ++*waits;
     g->participant[m->comm->rank] = (struct Participant){m->mem, m->call, true};
@@ -195,7 +195,7 @@ static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t begin
                                     });
 }
 
-// Copies what rank `from` has.
+// Copies the bytes of rank `from`.
 static void queue_copy(struct Comm *c, void *dst, int from, size_t bytes) {
     struct RankGather copy = {.bytes = bytes,
                               .ranks = 1,
@@ -280,7 +280,7 @@ static void thread_compare(struct Comm *c, struct CommCall call) {
     group_meet(&m);
 }
 
-// Twice, as in a collective: who is slow to leave the first meeting still finds the words.
+// Meets twice, as in a collective: a rank that is slow to leave the first meeting finds the words.
 static void thread_share(struct Comm *c, uint64_t mine, uint64_t *all) {
     struct Rendezvous m = meeting_of(c, (void *)(uintptr_t)mine, (struct CommCall){0});
     group_meet(&m);
@@ -293,7 +293,7 @@ static void thread_claim(struct Comm *c) {
     pthread_mutex_lock(&((struct ThreadComm *)c)->group->lock); // until the process ends
 }
 
-// A thread does not end alone.
+// A thread does not end alone, so no rank is ever gone.
 static int thread_heartbeat(struct Comm *c, uint64_t begun, bool *gone) {
     (void)gone;
     ((struct ThreadComm *)c)->group->begun[c->rank] = begun;
@@ -321,7 +321,7 @@ static void thread_close(struct Comm *c) {
     free(t);
 }
 
-// Of some of the ranks of `g`, which must outlive it.
+// Opens a group of some of the ranks of `g`, which must outlive it.
 static struct ThreadGroup *split_group(struct ThreadGroup *g, int size) {
     struct ThreadGroup *part = thread_group_open(size);
     free(part->waits);
@@ -330,7 +330,7 @@ static struct ThreadGroup *split_group(struct ThreadGroup *g, int size) {
     return part;
 }
 
-// The first of the line makes the group, and all hear where it is.
+// The first rank of the line makes the group, and all learn its address.
 static struct Comm *thread_split(struct Comm *c, const struct CommSplit *split) {
     const struct GridLine *line = &split->line;
     struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
@@ -406,7 +406,7 @@ struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *de
                             .timeout_s = timeout_s};
     c->group = g;
     c->peer = base_alloc_zeroed((size_t)g->size * sizeof *c->peer);
-    struct Turns *turns = &g->turns[rank]; // the others look at it after the first meeting
+    struct Turns *turns = &g->turns[rank]; // the others read it after the first meeting
     if (!device->calls_may_wait && !turns->ops) {
         turns->ops = device->ops;
         for (int i = 0; i < 2; i++)

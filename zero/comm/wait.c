@@ -29,7 +29,7 @@ void wait_cond(pthread_cond_t *c, pthread_mutex_t *lock, double seconds) {
 
 // ---- other processes of this machine ----
 
-// What /proc/PROCESS/NAME holds, as far as there is room. Returns its bytes, or -errno.
+// Reads /proc/PROCESS/NAME, as far as there is space. Returns the number of bytes, or -errno.
 static long read_proc(pid_t process, const char *name, char *text, size_t room) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)process, name);
@@ -51,7 +51,7 @@ bool process_is_gone(pid_t process) {
     return n == 0 || (name_end && name_end[1] == ' ' && strchr("ZX", name_end[2]));
 }
 
-// The rank that its launcher gave it; -1: none.
+// Returns the rank that its launcher gave to a process; -1: none.
 static int rank_of(pid_t process) {
     static const char *const names[] = {
         "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=", "SLURM_PROCID="};
@@ -77,8 +77,8 @@ static bool is_stopped_sibling(pid_t process) {
            parent == (int)getppid();
 }
 
-// Names the ranks that the launcher of this process started here and that are stopped (SIGSTOP):
-// " rank 2 (process 1234 is stopped), ...", as far as there is room. Returns how many they are.
+// Names the ranks that the launcher of this process started here and that are stopped (SIGSTOP): "
+// rank 2 (process 1234 is stopped), ...", as far as there is space. Returns how many they are.
 static int name_stopped(char *text, size_t bytes) {
     DIR *all = opendir("/proc");
     size_t n = 0;
@@ -100,8 +100,8 @@ static int name_stopped(char *text, size_t bytes) {
 
 // ---- guards ----
 
-static const double PROCESSES_S = 1;             // between two looks at the other processes
-static const double SLOW_S = 60;                 // what a busy machine may take where nobody stands
+static const double PROCESSES_S = 1;             // between two checks of the other processes
+static const double SLOW_S = 60;                 // a busy machine may need it, with none stopped
 static const double TELL_S = 2, TELL_MOST_S = 4; // later for each rank: one line is enough
 
 struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends) {
@@ -109,7 +109,7 @@ struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends) {
     return (struct Guard){call, rank, timeout_s, ends, false, now.since + PROCESSES_S, now, now};
 }
 
-// The launcher ends the job with the first process that ends so.
+// The launcher ends the job with the first process that exits like this.
 static _Noreturn void end_job(const struct Guard *g, const char *why) {
     double later = fmin(TELL_S * g->rank, TELL_MOST_S);
     nanosleep(&(struct timespec){(time_t)later, (long)((later - floor(later)) * 1e9)}, NULL);
@@ -138,7 +138,7 @@ void guard_check(struct Guard *g) {
              "it has waited %g s for other processes of the job; check that they still run", most);
     if (g->ends)
         end_job(g, why);
-    if (g->rank <= 1) // 0 may be who is waited for
+    if (g->rank <= 1) // rank 0 may be the one that is late
         log_line(LOG_NORMAL, "rank %d: %s: %s", g->rank, g->call, why);
 }
 

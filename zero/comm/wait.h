@@ -1,15 +1,15 @@
-// Waiting for other ranks, which may never come: how long it has lasted, and what is said then.
+// Waits for other ranks, which may never come: measures how long, and reports that.
 //
-// A process that was suspended (Ctrl-Z, kill -STOP, a container that is paused) finds, when it goes
-// on, that time has passed, and none of its threads has done anything. Whoever waits looks at the
-// clock every so often; where a look comes much later than it was meant to, the wait begins anew.
+// A process that was suspended (Ctrl-Z, kill -STOP, a paused container) finds, when it goes on,
+// that time has passed, and none of its threads has done anything. So a wait checks the clock every
+// so often; if a check comes much later than it was meant to, the wait begins anew.
 //
-// A GUARD is a clock for calls that wait for the job's other processes and say nothing: MPI's own
-// start and end, and what processes agree upon before their ranks have a group. Such a wait may
-// last: another process may be preparing data. So a guard looks whether one of this machine's
-// processes of the job is stopped, and ends the job, with a line that names it, when that has
-// lasted for --comm-timeout. Where none is, it ends the job after that time, and a minute at least,
-// if nobody has a reason to be late, and else tells once that this process waits.
+// A GUARD times calls that wait for the job's other processes without reporting it: MPI's own start
+// and end, and what processes agree on before their ranks have a group. Such a wait may last:
+// another process may be preparing data. So a guard checks whether one of this machine's processes
+// of the job is stopped, and ends the job, with a line that names it, when that has lasted for
+// --comm-timeout. If none is, it ends the job after that time, and a minute at least, if no process
+// has a reason to be late; else it logs once that this process waits.
 //
 // Used by thread.c, mpi.c, mpi_watch.c and nccl_watch.c.
 #ifndef ZERO_COMM_WAIT_H
@@ -19,8 +19,8 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-static const double WAIT_LOOK_S = 0.2; // between two looks, at most
-static const double WAIT_LATE_S = 0.5; // a look that is so late was held up with the process
+static const double WAIT_LOOK_S = 0.2; // between two checks, at most
+static const double WAIT_LATE_S = 0.5; // a check that is so late was held up with the process
 
 struct Wait {
     double since, looked;
@@ -31,7 +31,7 @@ static inline struct Wait wait_begin(void) {
     return (struct Wait){now, now};
 }
 
-// At least every WAIT_LOOK_S. Returns the seconds that it has waited.
+// Must be called at least every WAIT_LOOK_S. Returns the seconds that it has waited.
 static inline double wait_check(struct Wait *w) {
     double now = base_seconds();
     if (now - w->looked > WAIT_LOOK_S + WAIT_LATE_S)
@@ -40,30 +40,30 @@ static inline double wait_check(struct Wait *w) {
     return now - w->since;
 }
 
-// A condition whose waits count time as base_seconds does; and such a wait, of so long at most.
+// A condition whose waits count time as base_seconds does; and such a wait, with a time-out.
 void wait_cond_init(pthread_cond_t *c);
 void wait_cond(pthread_cond_t *c, pthread_mutex_t *lock, double seconds);
 
-// Has a process of this machine ended? Also where it stays as a zombie, because its parent has not
-// taken notice yet. Where walls between containers hide it, it looks gone.
+// True if a process of this machine has ended, even if it stays as a zombie because its parent has
+// not waited for it. A process that is hidden in another container looks gone.
 bool process_is_gone(pid_t process);
 
 struct Guard {
-    const char *call; // for the line
+    const char *call; // for the error line
     int rank;
     double timeout_s;
-    bool ends; // nobody has a reason to be late
+    bool ends; // no process has a reason to be late
     bool told;
-    double next;              // look at the other processes
+    double next;              // when to check the other processes
     struct Wait all, stopped; // since it began; since one of them is stopped
 };
 
 struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends);
 
-// While it waits, at least every WAIT_LOOK_S. It may not come back.
+// Call it while waiting, at least every WAIT_LOOK_S. It may not return.
 void guard_check(struct Guard *g);
 
-// The same by a thread, around a call that does not come back in between.
+// Does the same in a thread, around a call that does not return in between.
 struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends);
 void guard_end(struct GuardThread *t);
 

@@ -16,8 +16,8 @@ static int number_of(const char *variable) {
     return text ? atoi(text) : 0;
 }
 
-// What launchers leave in the environment. Slurm's comes last: srun may have started mpirun's own
-// helpers. A shell in a Slurm job is a step of one task, and no launch.
+// Reads what launchers leave in the environment. Slurm's comes last: srun may have started mpirun's
+// own helpers. A shell in a Slurm job is a step of one task, and no launch.
 static bool is_launched(int *size, int *rank) {
     static const struct {
         const char *size, *rank;
@@ -64,7 +64,7 @@ int world_open(struct World *w, double timeout_s, struct Error *e) {
         err = error_set(e, -EINVAL, E_RANKS,
                         "the launcher started %d processes: expected at most 1024", place.size);
     if (err && rank > 0)
-        *e = (struct Error){0}; // rank 0 says it
+        *e = (struct Error){0}; // rank 0 reports it
     return err;
 }
 
