@@ -1,8 +1,8 @@
 // Saving the ranks' state: see checkpoint.h.
 //
 // The ranks write side by side, and agree after each part before the next begins: rank 0 makes the
-// folder, all write their files (write.c), rank 0 gives the folder its name. Which folders there
-// are and may go is folders.c's; loading is in load.c, the file format in file.c.
+// folder, all write their files (write.c), rank 0 gives the folder its name. folders.c lists and
+// removes folders; load.c loads, and file.c has the file format.
 #include "kernels/atomic_file.h"
 #include "kernels/folder.h"
 #include "zero/state.h"
@@ -18,13 +18,13 @@
 
 // ---- saving ----
 
-// Where a checkpoint is written before it has its name.
+// Returns the path at which a checkpoint is written before it gets its name.
 static char *aside_path(const char *folder) {
     return base_format("%s/writing", folder);
 }
 
-// What lies under a name that is needed goes: a checkpoint of ours is removed; what is not ours, or
-// is being read, gets a name beside `path`, where it is in nobody's way.
+// Frees a path that is needed: removes a checkpoint of ours; renames anything that is not ours, or
+// is being read, to a name beside `path`, where it is in nobody's way.
 static void move_aside(const char *what, const char *path) {
     if (checkpoint_remove(what) == 0)
         return;
@@ -34,8 +34,8 @@ static void move_aside(const char *what, const char *path) {
     free(other);
 }
 
-// Gives the finished folder its name. Where the name is taken (this step again, after a resume from
-// an older one), the two change places, so that at no time the step has no checkpoint.
+// Gives the finished folder its name. If the name is taken (this step again, after a resume from an
+// older one), the two are exchanged, so that the step always has a checkpoint.
 static int move_in_place(const char *aside, const char *path, struct Error *e) {
     int found = folder_exchange(aside, path);
     if (found > 0)
@@ -79,7 +79,7 @@ static int begin_aside(struct CheckpointSave *s, struct Error *e) {
     return 0;
 }
 
-// Another run may have the name of the folder by now, and writes there in its own right.
+// Another run may own the folder's name by now, and has the right to write there.
 static bool is_at_home(const struct CheckpointSave *s) {
     struct stat mine, named;
     return s->home >= 0 && fstat(s->home, &mine) == 0 && stat(s->folder, &named) == 0 &&
@@ -105,7 +105,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     zero_finish(z);
     struct Error why;
     if (shared_check(z, &why) &&
-        z->all->rank == 0) // the first place's is saved, and the run goes on
+        z->all->rank == 0) // the first TP rank's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
     int err = s->keeps ? begin_aside(s, e) : 0;
     if (disk_is_local(keep.disk)) {
@@ -116,7 +116,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     return zero_agree(z, err);
 }
 
-// It is saved anew, whatever was wrong with the one before.
+// Such a step is saved anew, whatever was wrong with its old checkpoint.
 static void forget_refused(struct CheckpointRefused *refused, uint64_t step) {
     for (size_t i = 0; refused && i < refused->n; i++)
         if (refused->step[i] == step)
@@ -146,8 +146,8 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     return err;
 }
 
-// Where disks are several, a power cut between two names leaves a checkpoint that not all of them
-// have: the one before it must still be there, and so goes only when all have this one.
+// With several disks, a power cut between two renames leaves a checkpoint that not all of them
+// have: the one before it must still be there, and is removed only when all have this one.
 void checkpoint_close(struct CheckpointSave *s, int err) {
     if (disk_is_local(s->keep.disk) && err && s->named && is_at_home(s))
         checkpoint_remove(s->path);
@@ -174,8 +174,8 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
 
 // ---- resuming ----
 
-// The newest checkpoint before *step that any rank sees; all ranks get the same answer. As
-// checkpoint_newest.
+// Finds the newest checkpoint before *step that any rank sees; all ranks get the same answer.
+// Returns what checkpoint_newest does.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
                          struct Error *e) {
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine, newest = 0;
@@ -184,7 +184,7 @@ static int find_together(struct Zero *z, const char *const *folders, char **path
     bool also = found == 1 && !checkpoint_is_below(*path, folders[0]);
     free(found == 1 ? *path : NULL);
     *path = NULL;
-    zero_share(z, found == 1 ? mine << 1 | !also : 0, all); // of one step in two, the first
+    zero_share(z, found == 1 ? mine << 1 | !also : 0, all); // of two with one step, the first's
     for (int r = 0; r < z->all->size; r++)
         newest = all[r] > newest ? all[r] : newest;
     free(all);
@@ -195,8 +195,8 @@ static int find_together(struct Zero *z, const char *const *folders, char **path
     return 1;
 }
 
-// Whether an error is of this one checkpoint, which is damaged, being removed, or on bad sectors,
-// so that the one before may do.
+// True if an error concerns this one checkpoint, which is damaged, being removed, or on bad
+// sectors, so that the one before may be intact.
 static bool is_of_this_one(int err) {
     static const int codes[] = {EBADMSG, ENOENT, ENOTDIR, EIO, EACCES, EPERM, ELOOP, ESTALE, ENXIO};
     bool found = false;
@@ -210,7 +210,7 @@ static void refuse(struct CheckpointRefused *refused, uint64_t step) {
         refused->step[refused->n++] = step;
 }
 
-// The newest that is intact. *path: its folder, or NULL.
+// Loads the newest that is intact. *path: its folder, or NULL.
 static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoad *load,
                        const char *identity, struct CheckpointRefused *refused, char **path,
                        struct Error *e) {

@@ -1,33 +1,33 @@
-// Checkpoints: the state of a run on disk, so that a run resumed from it is bitwise the run that
-// never stopped.
+// Checkpoints: the state of a run on disk. A run that resumes from it continues bitwise as if it
+// had never stopped.
 //
 //     OUT/checkpoints/step-00000100/rank-0000.state
 //
 // A checkpoint is a folder with one file per rank. It is written under another name, forced to the
 // disk, and renamed: a name step-N exists only for a checkpoint that is whole. Each file ends in a
-// hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
+// hash of all before it; a file with a wrong hash is refused, and the checkpoint before it can be
 // used.
 //
-// Each file also has what the ranks' hosts agree upon: the step, how many updates were made, the
+// Each file also has what the ranks' hosts agree on: the step, how many updates were made, the
 // state of the loss scale, and the grid of ranks. Rank r's file holds its shard of every group's
-// optimizer state, at every stage; the file of a replica is empty. Which ranks kept what during
-// training leaves no trace. Whoever loads takes the elements it keeps from the files that have
-// them, so a checkpoint of four ranks at stage 3 is as good for one rank at stage 0, and no rank
+// optimizer state, at every stage; the file of a replica is empty. How state was sharded during
+// training leaves no trace. A loading rank takes the elements that it keeps from the files that
+// have them, so a checkpoint of four ranks at stage 3 loads into one rank at stage 0, and no rank
 // ever holds more than its own. Nor does it matter in which tier state is kept, before or after.
 //
-// Where places have parts of each tensor (model/params.h), a file has its place's shard of its
-// place's groups, as they lie there, with what all places have and with padding: writing is one
-// long stretch, and a loader, which knows the grid, lays out the same groups and finds in them the
-// elements that it wants. What all places have is read from place 0's files. So a checkpoint of
-// any number of places is as good for any other.
+// With tensor parallelism, where ranks have parts of each tensor (model/params.h), a file has its
+// rank's shard of its TP rank's groups, as they lie there, with tensors that all TP ranks hold and
+// with padding: writing is one long stretch, and a loader, which knows the grid, lays out the same
+// groups and finds in them the elements that it wants. Tensors that all hold are read from TP rank
+// 0's files. So a checkpoint loads at any other --tp.
 //
-// Where layers lie in stages of a pipeline, a file has its stage's groups, and none of the others'
-// elements: a loader finds each group in the files that have it, whatever stage they were of.
+// With pipeline parallelism, a file has its stage's groups, and no elements of the others: a loader
+// finds each group in the files that have it, whatever their stage.
 //
-// Where an update is late (zero/offload/update.c) the master weights are those after it, and the
-// weights that the next step computes with are those before it: the file holds these, too. All
-// ranks call these functions together, and get the same answer; where one rank finds an error, its
-// line is in its `e`, and the others' is empty.
+// If an update is late (zero/offload/update.c) the master weights are those after it, but the next
+// step computes with the weights before it: the file holds these, too. All ranks call these
+// functions together, and get the same answer; if one rank finds an error, its line is in its `e`,
+// and the others' is empty.
 #ifndef ZERO_CHECKPOINT_CHECKPOINT_H
 #define ZERO_CHECKPOINT_CHECKPOINT_H
 #include "zero/process/local_disk.h"
@@ -35,69 +35,69 @@
 
 #include <stdatomic.h>
 
-// `identity` is text that says what run this is, one "name value" a line (data/flags/texts.c makes
-// it from the flags that a resume may not change). It is stored, and compared by these names on
-// loading (NULL: not compared, only the shape; a value of * goes with any).
+// `identity` is text that describes the run, one "name value" per line (data/flags/texts.c makes it
+// from the flags that a resume may not change). It is stored, and compared by these names on
+// loading (NULL: only the shape is compared; a value of * matches any).
 
-// Steps whose checkpoints a resume could not load, as far as there is room for them.
+// Steps whose checkpoints a resume could not load, as far as there is space for them.
 struct CheckpointRefused {
     uint64_t step[16];
     size_t n;
 };
 
-// Which checkpoints stay when one was saved.
+// Which checkpoints stay after one was saved.
 struct CheckpointKeep {
     size_t newest;                     // so many, and those between them; 0: all
-    struct CheckpointRefused *refused; // that are not counted; NULL: none
+    struct CheckpointRefused *refused; // these are not counted; NULL: none
     uint64_t best;                     // a step whose checkpoint stays; 0: none
-    const struct LocalDisk *disk;      // who keeps `folder` on which disk; NULL: rank 0, for all
+    const struct LocalDisk *disk;      // who writes `folder` on which disk; NULL: rank 0, for all
 };
 
 // Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
-// what is not to be kept. Waits for the device. Errors: -errno of the write, with nothing
-// half-written left and older checkpoints untouched.
+// older checkpoints that `keep` does not name. Waits for the device. Errors: -errno of the write,
+// with nothing half-written left and older checkpoints untouched.
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
                     struct CheckpointKeep keep, struct Error *e);
 
-// Removes what a run that died has left of a checkpoint in the making. Errors: -EEXIST: what lies
-// in its place is not ours; -errno.
+// Removes an unfinished checkpoint that a dead run has left. Errors: -EEXIST if what lies at its
+// path is not ours; -errno.
 int checkpoint_clear(const char *folder, struct Error *e);
 
-// What this rank's file takes, in bytes.
+// Returns the bytes of this rank's file.
 uint64_t checkpoint_bytes(const struct Zero *z, const char *identity);
 
-// Whether what several ranks have beside their shards is the same on all of them (shared.c). All
-// ranks call it, between steps, when what was queued is finished. Errors: -EIO; on rank 0 with a
-// line that names a rank that differs.
+// Checks that state which several ranks hold besides their shards is the same on all of them
+// (shared.c). All ranks call it, between steps, when all queued work is finished. Errors: -EIO; on
+// rank 0 with a line that names a rank that differs.
 int shared_check(struct Zero *z, struct Error *e);
 
-// ---- the same in three parts, for who writes meanwhile ----
+// ---- the same in three parts, for saving during training ----
 
-// A checkpoint in the making.
+// A checkpoint that is being written.
 struct CheckpointSave {
-    char *folder, *path, *aside; // where it is written, under which name it ends; NULL: none
+    char *folder, *path, *aside; // where it is written, and its final name; NULL: none
     uint64_t step;
     struct CheckpointKeep keep;
     bool keeps;        // this rank makes and names it, on its disk
-    bool ended, named; // checkpoint_end was here; and it has its name
-    int home;          // `folder`, held open by who keeps it: is it still that of this name? Or -1
+    bool ended, named; // checkpoint_end was called; and it has its name
+    int home;          // `folder`, held open by its writer: does it still have that name? Or -1
 };
 
-// Makes the folder aside, on the ranks that keep a disk. All ranks call it. Errors: -errno; -EEXIST
-// what lies there is not ours. checkpoint_end and checkpoint_close are due in any case.
+// Makes the temporary folder, on one rank per disk. All ranks call it. Errors: -errno; -EEXIST what
+// lies there is not ours. Call checkpoint_end and checkpoint_close in any case.
 int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
                      struct CheckpointKeep keep, struct Error *e);
 // Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e);
-// After all ranks' files are whole (err: what they agreed upon): gives the folder its name, or
-// removes it; on the ranks that keep a disk. Where `folder` is another one by now, it touches
-// nothing. Errors: err; -ESTALE another folder; -errno.
+// Called when all ranks' files are whole (err: what they agreed on): gives the folder its name, or
+// removes it; on the ranks that write a disk's folders. If `folder` is another one by now, it
+// touches nothing. Errors: err; -ESTALE another folder; -errno.
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e);
-// After all of these (err: what they agreed upon). Of several disks each has its own now, and older
-// checkpoints may go; or none is to have it. Frees s.
+// Called after all of these (err: what they agreed on). With several disks each has its own now,
+// and older checkpoints may go; or, after an error, none keeps it. Frees s.
 void checkpoint_close(struct CheckpointSave *s, int err);
 
-// What a snapshot takes, in bytes: `late` where delayed updates make it larger.
+// Returns the bytes of a snapshot; late: with the weights of a delayed update.
 size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late);
 // Copies this rank's state to `to`, and begins to write it into `folder` as checkpoint_write would.
 // *word becomes WORD_WRITING, and then 0, or WORD_FAILED (zero/process/request.h). Errors: -EAGAIN
@@ -106,12 +106,12 @@ struct Snapshot;
 int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folder,
                         const char *identity, const struct Block *to, atomic_uint *word,
                         struct Error *e);
-// Waits until it is written. Errors: checkpoint_write's. NULL: nothing.
+// Waits until it is written. Errors: checkpoint_write's. NULL: does nothing.
 int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e);
 
-// ---- local.c: the mark of one save, where disks are several ----
+// ---- local.c: the mark of one save, with several disks ----
 
-// A word for a save; the same on all ranks.
+// Returns a random word for a save; the same on all ranks.
 uint64_t checkpoint_local_word(struct Zero *z);
 // Writes the mark into a folder. Errors: -errno.
 int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
@@ -119,32 +119,32 @@ int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *d
 
 // ---- folders.c ----
 
-// The folder of that step's checkpoint. free() it.
+// Returns the path of that step's checkpoint. free() it.
 char *checkpoint_path(const char *folder, uint64_t step);
 
 // Finds the newest checkpoint with step < before. Returns 1 and fills path (free() it) and step, 0
-// where there is none (also where the folder is missing), or -errno.
+// if there is none (or no folder), or -errno.
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
                     struct Error *e);
-// The same over several folders, of which the last is NULL; of one step in two, the first. *path is
-// NULL where the answer is not 1.
+// The same over several folders, of which the last is NULL; of two with the same step, the first.
+// *path is NULL unless it returns 1.
 int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
                       struct Error *e);
 
-// Removes what is not to be kept of the checkpoints up to step `newest`. One that is read, or holds
-// what is not ours, stays.
+// Removes checkpoints up to step `newest` that `keep` does not keep. One that is being read, or
+// holds what is not ours, stays.
 void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep keep);
 
 // Removes a folder of our rank files, and nothing else: no link, and no folder that holds anything
-// besides. What is not there is removed. Errors: -EEXIST it is a link or holds what is not ours, or
-// is being read; -errno. It is still there then.
+// besides. A missing folder counts as removed. Errors, and then it is still there: -EEXIST it is a
+// link or holds what is not ours, or is being read; -errno.
 int checkpoint_remove(const char *path);
 
-// A descriptor that keeps other processes from removing the checkpoint while it is open; -1: there
-// is no such file, or it is being removed. `folder`: a descriptor.
+// Returns a descriptor that keeps other processes from removing the checkpoint while it is open;
+// -1: there is no such file, or it is being removed. `folder`: a descriptor.
 int checkpoint_hold(int folder);
 
-// Whether a checkpoint's path is that of one in the folder.
+// True if a checkpoint's path is below the folder.
 bool checkpoint_is_below(const char *path, const char *folder);
 
 char *checkpoint_rank_path(const char *folder, int rank); // free() it
@@ -152,27 +152,25 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 // ---- loading ----
 
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. All files are checked
-// whole first, so that z keeps what it had unless they are intact and of this run; but where a disk
-// fails in between (-EIO), its weights are of neither.
+// first, so that z keeps its state unless they are intact and of this run; but if a disk fails in
+// between (-EIO), its weights are mixed.
 // Errors: -EBADMSG damaged; -EINVAL another run, naming the first flag or line that differs;
-// -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
-// -errno.
+// -ENOTSUP it was computed with a kernel that this device lacks (if identity is compared); -errno.
 typedef int CheckpointLoad(struct Zero *z, const char *path, const char *identity, struct Error *e);
 CheckpointLoad checkpoint_load;
 
 // Loads its master weights alone, for another run: z->step and all else stay as they are.
-// `identity`: that of the run it is of. Errors: as checkpoint_load's.
+// `identity`: that of the run that saved it. Errors: as checkpoint_load's.
 CheckpointLoad checkpoint_load_weights;
 
-// Loads `which`: the checkpoint in that folder; or with "auto" the newest below the `folders` (NULL
-// behind the last) that is intact, and none where there is none. One that is damaged or cannot be
-// read is said on standard error, and goes to `refused` (NULL: nowhere). Errors: as
-// checkpoint_load's.
+// Loads the checkpoint in folder `which`; or with "auto" the newest below the `folders` (NULL ends
+// them) that is intact, or none if there is none. One that is damaged or cannot be read is logged,
+// and added to `refused` (NULL: not). Errors: as checkpoint_load's.
 int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
                       const char *identity, struct CheckpointRefused *refused, struct Error *e);
 
-// The newest with its weights alone; *path, where one was loaded: its folder, free() it. Errors: as
-// checkpoint_load's; -ENOENT where there is none.
+// Loads the weights of the newest alone; *path, if one was loaded: its folder, free() it. Errors:
+// as checkpoint_load's; -ENOENT if there is none.
 int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const char *identity,
                               char **path, struct Error *e);
 
@@ -212,24 +210,24 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
 void checkpoint_file_abandon(struct CheckpointWriter *w);
 
-// The bytes of a file with that head; and those before its values, of one that was read.
+// Bytes of a file with that head; and bytes before its values, for a head that was read.
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *head);
 uint64_t checkpoint_file_values(const struct CheckpointHead *head);
 
 // `folder`: a descriptor below which the last name of `path` is opened, or AT_FDCWD.
-// Whether the hash over all of a file is right. Errors: -EBADMSG damaged, -errno.
+// Checks the hash over a whole file. Errors: -EBADMSG damaged, -errno.
 int checkpoint_file_check(int folder, const char *path, struct Error *e);
 // Opens a file and reads its head. Errors: -EBADMSG damaged, -errno.
 int checkpoint_file_open(int folder, const char *path, int *fd, struct CheckpointHead *head,
                          struct Error *e);
-// The head of a file of `bytes` bytes that begins at byte `base` of an open one; `path` for errors.
+// Reads the head of a file of `bytes` bytes at byte `base` of an open one; `path`: for errors.
 int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes,
                          struct CheckpointHead *head, struct Error *e);
-// Reads the head of one of the files in a checkpoint's folder, the lowest rank's that is there.
-// checkpoint_head_free is due. Errors: checkpoint_file_open's; -ENOENT there is none.
+// Reads the head of the lowest rank's file that is in a checkpoint's folder. Call
+// checkpoint_head_free. Errors: checkpoint_file_open's; -ENOENT there is none.
 int checkpoint_file_look(const char *folder, struct CheckpointHead *head, struct Error *e);
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
-// Lets the next read begin at element i of group g's array (an enum State).
+// Makes the next read begin at element i of group g's array (an enum State).
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
                          int array, uint64_t i, struct Error *e);
 

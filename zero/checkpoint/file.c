@@ -10,10 +10,10 @@
 //              such array, the weights that are in use while a delayed update waits
 //   last 8     XXH64 of everything before
 //
-// A reader believes nothing before the hash of the whole file is right, and even then checks every
-// size against the file's length: the hash guards against accidents, the checks against files made
-// by hand. Format 6 is written where an update is late, else format 5. Older formats, which did not
-// say how the ranks stood in a grid, are not read.
+// A reader uses nothing before the hash of the whole file is right, and even then checks every size
+// against the file's length: the hash guards against accidents, the checks against files made by
+// hand. Format 6 is written if an update is late, else format 5. Older formats, which lack the grid
+// of ranks, are not read.
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
 
@@ -62,7 +62,7 @@ void checkpoint_head_free(struct CheckpointHead *h) {
 
 // ---- writing ----
 
-// Whether validations are judged, in a run that needs it, or a file's format.
+// Returns the format: LATE with a delayed update, plus JUDGED if validations are judged.
 static int format_for(const struct CheckpointHead *h) {
     return (h->narray == NSTATE_LATE ? LATE : USUAL) + (h->best.samples ? JUDGED : 0);
 }
@@ -152,7 +152,7 @@ int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
             unlink(w->path);
         }
     }
-    checkpoint_file_abandon(w); // which removes a file that is still open
+    checkpoint_file_abandon(w); // it removes a file that is still open
     return err;
 }
 
@@ -175,7 +175,7 @@ int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct
     return 0;
 }
 
-// The hash of the first `bytes` bytes must stand behind them.
+// Checks that the hash of the first `bytes` bytes follows them.
 static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e) {
     struct Hash64 hash;
     hash64_init(&hash, 0);
@@ -198,7 +198,7 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
     return err;
 }
 
-// The bytes of a file with that head, or UINT64_MAX where it cannot be.
+// Returns the bytes of a file with that head, or UINT64_MAX if no file can have it.
 static uint64_t promised_bytes(const struct CheckpointHead *h) {
     const uint64_t most = UINT64_C(1) << 48;
     uint64_t all = h->fixed_bytes + strlen(h->identity) + h->choices_bytes +
@@ -220,7 +220,7 @@ uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
     return promised_bytes(&written);
 }
 
-// A grid of as many ranks as there are files.
+// True for a grid of as many ranks as there are files.
 static bool is_grid(const struct Grid *g, uint32_t size) {
     uint64_t ranks = 1;
     for (int a = 0; a < NAXIS; a++)
@@ -250,7 +250,7 @@ static int check_head(const char *path, const struct CheckpointHead *h, struct E
     return 0;
 }
 
-// 0: of no format that is known.
+// Returns the format; 0: not a known one.
 static int format_of(const char seen[MAGIC_BYTES]) {
     for (int format = USUAL; format < NFORMAT; format++)
         if (memcmp(seen, magic[format], MAGIC_BYTES) == 0)
@@ -258,7 +258,7 @@ static int format_of(const char seen[MAGIC_BYTES]) {
     return 0;
 }
 
-// Of a file of no format that is read.
+// Fills in the error for a file of no known format.
 static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct Error *e) {
     bool older = memcmp(seen, magic[USUAL], 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
                  memcmp(seen + 14, magic[USUAL] + 14, 2) == 0;
@@ -350,7 +350,7 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
                      strerror(errno));
 }
 
-// Opens a regular file, and nothing else: a FIFO would be waited for.
+// Opens a regular file, and nothing else: opening a FIFO would wait.
 static int open_regular(int folder, const char *path, uint64_t *bytes, struct Error *e) {
     const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
     int fd = openat(folder, slash ? slash + 1 : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,4 +1,4 @@
-// What the files of this folder know of each other: the files of a checkpoint that is loaded, which
+// Declarations shared by this folder's files: the files of a checkpoint that is loaded, which
 // load.c opens and checks and read.c reads; and their folder's.
 #ifndef ZERO_CHECKPOINT_FILES_H
 #define ZERO_CHECKPOINT_FILES_H
@@ -8,44 +8,44 @@ enum { CHECKPOINT_FILES_MAX = 1 << 16 };
 
 struct CheckpointFile {
     char *path;
-    bool fetched; // what is needed of it lies in `fetched` below, from head.base on
+    bool fetched; // what is needed of it is in `fetched` below, from head.base on
     struct CheckpointHead head;
 };
 
 struct CheckpointFiles {
     int folder, held; // descriptors, -1: none
-    int fetched;      // likewise: what came from other disks (local.c)
+    int fetched;      // likewise: what was received from other disks (local.c)
     int count;
     struct CheckpointFile *file;
-    // (places): the groups as those laid them out that saved
+    // (places): the groups as each TP rank that saved had them
     struct Params *saved;
     int places;
 };
 
-// The place whose groups a file is of.
+// Returns the TP rank whose groups a file has.
 static inline int checkpoint_place(const struct CheckpointFiles *f, int file) {
     return grid_coord(&f->file[0].head.grid, file, AXIS_TP);
 }
 
 // ---- read.c ----
 
-// Reads what this rank keeps of each group's first arrays: [0, arrays).
+// Reads the elements that this rank keeps of each group's first arrays: [0, arrays).
 int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum State arrays,
                            struct Error *e);
 
 // ---- folders.c ----
 
-// The lowest rank whose file is in a folder, a descriptor; -1: none.
+// Returns the lowest rank whose file is in a folder, a descriptor; -1: none.
 int checkpoint_lowest(int folder);
 
 // ---- local.c: files on several disks ----
 
-// A name that a mark may have.
+// True if a mark may have that name.
 bool checkpoint_is_mark(const char *name);
-// Whether ranks see different files in the folder of that path.
+// True if ranks see different files in the folder of that path.
 bool checkpoint_is_local(struct Zero *z, const char *path);
 
-// Opens the files, in place of load.c's own way: checks them all, reads all heads, and fetches what
+// Opens the files, instead of load.c's own way: checks them all, reads all heads, and fetches what
 // this rank needs. Errors, on all ranks: -ENOENT some file is on no disk; those of
 // checkpoint_file_check and checkpoint_file_open; -errno.
 int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f, struct Error *e);

@@ -1,11 +1,11 @@
-// The folders of checkpoints: their names, which is the newest, and which may go. See checkpoint.h.
+// The folders of checkpoints: names them, finds the newest, and removes old ones. See checkpoint.h.
 //
-// A folder belongs to us if it is a folder and no link to one, and holds regular files of our own
-// naming and nothing else; only such a folder is ever removed, file by file. What somebody else has
-// put there, or linked there, stays, and the folder with it.
+// A folder is ours if it is a folder and not a link to one, and holds only regular files with names
+// of our own; only such a folder is ever removed, file by file. Files or links that somebody else
+// has put there stay, and the folder with them.
 //
-// Whoever reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold): another
-// process that prunes passes over it.
+// A process that reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold):
+// another process that prunes skips it.
 #include "kernels/folder.h"
 #include "zero/checkpoint/files.h"
 
@@ -28,7 +28,7 @@ char *checkpoint_path(const char *folder, uint64_t step) {
     return base_format("%s/step-%08llu", folder, (unsigned long long)step);
 }
 
-// The step of a folder named step-N, or false.
+// Returns the step of a folder named step-N, or false.
 static bool step_of(const char *name, uint64_t *step) {
     unsigned long long n;
     int end = 0;
@@ -38,7 +38,7 @@ static bool step_of(const char *name, uint64_t *step) {
     return true;
 }
 
-// The rank of a file named rank-R.state, or -1.
+// Returns the rank of a file named rank-R.state, or -1.
 static int rank_of(const char *name) {
     char again[32];
     int rank = -1;
@@ -82,7 +82,7 @@ bool checkpoint_is_below(const char *path, const char *folder) {
     return strncmp(path, folder, n) == 0 && path[n] == '/';
 }
 
-// ---- who reads ----
+// ---- locks of readers ----
 
 // A lock of the open file, not of the process: ranks that are threads hold one each.
 static bool lock(int fd, short type) {
@@ -90,7 +90,7 @@ static bool lock(int fd, short type) {
     return fcntl(fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES);
 }
 
-// The first file, or where that is on another disk, the lowest rank's; or -1.
+// Opens the first file or, if that is on another disk, the lowest rank's; -1: neither.
 static int open_lowest(int folder, int flags) {
     char name[32];
     int fd = openat(folder, "rank-0000.state", flags), lowest = -1;
@@ -111,8 +111,8 @@ int checkpoint_hold(int folder) {
     return fd;
 }
 
-// Whether nobody reads the checkpoint; true for a torso without a first file. Where that cannot be
-// told, somebody may.
+// True if nobody reads the checkpoint; also if an unfinished one lacks its first file. False if
+// that cannot be found out.
 static bool is_unread(int folder, int *held) {
     *held = open_lowest(folder, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     return *held < 0 ? errno == ENOENT : lock(*held, F_WRLCK);
@@ -129,7 +129,7 @@ static bool remove_file(int folder, const char *name, void *unused) {
     return is_ours(folder, name, unused) && unlinkat(folder, name, 0) == 0;
 }
 
-// 0, or -errno: what is no folder, or a link to one, is not ours.
+// Returns 0, or -errno: what is no folder, or a link to one, is not ours.
 static int open_ours(const char *path, int *folder) {
     *folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (*folder >= 0)
@@ -162,7 +162,7 @@ static bool is_refused(const struct CheckpointRefused *refused, uint64_t step) {
     return found;
 }
 
-// A damaged one would otherwise take the place of one that can be gone back to.
+// Does not count damaged ones, which would push out one that can be resumed from.
 void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep keep) {
     struct Error ignored;
     uint64_t before = newest + 1, step;

@@ -1,4 +1,4 @@
-// Loading a checkpoint: every rank takes the elements it keeps from the files that have them.
+// Loads a checkpoint: every rank takes the elements it keeps from the files that have them.
 //
 //   file 0  |--------|                     a group's elements, as four ranks wrote them
 //   file 1           |--------|
@@ -7,13 +7,13 @@
 //   rank 0  |--------------|               what each of three ranks keeps
 //   rank 1                 |-------------|
 //
-// Nothing of a file is believed before its hash is known to be right: rank 0 checks the first file,
-// which says how many there are, then the ranks share out the others, and only when all of them are
-// intact do they read the heads and ask whether this is a checkpoint of this run. Then they agree,
-// and read (read.c).
+// No file is used before its hash is known to be right: rank 0 checks the first file, which says
+// how many there are, then the ranks share out the others, and only when all of them are intact do
+// they read the heads and check that this is a checkpoint of this run. Then they agree, and read
+// (read.c).
 //
 // All files are opened below one folder that stays open, so that they are of one checkpoint even if
-// another takes its name meanwhile, and the first is held, so that nobody prunes it.
+// another takes its name meanwhile, and the first is locked, so that nobody prunes it.
 #include "zero/checkpoint/files.h"
 
 #include "zero/offload/offload.h"
@@ -26,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- is it of this run? Its identity is held against the run's, line by line ----
+// ---- is it of this run? Its identity is compared with the run's, line by line ----
 
 struct IdentityLine {
     const char *text; // NULL: there is none
@@ -37,7 +37,7 @@ static bool is_flag(const struct IdentityLine *l) {
     return l->n >= 2 && !memcmp(l->text, "--", 2);
 }
 
-// The flag that it names, by its oldest name (options_identity); NULL: none of the settings.
+// Returns the setting's flag, by its oldest name (options_identity); NULL: it names none.
 static const struct Flag *flag_of(const struct IdentityLine *l) {
     for (const struct Flag *f = settings_table; f < settings_table + settings_count; f++) {
         const char *name = f->was ? f->was : f->name;
@@ -47,13 +47,13 @@ static const struct Flag *flag_of(const struct IdentityLine *l) {
     return NULL;
 }
 
-// Whether a run of another number of ranks may change it.
+// True if a run of another number of ranks may change it.
 static bool is_of_the_ranks(const struct IdentityLine *l) {
     const struct Flag *f = flag_of(l);
     return f && f->identity == FLAG_RANKS;
 }
 
-// It as a user writes it; free() it.
+// Returns it as a user writes it; free() it.
 static char *line_text(const struct IdentityLine *l) {
     const struct Flag *f = flag_of(l);
     if (f)
@@ -61,8 +61,8 @@ static char *line_text(const struct IdentityLine *l) {
     return base_format("%.*s", (int)l->n, l->text);
 }
 
-// The first line of a text; the text goes on behind it. A flag's name ends at the first space, and
-// any other, which may have spaces itself, at the last.
+// Returns the first line of a text, and moves the text past it. A flag's name ends at the first
+// space; any other name, which may have spaces itself, at the last.
 static struct IdentityLine next_line(const char **text) {
     struct IdentityLine l = {*text, strcspn(*text, "\n"), 0};
     if (is_flag(&l))
@@ -74,13 +74,13 @@ static struct IdentityLine next_line(const char **text) {
     return l;
 }
 
-// One of the two says what a run computes with.
+// True for the two lines that say what computes.
 static bool names_kernels(const struct IdentityLine *l) {
     return (l->name == 8 && !memcmp(l->text, "--device", 8)) ||
            (l->name == 9 && !memcmp(l->text, "--kernels", 9));
 }
 
-// The line of a text that has another's name.
+// Returns the line of a text that has another's name.
 static struct IdentityLine line_named(const char *text, const struct IdentityLine *as) {
     while (*text) {
         struct IdentityLine l = next_line(&text);
@@ -91,13 +91,13 @@ static struct IdentityLine line_named(const char *text, const struct IdentityLin
     return (struct IdentityLine){0};
 }
 
-// A value that is wanted as * may be any.
+// A wanted value of * matches any.
 static bool is_same(const struct IdentityLine *has, const struct IdentityLine *want) {
     bool any = want->text && want->n == want->name + 2 && want->text[want->n - 1] == '*';
     return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
 }
 
-// The first flag, or else the first other line, in which two identities differ; either may lack it.
+// Finds the first flag, or else other line, in which two identities differ; either may lack it.
 static bool find_difference(const char *stored, const char *wanted, bool flags, bool same_ranks,
                             struct IdentityLine *has, struct IdentityLine *want) {
     for (const char *s = stored; *s;) {
@@ -115,7 +115,7 @@ static bool find_difference(const char *stored, const char *wanted, bool flags, 
     return false;
 }
 
-// A flag is told before a hash, which other flags change too.
+// Reports a flag before a hash, which other flags change too.
 static int compare_identity(const char *path, const char *stored, const char *wanted,
                             bool same_ranks, struct Error *e) {
     struct IdentityLine has, want;
@@ -141,7 +141,7 @@ static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
     return a->scale == b->scale && a->hysteresis == b->hysteresis && a->good == b->good;
 }
 
-// Does a file have its place among those of this model? *next: for each place and group, where the
+// Checks that a file fits among those of this model. *next: for each TP rank and group, where the
 // files before it end; becomes where it ends.
 static int check_file(const struct CheckpointFiles *f, int number, uint64_t *next,
                       struct Error *e) {
@@ -160,7 +160,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
     bool same = h->ngroup == (uint32_t)saved->ngroup;
     for (int g = 0; same && g < saved->ngroup; g++) {
         const struct CheckpointGroup *part = &h->group[g];
-        bool elsewhere = !part->numel && !part->count; // in another stage of a pipeline
+        bool elsewhere = !part->numel && !part->count; // another pipeline stage has it
         same = elsewhere || part->numel == saved->group[g].numel;
         if (same && part->count && part->begin != next[g])
             return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
@@ -196,7 +196,7 @@ static void files_close(struct CheckpointFiles *f) {
     *f = (struct CheckpointFiles){0};
 }
 
-// The file is closed again: a checkpoint may have more files than a process may open.
+// Closes the file again: a checkpoint may have more files than a process may open.
 static int read_head(struct CheckpointFiles *f, int i, struct Error *e) {
     struct CheckpointFile *file = &f->file[i];
     int fd, err = checkpoint_file_open(f->folder, file->path, &fd, &file->head, e);
@@ -214,7 +214,7 @@ static int open_folder(struct CheckpointFiles *f, const char *folder, struct Err
     return 0;
 }
 
-// The first file, which says how many they are.
+// Opens the first file, which says how many there are.
 static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles *f,
                       struct Error *e) {
     *f = (struct CheckpointFiles){
@@ -227,7 +227,7 @@ static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles
     return zero_agree(z, err ? err : read_head(f, 0, e));
 }
 
-// The others: each rank checks its share of them, and then reads all heads.
+// Opens the others: each rank checks its share of them, and then reads all heads.
 static int open_others(struct Zero *z, const char *folder, struct CheckpointFiles *f,
                        struct Error *e) {
     uint32_t count = f->file[0].head.size;
@@ -247,7 +247,7 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
     return err;
 }
 
-// A run that is resumed may have a delayed update on its way after the checkpoint's step.
+// A resumed run may have a delayed update on its way after the checkpoint's step.
 static int check_late(const struct Zero *z, const struct CheckpointFile *f, struct Error *e) {
     bool has = f->head.narray == NSTATE_LATE;
     if (has == offload_is_late_after(z, f->head.step))
@@ -257,7 +257,7 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
                      has ? "it should not have" : "it lacks");
 }
 
-// Lays out the groups of each place that saved.
+// Lays out the groups of each TP rank that saved.
 static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error *e) {
     const struct CheckpointHead *h = &f->file[0].head;
     struct Error ignored;
@@ -293,32 +293,32 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
 
 // ---- what is taken ----
 
-// Whoever only wants a sample may have asked for no delayed updates: the newest weights will do.
+// A run that only samples may have asked for no delayed updates: it gets the newest weights.
 static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
     return offload_is_delayed(z) && h->narray == NSTATE_LATE;
 }
 
-// Whether it is of as many ranks, with the same parts of the model and as many stages.
+// True if it has as many ranks, TP ranks and pipeline stages as this run.
 static bool is_as_wide(const struct Zero *z, const struct CheckpointHead *h) {
     return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->places &&
            h->grid.size[AXIS_PP] == z->parallel->stages;
 }
 
-// The file whose choices are this rank's: of another number of ranks one speaks for all.
+// Returns the file with this rank's choices: the first one's for another number of ranks.
 static const struct CheckpointHead *choices_of(const struct Zero *z,
                                                const struct CheckpointFiles *f) {
     return &f->file[is_as_wide(z, &f->file[0].head) ? z->all->rank : 0].head;
 }
 
-// Kernels of another kind compute other numbers, and a run does not change them on its way.
+// Kernels of another kind compute other numbers, and a run does not change them midway.
 static int restore_variants(struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
     const struct CheckpointHead *h = choices_of(z, f);
     return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
 }
 
-// A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
-// with others, and says so: its weights are right, and their bits are not those of a run that was
-// never stopped.
+// Restores the algorithms that a run of as many ranks had. If that fails it goes on with others,
+// and logs that: its weights are right, but their bits are not those of a run that was never
+// stopped.
 static void restore_choices(struct Zero *z, const struct CheckpointFiles *f) {
     const struct CheckpointHead *h = choices_of(z, f);
     struct Error why;
@@ -327,8 +327,8 @@ static void restore_choices(struct Zero *z, const struct CheckpointFiles *f) {
         log_line(LOG_NORMAL, "%s", why.text);
 }
 
-// Opens all files, and finds them intact, of that run and of this model. same_ranks: a run of as
-// many ranks must be the same in what shapes its bits, too. files_close is due in any case.
+// Opens all files, and checks that they are intact, and of that run and this model. same_ranks:
+// with as many ranks, flags that shape bits must be the same, too. Call files_close in any case.
 static int open_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
                     struct CheckpointFiles *f, struct Error *e) {
     bool apart = checkpoint_is_local(z, path);

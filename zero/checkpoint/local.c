@@ -1,17 +1,17 @@
-// A checkpoint whose files lie on several disks: each node's ranks have theirs on their own.
+// Handles checkpoints on several disks: each node's ranks have their files on their own disk.
 //
-// Every such folder holds, beside the ranks' files, a mark: apart-<word>, with a word that is that
-// save's alone, and in it the machine of each rank. Files of two folders belong together if their
-// marks are the same; so a folder that one node's disk kept from an older try is not taken for a
-// part of a newer one. And where files are missing, the mark says whose they are.
+// Every such folder also holds a mark: a file apart-<word>, where the word is unique to that save,
+// with the machine of each rank in it. Files of two folders belong together if their marks are the
+// same; so a folder that one node's disk kept from an older try is not taken for a part of a newer
+// one. And if files are missing, the mark says who has them.
 //
-// Loading: ranks tell each other which files they see. What a rank needs and does not see
+// To load, ranks tell each other which files they see. A file that a rank needs and does not see
 // comes, in pieces, from the lowest rank that sees it, into a file without a name that goes when it
-// is closed: so a checkpoint of any nodes is loaded by any others, as far as these have all of it
-// between them. Where all ranks see the same, nothing of this happens.
+// is closed: so a checkpoint of any nodes loads on any others that have all of it between them. If
+// all ranks see the same files, nothing of this happens.
 //
-// All ranks walk through the files in their order, and for each agree who hands it out: the lowest
-// rank that sees it. Its head goes to all who do not, the rest only where some rank needs it.
+// All ranks go through the files in order, and for each agree on who sends it: the lowest rank that
+// sees it. Its head goes to all ranks that do not, the rest only if some rank needs it.
 #include "zero/checkpoint/files.h"
 
 #include "kernels/atomic_file.h"
@@ -83,7 +83,7 @@ static bool find_mark(int folder, const char *name, void *found) {
     return true;
 }
 
-// The word of the mark in a folder; 0: none.
+// Returns the word of the mark in a folder; 0: none.
 static uint64_t marked(int folder) {
     char name[MARK_NAME_BYTES] = "";
     uint64_t word = 0;
@@ -91,7 +91,7 @@ static uint64_t marked(int folder) {
     return word_of(name, &word) ? word : 0;
 }
 
-// The machine on whose disk that rank's file was written, as the mark says; false: not known.
+// Finds the machine on whose disk that rank's file was written, by the mark; false: not known.
 static bool machine_of(int folder, int rank, char host[HOST_BYTES]) {
     char name[MARK_NAME_BYTES] = "", line[LINE_BYTES];
     int r = -1;
@@ -116,9 +116,9 @@ struct Fetch {
     struct Zero *z;
     struct CheckpointFiles *f;
     const char *path;
-    uint64_t *all;       // (ranks): room for their words
+    uint64_t *all;       // (ranks): for their words
     int *owner;          // (files): the lowest rank that sees it; -1: none
-    bool *sees, *shared; // (files): this rank does; all do
+    bool *sees, *shared; // (files): this rank sees it; all do
     uint64_t end;        // of what was fetched
 };
 
@@ -147,10 +147,10 @@ bool checkpoint_is_local(struct Zero *z, const char *path) {
     return !same;
 }
 
-// ---- who has what ----
+// ---- which rank has which files ----
 
-// How many files there are, and of which save: as the lowest rank tells that sees the lowest file.
-// A folder of another save is closed.
+// Agrees on how many files there are, and of which save, as the rank that sees the lowest file
+// reports. Closes a folder of another save.
 static int agree_on_save(struct Fetch *x, uint32_t *count) {
     struct CheckpointFiles *f = x->f;
     struct CheckpointHead head = {0};
@@ -188,7 +188,7 @@ static void name_files(struct Fetch *x, uint32_t count) {
     x->shared = base_alloc_zeroed(count);
 }
 
-// Which ranks see which files, 64 files at a time.
+// Finds which ranks see which files, 64 files at a time.
 static void survey(struct Fetch *x) {
     struct CheckpointFiles *f = x->f;
     int size = x->z->all->size;
@@ -236,9 +236,9 @@ static int check_all_there(const struct Fetch *x, int teller, struct Error *e) {
                      x->path, name);
 }
 
-// ---- handing out ----
+// ---- sending a file ----
 
-// What the owner says.
+// Returns the value of the file's owner.
 static uint64_t hear(struct Fetch *x, int i, uint64_t mine) {
     zero_share(x->z, mine, x->all);
     return x->all[x->owner[i]];
@@ -249,7 +249,7 @@ static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *
     return part->count && part->begin < end && part->begin + part->count > begin;
 }
 
-// Whether this rank may want elements of the file. What all places have is read from place 0's.
+// True if this rank may need the file's elements. TP rank 0's file has what all TP ranks hold.
 static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
     size_t place = (size_t)grid_coord(&h->grid, file, AXIS_TP);
     bool needed = false;
@@ -261,8 +261,8 @@ static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file
     return needed;
 }
 
-// Bytes [at, at + n) of a file that one rank has and the others get. keeps: into what this rank
-// fetches. What goes wrong here is kept in *err, since the others go on.
+// Sends bytes [at, at + n) of a file from its owner to the others. keeps: stores them in what this
+// rank fetches. An error is kept in *err, since the others go on.
 static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bool keeps,
                      char *room, int *err, struct Error *e) {
     const char *path = x->f->file[i].path;
@@ -281,7 +281,7 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
     }
 }
 
-// One file: its head for all, its values for who needs them.
+// Sends one file: its head to all ranks, its values to those that need them.
 static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
     struct CheckpointFile *file = &x->f->file[i];
     bool owns = x->owner[i] == x->z->all->rank, sees = x->sees[i];
@@ -316,7 +316,7 @@ static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
     return err;
 }
 
-// A file without a name: beside the checkpoint, or where there is a folder for such.
+// Opens a file without a name: beside the checkpoint, or where temporary files go.
 static int open_unnamed(const char *path, struct Error *e) {
     char *beside = base_format("%s/../..", path), *at = NULL;
     char *above = folder_of(path);
@@ -341,7 +341,7 @@ static int open_unnamed(const char *path, struct Error *e) {
 
 // ---- all of it ----
 
-// Each file is checked by the rank that hands it out.
+// Each file is checked by the rank that sends it.
 static int check_own(const struct Fetch *x, struct Error *e) {
     int err = 0;
     for (int i = 0; i < x->f->count && !err; i++)

@@ -1,14 +1,14 @@
-// Reading the arrays of a checkpoint's files: each chunk of what this rank keeps is put together
-// from the files that have its elements. See checkpoint.h.
+// Reads the arrays of a checkpoint's files: each chunk that this rank keeps is put together from
+// the files that have its elements. See checkpoint.h.
 //
 //     kept here, by place 1 of 3      |--.--.--|     columns of a matrix, row by row
 //     saved by place 0 of 2        |-----.-----.-----|
 //     saved by place 1 of 2        |-----.-----.-----|
 //
-// A piece of a parameter is side by side in the whole tensor, or its runs are, and so are those of
-// a saver's; so they meet in runs (model/params.h). Of each place that saved, what a chunk wants
-// lies in the order of its files. Where runs are short, a window of the file is read at once, and
-// they are picked from it. The elements of padding are 0.
+// A piece of a parameter is contiguous in the whole tensor, or its runs are, and so are a saver's;
+// so they meet in runs (model/params.h). For each TP rank that saved, the wanted elements of a
+// chunk lie in the order of its files. If runs are short, a window of the file is read at once, and
+// they are picked from it. Elements of padding are 0.
 #include "zero/checkpoint/files.h"
 
 #include <errno.h>
@@ -22,15 +22,15 @@ enum { WINDOW = 1 << 16 }; // elements
 struct CheckpointReader {
     struct Zero *z;
     const struct CheckpointFiles *files;
-    int file, fd; // that is open; -1: none
-    // In the window: elements [begin, end) of an array of its group.
+    int file, fd; // the open file; -1: none
+    // The window holds elements [begin, end) of an array of the group.
     int group;
     enum State what;
     uint64_t begin, end;
     float *window;
 };
 
-// ---- elements of a place's group, from its files ----
+// ---- elements of a TP rank's group, from its files ----
 
 static bool has(const struct CheckpointFiles *f, int file, int place, int g, uint64_t i) {
     const struct CheckpointGroup *part = &f->file[file].head.group[g];
@@ -44,7 +44,7 @@ static void close_file(struct CheckpointReader *r) {
     r->begin = r->end = 0;
 }
 
-// Opens the file with element i of a place's group, unless it is open.
+// Opens the file with element i of a TP rank's group, unless it is open.
 static int open_file(struct CheckpointReader *r, int place, int g, uint64_t i, struct Error *e) {
     const struct CheckpointFiles *f = r->files;
     struct CheckpointHead again;
@@ -76,7 +76,7 @@ static int read_long(struct CheckpointReader *r, int g, enum State what, uint64_
     return err ? err : checkpoint_file_read(r->fd, f->path, out, n * sizeof *out, e);
 }
 
-// Elements [i, i + n) of an array of the file that is open.
+// Reads elements [i, i + n) of an array of the open file.
 static int read_elements(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
                          float *out, struct Error *e) {
     uint64_t left = r->files->file[r->file].head.group[g].count - i;
@@ -96,7 +96,7 @@ static int read_elements(struct CheckpointReader *r, int g, enum State what, uin
     return err;
 }
 
-// Elements [i, i + n) of a place's group, from as many files as have them.
+// Reads elements [i, i + n) of a TP rank's group, from as many files as have them.
 static int read_range(struct CheckpointReader *r, int place, int g, enum State what, uint64_t i,
                       size_t n, float *out, struct Error *e) {
     int err = 0;
@@ -112,9 +112,9 @@ static int read_range(struct CheckpointReader *r, int place, int g, enum State w
     return err;
 }
 
-// ---- chunks of what is kept here ----
+// ---- chunks that this rank keeps ----
 
-// What a place has of a piece; out: where the piece begins.
+// Reads the elements that a TP rank has of a piece; out: where the piece begins.
 static int read_piece(struct CheckpointReader *r, int place, int g, enum State what,
                       const struct Piece *p, float *out, struct Error *e) {
     ptrdiff_t which = p->param - r->z->params->group[g].param;
@@ -134,7 +134,7 @@ static int read_piece(struct CheckpointReader *r, int place, int g, enum State w
     return err;
 }
 
-// Elements [begin, begin + n) of a group.
+// Reads elements [begin, begin + n) of a group.
 static int read_chunk(struct CheckpointReader *r, int g, enum State what, size_t begin, size_t n,
                       float *chunk, struct Error *e) {
     struct Piece piece[MAX_PIECES];

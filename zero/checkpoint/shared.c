@@ -1,9 +1,9 @@
-// What several ranks have beside their shards: all places of tensor parallelism norms, biases
-// behind a sum and learned positions; both ends of a pipeline the embedding of a tied head.
+// Compares state that several ranks hold besides their shards: norms, biases after a sum and
+// learned positions on all TP ranks; a tied head's embedding at both ends of a pipeline.
 //
-// Each rank computes them for itself, from the same bits in the same way. A checkpoint takes the
-// first one's, so when one is saved all ranks compare theirs: what differs would be lost in
-// silence, and says that an exchange is missing, or that GPUs of two kinds round otherwise.
+// Each rank computes it for itself, from the same bits in the same way. A checkpoint takes the
+// first one's, so all ranks compare theirs when one is saved: a difference would be lost in
+// silence, and means that an exchange is missing, or that GPUs of two kinds round differently.
 #include "zero/checkpoint/checkpoint.h"
 
 #include "kernels/hash.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-// Of elements [begin, end) of group g, which this rank owns, every array.
+// Hashes elements [begin, end) of every array of group g, which this rank owns.
 static void hash_range(struct Zero *z, int g, size_t begin, size_t end, float *chunk,
                        struct Hash64 *h) {
     for (enum State what = STATE_MASTER; what < NSTATE; what++)
@@ -24,7 +24,7 @@ static void hash_range(struct Zero *z, int g, size_t begin, size_t end, float *c
         }
 }
 
-// Adds what is to be compared of a group's elements [begin, end), this rank's shard, to h.
+// Adds the elements to compare of a group's [begin, end), this rank's shard, to h.
 typedef void HashShard(struct Zero *z, int g, size_t begin, size_t end, float *chunk,
                        struct Hash64 *h);
 
@@ -45,7 +45,7 @@ static void hash_tied(struct Zero *z, int g, size_t begin, size_t end, float *ch
         hash_range(z, g, begin, end, chunk, h);
 }
 
-// Gathers each rank's word of it; free() it.
+// Gathers each rank's hash of its shards; free() it.
 static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
@@ -60,8 +60,8 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     return all;
 }
 
-// Which rank's word is not that of the first one along the axis, of those at its end, or of any;
-// -1: none. Only the ends of a pipeline have the same.
+// Returns a rank whose hash is not that of the first one along the axis; -1: none. ends: compares
+// only the last one, as only the ends of a pipeline have the same.
 static int find_other(struct Zero *z, enum Axis axis, bool ends, HashShard *each) {
     const struct Grid *grid = &z->parallel->grid;
     int other = -1;

@@ -1,9 +1,9 @@
-// A rank's file of a checkpoint: at once, or from a snapshot while training goes on. See
+// Writes a rank's file of a checkpoint: at once, or from a snapshot while training goes on. See
 // checkpoint.h.
 //
-// A snapshot is what the file will hold, in host memory; a thread then writes it as checkpoint.c
-// would, and nobody waits for the disk. Nothing of it is a checkpoint before all ranks' files are
-// whole and rank 0 has given their folder its name.
+// A snapshot is a copy in host memory of what the file will hold; a thread then writes it as
+// checkpoint.c would, and nobody waits for the disk. It is no checkpoint before all ranks' files
+// are whole and rank 0 has given their folder its name.
 #include "zero/state.h"
 #include "zero/checkpoint/checkpoint.h"
 #include "zero/process/request.h"
@@ -47,7 +47,7 @@ uint64_t checkpoint_bytes(const struct Zero *z, const char *identity) {
     return bytes;
 }
 
-// Where values go.
+// Where values go: to a file, or into memory.
 typedef int Put(void *to, const void *bytes, size_t n, struct Error *e);
 
 static int write_array(struct Zero *z, int g, enum State what, size_t begin, size_t n, float *chunk,
@@ -61,7 +61,7 @@ static int write_array(struct Zero *z, int g, enum State what, size_t begin, siz
     return err;
 }
 
-// All values of this rank's file, in its order.
+// Writes all values of this rank's file, in its order.
 static int write_groups(struct Zero *z, const struct CheckpointHead *head, Put *put, void *to,
                         struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
@@ -105,7 +105,7 @@ struct Snapshot {
     size_t used, bytes; // of values
     int rank;
     pthread_t thread;
-    atomic_uint *word; // that others see
+    atomic_uint *word; // seen by others
     int err;           // of the thread, once it is done
     struct Error error;
 };
@@ -127,7 +127,7 @@ static int write_to_memory(void *snapshot, const void *bytes, size_t n, struct E
     return 0;
 }
 
-// In pieces that stay in the cache between the hash and the copy to the kernel.
+// Writes in pieces that stay in the cache between the hash and the copy to the kernel.
 static int write_values(struct Snapshot *s, struct CheckpointWriter *w) {
     enum { PIECE = 1 << 20 };
     int err = 0;
@@ -149,7 +149,7 @@ static void *write_snapshot(void *snapshot) {
     return NULL;
 }
 
-// Signals are for the threads that train.
+// Blocks signals, which are for the threads that train.
 static int start_thread(struct Snapshot *s) {
     sigset_t all, before;
     sigfillset(&all);
