@@ -1,15 +1,15 @@
 // Activations that are kept elsewhere between a layer's two passes: see offload/activations.h.
 //
-// Layers have slots by turns, as groups have for their weights (zero/slots.c); marks keep the
-// queues apart (docs/events.md: layer ...).
+// Layers use slots in turn, as groups do for their weights (zero/slots.c); marks order the queues
+// (docs/events.md: layer ...).
 //
-// Nothing else is needed. A layer's store is written before it is read: it was the last to leave
-// its slot, or another layer came there, whose forward pass waited for what left, and which left
-// in its turn or had its backward pass; and on NVMe a staging buffer is read into when what was
-// written from it is on the disk (move.c). When a walk begins, each slot's last layer has had both
-// its passes, or has left, or was of a walk without a backward pass; what else used the slot,
-// compute has waited for. And a store is written anew by the next micro-batch of its set, behind
-// all of the backward pass that read it.
+// No other waits are needed. A layer's store is written before it is read: either it was the last
+// to leave its slot, or another layer came there, whose forward pass waited for the copy out, and
+// which left in its turn or had its backward pass; and on NVMe a staging buffer is filled again
+// only when its last bytes are on the disk (move.c). When a walk begins, each slot's last layer has
+// had both its passes, or has left, or was of a walk without a backward pass; compute has waited
+// for anything else that used the slot. And a store is written anew by the next micro-batch of its
+// set, after all of the backward pass that read it.
 //
 // Called through struct BackingOps (attach.c). Read next: move.c.
 #include "zero/offload/activations.h"
@@ -20,12 +20,12 @@
 
 struct ActOffload {
     size_t layers, sets;
-    size_t leaving;             // layers 0 .. leaving - 1 of each set leave
+    size_t leaving;             // layers 0 .. leaving - 1 of each set leave the device
     struct Slots slots;         // their owners: set * layers + layer
-    struct Staging *staging;    // of each slot, where stores are on NVMe; else NULL
+    struct Staging *staging;    // of each slot, if stores are on NVMe; else NULL
     struct Block *store;        // (sets, leaving)
-    size_t bytes;               // of each: of a slot, or of this place's part of it
-    const struct TpComm *parts; // or NULL
+    size_t bytes;               // of each: of a slot, or of this TP rank's part of it
+    const struct TpComm *parts; // TP ranks that keep a part each; or NULL
     struct Event *made;
 };
 
@@ -46,7 +46,7 @@ static int open_stagings(struct Zero *z, struct ActOffload *k, const struct ActO
     return err;
 }
 
-// Slots are moved whole, with the gaps between tensors and what a small batch does not use.
+// Slots are moved whole, with the gaps between tensors and the space that a small batch leaves.
 static void zero_slots(struct Zero *z, const struct ActOffloadSpec *s) {
     if (s->dry)
         return;
@@ -57,8 +57,8 @@ static void zero_slots(struct Zero *z, const struct ActOffloadSpec *s) {
 int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Error *e) {
     if (s->slots == s->layers * s->sets)
         return 0;
-    // A head reads what the last layer has made, behind that one's `made`. (A plan's stage that
-    // stands for all of a pipeline has one.)
+    // A head reads the last layer's output, after that one's `made`. (A plan's stage that stands
+    // for all of a pipeline has a head.)
     bool head = z->params->unit[z->params->nunit - 1].kind == UNIT_HEAD;
     CHECK(s->dry || s->sets == 1 || !head, "%zu sets beside a head", s->sets);
     struct ActOffload *k = offload_of(z)->acts = base_alloc_zeroed(sizeof *k);
@@ -101,9 +101,9 @@ void act_offload_close(struct Zero *z) {
     offload_of(z)->acts = NULL;
 }
 
-// ---- which is where ----
+// ---- which layer is where ----
 
-// Who owns what a visit keeps; -1: it is of one of the ends, or nothing leaves.
+// Returns the owner of what a visit keeps; -1: it is a unit without layer, or nothing leaves.
 static int owner_of(const struct Zero *z, const struct Visit *v) {
     const struct Offload *o = offload_of(z);
     const struct ActOffload *k = o ? o->acts : NULL;
@@ -127,8 +127,8 @@ static struct Move activation_move(struct ActOffload *k, struct Slot *slot) {
 
 // ---- forward ----
 
-// The first layer has its slot earlier: what it works on comes there, from the embedding or from
-// another stage of a pipeline.
+// The first layer gets its slot earlier, since its input goes there: from the embedding or from
+// another pipeline stage.
 static void before_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     bool first = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
@@ -150,7 +150,7 @@ static void leave(struct Zero *z, struct Slot *slot) {
     mark_record(&slot->drained, z->device, QUEUE_OUT);
 }
 
-// Those that do not leave stay until their backward passes; without these nothing is kept.
+// Layers that do not leave stay until their backward passes; without these nothing is kept.
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
@@ -178,8 +178,8 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
     mark_record(&slot->arrived, z->device, QUEUE_IN);
 }
 
-// Begins to fetch what a visit's owner kept, unless it is here or on its way. From the disk it
-// comes to staging first: a GPU's queue cannot wait for that, so the rest is left until the walk is
+// Begins to fetch what a visit's owner kept, unless it is here or on its way. From disk it comes to
+// staging first: a GPU's queue cannot wait for that, so the rest is queued when the walk gets
 // there.
 static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     struct ActOffload *k = offload_of(z)->acts;
@@ -196,8 +196,8 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     z->device->label.unit = unit;
 }
 
-// For backward passes that follow this visit, with no forward pass before them: in their order, and
-// as far as their slots are free.
+// Fetches for backward passes that follow this visit without a forward pass in between: in their
+// order, and as far as their slots are free.
 static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     size_t ahead = size_min(z->plan.prefetch, (size_t)k->slots.count - 1);
@@ -212,7 +212,7 @@ static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     }
 }
 
-// Behind a layer's own part, of those that left.
+// Gathers the whole from the TP ranks' parts, after the layer's own part, if the layer had left.
 static void gather(const struct ActOffload *k, const struct Slot *slot) {
     char *whole = slot->block.mem;
     if (k->parts && leaves(k, slot->owner))

@@ -1,7 +1,7 @@
-// Which hops a group has whose state is kept elsewhere, and the memory that they need.
+// Adds hops to groups whose state is kept elsewhere, and allocates the memory that they need.
 //
-// This is where offload attaches: offload_plan says in which tier each kind of state is,
-// `attach_group` looks at that once for every group, when it is opened, and adds the hops of this
+// This is where offload attaches: offload_plan decides in which tier each kind of state is;
+// `attach_group` reads that once for every group, when it is opened, and adds the hops of this
 // folder to its chains.
 //
 // Called by the core through struct BackingOps (zero/open.c). Read next: weights.c.
@@ -15,7 +15,7 @@
 
 // ---- tiers ----
 
-// Elements that are stored for all groups from g on.
+// Returns how many elements all groups from g on have, padded.
 static uint64_t elements_from(const struct Params *params, int g) {
     uint64_t n = 0;
     for (; g < params->ngroup; g++)
@@ -23,8 +23,8 @@ static uint64_t elements_from(const struct Params *params, int g) {
     return n;
 }
 
-// The first group that is offloaded, so that those from it on are nearest to the share that was
-// asked for. The first ones stay: a forward pass wants them first, while the host has just begun.
+// Returns the first group that is offloaded, so that the groups from it on are closest to the given
+// ratio. The first ones stay: a forward pass needs them first, when the host has just begun.
 static int first_offloaded(const struct Params *params, double ratio) {
     double all = (double)elements_from(params, 0), nearest = 2;
     int from = 0;
@@ -57,7 +57,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     plan->optimizer.tier = &zero->tier[o->opt_tier];
     plan->weight_slots |= o->param_tier != TIER_DEVICE;
     plan->buckets |= *from < ngroup;
-    // Master weights are apart where the parameters are rounded, are elsewhere, or are of another
+    // Master weights are separate if the parameters are rounded, are elsewhere, or are of another
     // step.
     enum TierKind masters = *from == ngroup ? TIER_DEVICE : o->opt_tier;
     bool apart = masters != o->param_tier || (*from > 0 && *from < ngroup);
@@ -67,8 +67,8 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
 
 // ---- a group ----
 
-// Where the device updates and the weights are elsewhere, it has no upper halves of master weights
-// at hand: fp32 has the bits of split, and those in bf16 are kept beside the state, too.
+// If the device updates and the weights are elsewhere, it lacks the upper halves of split master
+// weights: fp32 has the same bits; bf16 master weights are kept beside the state, too.
 static void serve_masters(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     bool bf16 = s->masters->format == MASTER_BF16;

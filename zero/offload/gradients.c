@@ -1,11 +1,11 @@
 // Gradients of groups that the host updates: they are kept in host memory.
 //
 // Such a gradient is made in a bucket at every stage, and leaves as soon as it is reduced: only
-// some buckets of gradient are ever on the device. With accumulation the sum so far comes back to
+// some buckets of gradients are ever on the device. With accumulation the sum so far comes back to
 // be added to, whole or as a shard; the host could add as well, but would round the sum once more.
 //
-// The hops of this file are added to a group's chains by attach.c; the queues wait as zero/chain.c
-// says. Read next: update.c.
+// attach.c adds the hops of this file to a group's chains; zero/chain.c makes the queues wait. Read
+// next: update.c.
 #include "zero/offload/offload.h"
 
 int offload_turn(const struct Zero *z) {
@@ -16,7 +16,7 @@ struct Block *offload_grad(struct Zero *z, int g, int turn) {
     return turn ? &offload_of(z)->group[g].second_grad : &z->state[g].grad;
 }
 
-// Elements [begin, begin + n) of a group, between their store and `mem`.
+// Describes the move of elements [begin, begin + n) of a group between their store and `mem`.
 static struct Move gradient_move(struct Zero *z, int g, size_t begin, size_t n, void *mem) {
     size_t size = dtype_size(z->plan.grad.dtype);
     return (struct Move){.store = offload_grad(z, g, offload_turn(z)),
@@ -25,7 +25,7 @@ static struct Move gradient_move(struct Zero *z, int g, size_t begin, size_t n, 
                          .mem = mem};
 }
 
-// What the host keeps between micro-batches: the whole, or where only shards are kept, the shard.
+// The host keeps the whole sum between micro-batches or, if only shards are kept, the shard.
 static struct Move sum_move(struct Zero *z, const struct HopArgs *a) {
     size_t padded = z->params->group[a->group].padded, n = zero_shard_numel(z, a->group);
     if (z->plan.grad.shard_group)
@@ -43,7 +43,7 @@ static void send_sum(struct Zero *z, const struct HopArgs *a) {
     move_out(a->context, &m);
 }
 
-// Of a gradient that was whole, what this rank updates.
+// Sends the part that this rank updates of a whole gradient.
 static void send_reduced(struct Zero *z, const struct HopArgs *a) {
     size_t begin = zero_owned_begin(z, a->group), n = zero_owned_numel(z, a->group);
     void *mem = dtype_at(a->mem[BUFFER_WHOLE], z->plan.grad.dtype, begin);
@@ -80,7 +80,7 @@ void offload_attach_gradient(struct Zero *z, int g) {
     s->grad_numel = zero_owned_numel(z, g);
 }
 
-// Behind a visit, which has been queued: the next unit's sum comes while it computes.
+// Called when a visit is queued: fetches the next unit's sum while that visit computes.
 void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     bool follows = next->backward && next->micro == v->micro && z->plan.prefetch > 0;

@@ -1,7 +1,7 @@
-// Moving state between tiers: see move.h. Next: nvme_files.c, the disk.
+// Moves state between tiers: see move.h. Next: nvme_files.c, the disk.
 //
-// A disk that fails ends the run: what it held is the only copy. The line names the file, and the
-// newest checkpoint is as it was.
+// A disk that fails ends the run, since it held the only copy. The error names the file; the newest
+// checkpoint is unaffected.
 #include "zero/offload/move.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ struct Moved moved_since(struct Moved now, struct Moved before) {
                           now.written - before.written};
 }
 
-// What is not added is read and written all the same, a little slower.
+// A buffer beyond the list's end is read and written all the same, a little slower.
 void move_add_buffer(struct Mover *m, const struct Block *b) {
     if (m->nbuffer < MOVE_BUFFERS)
         m->buffer[m->nbuffer++] = b;
@@ -106,7 +106,7 @@ static bool is_on_disk(const struct Block *store) {
     return store->tier->kind == TIER_NVME;
 }
 
-// Of the bytes of a move.
+// Returns the bytes of a move that cross the bus.
 static size_t over_bus(const struct Move *v) {
     return v->store->tier->kind == TIER_DEVICE ? 0 : v->bytes;
 }
@@ -143,7 +143,7 @@ void move_out(struct Mover *m, const struct Move *v) {
     }
     struct Staging *s = v->staging;
     struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
-    // What came from disk by this buffer has been taken, and used, before there was this to send.
+    // Bytes that came from disk through this buffer were used before these existed: no wait.
     mark_wait(&s->stored, d, QUEUE_OUT);
     device_copy(d, QUEUE_OUT, s->block.mem, v->mem, v->bytes);
     mark_record(&s->copied, d, QUEUE_OUT);

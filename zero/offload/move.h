@@ -1,19 +1,18 @@
-// Moving state between the device and its backing store, a block of the tier that it is in.
+// Moves state between the device and its backing store, a block of the tier that it is in.
 //
-// What is offloaded has a STORE, a block in host memory or in a file on NVMe. From host memory it
-// is copied by the device's own queues, `in` and `out`; so it is from the device's own, where parts
-// of activations may stay, and then no bus is taken. NVMe is one step further: the host's queues
-// of the same names read and write the file, and the bytes pass through a STAGING buffer in host
-// memory.
+// Offloaded state has a STORE, a block in host memory or in a file on NVMe. From host memory the
+// device's own queues, `in` and `out`, copy it; also from the device's own memory, where parts of
+// activations may stay, and then no bus is used. NVMe is one step further: the host's queues of the
+// same names read and write the file, and the bytes pass through a STAGING buffer in host memory.
 //
 //   in    disk --host's in--> staging --device's in--> device memory
 //   out   device memory --device's out--> staging --host's out--> disk
 //
-// Marks keep the two steps apart (docs/events.md), for weights (staging ...) and activations (layer
+// Marks order the two steps (docs/events.md), for weights (staging ...) and activations (layer
 // staging ...).
 //
-// All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
-// the bus and the disk carry in a step is predicted (zero/plan/rehearse.h).
+// All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as the
+// traffic of bus and disk in a step is predicted (zero/plan/rehearse.h).
 #ifndef ZERO_OFFLOAD_MOVE_H
 #define ZERO_OFFLOAD_MOVE_H
 #include "kernels/mark.h"
@@ -21,7 +20,7 @@
 #include "zero/comm/comm.h"
 #include "zero/offload/nvme.h"
 
-// Between the parties, in bytes so far.
+// Bytes moved so far between device, host and disk.
 struct Moved {
     uint64_t in, out;       // over the bus, to and from device memory
     uint64_t read, written; // from and to NVMe
@@ -34,46 +33,46 @@ enum { MOVE_BUFFERS = 64 };
 struct Mover {
     struct Device *device, *host;
     struct Nvme *nvme;
-    struct Comm *all;         // told when the disk fails
-    struct Moved moved[NTAG]; // of stores with that tag
+    struct Comm *all;         // ends the job if the disk fails
+    struct Moved moved[NTAG]; // by the tag of the store
     // Host memory that the disk reads and writes again and again.
     const struct Block *buffer[MOVE_BUFFERS];
     int nbuffer;
 };
 
-// Blocks of host memory that transfers will use, before the disk's files are opened; then those.
+// Adds host memory that transfers will use, before the disk is opened; then opens the disk.
 void move_add_buffer(struct Mover *m, const struct Block *b);
 void move_open_disk(struct Mover *m, struct Nvme *nvme);
 
 struct Staging {
     struct Block block;
-    struct Mark arrived, drained; // host's in: it is filled from disk; device's in: it was used
-    struct Mark copied, stored;   // device's out: it is filled; host's out: it is on disk
+    struct Mark arrived, drained; // host's in: filled from disk; device's in: it was used
+    struct Mark copied, stored;   // device's out: filled; host's out: it is on disk
 };
 
-// A staging buffer of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
+// Opens a staging buffer of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
 int staging_open(struct Staging *s, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e);
-void staging_close(struct Staging *s); // of a zeroed one: nothing
+void staging_close(struct Staging *s); // zeroed: does nothing
 
-// What goes out and comes back needs no wait: an owner's bytes leave and come by the same slot,
-// which is drained between.
+// One move. Bytes that go out and come back need no wait: they leave and come by the same slot,
+// which is drained in between.
 struct Move {
     struct Block *store;
     size_t offset, bytes;    // of the store
     void *mem;               // on the device
-    struct Staging *staging; // where the store is on NVMe
+    struct Staging *staging; // if the store is on NVMe
 };
 
-// in is two calls, so that the disk can be at work long before the device has room: move_begin
-// starts reading into staging (nothing, where the store is in host memory), and move_in queues
-// the copy on the device's in queue, behind the waits that the caller queued there.
+// Moving in takes two calls, so that the disk can start long before the device has a free slot:
+// move_begin starts reading into staging (nothing for a store in host memory), and move_in queues
+// the copy on the device's in queue, after the waits that the caller queued there.
 void move_begin(struct Mover *m, const struct Move *v);
 void move_in(struct Mover *m, const struct Move *v);
 void move_out(struct Mover *m, const struct Move *v); // on the device's out queue, likewise
 
-// Pieces of blocks on NVMe, in the host's in or out queue. unless: nothing is written where
-// *unless is not 0 when the queue gets there; NULL: it is.
+// Pieces of blocks on NVMe, for the host's in or out queue. unless: nothing is written if *unless
+// is not 0 when the queue gets there; NULL: always written.
 struct MovePieces {
     struct NvmePiece piece[NVME_PIECES];
     int n;
@@ -82,8 +81,8 @@ struct MovePieces {
 void move_read(struct Mover *m, const struct MovePieces *p);
 void move_write(struct Mover *m, const struct MovePieces *p);
 
-// Reads or writes a piece of a block of any tier, from or to host memory, now. mem: of
-// device_alloc_host. The queues that use the block are idle.
+// Reads or writes a piece of a block of any tier, to or from host memory, at once. mem: of
+// device_alloc_host. The queues that use the block must be idle.
 void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes);
 void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
                   size_t bytes);

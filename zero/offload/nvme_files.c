@@ -1,6 +1,6 @@
 // The files of the NVMe tier: opened without a name, reserved on the disk, and closed. See nvme.h.
 //
-// Room is reserved when a file is opened (fallocate), so that a disk that is too small is found
+// Space is reserved when a file is opened (fallocate), so that a disk that is too small is found
 // before the first step and not in the middle of one.
 #include "zero/offload/nvme_move.h"
 
@@ -15,7 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// The kernel takes 1 GiB in one registered buffer.
+// The kernel takes at most 1 GiB in one registered buffer.
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 30;
 static const size_t BLOCK_BYTES_MAX = (size_t)1 << 28;
 static const size_t DEPTH_MAX = 4096; // entries of a ring, well within the kernel's limit
@@ -52,7 +52,7 @@ int nvme_refuse_memory(const char *folder, struct Error *e) {
     return 0;
 }
 
-// Where the file system cannot make a file without a name, it has one for a moment.
+// If the file system cannot make a file without a name, it has one for a moment.
 static int open_nameless(const char *folder, int flags) {
     int fd = open(folder, O_TMPFILE | O_EXCL | flags, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
@@ -72,7 +72,7 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     if (fstatvfs(f->fd, &s))
         return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
     uint64_t room = (uint64_t)s.f_bavail * s.f_frsize;
-    int code = -ENOSPC; // not tried where it cannot go well: it would fill the disk for a moment
+    int code = -ENOSPC; // not tried if it must fail: it would fill the disk for a moment
     while (f->bytes <= room) {
         code = fallocate(f->fd, 0, 0, (off_t)round_up(f->bytes, NVME_UNIT_BYTES)) ? -errno : 0;
         if (code != -EINTR)
@@ -86,8 +86,8 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
                      (unsigned long long)room);
 }
 
-// What statx says of O_DIRECT, since Linux 6.1. The system's headers may be older than its kernel,
-// so mask and places are written here: they are part of the kernel's fixed interface.
+// The fields of statx for O_DIRECT, since Linux 6.1. The system's headers may be older than its
+// kernel, so mask and offsets are defined here: they are part of the kernel's fixed interface.
 enum { STATX_MASK_DIO = 0x2000, STATX_AT_MASK = 0, STATX_AT_MEM = 0x98, STATX_AT_OFFSET = 0x9c };
 
 static int find_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error *e) {
@@ -98,7 +98,7 @@ static int find_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error
         memcpy(&memory, (char *)&s + STATX_AT_MEM, sizeof memory);
         memcpy(&offset, (char *)&s + STATX_AT_OFFSET, sizeof offset);
     }
-    if (!(mask & STATX_MASK_DIO)) // an older kernel: a page is right for all disks there are
+    if (!(mask & STATX_MASK_DIO)) // an older kernel: a page suits all known disks
         memory = offset = NVME_UNIT_BYTES;
     if (!memory || !offset || NVME_UNIT_BYTES % offset || NVME_UNIT_BYTES % memory)
         return error_set(
@@ -203,9 +203,9 @@ void nvme_close(struct Nvme *n) {
     free(n);
 }
 
-// A request of 1 MiB is 256 pieces of memory to the disk in ordinary pages, and one in a huge page;
-// reading was measured to be up to 1.7 times as fast. Only advice: where the machine has no huge
-// pages to give, nothing is lost. MADV_COLLAPSE, for memory that was used before, is Linux 6.1's.
+// A request of 1 MiB is 256 pieces of memory to the disk in ordinary pages, and one in a huge page:
+// reading was measured to be up to 1.7 times as fast. This only advises; a machine without huge
+// pages loses nothing. MADV_COLLAPSE, for memory that was used before, is Linux 6.1's.
 static void use_huge_pages(void *mem, size_t bytes) {
     enum { HUGE_PAGE = 2 << 20, COLLAPSE = 25 };
     uintptr_t begin = round_up((uintptr_t)mem, HUGE_PAGE);

@@ -1,19 +1,19 @@
-// Moving pieces of the NVMe tier's files: cut into requests, kept under way together, each result
-// looked at before it is believed.
+// Moves pieces of the NVMe tier's files: cut into requests, kept under way together, each result
+// checked before it is used.
 //
-// O_DIRECT takes whole units of the disk only, at addresses that suit it. So a piece is cut in
-// three: the unit that it begins in, those that it covers, and the unit that it ends in. The middle
-// goes straight between disk and caller in requests of up to --nvme-block bytes, by way of an
-// aligned buffer where the caller's address does not suit. A unit that is covered in part is read
-// whole; to write it, the new bytes are laid over the old ones and the whole goes back.
+// O_DIRECT takes only whole units of the disk, at aligned addresses. So a piece is cut in three:
+// the unit that it begins in, those that it covers, and the unit that it ends in. The middle goes
+// straight between disk and caller in requests of up to --nvme-block bytes, or through an aligned
+// buffer if the caller's address is not aligned. A unit that is covered in part is read whole; to
+// write it, the new bytes are copied over the old ones and the whole is written back.
 //
-// A request may end SHORT. What is taken for done is then rounded down to whole units, since the
-// disk would refuse to go on from anywhere else, and the rest is asked for again. Two well-known
-// ways of losing bytes are here: to believe that a completion is complete, and to go on from where
-// it ended.
+// A request may end SHORT. The bytes that count as done are then rounded down to whole units, since
+// the disk would refuse to go on from anywhere else, and the rest is requested again. Two
+// well-known ways of losing bytes are avoided here: to believe that a completion is complete, and
+// to go on from exactly where it ended.
 //
 // With --check-io a sum of each unit is kept when it is written and compared whenever it is read,
-// before a part of it is replaced too. Called by the queues of offloaded state. Read next:
+// also before a part of it is replaced. Called by the queues of offloaded state. Read next:
 // nvme_ring.c.
 #include "zero/offload/nvme_move.h"
 #include "kernels/hash.h"
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-// Attempts in a row that transfer nothing before a request is given up.
+// Attempts in a row without progress before a request is given up.
 enum { ATTEMPTS = 1000 };
 
 // One call of nvme_read or nvme_write.
@@ -32,16 +32,16 @@ struct Transfer {
     struct Lane *lane;
     bool write;
     const struct NvmePiece *piece;
-    int count, at;     // pieces, and the one that is being cut
-    size_t piece_done; // bytes of it that are cut
-    size_t under_way;  // jobs
+    int count, at;     // pieces, and the index of the one being cut
+    size_t piece_done; // bytes of that one which are cut
+    size_t under_way;  // number of jobs
     int code;          // the first error
     struct Error *e;
 };
 
 static int fail(struct Transfer *t, const struct NvmeJob *j, int code, const char *cause) {
     if (t->code)
-        return t->code; // the first one is told
+        return t->code; // only the first one is reported
     bool writes = j->kind == JOB_WRITE;
     t->code = error_set(t->e, code, E_NVME_IO,
                         "cannot %s %s at offset %llu (%zu bytes, %zu of them done): %s",
@@ -54,7 +54,7 @@ static int fail(struct Transfer *t, const struct NvmeJob *j, int code, const cha
 
 static uint64_t unit_sum(const char *mem) {
     uint64_t sum = hash64(mem, NVME_UNIT_BYTES, 0);
-    return sum ? sum : 1; // 0 means that there is none
+    return sum ? sum : 1; // 0 means no sum
 }
 
 static void keep_sums(struct Nvme *n, const struct NvmeJob *j) {
@@ -107,8 +107,8 @@ static void issue(struct Transfer *t, const struct NvmeJob *j) {
     t->lane->queue->disk->submit(t->lane->queue, &r);
 }
 
-// The next job of the transfer, taken from the idle ones. A unit that is covered in part, or else
-// as many whole ones as a request may have.
+// Takes the next job of the transfer from the idle ones: a unit that is covered in part, or else as
+// many whole units as a request may have.
 static struct NvmeJob *cut_job(struct Transfer *t) {
     const struct NvmePiece *p = &t->piece[t->at];
     const struct NvmeSettings *s = &t->n->settings;
@@ -142,7 +142,7 @@ static void begin_write(struct Transfer *t, struct NvmeJob *j) {
     keep_sums(t->n, j);
 }
 
-// All bytes of a job have come or gone. True: it goes on with another request.
+// Called when all bytes of a job have come or gone. True: it goes on with another request.
 static bool job_turns(struct Transfer *t, struct NvmeJob *j) {
     if (j->kind == JOB_WRITE)
         return false;
@@ -160,7 +160,7 @@ static bool job_turns(struct Transfer *t, struct NvmeJob *j) {
     return true;
 }
 
-// True: there is more to ask for.
+// True: there is more to request.
 static bool handle_result(struct Transfer *t, struct NvmeJob *j, int result) {
     size_t left = j->bytes - j->done;
     if (result < 0 && result != -EAGAIN && result != -EINTR)
@@ -182,7 +182,7 @@ static bool handle_result(struct Transfer *t, struct NvmeJob *j, int result) {
     return j->done < j->bytes || job_turns(t, j);
 }
 
-// The queue fails, not a request of it: none that is under way will be told of, nor any other.
+// The queue itself has failed: no request under way will end, nor any later one.
 static int fail_all(struct Transfer *t) {
     t->under_way = 0;
     if (t->code)
@@ -229,8 +229,8 @@ static bool meets_any(const struct Claim *a, const struct Claim *b, int count) {
     return false;
 }
 
-// Waits until the other direction touches none of the units of this transfer. All are claimed at
-// once, so that two transfers never wait for each other.
+// Waits until the other direction touches none of the units of this transfer. All units are claimed
+// at once, so that two transfers never wait for each other.
 static void claim(struct Transfer *t) {
     struct Lane *other = t->write ? &t->n->reader : &t->n->writer, *own = t->lane;
     for (int i = 0; i < t->count; i++)
@@ -255,7 +255,7 @@ static void release(struct Transfer *t) {
     pthread_mutex_unlock(&t->n->lock);
 }
 
-// Two pieces that are written may share a unit; then the second waits until the first is there.
+// Two pieces that are written may share a unit; then the second waits until the first is on disk.
 static void wait_for_neighbours(struct Transfer *t) {
     if (t->write && meets_any(&t->lane->claim[t->at], t->lane->claim, t->at))
         while (t->under_way)
@@ -281,7 +281,7 @@ static void start_jobs(struct Transfer *t) {
     }
 }
 
-// The kernel may refuse to pin (RLIMIT_MEMLOCK): then the memory is used as it is.
+// The kernel may refuse to pin memory (RLIMIT_MEMLOCK): then it is used unpinned.
 static void make_ready(struct Transfer *t) {
     struct Lane *l = t->lane;
     if (l->ready)
@@ -317,7 +317,7 @@ static int move(struct Transfer *t) {
     make_ready(t);
     claim(t);
     for (start_jobs(t); t->under_way; start_jobs(t))
-        wait_one(t); // after an error too: the kernel is still at work in the caller's memory
+        wait_one(t); // after an error too: the kernel still uses the caller's memory
     release(t);
     return t->code;
 }

@@ -6,17 +6,17 @@
 
 #include <pthread.h>
 
-// Files are cut into UNITS: the least that the disk takes as a whole, and what one sum is of.
+// Files are cut into UNITS: the least that the disk takes as a whole, and the range of one sum.
 enum { NVME_UNIT_BYTES = 4096 };
 
 struct NvmeFile {
     int fd;         // -1: none
-    uint64_t bytes; // as asked for
+    uint64_t bytes; // as requested
     uint64_t *sums; // of each unit, 0: never written; NULL without --check-io
     char *name;     // for error lines
 };
 
-// One request and what becomes of its bytes.
+// The kinds of a job, which is one request and the further requests for its bytes.
 enum JobKind {
     JOB_READ,
     JOB_WRITE,
@@ -27,8 +27,8 @@ struct NvmeJob {
     enum Tag file;
     uint64_t offset; // a multiple of the unit, as is bytes
     size_t bytes, done;
-    char *mem;        // what the disk reads or writes
-    char *user;       // the caller's part of it, if it is not there itself
+    char *mem;        // address that the disk reads or writes
+    char *user;       // the caller's part of it, if mem is not the caller's
     size_t user_from; // where that begins within mem
     size_t user_bytes;
     int attempts; // since `done` last grew
@@ -40,16 +40,16 @@ struct Claim {
     uint64_t begin, end;
 };
 
-// One direction.
+// One direction: reading, or writing.
 struct Lane {
     struct NvmeQueue *queue;
     struct NvmeJob *job; // (depth)
     char *bounce;        // (depth, block_bytes): aligned buffers, one a job
-    int *idle;           // (nidle): jobs that are not in use
+    int *idle;           // (nidle): unused jobs
     size_t nidle;
-    int broken;  // -errno: the queue has failed, and what was under way has no end
-    bool ready;  // the registered memory was pinned, or refused
-    bool pinned; // which of the two
+    int broken;  // -errno: the queue has failed, and requests under way never end
+    bool ready;  // the kernel was asked to pin the registered memory
+    bool pinned; // and did so
     struct Claim claim[NVME_PIECES];
     int nclaim;
 };
@@ -57,7 +57,7 @@ struct Lane {
 struct Nvme {
     struct NvmeSettings settings; // settled
     struct NvmeFile file[NTAG];
-    size_t memory_align;  // that O_DIRECT asks for
+    size_t memory_align;  // what O_DIRECT asks for
     struct iovec *ranges; // registered
     unsigned nrange;
     struct Lane reader, writer;

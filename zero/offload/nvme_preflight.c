@@ -1,11 +1,11 @@
-// Before a run that offloads to the disk allocates anything: is the folder fit for it, and how fast
-// is the disk?
+// Checks, before a run that offloads to the disk allocates anything, that the folder is fit for it;
+// and measures how fast the disk is.
 //
-// A folder that is wrong would show itself hours later otherwise, or never: a tmpfs takes the
-// memory that offload is there to save, and says nothing. What cannot be asked for is tried, on a
-// small file that has no name and so vanishes. The speeds go into the time that is predicted for a
-// step (the planner) and are worth keeping, since they take a second each (data/log/machine.h).
-// Called before ranks open. Next: nvme_files.c, which makes the files.
+// A wrong folder would otherwise show hours later, or never: a tmpfs silently uses the memory that
+// offload saves. What the system does not report is tried, on a small file that has no name and so
+// vanishes. The speeds go into the time that is predicted for a step (the planner), and are cached,
+// since they take a second each (data/log/machine.h). Called before ranks open. Next: nvme_files.c,
+// which makes the files.
 #include "zero/offload/nvme.h"
 
 #include <errno.h>
@@ -137,7 +137,7 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     struct Measure m = {.mem = aligned_alloc(4096, NVME_PIECES * MEASURE_PIECE_BYTES)};
     if (!m.mem)
         base_out_of_memory(NVME_PIECES * MEASURE_PIECE_BYTES, "a measurement of the disk");
-    uint64_t x = 1; // numbers that no disk can shorten
+    uint64_t x = 1; // numbers that no disk can compress
     for (size_t i = 0; i < NVME_PIECES * MEASURE_PIECE_BYTES / sizeof x; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
         memcpy(m.mem + i * sizeof x, &x, sizeof x);
@@ -147,8 +147,8 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
         log_line(LOG_NORMAL, "cannot measure the speed of the disk: %s",
                  bytes ? e.text : "it is full");
     } else {
-        // First the bytes are written: what never was is not read from the disk, and writing it is
-        // slower than writing over it.
+        // First the bytes are written: unwritten ones would not be read from the disk, and a first
+        // write is slower than overwriting.
         nvme_register(m.n, m.mem, NVME_PIECES * MEASURE_PIECE_BYTES);
         if (pass(&m, nvme_write, bytes, true, &written) > 0)
             rate = pass(&m, move, written, false, NULL);

@@ -1,10 +1,10 @@
-// Requests to the disk by io_uring: two rings that the kernel and the process share, one of
-// requests and one of completions, so that one call of the system can hand over and take back many
-// of them. Axboe, "Efficient IO with io_uring", 2019, sections 4 and 5; buffers that are registered
-// are its section 8 ("fixed" buffers).
+// Sends requests to the disk by io_uring: two rings that the kernel and the process share, one of
+// requests and one of completions, so that one system call can pass many of them each way. Axboe,
+// "Efficient IO with io_uring", 2019, sections 4 and 5; registered buffers are its section 8
+// ("fixed" buffers).
 //
-// Called by nvme_move.c through struct NvmeDisk. nvme_ring_none.c takes this file's place where
-// there is no liburing.
+// Called by nvme_move.c through struct NvmeDisk. nvme_ring_none.c replaces this file in a build
+// without liburing.
 #include "zero/offload/nvme_disk.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct Ring {
     struct io_uring ring;
 };
 
-// What the user may do about it.
+// Returns what the user may do about an error.
 static const char *advice(int code) {
     switch (-code) {
     case EMFILE:
@@ -72,9 +72,9 @@ static void ring_submit(struct NvmeQueue *q, const struct NvmeRequest *r) {
     sqe->user_data = r->name;
 }
 
-enum { REFUSALS = 10000 }; // of the kernel's, a millisecond apart, before they are believed
+enum { REFUSALS = 10000 }; // by the kernel, a millisecond apart, before giving up
 
-// The kernel is out of memory for a moment, or a signal came: the requests are still in the ring.
+// True if the kernel is out of memory for a moment, or a signal came: requests stay in the ring.
 static bool passes(int code) {
     return code == -EINTR || code == -EAGAIN || code == -EBUSY || code == -ENOMEM;
 }
@@ -83,11 +83,11 @@ static struct NvmeDone ring_wait(struct NvmeQueue *q) {
     struct io_uring *ring = &((struct Ring *)q)->ring;
     struct io_uring_cqe *cqe = NULL;
     for (int refused = 0; io_uring_peek_cqe(ring, &cqe) != 0 || io_uring_sq_ready(ring);) {
-        // Also where a completion is there already: requests must not rest while others are
+        // Submits even if a completion is there already: requests must not rest while others are
         // taken in.
         int code = io_uring_submit_and_wait(ring, cqe ? 0 : 1);
         if (code < 0 && cqe)
-            break; // the next wait meets it again
+            break; // the next wait meets the error again
         if (code < 0 && (!passes(code) || ++refused == REFUSALS))
             return (struct NvmeDone){NVME_QUEUE, code};
         if (code < 0 && code != -EINTR)

@@ -1,4 +1,4 @@
-// In place of nvme_ring.c where the program is built without liburing: the NVMe tier is refused.
+// Replaces nvme_ring.c in a build without liburing: the NVMe tier is refused.
 #include "zero/offload/nvme_disk.h"
 
 #include <errno.h>

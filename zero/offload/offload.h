@@ -1,7 +1,7 @@
 // Offload: state that is kept in host memory or on NVMe instead of on the device.
 //
-// It comes to the device only while the walk needs it, through the same slots in which shards are
-// gathered (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840; Rajbhandari et al. 2021,
+// State comes to the device only while the walk needs it, through the same slots in which shards
+// are gathered (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840; Rajbhandari et al. 2021,
 // ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where it is: the host updates
 // it, beside the device's next forward pass.
 //
@@ -12,8 +12,8 @@
 //   ACCUMULATE, REDUCE       a gradient leaves as soon as it is reduced            gradients.c
 //   UPDATE                   by the host, and installed before their next use      update.c
 //
-// and around units, what a unit keeps for its backward pass (activations.c). Below all of these:
-// move.c, which moves bytes between tiers, and nvme_files.c, the disk.
+// and around units, hops move what a unit keeps for its backward pass (activations.c). Below all of
+// these: move.c, which moves bytes between tiers, and nvme_files.c, the disk.
 //
 // Read next: attach.c.
 #ifndef ZERO_OFFLOAD_OFFLOAD_H
@@ -21,7 +21,7 @@
 #include "zero/offload/move.h"
 #include "zero/state.h"
 
-// What the user asked for. The device is the caller's.
+// The user's options. The device is the caller's.
 struct OffloadOptions {
     struct Device *host;                // a CPU device
     enum TierKind param_tier, opt_tier; // where parameters and optimizer state are
@@ -34,47 +34,46 @@ static inline bool lies_on(const struct Placement *p, enum TierKind kind) {
     return p->tier->kind == kind;
 }
 
-// Changes what zero_plan made, and sets *from to the first group that is offloaded: groups from it
-// on have gradients and optimizer state where plan->grad and plan->optimizer say, those before it
-// on the device. params: NULL: one group, of any size. Errors: -EINVAL.
+// Adapts what zero_plan made, and sets *from to the first offloaded group: groups from it on have
+// gradients and optimizer state where plan->grad and plan->optimizer say, those before it on the
+// device. params: NULL: one group, of any size. Errors: -EINVAL.
 int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
                  const struct OffloadOptions *options, const struct Params *params, int *from,
                  struct Error *e);
 
-// Whether an update of the host is due whose weights the walk does not see yet. They become the
-// walk's, which is called installing them:
+// Says when new weights of the host become visible to the walk, which is called installing them:
 enum Pending {
     PENDING_NOT,
     PENDING_NOW,  // before the next walk reads the group
     PENDING_LATE, // at the end of the next step
 };
 
-// What the host and its disk keep of a group, beside struct GroupState.
+// The state that the host and its disk keep of a group, beside struct GroupState.
 struct OffloadGroup {
-    struct Block second_grad;     // for updates that come late: two gradients take turns
+    struct Block second_grad;     // for late updates: two gradients take turns
     struct Block new_weights;     // host memory: new weights of this rank's part, not installed yet
     struct Mark new_weights_made; // the host has made new weights: here, or in param
     struct Mark state_stored;     // the host's update is on disk
     enum Pending pending;
 };
 
-// The host's updates go piece by piece: so many elements are long enough for a disk, and short
-// enough to fill the pipe soon; so many pieces are on their way between disk and host.
+// The host's updates go piece by piece: a piece is long enough for a disk, and short enough to fill
+// the pipe soon; so many buffers are on their way between disk and host.
 enum { HOST_PIECE = 1 << 20, HOST_BUFFERS = 4 };
 struct HostBuffer {
-    struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
+    struct Block block; // master weights, m, v, and parameters if those go to NVMe, too
     struct Mark arrived, updated, stored;
 };
 
-// What the host is about (update.c).
+// The host's update in progress (update.c).
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;                      // which gradients
+    int turn;                      // index of the gradients (offload_grad)
     const struct HostCopy *copy;   // of the step whose update it is
     const struct HostCopy *newest; // newest step whose norm and settings are in its host copy
     struct Mark
-        results_received[HOST_COPIES]; // out: a step's norm and settings are in its host copy
+        results_received[HOST_COPIES]; // out queue: a step's norm and settings are in its host copy
     struct HostBuffer buffer[HOST_BUFFERS];
     size_t piece; // elements
     uint64_t pieces;
@@ -83,7 +82,7 @@ struct HostUpdate {
 
 struct ActOffload;
 
-// What is moved of a group's weights: all that is kept of them, or what this rank updates.
+// The part of a group's weights that a hop moves: all that is kept, or what this rank updates.
 struct WeightsPart {
     struct Mover *mover;
     bool own;
@@ -97,58 +96,58 @@ struct Offload {
     struct WeightsPart kept, own;
     struct OffloadGroup *group;
     struct Slots shards;     // reduced shards on their way to the host
-    struct Staging *staging; // (nstaging): of each slot of weights, where those are on NVMe
+    struct Staging *staging; // (nstaging): of each slot of weights, if those are on NVMe
     int nstaging;
     struct HostUpdate update;
     struct ActOffload *acts; // NULL: activations stay on the device
 };
 
-// The backing that does all of this, for z->backing before zero_open. plan: as offload_plan made
-// it. zero_close frees it.
+// Returns the backing that does all of this, for z->backing before zero_open. plan: as offload_plan
+// made it. zero_close frees it.
 struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
                                const struct OffloadOptions *options, int from);
 // NULL: nothing is offloaded.
 struct Offload *offload_of(const struct Zero *z);
-// Whether updates come late at all, and whether the one of that step does.
+// True if updates come late at all; and if the update of that step does.
 bool offload_is_delayed(const struct Zero *z);
 bool offload_is_late_after(const struct Zero *z, uint64_t step);
-// Bytes that were moved so far.
+// Returns the bytes that were moved so far.
 struct Moved offload_moved(const struct Zero *z);
 
-// All that follows is entries of struct BackingOps, or parts of such. They queue work and return at
-// once, but where a mark is of the other device (mark.h).
+// The rest are entries of struct BackingOps, or parts of those. They queue work and return at once,
+// unless a mark is of the other device (mark.h).
 
 // ---- weights.c: parameters that are elsewhere, or that the host updates ----
-// A group is opened whose weights are elsewhere: their hops from and to their store.
+// Adds hops from and to the store to a group that is opened, and whose weights are elsewhere.
 void offload_attach_weights(struct Zero *z, int g);
-void offload_weights_due(struct Zero *z, int g); // struct BackingOps has it
+void offload_weights_due(struct Zero *z, int g); // an entry of struct BackingOps
 
 // ---- gradients.c: of groups that the host updates ----
-void offload_attach_gradient(struct Zero *z, int g); // a group is opened: its hops
-// Behind any visit: the sum so far of the next one's gradient comes to a bucket.
+void offload_attach_gradient(struct Zero *z, int g); // adds hops to a group that is opened
+// Called after any visit: brings the sum so far of the next one's gradient to a bucket.
 void offload_sum_ahead(struct Zero *z, const struct Visit *v);
-// Which of two gradients the step at hand makes: 0, but with delayed updates. And where that is.
+// Returns which of two gradients this step makes (0 without delayed updates); and its address.
 int offload_turn(const struct Zero *z);
 struct Block *offload_grad(struct Zero *z, int g, int turn);
 
 // ---- update.c: the host's AdamW ----
-bool host_updates(const struct Zero *z, int g); // and not the device
+bool host_updates(const struct Zero *z, int g); // instead of the device
 bool host_needs_new_weights(const struct Zero *z,
                             int g);             // new weights wait before they are installed
 int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
-void host_attach(struct Zero *z, int g);  // a group is opened: the hops of its update
-void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
-void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
-// State was loaded; late: new weights with it, which are to come late.
+void host_attach(struct Zero *z, int g);  // adds an update's hops to a group
+void host_install(struct Zero *z, int g); // makes new weights, if any, the walk's
+void host_install_late(struct Zero *z);   // of all groups, also late ones
+// Called when state was loaded; late: new weights with it, which are installed late.
 void host_set_pending(struct Zero *z, int g, bool late);
 void host_finish(struct Zero *z);        // queues all that is due
-void host_step_reported(struct Zero *z); // struct BackingOps has these two
+void host_step_reported(struct Zero *z); // entries of struct BackingOps
 void host_step_queued(struct Zero *z);
 
 // ---- state_io.c: struct BackingOps between steps, wherever the state is ----
 void state_io_init(struct Zero *z, int g);
-// late: the master weights are those of an update whose weights are not in use yet.
+// late: the master weights belong to an update whose weights are not in use yet.
 void state_io_store(struct Zero *z, int g, bool late);
 void state_io_stored(struct Zero *z, int g, bool late);
 void state_io_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);

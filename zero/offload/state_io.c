@@ -1,7 +1,7 @@
-// State between steps, wherever it is: initial values, and copies to and from the host.
+// Reads and writes state between steps, in any tier: initial values, and copies for the host.
 //
-// In chunks, so that no memory grows with the model. Called by zero/state.c through struct
-// BackingOps; the queues that use the state are idle.
+// It does so in chunks, so that no memory grows with the model. Called by zero/state.c through
+// struct BackingOps; the queues that use the state are idle.
 #include "zero/offload/offload.h"
 
 static float *alloc_chunk(struct Zero *z) {
@@ -37,7 +37,7 @@ void state_io_init(struct Zero *z, int g) {
     device_free_host(z->device, chunk);
 }
 
-// Parameters, and new weights that wait to be installed, := master weights; late: those alone.
+// Parameters, and new weights not yet installed, := master weights; late: only the latter.
 void state_io_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
     struct Block *param = zero_own_block(z, g), *new_weights = &o->group[g].new_weights;
@@ -65,15 +65,15 @@ void state_io_store(struct Zero *z, int g, bool late) {
     device_free_host(z->device, chunk);
 }
 
-// Only when all groups are stored, since what follows uses the disk, too, which takes one reader
-// and one writer at a time.
+// Runs only when all groups are stored, since what follows uses the disk, too, which takes one
+// reader and one writer at a time.
 void state_io_stored(struct Zero *z, int g, bool late) {
     host_set_pending(z, g, late);
-    if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in their place already
+    if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in place already
         mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
     weights_publish(z, g);
 }
 
 bool state_io_is_late(const struct Zero *z) {
-    return offload_of(z)->group[0].pending == PENDING_LATE; // and so all groups
+    return offload_of(z)->group[0].pending == PENDING_LATE; // and so are all groups
 }

@@ -9,21 +9,21 @@
 //   in                                | copy 0   | copy 1   | ...
 //   compute   ... backward |                     | unit 0   | unit 1 ...
 //
-// Where the state is on NVMe it comes and goes in pieces that take turns in some buffers, so that
-// the disk reads one piece and writes another while a third is updated (ZeRO-Infinity, arXiv
+// If the state is on NVMe it comes and goes in pieces that use some buffers in turn, so that the
+// disk reads one piece and writes another while a third is updated (ZeRO-Infinity, arXiv
 // 2104.07857, section 6):
 //
 //   host's in        | read 2 | read 3   | read 4   | ...
 //   host's compute   | piece 1 | piece 2 | piece 3  | ...
 //   host's out       | write 0 | write 1 | write 2  | ...
 //
-// A DELAYED update (--delay-update) has the whole next step for its work: its weights are installed
-// at that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
+// A DELAYED update (--delay-update) may take the whole next step: its weights are installed at that
+// step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
-// docs/events.md says what orders these queues, and what happens without.
+// docs/events.md says what orders these queues, and what happens without it.
 //
-// The settings are read where the step's results came to (struct HostCopy), which the third step
-// after it writes again: by then the next step's updates, which wait for these, have been
+// The settings are read from the host copy of the step's results (struct HostCopy), which the third
+// step after it overwrites: by then the next step's updates, which wait for these, have been
 // installed.
 //
 // Called through hops and struct BackingOps (attach.c), and by weights.c. Read next: activations.h.
@@ -32,7 +32,7 @@
 #include <stdlib.h>
 
 enum {
-    GROUPS_AHEAD = 2, // queued before the walk is there: longer queues hold up the caller
+    GROUPS_AHEAD = 2, // queued ahead of the walk: longer queues hold up the caller
     DISK_ALIGN = 4096,
 };
 
@@ -47,8 +47,8 @@ static bool on_disk(const struct Zero *z) {
     return lies_on(&z->plan.optimizer, TIER_NVME);
 }
 
-// Whether the host's new weights wait somewhere before they are installed: always, but where it
-// writes them right to their place.
+// True if the host's new weights wait in a buffer before they are installed: always, unless it
+// writes them right to where they are kept.
 bool host_needs_new_weights(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     if (!host_updates(z, g) || !p->has_master)
@@ -58,13 +58,13 @@ bool host_needs_new_weights(const struct Zero *z, int g) {
     return lies_on(&p->param, TIER_NVME) && !on_disk(z); // else they go with the state's pieces
 }
 
-// The parameters' pieces go to NVMe with the rest, unless they are installed later.
+// True if the parameters' pieces go to NVMe with the rest: they do unless they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
     return z->plan.has_master && z->plan.masters->format != MASTER_BF16 &&
            lies_on(&z->plan.param, TIER_NVME) && !offload_of(z)->options.delayed;
 }
 
-// Upper halves of master weights come with them.
+// True if the pieces of split master weights include their upper halves, the parameters.
 static bool param_is_read(const struct Zero *z) {
     return param_with_pieces(z) && z->plan.masters->format == MASTER_SPLIT;
 }
@@ -73,7 +73,7 @@ static size_t array_bytes(size_t piece, enum Dtype dtype) {
     return round_up(piece * dtype_size(dtype), DISK_ALIGN);
 }
 
-// Whether this array of optimizer state is on the disk, too: master weights may be the new weights,
+// True if this array of optimizer state is on disk, too: master weights may be the new weights,
 // which wait in host memory.
 static bool is_on_disk(struct Zero *z, int g, enum State what) {
     return zero_state_location(z, g, what).block->tier->kind == TIER_NVME;
@@ -128,7 +128,7 @@ static struct Mark *results_received_of(struct Zero *z, const struct HostCopy *c
 
 // ---- one group's update ----
 
-// The part of group g's update that updates elements [i, i + n).
+// Returns the part of group g's update that updates elements [i, i + n).
 static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
     struct AdamW a = *whole;
     a.n = n;
@@ -141,9 +141,9 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
     return a;
 }
 
-// Of n elements of one array, the bytes that are read and written. A block begins at a page of the
-// disk and ends with one, so that the last piece may be longer than what is left, but not where the
-// block holds other ranks' parts, too.
+// Returns the bytes to read and write for n elements of one array. A block begins and ends at a
+// page of the disk, so the last piece may be longer than what is left, unless the block holds other
+// ranks' parts, too.
 static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
     struct StateLocation place = zero_state_location(z, g, what);
     bool shared = place.block == &z->state[g].param && z->plan.optimizer.shard_group;
@@ -151,7 +151,7 @@ static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
     return shared && !z->plan.param.shard_group ? bytes : round_up(bytes, DISK_ALIGN);
 }
 
-// The arrays of a piece in its buffer and on disk.
+// Returns the arrays of a piece, in its buffer and on disk.
 static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
     struct MovePieces p = {.unless = &offload_of(z)->update.copy->received_control->skip};
@@ -196,7 +196,7 @@ static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t
     mark_record(&b->stored, host, QUEUE_OUT);
 }
 
-// Where the parameters are the master weights, whole ones that ranks gathered are on disk by now:
+// If the parameters are the master weights, whole ones that ranks gathered are on disk by now:
 // since then this queue has read them for the walk (move.h).
 static void queue_pieces(struct Zero *z, int g, const struct AdamW *whole) {
     struct Offload *o = offload_of(z);
@@ -217,7 +217,7 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     return a;
 }
 
-// The hop; what comes of it waits until the group's weights are due.
+// The hop's work; its result waits until the group's weights are due.
 static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     int g = args->group;
     struct Device *host = z->backing.host;
@@ -226,7 +226,7 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
     host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
-    // Results leave behind all reductions, and so behind all passes that read the old weights.
+    // Results leave after all reductions, and so after all passes that read the old weights.
     mark_wait(results_received_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
@@ -241,9 +241,9 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     host->label = (struct Label){.unit = -1};
 }
 
-// ---- when ----
+// ---- scheduling updates ----
 
-// All groups that the host updates are due.
+// Makes the updates of all groups that the host updates due.
 static void begin_update(struct Zero *z) {
     struct Offload *o = offload_of(z);
     struct HostUpdate *h = &o->update;
@@ -251,7 +251,7 @@ static void begin_update(struct Zero *z) {
     h->turn = offload_turn(z);
     h->copy = zero_host_copy(z);
     h->late = o->options.delayed && z->step >= o->options.delay_after;
-    h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
+    h->label_step = z->step + 2; // they run beside the next step, and belong to its trace
     for (int g = o->from; g < z->params->ngroup; g++)
         o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
 }
@@ -266,7 +266,7 @@ void host_step_reported(struct Zero *z) {
     begin_update(z);
 }
 
-// Queues what is due of groups 0 .. g, and a little more.
+// Queues the due updates of groups 0 .. g, and of a few more.
 static void advance(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
@@ -279,7 +279,7 @@ void host_step_queued(struct Zero *z) {
 
 // ---- the hops of an update ----
 
-// New weights to the device, where they are kept.
+// Copies new weights to the device, where they are kept.
 static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     struct Device *d = z->device;
@@ -296,7 +296,7 @@ static void wait_results_received(struct Zero *z, enum Queue q) {
         mark_wait(results_received_of(z, newest), z->backing.host, q);
 }
 
-// Late weights to their store in host memory; the same queue has computed them.
+// Copies late weights to their store in host memory; the same queue has computed them.
 static void cast_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     enum Dtype dtype = z->plan.param.dtype;
@@ -306,7 +306,7 @@ static void cast_new_weights(struct Zero *z, const struct HopArgs *a) {
     z->backing.host->kernels->cast(z->backing.host->queue[QUEUE_COMPUTE], &cast);
 }
 
-// And on disk.
+// Writes late weights to their store on disk.
 static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     const struct Block *param = &z->state[a->group].param;
@@ -331,7 +331,7 @@ static const struct Hop new_weights_write = {
     "write",         POINT_BEFORE, WHEN_ANY, QUEUE_OUT, MAKES_STORE, .run = write_new_weights,
     .on_host = true, .later = true};
 
-// Behind host_adamw, which is the first link.
+// Index of the link after host_adamw, which is the first one.
 enum { LINK_INSTALL = 1 };
 
 void host_attach(struct Zero *z, int g) {
@@ -339,16 +339,15 @@ void host_attach(struct Zero *z, int g) {
                                                       [TIER_CPU] = &new_weights_cast,
                                                       [TIER_NVME] = &new_weights_write};
     struct Chain *c = &z->state[g].chain[UPDATE];
-    // Where no new weights wait, host_adamw writes the parameters where they are kept, and the
-    // chain ends with it. Else it writes new_weights, and a second hop copies those when they are
-    // due.
+    // If no new weights wait, host_adamw writes the parameters where they are kept, and the chain
+    // ends with it. Else it writes new_weights, and a second hop copies those when they are due.
     chain_add(c, &host_adamw, NULL);
     CHECK(c->link[LINK_INSTALL - 1].hop == &host_adamw, "host_adamw is not the first link");
     if (host_needs_new_weights(z, g))
         chain_add(c, installs[z->plan.param.tier->kind], offload_of(z));
 }
 
-// ---- when its weights are used ----
+// ---- installing new weights ----
 
 static void install(struct Zero *z, int g) {
     offload_of(z)->group[g].pending = PENDING_NOT;

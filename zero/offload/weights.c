@@ -1,8 +1,8 @@
-// Weights with a backing store in host memory or on NVMe: their way to a slot and back.
+// Weights with a backing store in host memory or on NVMe: moves them to a slot and back.
 //
 // A rank that keeps a shard fetches that, and the ranks gather; one that keeps the whole fetches
-// the whole. From host memory it is one copy. From the disk the bytes come to a staging first
-// (move.h): a GPU's queue cannot wait for that, so the copy is left until the walk is there.
+// the whole. From host memory it is one copy. From disk the bytes come to a staging buffer first
+// (move.h): a GPU's queue cannot wait for that, so the copy is queued when the walk gets there.
 //
 //   in       copy 1 | copy 2   | copy 3   | ...
 //   comm            | gather 1 | gather 2 | gather 3 | ...
@@ -16,8 +16,8 @@ static struct Staging *staging_of(const struct Zero *z, const struct Slot *slot)
     return first ? &first[slot - z->weights.slot] : NULL;
 }
 
-// What a hop moves is said by its context: all that is kept of a group, a shard or the whole; or of
-// it what this rank updates.
+// The hop's context says what it moves: all that is kept of a group, a shard or the whole; or the
+// part that this rank updates.
 static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
     const struct Placement *p = &z->plan.param;
@@ -30,7 +30,7 @@ static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
                          .staging = staging_of(z, a->slot[BUFFER_WHOLE])};
 }
 
-// From the disk the bytes begin to come as soon as they are wanted.
+// Starts reading from disk as soon as the weights are wanted.
 static void run_read(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
     struct Move m = weights_move(z, a);
@@ -50,7 +50,7 @@ static void run_d2h(struct Zero *z, const struct HopArgs *a) {
     move_out(part->mover, &m);
 }
 
-// Parameters are made again from the master weights, also where the update was skipped.
+// Makes parameters again from the master weights, also if the update was skipped.
 static void run_cast(struct Zero *z, const struct HopArgs *a) {
     struct AdamW of = update_of(z, a->group);
     z->device->kernels->cast(z->device->queue[QUEUE_COMPUTE],
@@ -70,8 +70,8 @@ static const struct Hop cast = {"cast",        POINT_STORE, WHEN_ANY,
                                 QUEUE_COMPUTE, USES_BOTH,   .run = run_cast};
 static const struct Hop d2h = {"d2h", POINT_STORE, WHEN_ANY, QUEUE_OUT, USES_BOTH, .run = run_d2h};
 
-// To a slot, for a unit. What the device has updated, back to its store. And of weights that are
-// whole in their store, this rank's part to a slot, where all parts are gathered, and back.
+// Adds hops that bring weights to a slot, and take what the device has updated back to the store.
+// If the store has whole weights, also hops around the gather of all ranks' parts in a slot.
 void offload_attach_weights(struct Zero *z, int g) {
     struct Chain *chain = z->state[g].chain;
     struct Offload *o = offload_of(z);
@@ -91,7 +91,7 @@ void offload_attach_weights(struct Zero *z, int g) {
     chain_add(&chain[PUBLISH], &d2h, &o->kept);
 }
 
-// Whole weights on the device that the host updates.
+// Handles whole weights on the device that the host updates.
 void offload_weights_due(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     if (lies_on(&z->plan.param, TIER_DEVICE) && !host_updates(z, g))
