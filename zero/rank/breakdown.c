@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// By how an event's name begins (docs/events.md).
+// Finds the reason by the beginning of an event's name (docs/events.md).
 int breakdown_reason(const char *event) {
     static const struct {
         const char *begin;
@@ -42,7 +42,7 @@ static const char *reason_name(int reason) {
     return wait_names[reason] + strlen("wait_");
 }
 
-// What nobody named: compute had nothing to do.
+// Returns the share of the time without a reason: compute had nothing to do.
 static double idle_share(const struct BreakdownTimes *t) {
     double rest = t->all - t->busy[QUEUE_COMPUTE];
     for (int i = 0; i < NWAITREASON; i++)
@@ -100,7 +100,7 @@ void breakdown_open(struct Breakdown *b, struct Zero *z, struct Trace *trace, st
 static uint64_t cut(struct Breakdown *b, double now) {
     struct Tally *host = tally_of(b->host_trace);
     if (host)
-        tally_cut(host, now); // their numbers are the same
+        tally_cut(host, now); // both number their spans alike
     return tally_cut(tally_of(b->trace), now);
 }
 
@@ -114,7 +114,7 @@ static void add_times(struct BreakdownTimes *to, const struct BreakdownTimes *t)
         to->wait[i] += t->wait[i];
 }
 
-// Of the step that was still to be told.
+// Computes the shares of the pending step, and returns its number; 0: there is none.
 static uint64_t next_step(struct Breakdown *b) {
     uint64_t step = b->step;
     if (!step)

@@ -1,13 +1,13 @@
-// --breakdown: where the time of a rank's steps went. How long each queue was busy, and what
+// --breakdown: where the time of a rank's steps went: how long each queue was busy, and what
 // compute waited for, as shares of a step.
 //
 // A step's time is that of its line in the log: from the result before to its own, whichever step's
-// operations ran meanwhile. Its shares are known one step later, when all that lay in it has ended.
-// Compute is at each moment busy, or waits for a named event, or has nothing to do: these shares
-// add up to 1. Those of other queues are what they were busy beside it; a collective counts as busy
-// also while it waits for other ranks.
+// operations ran meanwhile. Its shares are known one step later, when everything in it has ended.
+// At each moment compute is busy, or waits for a named event, or has nothing to do: these shares
+// add up to 1. Those of other queues say how long they were busy beside it; a collective counts as
+// busy also while it waits for other ranks.
 //
-// Opened by zero/train/trainer.c on the rank that speaks. Read next: kernels/tally.h.
+// Opened by zero/train/trainer.c on the rank that logs. Read next: kernels/tally.h.
 #ifndef ZERO_RANK_BREAKDOWN_H
 #define ZERO_RANK_BREAKDOWN_H
 #include "kernels/log_step.h"
@@ -16,17 +16,17 @@
 struct Trace;
 struct Zero;
 
-// Why compute waits.
+// The reasons for which compute waits.
 enum WaitReason {
     WAIT_WEIGHTS,     // gathered from ranks, or fetched from where they are kept
     WAIT_UPDATE,      // of the weights, and what goes with it: norm, settings, results
     WAIT_DATA,        // tokens: read, and copied
-    WAIT_GRADIENTS,   // reduced, or gone from a bucket that is wanted again
-    WAIT_ACTIVATIONS, // that are offloaded
+    WAIT_GRADIENTS,   // reduced, or gone from a bucket that is needed again
+    WAIT_ACTIVATIONS, // offloaded ones
     WAIT_OTHER,
     NWAITREASON
 };
-int breakdown_reason(const char *event); // of docs/events.md
+int breakdown_reason(const char *event); // event: a name of docs/events.md
 
 // Seconds, of a step or of many.
 struct BreakdownTimes {
@@ -35,27 +35,27 @@ struct BreakdownTimes {
     double wait[NWAITREASON];
 };
 
-// The names and values that a log has: shares of the time, and seconds. The host's queues only
-// where there are any.
+// The names and values for a log: shares of the time, and seconds. The host's queues only if there
+// are any.
 enum { BREAKDOWN_VALUES = 16 };
 int breakdown_shares(const struct BreakdownTimes *t, bool host, struct LogValue out[]);
 int breakdown_waited(const struct BreakdownTimes *t, struct LogValue out[]);
 char *breakdown_text(const struct BreakdownTimes *t, bool host); // for people; free() it
 
 struct Breakdown {
-    struct Zero *zero; // NULL: nobody asked
+    struct Zero *zero; // NULL: not requested
     struct Trace *trace, *host_trace;
-    uint64_t step; // whose shares are still to be told; 0: none
-    uint64_t span; // its tally's
+    uint64_t step; // whose shares are still pending; 0: none
+    uint64_t span; // its span in the tally
     struct BreakdownTimes last, sum;
 };
 
-// Before the first step. The traces of a rank's device and of its host; NULL, or without a tally:
-// nobody asked, or there is no host.
+// Call before the first step. The traces of a rank's device and of its host; NULL, or without a
+// tally: not requested, or there is no host.
 void breakdown_open(struct Breakdown *b, struct Zero *z, struct Trace *trace, struct Trace *host);
-// Whoever asked is told of b->last: of the step that is returned, 0: of none.
+// Both return the step whose times are now in b->last; 0: of no step.
 uint64_t breakdown_step(struct Breakdown *b, uint64_t step); // has ended: of the one before
 uint64_t breakdown_end(struct Breakdown *b);                 // waits: of the last
-void breakdown_pause(struct Breakdown *b);                   // what came since belongs to no step
+void breakdown_pause(struct Breakdown *b);                   // time since then belongs to no step
 
 #endif

@@ -1,4 +1,4 @@
-// Token batches by turns: see feed.h.
+// Token batches that use slots in turn: see feed.h.
 #include "zero/rank/feed.h"
 
 #include "kernels/trace.h"
@@ -39,7 +39,7 @@ int feed_open(struct Feed *f, struct Device *d, const struct RankSettings *setti
         struct FeedSlot *s = &f->slot[i];
         size_t bytes = slot_bytes(f);
         s->host =
-            tier->device ? device_alloc_host(d, bytes) : NULL; // none where all is only counted
+            tier->device ? device_alloc_host(d, bytes) : NULL; // none if memory is only counted
         s->arrived = device_open_event(d, "tokens arrived");
         s->drained = device_open_event(d, "tokens drained");
         int err = tier_alloc(tier, TAG_ACTIVATION, "a batch of tokens", bytes, &s->block, e);
@@ -70,7 +70,7 @@ int32_t *feed_host(struct Feed *f) {
     return s->host;
 }
 
-// A query of a packed document sees its window, as far as that lies in the document.
+// A query of a packed document sees its window, as far as that is in the document.
 static void fill_first(const struct Feed *f, int32_t *host) {
     const int32_t *starts = host + FEED_STARTS * f->tokens;
     int32_t *first = host + FEED_FIRST * f->tokens;

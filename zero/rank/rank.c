@@ -1,4 +1,4 @@
-// A rank's construction and end, and its trace. See rank.h. Next: rank_step.c.
+// Opens and closes a rank, and writes its trace. See rank.h. Next: rank_step.c.
 #include "zero/rank/rank.h"
 
 #include "kernels/trace.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 // Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is
-// counted. So is what a GPU's kernels cannot hold.
+// counted. So are sizes that a GPU's kernels do not support.
 static int check_sizes(const struct RankSettings *s, struct Error *e) {
     const struct ModelConfig *c = &s->model;
     double channels = (double)c->channels, layers = (double)c->layers;
@@ -40,7 +40,7 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
                      s->batch, c->seq_len, c->channels, c->layers);
 }
 
-// The group of threads or processes, in which ranks find each other.
+// Opens the group of threads or processes, in which ranks find each other.
 static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
     struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
     if (s->processes)
@@ -65,7 +65,7 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
     return may;
 }
 
-// The groups along the axes of the grid.
+// Opens the groups along the axes of the grid.
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct SplitPart *parts = base_alloc((size_t)settings_stages(s) * sizeof *parts);
     struct Error e;
@@ -113,7 +113,7 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
 static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Device *d = dry ? NULL : r->device;
     tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes ? s->device_bytes : SIZE_MAX);
-    size_t node = s->host_bytes ? s->host_bytes : SIZE_MAX; // of which a rank may have all
+    size_t node = s->host_bytes ? s->host_bytes : SIZE_MAX; // one rank may use all of it
     size_t own = s->rank_host_bytes ? s->rank_host_bytes : SIZE_MAX;
     tier_init(&r->tier[TIER_CPU], TIER_CPU, d, size_min(node, own));
     tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
@@ -126,7 +126,7 @@ static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *
     return o;
 }
 
-// The run hands the core the operations of what is offloaded.
+// Opens the core; it gets the operations for offloaded state from here.
 static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error *e) {
     struct ZeroOptions options = options_of(r, s);
     struct OffloadOptions offload = {.host = r->host,
@@ -152,7 +152,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (settings_offload(s))
         r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
     err = zero_open(&r->zero, &options, &plan, e);
-    // Each adds its hops to the groups' chains: of one point, in the order of these calls.
+    // Each adds its hops to the groups' chains: at one point, in the order of these calls.
     if (!err)
         err = wire_open(&r->wire, &r->zero, &r->tier[TIER_DEVICE], e);
     if (!err)
@@ -209,7 +209,7 @@ static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Er
                       checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
 }
 
-// After everything that has a place in it was counted.
+// Opens the disk after everything that is stored there was counted.
 static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     if (dry || !r->tier[TIER_NVME].total)
         return 0;
@@ -219,7 +219,7 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     return err;
 }
 
-// Of the rank that speaks.
+// Opens the tallies of --breakdown, on the rank that logs.
 static void open_tallies(struct Rank *r) {
     r->trace = trace_open_tally(r->device, breakdown_reason);
     if (r->host)

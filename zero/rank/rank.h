@@ -1,7 +1,7 @@
-// One rank: everything it owns, opened in the order in which one needs the other.
+// One rank: everything it owns, opened in the order of its dependencies.
 //
 // zero/train/trainer.c and the tests open a rank from the same settings (zero/settings/settings.h);
-// over dry tiers the same lines predict the memory that the run will take (zero/plan/).
+// over dry tiers the same lines predict the memory of the run (zero/plan/).
 #ifndef ZERO_RANK_RANK_H
 #define ZERO_RANK_RANK_H
 #include "model/model.h"
@@ -23,13 +23,13 @@ struct Rank {
     struct Trace *trace; // NULL: none
     struct Trace *host_trace;
     bool borrowed;       // the devices are the caller's
-    struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
+    struct Device *host; // keeps and updates offloaded state; NULL: nothing is offloaded
     struct Tier tier[NTIER];
-    struct Nvme *nvme;        // NULL: nothing lies there
-    struct Comm *all;         // the ranks of the job,
-    struct Comm *shard_group; // those that this one shares shards with: all, or a part of them,
-    struct Parallel parallel; // what z is told of the other dimensions
-    struct Comm *hpz_group;   // with a second partition of weights, those that it is cut over
+    struct Nvme *nvme;        // NULL: nothing is on NVMe
+    struct Comm *all;         // the ranks of the job
+    struct Comm *shard_group; // those that share state in shards with this one: all, or a part
+    struct Parallel parallel; // the other dimensions, for z
+    struct Comm *hpz_group;   // ranks of the second partition of weights; NULL: there is none
     struct Hpz *hpz;
     struct Wire wire; // between the ranks of dp
     struct TensorGroup tensor;
@@ -43,34 +43,34 @@ struct Rank {
     struct Traffic step_traffic;   // what this rank sent in its last training step
     struct Traffic sent_end;       // what it had sent at that step's end
     bool queued, stepped;          // there was one; and what it sent is known
-    uint64_t counted[HOST_COPIES]; // targets of all ranks in the last steps, by turns
+    uint64_t counted[HOST_COPIES]; // targets of all ranks in the last steps, in turn
     struct Moved moved_end;        // what it had moved at that step's end
     struct Moved step_moved;       // what it moved in the last step that followed another,
-    bool moved_known;              // with nothing between them that moves anything
+    bool moved_known;              // with no other move in between
     atomic_uint *requests;         // of this process; NULL: none ever
-    const atomic_uint *own_word;   // what this rank tells besides; NULL: nothing
-    struct Block snapshot;         // room for one, where checkpoints are written meanwhile
+    const atomic_uint *own_word;   // this rank's other bits of the word; NULL: none
+    struct Block snapshot;         // memory for a snapshot, with --save-async
 };
 
-// dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
-// Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.
+// dry: nothing is allocated, r->tier[] counts what would be. The rank can then only be closed.
+// Errors: -EINVAL, -ENOTSUP, -ENOMEM; call rank_close in any case.
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
 void rank_close(struct Rank *r);
 
 // ---- rank_step.c ----
 
-// The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
-// 2022, PaLM, appendix B, halved for the causal mask).
+// Returns the usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et
+// al. 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
 
-// Floating-point operations of a step on this rank: those that its kernels count (kernels/cost.h),
-// so with what --recompute repeats and with the padded vocabulary.
+// Floating-point operations of a step on this rank, as its kernels count them (kernels/cost.h):
+// with what --recompute repeats and with the padded vocabulary.
 struct StepFlops {
     double forward, backward;
 };
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s);
 
-// Updates of a step on this rank: elements that the device updates, and that the host does.
+// Elements that a step updates on this rank: by the device, and by the host.
 struct StepUpdates {
     size_t device, host;
 };
@@ -88,59 +88,59 @@ void rank_print_fallbacks(const struct Rank *r, FILE *out);
 // Makes the next batch of the feed the one that the model works on.
 void rank_next_batch(struct Rank *r);
 
-// The groups that this rank is in, each once; NULL: there is none such.
+// The groups that this rank is in, each once; NULL: it is in no such group.
 enum { RANK_COMMS = 10 };
 void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]);
-// What this rank has sent so far, in all its groups.
+// Returns what this rank has sent so far, in all its groups.
 struct Traffic rank_traffic(const struct Rank *r);
 
-// Ranks that have tokens of their own, and which of them this is: the places of tensor parallelism,
-// and the stages of a pipeline, have the same.
+// The number of ranks with tokens of their own, and this rank's index among them: TP ranks, and
+// pipeline stages, have the same tokens.
 static inline size_t rank_data_ranks(const struct Rank *r) {
     return (size_t)grid_data_ranks(&r->parallel.grid);
 }
 static inline size_t rank_data_rank(const struct Rank *r) {
     return (size_t)grid_data_rank(&r->parallel.grid, r->all->rank);
 }
-// The rank, among all, that makes the losses of a data-parallel rank's tokens: with the head.
+// Returns the job's rank that computes the losses of a data-parallel rank's tokens: with the head.
 static inline size_t rank_of_losses(const struct Rank *r, size_t data_rank) {
     return (size_t)grid_last_of_data(&r->parallel.grid, (int)data_rank);
 }
 
-// The first of this rank's samples in a micro-batch of the step after `step` steps.
+// Returns the first of this rank's samples in a micro-batch of the step after `step` steps.
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);
 
-// The targets that count in all micro-batches of all ranks of the step after `step` steps. Errors:
-// the counter's.
+// Counts the targets that count in all micro-batches of all ranks of the step after `step` steps.
+// Errors: the counter's.
 int rank_count_step(const struct Rank *r, const struct BatchSource *from, uint64_t step,
                     uint64_t *counted, struct Error *e);
 
 // Queues one training step of all ranks together, the one after r->zero.step: its sequences are
 // those after the last step's, cut into micro-batches and over ranks in that order. Its objective
-// is the mean loss of the targets that count in the whole step, however they fall to ranks and
-// micro-batches. Where none counts its gradient is 0, and the update is that of a gradient of 0:
-// moments and weights decay. The next micro-batch is read while the device works. zero_step_wait
-// tells the results. Errors: the source's.
+// is the mean loss over the targets that count in the whole step, however they fall to ranks and
+// micro-batches. If none counts its gradient is 0, and so moments and weights decay. The next
+// micro-batch is read while the device works. zero_step_wait returns the results. Errors: the
+// source's.
 int rank_queue_step(struct Rank *r, const struct BatchSource *from,
                     const struct StepState *settings, struct Error *e);
 
-// What zero_step_wait returned, as a mean over the targets that count; 0 where none does.
+// Returns a step's loss as a mean over the targets that count; 0 if none does.
 double rank_mean_loss(const struct Rank *r, const struct StepResult *result);
 
-// The mean loss over the targets that count in samples 0 .. samples - 1 of a sequence, by all ranks
-// together; 0 where none does. Errors: the source's, on the rank that has it; -EINTR, without a
-// text, if another rank has one, or was told to stop meanwhile.
+// Computes the mean loss over the targets that count in samples 0 .. samples - 1 of a sequence, by
+// all ranks together; 0 if none does. Errors: the source's, on the rank that has it; -EINTR,
+// without a text, if another rank has one, or was asked to stop meanwhile.
 int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e);
 
-// Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
-// the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
-// Fewer where one of s->stops is drawn, which is the last then. All ranks call it with the same
-// text, and get the same. Returns how many were appended.
+// Appends `count` sampled tokens to the `length` tokens of `text`, which has space for them; fewer
+// if one of s->stops is drawn, which is then the last. The model sees the last seq_len tokens of a
+// longer text. All ranks call it with the same text, and get the same. Returns how many were
+// appended.
 struct Sampling;
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s);
-// The same behind a copy of `prompt`: *made of the `count` tokens; free() it.
+// Does the same with a copy of `prompt`: *made of the `count` tokens were made; free() it.
 int32_t *rank_continue(struct Rank *r, const int32_t *prompt, size_t length, size_t count,
                        const struct Sampling *s, size_t *made);
 

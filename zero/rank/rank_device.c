@@ -1,7 +1,7 @@
-// Where a rank computes. See rank_device.h.
+// Chooses where a rank computes. See rank_device.h.
 //
-// The tiers of a run on a GPU are in its memory, so what is predicted and measured is that memory:
-// the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
+// The tiers of a run on a GPU are in its memory, so that memory is predicted and measured: by the
+// driver's count of what is in use, which includes what CUDA itself and its libraries take.
 #include "zero/rank/rank_device.h"
 
 #include "kernels/cards.h"
@@ -15,13 +15,13 @@
 #include <sys/resource.h>
 
 enum {
-    PRODUCT = 256, // rows and columns of one that is made for its kernels' sake
+    PRODUCT = 256, // rows and columns of a product that is made to load its kernels
     PRODUCT_BYTES = PRODUCT * PRODUCT * sizeof(float),
-    UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
+    UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, more than caches hold
 };
 
-// NCCL wants a GPU for each rank. Some ranks with a GPU of their own and some without would all go
-// at the pace of the latter, so that is taken for a mistake.
+// NCCL wants a GPU for each rank. If some ranks had a GPU of their own and some had not, all would
+// go at the pace of the latter, so that is taken for a mistake.
 static int refuse(const struct GpuAssignment *s, struct Error *e) {
     return error_set(e, -EINVAL, E_GPU_RANKS,
                      "%d ranks on this machine's %d GPUs: expected at most %d, one on each GPU, or "
@@ -35,7 +35,7 @@ int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Er
     if (!s->cuda)
         return 0;
     bool apart = s->gpus == 0 || s->gpus >= s->node_ranks;
-    bool one = s->gpus == 1; // a process may see its own alone: comm_gpus_apart finds out
+    bool one = s->gpus == 1; // a process may see only its own: comm_gpus_apart finds out
     if (!apart && !one)
         return refuse(s, e);
     out->gpu = apart ? s->node_rank : 0;
@@ -63,8 +63,8 @@ bool comm_gpus_apart(const uint64_t gpu[], int ranks) {
     return true;
 }
 
-// Before CUDA's first call. Ranks that share a card wait for no kernel of another's (device.c). A
-// launcher may show each process a card of its own, so for processes it is the machine that counts.
+// Runs before CUDA's first call. Ranks that share a card wait for no kernel of another's
+// (device.c). A launcher may show a process only its own card, so the machine's cards count.
 static void choose_loading(const struct RankSettings *s) {
     struct Cards c = cards_count();
     bool share = s->processes ? s->node_ranks > 1 && c.machine == 1 : c.shown <= 1;
@@ -79,7 +79,7 @@ int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice
     if (cuda && !dry)
         choose_loading(s);
     int gpus = cuda ? device_count_cuda() : 0;
-    bool elsewhere = dry && gpus != 1; // ranks that share the one that is here do so on paper, too
+    bool elsewhere = dry && gpus != 1; // ranks that share one GPU here share it in a plan, too
     struct GpuAssignment seats = {.cuda = cuda,
                                   .processes = s->processes,
                                   .ranks = s->ranks,
@@ -97,14 +97,13 @@ static int gpu_of(const struct RankSettings *s) {
     return choice.gpu;
 }
 
-// Whether every process says so. A GPU on one node alone is no place for a job.
+// True if `here` is true on every process. A job cannot use a GPU that only some nodes have.
 static bool everywhere(const struct World *w, bool here) {
     struct Error none = {0};
     return !world_agree(w, here ? 0 : -ENODEV, &none);
 }
 
-// Whether there is a GPU for this process, and it can be used. One that cannot be is not passed
-// over in silence.
+// True if there is a usable GPU for this process. One that cannot be used is logged.
 static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
     struct RankSettings on_gpu = *s;
     struct Device *d;
@@ -122,7 +121,7 @@ static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
     return !err;
 }
 
-// What is on the stack is small, but a library may ask for more than some shells leave.
+// This program's stacks are small, but a library may need more than some shells allow.
 static int check_stack(struct Error *e) {
     const rlim_t least = 256 * 1024;
     struct rlimit stack;
@@ -147,7 +146,7 @@ int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, stru
     use->launched = w->launched;
     bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
     bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
-    bool card = use->plan && s->device_bytes && !s->kernels; // whose memory was said
+    bool card = use->plan && s->device_bytes && !s->kernels; // a plan for a given amount of memory
     use->chosen = (struct Chosen){.device = gpu || card ? DEVICE_CUDA : DEVICE_CPU,
                                   .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
                                   .from = gpu || !card ? "chosen" : "for a card, by --device-mem"};
@@ -177,13 +176,13 @@ int rank_device_check(const struct RankSettings *s, struct Error *e) {
     return err;
 }
 
-// Ranks of this process that have a GPU to themselves; 1 where they share one.
+// Returns how many ranks of this process have a GPU to themselves; 1 if they share one.
 static size_t gpus_apart(const struct RankSettings *s) {
     return !s->processes && device_count_cuda() >= s->ranks ? (size_t)s->ranks : 1;
 }
 
-// A product of the run's formats, with its epilogue or without: forward, of the inputs' gradients,
-// or of the weights'.
+// Describes a product of the run's formats, with its epilogue or without: forward, of the inputs'
+// gradients, or of the weights'.
 static struct Matmul small_product(const struct RankSettings *s, int form, bool fused, char *mem,
                                    char *out) {
     enum Dtype in = s->model.dtype;
@@ -199,15 +198,15 @@ static struct Matmul small_product(const struct RankSettings *s, int form, bool 
     return m;
 }
 
-// CUDA loads a library's kernels with the first product that needs them, and they stay in memory.
-// Products on a device of their own choose nothing for the run.
+// Loads the kernels of products: CUDA loads a library's with the first product that needs them, and
+// keeps them in memory. On a device of their own these products choose nothing for the run.
 static int load_products(const struct RankSettings *s, struct Error *e) {
     struct Device *d;
     int err = rank_device_open(&d, s, false, e);
     if (err)
         return err;
     size_t bytes = 3 * PRODUCT_BYTES;
-    char *mem = d->ops->alloc(d, bytes); // NULL: nothing is free, which is all that is asked
+    char *mem = d->ops->alloc(d, bytes); // NULL: no memory is free, which answers the question
     if (mem)
         device_zero(d, QUEUE_COMPUTE, mem, bytes);
     for (int i = 0; i < 6 && mem; i++) {
@@ -232,7 +231,7 @@ int rank_device_memory(const struct RankSettings *s, struct RankDeviceMemory hos
         *out = (struct RankDeviceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
     if (s->device == DEVICE_CPU || gpus == 0)
         return 0;
-    int err = load_products(s, e); // after it CUDA and its libraries are in memory, and stay
+    int err = load_products(s, e); // from now on CUDA and its libraries are in memory
     if (err)
         return err;
     struct DeviceMemory m = device_memory_cuda(gpu_of(s));
@@ -308,7 +307,7 @@ char *rank_device_copy_name(const struct RankSettings *s, const char *direction)
 // ---- updates ----
 
 struct AdamW rank_device_update(const struct RankSettings *s, size_t n) {
-    static char apart; // not NULL is all that is looked at
+    static char apart; // only its being not NULL matters
     bool alone = s->model.dtype == F32 || s->master_format == MASTER_BF16;
     return (struct AdamW){.n = n,
                           .grad_dtype = s->grad_dtype,
@@ -318,8 +317,8 @@ struct AdamW rank_device_update(const struct RankSettings *s, size_t n) {
                           .param = alone ? NULL : &apart};
 }
 
-// A measurement is good for all updates of as many elements or more, up to the next power of two,
-// and those past what caches hold are all alike. From a disk pieces come, which caches may hold.
+// A measurement holds for all updates of as many elements or more, up to the next power of two, and
+// those larger than caches are all alike. From a disk come pieces, which caches may hold.
 struct UpdateBenchmark rank_device_update_of(const struct RankSettings *s, size_t n, bool host) {
     size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? HOST_PIECE : UPDATE_ELEMENTS;
     while (2 * most <= n && most < pieces)
@@ -344,7 +343,7 @@ char *rank_device_update_name(const struct UpdateBenchmark *u) {
     const struct RankSettings *s = u->settings;
     bool cpu = u->host || s->device == DEVICE_CPU;
     char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
-    bool fp32 = s->master_format == MASTER_FP32; // which was so when there was no other
+    bool fp32 = s->master_format == MASTER_FP32; // the name from before there were others
     char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, %s%sof %zu, %s",
                              dtype_name(s->model.dtype), dtype_name(s->grad_dtype),
                              dtype_name(s->moments_dtype), fp32 ? "" : "master ",

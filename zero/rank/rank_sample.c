@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of a pipeline's stages the last has the logits.
+// Only the last pipeline stage has the logits.
 static bool has_logits(const struct Rank *r) {
     return r->zero.parallel->stage + 1 == r->zero.parallel->stages;
 }
@@ -22,9 +22,9 @@ static void read_logits(struct Rank *r, float *logits, void *row) {
         logits[i] = dtype_load(row, dtype, i);
 }
 
-// The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host, on
-// the ranks that have them. Where the vocabulary lies on several places they have been gathered
-// (model/ends.c).
+// Computes the logits of the token after text[0 .. length), length at most seq_len, as fp32 on the
+// host, on the ranks that have them. If the vocabulary is split over TP ranks they have been
+// gathered (model/ends.c).
 static void next_logits(struct Rank *r, const int32_t *text, size_t length, float *logits,
                         void *row) {
     struct Acts *acts = &r->acts;
@@ -48,7 +48,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     acts->t = acts->t_max;
 }
 
-// The token that the last rank has drawn, which is one of the last stage; all ranks call it.
+// Returns the token that the last rank, one of the last stage, has drawn; all ranks call it.
 static int32_t shared_token(struct Rank *r, int32_t drawn) {
     if (r->zero.parallel->stages == 1)
         return drawn;

@@ -1,5 +1,5 @@
-// What a rank does with its parts: steps, and validation; and what it has to compute for it, which
-// divided by what was measured of the machine is time (zero/plan/). See rank.h.
+// Runs a rank's steps and validation, and counts their operations, which divided by the machine's
+// measured speed give time (zero/plan/). See rank.h.
 #include "zero/rank/rank.h"
 
 #include "model/work.h"
@@ -52,8 +52,8 @@ struct Traffic rank_traffic(const struct Rank *r) {
     return t;
 }
 
-// What a step sent. With a second partition one behind a validation sends less: that has gathered
-// the weights that the step begins with.
+// Records what a step sent. With a second partition a step after a validation sends less, since
+// that has gathered the weights that the step begins with: it is left out.
 static void note_sent(struct Rank *r, const struct Traffic *before) {
     bool follows = memcmp(before, &r->sent_end, sizeof *before) == 0;
     r->sent_end = rank_traffic(r);
@@ -65,7 +65,7 @@ static void note_sent(struct Rank *r, const struct Traffic *before) {
     r->stepped = true;
 }
 
-// Of `samples` samples from `first` on, on all ranks.
+// Counts the targets of `samples` samples from `first` on, of all ranks.
 static int count_targets(const struct Rank *r, const struct BatchSource *from, uint64_t first,
                          uint64_t samples, uint64_t *counted, struct Error *e) {
     *counted = samples * r->acts.t_max;
@@ -120,15 +120,15 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     return 0;
 }
 
-// A batch in place of one that cannot be read: the others wait for this rank.
+// Sends a batch of zeros in place of one that cannot be read: the others wait for this rank.
 static void send_nothing(struct Rank *r) {
     size_t arrays = (size_t)r->feed.arrays;
     memset(feed_host(&r->feed), 0, arrays * r->feed.tokens * sizeof(int32_t));
     feed_send(&r->feed);
 }
 
-// Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
-// find nothing left walk along, since the others may need their shards.
+// Runs whole micro-batches on every rank, and the rest one sequence at a time; ranks without a
+// sequence left take part, since the others may need their shards.
 int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e) {
     struct Acts *acts = &r->acts;
@@ -158,8 +158,8 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
 
 // ---- work ----
 
-// Every weight is multiplied with each token once, but for an embedding that the head does not
-// share, whose rows are only looked up. Of the whole model, whatever part of it this rank has.
+// Every weight is multiplied with each token once, except an embedding that the head does not
+// share, whose rows are only looked up. Counts the whole model, whatever part of it this rank has.
 double rank_flops_per_token(const struct Rank *r) {
     const struct ModelConfig *c = &r->params.config;
     double looked_up = c->untied ? (double)(c->vocab * c->channels) : 0;

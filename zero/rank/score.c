@@ -1,4 +1,4 @@
-// Scoring sequences in micro-batches, each by one rank: see score.h. Next: rank.c (rank_validate).
+// Scores sequences in micro-batches, each by one rank: see score.h. Next: rank.c (rank_validate).
 #include "zero/rank/score.h"
 
 #include "kernels/hash.h"
@@ -16,14 +16,14 @@ struct Scoring {
     struct Rank *rank;
     const struct Sequence *list;
     size_t count;
-    size_t *order; // of the list, by their padded lengths
+    size_t *order; // of the list, by padded length
     struct ScoreBatch *batch;
     size_t batches;
-    float *losses; // (b, t) of a walk, pinned
+    float *losses; // (b, t) of one walk, in pinned memory
 };
 
-// The shortest padding is that of a sample; but where attention has a window the first keys of
-// several rows are laid out for the full length.
+// Returns the length to which sequence i is padded: the shortest is that of a sample; but with an
+// attention window the first keys of several rows are laid out for the full length.
 static size_t padded(const struct Scoring *s, size_t i) {
     const struct Acts *acts = &s->rank->acts;
     size_t inputs = s->list[i].count - 1;
@@ -32,7 +32,7 @@ static size_t padded(const struct Scoring *s, size_t i) {
     return s->rank->model.config.window ? acts->t_max : acts_sample_length(acts, inputs);
 }
 
-// The least length of padding above t.
+// Returns the least padded length above t.
 static size_t next_length(const struct Scoring *s, size_t t) {
     size_t next = SIZE_MAX;
     for (size_t i = 0; i < s->count; i++) {
@@ -42,8 +42,8 @@ static size_t next_length(const struct Scoring *s, size_t t) {
     return next;
 }
 
-// Cuts what has one length into batches; the last of a length may have fewer sequences, but has as
-// many rows, so that the kernels see few shapes.
+// Cuts the sequences of one length into batches; the last of a length may have fewer sequences, but
+// has as many rows, so that the kernels see few shapes.
 static void plan_batches(struct Scoring *s) {
     size_t b = s->rank->acts.b_max, n = 0, t = 0;
     s->order = base_alloc((s->count + 1) * sizeof *s->order);
@@ -59,8 +59,8 @@ static void plan_batches(struct Scoring *s) {
     }
 }
 
-// A BatchReader: `first` is a batch's number; past the last it has nothing but zeros, and the rank
-// walks along.
+// A BatchReader: `first` is a batch's number; past the last batch it gives zeros, and the rank only
+// takes part.
 static int fill_batch(void *scoring, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
     const struct Scoring *s = scoring;
@@ -81,7 +81,7 @@ static int fill_batch(void *scoring, uint64_t first, size_t n, const struct Batc
     return 0;
 }
 
-// One walk of all ranks, and what this rank's batch lost, token by token. Errors: -EINTR.
+// Walks once with all ranks, and reads this rank's losses, token by token. Errors: -EINTR.
 static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
     struct Rank *r = s->rank;
     struct Acts *acts = &r->acts;
@@ -98,7 +98,7 @@ static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
     return all.words & REQUEST_STOP ? -EINTR : 0;
 }
 
-// Of sequence i of the batch that was walked last.
+// Returns the log-probability of sequence i of the batch that was walked last.
 static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t i) {
     const struct Sequence *q = &s->list[s->order[b->begin + i]];
     double sum = 0;
@@ -107,7 +107,7 @@ static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t
     return sum;
 }
 
-// Every rank learns what each rank's batch gave; the first of them is batch number `first`.
+// Gives every rank the results of each rank's batch; the first of them is batch number `first`.
 static void share(struct Scoring *s, uint64_t first, double *logprob) {
     struct Zero *z = &s->rank->zero;
     size_t ranks = rank_data_ranks(s->rank), most = s->batch[first].count;
@@ -129,7 +129,7 @@ static void share(struct Scoring *s, uint64_t first, double *logprob) {
     free(all);
 }
 
-// Ranks that walk other numbers of times would wait for each other.
+// Ranks with different lists would walk different numbers of times, and wait for each other.
 static int compare_lists(struct Scoring *s, struct Error *e) {
     struct Zero *z = &s->rank->zero;
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-// How far the run is between the end of the warm-up (0) and its last step (1).
+// Returns how far the run is between the end of the warm-up (0) and its last step (1).
 static double progress(uint64_t done, uint64_t begin, uint64_t end) {
     if (done <= begin || end <= begin + 1)
         return done <= begin ? 0 : 1;
@@ -14,14 +14,14 @@ static double between(const struct LrSchedule *s, double share_of_lr) {
     return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
 }
 
-// Is it one of the last three? Then the rate after `done` steps is that of iteration `done` of
+// True for the last three kinds. The rate after `done` steps is that of iteration `done` of
 // DeepSpeed's scheduler; its engine has it one step later.
 static bool is_deepspeeds(enum Schedule kind) {
     return kind == SCHEDULE_WARMUP_LR || kind == SCHEDULE_WARMUP_DECAY_LR ||
            kind == SCHEDULE_WARMUP_COSINE_LR;
 }
 
-// Half a cosine, which is one step ahead of WarmupDecayLR's line.
+// Half a cosine, one step ahead of WarmupDecayLR's line.
 static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64_t warmup) {
     double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
     double part = fmin(1, (double)(done - warmup + 1) / span);

@@ -1,4 +1,4 @@
-// The learning rate of each step, and with it what the optimizer needs to know of the step.
+// The learning rate of each step, and the rest of a step's settings for the optimizer.
 #ifndef ZERO_SETTINGS_SCHEDULE_H
 #define ZERO_SETTINGS_SCHEDULE_H
 #include "kernels/kernels.h"
@@ -22,18 +22,18 @@ struct LrSchedule {
     double decay_share;     // WSD: the last share of the steps
 };
 
-// The rate of the step that comes after `done` steps, done = 0 .. steps - 1.
-// The first four kinds warm up linearly, from lr / warmup in the first step to lr in step `warmup`.
+// Returns the rate of the step after `done` steps, done = 0 .. steps - 1. The first four kinds warm
+// up linearly, from lr / warmup in the first step to lr in step `warmup`.
 double schedule_lr(const struct LrSchedule *s, uint64_t done);
 
 struct AdamSettings {
     double beta1, beta2, eps, weight_decay, clip;
 };
 
-// The host's part of the state of the step after `done` steps (its loss scale is results.c's). A
-// step whose update is skipped counts for the learning rate, which is a function of the step, but
-// not for AdamW's bias corrections: of the done steps, `updates` are known to have changed the
-// moments, and at most STEPS_AHEAD are not known of yet.
+// Returns the host's part of the state of the step after `done` steps (its loss scale is
+// results.c's). A step whose update is skipped counts for the learning rate, which is a function of
+// the step, but not for AdamW's bias corrections: of the done steps, `updates` are known to have
+// changed the moments, and the last STEPS_AHEAD at most are not known yet.
 struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
                                uint64_t done, uint64_t updates);
 

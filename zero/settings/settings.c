@@ -1,4 +1,4 @@
-// What 0 and auto stand for: see settings.h. Next: settings_rules.c.
+// Resolves 0 and auto: see settings.h. Next: settings_rules.c.
 #include "zero/settings/settings.h"
 
 #include "model/presets.h"
@@ -25,7 +25,7 @@ static int refuse_preset(const char *name, struct Error *e) {
     return err;
 }
 
-// The model that --model names, changed by what is said of it.
+// Fills in the model that --model names, where no flag says otherwise.
 static int resolve_model(struct Settings *s, struct Error *e) {
     const struct Preset *p = preset_named(s->preset);
     struct ModelConfig *m = &s->rank.model;
@@ -36,7 +36,7 @@ static int resolve_model(struct Settings *s, struct Error *e) {
     fill(&m->heads, p->heads);
     fill(&m->channels, p->channels);
     fill(&m->seq_len, p->seq_len);
-    if (m->kind == p->family) { // what another family has is its own
+    if (m->kind == p->family) { // another family has its own values
         fill(&m->kv_heads, p->kv_heads);
         fill(&m->head_size, p->head_size);
         fill(&m->ffn, p->ffn);
@@ -59,8 +59,8 @@ static bool is_default(const struct SettingsUse *use, const char *name) {
     return use->said.source(use->said.flags, name) == FLAG_FROM_DEFAULT;
 }
 
-// What --fit may choose. A configuration that repeats a run says --fit, too: a resumed run goes on
-// as it was, unless its own line says so again.
+// Finds what --fit may choose. A configuration that repeats a run has --fit, too: a resumed run
+// goes on as it was, unless its own command line gives it again.
 static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     const struct RankSettings *r = &s->rank;
     bool fresh = !use->resumed, again = flag_is_on_line(&use->said, "fit");
@@ -84,20 +84,20 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
                                .pair = use->resumed};
 }
 
-// A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
-// micro-batch is then the largest, up to what it was, that divides it. So is one that --fit, or
-// --init, begins its search with.
+// A run that is resumed on other ranks keeps its global batch. Unless the user gives another, its
+// micro-batch becomes the largest one, up to the old one, that divides the global batch. So does
+// the one with which --fit, or --init, begins its search.
 static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
     size_t ranks = (size_t)settings_data_ranks(&s->rank), each = s->global_batch / ranks;
     if (!(use->resumed || s->open.batch || s->tunes) || flag_is_on_line(&use->said, "batch") ||
         s->global_batch % ranks)
-        return; // settings_check looks at what it is
+        return; // settings_check checks it as it is
     s->rank.batch = size_min(s->rank.batch, each);
     while (each % s->rank.batch)
         s->rank.batch--;
 }
 
-// The kernels of --kernels are the CPU's.
+// Chooses device and dtype. The kernels of --kernels are the CPU's.
 static void choose_place(struct RankSettings *r, struct RankSettings *said,
                          const struct Chosen *chosen) {
     r->device_from = r->device == NDEVICEKIND ? chosen->from : NULL;
@@ -110,7 +110,7 @@ static void choose_place(struct RankSettings *r, struct RankSettings *said,
     said->model.dtype = r->model.dtype;
 }
 
-// Of the two that say where the run ends, the line's counts.
+// If both flags say where the run ends, the one on the command line counts.
 static int choose_end(struct Settings *s, struct Settings *said, const struct FlagsSaid *flags,
                       struct Error *e) {
     bool steps = flag_is_on_line(flags, "steps"), epochs = flag_is_on_line(flags, "epochs");
@@ -157,15 +157,15 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
     return settings_check_warmup(&s->schedule, e);
 }
 
-// What the ranks' settings will be looked at for, as far as no text has a say.
+// Checks the ranks' settings as far as they do not depend on the text.
 static int check_model(const struct Settings *s, struct Error *e) {
     const struct World w = world_of_threads(s->rank.ranks);
     struct RankSettings unused;
     return settings_of_ranks(s, &w, 1, &unused, e);
 }
 
-// A cut of layers is one of so many stages: a line that says other stages says another cut, too, or
-// leaves it to the costs, as `auto` does.
+// A split is for one number of stages: a command line with another --pp needs another split, or
+// gets one by cost, as with `auto`.
 static void resolve_split(struct RankSettings *r, struct RankSettings *said,
                           const struct SettingsUse *use) {
     bool other = use->resumed && flag_is_on_line(&use->said, "pp") &&
@@ -195,7 +195,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * together);
     fill(&r->shard_size, together);
-    if (r->quantized_gradients && !use->launched && !r->cluster) // whose sums it shapes
+    if (r->quantized_gradients && !use->launched && !r->cluster) // it shapes their sums
         fill(&r->node_size, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
@@ -212,8 +212,8 @@ void settings_use_rank_info(struct RankSettings *s, const struct World *w) {
     s->node_ranks = w->node_size;
 }
 
-// A document in a sequence of several is to see what it sees in a sequence of its own, and blocks
-// are counted from the sequence's beginning.
+// A packed document must see what it would see alone in a sequence, but blocks are counted from the
+// sequence's beginning.
 static int check_packed(const struct RankSettings *r, struct Error *e) {
     if (!r->packed || r->model.sparse.mode == SPARSE_DENSE)
         return 0;

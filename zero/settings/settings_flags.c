@@ -1,14 +1,13 @@
 // The flags of a rank and its training: see settings.h. A row is name, type, field, default, topic,
-// value, help, what a resumed run may change, and what others call it (kernels/flag.h). A help text
-// says what the flag does, and what it costs.
+// value, help, what a resumed run may change, and other names (kernels/flag.h). A help text says
+// what the flag does, and what it costs.
 #include "zero/engine.h"
 #include "zero/settings/settings.h"
 #include "zero/wire/wire.h"
 
 #define AT(field) offsetof(struct Settings, field)
 
-// The words of enums stand in the enums' own order, and are as many as these have values; auto is
-// one more.
+// The words of an enum are in the enum's order, one per value; auto is one more.
 static const char *const dtype_words[] = {
     [F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto", NULL};
 static const char *const family_words[] = {[FAMILY_GPT2] = "gpt2",

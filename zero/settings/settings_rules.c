@@ -1,5 +1,5 @@
-// Which settings go together: see settings.h. As far as a table can say it there are rules
-// (kernels/flag.h); the rest is computed: how ranks are laid out (zero/comm/grid.h), and the
+// The rules for settings that exclude or need each other: see settings.h. They are tables as far as
+// possible (kernels/flag.h); the rest is computed: the grid of ranks (zero/comm/grid.h), and the
 // batches that they share. Each refusal is one line: the flag, its value, and what would be right.
 #include "zero/engine.h"
 #include "zero/pipe/split.h"
@@ -11,7 +11,7 @@
 
 enum { MOST_RANKS = 1024 }; // of a run
 
-// ---- how ranks are laid out ----
+// ---- the grid of ranks ----
 
 #define QUANTIZED "zero-quantized-weights|zero-quantized-gradients"
 
@@ -50,7 +50,7 @@ static int check_layout(const struct RankSettings *r, struct Error *e) {
     return flag_rules_check(layout_rules, sizeof layout_rules / sizeof layout_rules[0], &v, e);
 }
 
-// "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
+// Writes "; --ranks 1, 3 or 6 would do": the divisors of `whole`, as far as there is space.
 static void describe_divisors(size_t whole, size_t most, const char *flag, char *text,
                               size_t bytes) {
     size_t found[12], n = 0;
@@ -67,7 +67,7 @@ static void describe_divisors(size_t whole, size_t most, const char *flag, char 
     snprintf(text + at, bytes - (size_t)at, " would do");
 }
 
-// "--ranks 8 / --tp 2 / --pp 2": the data-parallel ranks, and what they come of.
+// Writes "--ranks 8 / --tp 2 / --pp 2": how the number of data-parallel ranks is computed.
 static const char *name_data_ranks(const struct RankSettings *r, char *text, size_t bytes) {
     int at = snprintf(text, bytes, "--ranks %d", r->ranks);
     if (settings_tp_size(r) > 1)
@@ -77,8 +77,8 @@ static const char *name_data_ranks(const struct RankSettings *r, char *text, siz
     return text;
 }
 
-// Which global batches would do, and which counts of ranks share the step in batches of this size;
-// or which batches do.
+// Names global batches that would do, and numbers of ranks that divide the step into batches of
+// this size; or such batches.
 static int refuse_batch(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
@@ -97,7 +97,7 @@ static int refuse_batch(const struct Settings *s, struct Error *e) {
                      steps, less + together, counts);
 }
 
-// Each place of tensor parallelism, in each stage, is a rank.
+// Each TP rank, in each pipeline stage, is a rank of the job.
 int settings_check_tp(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";
     size_t ranks = (size_t)r->ranks, places = (size_t)settings_tp_size(r);
@@ -116,7 +116,7 @@ int settings_check_tp(const struct RankSettings *r, struct Error *e) {
 
 int settings_check_split(const struct RankSettings *r, struct Error *e) {
     size_t stages = (size_t)settings_stages(r);
-    if (r->cluster) // its stages are alike, and none is the embedding's alone
+    if (r->cluster) // its stages are alike, and none has only the embedding
         return stages <= r->model.layers
                    ? 0
                    : error_set(e, -EINVAL, E_PP_STAGES,
@@ -138,7 +138,7 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
                      t, places, size_max(t / places, 1) * places);
 }
 
-// A count that does not divide the data-parallel ranks, with those that do.
+// Refuses a count that does not divide the data-parallel ranks, and names those that do.
 static int refuse_divisor(const struct RankSettings *r, enum ErrorId id, const char *flag,
                           size_t value, struct Error *e) {
     char would_do[160] = "", shared[64];
@@ -148,7 +148,7 @@ static int refuse_divisor(const struct RankSettings *r, enum ErrorId id, const c
                      name_data_ranks(r, shared, sizeof shared), would_do);
 }
 
-// A second partition is cut over neighbours of those that the first one is cut over.
+// A second partition is cut over neighbours among the ranks of the first one.
 static int check_second(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
     char would_do[160] = "";
@@ -165,7 +165,7 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
 
 int settings_check_shards(const struct RankSettings *r, struct Error *e) {
     size_t ranks = (size_t)settings_data_ranks(r);
-    // The first hop of gradients is among the ranks of a node, or of a stage that lies in one.
+    // The first hop of gradients is within a node, or within a pipeline stage that is in one node.
     bool in_node = settings_stages(r) > 1 && r->node_size % ranks == 0;
     int err = check_layout(r, e);
     if (err)
@@ -285,7 +285,7 @@ static int check_rules(const struct Settings *s, const struct SettingsUse *use, 
 }
 
 int settings_check_warmup(const struct LrSchedule *l, struct Error *e) {
-    if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // which ends nowhere
+    if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // it has no end
         return 0;
     return error_set(e, -EINVAL, E_WARMUP, "--warmup %llu: expected at most --steps %llu",
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// In any of the folders, on each disk that keeps checkpoints.
+// True if the checkpoint is in any of the folders, on each disk that has checkpoints.
 static bool is_there(const struct Saver *s, uint64_t step) {
     bool found = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {

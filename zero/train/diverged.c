@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double LOWER = 0.1; // of the rate, which is tried next
+static const double LOWER = 0.1; // of the rate, for the next try
 
 static char *note_path(const char *folder) {
     return base_format("%s/diverged", folder);
@@ -27,7 +27,7 @@ void diverged_forget(const char *folder) {
     free(path);
 }
 
-// Where there are no checkpoints, nothing is resumed.
+// Leaves the note in a folder; without checkpoints (no folder) there is nothing to resume.
 static void leave_note(const struct Diverged *d, const char *folder) {
     char *path = note_path(folder), *text;
     text = base_format("%s; the last good step is %llu, with --lr %g: a resume may take another\n",
@@ -42,7 +42,7 @@ static void leave_note(const struct Diverged *d, const char *folder) {
     free(path);
 }
 
-// A word of a shell's line; free() it.
+// Quotes a word for a shell's command line; free() it.
 static char *shell_word(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./:=@%+,";
@@ -61,7 +61,7 @@ static char *shell_word(const char *text) {
     return all;
 }
 
-// " --FLAG VALUE", as a shell takes it; "" where the value is NULL, which it frees.
+// Returns " --FLAG VALUE", as a shell takes it; "" if the value is NULL. Frees the value.
 static char *flag_text(const char *flag, char *value) {
     char *word = value ? shell_word(value) : NULL;
     char *text = word ? base_format(" --%s %s", flag, word) : base_format("%s", "");
@@ -70,7 +70,7 @@ static char *flag_text(const char *flag, char *value) {
     return text;
 }
 
-// The first of FOLDER-again, FOLDER-again-again, ... that is not there; NULL where there is none.
+// Returns the first of FOLDER-again, FOLDER-again-again, ... that does not exist; NULL for NULL.
 static char *beside(const char *folder) {
     size_t n = folder ? strlen(folder) : 0;
     while (n > 1 && folder[n - 1] == '/')
@@ -84,8 +84,8 @@ static char *beside(const char *folder) {
     return path;
 }
 
-// From where: the flags in front of the rate. A checkpoint that is of no use, as it leads to what
-// came, stays, and so the run goes on in other folders.
+// Returns the flags in front of the rate, which say where to resume. A checkpoint that leads to the
+// divergence again stays, and so the run goes on in other folders.
 static char *way_on(const struct Diverged *d, const char *path, bool newest) {
     const char *resume = newest ? "auto" : path;
     char *config = newest ? NULL : base_format("%s/config.json", d->out);

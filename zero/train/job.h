@@ -1,4 +1,4 @@
-// The ranks of this process, each on a thread of its own, from opening to closing.
+// Runs the ranks of this process, each on a thread of its own, from opening to closing.
 //
 // All start alike; what they do once they have their weights is the caller's. A rank that fails
 // before there is a group fails on all alike; after that trainer.c ends the job or stops it.
@@ -12,16 +12,15 @@
 struct Job {
     const struct World *world;
     struct RankSettings settings; // of all ranks; each has its number, and the group
-    struct Trainer trainer;       // of which each rank begins with a copy
+    struct Trainer trainer;       // each rank begins with a copy of it
     uint64_t seed;                // of fresh weights
-    // What a resumed run may not change, given the name of the kernels. free() it; of any thread.
+    // Returns what a resumed run may not change. kernels: their name. free() it; thread-safe.
     char *(*identity)(const void *text, const char *kernels);
     const void *text;
     int (*work)(struct Trainer *, struct Error *); // of a rank that has its weights
 };
 
-// Runs all ranks of this process to their end. Errors: that of the lowest rank that has a line to
-// say.
+// Runs all ranks of this process to their end. Errors: that of the lowest rank with an error line.
 int job_run(const struct Job *j, struct Error *e);
 
 #endif

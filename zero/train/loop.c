@@ -9,11 +9,11 @@ struct LoopState {
     const struct Loop *loop;
     struct Rank *rank;
     struct Ahead ahead;
-    double last_end; // of a step; or when the one that is alone under way was begun
+    double last_end; // of a step; or when the only one under way was begun
     bool stop;
 };
 
-// The step after z->step; its settings and sequences are the same on every rank.
+// Queues the step after z->step; its settings and sequences are the same on every rank.
 static int queue_step(struct LoopState *run, struct Error *e) {
     const struct Loop *l = run->loop;
     struct Rank *r = run->rank;
@@ -29,7 +29,7 @@ static int queue_step(struct LoopState *run, struct Error *e) {
     return rank_queue_step(r, &had, &settings, e);
 }
 
-// The oldest step that is under way; its result is the same on every rank.
+// Finishes the oldest step under way; its result is the same on every rank.
 static int finish_step(struct LoopState *run, struct Error *e) {
     struct Zero *z = &run->rank->zero;
     struct StepResult result = zero_step_wait(z);

@@ -1,4 +1,4 @@
-// How an overflow is told: see loss_scale.h.
+// Describes what an overflow did to the loss scale: see loss_scale.h.
 #include "zero/train/loss_scale.h"
 
 #include <inttypes.h>

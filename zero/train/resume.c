@@ -1,4 +1,4 @@
-// From --out and --resume to a checkpoint: see resume.h. Next: zero/checkpoint/checkpoint.c.
+// Finds the checkpoint to resume: see resume.h. Next: zero/checkpoint/checkpoint.c.
 #include "zero/train/resume.h"
 
 #include "zero/train/diverged.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Who holds the newest checkpoint.
+// Returns the flag whose folder holds the newest checkpoint.
 static const char *newest_flag(const struct Resume *r) {
     return r->newest_also ? "--backup-dir" : "--out";
 }
@@ -18,7 +18,7 @@ static const char *newest_folder(const struct Resume *r) {
     return r->newest_also ? r->asked.also : r->asked.out;
 }
 
-// What a run that goes on from that step, or trains on, is refused for.
+// Refuses a checkpoint's step that is past the end of the run, or before the newest one.
 static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
     if (step <= r->asked.steps)
         return 0;
@@ -42,14 +42,14 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
     return 0;
 }
 
-// ---- what processes see, each on its disk ----
+// ---- checkpoints that processes see, each on its disk ----
 
 static const struct World *world_of(const struct Resume *r) {
     static const struct World alone = {.size = 1, .count = 1, .node_size = 1};
     return r->asked.world ? r->asked.world : &alone;
 }
 
-// The most of what they say.
+// Returns the largest value of all processes.
 static uint64_t world_most(const struct World *w, uint64_t mine) {
     return ~world_least(w, ~mine);
 }
@@ -58,7 +58,7 @@ static bool is_first(const struct Resume *r) {
     return world_of(r)->first == 0;
 }
 
-// The newest checkpoint that any of them sees. Its step; 0: there is none.
+// Finds the newest checkpoint that any process sees. Its step; 0: there is none.
 static int find_newest(struct Resume *r, struct Error *e) {
     char *path;
     uint64_t step = 0;
@@ -71,7 +71,7 @@ static int find_newest(struct Resume *r, struct Error *e) {
     return found < 0 ? found : 0;
 }
 
-// Whether the checkpoint is of a run that has diverged: any of its folders says so.
+// True if the checkpoint is of a run that has diverged, by a note in any of its folders.
 static bool has_diverged(const struct Resume *r) {
     bool any = false;
     char *beside = base_format("%s/..", r->asked.which);
@@ -86,7 +86,7 @@ static bool has_diverged(const struct Resume *r) {
 
 enum Whole { DAMAGED, WHOLE, NOT_HERE };
 
-// What this process's disk has of the newest checkpoint.
+// Checks what this process's disk has of the newest checkpoint.
 static enum Whole check_newest(const struct Resume *r) {
     struct CheckpointHead head;
     struct Error ignored;
@@ -105,14 +105,14 @@ static enum Whole check_newest(const struct Resume *r) {
     return is;
 }
 
-// Whether the newest is more than a name: a damaged one says nothing of how far the run has
-// come, and resume_load will fall back behind it. One process of each node looks.
+// True if the newest checkpoint can be read: a damaged one does not show how far the run has come,
+// and resume_load will fall back to an older one. One process of each node checks.
 static bool newest_is_whole(const struct Resume *r) {
     const struct World *w = world_of(r);
     return world_least(w, w->node_rank ? NOT_HERE : check_newest(r)) == WHOLE;
 }
 
-// The step of the checkpoint that the user named.
+// Reads the step of the checkpoint that the user named.
 static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     struct CheckpointHead head;
     struct Error cause;
@@ -129,7 +129,7 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     return err ? error_set(e, err, cause.id, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
-// What the newest checkpoint that can be read says is the best.
+// Returns the best step, as the newest readable checkpoint records it.
 static uint64_t best_step(const struct Resume *r) {
     uint64_t step = UINT64_MAX, best = 0;
     struct Error ignored;
@@ -145,7 +145,7 @@ static uint64_t best_step(const struct Resume *r) {
     return world_most(world_of(r), best);
 }
 
-// --resume best is from here on the folder of that checkpoint. Any process may see it.
+// Replaces --resume best by the folder of that checkpoint. Any process may see it.
 static int find_best(struct Resume *r, struct Error *e) {
     uint64_t step = best_step(r);
     if (!step)
@@ -169,7 +169,7 @@ static int find_best(struct Resume *r, struct Error *e) {
     return 0;
 }
 
-// Whether one of the lines is `name value`.
+// True if one of the lines is `name value`.
 static bool has_line(const char *identity, const char *name, const char *value) {
     char *line = base_format("\n%s %s\n", name, value);
     bool found = strstr(identity, line) != NULL;
@@ -177,11 +177,11 @@ static bool has_line(const char *identity, const char *name, const char *value) 
     return found;
 }
 
-// What the run of the checkpoint was computed with. False: nothing is known, for it cannot be read,
-// or its hash, which nobody has checked yet, will turn out to be wrong.
+// Reads the device and dtype of the checkpoint's run. False: they are not known, since it cannot be
+// read, or its hash, which nobody has checked yet, will turn out to be wrong.
 static bool peek_head(const char *folder, struct SettingsUse *use) {
     struct CheckpointHead head;
-    struct Error ignored; // resume_check will say it, and of the newest one resume_load
+    struct Error ignored; // resume_check will report it, or resume_load for the newest
     bool found = false;
     (void)checkpoint_file_look(folder, &head, &ignored);
     const char *text = head.identity ? head.identity : "";
@@ -197,7 +197,7 @@ static bool peek_head(const char *folder, struct SettingsUse *use) {
     return found;
 }
 
-// OUT/checkpoints and ALSO/checkpoints.
+// Names OUT/checkpoints and ALSO/checkpoints.
 static void name_folders(struct Resume *r) {
     const char *home[] = {r->asked.out, r->asked.also};
     for (int i = 0, n = 0; i < 2; i++)
@@ -221,7 +221,7 @@ void resume_close(struct Resume *r) {
     }
 }
 
-// A node without checkpoints goes by those that have one: by the newest.
+// Gives a node without checkpoints the choice of those that have one: of the newest.
 static void agree_on_chosen(const struct Resume *r, bool found, uint64_t step,
                             struct SettingsUse *use) {
     enum { CUDA = 128 };
@@ -257,7 +257,7 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
     resume_close(&r);
 }
 
-// The keeper of each disk does. Agreed upon by all processes.
+// Takes the locks, on one process per disk. All processes agree on the result.
 static int claim(struct Resume *r, struct Error *e) {
     static const char *const flag[] = {"--out", "--backup-dir"};
     const char *home[] = {r->asked.out, r->asked.also};
@@ -305,11 +305,11 @@ int resume_check(struct Resume *r, struct Error *e) {
     return err || r->asked.only || !step ? err : check_step(r, step, e);
 }
 
-// What a run that has diverged may take another of.
+// The flags that may change when a diverged run is resumed.
 static const char *const rates[] = {"--lr", "--min-lr"};
 enum { NRATE = sizeof rates / sizeof rates[0] };
 
-// The value in the line of that name, as a text's part: its first byte is NULL where there is none.
+// Returns the value in the line of that name, as a part of the text; NULL if there is none.
 static struct IdentityValue {
     const char *text;
     size_t n;
@@ -322,7 +322,7 @@ static struct IdentityValue {
     return v;
 }
 
-// The identity with any rate.
+// Returns the identity with * for the rates; free() it.
 static char *any_rate(const char *identity) {
     char *text = base_format("%s", identity);
     for (int i = 0; i < NRATE; i++) {
@@ -335,7 +335,7 @@ static char *any_rate(const char *identity) {
     return text;
 }
 
-// Says which rates are no longer those of the checkpoint.
+// Logs which rates differ from the checkpoint's.
 static void warn_rates(const struct Resume *r, uint64_t step, const char *identity) {
     struct CheckpointHead head = {0};
     struct Error ignored;
@@ -355,7 +355,7 @@ static void warn_rates(const struct Resume *r, uint64_t step, const char *identi
     free(path);
 }
 
-// A sample needs the weights alone, so any checkpoint of this shape will do.
+// Loads the checkpoint. A sample needs the weights alone, so any one of this shape will do.
 int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->asked.which)
         return 0;
@@ -365,7 +365,7 @@ int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct E
     free(wanted);
     if (err || r->asked.only || !z->step)
         return err;
-    // A damaged one lets "auto" fall back behind the newest, which is what it is for.
+    // With "auto" a damaged checkpoint may be passed over for an older one, as intended.
     bool newest = strcmp(r->asked.which, "auto") == 0;
     err = newest ? check_end(r, z->step, e) : check_step(r, z->step, e);
     if (err)

@@ -1,4 +1,4 @@
-// Where a checkpoint goes, and when it is tried again: see saver.h.
+// Decides where a checkpoint is saved, and when to try again: see saver.h.
 #include "zero/train/saver.h"
 
 #include "zero/process/request.h"
@@ -11,15 +11,15 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-// ---- room ----
+// ---- disk space ----
 
-// Such as 1.234 GB, or 0.057 MB.
+// Returns "1.234 GB" or "0.057 MB"; free() it.
 static char *size_text(uint64_t bytes) {
     bool large = bytes >= 1000 * 1000 * 1000;
     return base_format("%.3f %s", (double)bytes * (large ? 1e-9 : 1e-6), large ? "GB" : "MB");
 }
 
-// The nearest folder above `folder` that exists, whose file system it will be on.
+// Finds the free bytes of the file system of the nearest folder at or above `folder` that exists.
 static bool free_bytes(const char *folder, uint64_t *bytes) {
     struct statvfs fs;
     char *path = base_format("%s", folder);
@@ -46,7 +46,7 @@ static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
     return sum;
 }
 
-// Of one folder, on rank 0; what cannot be asked is tried.
+// Checks one folder, on rank 0; if the free space is unknown, saving is tried.
 static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e) {
     uint64_t bytes;
     if (!free_bytes(folder, &bytes) || bytes >= wanted)
@@ -61,7 +61,7 @@ static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e
     return err;
 }
 
-// ---- whose disk ----
+// ---- which disk ----
 
 static const struct LocalDisk *disk_of(const struct Saver *s, int place) {
     return s->disk ? &s->disk[place] : NULL;
@@ -78,7 +78,7 @@ static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
     return keep;
 }
 
-// What a checkpoint takes on this rank's disk of the place.
+// Returns the bytes of a checkpoint on this rank's disk of a folder.
 static uint64_t wanted_bytes(const struct Saver *s, int place) {
     const struct LocalDisk *d = disk_of(s, place);
     const struct Comm *c = s->zero->all;
@@ -91,7 +91,7 @@ static uint64_t wanted_bytes(const struct Saver *s, int place) {
     return sum;
 }
 
-// An error of another disk than rank 0's says which.
+// Adds the node's name to an error of another disk than rank 0's.
 static void name_node(const struct Saver *s, int place, struct Error *e) {
     const struct LocalDisk *d = disk_of(s, place);
     int rank = s->zero->all->rank;
@@ -111,7 +111,7 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
     return err ? err : checkpoint_clear(s->folder[0], e);
 }
 
-// No waiting lifts `ulimit -f`. The first rank whose file is larger says it.
+// Waiting does not lift `ulimit -f`. The first rank whose file is too large reports it.
 static int check_limit(const struct Saver *s, struct Error *e) {
     const struct Comm *c = s->zero->all;
     struct rlimit most;
@@ -147,7 +147,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 // ---- one try ----
 
-// What belongs to the checkpoint lies below --out: where that has no room, the other folder's is
+// Forces the log to disk, below --out: if that disk is full, a checkpoint in the other folder is
 // worth more than the log's last lines.
 static int note_before(const struct Saver *s, int place, struct Error *e) {
     struct Error cause;
@@ -210,8 +210,8 @@ static void log_failure(uint64_t step, const struct Error *e) {
     log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
 }
 
-// On all ranks, of which those that have seen what went wrong have a line: the first of these says
-// it. (A disk that is full is full for all of them.)
+// Called on all ranks; those that have seen the failure have an error line, and the first of them
+// prints it. (A full disk is full for all of them.)
 static void log_failure_once(const struct Saver *s, uint64_t step, const struct Error *e) {
     const struct Comm *all = s->zero->all;
     uint64_t *seen = base_alloc_zeroed((size_t)all->size * sizeof *seen);
@@ -224,7 +224,7 @@ static void log_failure_once(const struct Saver *s, uint64_t step, const struct 
         log_failure(step, e);
 }
 
-// All folders in their order.
+// Tries all folders in their order.
 static int try_folders(struct Saver *s, struct Error *e) {
     int err = -ENOENT;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i] && err; i++) {
@@ -238,7 +238,7 @@ static int try_folders(struct Saver *s, struct Error *e) {
 
 // ---- from a snapshot ----
 
-// Into the first folder; the other is for when that fails.
+// Writes into the first folder only; the other one is for when that fails.
 static int try_snapshot(struct Saver *s, struct Error *e) {
     int err = prepare(s, 0, e);
     if (err)
@@ -277,15 +277,14 @@ static int join(struct Saver *s, struct Error *e) {
     return err;
 }
 
-// Where ranks cannot ask each other: the next step is under way.
+// For when ranks cannot agree, because the next step is under way.
 static void join_alone(struct Saver *s) {
     struct Error e = {0};
     if (join(s, &e))
         log_failure(s->save.step, &e);
 }
 
-// The checkpoint that was under way, whose thread is done, is no more; failed: what is there of it
-// goes.
+// Ends the save that was under way, whose thread is done; failed: removes what it has written.
 static void end(struct Saver *s, bool failed) {
     struct Error ignored;
     uint64_t step = s->save.step;
@@ -299,7 +298,7 @@ static void end(struct Saver *s, bool failed) {
         is_saved(s, 0, step);
 }
 
-// On who keeps a disk.
+// Runs on the ranks that make a disk's folders.
 static int name_it(struct Saver *s) {
     struct Error e = {0};
     int err = checkpoint_end(&s->save, 0, &e);
@@ -325,7 +324,7 @@ void saver_finish(struct Saver *s) {
         return;
     int err = join(s, &e);
     if (!err && atomic_load(&s->word) & WORD_FAILED)
-        err = -EIO; // it was told why it has no name
+        err = -EIO; // name_it has logged the reason
     err = zero_agree(s->zero, err);
     if (err)
         log_failure_once(s, s->save.step, &e);
@@ -338,7 +337,7 @@ void saver_close(struct Saver *s) {
     if (!s->under_way)
         return;
     join_alone(s);
-    s->save.named = false; // what has its name keeps it
+    s->save.named = false; // a checkpoint that has its name keeps it
     end(s, true);
 }
 
@@ -355,7 +354,7 @@ void saver_save(struct Saver *s) {
 
 // ---- until it is done ----
 
-// Ranks look for signals together each second, so that all of them leave at the same one.
+// Ranks check for signals together each second, so that all of them stop waiting at the same time.
 static bool waits(struct Saver *s, unsigned stops) {
     bool go_on = true;
     for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
@@ -365,7 +364,7 @@ static bool waits(struct Saver *s, unsigned stops) {
     return go_on;
 }
 
-// Whether the last save may succeed later: not for a file that is larger than any may be.
+// True if the last save may succeed later: not if a file is larger than the limit.
 static bool may_pass(int err) {
     return err && err != -EFBIG;
 }
@@ -379,7 +378,7 @@ int saver_save_last(struct Saver *s, struct Error *e) {
         log_line(LOG_NORMAL,
                  "trying again every %d s, until the checkpoint is saved or a signal ends the run",
                  SAVER_AGAIN_S);
-    while (waits_on) { // what there was no room for may have it when the signal comes
+    while (waits_on) { // there may be space when the signal comes
         bool goes_on = waits(s, stops);
         err = try_folders(s, e);
         waits_on = may_pass(err) && goes_on;

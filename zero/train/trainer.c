@@ -1,4 +1,4 @@
-// What follows the steps of a run: see trainer.h. Next: loop.c.
+// Does what follows the steps of a run: see trainer.h. Next: loop.c.
 #include "zero/state.h"
 #include "zero/train/trainer.h"
 
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What only this rank has seen must not leave the others waiting in their first collective. (Before
-// ranks have a group they fail alike; and once they train, an error is kept, all stop after the
-// same step, and what was trained is saved.)
+// Ends the job, because an error that only this rank has seen must not leave the others waiting in
+// their first collective. (Before ranks have a group they fail alike; and once they train, an error
+// is kept, all stop after the same step, and what was trained is saved.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.all && t->rank.all->size > 1)
         comm_fail(t->rank.all, e->id, "%s", e->text);
@@ -73,7 +73,7 @@ static int sync_told(void *trainer, struct Error *e) {
     return t->hooks.sync ? t->hooks.sync(t->hooks.console, e) : 0;
 }
 
-// 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
+// Returns 0 if all ranks have the same text, else -EINVAL: that of some rank is not rank 0's. e
 // then names the first such rank, on rank 0 alone.
 static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
@@ -121,7 +121,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
     return err;
 }
 
-// The loss of the first `samples` validation sequences. -EINTR: none, as a stop was asked for.
+// Computes the loss of the first `samples` validation sequences. -EINTR: a stop was requested.
 static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Error *e) {
     const struct TrainerHooks *h = &t->hooks;
     const struct BatchSource from = {h->read_val, h->count_val, h->data};
@@ -135,7 +135,7 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
     return err;
 }
 
-// The items of --eval. -EINTR as above.
+// Evaluates the items of --eval. -EINTR as above.
 static int evaluate_items(struct Trainer *t, struct Error *e) {
     return t->hooks.evaluate ? t->hooks.evaluate(t, e) : 0;
 }
@@ -157,7 +157,7 @@ int trainer_evaluate(struct Trainer *t, struct Error *e) {
     return err ? err : evaluate_items(t, e);
 }
 
-// While updates are skipped the weights may be no good: the next step that is not saves.
+// While updates are skipped the weights may be bad: it saves after the next one that is not.
 static void save(struct Trainer *t) {
     t->save_requested = t->skipped > 0;
     if (t->save_requested)
@@ -179,7 +179,7 @@ static void note(struct Trainer *t, const struct LogNote *n) {
         t->hooks.noted(t->hooks.console, n);
 }
 
-// Where that step's time went; 0: of no step.
+// Logs where that step's time went; 0: of no step.
 static void note_breakdown(struct Trainer *t, uint64_t step) {
     const struct BreakdownTimes *times = &t->breakdown.last;
     struct LogValue v[BREAKDOWN_VALUES];
@@ -197,14 +197,14 @@ static void end_breakdown(struct Trainer *t) {
         print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
 }
 
-// As a checkpoint of this step would have the weights.
+// Logs the hash of the weights, as a checkpoint of this step would have them.
 static void note_hash(struct Trainer *t) {
     char word[17];
     snprintf(word, sizeof word, "%016llx", (unsigned long long)zero_weights_hash(&t->rank.zero));
     note(t, &(struct LogNote){.step = t->rank.zero.step, .what = "weights_hash", .word = word});
 }
 
-// The clock is rank 0's; the others learn of its wish as of any.
+// The clock is rank 0's; the others receive its request like any other.
 static void check_clock(struct Trainer *t) {
     const struct Intervals *h = &t->settings->intervals;
     double now = base_seconds();
@@ -245,7 +245,7 @@ static void cannot_read(void *trainer, int err, const struct Error *e) {
     trainer_keep_error(trainer, err, e);
 }
 
-// Whether something that wants the whole state follows that step.
+// True if something that needs the whole state follows that step.
 static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
     const struct Intervals *h = &t->settings->intervals;
@@ -258,7 +258,7 @@ static bool judges(const struct Trainer *t) {
     return t->judge.keeps || t->judge.patience;
 }
 
-// A validation on the way, which is judged if its step made an update. *better: it is to be saved.
+// Validates during training, and judges if its step made an update. *better: it is to be saved.
 static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct Error *e) {
     float loss;
     int err = validate(t, t->val_samples, &loss, e);
@@ -267,7 +267,7 @@ static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct 
     return err;
 }
 
-// Whether --patience ends the run here.
+// True if --patience ends the run here.
 static bool ends_here(struct Trainer *t) {
     t->ended = judge_ends(&t->judge);
     if (t->ended)
@@ -279,7 +279,7 @@ static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Intervals *h = &t->settings->intervals;
     uint64_t step = t->rank.zero.step;
-    bool on_the_way = step < t->settings->schedule.steps; // the end of the run prints it
+    bool on_the_way = step < t->settings->schedule.steps; // the end of the run has its own
     bool evaluates = on_the_way && is_due(step, h->eval_every);
     bool validates = is_due(step, h->val_every), better = false;
     bool judged = judges(t) && step > 0 && (validates || !on_the_way);
@@ -308,7 +308,7 @@ static void print_done(struct Trainer *t) {
             t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
 }
 
-// Compute may stand still meanwhile.
+// Records the time, as compute may be idle meanwhile.
 static int read_timed(void *trainer, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
     struct Trainer *t = trainer;
@@ -324,8 +324,8 @@ static int count_targets(void *trainer, uint64_t first, uint64_t n, uint64_t *co
     return t->hooks.count_train(t->hooks.data, first, n, counted, e);
 }
 
-// The steps to the end of the schedule, or of the run. Errors: -EINTR a validation was given up;
-// loop_run's.
+// Makes the steps to the end of the schedule, or of the run. Errors: -EINTR a validation was
+// interrupted; loop_run's.
 static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     struct Loop loop = {.schedule = t->settings->schedule,
                         .adam = t->settings->adam,
@@ -347,15 +347,15 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     return err;
 }
 
-// Whether it has given up, or comes to its own end behind a skipped update; fp16 may have found a
-// lower loss scale for the next. What was merely stopped may go on.
+// True if the loop has given up, or comes to its own end after a skipped update, unless fp16 has
+// found a lower loss scale for the next. A run that was merely stopped may go on.
 static bool has_diverged(const struct Trainer *t, int err, bool stop) {
     const struct Zero *z = &t->rank.zero;
     bool scaled = z->plan.param.dtype == F16 && !z->skipped_at_least && isfinite(t->loss);
     return err == -EDOM || (!err && !stop && t->skipped && !scaled);
 }
 
-// The end of a run that has diverged, where it is not good for anything that follows.
+// Ends a run that has diverged, and is good for nothing that would follow.
 static int end_diverged(struct Trainer *t, const char *what, struct Error *e) {
     const struct ResumeAsked *a = &t->resume.asked;
     const char *const *folders = (const char *const *)t->resume.folder;
@@ -371,9 +371,9 @@ static int end_skipping(struct Trainer *t, int err, struct Error *e) {
     return end_diverged(t, err ? strcpy(what, e->text) : what, e);
 }
 
-// What was trained is kept, also where `failed` says that the run ends by an error.
+// Saves what was trained, also if the run ends with an error (`failed`).
 static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error *e) {
-    struct Error lost; // what went wrong before is the error
+    struct Error lost; // the first error is the one that is returned
     int err = 0;
     judge_finish(&t->judge);
     if (!diverged && (t->rank.zero.step > 0 || !failed))
@@ -385,8 +385,8 @@ static int save_last(struct Trainer *t, bool failed, bool diverged, struct Error
     return err;
 }
 
-// After the last step of the schedule its validation, of all, and its evaluation; else a line that
-// says how to go on.
+// After the last step of the schedule: validates on all sequences, and evaluates; else prints how
+// to go on.
 static int end_with_result(struct Trainer *t, bool stop, struct Error *e) {
     const struct Best *had = &t->last_val; // judged already
     float loss = had->loss;
@@ -409,7 +409,7 @@ static int end_with_result(struct Trainer *t, bool stop, struct Error *e) {
     return 0;
 }
 
-// Such as 30M for half an hour.
+// Warns if --save-every 30M was meant as half an hour.
 static void warn_late_save(const struct Trainer *t) {
     uint64_t every = t->settings->intervals.save_every.steps, steps = t->settings->schedule.steps;
     if (every > steps && t->rank.all->rank == 0)
@@ -433,7 +433,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     bool diverged = has_diverged(t, err, stop);
     int not_saved = save_last(t, err != 0, diverged, e);
     err = err ? err : not_saved;
-    zero_install(&t->rank.zero); // what was saved is as if the run went on
+    zero_install(&t->rank.zero); // continues as after any save, though the run ends
     if (diverged)
         err = end_skipping(t, err, e);
     if (!err)

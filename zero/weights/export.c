@@ -14,7 +14,7 @@ static int export_piece(struct Zero *z, int g, const struct Piece *p, const stru
     return err;
 }
 
-// This rank's shard of every group, whatever it keeps of the others.
+// Exports this rank's shard of every group, whatever it keeps of the others.
 static int export_shards(struct Zero *z, const struct ExportSink *to, struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
@@ -36,7 +36,7 @@ int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, stru
     bool first = z->all->rank == 0;
     int err = zero_agree(z, first ? to->make(to->context, e) : 0);
     if (err)
-        return err; // what was made is gone
+        return err; // `make` has removed its files
     err = zero_agree(z, joins ? to->join(to->context, e) : 0);
     if (!err)
         err = export_shards(z, to, e);

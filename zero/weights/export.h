@@ -1,11 +1,11 @@
-// Weights into files that are no checkpoint of ours: each rank writes its own shard, element range
-// by element range, and nothing is gathered. What all places of a model's parts have
-// (model/params.h), place 0 writes.
+// Writes weights into files that are not our checkpoints: each rank writes its own shard, element
+// range by element range, and nothing is gathered. TP rank 0 writes tensors that all TP ranks hold
+// (model/params.h).
 //
-// Who writes knows files and names (data/hf/export.h); here only ranges of parameters are known,
-// and the order of steps among ranks: rank 0 makes the files, the others open them, all write and
-// force what they wrote to the disk, and when all have, rank 0 gives the whole its name. Until then
-// it is not there. Values are the master weights, at most STATE_CHUNK at a time. Its opposite is
+// The sink knows files and names (data/hf/export.h); here only ranges of parameters are known, and
+// the order of steps among ranks: rank 0 makes the files, the others open them, all write and force
+// their bytes to disk, and when all have, rank 0 gives the whole its name. Until then the export
+// does not exist. Values are the master weights, at most STATE_CHUNK at a time. Its opposite is
 // import.h.
 #ifndef ZERO_WEIGHTS_EXPORT_H
 #define ZERO_WEIGHTS_EXPORT_H

@@ -19,7 +19,7 @@ void import_log(const struct ModelConfig *c, const struct ImportSource *from) {
                  c->seq_len, from->seq_len);
 }
 
-// A piece of which this rank owns all.
+// Reads a piece that this rank owns entirely.
 static int import_piece(struct Zero *z, int g, const struct Piece *p,
                         const struct ImportSource *from, float *chunk, struct Error *e) {
     int layer = params_layer(z->params, g), err = 0;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The identity in the checkpoint's first file.
+// Reads the identity in the checkpoint's first file.
 static int read_identity(const char *folder, char **identity, struct Error *e) {
     struct CheckpointHead head;
     int err = checkpoint_file_look(folder, &head, e);
@@ -19,7 +19,7 @@ static int read_identity(const char *folder, char **identity, struct Error *e) {
     return 0;
 }
 
-// Below an --out: the newest whose head can be read.
+// Finds the newest checkpoint below an --out whose head can be read.
 static int find_below(const char *path, char **folder, char **identity, struct Error *e) {
     char *checkpoints = base_format("%s/checkpoints", path), *one;
     uint64_t step = UINT64_MAX;
@@ -58,7 +58,7 @@ int import_run_peek(const char *path, char **folder, char **identity, struct Err
     return 0;
 }
 
-// Is the path a checkpoint, as all ranks see it?
+// True if the path is a checkpoint that all ranks see.
 static bool is_checkpoint(struct Zero *z, const char *path) {
     char *first = checkpoint_rank_path(path, 0);
     int missing = access(first, F_OK) ? -ENOENT : 0;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each shard's once.
+// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each counted once.
 uint64_t zero_weights_hash(struct Zero *z) {
     uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);

@@ -1,5 +1,5 @@
-// The hash of all weights, by which runs are told apart to the last bit: model/params.h has what a
-// range of them adds.
+// The hash of all weights, which compares runs to the last bit: model/params.h has what a range of
+// them adds.
 //
 // Called at a run's end, and by tests.
 #ifndef ZERO_WEIGHTS_WEIGHTS_HASH_H
