@@ -16,13 +16,13 @@ static size_t arrays_of(bool packed) {
     return packed ? FEED_STARTS + 1 : FEED_STARTS;
 }
 
-static size_t place_of(uint64_t step) {
+static size_t slot_of(uint64_t step) {
     return (size_t)(step % (AHEAD_STEPS + 1));
 }
 
 static struct Batch batch_of(const struct Ahead *a, uint64_t step, size_t micro) {
-    size_t place = place_of(step) * nmicro_of(a) + micro, tokens = tokens_of(a);
-    int32_t *inputs = a->batches + place * a->arrays * tokens;
+    size_t index = slot_of(step) * nmicro_of(a) + micro, tokens = tokens_of(a);
+    int32_t *inputs = a->batches + index * a->arrays * tokens;
     bool packed = a->arrays > FEED_STARTS;
     return (struct Batch){.inputs = inputs,
                           .targets = inputs + FEED_TARGETS * tokens,
@@ -57,7 +57,7 @@ static int read_step(struct Ahead *a, uint64_t step, struct Error *e) {
         err = a->from.read(a->from.data, rank_first_sample(a->rank, step, micro),
                            a->rank->acts.b_max, &batch, e);
     }
-    return err ? err : rank_count_step(a->rank, &a->from, step, &a->counted[place_of(step)], e);
+    return err ? err : rank_count_step(a->rank, &a->from, step, &a->counted[slot_of(step)], e);
 }
 
 int ahead_fill(struct Ahead *a, struct Error *e) {
@@ -95,7 +95,7 @@ static int ahead_count(void *ahead, uint64_t first, uint64_t n, uint64_t *counte
     (void)first;
     (void)n;
     (void)e;
-    *counted = a->counted[place_of(a->rank->zero.step)];
+    *counted = a->counted[slot_of(a->rank->zero.step)];
     return 0;
 }
 
