@@ -22,8 +22,8 @@ struct Hpz {
 };
 
 // Returns the bytes of a neighbour's part of a group, in the form in which it travels (zero/wire).
-static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *near) {
-    return z->state[g].message_bytes * (size_t)(z->shard_group->size / near->size);
+static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *neighbours) {
+    return z->state[g].message_bytes * (size_t)(z->shard_group->size / neighbours->size);
 }
 
 static bool is_newest(const struct Zero *z, int g, void *second) {
@@ -57,7 +57,7 @@ static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   W
 static const struct Hop hpz_keep_shard = {
     "keep_shard", POINT_AFTER, WHEN_ANY, QUEUE_COMM, 0, .run = keep_shard, .wanted = is_old};
 
-int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *tier,
+int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct Tier *tier,
              struct Error *e) {
     int n = z->params->ngroup, err = 0;
     struct Hpz *s = base_alloc_zeroed(sizeof *s + (size_t)n * sizeof s->group[0]);
@@ -67,8 +67,8 @@ int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *t
         const struct Group *of = &z->params->group[g];
         char purpose[64];
         snprintf(purpose, sizeof purpose, "the second partition of %s", of->name);
-        *group = (struct HpzShard){.group = near};
-        err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, near), &group->kept, e);
+        *group = (struct HpzShard){.group = neighbours};
+        err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, neighbours), &group->kept, e);
         chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, group);
         chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, group);
     }

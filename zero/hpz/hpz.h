@@ -18,7 +18,7 @@ struct Hpz;
 
 // Allocates in `tier`. neighbours: H adjacent ranks of z->shard_group, this one among them. Errors:
 // -ENOMEM; call hpz_close in any case.
-int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *near, struct Tier *tier,
+int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct Tier *tier,
              struct Error *e);
 void hpz_close(struct Hpz *s); // NULL: does nothing
 

@@ -74,7 +74,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     int tp = settings_tp_size(s), hpz_size = s->hpz_size ? (int)s->hpz_size : 1;
     r->parallel = zero_parallel_none;
     r->parallel.grid = settings_grid(s);
-    struct Grid near = grid_of(s->ranks, tp, hpz_size, 1);
+    struct Grid hpz_grid = grid_of(s->ranks, tp, hpz_size, 1);
     r->shard_group = r->all;
     if (r->parallel.grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
@@ -83,7 +83,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     if (r->parallel.grid.size[AXIS_REPLICA] > 1)
         r->parallel.replicas = comm_split(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
     if (s->hpz_size)
-        r->hpz_group = comm_split(r->all, &near, AXIS_DP, dry);
+        r->hpz_group = comm_split(r->all, &hpz_grid, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &r->parallel.grid, s->sequence_parallel, dry);
     pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
     free(parts);

@@ -62,16 +62,16 @@ static const struct WireForm forms[] = {
 
 // The bytes of a shard's message, and the two halves of the buffer: for sending and receiving.
 struct Halves {
-    size_t near, far, bytes;
+    size_t intra, inter, bytes;
     char *sent, *came;
 };
 
 static struct Halves halves_of(const struct Zero *z, const struct HopArgs *a) {
     const struct Wire *w = a->context;
-    size_t near = (size_t)w->intra_node->size, far = (size_t)w->inter_node->size;
+    size_t intra = (size_t)w->intra_node->size, inter = (size_t)w->inter_node->size;
     size_t bytes = quantized_bytes(GRADIENT_BITS, zero_shard_numel(z, a->group));
     char *sent = w->messages.mem;
-    return (struct Halves){near, far, bytes, sent, sent + near * far * bytes};
+    return (struct Halves){intra, inter, bytes, sent, sent + intra * inter * bytes};
 }
 
 // Shard j * intra + k is that of local rank k on node j. The intra-node hop needs the messages for
@@ -80,18 +80,18 @@ static void quantize_whole(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     struct Halves h = halves_of(z, a);
     kernels_of(z, &queue)->quantize(queue, &(struct Quantize){.n = zero_shard_numel(z, a->group),
-                                                              .parts = h.near * h.far,
-                                                              .columns = h.near,
+                                                              .parts = h.intra * h.inter,
+                                                              .columns = h.intra,
                                                               .bits = GRADIENT_BITS,
                                                               .dtype = z->plan.grad.dtype,
                                                               .x = a->mem[BUFFER_WHOLE],
                                                               .to = h.sent});
 }
 
-static void exchange_near(struct Zero *z, const struct HopArgs *a) {
-    struct Comm *near = ((const struct Wire *)a->context)->intra_node;
+static void exchange_intra(struct Zero *z, const struct HopArgs *a) {
+    struct Comm *intra = ((const struct Wire *)a->context)->intra_node;
     struct Halves h = halves_of(z, a);
-    near->ops->all_to_all(near, h.came, h.sent, h.far * h.bytes);
+    intra->ops->all_to_all(intra, h.came, h.sent, h.inter * h.bytes);
 }
 
 // Sums what the node's ranks sent, one shard for each node, and quantizes the sums.
@@ -100,17 +100,17 @@ static void requantize(struct Zero *z, const struct HopArgs *a) {
     struct Halves h = halves_of(z, a);
     kernels_of(z, &queue)->requantize(queue,
                                       &(struct Requantize){.n = zero_shard_numel(z, a->group),
-                                                           .parts = h.far,
-                                                           .ranks = h.near,
+                                                           .parts = h.inter,
+                                                           .ranks = h.intra,
                                                            .bits = GRADIENT_BITS,
                                                            .from = h.came,
                                                            .to = h.sent});
 }
 
-static void exchange_far(struct Zero *z, const struct HopArgs *a) {
-    struct Comm *far = ((const struct Wire *)a->context)->inter_node;
+static void exchange_inter(struct Zero *z, const struct HopArgs *a) {
+    struct Comm *inter = ((const struct Wire *)a->context)->inter_node;
     struct Halves h = halves_of(z, a);
-    far->ops->all_to_all(far, h.came, h.sent, h.bytes);
+    inter->ops->all_to_all(inter, h.came, h.sent, h.bytes);
 }
 
 static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
@@ -119,7 +119,7 @@ static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
     kernels_of(z, &queue)->dequantize(
         queue, &(struct Dequantize){.n = zero_shard_numel(z, a->group),
                                     .parts = 1,
-                                    .ranks = h.far > 1 ? h.far : h.near,
+                                    .ranks = h.inter > 1 ? h.inter : h.intra,
                                     .bits = GRADIENT_BITS,
                                     .dtype = z->plan.grad.dtype,
                                     .from = h.came,
@@ -129,12 +129,12 @@ static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
 
 static const struct Hop quantize_gradient = {"quantize", POINT_PACK, WHEN_REDUCED,
                                              QUEUE_COMM, USES_WHOLE, .run = quantize_whole};
-static const struct Hop all_to_all_near = {"all_to_all", POINT_PACK, WHEN_REDUCED,
-                                           QUEUE_COMM,   0,          .run = exchange_near};
+static const struct Hop all_to_all_intra = {"all_to_all", POINT_PACK, WHEN_REDUCED,
+                                            QUEUE_COMM,   0,          .run = exchange_intra};
 static const struct Hop requantize_sums = {"requantize", POINT_PACK, WHEN_REDUCED,
                                            QUEUE_COMM,   0,          .run = requantize};
-static const struct Hop all_to_all_far = {"all_to_all", POINT_PACK, WHEN_REDUCED,
-                                          QUEUE_COMM,   0,          .run = exchange_far};
+static const struct Hop all_to_all_inter = {"all_to_all", POINT_PACK, WHEN_REDUCED,
+                                            QUEUE_COMM,   0,          .run = exchange_inter};
 static const struct Hop dequantize_sums = {"dequantize",
                                            POINT_PACK,
                                            WHEN_REDUCED,
@@ -146,8 +146,8 @@ static const struct Hop dequantize_sums = {"dequantize",
 // ---- opening and closing ----
 
 void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry) {
-    int near = shards < node_ranks ? shards : node_ranks;
-    struct Grid grid = grid_of(shards, 1, near, 1); // repeated for each group that shares state
+    int intra = shards < node_ranks ? shards : node_ranks;
+    struct Grid grid = grid_of(shards, 1, intra, 1); // repeated for each group that shares state
     struct CommSplit hops[] = {
         {grid_line(&grid, all->rank, AXIS_DP), QUEUE_COMM, NULL},
         {grid_line(&grid, all->rank, AXIS_REPLICA), QUEUE_COMM, NULL},
@@ -172,11 +172,11 @@ static void attach_gradient(struct Wire *w, struct Zero *z, int g) {
     struct Chain *c = &z->state[g].chain[REDUCE];
     chain_add(c, &quantize_gradient, w);
     if (w->intra_node->size > 1)
-        chain_add(c, &all_to_all_near, w);
+        chain_add(c, &all_to_all_intra, w);
     if (w->intra_node->size > 1 && w->inter_node->size > 1)
         chain_add(c, &requantize_sums, w);
     if (w->inter_node->size > 1)
-        chain_add(c, &all_to_all_far, w);
+        chain_add(c, &all_to_all_inter, w);
     chain_add(c, &dequantize_sums, w);
 }
 
