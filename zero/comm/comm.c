@@ -41,7 +41,7 @@ static struct Comm *set_line(struct Comm *c, const struct CommSplit *split) {
 
 struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry) {
     const struct GridLine *line = &split->line;
-    return set_line(dry ? comm_open_dry(all->device, line->place, line->size)
+    return set_line(dry ? comm_open_dry(all->device, line->coord, line->size)
                         : all->ops->split(all, split),
                     split);
 }

@@ -70,7 +70,7 @@ static inline int grid_last_of_data(const struct Grid *g, int data_rank) {
 // A group as it lies in the job: member i is rank origin + i * stride.
 struct GridLine {
     enum Axis axis;
-    int origin, stride, size, place; // coord: of the rank that asks
+    int origin, stride, size, coord; // coord: of the rank that asks
 };
 
 static inline struct GridLine grid_line(const struct Grid *g, int rank, enum Axis axis) {

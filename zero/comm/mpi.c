@@ -282,9 +282,9 @@ static void queue_sum(struct MpiComm *c, void *shard, const void *whole, size_t 
 
 static void mpi_all_gather(struct Comm *comm, void *whole, const void *shard, size_t bytes) {
     struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_GATHER, F32, bytes));
-    char *place = (char *)whole + (size_t)comm->rank * bytes;
-    if (place != shard)
-        device_copy(comm->device, comm->queue, place, shard, bytes);
+    char *own = (char *)whole + (size_t)comm->rank * bytes;
+    if (own != shard)
+        device_copy(comm->device, comm->queue, own, shard, bytes);
     queue_gather(c, whole, bytes);
     comm_queued(comm);
 }
@@ -493,7 +493,7 @@ static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) 
     MPI_Comm ranks;
     struct GuardThread *guard =
         guard_begin("the opening of a group", job_rank(), comm->timeout_s, true);
-    MPI_Comm_split(all->ranks, line->origin, line->place, &ranks);
+    MPI_Comm_split(all->ranks, line->origin, line->coord, &ranks);
     guard_end(guard);
     struct MpiComm *c = open_end(comm->device, &settings, staging, ranks);
     c->piece = size_min(c->piece, (size_t)comm->size * all->piece / (size_t)line->size);

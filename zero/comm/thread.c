@@ -207,10 +207,10 @@ static void queue_copy(struct Comm *c, void *dst, int from, size_t bytes) {
 
 static void thread_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
     struct CommCall call = comm_call(c, COMM_ALL_GATHER, F32, bytes);
-    char *place = (char *)whole + (size_t)c->rank * bytes;
+    char *own = (char *)whole + (size_t)c->rank * bytes;
     queue_meeting(c, shard, call);
-    if (place != shard)
-        device_copy(c->device, c->queue, place, shard, bytes);
+    if (own != shard)
+        device_copy(c->device, c->queue, own, shard, bytes);
     queue_gather(c, whole, bytes, 0, 0);
     queue_meeting(c, shard, call);
     comm_queued(c);
@@ -335,12 +335,12 @@ static struct Comm *thread_split(struct Comm *c, const struct CommSplit *split) 
     const struct GridLine *line = &split->line;
     struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
     uint64_t *all = base_alloc((size_t)c->size * sizeof *all), mine = 0;
-    if (line->place == 0)
+    if (line->coord == 0)
         mine = (uint64_t)(uintptr_t)split_group(g, line->size);
     thread_share(c, mine, all);
     g = (struct ThreadGroup *)(uintptr_t)all[line->origin];
     free(all);
-    return comm_open_thread(g, line->place, c->device, c->timeout_s);
+    return comm_open_thread(g, line->coord, c->device, c->timeout_s);
 }
 
 static const struct CommOps thread_ops = {
