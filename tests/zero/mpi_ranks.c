@@ -189,7 +189,7 @@ static void collectives(int size, bool staged) {
 
 // ---- a rank that is stopped ----
 
-static void stop(const struct MpiPlace *place, enum Collective kind) {
+static void stop(const struct MpiRank *mpi, enum Collective kind) {
     struct Error e;
     struct Tier tier;
     struct Block staging;
@@ -197,12 +197,12 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
     float mem[64 * 8] = {0};
     CHECK(!device_open_cpu(&device, 1, NULL, &e), "%s", e.text);
     tier_init(&tier, TIER_DEVICE, device, SIZE_MAX);
-    struct MpiSettings settings = {2, PIECE * (size_t)place->size, true};
+    struct MpiSettings settings = {2, PIECE * (size_t)mpi->size, true};
     CHECK(!tier_alloc(&tier, TAG_COMM, "pieces", settings.chunk_bytes, &staging, &e), "%s", e.text);
     struct Comm *c = comm_open_mpi(device, &settings, &staging);
     c->ops->barrier(c);
     device_sync_queue(device, QUEUE_COMM);
-    if (place->rank == 1)
+    if (mpi->rank == 1)
         raise(SIGSTOP);
     if (kind == COMM_ALL_GATHER)
         c->ops->all_gather(c, mem, mem, 64);
@@ -221,7 +221,7 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
     // Who broadcasts waits for nobody, but there is always a next collective.
     c->ops->barrier(c);
     device_sync_queue(device, QUEUE_COMM);
-    fprintf(stderr, "rank %d: went on\n", place->rank);
+    fprintf(stderr, "rank %d: went on\n", mpi->rank);
 }
 
 // ---- a rank that skips a collective ----
@@ -247,12 +247,12 @@ static void all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype d) {
         real_ops.all_reduce(c, whole, n, d);
 }
 
-static void skip(const struct MpiPlace *place, int stage, int nth) {
+static void skip(const struct MpiRank *mpi, int stage, int nth) {
     struct RankSettings s = tiny_settings(BF16);
     struct Rank r;
     s.stage = stage;
-    s.rank = place->rank;
-    s.ranks = place->size;
+    s.rank = mpi->rank;
+    s.ranks = mpi->size;
     s.processes = true;
     s.timeout_s = 20;
     s.comm_chunk = 65536;
@@ -265,29 +265,29 @@ static void skip(const struct MpiPlace *place, int stage, int nth) {
     ops.all_reduce = all_reduce;
     r.shard_group->ops = &ops;
     for (int step = 1; step <= 5; step++) {
-        if (place->rank == 1 && step == 2)
+        if (mpi->rank == 1 && step == 2)
             until_skip = nth;
         tiny_step(&r);
-        fprintf(stderr, "rank %d: step %d\n", place->rank, step);
+        fprintf(stderr, "rank %d: step %d\n", mpi->rank, step);
     }
     rank_close(&r);
 }
 
 int main(int argc, char **argv) {
-    struct MpiPlace place;
+    struct MpiRank mpi;
     struct Error e;
     CHECK(argc > 1, "what to do is missing");
-    CHECK(!mpi_start(&place, 0, 60, &e), "%s", e.text);
-    base_set_rank(place.rank);
+    CHECK(!mpi_start(&mpi, 0, 60, &e), "%s", e.text);
+    base_set_rank(mpi.rank);
     if (strcmp(argv[1], "collectives") == 0)
-        collectives(place.size, false);
+        collectives(mpi.size, false);
     else if (strcmp(argv[1], "staged") == 0)
-        collectives(place.size, true);
+        collectives(mpi.size, true);
     else if (strcmp(argv[1], "stop") == 0)
-        stop(&place, (enum Collective)atoi(argv[2]));
+        stop(&mpi, (enum Collective)atoi(argv[2]));
     else
-        skip(&place, atoi(argv[2]), atoi(argv[3]));
+        skip(&mpi, atoi(argv[2]), atoi(argv[3]));
     fflush(stdout);
-    mpi_stop(place.rank, 60);
+    mpi_stop(mpi.rank, 60);
     return 0;
 }

@@ -176,15 +176,15 @@ static void watch(struct Rank *r, const struct Case *at) {
     chosen->ops = &ops;
 }
 
-static void train(const struct MpiPlace *place, const struct Case *at, int victim) {
+static void train(const struct MpiRank *mpi, const struct Case *at, int victim) {
     struct RankSettings s = tiny_family(0, F32);
     struct Rank r;
     struct Error e;
     s.model.seq_len = 16; // for two places' rows
     s.stage = 3;
     s.threads = 1;
-    s.rank = place->rank;
-    s.ranks = place->size;
+    s.rank = mpi->rank;
+    s.ranks = mpi->size;
     s.processes = true;
     s.timeout_s = 2;
     s.comm_chunk = 65536;
@@ -193,31 +193,31 @@ static void train(const struct MpiPlace *place, const struct Case *at, int victi
     CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
     tiny_open(&r, &s, 1);
     tiny_step(&r);
-    if (place->rank == victim) {
+    if (mpi->rank == victim) {
         until_call = at->nth;
         at_exchange = at->exchange;
         watch(&r, at);
     }
     for (int step = 2;; step++) {
         tiny_step(&r);
-        CHECK(step < 20 && (step < 4 || place->rank != victim), "rank %d: step %d has ended",
-              place->rank, step);
+        CHECK(step < 20 && (step < 4 || mpi->rank != victim), "rank %d: step %d has ended",
+              mpi->rank, step);
     }
 }
 
 int main(int argc, char **argv) {
-    struct MpiPlace place;
+    struct MpiRank mpi;
     struct Error e;
     for (int i = 0; i < NCASE && argc == 2; i++)
         printf("%s\n", cases[i].name);
     if (argc < 4)
         return 0;
-    CHECK(!mpi_start(&place, 0, 60, &e), "%s", e.text);
-    CHECK(place.size == RANKS, "%d ranks: expected %d", place.size, RANKS);
-    base_set_rank(place.rank);
+    CHECK(!mpi_start(&mpi, 0, 60, &e), "%s", e.text);
+    CHECK(mpi.size == RANKS, "%d ranks: expected %d", mpi.size, RANKS);
+    base_set_rank(mpi.rank);
     word = strcmp(argv[2], "kill") ? SIGSTOP : SIGKILL;
     for (int i = 0; i < NCASE; i++)
         if (strcmp(argv[1], cases[i].name) == 0)
-            train(&place, &cases[i], atoi(argv[3]));
+            train(&mpi, &cases[i], atoi(argv[3]));
     CHECK(false, "no exchange %s", argv[1]);
 }

@@ -64,26 +64,26 @@ static void poll_peers(MPI_Comm ranks, double timeout_s, struct Peer *peers) {
     guard_end(guard);
 }
 
-int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e) {
+int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e) {
     int threads = MPI_THREAD_SINGLE;
-    *place = (struct MpiPlace){0};
+    *out = (struct MpiRank){0};
     struct GuardThread *guard = guard_begin("the start of MPI", rank, timeout_s, true);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &threads);
     guard_end(guard);
-    MPI_Comm_rank(MPI_COMM_WORLD, &place->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &place->size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &out->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &out->size);
     if (threads < MPI_THREAD_MULTIPLE)
         return error_set(e, -ENOTSUP, E_MPI,
                          "this MPI allows calls from one thread only (level %d): install one with "
                          "MPI_THREAD_MULTIPLE",
                          threads);
-    struct Peer *peers = base_alloc_zeroed((size_t)place->size * sizeof *peers);
+    struct Peer *peers = base_alloc_zeroed((size_t)out->size * sizeof *peers);
     poll_peers(MPI_COMM_WORLD, timeout_s, peers);
-    for (int r = place->size - 1; r >= 0; r--) {
-        bool here = strcmp(peers[r].node, peers[place->rank].node) == 0;
-        place->node_size += here;
-        place->node_rank += here && r < place->rank;
-        place->node_first = here ? r : place->node_first;
+    for (int r = out->size - 1; r >= 0; r--) {
+        bool here = strcmp(peers[r].node, peers[out->rank].node) == 0;
+        out->node_size += here;
+        out->node_rank += here && r < out->rank;
+        out->node_first = here ? r : out->node_first;
     }
     free(peers);
     return 0;

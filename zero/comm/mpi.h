@@ -6,7 +6,7 @@
 #include "zero/comm/comm.h"
 
 // This process's rank in its job.
-struct MpiPlace {
+struct MpiRank {
     int rank, size;           // among all processes
     int node_rank, node_size; // among those of its machine
     int node_first;           // the first rank of its machine
@@ -14,7 +14,7 @@ struct MpiPlace {
 
 // Starts MPI; `rank` is the launcher's. Here and below, a wait for a process that does not come
 // ends the job after timeout_s (wait.h). Errors: -ENOTSUP.
-int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e);
+int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e);
 void mpi_stop(int rank, double timeout_s); // every process calls it; it returns when all have
 
 // Gives n words to all processes: rank r's become all[r * n] and on. Sleeps while it waits, and for

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-int mpi_start(struct MpiPlace *place, int rank, double timeout_s, struct Error *e) {
+int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e) {
     (void)timeout_s;
-    *place = (struct MpiPlace){.rank = rank};
+    *out = (struct MpiRank){.rank = rank};
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "mpirun or srun started this program, but it was built without MPI: install "
                      "libopenmpi-dev and build again, or start one process with --ranks N");

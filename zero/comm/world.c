@@ -44,25 +44,25 @@ int world_open(struct World *w, double timeout_s, struct Error *e) {
     int size, rank;
     if (!is_launched(&size, &rank))
         return 0;
-    struct MpiPlace place;
-    int err = mpi_start(&place, rank, timeout_s, e);
+    struct MpiRank mpi;
+    int err = mpi_start(&mpi, rank, timeout_s, e);
     if (!err)
         *w = (struct World){.launched = true,
-                            .size = place.size,
-                            .first = place.rank,
+                            .size = mpi.size,
+                            .first = mpi.rank,
                             .count = 1,
-                            .node_rank = place.node_rank,
-                            .node_size = place.node_size,
-                            .node_first = place.node_first,
+                            .node_rank = mpi.node_rank,
+                            .node_size = mpi.node_size,
+                            .node_first = mpi.node_first,
                             .timeout_s = timeout_s};
-    if (!err && size != place.size)
+    if (!err && size != mpi.size)
         err = error_set(e, -EINVAL, E_MPI,
                         "the launcher started %d processes, but MPI counts %d: try srun --mpi=pmix "
                         "(srun --mpi=list lists the choices), or mpirun",
-                        size, place.size);
-    if (!err && place.size > 1024)
+                        size, mpi.size);
+    if (!err && mpi.size > 1024)
         err = error_set(e, -EINVAL, E_RANKS,
-                        "the launcher started %d processes: expected at most 1024", place.size);
+                        "the launcher started %d processes: expected at most 1024", mpi.size);
     if (err && rank > 0)
         *e = (struct Error){0}; // rank 0 reports it
     return err;
