@@ -184,7 +184,7 @@ static void the_bubble_is_the_papers(void **state) {
                 const struct OrderEntry *e = &o.entry[i];
                 assert_true(e->begin >= now[e->stage]);
                 now[e->stage] = e->end;
-                if (e->kind == ORDER_SWAP)
+                if (e->kind == ORDER_SENDRECV)
                     now[e->stage + 1] = fmax(now[e->stage + 1], e->end);
             }
             assert_true(fabs(order_bubble(&o) - (p - 1) / (m + p - 1)) < 1e-12);

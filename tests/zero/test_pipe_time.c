@@ -204,7 +204,7 @@ static double farthest(const struct Timeline *t, const struct Order *o, int s,
         const struct OrderEntry *e = &o->entry[i];
         bool backward = e->kind == ORDER_BACKWARD;
         int kernels = backward ? stage[s].backwards : stage[s].forwards;
-        if (e->kind == ORDER_SWAP || e->stage != s || !kernels)
+        if (e->kind == ORDER_SENDRECV || e->stage != s || !kernels)
             continue;
         first = first < 0 ? e->begin : first;
         assert_true(at < t->count);

@@ -334,7 +334,7 @@ static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) 
     comm_queued(comm);
 }
 
-static void mpi_swap(struct Comm *comm, void *to, const void *from, size_t bytes) {
+static void mpi_sendrecv(struct Comm *comm, void *to, const void *from, size_t bytes) {
     struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_SWAP, F32, bytes));
     if (!from)
         comm_did_not_send(comm, COMM_SWAP, bytes);
@@ -407,7 +407,7 @@ static const struct CommOps mpi_ops = {
     .all_reduce = mpi_all_reduce,
     .all_to_all = mpi_all_to_all,
     .broadcast = mpi_broadcast,
-    .sendrecv = mpi_swap,
+    .sendrecv = mpi_sendrecv,
     .barrier = mpi_barrier,
     .compare = mpi_compare,
     .share = mpi_share_round,

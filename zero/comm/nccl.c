@@ -378,7 +378,7 @@ static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     end(n);
 }
 
-static void nccl_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_SWAP, F32, bytes));
     int other = 1 - c->rank;
     if (!from)
@@ -431,7 +431,7 @@ static const struct CommOps nccl_ops = {
     .all_reduce = nccl_all_reduce,
     .all_to_all = nccl_all_to_all,
     .broadcast = nccl_broadcast,
-    .sendrecv = nccl_swap,
+    .sendrecv = nccl_sendrecv,
     .barrier = nccl_barrier,
     .split = nccl_split,
     .abort = nccl_abort,

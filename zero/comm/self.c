@@ -75,7 +75,7 @@ static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
 }
 
 // Only in a dry group: a rank alone has no neighbour to exchange with.
-static void dry_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+static void dry_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
     (void)to;
     comm_call(c, COMM_SWAP, F32, bytes);
     if (!from)
@@ -103,7 +103,7 @@ static const struct CommOps self_ops = {
     .all_reduce = self_all_reduce,
     .all_to_all = self_all_to_all,
     .broadcast = self_broadcast,
-    .sendrecv = dry_swap,
+    .sendrecv = dry_sendrecv,
     .barrier = self_barrier,
     .abort = self_abort,
     .close = self_close,

@@ -257,7 +257,7 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
     comm_queued(c);
 }
 
-static void thread_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+static void thread_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
     struct CommCall call = comm_call(c, COMM_SWAP, F32, bytes);
     if (!from)
         comm_did_not_send(c, COMM_SWAP, bytes);
@@ -349,7 +349,7 @@ static const struct CommOps thread_ops = {
     .all_reduce = thread_all_reduce,
     .all_to_all = thread_all_to_all,
     .broadcast = thread_broadcast,
-    .sendrecv = thread_swap,
+    .sendrecv = thread_sendrecv,
     .barrier = thread_barrier,
     .compare = thread_compare,
     .share = thread_share,

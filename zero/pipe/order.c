@@ -16,11 +16,12 @@ static void add_pass(struct Program *p, enum OrderKind kind, int stage, size_t m
     p->entry[p->count++] = (struct OrderEntry){.kind = kind, .stage = stage, .micro = micro};
 }
 
-static void add_swap(struct Program *p, const struct Order *o, int stage, size_t down, size_t up) {
+static void add_sendrecv(struct Program *p, const struct Order *o, int stage, size_t down,
+                         size_t up) {
     bool there = stage >= 0 && stage + 1 < o->stages;
     if (there && (down != ORDER_NONE || up != ORDER_NONE))
         p->entry[p->count++] =
-            (struct OrderEntry){.kind = ORDER_SWAP, .stage = stage, .down = down, .up = up};
+            (struct OrderEntry){.kind = ORDER_SENDRECV, .stage = stage, .down = down, .up = up};
 }
 
 // A sendrecv has the number of the lower of its two stages.
@@ -28,26 +29,27 @@ static void write_program(const struct Order *o, int stage, struct Program *p) {
     size_t m = o->micros, ahead = size_min(m, (size_t)(o->stages - 1 - stage));
     p->entry = base_alloc((4 * m + 2 * ahead + 1) * sizeof *p->entry);
     for (size_t k = 0; k < ahead; k++) {
-        add_swap(p, o, stage - 1, k, ORDER_NONE);
+        add_sendrecv(p, o, stage - 1, k, ORDER_NONE);
         add_pass(p, ORDER_FORWARD, stage, k);
-        add_swap(p, o, stage, k, ORDER_NONE);
+        add_sendrecv(p, o, stage, k, ORDER_NONE);
     }
     if (ahead < m)
-        add_swap(p, o, stage - 1, ahead, ORDER_NONE);
+        add_sendrecv(p, o, stage - 1, ahead, ORDER_NONE);
     for (size_t k = 0; k < m; k++) {
         bool more = k + ahead < m;
         if (more)
             add_pass(p, ORDER_FORWARD, stage, k + ahead);
-        add_swap(p, o, stage, more ? k + ahead : ORDER_NONE, k);
+        add_sendrecv(p, o, stage, more ? k + ahead : ORDER_NONE, k);
         add_pass(p, ORDER_BACKWARD, stage, k);
-        add_swap(p, o, stage - 1, k + ahead + 1 < m ? k + ahead + 1 : ORDER_NONE, k);
+        add_sendrecv(p, o, stage - 1, k + ahead + 1 < m ? k + ahead + 1 : ORDER_NONE, k);
     }
 }
 
 // ---- all of them together ----
 
-static bool is_same_swap(const struct OrderEntry *a, const struct OrderEntry *b) {
-    return b->kind == ORDER_SWAP && a->stage == b->stage && a->down == b->down && a->up == b->up;
+static bool is_same_sendrecv(const struct OrderEntry *a, const struct OrderEntry *b) {
+    return b->kind == ORDER_SENDRECV && a->stage == b->stage && a->down == b->down &&
+           a->up == b->up;
 }
 
 static void append(struct Order *o, struct OrderEntry e, double begin, double seconds) {
@@ -59,12 +61,12 @@ static void append(struct Order *o, struct OrderEntry e, double begin, double se
 
 // Does the next entry of a stage, and returns true, unless that waits for a neighbour.
 static bool advance(struct Order *o, struct Program *all, int stage, const struct OrderCost *cost,
-                    double swap) {
+                    double sendrecv) {
     struct Program *p = &all[stage];
     if (p->at == p->count)
         return false;
     const struct OrderEntry *e = &p->entry[p->at];
-    if (e->kind != ORDER_SWAP) {
+    if (e->kind != ORDER_SENDRECV) {
         append(o, *e, p->now,
                e->kind == ORDER_FORWARD ? cost[stage].forward : cost[stage].backward);
         p->now = o->entry[o->count - 1].end;
@@ -72,9 +74,9 @@ static bool advance(struct Order *o, struct Program *all, int stage, const struc
         return true;
     }
     struct Program *other = &all[e->stage == stage ? stage + 1 : stage - 1];
-    if (other->at == other->count || !is_same_swap(e, &other->entry[other->at]))
+    if (other->at == other->count || !is_same_sendrecv(e, &other->entry[other->at]))
         return false;
-    append(o, *e, p->now > other->now ? p->now : other->now, swap);
+    append(o, *e, p->now > other->now ? p->now : other->now, sendrecv);
     p->now = other->now = o->entry[o->count - 1].end;
     p->at++;
     other->at++;
@@ -82,7 +84,7 @@ static bool advance(struct Order *o, struct Program *all, int stage, const struc
 }
 
 void order_make(struct Order *o, int stages, size_t micros, const struct OrderCost *cost,
-                double swap) {
+                double sendrecv) {
     struct Program *all = base_alloc_zeroed((size_t)stages * sizeof *all);
     size_t most = 0, before = SIZE_MAX;
     *o = (struct Order){.stages = stages, .micros = micros};
@@ -94,7 +96,7 @@ void order_make(struct Order *o, int stages, size_t micros, const struct OrderCo
     while (o->count != before) {
         before = o->count;
         for (int s = 0; s < stages; s++)
-            while (advance(o, all, s, cost, swap))
+            while (advance(o, all, s, cost, sendrecv))
                 ;
     }
     for (int s = 0; s < stages; s++) {
@@ -113,7 +115,7 @@ void order_free(struct Order *o) {
 double order_bubble(const struct Order *o) {
     double busy = 0;
     for (size_t i = 0; i < o->count; i++)
-        if (o->entry[i].kind != ORDER_SWAP)
+        if (o->entry[i].kind != ORDER_SENDRECV)
             busy += o->entry[i].end - o->entry[i].begin;
     return o->span > 0 ? 1 - busy / ((double)o->stages * o->span) : 0;
 }
@@ -129,7 +131,7 @@ void order_passes(int stages, int stage, size_t micros, struct Pass *out) {
     for (size_t i = 0; i < own.count; i++) {
         const struct OrderEntry *e = &own.entry[i];
         bool down = e->down != ORDER_NONE, up = e->up != ORDER_NONE;
-        if (e->kind == ORDER_SWAP) {
+        if (e->kind == ORDER_SENDRECV) {
             bool sends = e->stage == stage ? down : up, comes = e->stage == stage ? up : down;
             if (sends) {
                 next[-1].sends = true;

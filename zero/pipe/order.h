@@ -26,7 +26,7 @@
 #define ZERO_PIPE_ORDER_H
 #include "zero/engine.h"
 
-enum OrderKind { ORDER_FORWARD, ORDER_BACKWARD, ORDER_SWAP };
+enum OrderKind { ORDER_FORWARD, ORDER_BACKWARD, ORDER_SENDRECV };
 #define ORDER_NONE SIZE_MAX
 
 struct OrderEntry {
@@ -52,7 +52,7 @@ struct OrderCost {
 
 // cost: (stages). sendrecv: seconds of each. Free it with order_free.
 void order_make(struct Order *o, int stages, size_t micros, const struct OrderCost *cost,
-                double swap);
+                double sendrecv);
 void order_free(struct Order *o);
 
 // Returns the share of all stages' time in which they do not compute.

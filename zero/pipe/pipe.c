@@ -23,8 +23,8 @@ static const struct PipeGroup *group_of(const struct Zero *z) {
     return z->parallel->context;
 }
 
-static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
-                 const struct Acts *acts) {
+static void sendrecv(struct Zero *z, struct Comm *c, void *to, const void *from,
+                     const struct Acts *acts) {
     z->device->label.unit = -1;
     c->ops->sendrecv(c, to, from, stream_bytes(z, acts));
 }
@@ -32,7 +32,7 @@ static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
 // Returns where a pass receives its input: a forward pass where its first unit keeps the
 // activations of the stage before, which is reserved first; a backward pass where the gradient of
 // the next stage goes.
-static void *make_room_for_input(struct Zero *z, const struct Pass *p, const struct Acts *acts) {
+static void *reserve_input(struct Zero *z, const struct Pass *p, const struct Acts *acts) {
     if (p->backward)
         return acts->dx;
     z->backing.ops->before_unit(z, p->visit);
@@ -42,17 +42,17 @@ static void *make_room_for_input(struct Zero *z, const struct Pass *p, const str
 static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
     if (p->receives)
-        swap(z, p->backward ? g->next : g->prev, make_room_for_input(z, p, acts), NULL, acts);
+        sendrecv(z, p->backward ? g->next : g->prev, reserve_input(z, p, acts), NULL, acts);
 }
 
 // The sendrecv may also bring the input of the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
-    void *next = p->exchanges ? make_room_for_input(z, p + 1, acts) : NULL;
+    void *next = p->exchanges ? reserve_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
-        swap(z, g->prev, next, acts->dx, acts);
+        sendrecv(z, g->prev, next, acts->dx, acts);
     else if (p->sends)
-        swap(z, g->next, next, acts->x_final, acts);
+        sendrecv(z, g->next, next, acts->x_final, acts);
 }
 
 // ---- a group that two stages use ----
