@@ -60,10 +60,10 @@ static void extend(const struct Costs *c, uint64_t most, int s, uint64_t *square
     for (int u = s; u < c->units - rest; u++) {
         uint64_t best = UINT64_MAX;
         for (int end = u + 1; end <= c->units - rest && cost_of(c, u, end) <= most; end++) {
-            uint64_t behind = square[((size_t)s + 1) * row + (size_t)end];
+            uint64_t after = square[((size_t)s + 1) * row + (size_t)end];
             uint64_t own = cost_of(c, u, end);
-            if (behind != UINT64_MAX && behind + own * own < best) {
-                best = behind + own * own;
+            if (after != UINT64_MAX && after + own * own < best) {
+                best = after + own * own;
                 count[(size_t)s * row + (size_t)u] = end - u;
             }
         }
@@ -106,34 +106,34 @@ static void split_by_work(const struct ModelConfig *c, enum Recompute level, int
 
 // ---- by --pp-split ----
 
-static int refuse(const char *said, int stages, size_t layers, struct Error *e) {
+static int refuse(const char *given, int stages, size_t layers, struct Error *e) {
     return error_set(e, -EINVAL, E_PP_SPLIT,
                      "--pp-split %s: expected one number of layers for each of --pp %d stages, "
                      "N,N,..., with a sum of %zu; only the first and the last stage may have 0",
-                     said, stages, layers);
+                     given, stages, layers);
 }
 
-static int parse_split(const struct ModelConfig *c, int stages, const char *said,
+static int parse_split(const struct ModelConfig *c, int stages, const char *given,
                        struct SplitPart *out, struct Error *e) {
-    const char *at = said;
+    const char *at = given;
     size_t sum = 0;
     for (int s = 0; s < stages; s++) {
         bool ends = s == 0 || s + 1 == stages;
         char *end;
         if (*at < '0' || *at > '9')
-            return refuse(said, stages, c->layers, e);
+            return refuse(given, stages, c->layers, e);
         unsigned long n = strtoul(at, &end, 10);
         if (n > c->layers || (!n && !ends) || *end != (s + 1 < stages ? ',' : 0))
-            return refuse(said, stages, c->layers, e);
+            return refuse(given, stages, c->layers, e);
         out[s].first = s ? (int)sum + 1 : 0;
         sum += n;
         out[s].count = (int)sum + 1 + (s + 1 == stages) - out[s].first;
         at = end + 1;
     }
-    return sum == c->layers ? 0 : refuse(said, stages, c->layers, e);
+    return sum == c->layers ? 0 : refuse(given, stages, c->layers, e);
 }
 
-int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *said,
+int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *given,
                  struct SplitPart *out, struct Error *e) {
     int units = (int)c->layers + 2;
     if (stages > units)
@@ -141,8 +141,8 @@ int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, 
             e, -EINVAL, E_PP_STAGES,
             "--pp %d: expected at most %d stages, one for each layer, the embedding and the head",
             stages, units);
-    if (said)
-        return parse_split(c, stages, said, out, e);
+    if (given)
+        return parse_split(c, stages, given, out, e);
     split_by_work(c, level, stages, out);
     return 0;
 }

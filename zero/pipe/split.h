@@ -13,7 +13,7 @@ struct SplitPart {
 // not NULL, by its numbers of layers, "3,3,2". The first stage has the embedding, the last one the
 // head. c: a whole model, finished. Errors: -EINVAL for more stages than units, and malformed
 // numbers.
-int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *said,
+int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *given,
                  struct SplitPart *out, struct Error *e);
 
 // Finds the division whose most expensive stage costs the least, as a step waits for that one; of
