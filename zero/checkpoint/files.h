@@ -17,13 +17,13 @@ struct CheckpointFiles {
     int fetched;      // likewise: what was received from other disks (local.c)
     int count;
     struct CheckpointFile *file;
-    // (places): the groups as each TP rank that saved had them
+    // (tp_size): the groups as each TP rank that saved had them
     struct Params *saved;
-    int places;
+    int tp_size;
 };
 
 // Returns the TP rank whose groups a file has.
-static inline int checkpoint_place(const struct CheckpointFiles *f, int file) {
+static inline int checkpoint_tp_rank(const struct CheckpointFiles *f, int file) {
     return grid_coord(&f->file[0].head.grid, file, AXIS_TP);
 }
 

@@ -155,8 +155,8 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         strcmp(h->identity, first->identity) != 0)
         return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                          "checkpoint %s is damaged: this file belongs to another checkpoint", path);
-    const struct Params *saved = &f->saved[checkpoint_place(f, number)];
-    next += checkpoint_place(f, number) * saved->ngroup;
+    const struct Params *saved = &f->saved[checkpoint_tp_rank(f, number)];
+    next += checkpoint_tp_rank(f, number) * saved->ngroup;
     bool same = h->ngroup == (uint32_t)saved->ngroup;
     for (int g = 0; same && g < saved->ngroup; g++) {
         const struct CheckpointGroup *part = &h->group[g];
@@ -189,7 +189,7 @@ static void files_close(struct CheckpointFiles *f) {
         checkpoint_head_free(&f->file[i].head);
         free(f->file[i].path);
     }
-    for (int i = 0; i < f->places; i++)
+    for (int i = 0; i < f->tp_size; i++)
         params_free(&f->saved[i]);
     free(f->saved);
     free(f->file);
@@ -261,16 +261,16 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
 static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error *e) {
     const struct CheckpointHead *h = &f->file[0].head;
     struct Error ignored;
-    int places = h->grid.size[AXIS_TP];
-    if (model_config_check_parts(&z->params->config, (size_t)places, &ignored))
+    int tp_size = h->grid.size[AXIS_TP];
+    if (model_config_check_parts(&z->params->config, (size_t)tp_size, &ignored))
         return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
                          "checkpoint %s holds a model of another shape; give the flags of the "
                          "model that was saved",
                          f->file[0].path);
-    f->saved = base_alloc_zeroed((size_t)places * sizeof *f->saved);
-    for (f->places = 0; f->places < places; f->places++)
-        params_layout(&z->params->config, 1, (size_t)f->places, (size_t)places,
-                      &f->saved[f->places]);
+    f->saved = base_alloc_zeroed((size_t)tp_size * sizeof *f->saved);
+    for (f->tp_size = 0; f->tp_size < tp_size; f->tp_size++)
+        params_layout(&z->params->config, 1, (size_t)f->tp_size, (size_t)tp_size,
+                      &f->saved[f->tp_size]);
     return 0;
 }
 
@@ -279,10 +279,10 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
     if (err)
         return err;
     int groups = z->params->all_groups;
-    uint64_t *next = base_alloc_zeroed((size_t)(f->places * groups) * sizeof *next);
+    uint64_t *next = base_alloc_zeroed((size_t)(f->tp_size * groups) * sizeof *next);
     for (int i = 0; i < f->count && !err; i++)
         err = check_file(f, i, next, e);
-    for (int i = 0; i < f->places * groups && !err; i++)
+    for (int i = 0; i < f->tp_size * groups && !err; i++)
         if (next[i] != f->saved[i / groups].group[i % groups].numel)
             err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                             "checkpoint %s is damaged: its files lack some elements",

@@ -251,12 +251,12 @@ static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *
 
 // True if this rank may need the file's elements. TP rank 0's file has what all TP ranks hold.
 static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
-    size_t place = (size_t)grid_coord(&h->grid, file, AXIS_TP);
+    size_t tp_rank = (size_t)grid_coord(&h->grid, file, AXIS_TP);
     bool needed = false;
     if ((size_t)h->grid.size[AXIS_TP] != z->params->places ||
         (int)h->ngroup != z->params->all_groups)
         return true;
-    for (int g = 0; g < z->params->ngroup && (place == z->params->place || !place); g++)
+    for (int g = 0; g < z->params->ngroup && (tp_rank == z->params->place || !tp_rank); g++)
         needed = needed || overlaps(z, g, &h->group[z->params->group[g].number]);
     return needed;
 }

@@ -1,9 +1,9 @@
 // Reads the arrays of a checkpoint's files: each chunk that this rank keeps is put together from
 // the files that have its elements. See checkpoint.h.
 //
-//     kept here, by place 1 of 3      |--.--.--|     columns of a matrix, row by row
-//     saved by place 0 of 2        |-----.-----.-----|
-//     saved by place 1 of 2        |-----.-----.-----|
+//     kept here, by TP rank 1 of 3    |--.--.--|     columns of a matrix, row by row
+//     saved by TP rank 0 of 2      |-----.-----.-----|
+//     saved by TP rank 1 of 2      |-----.-----.-----|
 //
 // A piece of a parameter is contiguous in the whole tensor, or its runs are, and so are a saver's;
 // so they meet in runs (model/params.h). For each TP rank that saved, the wanted elements of a
@@ -32,9 +32,10 @@ struct CheckpointReader {
 
 // ---- elements of a TP rank's group, from its files ----
 
-static bool has(const struct CheckpointFiles *f, int file, int place, int g, uint64_t i) {
+static bool has(const struct CheckpointFiles *f, int file, int tp_rank, int g, uint64_t i) {
     const struct CheckpointGroup *part = &f->file[file].head.group[g];
-    return checkpoint_place(f, file) == place && i >= part->begin && i - part->begin < part->count;
+    return checkpoint_tp_rank(f, file) == tp_rank && i >= part->begin &&
+           i - part->begin < part->count;
 }
 
 static void close_file(struct CheckpointReader *r) {
@@ -45,14 +46,14 @@ static void close_file(struct CheckpointReader *r) {
 }
 
 // Opens the file with element i of a TP rank's group, unless it is open.
-static int open_file(struct CheckpointReader *r, int place, int g, uint64_t i, struct Error *e) {
+static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i, struct Error *e) {
     const struct CheckpointFiles *f = r->files;
     struct CheckpointHead again;
     int file = 0;
-    if (r->file >= 0 && has(f, r->file, place, g, i))
+    if (r->file >= 0 && has(f, r->file, tp_rank, g, i))
         return 0;
     close_file(r);
-    while (file < f->count && !has(f, file, place, g, i))
+    while (file < f->count && !has(f, file, tp_rank, g, i))
         file++;
     CHECK(file < f->count, "no file has element %llu of group %d", (unsigned long long)i, g);
     const struct CheckpointFile *from = &f->file[file];
@@ -97,11 +98,11 @@ static int read_elements(struct CheckpointReader *r, int g, enum State what, uin
 }
 
 // Reads elements [i, i + n) of a TP rank's group, from as many files as have them.
-static int read_range(struct CheckpointReader *r, int place, int g, enum State what, uint64_t i,
+static int read_range(struct CheckpointReader *r, int tp_rank, int g, enum State what, uint64_t i,
                       size_t n, float *out, struct Error *e) {
     int err = 0;
     for (size_t count; n && !err; n -= count, i += count, out += count) {
-        err = open_file(r, place, g, i, e);
+        err = open_file(r, tp_rank, g, i, e);
         if (err)
             return err;
         const struct CheckpointGroup *part = &r->files->file[r->file].head.group[g];
@@ -115,11 +116,11 @@ static int read_range(struct CheckpointReader *r, int place, int g, enum State w
 // ---- chunks that this rank keeps ----
 
 // Reads the elements that a TP rank has of a piece; out: where the piece begins.
-static int read_piece(struct CheckpointReader *r, int place, int g, enum State what,
+static int read_piece(struct CheckpointReader *r, int tp_rank, int g, enum State what,
                       const struct Piece *p, float *out, struct Error *e) {
     ptrdiff_t which = p->param - r->z->params->group[g].param;
     int number = r->z->params->group[g].number;
-    const struct Param *from = &r->files->saved[place].group[number].param[which];
+    const struct Param *from = &r->files->saved[tp_rank].group[number].param[which];
     int err = 0;
     for (size_t n, i = 0; i < p->range.n && !err; i += n) {
         n = weights_beside(&p->range, i);
@@ -127,7 +128,7 @@ static int read_piece(struct CheckpointReader *r, int place, int g, enum State w
         size_t element, beside;
         while (!err && at < end && (beside = params_find(from, &at, &element)) && at < end) {
             beside = size_min(beside, (size_t)(end - at));
-            err = read_range(r, place, number, what, element, beside, out + i + (at - begin), e);
+            err = read_range(r, tp_rank, number, what, element, beside, out + i + (at - begin), e);
             at += beside;
         }
     }
@@ -140,10 +141,11 @@ static int read_chunk(struct CheckpointReader *r, int g, enum State what, size_t
     struct Piece piece[MAX_PIECES];
     int pieces = params_pieces(&r->z->params->group[g], begin, begin + n, piece), err = 0;
     memset(chunk, 0, n * sizeof *chunk);
-    for (int place = 0; place < r->files->places && !err; place++)
+    for (int tp_rank = 0; tp_rank < r->files->tp_size && !err; tp_rank++)
         for (int i = 0; i < pieces && !err; i++)
-            if (params_counts(&r->files->saved[place], piece[i].param))
-                err = read_piece(r, place, g, what, &piece[i], chunk + (piece[i].begin - begin), e);
+            if (params_counts(&r->files->saved[tp_rank], piece[i].param))
+                err =
+                    read_piece(r, tp_rank, g, what, &piece[i], chunk + (piece[i].begin - begin), e);
     return err;
 }
 

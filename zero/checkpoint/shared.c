@@ -73,7 +73,7 @@ static int find_other(struct Zero *z, enum Axis axis, bool ends, HashShard *each
     return other;
 }
 
-static int check_places(struct Zero *z, struct Error *e) {
+static int check_tp_ranks(struct Zero *z, struct Error *e) {
     const struct Grid *grid = &z->parallel->grid;
     int other = grid->size[AXIS_TP] > 1 ? find_other(z, AXIS_TP, false, hash_whole_tensors) : -1;
     if (other < 0)
@@ -99,7 +99,7 @@ static int check_ends(struct Zero *z, struct Error *e) {
 
 int shared_check(struct Zero *z, struct Error *e) {
     struct Error found, ignored;
-    int err = check_places(z, &found);
+    int err = check_tp_ranks(z, &found);
     int ends = check_ends(z, err ? &ignored : &found);
     if ((err || ends) && z->all->rank == 0)
         *e = found;
