@@ -19,13 +19,13 @@
 // ---- saving ----
 
 // Returns the path at which a checkpoint is written before it gets its name.
-static char *aside_path(const char *folder) {
+static char *tmp_path_of(const char *folder) {
     return base_format("%s/writing", folder);
 }
 
 // Frees a path that is needed: removes a checkpoint of ours; renames anything that is not ours, or
 // is being read, to a name beside `path`, where it is in nobody's way.
-static void move_aside(const char *what, const char *path) {
+static void move_away(const char *what, const char *path) {
     if (checkpoint_remove(what) == 0)
         return;
     char *other = base_format("%s.other", path);
@@ -36,30 +36,30 @@ static void move_aside(const char *what, const char *path) {
 
 // Gives the finished folder its name. If the name is taken (this step again, after a resume from an
 // older one), the two are exchanged, so that the step always has a checkpoint.
-static int move_in_place(const char *aside, const char *path, struct Error *e) {
-    int found = folder_exchange(aside, path);
+static int move_in_place(const char *tmp, const char *path, struct Error *e) {
+    int found = folder_exchange(tmp, path);
     if (found > 0)
-        move_aside(aside, path);
-    return found < 0 ? error_set(e, found, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", aside,
+        move_away(tmp, path);
+    return found < 0 ? error_set(e, found, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", tmp,
                                  path, strerror(-found))
                      : 0;
 }
 
 int checkpoint_clear(const char *folder, struct Error *e) {
-    char *aside = aside_path(folder);
-    int err = checkpoint_remove(aside);
+    char *tmp = tmp_path_of(folder);
+    int err = checkpoint_remove(tmp);
     if (err == -EEXIST)
         error_set(e, err, E_CHECKPOINT_IN_THE_WAY,
                   "%s is in the way of a checkpoint: it is a link, or holds files that are not a "
                   "checkpoint's; move it",
-                  aside);
+                  tmp);
     else if (err)
-        error_set(e, err, E_CHECKPOINT_WRITE, "cannot remove %s: %s", aside, strerror(-err));
-    free(aside);
+        error_set(e, err, E_CHECKPOINT_WRITE, "cannot remove %s: %s", tmp, strerror(-err));
+    free(tmp);
     return err;
 }
 
-static int begin_aside(struct CheckpointSave *s, struct Error *e) {
+static int begin_tmp(struct CheckpointSave *s, struct Error *e) {
     bool made = mkdir(s->folder, 0777) == 0;
     if (!made && errno != EEXIST)
         return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->folder,
@@ -73,8 +73,8 @@ static int begin_aside(struct CheckpointSave *s, struct Error *e) {
         err = checkpoint_clear(s->folder, e);
     if (err)
         return err;
-    if (mkdir(s->aside, 0777) != 0)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->aside,
+    if (mkdir(s->tmp_path, 0777) != 0)
+        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->tmp_path,
                          strerror(errno));
     return 0;
 }
@@ -86,10 +86,10 @@ static bool is_at_home(const struct CheckpointSave *s) {
            mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
-static int finish_aside(const struct CheckpointSave *s, struct Error *e) {
-    int err = folder_sync(s->aside, e);
+static int finish_tmp(const struct CheckpointSave *s, struct Error *e) {
+    int err = folder_sync(s->tmp_path, e);
     if (!err)
-        err = move_in_place(s->aside, s->path, e);
+        err = move_in_place(s->tmp_path, s->path, e);
     return err ? err : folder_sync(s->folder, e);
 }
 
@@ -101,17 +101,17 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                                  .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
-                                 .aside = aside_path(folder)};
+                                 .tmp_path = tmp_path_of(folder)};
     zero_finish(z);
     struct Error why;
     if (shared_check(z, &why) &&
         z->all->rank == 0) // the first TP rank's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
-    int err = s->keeps ? begin_aside(s, e) : 0;
+    int err = s->keeps ? begin_tmp(s, e) : 0;
     if (disk_is_local(keep.disk)) {
         uint64_t word = checkpoint_local_word(z);
         if (s->keeps && !err)
-            err = checkpoint_mark(s->aside, word, keep.disk, e);
+            err = checkpoint_mark(s->tmp_path, word, keep.disk, e);
     }
     return zero_agree(z, err);
 }
@@ -133,12 +133,12 @@ static void prune(struct CheckpointSave *s) {
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     bool home = s->keeps && is_at_home(s), failed = err != 0;
     if (s->keeps && !err)
-        err = home ? finish_aside(s, e)
+        err = home ? finish_tmp(s, e)
                    : error_set(e, -ESTALE, E_FOLDER_REPLACED,
                                "folder %s was replaced or removed during the run; put it back",
                                s->folder);
     if (home && err)
-        checkpoint_remove(s->aside);
+        checkpoint_remove(s->tmp_path);
     s->named = home && !err && !failed;
     s->ended = true;
     if (!disk_is_local(s->keep.disk))
@@ -157,7 +157,7 @@ void checkpoint_close(struct CheckpointSave *s, int err) {
         close(s->home);
     free(s->folder);
     free(s->path);
-    free(s->aside);
+    free(s->tmp_path);
     *s = (struct CheckpointSave){.home = -1};
 }
 
@@ -166,7 +166,7 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
     struct CheckpointSave s;
     int err = checkpoint_begin(&s, z, folder, keep, e);
     if (!err)
-        err = zero_agree(z, checkpoint_write(z, s.aside, identity, e));
+        err = zero_agree(z, checkpoint_write(z, s.tmp_path, identity, e));
     err = zero_agree(z, checkpoint_end(&s, err, e));
     checkpoint_close(&s, err);
     return err;

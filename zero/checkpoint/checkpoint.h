@@ -75,7 +75,7 @@ int shared_check(struct Zero *z, struct Error *e);
 
 // A checkpoint that is being written.
 struct CheckpointSave {
-    char *folder, *path, *aside; // where it is written, and its final name; NULL: none
+    char *folder, *path, *tmp_path; // its final name, and where it is written; NULL: none
     uint64_t step;
     struct CheckpointKeep keep;
     bool keeps;        // this rank makes and names it, on its disk

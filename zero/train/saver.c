@@ -246,7 +246,7 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
     err = checkpoint_begin(&s->save, s->zero, s->folder[0], keep_in(s, 0), e);
     if (!err)
         err =
-            zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
+            zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.tmp_path,
                                                     s->identity, s->snapshot_memory, &s->word, e));
     if (!err) {
         s->under_way = true;
