@@ -63,24 +63,24 @@ static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e
 
 // ---- which disk ----
 
-static const struct LocalDisk *disk_of(const struct Saver *s, int place) {
-    return s->disk ? &s->disk[place] : NULL;
+static const struct LocalDisk *disk_of(const struct Saver *s, int dir) {
+    return s->disk ? &s->disk[dir] : NULL;
 }
 
-static bool keeps(const struct Saver *s, int place) {
-    return local_disk_is_writer(disk_of(s, place), s->zero->all->rank);
+static bool keeps(const struct Saver *s, int dir) {
+    return local_disk_is_writer(disk_of(s, dir), s->zero->all->rank);
 }
 
-static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
+static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
     struct CheckpointKeep keep = s->keep;
     keep.newest = 0; // until the new one is proven
-    keep.disk = disk_of(s, place);
+    keep.disk = disk_of(s, dir);
     return keep;
 }
 
 // Returns the bytes of a checkpoint on this rank's disk of a folder.
-static uint64_t wanted_bytes(const struct Saver *s, int place) {
-    const struct LocalDisk *d = disk_of(s, place);
+static uint64_t wanted_bytes(const struct Saver *s, int dir) {
+    const struct LocalDisk *d = disk_of(s, dir);
     const struct Comm *c = s->zero->all;
     uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all), sum = 0;
     zero_share(s->zero, checkpoint_bytes(s->zero, s->identity), all);
@@ -92,8 +92,8 @@ static uint64_t wanted_bytes(const struct Saver *s, int place) {
 }
 
 // Adds the node's name to an error of another disk than rank 0's.
-static void name_node(const struct Saver *s, int place, struct Error *e) {
-    const struct LocalDisk *d = disk_of(s, place);
+static void name_node(const struct Saver *s, int dir, struct Error *e) {
+    const struct LocalDisk *d = disk_of(s, dir);
     int rank = s->zero->all->rank;
     struct Error cause = *e;
     if (disk_is_local(d) && d->keeper[rank] && e->text[0])
@@ -149,32 +149,32 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 // Forces the log to disk, below --out: if that disk is full, a checkpoint in the other folder is
 // worth more than the log's last lines.
-static int note_before(const struct Saver *s, int place, struct Error *e) {
+static int note_before(const struct Saver *s, int dir, struct Error *e) {
     struct Error cause;
     int err = s->pre_save(s->context, &cause);
-    if (err && place)
+    if (err && dir)
         log_line(LOG_NORMAL, "%s; the checkpoint is still written to %s", cause.text,
-                 s->folder[place]);
-    return err && !place ? error_set(e, err, cause.id, "%s", cause.text) : 0;
+                 s->folder[dir]);
+    return err && !dir ? error_set(e, err, cause.id, "%s", cause.text) : 0;
 }
 
-static int check_folder(const struct Saver *s, int place, struct Error *e) {
-    return keeps(s, place) && s->lock ? run_lock_check(&s->lock[place], e) : 0;
+static int check_folder(const struct Saver *s, int dir, struct Error *e) {
+    return keeps(s, dir) && s->lock ? run_lock_check(&s->lock[dir], e) : 0;
 }
 
-static int prepare(struct Saver *s, int place, struct Error *e) {
-    uint64_t bytes = wanted_bytes(s, place);
-    int err = check_folder(s, place, e);
-    if (!err && keeps(s, place))
-        err = check_disk_space(s->folder[place], bytes, e);
+static int prepare(struct Saver *s, int dir, struct Error *e) {
+    uint64_t bytes = wanted_bytes(s, dir);
+    int err = check_folder(s, dir, e);
+    if (!err && keeps(s, dir))
+        err = check_disk_space(s->folder[dir], bytes, e);
     if (!err && s->zero->all->rank == 0 && s->pre_save)
-        err = note_before(s, place, e);
+        err = note_before(s, dir, e);
     return zero_agree(s->zero, err);
 }
 
-static void is_saved(struct Saver *s, int place, uint64_t step) {
+static void is_saved(struct Saver *s, int dir, uint64_t step) {
     s->saved = step;
-    s->dir_index = place;
+    s->dir_index = dir;
     s->unproven = true;
     if (s->post_save)
         s->post_save(s->context);
@@ -194,15 +194,15 @@ void saver_prove(struct Saver *s, uint64_t step) {
     }
 }
 
-static int save_in(struct Saver *s, int place, struct Error *e) {
-    int err = prepare(s, place, e);
+static int save_in(struct Saver *s, int dir, struct Error *e) {
+    int err = prepare(s, dir, e);
     if (!err)
-        err = checkpoint_save(s->zero, s->folder[place], s->identity, keep_in(s, place), e);
-    name_node(s, place, e);
+        err = checkpoint_save(s->zero, s->folder[dir], s->identity, keep_in(s, dir), e);
+    name_node(s, dir, e);
     if (err)
         return err;
-    s->synchronous = place != 0;
-    is_saved(s, place, s->zero->step);
+    s->synchronous = dir != 0;
+    is_saved(s, dir, s->zero->step);
     return 0;
 }
 
@@ -342,13 +342,13 @@ void saver_close(struct Saver *s) {
 }
 
 void saver_save(struct Saver *s) {
-    struct Error said = {0};
+    struct Error error = {0};
     saver_finish(s);
     if (s->saved == s->zero->step)
         return;
     if (s->snapshot_memory->bytes && !s->synchronous && begin(s) == 0)
         return;
-    if (try_folders(s, &said) && s->zero->all->rank == 0)
+    if (try_folders(s, &error) && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and tries again when the next checkpoint is due");
 }
 
