@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static atomic_uint wishes, stops, interrupts; // all that a signal handler writes
-static double began;                          // when the program began, in base_seconds()
+static atomic_uint requests, stops, interrupts; // all that a signal handler writes
+static double began;                            // when the program began, in base_seconds()
 
 static void on_signal(int number) {
     bool at_once = number == SIGINT || number == SIGQUIT;
@@ -21,7 +21,7 @@ static void on_signal(int number) {
         atomic_fetch_add(&stops, 1);
         base_stop_waiting();
     }
-    atomic_fetch_or(&wishes, save ? REQUEST_SAVE : REQUEST_STOP);
+    atomic_fetch_or(&requests, save ? REQUEST_SAVE : REQUEST_STOP);
 }
 
 // Signals that were ignored when the program began, as under nohup. A library may have changed that
@@ -65,12 +65,12 @@ double request_age(void) {
     return base_seconds() - began;
 }
 
-void request_make(enum RunRequest wish) {
-    atomic_fetch_or(&wishes, wish);
+void request_make(enum RunRequest request) {
+    atomic_fetch_or(&requests, request);
 }
 
 atomic_uint *request_all(void) {
-    return &wishes;
+    return &requests;
 }
 
 unsigned request_stops(void) {

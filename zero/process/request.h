@@ -27,9 +27,9 @@ double request_age(void); // seconds since then
 // or QUIT ends the process at once.
 void request_on_signals(void);
 
-void request_make(enum RunRequest wish); // without a signal
+void request_make(enum RunRequest request); // without a signal
 
-// Returns this process's requests, for Rank.wishes. All its ranks share them.
+// Returns this process's requests, for Rank.requests. All its ranks share them.
 atomic_uint *request_all(void);
 
 // Returns how many signals have requested a stop so far.
@@ -37,14 +37,14 @@ unsigned request_stops(void);
 
 // Returns a step's word: the requests of this process's ranks, of which a request to save is taken
 // only once; and the bits of this rank alone. NULL: none.
-static inline uint64_t request_word(atomic_uint *wishes, const atomic_uint *own) {
-    unsigned word = wishes ? atomic_fetch_and(wishes, ~(unsigned)REQUEST_SAVE) : 0;
+static inline uint64_t request_word(atomic_uint *requests, const atomic_uint *own) {
+    unsigned word = requests ? atomic_fetch_and(requests, ~(unsigned)REQUEST_SAVE) : 0;
     return word | (own ? atomic_load(own) : 0);
 }
 
 // Nonzero if a rank of this process requests a stop. NULL: none does.
-static inline uint64_t request_to_stop(const atomic_uint *wishes) {
-    return wishes ? atomic_load(wishes) & REQUEST_STOP : 0;
+static inline uint64_t request_to_stop(const atomic_uint *requests) {
+    return requests ? atomic_load(requests) & REQUEST_STOP : 0;
 }
 
 #endif

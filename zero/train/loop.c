@@ -35,8 +35,8 @@ static int finish_step(struct LoopState *run, struct Error *e) {
     struct StepResult result = zero_step_wait(z);
     double now = base_seconds(), seconds = now - run->last_end;
     run->last_end = now;
-    bool wish = run->loop->ended(run->loop->context, &result, seconds);
-    run->stop = run->stop || result.words & REQUEST_STOP || (wish && z->all->size == 1);
+    bool asks = run->loop->ended(run->loop->context, &result, seconds);
+    run->stop = run->stop || result.words & REQUEST_STOP || (asks && z->all->size == 1);
     if (z->skipped_at_least < SKIPPED_MAX)
         return 0;
     return error_set(e, -EDOM, E_DIVERGED,
