@@ -39,10 +39,10 @@ static void name_mark(char name[MARK_NAME_BYTES], uint64_t word) {
 static bool word_of(const char *name, uint64_t *word) {
     char again[MARK_NAME_BYTES];
     unsigned long long n = 0;
-    bool said = sscanf(name, "apart-%16llx", &n) == 1;
+    bool parsed = sscanf(name, "apart-%16llx", &n) == 1;
     *word = n;
     name_mark(again, n);
-    return said && n && strcmp(name, again) == 0;
+    return parsed && n && strcmp(name, again) == 0;
 }
 
 bool checkpoint_is_mark(const char *name) {
@@ -155,7 +155,7 @@ static int agree_on_save(struct Fetch *x, uint32_t *count) {
     struct CheckpointFiles *f = x->f;
     struct CheckpointHead head = {0};
     struct Error ignored;
-    int lowest = f->folder >= 0 ? checkpoint_lowest(f->folder) : -1, fd, teller = 0;
+    int lowest = f->folder >= 0 ? checkpoint_lowest(f->folder) : -1, fd, reporter = 0;
     char *path = checkpoint_rank_path(x->path, lowest);
     if (lowest >= 0 && !checkpoint_file_open(f->folder, path, &fd, &head, &ignored))
         close(fd);
@@ -164,17 +164,17 @@ static int agree_on_save(struct Fetch *x, uint32_t *count) {
     checkpoint_head_free(&head);
     zero_share(x->z, *count ? (uint64_t)lowest : UINT64_MAX, x->all);
     for (int r = 1; r < x->z->all->size; r++)
-        if (x->all[r] < x->all[teller])
-            teller = r;
+        if (x->all[r] < x->all[reporter])
+            reporter = r;
     zero_share(x->z, *count, x->all);
-    *count = (uint32_t)x->all[teller];
+    *count = (uint32_t)x->all[reporter];
     uint64_t mark = f->folder >= 0 ? marked(f->folder) : 0;
     zero_share(x->z, mark, x->all);
-    if (f->folder >= 0 && mark != x->all[teller]) {
+    if (f->folder >= 0 && mark != x->all[reporter]) {
         close(f->folder);
         f->folder = -1;
     }
-    return teller;
+    return reporter;
 }
 
 static void name_files(struct Fetch *x, uint32_t count) {
@@ -214,7 +214,7 @@ static void survey(struct Fetch *x) {
 }
 
 // Names the first file that is on no disk, and the machine that wrote it.
-static int check_all_there(const struct Fetch *x, int teller, struct Error *e) {
+static int check_all_there(const struct Fetch *x, int reporter, struct Error *e) {
     const struct CheckpointFiles *f = x->f;
     char host[HOST_BYTES] = "";
     int missing = 0;
@@ -222,7 +222,7 @@ static int check_all_there(const struct Fetch *x, int teller, struct Error *e) {
         missing++;
     if (missing == f->count)
         return 0;
-    if (x->z->all->rank != teller)
+    if (x->z->all->rank != reporter)
         return -ENOENT;
     const char *name = strrchr(f->file[missing].path, '/') + 1;
     if (machine_of(f->folder, missing, host))
@@ -264,17 +264,18 @@ static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file
 // Sends bytes [at, at + n) of a file from its owner to the others. keeps: stores them in what this
 // rank fetches. An error is kept in *err, since the others go on.
 static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bool keeps,
-                     char *room, int *err, struct Error *e) {
+                     char *buffer, int *err, struct Error *e) {
     const char *path = x->f->file[i].path;
     for (uint64_t end = at + n; at < end; at += PIECE) {
         size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
-        if (fd >= 0 && !*err && pread(fd, room, bytes, (off_t)at) != (ssize_t)bytes)
+        if (fd >= 0 && !*err && pread(fd, buffer, bytes, (off_t)at) != (ssize_t)bytes)
             *err = error_set(e, -EIO, E_CHECKPOINT_READ,
                              "cannot read checkpoint %s: a read failed or ended too early; check "
                              "the node's disk",
                              path);
-        comm_broadcast_host(x->z->all, room, bytes, x->owner[i]);
-        if (keeps && !*err && (*err = base_write(x->f->fetched, room, bytes, (off_t)(x->end + at))))
+        comm_broadcast_host(x->z->all, buffer, bytes, x->owner[i]);
+        if (keeps && !*err &&
+            (*err = base_write(x->f->fetched, buffer, bytes, (off_t)(x->end + at))))
             error_set(e, *err, E_CHECKPOINT_WRITE,
                       "cannot store another node's part of checkpoint %s: %s", path,
                       strerror(-*err));
@@ -282,7 +283,7 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
 }
 
 // Sends one file: its head to all ranks, its values to those that need them.
-static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
+static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
     struct CheckpointFile *file = &x->f->file[i];
     bool owns = x->owner[i] == x->z->all->rank, sees = x->sees[i];
     struct stat st = {0};
@@ -297,7 +298,7 @@ static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
         int from = owns ? fd : -1;
         uint64_t bytes = hear(x, i, (uint64_t)st.st_size);
         uint64_t head = hear(x, i, owns ? checkpoint_file_values(&file->head) : 0);
-        hand_out(x, i, from, 0, head, !sees, room, &err, e);
+        hand_out(x, i, from, 0, head, !sees, buffer, &err, e);
         if (!sees && !err)
             err = checkpoint_file_head(x->f->fetched, file->path, x->end, bytes, &file->head, e);
         bool needed = !sees && !err && needs(x->z, &file->head, i), any = false;
@@ -306,7 +307,7 @@ static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
         for (int r = 0; r < x->z->all->size; r++)
             any = any || x->all[r];
         if (any && !err)
-            hand_out(x, i, from, head, bytes - head, needed, room, &err, e);
+            hand_out(x, i, from, head, bytes - head, needed, buffer, &err, e);
         file->fetched = needed;
         x->end += needed ? bytes : 0;
         err = zero_agree(x->z, err);
@@ -351,12 +352,12 @@ static int check_own(const struct Fetch *x, struct Error *e) {
 }
 
 static int fetch_all(struct Fetch *x, struct Error *e) {
-    char *room = base_alloc(PIECE);
+    char *buffer = base_alloc(PIECE);
     int fd = open_unnamed(x->path, e), err = zero_agree(x->z, fd < 0 ? fd : 0);
     x->f->fetched = fd < 0 ? -1 : fd;
     for (int i = 0; i < x->f->count && !err; i++)
-        err = fetch_file(x, i, room, e);
-    free(room);
+        err = fetch_file(x, i, buffer, e);
+    free(buffer);
     return err;
 }
 
@@ -369,7 +370,7 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
     f->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder >= 0)
         f->held = checkpoint_hold(f->folder);
-    int teller = agree_on_save(&x, &count), err = 0;
+    int reporter = agree_on_save(&x, &count), err = 0;
     if (count < 1 || count > CHECKPOINT_FILES_MAX)
         err = z->all->rank
                   ? -EBADMSG
@@ -378,7 +379,7 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
     if (!err) {
         name_files(&x, count);
         survey(&x);
-        err = check_all_there(&x, teller, e);
+        err = check_all_there(&x, reporter, e);
     }
     if (!err)
         err = zero_agree(z, check_own(&x, e));
