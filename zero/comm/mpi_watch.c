@@ -208,15 +208,15 @@ int mpi_heartbeat(struct Comm *comm, uint64_t begun, bool *gone) {
 void mpi_collect_progress(struct Comm *comm, uint64_t mine, uint64_t *begun) {
     struct MpiComm *c = (struct MpiComm *)comm;
     size_t size = (size_t)comm->size;
-    uint64_t *said = base_alloc(size * sizeof *said);
+    uint64_t *answers = base_alloc(size * sizeof *answers);
     MPI_Request *in = base_alloc(size * sizeof *in), ignored;
     int done = 0;
     for (int r = 0; r < comm->size; r++) {
-        said[r] = r == comm->rank ? mine : COMM_NO_SIGN;
+        answers[r] = r == comm->rank ? mine : COMM_NO_SIGN;
         in[r] = MPI_REQUEST_NULL;
         if (r == comm->rank)
             continue;
-        MPI_Irecv(&said[r], 1, MPI_UINT64_T, r, TAG_HERE, c->ranks, &in[r]);
+        MPI_Irecv(&answers[r], 1, MPI_UINT64_T, r, TAG_HERE, c->ranks, &in[r]);
         MPI_Isend(NULL, 0, MPI_BYTE, r, TAG_ROLL, c->ranks, &ignored);
     }
     for (double until = base_seconds() + ROLL_S; !done && base_seconds() < until;
@@ -226,5 +226,5 @@ void mpi_collect_progress(struct Comm *comm, uint64_t mine, uint64_t *begun) {
         answer(c, mine);
     }
     for (int r = 0; r < comm->size; r++)
-        begun[r] = is_pending(in[r]) ? COMM_NO_SIGN : said[r];
+        begun[r] = is_pending(in[r]) ? COMM_NO_SIGN : answers[r];
 }

@@ -40,7 +40,7 @@ static void *watch_main(void *watch) {
         if (late)
             w->late(w->comm, &now);
         pthread_mutex_lock(&w->lock);
-        pthread_cond_signal(&w->room); // the host checks whether a slot is free
+        pthread_cond_signal(&w->freed); // the host checks whether a slot is free
         if (!w->closing)
             wait_cond(&w->wake, &w->lock, w->full ? FULL_PAUSE_S : PAUSE_S);
     }
@@ -52,7 +52,7 @@ void watch_open(struct Watch *w) {
     struct Device *d = w->comm->device;
     pthread_mutex_init(&w->lock, NULL);
     wait_cond_init(&w->wake);
-    pthread_cond_init(&w->room, NULL);
+    pthread_cond_init(&w->freed, NULL);
     for (int i = 0; i < WATCHED; i++) {
         w->ring[i].begin = device_open_event(d, "collective begun");
         w->ring[i].end = device_open_event(d, "collective ended");
@@ -73,7 +73,7 @@ void watch_close(struct Watch *w) {
         device_close_event(w->comm->device, w->ring[i].end);
     }
     pthread_cond_destroy(&w->wake);
-    pthread_cond_destroy(&w->room);
+    pthread_cond_destroy(&w->freed);
     pthread_mutex_destroy(&w->lock);
 }
 
@@ -82,19 +82,19 @@ static bool is_full(struct Watch *w) {
 }
 
 // Wakes the watcher, which may be in the middle of its long sleep.
-static void wait_for_room(struct Watch *w) {
+static void wait_for_slot(struct Watch *w) {
     pthread_mutex_lock(&w->lock);
     w->full = true;
     pthread_cond_signal(&w->wake);
     while (is_full(w))
-        pthread_cond_wait(&w->room, &w->lock);
+        pthread_cond_wait(&w->freed, &w->lock);
     w->full = false;
     pthread_mutex_unlock(&w->lock);
 }
 
 void watch_begin(struct Watch *w, struct CommCall call) {
     if (is_full(w))
-        wait_for_room(w);
+        wait_for_slot(w);
     struct Watched *slot = &w->ring[w->begun % WATCHED];
     slot->call = call;
     device_record(w->comm->device, w->comm->queue, slot->begin);

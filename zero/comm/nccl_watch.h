@@ -23,7 +23,7 @@ struct Watch {
     pthread_t watcher;
     pthread_mutex_t lock; // of the four fields below
     pthread_cond_t wake;  // for the watcher: full or closing has changed
-    pthread_cond_t room;  // for the host: the watcher has checked
+    pthread_cond_t freed; // for the host: the watcher has checked
     bool full, closing;
     _Atomic uint64_t begun, ended; // so far; ring slot = count % WATCHED
     struct Watched ring[WATCHED];

@@ -30,13 +30,13 @@ void wait_cond(pthread_cond_t *c, pthread_mutex_t *lock, double seconds) {
 // ---- other processes of this machine ----
 
 // Reads /proc/PROCESS/NAME, as far as there is space. Returns the number of bytes, or -errno.
-static long read_proc(pid_t process, const char *name, char *text, size_t room) {
+static long read_proc(pid_t process, const char *name, char *text, size_t bytes) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)process, name);
     FILE *f = fopen(path, "re");
     if (!f)
         return -errno;
-    size_t n = fread(text, 1, room - 1, f);
+    size_t n = fread(text, 1, bytes - 1, f);
     fclose(f);
     text[n] = '\0';
     return (long)n;
@@ -55,9 +55,9 @@ bool process_is_gone(pid_t process) {
 static int rank_of(pid_t process) {
     static const char *const names[] = {
         "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=", "SLURM_PROCID="};
-    enum { ROOM = 1 << 16 };
-    char *text = malloc(ROOM);
-    long n = text ? read_proc(process, "environ", text, ROOM) : 0;
+    enum { MOST = 1 << 16 };
+    char *text = malloc(MOST);
+    long n = text ? read_proc(process, "environ", text, MOST) : 0;
     int rank = -1;
     for (size_t i = 0; i < sizeof names / sizeof *names && rank < 0; i++)
         for (const char *at = text; at && at < text + n; at += strlen(at) + 1)
@@ -131,9 +131,9 @@ void guard_check(struct Guard *g) {
         end_job(g, why);
     }
     double most = g->ends ? fmax(g->timeout_s, SLOW_S) : g->timeout_s;
-    if (waited <= most || g->told || *names)
+    if (waited <= most || g->logged || *names)
         return;
-    g->told = true;
+    g->logged = true;
     snprintf(why, sizeof why,
              "it has waited %g s for other processes of the job; check that they still run", most);
     if (g->ends)

@@ -53,7 +53,7 @@ struct Guard {
     int rank;
     double timeout_s;
     bool ends; // no process has a reason to be late
-    bool told;
+    bool logged;
     double next;              // when to check the other processes
     struct Wait all, stopped; // since it began; since one of them is stopped
 };

@@ -102,18 +102,18 @@ int world_agree(const struct World *w, int err, struct Error *e) {
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
     uint64_t mine = (uint64_t)-err << 1 | (e->text[0] ? HAS_TEXT : 0);
     mpi_share(&mine, 1, all, w->timeout_s);
-    int teller = -1;
+    int reporter = -1;
     err = 0;
     for (int r = w->size - 1; r >= 0; r--) {
         if (all[r] & HAS_TEXT)
-            teller = r;
+            reporter = r;
         if (all[r] >> 1)
             err = -(int)(all[r] >> 1);
     }
-    if (teller >= 0)
-        err = all[teller] >> 1 ? -(int)(all[teller] >> 1) : err ? err : -EIO;
+    if (reporter >= 0)
+        err = all[reporter] >> 1 ? -(int)(all[reporter] >> 1) : err ? err : -EIO;
     free(all);
-    if (teller != w->first)
+    if (reporter != w->first)
         *e = (struct Error){0};
     return err;
 }
@@ -164,8 +164,8 @@ struct RankInfo {
     pthread_t thread;
 };
 
-static void *run_rank(void *seat) {
-    struct RankInfo *s = seat;
+static void *run_rank(void *info) {
+    struct RankInfo *s = info;
     base_set_rank(s->rank);
     s->main(s->context, s->rank, s->group);
     return NULL;
@@ -173,17 +173,17 @@ static void *run_rank(void *seat) {
 
 void world_run(const struct World *w, RankMain *main, void *context) {
     struct ThreadGroup *group = w->count > 1 ? thread_group_open(w->count) : NULL;
-    struct RankInfo *seats = base_alloc_zeroed((size_t)w->count * sizeof *seats);
+    struct RankInfo *ranks = base_alloc_zeroed((size_t)w->count * sizeof *ranks);
     for (int i = w->count - 1; i >= 0; i--) {
-        seats[i] = (struct RankInfo){main, context, w->first + i, group, 0};
-        int err = i > 0 ? pthread_create(&seats[i].thread, NULL, run_rank, &seats[i]) : 0;
+        ranks[i] = (struct RankInfo){main, context, w->first + i, group, 0};
+        int err = i > 0 ? pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]) : 0;
         if (err)
             base_out_of_threads(err, "a rank");
     }
-    run_rank(&seats[0]);
+    run_rank(&ranks[0]);
     for (int i = 1; i < w->count; i++)
-        pthread_join(seats[i].thread, NULL);
+        pthread_join(ranks[i].thread, NULL);
     if (group)
         thread_group_close(group);
-    free(seats);
+    free(ranks);
 }
