@@ -71,9 +71,9 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     struct statvfs s;
     if (fstatvfs(f->fd, &s))
         return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
-    uint64_t room = (uint64_t)s.f_bavail * s.f_frsize;
+    uint64_t free_bytes = (uint64_t)s.f_bavail * s.f_frsize;
     int code = -ENOSPC; // not tried if it must fail: it would fill the disk for a moment
-    while (f->bytes <= room) {
+    while (f->bytes <= free_bytes) {
         code = fallocate(f->fd, 0, 0, (off_t)round_up(f->bytes, NVME_UNIT_BYTES)) ? -errno : 0;
         if (code != -EINTR)
             break;
@@ -83,7 +83,7 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     return error_set(e, code, E_DISK_FULL,
                      "--nvme-path %s: cannot reserve %llu bytes for %s: %s (%llu are free)", folder,
                      (unsigned long long)f->bytes, f->name, strerror(-code),
-                     (unsigned long long)room);
+                     (unsigned long long)free_bytes);
 }
 
 // The fields of statx for O_DIRECT, since Linux 6.1. The system's headers may be older than its

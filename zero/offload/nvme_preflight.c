@@ -35,13 +35,13 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
     struct statvfs vfs;
     if (statvfs(folder, &vfs))
         return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
-    uint64_t room = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    if (bytes <= room)
+    uint64_t free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    if (bytes <= free_bytes)
         return 0;
     return error_set(e, -ENOSPC, E_DISK_FULL,
                      "--nvme-path %s: the ranks of this machine need %llu bytes on its disk, but "
                      "only %llu are free; free some, or give a folder on another disk",
-                     folder, (unsigned long long)bytes, (unsigned long long)room);
+                     folder, (unsigned long long)bytes, (unsigned long long)free_bytes);
 }
 
 // Writes a block and reads it back.
@@ -131,8 +131,8 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     struct statvfs vfs;
     if (nvme_resolve(&s, &e) || statvfs(s.folder, &vfs))
         return 0;
-    uint64_t room = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2, written = 0;
-    uint64_t bytes = room < MEASURE_FILE_BYTES ? room : MEASURE_FILE_BYTES;
+    uint64_t free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2, written = 0;
+    uint64_t bytes = free_bytes < MEASURE_FILE_BYTES ? free_bytes : MEASURE_FILE_BYTES;
     bytes -= bytes % 4096;
     struct Measure m = {.mem = aligned_alloc(4096, NVME_PIECES * MEASURE_PIECE_BYTES)};
     if (!m.mem)

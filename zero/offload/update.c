@@ -145,9 +145,9 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
 // page of the disk, so the last piece may be longer than what is left, unless the block holds other
 // ranks' parts, too.
 static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
-    struct StateLocation place = zero_state_location(z, g, what);
-    bool shared = place.block == &z->state[g].param && z->plan.optimizer.shard_group;
-    size_t bytes = n * dtype_size(place.dtype);
+    struct StateLocation location = zero_state_location(z, g, what);
+    bool shared = location.block == &z->state[g].param && z->plan.optimizer.shard_group;
+    size_t bytes = n * dtype_size(location.dtype);
     return shared && !z->plan.param.shard_group ? bytes : round_up(bytes, DISK_ALIGN);
 }
 
@@ -158,15 +158,15 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
     char *mem = b->block.mem;
     void **const array[NSTATE] = {&a->master, &a->m, &a->v};
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
-        struct StateLocation place = zero_state_location(z, g, what);
-        size_t size = dtype_size(place.dtype);
+        struct StateLocation location = zero_state_location(z, g, what);
+        size_t size = dtype_size(location.dtype);
         if (!is_on_disk(z, g, what))
             continue;
-        p.piece[p.n++] =
-            (struct NvmePiece){place.block->tag, place.block->offset + place.offset + i * size, mem,
-                               disk_bytes(z, g, what, n)};
+        p.piece[p.n++] = (struct NvmePiece){location.block->tag,
+                                            location.block->offset + location.offset + i * size,
+                                            mem, disk_bytes(z, g, what, n)};
         *array[what] = mem;
-        mem += array_bytes(offload_of(z)->update.piece, place.dtype);
+        mem += array_bytes(offload_of(z)->update.piece, location.dtype);
     }
     if (!param_with_pieces(z))
         return p;
