@@ -24,7 +24,7 @@ struct LockJob {
 };
 
 // A folder, and the flag that names it.
-struct Place {
+struct FlagFolder {
     const char *flag, *folder;
 };
 
@@ -35,7 +35,7 @@ static void describe_holder(char who[WHO_BYTES]) {
     snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
 }
 
-static int refuse(int fd, struct Place at, struct Error *e) {
+static int refuse(int fd, struct FlagFolder at, struct Error *e) {
     char who[WHO_BYTES] = "";
     ssize_t n = pread(fd, who, sizeof who - 1, 0);
     who[n > 0 ? strcspn(who, "\n") : 0] = 0;
@@ -54,7 +54,7 @@ static bool is_named(int fd, const char *path) {
 }
 
 // Opens the lock file; does not follow a link, nor wait for a pipe.
-static int open_file(const char *path, struct Place at, struct Error *e) {
+static int open_file(const char *path, struct FlagFolder at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     bool opened = fd >= 0;
@@ -69,7 +69,7 @@ static int open_file(const char *path, struct Place at, struct Error *e) {
 }
 
 // Returns a descriptor with the lock, -EAGAIN to try once more, or another error.
-static int try_lock(const char *path, struct Place at, struct Error *e) {
+static int try_lock(const char *path, struct FlagFolder at, struct Error *e) {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = open_file(path, at, e), err = 0;
     if (fd < 0)
@@ -115,8 +115,8 @@ static int find_holder(const char *folder, uint64_t word) {
     close(fd);
     text[n > 0 ? n : 0] = 0;
     const char *line = strchr(text, '\n');
-    bool said = line && sscanf(line + 1, "job %llx rank %d", &job, &rank) == 2;
-    return said && job == word ? rank : -1;
+    bool found = line && sscanf(line + 1, "job %llx rank %d", &job, &rank) == 2;
+    return found && job == word ? rank : -1;
 }
 
 // Makes the folder that `flag` names and its parents, and takes its lock. If the file system has no
@@ -124,7 +124,7 @@ static int find_holder(const char *folder, uint64_t word) {
 // who; -errno.
 static int take_lock(struct RunLock *l, const char *folder, const char *flag, struct LockJob job,
                      struct Error *e) {
-    struct Place at = {flag, folder};
+    struct FlagFolder at = {flag, folder};
     int made, err = folder_make(folder, flag, 0777, &made, e);
     if (err)
         return err;
