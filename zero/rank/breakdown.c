@@ -137,10 +137,10 @@ static uint64_t next_step(struct Breakdown *b) {
 uint64_t breakdown_step(struct Breakdown *b, uint64_t step) {
     if (!b->zero)
         return 0;
-    uint64_t span = cut(b, base_seconds()), told = next_step(b);
+    uint64_t span = cut(b, base_seconds()), finished = next_step(b);
     b->step = step;
     b->span = span;
-    return told;
+    return finished;
 }
 
 uint64_t breakdown_end(struct Breakdown *b) {

@@ -80,14 +80,14 @@ int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice
         choose_loading(s);
     int gpus = cuda ? device_count_cuda() : 0;
     bool elsewhere = dry && gpus != 1; // ranks that share one GPU here share it in a plan, too
-    struct GpuAssignment seats = {.cuda = cuda,
-                                  .processes = s->processes,
-                                  .ranks = s->ranks,
-                                  .node_rank = s->processes ? s->node_rank : s->rank,
-                                  .node_ranks = s->processes ? s->node_ranks : s->ranks,
-                                  .gpus = elsewhere ? 0 : gpus};
-    seats.nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
-    return comm_choose(&seats, out, e);
+    struct GpuAssignment assignment = {.cuda = cuda,
+                                       .processes = s->processes,
+                                       .ranks = s->ranks,
+                                       .node_rank = s->processes ? s->node_rank : s->rank,
+                                       .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                       .gpus = elsewhere ? 0 : gpus};
+    assignment.nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
+    return comm_choose(&assignment, out, e);
 }
 
 static int gpu_of(const struct RankSettings *s) {

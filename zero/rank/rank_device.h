@@ -30,7 +30,7 @@ struct CommChoice {
 // With a GPU for each rank of a machine, its rank r has GPU r, and NCCL moves the data. With one
 // GPU for all, threads read each other's buffers, and processes use MPI through host memory.
 // Anything in between is refused: -EINVAL. Threads with enough GPUs but no NCCL: -ENOTSUP.
-int comm_choose(const struct GpuAssignment *seats, struct CommChoice *out, struct Error *e);
+int comm_choose(const struct GpuAssignment *assignment, struct CommChoice *out, struct Error *e);
 
 // True if all ranks can use NCCL. Processes must choose alike, and a launcher may show each of them
 // one GPU, the same or another; so they exchange what they have: gpu[r] is the identity of rank r's
