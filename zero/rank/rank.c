@@ -256,12 +256,12 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (err)
         return err;
     const struct TpComm *across = tensor_tp_comm(&r->tensor);
-    size_t place = r->tensor.across.rank, places = tp_comm_size(across);
-    params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
+    size_t tp_rank = r->tensor.across.rank, tp_size = tp_comm_size(across);
+    params_layout(&s->model, settings_layout_shards(s), tp_rank, tp_size, &r->params);
     if (r->parallel.stages > 1)
         params_keep_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
     r->wire.weights = s->quantized_weights;
-    r->model = (struct Model){.config = model_config_part(&s->model, place, places),
+    r->model = (struct Model){.config = model_config_part(&s->model, tp_rank, tp_size),
                               .device = r->device,
                               .params = &r->params,
                               .across = across,

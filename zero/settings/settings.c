@@ -98,8 +98,8 @@ static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
 }
 
 // Chooses device and dtype. The kernels of --kernels are the CPU's.
-static void choose_place(struct RankSettings *r, struct RankSettings *said,
-                         const struct Chosen *chosen) {
+static void choose_device(struct RankSettings *r, struct RankSettings *said,
+                          const struct Chosen *chosen) {
     r->device_from = r->device == NDEVICEKIND ? chosen->from : NULL;
     r->dtype_from = r->model.dtype == NDTYPE ? chosen->from : NULL;
     if (r->device == NDEVICEKIND)
@@ -182,7 +182,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
         err = choose_end(s, said, &use->said, e);
     if (err)
         return err;
-    choose_place(r, &said->rank, &use->chosen);
+    choose_device(r, &said->rank, &use->chosen);
     resolve_split(r, &said->rank, use);
     open_to_fit(s, use);
     r->global_batch = s->global_batch;

@@ -100,18 +100,18 @@ static int refuse_batch(const struct Settings *s, struct Error *e) {
 // Each TP rank, in each pipeline stage, is a rank of the job.
 int settings_check_tp(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";
-    size_t ranks = (size_t)r->ranks, places = (size_t)settings_tp_size(r);
-    if (ranks % (places * (size_t)settings_stages(r)) == 0)
+    size_t ranks = (size_t)r->ranks, tp_size = (size_t)settings_tp_size(r);
+    if (ranks % (tp_size * (size_t)settings_stages(r)) == 0)
         return 0;
-    bool both = places > 1 && settings_stages(r) > 1;
-    const char *flag = both ? "a product of" : places > 1 ? "--tp" : "--pp";
+    bool both = tp_size > 1 && settings_stages(r) > 1;
+    const char *flag = both ? "a product of" : tp_size > 1 ? "--tp" : "--pp";
     describe_divisors(ranks, ranks, flag, would_do, sizeof would_do);
     if (both)
         return error_set(e, -EINVAL, E_GRID,
                          "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu%s",
-                         places, settings_stages(r), ranks, would_do);
+                         tp_size, settings_stages(r), ranks, would_do);
     return error_set(e, -EINVAL, E_GRID, "%s %zu: expected a divisor of --ranks %zu%s", flag,
-                     places * (size_t)settings_stages(r), ranks, would_do);
+                     tp_size * (size_t)settings_stages(r), ranks, would_do);
 }
 
 int settings_check_split(const struct RankSettings *r, struct Error *e) {
@@ -129,13 +129,13 @@ int settings_check_split(const struct RankSettings *r, struct Error *e) {
 }
 
 int settings_check_rows(const struct RankSettings *r, struct Error *e) {
-    size_t places = (size_t)settings_tp_size(r), t = r->model.seq_len;
-    if (!r->sequence_parallel || t % places == 0)
+    size_t tp_size = (size_t)settings_tp_size(r), t = r->model.seq_len;
+    if (!r->sequence_parallel || t % tp_size == 0)
         return 0;
     return error_set(e, -EINVAL, E_SEQUENCE_PARALLEL,
                      "--seq-len %zu: expected a multiple of --tp %zu, because --sequence-parallel "
                      "splits each sequence over the tensor-parallel ranks; %zu would do",
-                     t, places, size_max(t / places, 1) * places);
+                     t, tp_size, size_max(t / tp_size, 1) * tp_size);
 }
 
 // Refuses a count that does not divide the data-parallel ranks, and names those that do.
