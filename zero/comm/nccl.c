@@ -120,19 +120,19 @@ struct NcclComm {
     _Atomic uint64_t begun;      // collectives, including `now`; before the first, the opening
     struct Watch watch;
     pthread_mutex_t telling; // held by the thread of this rank that ends the process
-    _Atomic bool told;       // `teller` is set
-    pthread_t teller;
+    _Atomic bool reported;   // `reporter` is set
+    pthread_t reporter;
 };
 
 // ---- failing ----
 
 // From now on, until the process ends, the rank's other thread does not touch the communicator.
 static void stop_watching(struct NcclComm *n) {
-    if (n->told && pthread_equal(n->teller, pthread_self()))
+    if (n->reported && pthread_equal(n->reporter, pthread_self()))
         return;
     pthread_mutex_lock(&n->telling);
-    n->teller = pthread_self();
-    n->told = true;
+    n->reporter = pthread_self();
+    n->reported = true;
 }
 
 static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, enum ErrorId id,
