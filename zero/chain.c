@@ -6,7 +6,7 @@
 #include "zero/zero.h"
 
 void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
-    CHECK(c->n < HOPS_MAX, "no room for %s in a chain", hop->name);
+    CHECK(c->n < HOPS_MAX, "a chain has no space for %s", hop->name);
     int at = c->n++;
     for (; at > 0 && c->link[at - 1].hop->point > hop->point; at--)
         c->link[at] = c->link[at - 1];

@@ -47,7 +47,7 @@ uint64_t checkpoint_bytes(const struct Zero *z, const char *identity) {
     return bytes;
 }
 
-// Where values go: to a file, or into memory.
+// Takes values: appends them to a file, or to memory.
 typedef int Put(void *to, const void *bytes, size_t n, struct Error *e);
 
 static int write_array(struct Zero *z, int g, enum State what, size_t begin, size_t n, float *chunk,
@@ -120,7 +120,7 @@ size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late) {
 static int write_to_memory(void *snapshot, const void *bytes, size_t n, struct Error *e) {
     struct Snapshot *s = snapshot;
     (void)e;
-    CHECK(n <= s->bytes - s->used, "%zu bytes behind %zu of a snapshot of %zu", n, s->used,
+    CHECK(n <= s->bytes - s->used, "%zu bytes after %zu in a snapshot of %zu", n, s->used,
           s->bytes);
     memcpy(s->values + s->used, bytes, n);
     s->used += n;

@@ -29,7 +29,7 @@ int breakdown_reason(const char *event) {
             return row[i].reason;
     return WAIT_OTHER;
 }
-_Static_assert((int)NWAITREASON <= (int)TALLY_REASONS, "a tally has room for all reasons");
+_Static_assert((int)NWAITREASON <= (int)TALLY_REASONS, "a tally has space for all reasons");
 
 // ---- names ----
 

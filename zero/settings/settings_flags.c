@@ -203,7 +203,7 @@ const struct Flag settings_table[] = {
     {"device", FLAG_CHOICE, AT(rank.device), "auto", "Machine", .words = device_words,
      .help = "Where it computes. auto: cuda where this build and machine have a GPU that it can "
              "use, and in a plan with --device-mem, else cpu; a resumed run keeps its own. A GPU "
-             "rounds otherwise than a CPU."},
+             "rounds differently than a CPU."},
     {"autotune", FLAG_BOOL, AT(rank.autotune), "false", "Machine",
      .help = "On a GPU: time the algorithms there are for each matrix product at its first use, "
              "and take the quickest; the first steps are slower. Checkpoints keep the choice; "
@@ -231,13 +231,13 @@ const struct Flag settings_table[] = {
      .help = "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients "
              "too; 3 parameters too. With one micro-batch 1 and 2 send as much as 0, 3 half as "
              "much again, and results are unchanged; with more, 2 and 3 reduce each, which sends "
-             "more and rounds otherwise.",
+             "more and rounds differently.",
      .also = "stage zero-stage zero-optimization"},
     {"zero-shard-size", FLAG_SIZE, AT(rank.shard_size), "0", "ZeRO", .argument = "N<=1024",
      .help = "Ranks over which --zero cuts its shards, best those of a machine; the job's other "
              "ranks keep the same shards, replicas, and gradients are summed over them once a step "
              "(hybrid sharding). Weights are then gathered among few ranks, and take more memory. "
-             "A divisor of --ranks / --tp; 0: all. Sums over ranks are rounded otherwise.",
+             "A divisor of --ranks / --tp; 0: all. Sums over ranks round differently.",
      .identity = FLAG_RANKS, .identity_if = "!whole-group", .also = "mics-shard-size"},
     {"zero-hpz-partition-size", FLAG_SIZE, AT(rank.hpz_size), "0", "ZeRO", .argument = "N<=1024",
      .help = "--zero 3: neighbouring ranks, such as those of a machine, of whose second partition "
@@ -263,7 +263,7 @@ const struct Flag settings_table[] = {
      .help = "Tensor parallelism: so many neighbouring ranks, best GPUs of one machine, have a "
              "part of every matrix each and compute a micro-batch together. A divisor of --ranks, "
              "of the heads, of the key heads and of the MLP's width; --ranks / --tp ranks are "
-             "data-parallel. Sums over places are rounded otherwise.",
+             "data-parallel. Sums over TP ranks round differently.",
      .also = "tensor-parallel-size tensor-model-parallel-size"},
     {"pp", FLAG_SIZE, AT(rank.pp), "1", "ZeRO", .argument = "1<=N<=1024",
      .help = "Pipeline parallelism: the layers lie in so many stages, each on ranks of its own, "
@@ -278,11 +278,11 @@ const struct Flag settings_table[] = {
          "so that the stage that computes most has the least to do, the head counted."},
     {"sequence-parallel", FLAG_BOOL, AT(rank.sequence_parallel), "false", "ZeRO",
      .help = "--tp: what lies between the products of a block, the residual stream and norms, is "
-             "in parts, too: each place has as many rows of it, and so many fewer activations. As "
+             "in parts, too: each TP rank has as many rows of it, and fewer activations. As "
              "many bytes are sent, and a half more going backward. --seq-len is a multiple of "
-             "--tp. Norms' gradients are rounded otherwise."},
+             "--tp. Norms' gradients round differently."},
     {"partition-activations", FLAG_BOOL, AT(rank.partition_activations), "false", "ZeRO",
-     .help = "--tp: each place keeps a part of what a block keeps for its backward pass, and all "
+     .help = "--tp: each TP rank keeps a part of what a block keeps for its backward pass, and all "
              "gather it there (ZeRO-R's partitioned activation checkpointing); with "
              "--offload-activations, so that parts leave the device, too. Expects --recompute "
              "block. Results are unchanged."},
@@ -293,7 +293,7 @@ const struct Flag settings_table[] = {
     {"cluster", FLAG_STRING, AT(rank.cluster), NULL, "Plan", .argument = "FILE",
      .help = "--plan: for GPUs that are not here. The file says how many there are in how many "
              "nodes, and how fast links, disks and kernels are (docs/scaling.md); printed is what "
-             "each GPU and node would hold, and the time of a step with what hides behind what. Up "
+             "each GPU and node would hold, and the time of a step with what overlaps what. Up "
              "to 16384 --ranks."},
     {"fit", FLAG_CHOICE, AT(fit), "off", "ZeRO",
      .words = FLAG_WORDS([FIT_OFF] = "off", [FIT_AUTO] = "auto", [FIT_MASTERS] = "auto,masters"),

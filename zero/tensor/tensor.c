@@ -94,9 +94,8 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
         n = size_max(n, partial);
     }
     size_t bytes = tp_comm_padded(t->across.size, n) * dtype_size(z->plan.grad.dtype);
-    int err = staged
-                  ? tier_alloc(device, TAG_COMM, "pieces from other places", staged, &t->staging, e)
-                  : 0;
+    int err =
+        staged ? tier_alloc(device, TAG_COMM, "pieces from TP ranks", staged, &t->staging, e) : 0;
     return err ? err
                : tier_alloc(device, TAG_WORKSPACE, "gradients of norms in parts", bytes,
                             &t->partial, e);
