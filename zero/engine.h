@@ -140,7 +140,7 @@ static inline bool zero_reports(const struct Zero *z) {
 static inline bool zero_reports_group(const struct Zero *z, int g) {
     return zero_reports(z) && !z->params->group[g].copy;
 }
-// Where this rank's updates of parameters go: a block of group g, and the first element there.
+// The destination of this rank's updates of parameters: a block of group g, and an element there.
 struct Block *zero_own_block(struct Zero *z, int g);
 size_t weights_own_offset(const struct Zero *z, int g);
 // Addresses of that element, and of arrays for struct AdamW. NULL: not in memory, or none.

@@ -116,7 +116,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     return zero_agree(z, err);
 }
 
-// Such a step is saved anew, whatever was wrong with its old checkpoint.
+// Forgets that this step was refused: it is saved anew, whatever was wrong with the old one.
 static void forget_refused(struct CheckpointRefused *refused, uint64_t step) {
     for (size_t i = 0; refused && i < refused->n; i++)
         if (refused->step[i] == step)

@@ -45,7 +45,7 @@ struct CheckpointRefused {
     size_t n;
 };
 
-// Which checkpoints stay after one was saved.
+// The checkpoints that stay after one was saved.
 struct CheckpointKeep {
     size_t newest;                     // so many, and those between them; 0: all
     struct CheckpointRefused *refused; // these are not counted; NULL: none

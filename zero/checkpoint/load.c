@@ -74,7 +74,7 @@ static struct IdentityLine next_line(const char **text) {
     return l;
 }
 
-// True for the two lines that say what computes.
+// True for the two lines that name what computes: the device, or the CPU's kernels.
 static bool names_kernels(const struct IdentityLine *l) {
     return (l->name == 8 && !memcmp(l->text, "--device", 8)) ||
            (l->name == 9 && !memcmp(l->text, "--kernels", 9));

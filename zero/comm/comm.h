@@ -104,7 +104,7 @@ struct Traffic {
 struct Comm {
     const struct CommOps *ops;
     struct Comm *hosts; // the group through which the ranks' hosts speak; NULL: this one
-    struct Comm *outer; // the group built on this one, aborted in its place; NULL: none
+    struct Comm *outer; // the group built on this one, aborted instead of it; NULL: none
     struct Device *device;
     enum Queue queue; // where collectives run
     enum Axis axis;   // the axis of the grid along which these ranks lie

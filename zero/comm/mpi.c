@@ -5,9 +5,9 @@
 // needs staging for one exchange besides its own buffers, however large the model is:
 //
 //   reduce_scatter   exchange: the others' pieces of my shard into staging; sum them in rank order
-//   all_gather       exchange: my shard's piece to all, theirs into their places in `whole`
+//   all_gather       exchange: my shard's piece to all, theirs to their offsets in `whole`
 //   all_reduce       reduce_scatter in place, then all_gather
-//   all_to_all       exchange: each rank's piece to it, theirs into their places in `to`
+//   all_to_all       exchange: each rank's piece to it, theirs to their offsets in `to`
 //   broadcast        the root only sends, the others receive from it alone
 //   sendrecv         exchange: mine to the other of two, its to me; or one of these
 //   barrier          an exchange of nothing

@@ -68,7 +68,7 @@ void mpi_watch(struct MpiComm *c);
 // unless this is `last`.
 void mpi_give_up(struct MpiComm *c, bool last);
 
-// Of all ranks that see a failure at about the same time, one reports: returns on that one alone.
+// Picks one of all ranks that see a failure at about the same time: returns on that one alone.
 void mpi_give_way(struct MpiComm *c, int missing);
 
 #endif

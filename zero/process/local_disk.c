@@ -17,7 +17,7 @@
 
 enum { WHO_BYTES = 320, TRIES = 100 };
 
-// What a job of several processes writes into the lock file: its word, and the rank that locks.
+// The lock file's line in a job of several processes: the job's word, and the rank that locks.
 struct LockJob {
     uint64_t word; // of this job alone; 0: it has one process
     int rank;

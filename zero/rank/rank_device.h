@@ -11,7 +11,7 @@ enum CommKind {
     COMM_KIND_NCCL,   // a GPU for each rank
 };
 
-// What comm_choose depends on.
+// The facts that comm_choose depends on.
 struct GpuAssignment {
     bool cuda;      // the ranks compute on GPUs
     bool processes; // they are processes of a job; else threads of this process

@@ -85,8 +85,8 @@ struct RankSettings {
     struct Device *borrowed, *borrowed_host; // for dry ranks, which open none; or NULL
 };
 
-// What --fit may choose, because no flag says it. The micro-batch, the master weights and the
-// moments are part of the results: a resumed run keeps its own.
+// The settings that --fit may choose, because no flag gives them. The micro-batch, the master
+// weights and the moments are part of the results: a resumed run keeps its own.
 struct FitOpen {
     bool stage, recompute, opt, param, act, batch;
     bool split, master, moments; // split master weights; those in bf16, and moments
@@ -94,7 +94,7 @@ struct FitOpen {
     bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
-// What ranks do besides steps, and how often, in steps; 0: never.
+// The work of ranks besides steps, and how often they do it, in steps; 0: never.
 struct Intervals {
     size_t val_every, eval_every, sample_every, hash_every;
     struct FlagEvery save_every;
@@ -104,10 +104,10 @@ struct Intervals {
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 
-// What --fit chooses: nothing; settings; also formats of master weights and moments.
+// The choice of --fit: nothing; settings; also formats of master weights and moments.
 enum Fit { FIT_OFF, FIT_AUTO, FIT_MASTERS, NFIT };
 
-// Says if the head's matrix is the token embedding.
+// Whether the head's matrix is the token embedding.
 enum Tie { TIE_AUTO, TIE_ON, TIE_OFF, NTIE };
 
 // A rank, and how it is trained.
@@ -131,14 +131,14 @@ struct Settings {
 extern const struct Flag settings_table[];
 extern const size_t settings_count;
 
-// What auto means: the device, and the dtype on it.
+// The values of auto: the device, and the dtype on it.
 struct Chosen {
     enum DeviceKind device;
     enum Dtype dtype[NDEVICEKIND];
-    const char *from; // who says so
+    const char *from; // where they are from, for messages
 };
 
-// How the settings will be used.
+// The use of the settings: a new run or a resumed one, a plan, a launcher's.
 struct SettingsUse {
     struct FlagsSaid said; // which flags are given explicitly, and where
     bool resumed;          // the run resumes a checkpoint, whose global batch it keeps
