@@ -38,8 +38,8 @@ static inline size_t tp_comm_size(const struct TpComm *a) {
 static inline size_t tp_comm_row_parts(const struct TpComm *a) {
     return a && a->sequence_parallel ? a->size : 1;
 }
-static inline size_t tp_comm_padded(size_t places, size_t n) {
-    return round_up(n, places);
+static inline size_t tp_comm_padded(size_t tp_size, size_t n) {
+    return round_up(n, tp_size);
 }
 
 #endif

@@ -26,7 +26,7 @@ uint32_t acts_kept(enum Recompute level) {
 // Of (R', C), with room for a sum over the places.
 static size_t stream_bytes(const struct Acts *a, const struct ModelConfig *c) {
     size_t n = a->b_max * a->t_max / a->row_parts * c->channels;
-    return tp_comm_padded(a->places / a->row_parts, n) * dtype_size(c->dtype);
+    return tp_comm_padded(a->tp_size / a->row_parts, n) * dtype_size(c->dtype);
 }
 
 static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum Act tensor) {
@@ -132,7 +132,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .b_max = b,
                        .t_max = t,
                        .kept = acts_kept(spec->level),
-                       .places = size_max(spec->places, 1),
+                       .tp_size = size_max(spec->tp_size, 1),
                        .row_parts = size_max(spec->row_parts, 1),
                        .slots = slots,
                        .sets = sets,
@@ -151,12 +151,12 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
         return 0;
     // A sample's one row has a part of each place.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
-                     size_max(a->logit_rows, a->places) * c->vocab_padded * dtype_size(c->dtype),
+                     size_max(a->logit_rows, a->tp_size) * c->vocab_padded * dtype_size(c->dtype),
                      &a->logits_block, e);
     a->logits = a->logits_block.mem;
-    if (!err && a->places > 1)
+    if (!err && a->tp_size > 1)
         err = tier_alloc(tier, TAG_WORKSPACE, "what places know of a softmax",
-                         a->places * a->logit_rows * sizeof *a->softmax, &a->softmax_block, e);
+                         a->tp_size * a->logit_rows * sizeof *a->softmax, &a->softmax_block, e);
     a->softmax = a->softmax_block.mem;
     return err;
 }

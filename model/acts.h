@@ -69,7 +69,7 @@ struct Acts {
                                     // R' = R
     void *dwide;                    // gradients inside attention (qkv and att), or the MLP (fc)
     void *logits;                   // (logit_rows, Vp), then their gradient
-    size_t logit_rows, places, row_parts; // R' = R / row_parts
+    size_t logit_rows, tp_size, row_parts; // R' = R / row_parts
     struct SoftmaxPart *softmax; // (places, logit_rows), where the vocabulary lies on several
     float *losses;               // (R)
 
@@ -95,7 +95,7 @@ struct ActsSpec {
     bool no_head;       // no unit is the head
     size_t piece_bytes; // logits are made in pieces of about as many,
     size_t piece_rows;  // and of a multiple of as many rows, where they have more
-    size_t places;      // of tensor parallelism, which sum some of the tensors; 0: one
+    size_t tp_size;     // of tensor parallelism, which sum some of the tensors; 0: one
     size_t row_parts;   // of what lies between products, a divisor of t; 0: one
     size_t slot_parts;  // a slot can be cut into as many of whole cache lines; 0: one
 };

@@ -134,22 +134,23 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
 
 // ---- parts of a model ----
 
-struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t place, size_t places) {
+struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_rank,
+                                     size_t tp_size) {
     struct ModelConfig c = *whole;
-    if (places == 1)
+    if (tp_size == 1)
         return c;
-    size_t rows = round_up(ceil_div(whole->vocab, places), VOCAB_PART_MULTIPLE);
-    c.heads /= places;
-    c.first_head = place * c.heads;
-    c.kv_heads /= places;
-    c.ffn /= places;
+    size_t rows = round_up(ceil_div(whole->vocab, tp_size), VOCAB_PART_MULTIPLE);
+    c.heads /= tp_size;
+    c.first_head = tp_rank * c.heads;
+    c.kv_heads /= tp_size;
+    c.ffn /= tp_size;
     c.vocab_padded = rows;
-    c.vocab = size_min(rows, whole->vocab - size_min(whole->vocab, place * rows));
+    c.vocab = size_min(rows, whole->vocab - size_min(whole->vocab, tp_rank * rows));
     return c;
 }
 
-static bool divides(const struct ModelConfig *c, size_t places) {
-    return !(c->heads % places) && !(c->kv_heads % places) && !(c->ffn % places);
+static bool divides(const struct ModelConfig *c, size_t tp_size) {
+    return !(c->heads % tp_size) && !(c->kv_heads % tp_size) && !(c->ffn % tp_size);
 }
 
 // The numbers that divide a model, for an error line: the first ones.
@@ -160,15 +161,15 @@ static void list_divisors(const struct ModelConfig *c, char *text, size_t room) 
             used += snprintf(text + used, room - (size_t)used, "%s%zu", used ? ", " : "", i);
 }
 
-int model_config_check_parts(const struct ModelConfig *c, size_t places, struct Error *e) {
+int model_config_check_parts(const struct ModelConfig *c, size_t tp_size, struct Error *e) {
     char right[128] = "";
-    if (places && divides(c, places))
+    if (tp_size && divides(c, tp_size))
         return 0;
     list_divisors(c, right, sizeof right);
     return error_set(e, -EINVAL, E_TP_SHAPE,
                      "--tp %zu: expected a common divisor of --heads %zu, --kv-heads %zu and --ffn "
                      "%zu, one of %s",
-                     places, c->heads, c->kv_heads, c->ffn, right);
+                     tp_size, c->heads, c->kv_heads, c->ffn, right);
 }
 
 // ---- rotary embedding ----

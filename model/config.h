@@ -84,14 +84,15 @@ struct ModelConfig {
 // value and what would be right.
 int model_config_finish(struct ModelConfig *c, struct Error *e);
 
-// The part of a model that one of `places` of tensor parallelism computes: its heads, its columns
-// of the MLP, and its rows of the vocabulary, as many on each place; vocab is how many of them are
-// tokens, down to none at the last places. Its sequences, channels and layers are the whole's. With
-// 1 place it is the whole.
-struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t place, size_t places);
+// The part of a model that TP rank tp_rank of tp_size computes: its heads, its columns of the MLP
+// and its rows of the vocabulary, equally many on each rank; `vocab` counts those rows that are
+// tokens, down to 0 on the last ranks. Sequences, channels and layers are those of the whole model.
+// With tp_size 1 it is the whole model.
+struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_rank,
+                                     size_t tp_size);
 // Whether a model has so many parts. Errors: -EINVAL with the flag, its value and what would be
 // right.
-int model_config_check_parts(const struct ModelConfig *whole, size_t places, struct Error *e);
+int model_config_check_parts(const struct ModelConfig *whole, size_t tp_size, struct Error *e);
 
 // Columns of a row of qkv, of attention's output, of the MLP's pre-activation.
 static inline size_t model_qkv_width(const struct ModelConfig *c) {

@@ -130,8 +130,7 @@ static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, c
 
 // The same where the vocabulary lies on several places: each tells what it knows of its part of a
 // row, all gather it, and each makes of it the loss, and the gradient of its own logits.
-static void loss_of_places(struct Model *m, struct Acts *acts, size_t row, size_t n,
-                           bool backward) {
+static void loss_over_tp(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
     const struct TpComm *a = m->across;
     LAUNCH(m, classifier_part,
            (struct ClassifierPart){
@@ -166,7 +165,7 @@ static void loss_of_places(struct Model *m, struct Acts *acts, size_t row, size_
 
 static void loss_of(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
     if (m->across) {
-        loss_of_places(m, acts, row, n, backward);
+        loss_over_tp(m, acts, row, n, backward);
         return;
     }
     LAUNCH(m, classifier,

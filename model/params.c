@@ -11,7 +11,7 @@ static const float init_std = 0.02f;
 struct Builder {
     struct Group *group;
     uint64_t *index;
-    size_t place, places;
+    size_t tp_rank, tp_size;
 };
 
 // Of the whole model, with a row for each token of every place.
@@ -27,11 +27,11 @@ struct ParamSpec {
 
 // This place's rows of the tensor.
 static void slice_rows(const struct Builder *b, const struct ParamSpec *t, struct Param *p) {
-    bool split = t->split == SPLIT_ROWS && b->places > 1;
+    bool split = t->split == SPLIT_ROWS && b->tp_size > 1;
     for (int i = 0; i < MAX_PARTS; i++) {
-        size_t rows = t->rows[i] / (split ? b->places : 1);
+        size_t rows = t->rows[i] / (split ? b->tp_size : 1);
         if (split)
-            p->part[i].first = p->whole_rows + b->place * rows;
+            p->part[i].first = p->whole_rows + b->tp_rank * rows;
         p->part[split ? i : 0].rows += rows; // else one part has them all
         p->rows += rows;
         p->whole_rows += t->rows[i];
@@ -49,9 +49,9 @@ static const struct Param *add(struct Builder *b, struct ParamSpec t) {
                         .split = t.split,
                         .grad = t.grad,
                         .index = *b->index,
-                        .cols = t.cols / (t.split == SPLIT_COLUMNS ? b->places : 1),
+                        .cols = t.cols / (t.split == SPLIT_COLUMNS ? b->tp_size : 1),
                         .whole_cols = t.cols};
-    p->first_col = t.split == SPLIT_COLUMNS ? b->place * p->cols : 0;
+    p->first_col = t.split == SPLIT_COLUMNS ? b->tp_rank * p->cols : 0;
     slice_rows(b, &t, p);
     p->whole_rows -= t.padding;
     size_t weights = p->whole_rows - size_min(p->whole_rows, p->part[0].first);
@@ -66,7 +66,7 @@ static const struct Param *add(struct Builder *b, struct ParamSpec t) {
 // Of parts of the model, too: each place has as many rows.
 static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
                                       const char *name) {
-    size_t rows = b->places * model_config_part(c, b->place, b->places).vocab_padded;
+    size_t rows = b->tp_size * model_config_part(c, b->tp_rank, b->tp_size).vocab_padded;
     return add(b, (struct ParamSpec){
                       name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
 }
@@ -149,7 +149,7 @@ static void name_group(const struct Params *p, struct Group *g) {
 static void layout_group(struct Params *p, int g) {
     const struct ModelConfig *c = &p->config;
     struct Group *group = &p->group[g];
-    struct Builder b = {group, &p->real, p->place, p->places};
+    struct Builder b = {group, &p->real, p->tp_rank, p->tp_size};
     group->number = g;
     group->first_unit = p->nunit;
     for (int u = 0; u < p->nunit; u++) {
@@ -174,10 +174,11 @@ static void note_largest(struct Params *p, int g) {
         *largest = g;
 }
 
-void params_layout(const struct ModelConfig *whole, size_t shards, size_t place, size_t places,
+void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_rank, size_t tp_size,
                    struct Params *out) {
-    CHECK(place < places, "place %zu of %zu", place, places);
-    *out = (struct Params){.config = *whole, .place = place, .places = places, .largest = {-1, -1}};
+    CHECK(tp_rank < tp_size, "TP rank %zu of %zu", tp_rank, tp_size);
+    *out = (struct Params){
+        .config = *whole, .tp_rank = tp_rank, .tp_size = tp_size, .largest = {-1, -1}};
     list_units(whole, out);
     out->group = base_alloc_zeroed(sizeof(struct Group) * (size_t)out->ngroup);
     for (int g = 0; g < out->ngroup; g++) {

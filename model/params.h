@@ -100,7 +100,7 @@ struct Unit {
 
 struct Params {
     struct ModelConfig config; // of the whole model
-    size_t place, places;      // of which this is a part
+    size_t tp_rank, tp_size;   // of which this is a part
     int nunit;
     struct Unit *unit; // in the order of the forward pass
     int ngroup;
@@ -147,8 +147,8 @@ typedef int TellParam(void *context, int layer, const char *name, struct Error *
 int params_visit(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
 
 // Lists the units and lays out their groups for `shards` ranks, of the part of the model that one
-// of `places` has (config.h: model_config_check_parts). params_free when done.
-void params_layout(const struct ModelConfig *whole, size_t shards, size_t place, size_t places,
+// of `tp_size` has (config.h: model_config_check_parts). params_free when done.
+void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_rank, size_t tp_size,
                    struct Params *out);
 void params_free(struct Params *p);
 
@@ -171,7 +171,7 @@ uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, co
 
 // Whether this place counts a parameter, tells it and writes it; one that all have, place 0 does.
 static inline bool params_counts(const struct Params *p, const struct Param *param) {
-    return !p->place || param->split != SPLIT_NONE;
+    return !p->tp_rank || param->split != SPLIT_NONE;
 }
 
 // Elements of a parameter: range.n of them from `begin` on in the group, and which of the whole

@@ -59,9 +59,9 @@ int params_counted(const struct Params *p, int g, size_t begin, size_t end,
                    struct Span span[MAX_PARAM]) {
     const struct Group *group = &p->group[g];
     int n = 0;
-    if (!p->place && begin < end)
+    if (!p->tp_rank && begin < end)
         span[n++] = (struct Span){begin, end};
-    for (int i = 0; i < group->nparam && p->place; i++) {
+    for (int i = 0; i < group->nparam && p->tp_rank; i++) {
         const struct Param *param = &group->param[i];
         size_t first = size_max(begin, param->offset);
         size_t last = size_min(end, param->offset + param->rows * param->cols);

@@ -13,7 +13,7 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-enum { MODELS = 7, MOST_PLACES = 4 };
+enum { MODELS = 7, MOST_TP_SIZE = 4 };
 
 // 24 heads of queries and 12 of keys, or 12 of both, which go into 1, 2, 3 and 4 parts; of
 // vocabulary 61 the later places have no token.
@@ -46,13 +46,13 @@ static bool is_named(const struct Param *p, const char *a) {
     return strncmp(p->name, a, strlen(a)) == 0;
 }
 
-static size_t rows_of_the_part(size_t r, const size_t *part, int parts, size_t place,
-                               size_t places) {
+static size_t rows_of_the_part(size_t r, const size_t *part, int parts, size_t tp_rank,
+                               size_t tp_size) {
     size_t whole = 0, here = 0;
     for (int i = 0; i < parts; i++) {
-        size_t n = part[i] / places;
+        size_t n = part[i] / tp_size;
         if (r < here + n)
-            return whole + place * n + (r - here);
+            return whole + tp_rank * n + (r - here);
         whole += part[i];
         here += n;
     }
@@ -62,24 +62,24 @@ static size_t rows_of_the_part(size_t r, const size_t *part, int parts, size_t p
 
 // The element of the tensor that a place has as element i of its own; UINT64_MAX: it is padding.
 static uint64_t element_of(const struct ModelConfig *c, const struct Param *p, size_t i,
-                           size_t place, size_t places) {
+                           size_t tp_rank, size_t tp_size) {
     size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size, C = c->channels;
     size_t heads[] = {q, kv, kv}, mlp[] = {c->ffn, c->ffn};
     int gates = c->family->mlp == MLP_SWIGLU ? 2 : 1;
     size_t row = i / p->cols, col = i % p->cols;
     if (is_named(p, "wte") || !strcmp(p->name, "weight")) {
-        size_t first = (c->vocab + places - 1) / places;
-        first = places == 1 ? 0 : place * ((first + 63) / 64 * 64);
+        size_t first = (c->vocab + tp_size - 1) / tp_size;
+        first = tp_size == 1 ? 0 : tp_rank * ((first + 63) / 64 * 64);
         return first + row < c->vocab ? (first + row) * C + col : UINT64_MAX;
     }
     if (is_named(p, "attention.qkv"))
-        return rows_of_the_part(row, heads, 3, place, places) * p->cols + col;
+        return rows_of_the_part(row, heads, 3, tp_rank, tp_size) * p->cols + col;
     if (is_named(p, "mlp.fc"))
-        return rows_of_the_part(row, mlp, gates, place, places) * p->cols + col;
+        return rows_of_the_part(row, mlp, gates, tp_rank, tp_size) * p->cols + col;
     if (is_named(p, "attention.proj.weight"))
-        return row * q + place * (q / places) + col;
+        return row * q + tp_rank * (q / tp_size) + col;
     if (is_named(p, "mlp.out.weight"))
-        return row * c->ffn + place * (c->ffn / places) + col;
+        return row * c->ffn + tp_rank * (c->ffn / tp_size) + col;
     return i;
 }
 
@@ -100,7 +100,7 @@ static const struct Param *param_at(const struct Group *g, size_t i) {
 
 struct Case {
     struct ModelConfig c;
-    size_t place, places;
+    size_t tp_rank, tp_size;
     struct Params whole, p;
 };
 
@@ -108,11 +108,11 @@ typedef void Body(struct Case *k);
 
 static void for_all(Body *body) {
     for (int i = 0; i < MODELS; i++)
-        for (size_t places = 1; places <= MOST_PLACES; places++)
-            for (size_t place = 0; place < places; place++) {
-                struct Case k = {.c = model_of(i), .place = place, .places = places};
+        for (size_t tp_size = 1; tp_size <= MOST_TP_SIZE; tp_size++)
+            for (size_t tp_rank = 0; tp_rank < tp_size; tp_rank++) {
+                struct Case k = {.c = model_of(i), .tp_rank = tp_rank, .tp_size = tp_size};
                 params_layout(&k.c, 3, 0, 1, &k.whole);
-                params_layout(&k.c, 3, place, places, &k.p);
+                params_layout(&k.c, 3, tp_rank, tp_size, &k.p);
                 body(&k);
                 params_free(&k.whole);
                 params_free(&k.p);
@@ -128,7 +128,7 @@ static void check_range(const struct Case *k, const struct Group *g, size_t begi
     size_t in = 0;
     for (size_t i = begin; i < end && i < g->numel; i++) {
         const struct Param *p = param_at(g, i);
-        uint64_t want = element_of(&k->c, p, i - p->offset, k->place, k->places);
+        uint64_t want = element_of(&k->c, p, i - p->offset, k->tp_rank, k->tp_size);
         if (want == UINT64_MAX)
             continue;
         assert_in_range(at, 0, n - 1);
@@ -166,7 +166,7 @@ static void check_find(struct Case *k) {
             size_t *here = base_alloc((n + 1) * sizeof *here); // 1 + where it lies; 0: not here
             memset(here, 0, (n + 1) * sizeof *here);
             for (size_t j = 0; j < p->real; j++)
-                here[element_of(&k->c, p, j, k->place, k->places)] = 1 + p->offset + j;
+                here[element_of(&k->c, p, j, k->tp_rank, k->tp_size)] = 1 + p->offset + j;
             for (size_t from = 0; from < n; from++) {
                 uint64_t at = from;
                 size_t element, want = from, beside = params_find(p, &at, &element);
@@ -196,15 +196,15 @@ static void elements_are_found(void **state) {
 static void weights_are_counted_once(void **state) {
     (void)state;
     for (int i = 0; i < MODELS; i++)
-        for (size_t places = 1; places <= MOST_PLACES; places++) {
+        for (size_t tp_size = 1; tp_size <= MOST_TP_SIZE; tp_size++) {
             struct ModelConfig c = model_of(i);
             struct Params whole;
             params_layout(&c, 1, 0, 1, &whole);
             uint8_t *counted = base_alloc_zeroed(whole.real), *had = base_alloc_zeroed(whole.real);
-            for (size_t place = 0; place < places; place++) {
+            for (size_t tp_rank = 0; tp_rank < tp_size; tp_rank++) {
                 struct Params p;
                 struct Piece piece[MAX_PIECES];
-                params_layout(&c, 1, place, places, &p);
+                params_layout(&c, 1, tp_rank, tp_size, &p);
                 assert_int_equal(p.real, whole.real);
                 for (int g = 0; g < p.ngroup; g++)
                     for (int n = params_pieces(&p.group[g], 0, p.group[g].padded, piece); n-- > 0;)
@@ -214,12 +214,12 @@ static void weights_are_counted_once(void **state) {
                             counted[at] += params_counts(&p, piece[n].param);
                             had[at]++;
                             if (all_have(piece[n].param))
-                                assert_int_equal(had[at], place + 1);
+                                assert_int_equal(had[at], tp_rank + 1);
                         }
                 params_free(&p);
             }
             for (uint64_t at = 0; at < whole.real; at++)
-                assert_true(counted[at] == 1 && (had[at] == 1 || had[at] == places));
+                assert_true(counted[at] == 1 && (had[at] == 1 || had[at] == tp_size));
             free(counted);
             free(had);
             params_free(&whole);
@@ -234,12 +234,12 @@ static void check_counted(struct Case *k) {
             size_t end = size_min(begin + n, group->padded);
             int spans = params_counted(&k->p, g, begin, end, span), at = 0;
             for (size_t i = begin; i < end; i++) {
-                bool counts = !k->place || (i < group->numel && !all_have(param_at(group, i)));
+                bool counts = !k->tp_rank || (i < group->numel && !all_have(param_at(group, i)));
                 while (at < spans && i >= span[at].end)
                     at++;
                 bool is = at < spans && i >= span[at].begin;
                 if (is != counts)
-                    fail_msg("%s, element %zu at place %zu", group->name, i, k->place);
+                    fail_msg("%s, element %zu at TP rank %zu", group->name, i, k->tp_rank);
             }
             for (int i = 0; i < spans; i++)
                 assert_true(span[i].begin < span[i].end && span[i].begin >= begin &&
@@ -284,7 +284,8 @@ static void check_values(struct Case *k) {
         float *whole = values_of(&k->whole, g), *mine = values_of(&k->p, g);
         for (size_t i = 0; i < group->padded; i++) {
             const struct Param *p = i < group->numel ? param_at(group, i) : NULL;
-            uint64_t at = p ? element_of(&k->c, p, i - p->offset, k->place, k->places) : UINT64_MAX;
+            uint64_t at =
+                p ? element_of(&k->c, p, i - p->offset, k->tp_rank, k->tp_size) : UINT64_MAX;
             float want = 0;
             if (at != UINT64_MAX)
                 want = whole[k->whole.group[g].param[p - group->param].offset + at];
@@ -325,15 +326,15 @@ static void hashes_add_up(void **state) {
     for (int i = 0; i < MODELS; i++) {
         struct ModelConfig c = model_of(i);
         uint64_t whole = 0;
-        for (size_t places = 1; places <= MOST_PLACES; places++) {
+        for (size_t tp_size = 1; tp_size <= MOST_TP_SIZE; tp_size++) {
             uint64_t sum = 0;
-            for (size_t place = 0; place < places; place++) {
+            for (size_t tp_rank = 0; tp_rank < tp_size; tp_rank++) {
                 struct Params p;
-                params_layout(&c, 1, place, places, &p);
-                sum += hash_of(&p, places > 1);
+                params_layout(&c, 1, tp_rank, tp_size, &p);
+                sum += hash_of(&p, tp_size > 1);
                 params_free(&p);
             }
-            whole = places == 1 ? sum : whole;
+            whole = tp_size == 1 ? sum : whole;
             assert_true(sum == whole);
         }
     }
@@ -344,20 +345,20 @@ static void hashes_add_up(void **state) {
 static void a_part_has_its_share(void **state) {
     (void)state;
     struct ModelConfig c = model_of(4), whole = model_config_part(&c, 0, 1);
-    static const size_t tokens[MOST_PLACES + 1][MOST_PLACES] = {
+    static const size_t tokens[MOST_TP_SIZE + 1][MOST_TP_SIZE] = {
         [2] = {128, 2}, [3] = {64, 64, 2}, [4] = {64, 64, 2, 0}};
     assert_true(whole.heads == c.heads && whole.kv_heads == c.kv_heads && whole.ffn == c.ffn);
     assert_true(whole.vocab == c.vocab && whole.vocab_padded == c.vocab_padded);
-    for (size_t places = 2; places <= MOST_PLACES; places++)
-        for (size_t place = 0; place < places; place++) {
-            struct ModelConfig part = model_config_part(&c, place, places);
-            assert_int_equal(part.heads, 24 / places);
-            assert_int_equal(part.kv_heads, 12 / places);
-            assert_int_equal(part.ffn, 60 / places);
+    for (size_t tp_size = 2; tp_size <= MOST_TP_SIZE; tp_size++)
+        for (size_t tp_rank = 0; tp_rank < tp_size; tp_rank++) {
+            struct ModelConfig part = model_config_part(&c, tp_rank, tp_size);
+            assert_int_equal(part.heads, 24 / tp_size);
+            assert_int_equal(part.kv_heads, 12 / tp_size);
+            assert_int_equal(part.ffn, 60 / tp_size);
             assert_int_equal(part.channels, 36);
             assert_int_equal(part.head_size, 2);
-            assert_int_equal(part.vocab_padded, places == 2 ? 128 : 64);
-            assert_int_equal(part.vocab, tokens[places][place]);
+            assert_int_equal(part.vocab_padded, tp_size == 2 ? 128 : 64);
+            assert_int_equal(part.vocab, tokens[tp_size][tp_rank]);
         }
 }
 
@@ -365,8 +366,8 @@ static void what_does_not_divide_is_refused(void **state) {
     (void)state;
     struct ModelConfig c = model_of(2);
     struct Error e;
-    for (size_t places = 1; places <= MOST_PLACES; places++)
-        assert_int_equal(model_config_check_parts(&c, places, &e), 0);
+    for (size_t tp_size = 1; tp_size <= MOST_TP_SIZE; tp_size++)
+        assert_int_equal(model_config_check_parts(&c, tp_size, &e), 0);
     static const size_t wrong[] = {0, 5, 8, 24};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[160];

@@ -222,15 +222,15 @@ static void parts_have_their_heads_patterns(void **state) {
     assert_int_equal(model_config_finish(&whole, &e), 0);
     assert_true(whole.sparse_share > 0.1 && whole.sparse_share < 0.9);
     double share = 0;
-    for (size_t place = 0; place < 4; place++) {
-        struct ModelConfig part = model_config_part(&whole, place, 4);
+    for (size_t tp_rank = 0; tp_rank < 4; tp_rank++) {
+        struct ModelConfig part = model_config_part(&whole, tp_rank, 4);
         struct SparseHeads heads = {&part.sparse, part.first_head};
-        assert_int_equal(part.first_head, 2 * place);
+        assert_int_equal(part.first_head, 2 * tp_rank);
         for (size_t table = 0; table < 2; table++)
             for (size_t row = 0; row < 18; row++) {
                 bool is[MOST], want[MOST];
                 sparse_cells(&heads, table, row, is);
-                sparse_row(&whole.sparse, 2 * place + table, row, want);
+                sparse_row(&whole.sparse, 2 * tp_rank + table, row, want);
                 assert_memory_equal(is, want, row + 1);
             }
         share += sparse_share(&part.sparse, part.first_head, part.heads, 300, 0) / 4;

@@ -251,7 +251,7 @@ static void parts_are_the_step(void **state) {
         if (f.kernels <= 0 || f.bubble < 0 || (f.sums > 0) != (s.tp > 1) ||
             (f.handed > 0) != (s.pp > 1))
             fail_msg("grid %d: a part is not what it can be", i);
-        assert_int_equal(f.places * f.stages * f.data, s.ranks);
+        assert_int_equal(f.tp_size * f.stages * f.data, s.ranks);
     }
 }
 

@@ -145,17 +145,17 @@ static void expect_kept(const struct Forecast *want, const struct Forecast *is,
                         const struct RankSettings *s, size_t slots) {
     const struct ModelConfig *c = &s->model;
     size_t whole = s->batch * c->seq_len * c->channels * dtype_size(c->dtype);
-    size_t places = s->tp, slot = round_up(whole, 64 * places), left = KEEPING_LAYERS - slots;
+    size_t tp_size = s->tp, slot = round_up(whole, 64 * tp_size), left = KEEPING_LAYERS - slots;
     size_t before =
         want->is.tier[TIER_DEVICE].most[TAG_ACTIVATION] - KEEPING_LAYERS * round_up(whole, 64);
     bool here = s->act_tier == TIER_DEVICE;
     assert_int_equal(is->is.tier[TIER_DEVICE].most[TAG_ACTIVATION],
-                     before + slots * slot + here * left * slot / places);
-    assert_int_equal(is->is.tier[TIER_CPU].most[TAG_ACTIVATION], !here * left * slot / places);
+                     before + slots * slot + here * left * slot / tp_size);
+    assert_int_equal(is->is.tier[TIER_CPU].most[TAG_ACTIVATION], !here * left * slot / tp_size);
     assert_int_equal(is->is.traffic.bytes[COMM_ALL_GATHER],
                      want->is.traffic.bytes[COMM_ALL_GATHER] +
-                         s->nmicro * left * (places - 1) * (slot / places));
-    assert_int_equal(is->is.moved.in, !here * s->nmicro * left * slot / places);
+                         s->nmicro * left * (tp_size - 1) * (slot / tp_size));
+    assert_int_equal(is->is.moved.in, !here * s->nmicro * left * slot / tp_size);
     assert_int_equal(is->is.moved.out, is->is.moved.in);
 }
 
@@ -226,10 +226,10 @@ static void places_have_the_same(void **state) {
         struct Shared shared = {0};
         s.grad_dtype = F32;
         tiny_ranks(&s, hash_shared, &shared);
-        for (int place = 1; place < 4; place++)
-            if (shared.hash[place] != shared.hash[0])
+        for (int tp_rank = 1; tp_rank < 4; tp_rank++)
+            if (shared.hash[tp_rank] != shared.hash[0])
                 fail_msg("%s: place %d has other norms or biases than place 0",
-                         tiny_family_name(tried[f]), place);
+                         tiny_family_name(tried[f]), tp_rank);
         for (int rank = 0; rank < 4; rank++) {
             assert_int_equal(shared.before[rank], 0);
             assert_int_equal(shared.after[rank], -EIO);

@@ -300,7 +300,7 @@ static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
 
 // True if it has as many ranks, TP ranks and pipeline stages as this run.
 static bool is_as_wide(const struct Zero *z, const struct CheckpointHead *h) {
-    return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->places &&
+    return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->tp_size &&
            h->grid.size[AXIS_PP] == z->parallel->stages;
 }
 

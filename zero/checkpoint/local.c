@@ -253,10 +253,10 @@ static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *
 static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
     size_t tp_rank = (size_t)grid_coord(&h->grid, file, AXIS_TP);
     bool needed = false;
-    if ((size_t)h->grid.size[AXIS_TP] != z->params->places ||
+    if ((size_t)h->grid.size[AXIS_TP] != z->params->tp_size ||
         (int)h->ngroup != z->params->all_groups)
         return true;
-    for (int g = 0; g < z->params->ngroup && (tp_rank == z->params->place || !tp_rank); g++)
+    for (int g = 0; g < z->params->ngroup && (tp_rank == z->params->tp_rank || !tp_rank); g++)
         needed = needed || overlaps(z, g, &h->group[z->params->group[g].number]);
     return needed;
 }

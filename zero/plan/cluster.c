@@ -173,14 +173,14 @@ struct Seconds {
 };
 
 static double sums_seconds(const struct Question *q, const struct KernelCount *k) {
-    size_t places = (size_t)settings_tp_size(q->whole);
-    struct ClusterGroup g = {(size_t)q->whole->ranks, places, 1};
-    if (places == 1)
+    size_t tp_size = (size_t)settings_tp_size(q->whole);
+    struct ClusterGroup g = {(size_t)q->whole->ranks, tp_size, 1};
+    if (tp_size == 1)
         return 0;
     // As one collective of so many bytes to each other place, and the latencies of the rest: each
     // is a scattering and a gathering.
     double once = cluster_seconds(q->c, &g, COMM_ALL_REDUCE, 0, false);
-    double bytes = k->sent / (double)(places - 1);
+    double bytes = k->sent / (double)(tp_size - 1);
     return cluster_seconds(q->c, &g, COMM_ALL_GATHER, bytes, false) -
            cluster_seconds(q->c, &g, COMM_ALL_GATHER, 0, false) + k->collectives * once;
 }
@@ -373,7 +373,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     struct RankSettings s = resolve_dtypes(asked);
     struct Question q = {.c = c, .whole = &s};
     bool lent = s.borrowed != NULL;
-    *out = (struct ClusterForecast){.places = (size_t)settings_tp_size(&s),
+    *out = (struct ClusterForecast){.tp_size = (size_t)settings_tp_size(&s),
                                     .stages = (size_t)settings_stages(&s),
                                     .data = (size_t)settings_data_ranks(&s)};
     int err = cluster_check(c, &s, e);

@@ -67,9 +67,9 @@ double cluster_seconds(const struct Cluster *c, const struct ClusterGroup *g, en
                        double bytes, bool direct);
 
 struct ClusterForecast {
-    struct Forecast rank;        // of one that holds most; its `work` has times of the whole
-    size_t places, stages, data; // the grid: tp, pp, dp
-    size_t device, host, disk;   // bytes: of a GPU; of a node
+    struct Forecast rank;         // of one that holds most; its `work` has times of the whole
+    size_t tp_size, stages, data; // the grid: tp, pp, dp
+    size_t device, host, disk;    // bytes: of a GPU; of a node
     // Seconds of a step: kernels of both passes, sums of tensor parallelism, what goes from stage
     // to stage, the bubble, the update, and what else the compute queue waits for. Together: step.
     double kernels, sums, handed, bubble, update, waits, step;

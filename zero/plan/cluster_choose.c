@@ -149,7 +149,7 @@ void cluster_choices_print(FILE *out, const struct ClusterChoices *c) {
         char flags[CANDIDATE_BYTES];
         candidate_describe(&is, &plain, "", flags);
         fprintf(out, "%10.2f %10.2f %12.2f %14.0f  --tp %zu --pp %zu%s\n", (double)f->device / 1e9,
-                (double)f->host / 1e9, f->step * 1e3, f->tokens / f->step / s->ranks, f->places,
+                (double)f->host / 1e9, f->step * 1e3, f->tokens / f->step / s->ranks, f->tp_size,
                 f->stages, flags);
     }
 }

@@ -49,8 +49,8 @@ static void print_grid(FILE *out, const struct Cluster *c, const struct ClusterF
     fprintf(out,
             "grid: tp %zu, pp %zu, dp %zu; ZeRO stage %d; a step of %zu micro-batch%s of %zu, "
             "%.0f tokens\n",
-            f->places, f->stages, f->data, s->stage, s->nmicro, s->nmicro > 1 ? "es" : "", s->batch,
-            f->tokens);
+            f->tp_size, f->stages, f->data, s->stage, s->nmicro, s->nmicro > 1 ? "es" : "",
+            s->batch, f->tokens);
     fprintf(out, "parameters: %.0f\n", f->parameters);
 }
 
@@ -133,7 +133,7 @@ char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f) {
         const char *key;
         double value;
     } number[] = {{"ranks", gpus(f)},
-                  {"tp", (double)f->places},
+                  {"tp", (double)f->tp_size},
                   {"pp", (double)f->stages},
                   {"dp", (double)f->data},
                   {"stage", s->stage},

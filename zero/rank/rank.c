@@ -178,7 +178,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         .b = s->batch,
         .t = s->model.seq_len,
         .slots = act_offload_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
-        .places = tp_comm_size(r->model.across),
+        .tp_size = tp_comm_size(r->model.across),
         .row_parts = tp_comm_row_parts(r->model.across),
         .slot_parts = tp_comm_size(parts),
         .piece_bytes = r->device->piece_bytes,
