@@ -14,10 +14,10 @@
 // that was dropped.
 //
 // Sources: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (Llama); Chen et al. 2016
-// (recomputation); Shoeybi et al. 2019 (Megatron's f and g: megatron.c). Next: parts.c; then
+// (recomputation); Shoeybi et al. 2019 (Megatron's f and g: megatron.c). Next: block_ops.c; then
 // ends.c, the two other kinds of unit.
+#include "model/block_ops.h"
 #include "model/megatron.h"
-#include "model/parts.h"
 
 // A branch reads all rows of a norm's output, and leaves what the next norm adds.
 static const void *branch_input(struct BlockRun *r, enum Act norm) {

@@ -4,8 +4,8 @@
 //
 // What a family lacks is NULL to a kernel. The two questions that a part asks of the family have
 // names here: is_rotary, is_swiglu.
-#ifndef MODEL_PARTS_H
-#define MODEL_PARTS_H
+#ifndef MODEL_BLOCK_OPS_H
+#define MODEL_BLOCK_OPS_H
 #include "model/launch.h"
 
 // What the parts share while one unit runs.
@@ -60,16 +60,16 @@ void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x
                      enum BlockParam bias);
 
 // A block's norm: y = norm(sum), sum = x + delta.
-struct NormPlace {
+struct NormTensors {
     enum Act sum, mean, rstd, y;
     enum BlockParam weight, bias;
 };
-extern const struct NormPlace norm1, norm2;
+extern const struct NormTensors norm1, norm2;
 // delta NULL: x is the sum.
-void norm_forward(struct BlockRun *r, const struct NormPlace *norm, const void *x,
+void norm_forward(struct BlockRun *r, const struct NormTensors *norm, const void *x,
                   const void *delta);
 // acts->dx += the gradient by the norm's input, from acts->dnorm by its output.
-void norm_backward(struct BlockRun *r, const struct NormPlace *norm);
+void norm_backward(struct BlockRun *r, const struct NormTensors *norm);
 
 // Rotary embedding of queries and keys, from ACT_QKV to where attention reads them. dqkv becomes
 // the gradient by what was rotated.

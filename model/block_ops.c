@@ -1,5 +1,5 @@
-// The parts of a block: see parts.h. Next: block.c.
-#include "model/parts.h"
+// The operations of a block: see block_ops.h. Next: block.c.
+#include "model/block_ops.h"
 
 #include "model/megatron.h"
 
@@ -68,12 +68,12 @@ void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x
 
 // ---- norms ----
 
-const struct NormPlace norm1 = {ACT_X,     ACT_MEAN1,     ACT_RSTD1,
-                                ACT_NORM1, BLOCK_NORM1_W, BLOCK_NORM1_B};
-const struct NormPlace norm2 = {ACT_X2,    ACT_MEAN2,     ACT_RSTD2,
-                                ACT_NORM2, BLOCK_NORM2_W, BLOCK_NORM2_B};
+const struct NormTensors norm1 = {ACT_X,     ACT_MEAN1,     ACT_RSTD1,
+                                  ACT_NORM1, BLOCK_NORM1_W, BLOCK_NORM1_B};
+const struct NormTensors norm2 = {ACT_X2,    ACT_MEAN2,     ACT_RSTD2,
+                                  ACT_NORM2, BLOCK_NORM2_W, BLOCK_NORM2_B};
 
-void norm_forward(struct BlockRun *r, const struct NormPlace *norm, const void *x,
+void norm_forward(struct BlockRun *r, const struct NormTensors *norm, const void *x,
                   const void *delta) {
     LAUNCH(r->m, norm_forward,
            (struct NormForward){
@@ -92,7 +92,7 @@ void norm_forward(struct BlockRun *r, const struct NormPlace *norm, const void *
            });
 }
 
-void norm_backward(struct BlockRun *r, const struct NormPlace *norm) {
+void norm_backward(struct BlockRun *r, const struct NormTensors *norm) {
     struct NormBackward args = {
         .rows = r->own_rows,
         .c = r->C,
