@@ -8,7 +8,7 @@
 
 enum { ARENA_ALIGN = 64 };
 
-// What each level drops, beside what those before it do.
+// Tensors that each level drops, besides those of the levels before it.
 static const uint32_t dropped[NRECOMPUTE] = {
     [RECOMPUTE_GELU] = BIT(ACT_MLP) | BIT(ACT_ROTATED),
     [RECOMPUTE_ATTENTION] = BIT(ACT_NORM1) | BIT(ACT_LSE) | BIT(ACT_ATT) | BIT(ACT_NORM2),
@@ -23,7 +23,7 @@ uint32_t acts_kept(enum Recompute level) {
     return kept;
 }
 
-// Of (R', C), with room for a sum over the places.
+// Bytes of a tensor (R', C), with space for an all_reduce over the TP ranks.
 static size_t stream_bytes(const struct Acts *a, const struct ModelConfig *c) {
     size_t n = a->b_max * a->t_max / a->row_parts * c->channels;
     return tp_comm_padded(a->tp_size / a->row_parts, n) * dtype_size(c->dtype);
@@ -55,8 +55,8 @@ static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum 
     }
 }
 
-// Hands out pieces of an arena one after the other; one of no bytes is NULL. With base NULL it only
-// measures.
+// Hands out pieces of an arena one after the other; a piece of 0 bytes is NULL. With base NULL it
+// only measures.
 struct Bump {
     char *base;
     size_t used;
@@ -68,7 +68,7 @@ static void *alloc_piece(struct Bump *bump, size_t bytes) {
     return piece;
 }
 
-// A piece for each tensor of a block that is kept, or for each that is not.
+// Allocates a piece for each tensor of a block that is kept, or for each that is not.
 static void alloc_tensors(const struct Acts *a, const struct ModelConfig *c, bool kept,
                           struct Bump *bump, void *out[NACT]) {
     for (int tensor = 0; tensor < NACT; tensor++)
@@ -112,8 +112,8 @@ static void layout(struct Acts *a, const struct ModelConfig *c, const struct Act
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 
-// Rows of logits that exist at a time: as many equal chunks as keep one near the target size, which
-// they do not pass. Where a device wants whole tiles the last chunk takes what is left.
+// Rows of logits that exist at a time: equal chunks, as few as keep each within the target size.
+// Where a device wants whole tiles, the last chunk takes the remainder.
 static size_t chunk_rows(size_t rows, const struct ModelConfig *c, const struct ActsSpec *spec) {
     size_t row_bytes = c->vocab_padded * dtype_size(c->dtype);
     size_t most = size_max(16, spec->piece_bytes / row_bytes);
@@ -149,7 +149,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     layout(a, c, spec, &bump);
     if (spec->no_head)
         return 0;
-    // A sample's one row has a part of each place.
+    // When sampling, the one row of logits has a part from each TP rank.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
                      size_max(a->logit_rows, a->tp_size) * c->vocab_padded * dtype_size(c->dtype),
                      &a->logits_block, e);

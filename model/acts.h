@@ -5,10 +5,10 @@
 // The recompute level says which. All memory is one arena laid out before step 1; nothing is
 // allocated inside a step.
 //
-// What one layer keeps of a micro-batch is adjacent, in a SLOT. There may be fewer slots than that:
-// then layers take turns in them, and whoever runs the model moves out what is kept and back in, in
-// time (zero/offload/activations.h); a layer's tensors are at the same place in both passes.
-// Two slots are the least, since a block reads what the block before it left.
+// The tensors that one layer keeps of a micro-batch are adjacent, in a SLOT. There may be fewer
+// slots than layers: then layers take turns in them, and the caller of the model moves the kept
+// tensors out and back in, in time (zero/offload/activations.h); a layer has the same slot in both
+// passes. Two slots are the least, since a block reads what the block before it left.
 //
 // Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the
 // last matmul added to it. The addition is left to the next norm, which reads both anyway.
@@ -18,17 +18,17 @@
 #include "kernels/tier.h"
 #include "model/config.h"
 
-// The tensors of a block in the order in which they are made. R = b * t rows, of which each place
-// of sequence parallelism has a part, R'; else R' = R. Those that a family lacks are NULL: means
-// where its norm is RMS, and ACT_ROTATED but where heads have norms, which want their input again
-// (else rotation happens in ACT_QKV).
+// The tensors of a block in the order in which they are made. R = b * t rows. With sequence
+// parallelism each TP rank has a part of them, R'; else R' = R. Tensors that a family lacks are
+// NULL: the means if its norm is RMS; ACT_ROTATED unless heads have norms, whose backward pass
+// reads their input again (else rotation happens in ACT_QKV).
 enum Act {
     ACT_X,       // (R', C) residual stream at the block's entry
     ACT_MEAN1,   // (R') fp32
     ACT_RSTD1,   // (R') fp32
     ACT_NORM1,   // (R', C)
     ACT_QKV,     // (R, (NH + 2 NKV) HS)
-    ACT_ROTATED, // the same, behind the heads' norms and rotary embedding
+    ACT_ROTATED, // as ACT_QKV, after the heads' norms and rotary embedding
     ACT_LSE,     // (b, NH, t) fp32
     ACT_ATT,     // (R, NH HS) attention's output before its projection
     ACT_X2,      // (R', C) residual stream between attention and MLP
@@ -40,9 +40,9 @@ enum Act {
     NACT
 };
 
-#define BIT(tensor) (UINT32_C(1) << (tensor)) // of a set of them
+#define BIT(tensor) (UINT32_C(1) << (tensor)) // in a set of tensors
 
-// What the head does with the final norm's output.
+// The work of the head on the final norm's output.
 enum HeadMode {
     // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk
     HEAD_TRAIN,
@@ -52,35 +52,34 @@ enum HeadMode {
 
 struct Acts {
     size_t b, t;           // the micro-batch in use: at most b_max, t_max
-    size_t b_max, t_max;   // what there is memory for
+    size_t b_max, t_max;   // the largest that memory was allocated for
     void *(*block)[NACT];  // [layer][tensor], of the micro-batch in use
     void *(*blocks)[NACT]; // [set][layer][tensor]: micro-batch i has set i % sets
     size_t sets, layers;
     uint32_t kept;              // bit per tensor
     size_t slots, slot_bytes;   // kept tensors of set s, layer i are in slot (s * layers + i) %
-    char *slot_mem;             // slots, and slots follow one another
-    void *delta;                // (R', C) what the next norm adds to x
+    char *slot_mem;             // slots, and slots are adjacent
+    void *delta;                // (R', C) added to x by the next norm
     void *x_final, *norm_final; // (R', C) the head's; x_final: or the sum x + delta that a stage
                                 // of a pipeline leaves for the next, as the norm there stores it
     float *mean_final, *rstd_final; // (R')
     void *dx;                       // (R', C) gradient of the residual stream
     void *dnorm;                    // (R', C) gradient of a norm's output
-    void *whole, *sums;             // (R, C) rows of all places, and of which a sum is due; NULL:
-                                    // R' = R
-    void *dwide;                    // gradients inside attention (qkv and att), or the MLP (fc)
-    void *logits;                   // (logit_rows, Vp), then their gradient
+    void *whole, *sums; // (R, C) rows of all TP ranks, and those to be summed; NULL: R' = R
+    void *dwide;        // gradients inside attention (qkv and att), or the MLP (fc)
+    void *logits;       // (logit_rows, Vp), then their gradient
     size_t logit_rows, tp_size, row_parts; // R' = R / row_parts
-    struct SoftmaxPart *softmax; // (places, logit_rows), where the vocabulary lies on several
+    struct SoftmaxPart *softmax; // (tp_size, logit_rows), if the vocabulary is split over TP ranks
     float *losses;               // (R)
 
-    // Set by the caller of a walk. After acts_use.
+    // Set by the caller of a walk, after acts_use.
     const int32_t *tokens, *targets; // (b, t) on the device
-    const int32_t *starts, *first;   // of packed documents (kernels/batch.h): where each token's
-        // begins, and the first key that it sees; NULL: none are packed
+    const int32_t *starts, *first;   // for packed documents (kernels/batch.h): where each token's
+        // document begins, and the first key that it sees; NULL: not packed
     enum HeadMode mode;
     size_t logits_row;       // HEAD_LOGITS
     float dloss;             // HEAD_TRAIN: gradient of the objective by one counted token's loss,
-    const float *loss_scale; // and what it is multiplied by, on the device
+    const float *loss_scale; // and its factor, on the device
     double *loss_sum;        // on the device: sum over the micro-batch's tokens
     bool accumulate_loss;    // add to loss_sum instead of overwriting it
 
@@ -89,18 +88,18 @@ struct Acts {
 
 struct ActsSpec {
     enum Recompute level;
-    size_t b, t;        // micro-batches of up to b sequences of t tokens
-    size_t sets;        // micro-batches whose tensors are kept at a time; 0: one
-    size_t slots;       // of kept tensors: as many as layers in all sets, or fewer, but 2
+    size_t b, t;        // micro-batches of at most b sequences of t tokens
+    size_t sets;        // micro-batches whose tensors are kept at the same time; 0: one
+    size_t slots;       // of kept tensors: one for each layer of each set, or fewer, but at least 2
     bool no_head;       // no unit is the head
-    size_t piece_bytes; // logits are made in pieces of about as many,
-    size_t piece_rows;  // and of a multiple of as many rows, where they have more
-    size_t tp_size;     // of tensor parallelism, which sum some of the tensors; 0: one
-    size_t row_parts;   // of what lies between products, a divisor of t; 0: one
-    size_t slot_parts;  // a slot can be cut into as many of whole cache lines; 0: one
+    size_t piece_bytes; // logits are made in pieces of about this size,
+    size_t piece_rows;  // of a multiple of this many rows if they have more rows
+    size_t tp_size;     // ranks of tensor parallelism; 0: one
+    size_t row_parts;   // parts of the rows between products, a divisor of t; 0: one
+    size_t slot_parts;  // a slot can be cut into this many parts of whole cache lines; 0: one
 };
 
-// The tensors of a block that a level keeps, a bit each.
+// Returns the tensors of a block that a level keeps, a bit each.
 uint32_t acts_kept(enum Recompute level);
 
 // Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.
@@ -108,10 +107,10 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
               struct Tier *tier, struct Error *e);
 void acts_close(struct Acts *a);
 
-// The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of
-// at least 32, at most t_max; where rows are in parts, such a multiple of those. Few lengths mean
-// few shapes for which kernels are prepared; what is behind the last token is never looked at,
-// since attention is causal.
+// Returns the length at which a sequence of `tokens` tokens is run when sampling: 32, rounded up to
+// a multiple of row_parts and doubled until they fit; at most t_max. Few lengths mean few shapes
+// for which kernels are prepared; tokens past the last one change nothing, since attention is
+// causal.
 static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
     size_t t = round_up(32, a->row_parts);
     while (t < tokens)
@@ -119,13 +118,13 @@ static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
     return size_min(t, a->t_max);
 }
 
-// Makes a micro-batch the one in use, of those whose tensors are kept.
+// Makes a micro-batch the current one, among those whose tensors are kept.
 static inline void acts_use(struct Acts *a, size_t micro) {
     a->block = a->blocks + micro % a->sets * a->layers;
 }
 
-// Where a stage of a pipeline that does not begin with the embedding finds its input, the sum x +
-// delta of a micro-batch, (R', C): the first block's, or the head's.
+// Returns the input of a pipeline stage that does not begin with the embedding: the sum x + delta
+// of a micro-batch, (R', C), of the first block or else of the head.
 static inline void *acts_input(const struct Acts *a, size_t micro) {
     return a->layers ? a->blocks[micro % a->sets * a->layers][ACT_X] : a->x_final;
 }
@@ -133,7 +132,7 @@ static inline void *acts_input(const struct Acts *a, size_t micro) {
 static inline size_t acts_rows(const struct Acts *a) {
     return a->b * a->t;
 }
-// R'
+// R', the rows of this rank between products.
 static inline size_t acts_own_rows(const struct Acts *a) {
     return acts_rows(a) / a->row_parts;
 }

@@ -3,15 +3,15 @@
 //   norm1 = norm(x)    qkv = norm1 Wqkv' + b    att = attention(qkv)    x2 = x + att Wproj' + b
 //   norm2 = norm(x2)   fc = norm2 Wfc' + b      mlp = activation(fc)    next x = x2 + mlp Wout' + b
 //
-// What the family says (config.h) are two branches, both named: where positions are rotary, queries
-// and keys are rotated before attention, and the activation is GELU, in the product's epilogue, or
-// SwiGLU. Biases and norms that a family lacks are NULL.
+// The family (config.h) decides two branches, both named: if positions are rotary, queries and keys
+// are rotated before attention; and the activation is GELU, in the product's epilogue, or SwiGLU.
+// Biases and norms that a family lacks are NULL.
 //
-// x arrives as two tensors (x, delta) that the first norm adds; the block's own last sum is left to
-// the next unit in the same way. Each line of block_run makes some of the tensors of acts.h; the
-// forward pass runs all lines, and restore only those whose tensors were not kept. Since a kernel
-// gives the same bits each time and reads only stored values, a restored tensor is bitwise the one
-// that was dropped.
+// x arrives as two tensors (x, delta) that the first norm adds; the block leaves its own last sum
+// to the next unit in the same way. Each line of block_run makes some of the tensors of acts.h; the
+// forward pass runs all lines, restore only those whose tensors were not kept. A kernel gives the
+// same bits each time and reads only stored values, so a restored tensor is bitwise equal to the
+// one that was dropped.
 //
 // Sources: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (Llama); Chen et al. 2016
 // (recomputation); Shoeybi et al. 2019 (Megatron's f and g: megatron.c). Next: block_ops.c; then
@@ -19,7 +19,7 @@
 #include "model/block_ops.h"
 #include "model/megatron.h"
 
-// A branch reads all rows of a norm's output, and leaves what the next norm adds.
+// Returns all rows of a norm's output, which a branch reads.
 static const void *branch_input(struct BlockRun *r, enum Act norm) {
     return megatron_f_forward(r->m, r->acts, r->act[norm]);
 }
@@ -30,7 +30,7 @@ static void branch_output(struct BlockRun *r, enum Act x, enum BlockParam w, enu
     megatron_g_forward(r->m, r->acts, delta);
 }
 
-// Backward from dy, the gradient by what the branch's first product made: dnorm, by its input.
+// Backward from dy, the gradient of the branch's first product, to dnorm, that of its input.
 static void branch_input_backward(struct BlockRun *r, enum Act norm, const void *dy,
                                   enum BlockParam w, enum BlockParam bias) {
     void *dnorm = r->acts->dnorm;
@@ -38,8 +38,8 @@ static void branch_input_backward(struct BlockRun *r, enum Act norm, const void 
     megatron_f_backward(r->m, r->acts, dnorm);
 }
 
-// Makes the tensors in `need`. x, delta: the block's input; in a restore, x is the kept sum and
-// delta NULL.
+// Makes the tensors in `need`. x, delta: the block's input; when restoring, x is the kept sum and
+// delta is NULL.
 static void block_run(struct BlockRun *r, const void *x, const void *delta, uint32_t need) {
     if (need & (BIT(ACT_X) | BIT(ACT_NORM1)))
         norm_forward(r, &norm1, x, delta);
@@ -76,8 +76,8 @@ void block_restore(struct Model *m, const struct Unit *u, const void *w, struct 
     block_run(&r, r.act[ACT_X], NULL, ~acts->kept);
 }
 
-// acts->dx enters as the gradient of the block's output sum. Both branches leave it where it is
-// (the residual connection) and add what flows through them, in norm_backward.
+// On entry acts->dx is the gradient of the block's output sum. Both branches leave it (the residual
+// connection), and norm_backward adds the gradient that flows through them.
 void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                     struct Acts *acts) {
     struct BlockRun r = run_of(m, u, w, dw, acts);

@@ -5,7 +5,7 @@
 
 // ---- products ----
 
-// Behind a product of which each place has a part of the sum, one of them adds the bias.
+// Returns the bias to add after a product: if TP ranks sum it, only one of them adds the bias.
 static const void *added_bias(const struct BlockRun *r, enum BlockParam w, enum BlockParam bias) {
     bool once = r->group->param[w].split == SPLIT_COLUMNS;
     return once && !megatron_adds(r->m) ? NULL : weight(r, bias);
@@ -27,7 +27,7 @@ void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam 
     LAUNCH_WITH_WORK(r->m, matmul, args);
 }
 
-// dx (rows, k) = dy (rows, n) W (n, k), times GELU'(dgelu) where that is not NULL.
+// dx (rows, k) = dy (rows, n) W (n, k), times GELU'(dgelu) if that is not NULL.
 static void linear_input(struct BlockRun *r, void *dx, const void *dy, enum BlockParam w,
                          const void *dgelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
@@ -113,12 +113,12 @@ void norm_backward(struct BlockRun *r, const struct NormTensors *norm) {
 
 // ---- attention ----
 
-// What attention reads: rotation has a tensor of its own, or happens in qkv.
+// The tensor that attention reads: rotation has a tensor of its own, or happens in qkv.
 static void *attention_input(const struct BlockRun *r) {
     return r->act[ACT_ROTATED] ? r->act[ACT_ROTATED] : r->act[ACT_QKV];
 }
 
-// The first key of each query: the batch's where documents are packed, else the model's.
+// The first key of each query: the batch's if documents are packed, else the model's.
 static const int32_t *first_keys(const struct BlockRun *r) {
     return r->acts->first ? r->acts->first : r->m->first;
 }
@@ -218,8 +218,8 @@ void activation_forward(struct BlockRun *r) {
                (struct GeluForward){r->rows * n, r->dtype, fc, r->act[ACT_MLP]});
 }
 
-// GELU's slope is in the product's epilogue. SwiGLU's gradient by its output
-// takes the place of the output, which nothing reads any more.
+// The product's epilogue applies GELU's derivative. SwiGLU's output gradient overwrites the output,
+// which nothing reads any more.
 void activation_backward(struct BlockRun *r, const void *dout, void *dfc) {
     void *mlp = r->act[ACT_MLP], *fc = r->act[ACT_FC];
     if (!is_swiglu(r)) {

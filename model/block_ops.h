@@ -1,14 +1,14 @@
-// The parts of a block: products, norms, attention and the activation, each forward and backward.
-// Each puts its kernels on the compute queue, with the tensors of acts.h and the parameters of one
-// block; block.c says which follows which.
+// The operations of a block: products, norms, attention and the activation, each forward and
+// backward. Each puts its kernels on the compute queue, with the tensors of acts.h and the
+// parameters of one block; block.c calls them in order.
 //
-// What a family lacks is NULL to a kernel. The two questions that a part asks of the family have
-// names here: is_rotary, is_swiglu.
+// Kernels get NULL for tensors that a family lacks. The two properties of the family that these
+// operations ask for have names here: is_rotary, is_swiglu.
 #ifndef MODEL_BLOCK_OPS_H
 #define MODEL_BLOCK_OPS_H
 #include "model/launch.h"
 
-// What the parts share while one unit runs.
+// The arguments that the operations share while one unit runs.
 struct BlockRun {
     struct Model *m;
     const struct Group *group;
@@ -34,7 +34,7 @@ static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, cons
                              m->config.dtype};
 }
 
-// Of a parameter, or NULL where the family lacks it.
+// Returns a parameter's weights, or NULL if the family lacks it.
 static inline const void *weight(const struct BlockRun *r, enum BlockParam p) {
     const struct Param *param = &r->group->param[p];
     return param->rows ? dtype_at(r->w, r->dtype, param->offset) : NULL;
@@ -65,23 +65,23 @@ struct NormTensors {
     enum BlockParam weight, bias;
 };
 extern const struct NormTensors norm1, norm2;
-// delta NULL: x is the sum.
+// If delta is NULL, x is the sum.
 void norm_forward(struct BlockRun *r, const struct NormTensors *norm, const void *x,
                   const void *delta);
-// acts->dx += the gradient by the norm's input, from acts->dnorm by its output.
+// acts->dx += the gradient of the norm's input, from acts->dnorm, that of its output.
 void norm_backward(struct BlockRun *r, const struct NormTensors *norm);
 
-// Rotary embedding of queries and keys, from ACT_QKV to where attention reads them. dqkv becomes
-// the gradient by what was rotated.
+// Rotary embedding of queries and keys, from ACT_QKV to the tensor that attention reads. Backward:
+// dqkv becomes the gradient of the input of the rotation.
 void rotate_forward(struct BlockRun *r);
 void rotate_backward(struct BlockRun *r, void *dqkv);
 
-// ACT_ATT and ACT_LSE; dqkv from dout, the gradient by ACT_ATT.
+// Makes ACT_ATT and ACT_LSE; backward: makes dqkv from dout, the gradient of ACT_ATT.
 void attention_forward(struct BlockRun *r);
 void attention_backward(struct BlockRun *r, const void *dout, void *dqkv);
 
-// ACT_MLP from ACT_FC, where no product's epilogue makes it; dfc from dout,
-// the gradient by the block's output, through its last product.
+// Makes ACT_MLP from ACT_FC, unless a product's epilogue makes it; backward: makes dfc from dout,
+// the gradient of the block's output, through its last product.
 void activation_forward(struct BlockRun *r);
 void activation_backward(struct BlockRun *r, const void *dout, void *dfc);
 

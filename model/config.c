@@ -74,7 +74,7 @@ static void fill(size_t *value, size_t otherwise) {
     *value = *value ? *value : otherwise;
 }
 
-// What follows from the rest. The sides are not 0.
+// Fills in the sizes that follow from others. Those it divides by are not 0.
 static int derive(struct ModelConfig *c, struct Error *e) {
     c->family = &families[c->kind];
     bool even = c->family->position == POSITION_ROTARY; // as check_heads wants a head
@@ -93,7 +93,7 @@ static int derive(struct ModelConfig *c, struct Error *e) {
     return 0;
 }
 
-// Patterns are looked through block by block, and their layouts made.
+// Computes the share of causal scores that a pattern leaves, block by block: hence the limit.
 static int finish_sparse(struct ModelConfig *c, struct Error *e) {
     c->sparse_share = 1;
     if (c->sparse.mode == SPARSE_DENSE)
@@ -153,7 +153,7 @@ static bool divides(const struct ModelConfig *c, size_t tp_size) {
     return !(c->heads % tp_size) && !(c->kv_heads % tp_size) && !(c->ffn % tp_size);
 }
 
-// The numbers that divide a model, for an error line: the first ones.
+// Lists the first few numbers of TP ranks that divide the model, for an error line.
 static void list_divisors(const struct ModelConfig *c, char *text, size_t room) {
     int used = 0;
     for (size_t i = 1; i <= c->kv_heads && used >= 0 && (size_t)used + 24 < room; i++)
@@ -174,8 +174,8 @@ int model_config_check_parts(const struct ModelConfig *c, size_t tp_size, struct
 
 // ---- rotary embedding ----
 
-// Returns the number of letters read; 0: it is none. The usual factor of cosines and sines is the
-// paper's (equation 22: the square root of 1/t).
+// Returns the number of characters read; 0: not such a text. The default factor of cosines and
+// sines is the paper's (equation 22: the square root of 1/t).
 static int scan_yarn(struct Rope *r, const char *text) {
     static const char exact[] = ":exact";
     int end = 0, more = 0;
@@ -191,7 +191,7 @@ static int scan_yarn(struct Rope *r, const char *text) {
     return r->exact ? end + (int)strlen(exact) : end;
 }
 
-// Whether the numbers are some that a kind can have.
+// True if the numbers are valid for this kind of scaling.
 static bool good_rope(const struct Rope *r) {
     bool length = r->original >= 1 && r->original <= max_side;
     if (r->scaling == ROPE_DEFAULT)
@@ -226,14 +226,14 @@ int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
     return 0;
 }
 
-// The pair, as a fraction, that turns so many times in the first training's length.
+// The pair, as a fraction, that turns `times` times within the original training length.
 static double pair_that_turns(const struct ModelConfig *c, double times) {
     double wavelength = (double)c->rope.original / (times * 2 * M_PI);
     return (double)c->head_size * log(wavelength) / (2 * log(c->rope.theta));
 }
 
-// YaRN, section 3.2: between the two pairs it goes from the one frequency to the other. In fp32 as
-// transformers does it, operation by operation.
+// YaRN, section 3.2: between the two pairs the frequency goes from one value to the other. Computed
+// in fp32, operation by operation as in transformers.
 static float yarn_frequency(const struct ModelConfig *c, size_t i, float power) {
     const struct Rope *r = &c->rope;
     double first = pair_that_turns(c, r->fast), last = pair_that_turns(c, r->slow);
@@ -245,8 +245,8 @@ static float yarn_frequency(const struct ModelConfig *c, size_t i, float power) 
     return 1 / ((float)r->factor * power) * (1 - kept) + 1 / power * kept;
 }
 
-// Llama 3.1: low frequencies are divided by the factor, high ones stay, and between them the two
-// are mixed. In fp32 as transformers does it, operation by operation.
+// Llama 3.1: low frequencies are divided by the factor, high ones stay, and those between are a mix
+// of both. Computed in fp32, operation by operation as in transformers.
 static float scaled_frequency(const struct Rope *r, float frequency) {
     float wavelength = 2 * (float)M_PI / frequency, length = (float)r->original;
     float factor = (float)r->factor, low = (float)r->low, high = (float)r->high;

@@ -1,7 +1,7 @@
 // The shape of a transformer: its family, which says what a block is made of, and its sizes.
 //
-// A family is a row of data (config.c). What a family lacks has no rows among the parameters
-// (params.c) and no bytes among the activations (acts.c), and kernels are handed NULL for it
+// A family is a row of data (config.c). Tensors that a family lacks have no rows among the
+// parameters (params.c) and no bytes among the activations (acts.c), and kernels get NULL for them
 // (kernels/kernels.h): no function is written for one family. Next: params.h.
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
@@ -20,31 +20,30 @@ struct Family {
     enum Norm norm;
     enum Position position;
     enum Mlp mlp;
-    bool bias;     // every product of a block and every norm has one
-    bool qkv_bias; // the product that makes queries, keys and values has one
+    bool bias;     // every product of a block and every norm has a bias
+    bool qkv_bias; // the product that makes queries, keys and values has a bias
     bool qk_norm;  // each head's queries and keys have a norm of their own
 };
 
 extern const struct Family families[NFAMILY];
 
-// Rotary embedding: the angles' base, and how they are stretched for sequences that are longer than
-// those of the first training (Llama 3.1, section 3.4.2; linear: Chen et al. 2023; YaRN: Peng et
-// al. 2023).
+// Rotary embedding: the angles' base, and how angles are scaled for sequences longer than those of
+// the original training (Llama 3.1, section 3.4.2; linear: Chen et al. 2023; YaRN: Peng et al.
+// 2023).
 enum RopeScaling { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 struct Rope {
     enum RopeScaling scaling;
     double theta, factor;
-    double low, high; // of llama3: wavelengths above original / low are stretched, below original
-    size_t original;  // / high they are not; `original` tokens is the length of the first training
-    // Of yarn: pairs that turn `fast` times or more in `original` tokens are not stretched, those
-    // that turn `slow` times or less are; where between pairs that falls, the next one outside is
-    // taken, unless `exact`. Cosines and sines are multiplied by `attention`.
+    double low, high; // llama3: wavelengths above original / low are stretched, those below
+    size_t original;  // original / high are not; `original` is the length of the original training
+    // yarn: pairs that turn `fast` times or more in `original` tokens are not stretched, those that
+    // turn `slow` times or less are; the bounds are rounded outwards to whole pairs, unless
+    // `exact`. Cosines and sines are multiplied by `attention`.
     double fast, slow, attention;
     bool exact;
 };
 
-// Which activations of a block the forward pass keeps; the others are made again in the backward
-// pass.
+// The activations of a block that the forward pass keeps; the backward pass recomputes the others.
 enum Recompute {
     RECOMPUTE_NONE, // keeps every tensor
     RECOMPUTE_GELU, // drops the MLP's activation (4C of GPT-2's 16C)
@@ -65,14 +64,14 @@ struct ModelConfig {
     enum Dtype dtype;               // parameters and activations
     enum FamilyKind kind;
     const struct Family *family; // its row
-    size_t kv_heads;             // NKV, of keys and values: a divisor of NH
+    size_t kv_heads;             // NKV, heads of keys and values: a divisor of NH
     size_t head_size;            // HS
     size_t ffn;                  // F, the width of the MLP
     size_t positions;            // rows of a learned position embedding: at least T
-    size_t window;               // a token sees itself and so many - 1 before it; 0: all
-    struct Sparse sparse;        // of those, the blocks that it sees; 0: all
-    double sparse_share;         // of the whole model's causal scores those that a pattern leaves
-    size_t first_head;           // of the whole model's that this part has
+    size_t window;               // a token sees itself and the window - 1 tokens before it; 0: all
+    struct Sparse sparse;        // the blocks within the window that a token sees; 0: all
+    double sparse_share;         // share of the whole model's causal scores that the pattern leaves
+    size_t first_head;           // index in the whole model of this part's first head
     double norm_eps;
     struct Rope rope;
     bool untied; // the head has a matrix of its own; else it is the token embedding
@@ -90,11 +89,11 @@ int model_config_finish(struct ModelConfig *c, struct Error *e);
 // With tp_size 1 it is the whole model.
 struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_rank,
                                      size_t tp_size);
-// Whether a model has so many parts. Errors: -EINVAL with the flag, its value and what would be
-// right.
+// Checks that a model can be split over tp_size ranks. Errors: -EINVAL with the flag, its value and
+// valid values.
 int model_config_check_parts(const struct ModelConfig *whole, size_t tp_size, struct Error *e);
 
-// Columns of a row of qkv, of attention's output, of the MLP's pre-activation.
+// Columns of a row of qkv, of attention's output and of the MLP's pre-activation.
 static inline size_t model_qkv_width(const struct ModelConfig *c) {
     return (c->heads + 2 * c->kv_heads) * c->head_size;
 }
@@ -110,11 +109,11 @@ static inline size_t model_fc_width(const struct ModelConfig *c) {
 // -EINVAL with --rope-scaling, its value and what would be right.
 int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e);
 
-// The angle by which pair i of a head turns from one token to the next, rounded to fp32 where
-// transformers does.
+// Returns the angle by which pair i of a head turns from one token to the next, rounded to fp32 at
+// the steps at which transformers rounds it.
 float model_rope_frequency(const struct ModelConfig *c, size_t i);
-// table: (t, head_size / 2, 2), cos and sin of each angle (position times frequency, in fp32), of
-// yarn times its factor, for rotate_forward.
+// Fills table (t, head_size / 2, 2), for rotate_forward, with cos and sin of each angle (position
+// times frequency, in fp32); for yarn times its factor.
 void model_rope_table(const struct ModelConfig *c, size_t t, float *table);
 
 #endif

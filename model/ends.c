@@ -10,7 +10,7 @@
 // Next: units.c, which calls these; kernels/kernels.h for the contracts of the kernels.
 #include "model/megatron.h"
 
-// Of a parameter, or NULL where the family lacks it.
+// Returns a parameter's weights, or NULL if the family lacks it.
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
     const struct Param *param = m->params->end[p];
     return param->rows ? dtype_at(w, m->config.dtype, param->offset) : NULL;
@@ -21,8 +21,8 @@ static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
     return param->rows ? dtype_at(dw.mem, m->grad_dtype, param->offset) : NULL;
 }
 
-// The residual stream after the last block: x2 and delta of block L-1. Where a stage has no block
-// it is the sum that its first unit has made or been handed.
+// The residual stream after the last block: x2 and delta of block L-1. In a stage without blocks it
+// is the sum that its first unit made or received.
 static const void *last_x(const struct Acts *acts) {
     return acts->layers ? acts->block[acts->layers - 1][ACT_X2] : acts->x_final;
 }
@@ -63,15 +63,15 @@ void embedding_forward(struct Model *m, const struct Unit *u, const void *w, str
     megatron_g_forward(m, acts, x);
 }
 
-// Where the two ends have a group each, one's gradient may be made where the other's was before.
-// Then what no kernel overwrites becomes zero first: its first n elements, which are only added to,
-// and the padding behind its parameters.
+// If the two ends have a group each, their gradients may share a buffer: so this zeroes the
+// elements that no kernel overwrites: the first n, which are only added to, and the padding after
+// the group's parameters.
 static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw, size_t n) {
     const struct Group *g = &m->params->group[u->group];
     size_t size = dtype_size(m->grad_dtype), padding = g->padded - g->numel;
     if (g->first_unit != g->last_unit || dw.accumulate || m->sizing)
         return;
-    if (g->shared) // with parameters that are another stage's unit's alone
+    if (g->shared) // with parameters that only another stage's unit uses
         n = g->numel;
     if (n > 0)
         device_zero(m->device, QUEUE_COMPUTE, dw.mem, n * size);
@@ -102,7 +102,7 @@ void embedding_backward(struct Model *m, const struct Unit *u, const void *w, st
     LAUNCH_WITH_WORK(m, embed_backward, args);
 }
 
-// Rows [row, row + n) of norm, the final norm's output, times the head's matrix: (n, Vp).
+// Multiplies rows [row, row + n) of norm, the final norm's output, with the head's matrix: (n, Vp).
 static void logits_of(struct Model *m, const void *w, const void *norm, size_t row, size_t n,
                       void *logits) {
     size_t C = m->config.channels;
@@ -118,7 +118,7 @@ static void logits_of(struct Model *m, const void *w, const void *norm, size_t r
     LAUNCH_WITH_WORK(m, matmul, args);
 }
 
-// Of one row, whole: the places' parts one behind another, as their tokens are.
+// Makes one row's logits over the whole vocabulary: the TP ranks' parts, one after the other.
 static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
     size_t bytes = m->config.vocab_padded * dtype_size(m->config.dtype);
     const struct TpComm *a = m->across;
@@ -128,8 +128,8 @@ static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, c
         a->all_gather(a, acts->logits, part, bytes);
 }
 
-// The same where the vocabulary lies on several places: each tells what it knows of its part of a
-// row, all gather it, and each makes of it the loss, and the gradient of its own logits.
+// The loss if the vocabulary is split over TP ranks: each rank computes partial results of a row's
+// softmax, all gather them, and each gets the loss and the gradient of its own logits.
 static void loss_over_tp(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
     const struct TpComm *a = m->across;
     LAUNCH(m, classifier_part,
@@ -263,7 +263,7 @@ void head_backward(struct Model *m, const struct Unit *u, const void *w, struct 
         loss_of(m, acts, row, n, true);
         chunk_backward(m, w, dw, acts, norm, row, n);
     }
-    megatron_f_backward(m, acts, acts->dnorm); // once, behind all chunks
+    megatron_f_backward(m, acts, acts->dnorm); // once, after all chunks
     sum_losses(m, acts);
     if (!m->sizing)
         device_zero(m->device, QUEUE_COMPUTE, acts->dx, own * C * dtype_size(m->config.dtype));

@@ -3,10 +3,10 @@
 #define MODEL_GRAD_H
 #include <stdbool.h>
 
-// In a step's first micro-batch the backward pass overwrites the gradient (accumulate = false), in
-// later ones it adds.
+// The backward pass of a step's first micro-batch overwrites the gradient (accumulate = false);
+// later ones add to it.
 struct Grad {
-    void *mem; // padded elements of the model's grad_dtype, or NULL where there is none now
+    void *mem; // padded elements of the model's grad_dtype, or NULL if there is none now
     bool accumulate;
 };
 

@@ -1,4 +1,4 @@
-// How the model launches kernels: on the compute queue, with the model's scratch.
+// Launches of the model's kernels: on the compute queue, with the model's scratch.
 //
 // Before the first step the same code runs once with m->sizing set. Then a launch starts nothing: a
 // kernel that needs scratch is asked how much, and the largest answer becomes the size of the
@@ -8,14 +8,14 @@
 #define MODEL_LAUNCH_H
 #include "model/model.h"
 
-// A kernel without scratch.
+// Launches a kernel without scratch.
 #define LAUNCH(m, op, ...)                                                                         \
     do {                                                                                           \
         if (!(m)->sizing)                                                                          \
             (m)->device->kernels->op((m)->device->queue[QUEUE_COMPUTE], &__VA_ARGS__);             \
     } while (0)
 
-// A kernel with scratch: `args` is a variable, its .work is filled here.
+// Launches a kernel with scratch: `args` is a variable whose .work is filled here.
 #define LAUNCH_WITH_WORK(m, op, args)                                                              \
     do {                                                                                           \
         if ((m)->sizing) {                                                                         \

@@ -1,17 +1,16 @@
-// Megatron-LM's exchanges between the places of tensor parallelism (Shoeybi et al. 2019, section 3;
+// Megatron-LM's exchanges between the ranks of tensor parallelism (Shoeybi et al. 2019, section 3;
 // Korthikanti et al. 2022, section 4.2.2).
 //
-// A block's first product of each branch has some rows of its matrix on each place (heads of
-// attention, columns of the MLP), its second some columns. So a branch begins with an input that
-// all have and ends with one part of a sum on each: f stands at its beginning, g at its end, and
-// between the two no place needs another. Norms and what is added to the residual stream are
-// computed alike on all places, from the same bits.
+// Each TP rank has some rows of the matrix of a branch's first product (heads of attention, columns
+// of the MLP), and some columns of the second's. So a branch begins with an input that all ranks
+// have and ends with one term of a sum on each: f stands at its beginning, g at its end, and
+// between the two no rank needs another. All ranks compute norms and additions to the residual
+// stream alike, from the same bits.
 //
-// With sequence parallelism each place has some rows of these, and the same two spots gather and
-// scatter rows: where f was nothing forward it gathers, and where it was a sum each place keeps its
-// rows of it. A sum over all places is a scattered sum and a gathering, so as many bytes go round,
-// but for one: what a product's weights are multiplied with was not kept whole, and is gathered
-// again.
+// With sequence parallelism each rank has some rows of the residual stream and the norms: f and g
+// gather rows where they did nothing, and reduce-scatter them where they all-reduced. An all_reduce
+// is a reduce_scatter and an all_gather, so the volume is the same, with one exception: the input
+// of a product's weight gradient was not kept whole, and is gathered again.
 //
 // Called by block.c and ends.c. Next: zero/tensor/tensor.c.
 #include "model/megatron.h"

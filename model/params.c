@@ -14,18 +14,18 @@ struct Builder {
     size_t tp_rank, tp_size;
 };
 
-// Of the whole model, with a row for each token of every place.
+// A tensor of the whole model, with the padded rows of tokens of every TP rank.
 struct ParamSpec {
     const char *name;
     enum ParamSplit split;
-    size_t rows[MAX_PARTS]; // of its parts, which are split each for itself
+    size_t rows[MAX_PARTS]; // of its parts, each of which is split on its own
     size_t cols;
     float mean, std;
-    size_t padding; // rows at its end that are no weights
+    size_t padding; // rows at its end that are not weights
     enum GradSource grad;
 };
 
-// This place's rows of the tensor.
+// Takes this TP rank's rows of the tensor.
 static void slice_rows(const struct Builder *b, const struct ParamSpec *t, struct Param *p) {
     bool split = t->split == SPLIT_ROWS && b->tp_size > 1;
     for (int i = 0; i < MAX_PARTS; i++) {
@@ -63,7 +63,7 @@ static const struct Param *add(struct Builder *b, struct ParamSpec t) {
     return p;
 }
 
-// Of parts of the model, too: each place has as many rows.
+// Adds a matrix with a row for each token; each TP rank has as many rows.
 static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
                                       const char *name) {
     size_t rows = b->tp_size * model_config_part(c, b->tp_rank, b->tp_size).vocab_padded;
@@ -83,7 +83,7 @@ static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
         add(b, (struct ParamSpec){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0, 0});
 }
 
-// Where the group has the token embedding already, that is the head's matrix.
+// If the group already has the token embedding, that is the head's matrix.
 static void layout_head(struct Builder *b, const struct ModelConfig *c,
                         const struct Param *end[NEND]) {
     size_t C = c->channels;
@@ -92,8 +92,8 @@ static void layout_head(struct Builder *b, const struct ModelConfig *c,
     end[END_NORM_B] = add_norm(b, "norm.bias", c->family->bias ? C : 0, 0);
 }
 
-// In the order of enum BlockParam. Weights are (out, in). qkv has the rows of the queries' heads,
-// then the keys', then the values'; SwiGLU's fc those of the gate, then those of what it gates.
+// In the order of enum BlockParam. Weights are (out, in). qkv has rows for the queries' heads, then
+// the keys', then the values'; SwiGLU's fc for the gate, then for the values that it gates.
 static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     const struct Family *f = c->family;
     size_t C = c->channels, q = model_attention_width(c), kv = c->kv_heads * c->head_size;
@@ -199,7 +199,7 @@ static bool is_used(const struct Params *p, int g) {
     return false;
 }
 
-// Group g of the whole model becomes group `to` of the stage, and its units say so.
+// Makes group g of the whole model group `to` of the stage, and updates its units.
 static void keep_group(struct Params *p, int g, int to, const struct Param *end[NEND]) {
     struct Group *group = &p->group[to], *was = &p->group[g];
     int used = 0, first = 0, last = 0;

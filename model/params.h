@@ -1,29 +1,29 @@
-// Parameters as groups, and the table of units that says which unit of the walk uses which.
+// Parameters as groups, and the table of units, which lists the group that each unit uses.
 //
-// A group is what ZeRO gathers, reduces, shards, offloads and checkpoints, as one piece. Inside it
-// the 2-D weights come first and the vectors after them, without gaps, so one offset (decay_end)
-// says what weight decay applies to; only the end is padded, so that every rank's shard has the
-// same size.
+// A group is the unit in which ZeRO gathers, reduces, shards, offloads and checkpoints. In it the
+// 2-D weights come first and the vectors after them, without gaps, so one offset (decay_end) ends
+// the elements that weight decay applies to; only the end is padded, so that every rank's shard has
+// the same size.
 //
-// The walk runs units: the embedding, the blocks, the head. Each has a group of its own, but for
-// the head of a model that is not `untied`: its matrix is the token embedding, so it shares the
-// embedding's group, with the final norm. The table of units is the one place where that is known.
-// Who gathers, reduces, counts or walks reads it: a group's gradient is complete after the backward
-// pass of its first unit, whoever that is.
+// The walk runs units: the embedding, the blocks, the head. Each has a group of its own, except
+// that the head of a model that is not `untied` shares the embedding's group: its matrix is the
+// token embedding. Only the table of units knows this. Code that gathers, reduces, counts or walks
+// reads the table: a group's gradient is complete after the backward pass of its first unit,
+// whichever that is.
 //
-// Where a model's blocks are computed by several places together (tensor parallelism, Shoeybi et
-// al. 2019, "Megatron-LM", section 3), a place has a PART of each tensor: rows of the first product
-// of a pair and of the embedding, columns of the second; norms, and what is added once, all places
-// have, and place 0 alone counts it. All sizes here are the part's, but those that say whole.
+// With tensor parallelism (Shoeybi et al. 2019, "Megatron-LM", section 3) each TP rank has a PART
+// of each tensor: rows of the embedding and of the first product of a pair, columns of the second.
+// All ranks have the norms and the terms that are added once; TP rank 0 counts them. All sizes here
+// are the part's, except those that say whole.
 //
-//                           place 0 of 2      qkv has three parts of rows: the queries' heads, then
+//                          TP rank 0 of 2     qkv has three parts of rows: the queries' heads, then
 //     q q q q   k k   v v   q q k v           the keys', then the values'; SwiGLU's fc two: the
-//                                             gate's, and those of what it gates
+//                                             gate's, and those that it gates
 //
-// Elements have a global index that counts real weights only (no padding of vocabulary or shards),
-// in group order of the whole model. Initial values and the weights' hash are functions of it, and
-// so do not depend on how the weights are spread. pieces.c maps the elements of a part to those of
-// the tensor.
+// Elements have a global index that counts only real weights (no padding of vocabulary or shards),
+// in group order of the whole model. Initial values and the weights hash are functions of it, so
+// they do not depend on how the weights are sharded. pieces.c maps the elements of a part to those
+// of the tensor.
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 #include "kernels/kernels.h"
@@ -32,7 +32,7 @@
 
 // The parameters of the embedding and the head, wherever they are (struct Params).
 enum EndParam { END_WTE, END_WPE, END_HEAD_W, END_NORM_W, END_NORM_B, NEND };
-// Those of a block, by their place in its group.
+// The parameters of a block, by their index in its group.
 enum BlockParam {
     BLOCK_QKV_W,
     BLOCK_PROJ_W,
@@ -53,23 +53,23 @@ enum BlockParam {
 enum { MAX_PARAM = NBLOCK, MAX_PARTS = 3, MAX_PIECES = MAX_PARAM * MAX_PARTS };
 
 enum ParamSplit { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS };
-// Of what a place makes the gradient of a parameter that all have: of everything; of the rows that
-// are its own between products, where those are in parts (acts.h); of its heads.
+// The source of a TP rank's gradient of a parameter that all ranks have: everything; this rank's
+// own rows between products, if those are split (acts.h); this rank's heads.
 enum GradSource { GRAD_OF_ALL, GRAD_OF_ROWS, GRAD_OF_HEADS };
 
 struct Param {
     const char *name;
     size_t offset;         // first element in the group
-    size_t rows, cols;     // as stored; a vector has cols = 1; what the family lacks, rows = 0
+    size_t rows, cols;     // as stored; a vector has cols = 1; rows = 0 if the family lacks it
     size_t real;           // elements that are weights: the first `real` of rows * cols
     float mean, std;       // initial values: mean + std * normal
-    enum ParamSplit split; // what of the tensor a place has; SPLIT_NONE: all
+    enum ParamSplit split; // how TP ranks divide the tensor; SPLIT_NONE: all ranks have all of it
     enum GradSource grad;
     uint64_t index;                // global index of the tensor's first element
-    size_t whole_rows, whole_cols; // of the tensor, weights alone
-    size_t first_col;              // of the tensor, is column 0 here
+    size_t whole_rows, whole_cols; // of the whole tensor, only weights
+    size_t first_col;              // column of the whole tensor that is column 0 here
     struct {
-        size_t first, rows; // of the tensor: as many rows from `first` on; one behind another here
+        size_t first, rows; // `rows` rows of the tensor from `first` on; parts are adjacent here
     } part[MAX_PARTS];
 };
 
@@ -77,9 +77,9 @@ enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every 
 
 struct Group {
     char name[24];
-    int number;                // among those of the whole model
+    int number;                // its index in the whole model
     bool shared;               // a unit of another stage uses it, too (params_keep_stage),
-    bool copy;                 // and that stage counts it, tells it and writes it
+    bool copy;                 // and that stage counts, reports and writes it
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];
@@ -93,33 +93,32 @@ enum UnitKind { UNIT_EMBEDDING, UNIT_BLOCK, UNIT_HEAD };
 // A row of the table of units.
 struct Unit {
     enum UnitKind kind;
-    int group;           // whose weights it reads, and whose gradient it adds to
-    int layer;           // of a block: 0 .. L-1, of the stage's L; else -1
+    int group;           // the group whose weights it reads and whose gradient it adds to
+    int layer;           // of a block: 0 .. L-1, of the stage's L; -1 for an end
     bool reads_backward; // its backward pass reads the weights, too
 };
 
 struct Params {
     struct ModelConfig config; // of the whole model
-    size_t tp_rank, tp_size;   // of which this is a part
+    size_t tp_rank, tp_size;   // this is the part of that rank
     int nunit;
     struct Unit *unit; // in the order of the forward pass
     int ngroup;
     struct Group *group;
     int all_units, all_groups;     // of the whole model
-    int first_unit, first_layer;   // of it, are unit 0 and block 0 here (params_keep_stage)
+    int first_unit, first_layer;   // those in it of unit 0 and block 0 here (params_keep_stage)
     int largest[2];                // the largest group of an end, and of a block; -1: there is none
-    const struct Param *end[NEND]; // in groups of the ends; the head's matrix may be wte itself
-    uint64_t
-        real; // weights in all, of all places and stages: the parameter count that people quote
-    size_t padded; // elements stored in all
+    const struct Param *end[NEND]; // in the ends' groups; the head's matrix may be wte itself
+    uint64_t real; // weights in total, of all TP ranks and stages: the usual parameter count
+    size_t padded; // elements stored in total
 };
 
-// Whether group g is a block's. All blocks' groups are alike; those of the ends are larger.
+// True if group g is a block's. The groups of all blocks are alike; those of the ends are larger.
 static inline bool params_is_block(const struct Params *p, int g) {
     return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
 }
 
-// Elements of the largest group of a block, or of an end; 0: there is none.
+// Elements of the largest group of a block or of an end; 0: there is none.
 static inline size_t params_largest(const struct Params *p, bool block) {
     return p->largest[block] < 0 ? 0 : p->group[p->largest[block]].padded;
 }
@@ -127,7 +126,7 @@ static inline size_t params_most(const struct Params *p) {
     return size_max(params_largest(p, false), params_largest(p, true));
 }
 
-// Blocks that are here.
+// The number of blocks here.
 static inline size_t params_layers(const struct Params *p) {
     size_t layers = 0;
     for (int u = 0; u < p->nunit; u++)
@@ -135,25 +134,25 @@ static inline size_t params_layers(const struct Params *p) {
     return layers;
 }
 
-// The layer of a block's group, in the whole model; -1: it is one of an end.
+// The layer of a block's group in the whole model; -1: the group is an end's.
 static inline int params_layer(const struct Params *p, int g) {
     int layer = p->unit[p->group[g].first_unit].layer;
     return layer < 0 ? layer : p->first_layer + layer;
 }
 
-// Tells of every parameter that such a model has, in their order, by layer and name. Errors: tell's
-// first.
+// Calls `tell` for every parameter of such a model, in order, with its layer and name. Returns the
+// first error of `tell`.
 typedef int TellParam(void *context, int layer, const char *name, struct Error *e);
 int params_visit(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
 
-// Lists the units and lays out their groups for `shards` ranks, of the part of the model that one
-// of `tp_size` has (config.h: model_config_check_parts). params_free when done.
+// Lists the units and lays out their groups for `shards` ranks: the part of the model of TP rank
+// tp_rank of tp_size (config.h: model_config_check_parts). params_free when done.
 void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_rank, size_t tp_size,
                    struct Params *out);
 void params_free(struct Params *p);
 
-// Leaves `count` units of those laid out, from `first` on, and the groups that they use: what a
-// stage of a pipeline has. A group that a unit before them uses, too, is a copy here.
+// Keeps `count` units from `first` on, and the groups that they use: a stage of a pipeline. A group
+// that an earlier unit uses, too, becomes a copy here.
 void params_keep_stage(struct Params *p, int first, int count);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
@@ -162,45 +161,45 @@ void params_keep_stage(struct Params *p, int first, int count);
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);
 
-// The sum over the real weights among elements [begin, end) of group g that this place counts of
-// mix(global index, fp32 bits). Sums of disjoint ranges, and of all places, add up to the hash of
-// all. master: fp32 values of the range, host memory.
+// Returns the sum of mix(global index, fp32 bits) over the real weights among elements [begin, end)
+// of group g that this TP rank counts. Sums of disjoint ranges, and of all TP ranks, add up to the
+// hash of the model. master: fp32 values of the range, host memory.
 uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, const float *master);
 
 // ---- pieces.c ----
 
-// Whether this place counts a parameter, tells it and writes it; one that all have, place 0 does.
+// True if this TP rank counts, reports and writes a parameter; rank 0 does if all ranks have it.
 static inline bool params_counts(const struct Params *p, const struct Param *param) {
     return !p->tp_rank || param->split != SPLIT_NONE;
 }
 
-// Elements of a parameter: range.n of them from `begin` on in the group, and which of the whole
-// tensor they are.
+// Elements of a parameter: range.n of them from `begin` on in the group, and the range of the whole
+// tensor that they are.
 struct Piece {
     const struct Param *param;
     size_t begin;
     struct WeightsRange range;
 };
 
-// The pieces of the real weights among elements [begin, end) of a group, in their order. Returns
-// how many.
+// Finds the pieces of the real weights among elements [begin, end) of a group, in order. Returns
+// their number.
 int params_pieces(const struct Group *group, size_t begin, size_t end,
                   struct Piece piece[MAX_PIECES]);
 
-// The other way round: the first element of a tensor, from *at on, that a part of it has. *at
-// becomes it, *element where it lies in the group. Returns how many follow it in both; 0: none.
+// The inverse: finds the first element of a tensor, from *at on, that a part has: *at becomes it,
+// *element its index in the group. Returns how many from there are adjacent in both; 0: none.
 size_t params_find(const struct Param *part, uint64_t *at, size_t *element);
 
-// Elements [begin, end) of group g that this place counts, in their order; at place 0 all of them.
-// Padding, which is 0, may be among them. Returns how many spans they are.
+// Finds the elements [begin, end) of group g that this TP rank counts, in order; rank 0 counts all
+// of them. Padding, which is 0, may be among them. Returns the number of spans.
 struct Span {
     size_t begin, end;
 };
 int params_counted(const struct Params *p, int g, size_t begin, size_t end,
                    struct Span span[MAX_PARAM]);
 
-// Elements of a group of whose gradient each place has a part of a sum; row_parts: of the rows
-// between products. In their order; returns how many spans they are.
+// Finds the elements of a group whose gradient must be summed over the TP ranks, in order;
+// row_parts: parts of the rows between products. Returns the number of spans.
 int params_partial(const struct Group *group, size_t row_parts, struct Span span[MAX_PARAM]);
 
 #endif

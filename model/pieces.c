@@ -1,8 +1,8 @@
-// Which elements of the model's tensors a place's groups hold. See params.h.
+// Maps the elements of a TP rank's groups to those of the model's tensors. See params.h.
 //
-// A tensor is cut along rows, each of its parts for itself, or along columns. So a range of a
-// parameter's elements is at most a piece for each part, and a piece is side by side in the tensor,
-// or has some columns of each row.
+// A tensor is split by rows, each of its parts on its own, or by columns. So a range of a
+// parameter's elements is at most one piece per part, and a piece is adjacent in the tensor, or has
+// some columns of each row.
 #include "model/params.h"
 
 int params_pieces(const struct Group *group, size_t begin, size_t end,
@@ -32,7 +32,7 @@ int params_pieces(const struct Group *group, size_t begin, size_t end,
 
 size_t params_find(const struct Param *p, uint64_t *at, size_t *element) {
     size_t row = (size_t)(*at / p->whole_cols), col = (size_t)(*at % p->whole_cols), before = 0;
-    if (col >= p->first_col + p->cols) { // behind the columns that are here: in the next row
+    if (col >= p->first_col + p->cols) { // past the columns that are here: in the next row
         row++;
         col = 0;
     }

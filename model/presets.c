@@ -1,10 +1,10 @@
-// The table of models. See presets.h for what a row says, config.h for the families.
+// The table of models. See presets.h for the columns, config.h for the families.
 #include "model/presets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { T = 2048 }; // most were made for more, which costs memory: --seq-len says how much
+enum { T = 2048 }; // most were made for more, which costs memory: set it by --seq-len
 
 static const char llama31[] = "llama3:8:1:4:8192", llama32[] = "llama3:32:1:4:8192";
 
@@ -13,7 +13,7 @@ static const char llama31[] = "llama3:8:1:4:8192", llama32[] = "llama3:32:1:4:81
 
 // Radford et al. 2019; Touvron et al. 2023; Zhang et al. 2024 (TinyLlama); Grattafiori et al. 2024;
 // Jiang et al. 2023; Ben Allal et al. 2025 (SmolLM2); Qwen team 2024, 2025. tiny is the smallest
-// that learns something in a minute.
+// model that learns something in a minute.
 static const struct Preset presets[] = {
     GPT2("tiny", 4, 4, 128, 64, 0),
     GPT2("gpt2", 12, 12, 768, 1024, 50257),

@@ -21,7 +21,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-// The k-th largest value: tokens below it are left out.
+// Returns the k-th largest value: tokens below it are left out.
 static float threshold_of(const float *logits, size_t vocab, size_t k) {
     if (k == 0 || k >= vocab)
         return -INFINITY;

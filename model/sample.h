@@ -13,11 +13,11 @@ struct Sampling {
     size_t stop_count;
 };
 
-// Is this token one of them?
+// True if this token is one of the stops.
 bool sample_stops(const struct Sampling *s, int32_t token);
 
-// Draws token number `index` of a text from logits (vocab), which are overwritten. A function of
-// the logits, the options and the index alone.
+// Draws token number `index` of a text from logits (vocab), which it overwrites. The result depends
+// only on the logits, the options and the index.
 int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, uint64_t index);
 
 #endif

@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t SEED = 0x737061727365; // of random blocks; "sparse"
+static const uint64_t SEED = 0x737061727365; // seed of random blocks: "sparse"
 
 static void attend(bool *seen, size_t row, size_t begin, size_t end) {
     for (size_t c = begin; c < end && c <= row; c++)
         seen[c] = true;
 }
 
-// ---- the parts that patterns are made of ----
+// ---- the elements of patterns ----
 
-// Windows side by side of so many blocks each.
+// Windows of the given numbers of blocks, side by side; the last size repeats.
 static void attend_window(const struct SparseList *windows, size_t row, bool *seen) {
     size_t begin = 0, i = 0;
     while (i + 1 < windows->n && row >= begin + windows->at[i])
@@ -30,13 +30,13 @@ static void attend_sliding(const struct Sparse *s, size_t row, bool *seen) {
     attend(seen, row, row > before ? row - before : 0, row + 1);
 }
 
-// Of each window its blocks `first` to first + global.
+// The blocks [first, first + global) of each window.
 static void attend_of_windows(const struct Sparse *s, size_t first, size_t row, bool *seen) {
     for (size_t begin = first; begin <= row; begin += s->local)
         attend(seen, row, begin, begin + s->global);
 }
 
-// sees_all: global blocks see all blocks before them, too.
+// sees_all: global blocks also see all blocks before them.
 static void attend_global(const struct Sparse *s, bool sees_all, size_t row, bool *seen) {
     for (size_t i = 0; i < s->indices.n; i++) {
         size_t begin = s->indices.at[i], end = s->ends.n ? s->ends.at[i] : begin + 1;
@@ -45,9 +45,9 @@ static void attend_global(const struct Sparse *s, bool sees_all, size_t row, boo
     }
 }
 
-// Different ones of the blocks 0 .. row (Floyd's algorithm: Bentley, Floyd, "A sample of
-// brilliance", 1987). A draw's number is its place in the row, so that it does not depend on
-// others.
+// Picks different blocks among 0 .. row (Floyd's algorithm: Bentley, Floyd, "A sample of
+// brilliance", 1987). The number of a draw is its index in the row, so it does not depend on other
+// rows.
 static void attend_random(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     size_t picked[SPARSE_MOST_RANDOM], n = 0;
     uint64_t seed = rng_bits(rng_bits(SEED, head), row);
@@ -111,7 +111,7 @@ void sparse_row(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     seen[row] = true;
 }
 
-// From blocks to cells, of which a block has one or more: from the last on, in place.
+// Expands blocks to cells, of which a block has one or more: from the last on, in place.
 void sparse_cells(const void *pattern, size_t table, size_t row, bool *seen) {
     const struct SparseHeads *heads = pattern;
     size_t cells = heads->sparse->block / LAYOUT_CELL;
@@ -120,16 +120,16 @@ void sparse_cells(const void *pattern, size_t table, size_t row, bool *seen) {
         seen[c] = seen[c / cells];
 }
 
-// ---- how much of attention is left ----
+// ---- the share of attention that is left ----
 
-// Scores of query `row` with the keys begin .. end - 1, through a window.
+// The number of keys in begin .. end - 1 that query `row` sees through a window.
 static size_t seen_keys(size_t row, size_t begin, size_t end, size_t window) {
     size_t first = size_max(begin, window && row >= window ? row - window + 1 : 0);
     size_t last = size_min(end, row + 1);
     return first < last ? last - first : 0;
 }
 
-// Those of a block of queries with a block of keys. Most pairs see all of each other.
+// The same for a block of queries and a block of keys. Most pairs of blocks are seen whole.
 static size_t seen_pairs(const struct Sparse *s, size_t row, size_t column, size_t t,
                          size_t window) {
     size_t begin = row * s->block, end = size_min(begin + s->block, t), key = column * s->block;

@@ -1,4 +1,4 @@
-// A pattern of sparse attention in words: see sparse.h.
+// Reads and prints the text of a sparse attention pattern: see sparse.h.
 #include "model/sparse.h"
 
 #include "kernels/layout.h"
@@ -14,8 +14,7 @@ static const char *const modes[NSPARSE] = {
     [SPARSE_BIGBIRD] = "bigbird", [SPARSE_LOCAL] = "local", [SPARSE_BSLONGFORMER] = "bslongformer",
 };
 
-// The keys, which modes have them, and what they are by default in each of those; "": an empty
-// list.
+// The keys, the modes that have them, and their defaults in each mode; "": an empty list.
 enum Kind { NUMBER, SWITCH, LIST };
 static const struct SparseKey {
     const char *name;
@@ -213,7 +212,7 @@ static int check(const struct Sparse *s, const char *text, struct Error *e) {
     return 0;
 }
 
-// Adds to a text of `used` characters; a text that is too long would be an error above.
+// Appends to a text of `used` characters; a text that is too long would be an error above.
 static size_t print(char *text, size_t used, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -226,7 +225,7 @@ static size_t print(char *text, size_t used, const char *format, ...) {
     return used + (size_t)n;
 }
 
-// Every key with its value, so that two texts of one pattern become one.
+// Prints every key with its value, so that all spellings of a pattern become one text.
 static void write_text(struct Sparse *s) {
     size_t used = print(s->text, 0, "%s", modes[s->mode]);
     char before = ':';

@@ -1,5 +1,5 @@
-// What a unit of each kind does: the walk's three calls, handed to block.c and ends.c as the table
-// of units (params.h) says. Also the tables and the scratch that kernels want.
+// The walk's three calls on a unit, which the table of units (params.h) dispatches to block.c and
+// ends.c. Also the tables and the scratch that kernels need.
 #include "model/launch.h"
 
 #include <stdlib.h>
@@ -41,8 +41,8 @@ void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw
     kinds[unit->kind].backward(m, unit, w[unit->group], dw[unit->group], acts);
 }
 
-// Walks one block and both ends with every launch turned into a question. No pointer is followed;
-// those that a question looks at (is there a bias? a GELU?) must only not be NULL.
+// Walks one block and both ends while every launch only asks for its scratch size. No pointer is
+// followed; those that a launch tests (is there a bias? a GELU?) must only not be NULL.
 static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, bool accumulate) {
     static char somewhere[1];
     void **w = base_alloc_zeroed((size_t)m->params->ngroup * sizeof *w);
@@ -63,10 +63,10 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
     free(dw);
 }
 
-// Fills a table of the model's, b sequences of t tokens, in the host's memory.
+// Fills one of the model's tables, for b sequences of t tokens, in host memory.
 typedef void FillTable(const struct ModelConfig *c, size_t b, size_t t, void *table);
 
-// Takes a table from `tier`, and copies it there; but a dry tier has no memory.
+// Allocates a table from `tier` and copies it there; a dry tier has no memory to copy to.
 static int place_table(struct Model *m, struct Tier *tier, const char *what, const void *table,
                        size_t bytes, struct Block *out, struct Error *e) {
     int err = tier_alloc(tier, TAG_WORKSPACE, what, bytes, out, e);
@@ -93,14 +93,14 @@ static void fill_rope(const struct ModelConfig *c, size_t b, size_t t, void *tab
     model_rope_table(c, t, table);
 }
 
-// A shorter sequence, of a batch of one, finds its own in the first row.
+// A shorter sequence, in a batch of one, uses the beginning of the first row.
 static void fill_window(const struct ModelConfig *c, size_t b, size_t t, void *table) {
     int32_t *first = table;
     for (size_t i = 0; i < b * t; i++)
         first[i] = (int32_t)(i % t < c->window ? 0 : i % t - c->window + 1);
 }
 
-// How long its lists are is known when they are made, in a dry run too.
+// The length of a layout's lists is known once they are made, so a dry run makes them, too.
 static int open_layout(struct Model *m, const struct Acts *acts, struct Tier *tier,
                        struct Error *e) {
     const struct ModelConfig *c = &m->config;

@@ -1,10 +1,10 @@
-// Operations of units: see work.h. Next: zero/rank/rank_step.c, which makes a step of them.
+// Operations of units: see work.h. Next: zero/rank/rank_step.c, which adds up those of a step.
 #include "model/work.h"
 
 #include "model/acts.h"
 
-// Twice the keys that a query sees on average, times the width of all heads: half of a T x T is
-// made where nothing bounds it.
+// Twice the keys that a query sees on average, times the width of all heads: without a bound, half
+// of a T x T product is computed.
 double model_attention_work(const struct ModelConfig *c) {
     double t = (double)c->seq_len, w = (double)c->window;
     double keys = c->window && w < t ? 2 * w - w * w / t : t;
@@ -28,9 +28,9 @@ static void list_products(const struct ModelConfig *c, struct Product out[NPRODU
     out[3] = (struct Product){NACT, 2 * C * (double)c->ffn};
 }
 
-// A forward pass is the products and two of causal attention's; a backward pass takes twice the
-// products, five of attention's, and what is restored: what makes the tensors that were dropped
-// (block_run in model/block.c), and so never the last product.
+// A forward pass is the products and two causal attention products; a backward pass is twice the
+// products, five of attention's, and the restored ones: the products that make dropped tensors
+// (block_run in model/block.c), so never the last product.
 static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept) {
     double attention = model_attention_work(c);
     struct UnitWork w = {2 * attention, 5 * attention};
@@ -45,7 +45,7 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept) {
     return w;
 }
 
-// The embedding only looks rows up. All of the head's products belong to its backward pass
+// The embedding only looks up rows. All of the head's products belong to its backward pass
 // (model/ends.c).
 struct UnitWork model_unit_work(const struct ModelConfig *c, enum UnitKind kind,
                                 enum Recompute level) {

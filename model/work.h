@@ -1,22 +1,22 @@
-// How many floating-point operations a unit's passes take: those that its kernels count
-// (kernels/cost.h), by formulas. A run's rate is told as a share of it, plans make times of it, and
-// the stages of a pipeline are cut by it.
+// Floating-point operations of a unit's passes, by formulas: those that its kernels count
+// (kernels/cost.h). A run reports its rate as a share of it, plans derive times from it, and
+// pipeline stages are balanced by it.
 #ifndef MODEL_WORK_H
 #define MODEL_WORK_H
 #include "model/config.h"
 #include "model/params.h"
 
-// For one token; the backward pass with what --recompute restores.
+// Operations for one token; the backward pass includes those that --recompute repeats.
 struct UnitWork {
     double forward, backward;
 };
 
-// Of a whole model, or of the part that a place has, with its padded vocabulary.
+// For a whole model, or for the part of a TP rank, with its padded vocabulary.
 struct UnitWork model_unit_work(const struct ModelConfig *c, enum UnitKind kind,
                                 enum Recompute level);
 
-// One product of a token's query with the keys that it sees, of all heads, is as much; T of causal
-// attention. Of packed documents it is the most that it can be, since their lengths are the data's.
+// Operations of one product of a token's queries with the keys they see: T times their width if
+// causal. For packed documents it is an upper bound, since their lengths depend on the data.
 double model_attention_work(const struct ModelConfig *c);
 
 #endif
