@@ -1,7 +1,7 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: the command line; what a rank does and tells; from the command line to the
-// ranks; the modes; main. Here alone zero/ and data/ meet: each is handed what it needs of the
+// From top to bottom: the command line; what a rank does and prints; from the command line to the
+// ranks; the modes; main. Only here do zero/ and data/ meet: each gets what it needs from the
 // other. Flags: zero/settings/settings_flags.c, data/flags/options.c. Next: zero/train/trainer.c.
 #include "zero/state.h"
 #include "data/cache.h"
@@ -25,17 +25,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
-// All that the command line says.
+// All values of the command line.
 struct CommandLine {
     struct Settings train;
     struct Options run;
 };
 
-// The run, as all ranks of this process share it; rank 0 alone tells of it.
+// The run, as all ranks of this process share it; only rank 0 prints and logs.
 struct Run {
     struct World world;
-    struct CommandLine said, line; // as the user said it; with every 0 and auto resolved
-    struct Flags flags, resolved;  // over the one, and over the other
+    struct CommandLine said, line; // as the user gave it; with every 0 and auto resolved
+    struct Flags flags, resolved;  // views of `said` and of `line`
     struct Texts texts;
     struct Job job;
     struct PredictRequest request;
@@ -46,7 +46,7 @@ struct Run {
 
 // ---- the command line ----
 
-// A checkpoint's identity is text of data/flags/, in a file of zero/checkpoint/.
+// Reads a checkpoint's identity: text of data/flags/ in a file of zero/checkpoint/.
 static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
     char *identity;
     int err = import_run_peek(path, where, &identity, e);
@@ -60,7 +60,7 @@ static int read_run_flags(const char *path, char **text, char **where, struct Er
 static const struct WeightsKind run_weights = {"run:", "DIR", read_run_flags, import_run_open,
                                                NULL};
 
-// All that --init and --export know.
+// The kinds of weights that --init and --export know.
 static const struct WeightsKind *const weights_kinds[] = {&hf_weights, &run_weights, &llmc_weights,
                                                           NULL};
 
@@ -125,7 +125,7 @@ static void print_sample(struct Trainer *t) {
     free(ids);
 }
 
-// Items that are scored by all ranks.
+// Scores the items of evaluation tasks on all ranks.
 static int evaluate(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     const struct Evals *evals = &run->texts.evals;
@@ -142,7 +142,7 @@ static int evaluate(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-// Opens what rank 0 tells; into --out where there will be steps.
+// Opens rank 0's console and log; in --out if there will be steps.
 static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct Console *teller = &run->teller;
@@ -152,7 +152,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
         teller->tokens = trainer_step_tokens(t);
         teller->flops = rank_flops_per_token(&t->rank);
         teller->peak = o->peak_tflops * 1e12 * run->world.size;
-        teller->light = run->forecast.speeds.flops * run->world.size; // what they all could reach
+        teller->light = run->forecast.speeds.flops * run->world.size; // what all ranks could reach
         progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
                       o->log_every);
         teller->progress.live &= !run->world.launched; // a launcher's pipe may look like a terminal
@@ -163,7 +163,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     return zero_agree(&t->rank.zero, err);
 }
 
-// What was predicted beside what was counted, and the weights' hash.
+// Reports predicted against counted memory and traffic, and prints the weights hash.
 static void print_end(struct Run *run, struct Trainer *t) {
     struct Rank *r = &t->rank;
     struct Report *report = &run->teller.report;
@@ -208,7 +208,7 @@ static int only_evaluate(struct Trainer *t, struct Error *e) {
 
 // ---- from the command line to the ranks ----
 
-// What each rank begins with.
+// Returns the initial trainer of each rank.
 static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
@@ -230,12 +230,12 @@ static struct Trainer trainer_of(struct Run *run) {
         .trace = o->trace};
 }
 
-// Now the ranks' settings are complete.
+// Completes the ranks' settings.
 static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
-// The same where the vocabulary is known, and --fit has chosen what it may.
+// Completes the settings once the vocabulary is known and --fit has chosen.
 static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
     int err = resolve_settings(run, vocab, e);
     if (!err)
@@ -243,7 +243,7 @@ static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
     return err ? err : resolve_settings(run, vocab, e);
 }
 
-// An export copies what is beside the weights, so that a resume may need them, too.
+// An export copies the files beside the weights, so a resume may need the model, too.
 static int open_model(struct Run *run, bool fresh, struct Error *e) {
     int err = texts_open_model(&run->texts, e);
     if (!err || fresh)
@@ -253,7 +253,7 @@ static int open_model(struct Run *run, bool fresh, struct Error *e) {
                      run->line.run.export, why.text);
 }
 
-// Weights that are neither random nor a checkpoint's, and where they go.
+// Checks the model of --init, and the export of --export.
 static int check_weights(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct Options *o = &run->line.run;
@@ -269,8 +269,8 @@ static int check_weights(struct Run *run, struct Error *e) {
     return err ? err : texts_open_export(&run->texts, 0, model->dtype, e);
 }
 
-// All that can be refused is, before data are prepared and anything is printed. The vocabulary is
-// not known yet; only memory depends on it.
+// Refuses whatever can be refused before data are prepared and anything is printed. The vocabulary
+// is not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
     int err = resolve_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
@@ -278,7 +278,7 @@ static int check(struct Run *run, struct Error *e) {
     return err ? err : predict_check(&run->request, e);
 }
 
-// Now the vocabulary is known.
+// Lists the parameters to export, once the vocabulary is known.
 static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct ExportSink *to = &run->texts.exported;
@@ -287,7 +287,7 @@ static int list_export(struct Run *run, struct Error *e) {
     return err ? err : to->room(to->context, e);
 }
 
-// Now it is known whether sequences are packed, and where --epochs end; --init has a share of that.
+// Sets what depends on the data: whether sequences are packed, and how many steps --epochs are.
 static int use_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
     double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
@@ -302,7 +302,7 @@ static int use_data(struct Run *run, struct Error *e) {
     return err;
 }
 
-// Rank 0 alone logs.
+// Opens the texts; only rank 0 logs.
 static int open_texts(struct Run *run, struct Error *e) {
     enum LogLevel level = log_level;
     log_level = run->world.first ? LOG_QUIET : level;
@@ -311,8 +311,8 @@ static int open_texts(struct Run *run, struct Error *e) {
     return err;
 }
 
-// The first process of each machine fetches, encodes and packs what is trained on, and its words
-// tell the others what to open.
+// The first process of each machine fetches, encodes and packs the training data, and tells the
+// others what to open.
 static int prepare(struct Run *run, struct Error *e) {
     const struct World *w = &run->world;
     struct Texts *t = &run->texts;
@@ -330,7 +330,7 @@ static int prepare(struct Run *run, struct Error *e) {
     return world_agree(w, err, e);
 }
 
-// What files leave to the run is told when it is known.
+// Reports settings that came from --init or --deepspeed files.
 static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
@@ -341,7 +341,7 @@ static void report_defaults(struct Run *run) {
         deepspeed_describe(&run->deepspeed, &run->resolved, run->request.out);
 }
 
-// From resolved options to the end of the run. Processes agree after each part.
+// Runs a job from resolved options to its end. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
@@ -373,7 +373,7 @@ static int run_job(struct Run *run, struct Error *e) {
 
 // ---- the modes ----
 
-// Of a model, or of so many parameters of none.
+// Plans a model, or a number of parameters without a model.
 static int plan(struct Run *run, struct Error *e) {
     size_t vocab = 1, parameters = run->line.run.params;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
@@ -406,7 +406,7 @@ static int print(struct Run *run, struct Error *e) {
     return run->world.first ? 0 : options_print(&run->flags, &run->line.run, features_table(), e);
 }
 
-// What the program does, and what each rank of it does then.
+// For each mode: what the program does, and what each rank then does.
 static const struct {
     int (*start)(struct Run *, struct Error *);
     int (*work)(struct Trainer *, struct Error *);
@@ -421,7 +421,7 @@ static const struct {
     [MODE_TRAIN] = {run_job, train},
 };
 
-// How many samples are trained on, from the run's first step on: as many as there are in epochs.
+// Returns how many samples a run trains on, counted from its first step; UINT64_MAX with --epochs.
 static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
     if (mode != MODE_TRAIN && mode != MODE_PREPARE)
         return 0;
@@ -468,7 +468,7 @@ static int start(struct Run *run, struct Error *e) {
     return err;
 }
 
-// A run that trains has its result in --out, and may begin with a closed standard output.
+// True if all was printed. A run that trains has --out, and may start with stdout closed.
 static bool is_printed(enum Mode mode) {
     base_wait_for_reader(stdout);
     bool failed = fflush(stdout) || ferror(stdout);
@@ -480,10 +480,10 @@ int main(int argc, char **argv) {
     struct Error e = {0};
     base_hold_descriptors();
     base_keep_status();
-    setvbuf(stdout, NULL, _IOLBF, 0); // its lines keep their order with those of standard error
+    setvbuf(stdout, NULL, _IOLBF, 0); // keeps its lines in order with those of standard error
     request_begin();
     char *cache = cache_default_folder();
-    int misread = read_line(&run, argc, argv, &e); // it says how long others are waited for
+    int misread = read_line(&run, argc, argv, &e); // it sets the timeout of waiting for other ranks
     int err = world_open(&run.world, run.said.train.rank.timeout_s, &e);
     if (!err)
         err = world_agree(&run.world, misread, &e);
