@@ -1,4 +1,4 @@
-// Files and folders that appear whole: see atomic_file.h.
+// Files and folders that appear complete or not at all: see atomic_file.h.
 #include "kernels/atomic_file.h"
 
 #include "kernels/folder.h"
@@ -15,7 +15,7 @@
 static const char TMP_END[] = ".tmp";
 enum { LETTERS = 6, TRIES = 100 };
 
-// ---- whose it is ----
+// ---- the lock of a temporary file ----
 
 bool file_hold(int fd) {
     struct stat st;
@@ -52,7 +52,7 @@ int file_put(int folder, const char *name, const void *bytes, size_t n) {
     return err ? err : late;
 }
 
-// Where two names cannot change places at once, the old folder goes first.
+// Exchanges two folders in steps: the old one moves away first.
 static int exchange_in_turn(const char *tmp_path, const char *path) {
     char *old = base_format("%s.XXXXXX", path);
     bool failed =
@@ -78,7 +78,7 @@ int file_sync_name(const char *path, struct Error *e) {
     return err;
 }
 
-// ---- what is made under a temporary name ----
+// ---- temporary names ----
 
 static char *tmp_name(const char *path, const char *end) {
     char letters[LETTERS + 1] = "";
@@ -111,7 +111,7 @@ static void remove_dead(int folder, const char *name) {
     close(fd);
 }
 
-// Removes the replacements of this file that runs have begun and, since they died, not ended.
+// Removes the temporary files for `path` that runs left when they died.
 static void sweep(const char *path) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     char *above = folder_of(path);
@@ -136,11 +136,11 @@ static int make_folder(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), why = errno;
     if (fd < 0)
         rmdir(path);
-    errno = why == ENOENT ? EEXIST : why; // a sweep was faster
+    errno = why == ENOENT ? EEXIST : why; // a sweep removed it first
     return fd;
 }
 
-// Makes a file or folder under a name that is free, and locks it.
+// Creates a file or folder under an unused temporary name, and locks it.
 static int make(struct AtomicFile *a, const char *path, const char *end, int (*one)(const char *)) {
     int err = -EEXIST;
     for (int i = 0; err == -EEXIST && i < TRIES; i++) {
@@ -193,7 +193,7 @@ int atomic_file_commit(struct AtomicFile *a, struct Error *e) {
         atomic_file_abandon(a);
         return err;
     }
-    err = file_sync_name(a->path, e); // the rename lasts only when it is on the disk too
+    err = file_sync_name(a->path, e); // the rename is durable once it is on the disk
     atomic_folder_close(a);
     return err;
 }

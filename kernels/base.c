@@ -1,4 +1,4 @@
-// Failure and log lines: see base.h for which kind of failure is which.
+// Failures and log lines: base.h says which kind of failure is which.
 #include "kernels/base.h"
 
 #include "kernels/show.h"
@@ -18,7 +18,7 @@ enum LogLevel log_level = LOG_NORMAL;
 static _Thread_local int this_rank;
 
 static atomic_bool stops_waiting;           // a signal asked the run to end
-static atomic_flag ends = ATOMIC_FLAG_INIT; // some thread is saying the last line
+static atomic_flag ends = ATOMIC_FLAG_INIT; // some thread is writing the last line
 
 void base_set_rank(int rank) {
     this_rank = rank;
@@ -68,12 +68,12 @@ void log_line(enum LogLevel level, const char *format, ...) {
 // ---- standard output and standard error ----
 
 void base_hold_descriptors(void) {
-    for (int fd = 0; fd <= 2; fd++) // in this order: open takes the lowest that is free
+    for (int fd = 0; fd <= 2; fd++) // in this order: open returns the lowest free number
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-// OpenMP's library and others end the process by themselves where memory or threads are short.
+// OpenMP's library and others end the process themselves when memory or threads run out.
 static void end_of_a_library(int status, void *unused) {
     (void)unused;
     if (status != 0 && status != 2)
@@ -96,14 +96,14 @@ void base_stop_waiting(void) {
 }
 
 static bool is_blocked(int fd) {
-    enum { LOOK_MS = 100 }; // at stops_waiting, as the signal may reach another thread
+    enum { LOOK_MS = 100 }; // of checking stops_waiting: another thread may get the signal
     int ready = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, LOOK_MS);
     return ready == 0 || (ready < 0 && errno == EINTR);
 }
 
 void base_wait_for_reader(FILE *stream) {
-    double stopped = 0;      // since when it hurries
-    int fd = fileno(stream); // -1: it is in memory
+    double stopped = 0;      // when stops_waiting was first seen
+    int fd = fileno(stream); // -1: a stream in memory
     while (fd >= 0 && is_blocked(fd)) {
         double now = base_seconds();
         if (!stopped && atomic_load(&stops_waiting))

@@ -1,14 +1,13 @@
-// The ground every file stands on: how a failure is told, and who is speaking.
+// Included by every file: how failures are reported, and which rank a thread belongs to.
 //
-// There are two kinds of failure, and a function's signature says which one it can have.
-//  - What the user or the machine outside can cause (a flag, a file, a full disk) is RECOVERABLE:
-//    the function returns a negative errno and writes one line for a person into a struct Error.
-//    `./train` prints that line, with the error's id behind it, and exits with status 2.
-//  - What only a mistake in this program can cause is FATAL: CHECK prints rank, place and values
+// There are two kinds of failure, and a function's signature shows which one it can have.
+//  - RECOVERABLE: the user or the machine can cause it (a flag, a file, a full disk). The function
+//    returns a negative errno and writes one line for a person into a struct Error. `./train`
+//    prints that line, with the error's id after it, and exits with status 2.
+//  - FATAL: only a mistake in this program can cause it. CHECK prints rank, file, line and values
 //    and ends the process, and with it all ranks. It never returns.
-// Memory, threads and calls of CUDA that the machine refuses are the first kind, but no caller
-// could mend them: base_give_up tells them in one line and ends with status 2, from wherever it is
-// called.
+// Memory, threads and CUDA calls that fail are of the first kind, but no caller could recover:
+// base_give_up reports them in one line and ends with status 2, wherever it is called.
 #ifndef KERNELS_BASE_H
 #define KERNELS_BASE_H
 #include <stdbool.h>
@@ -29,76 +28,75 @@ enum ErrorId {
 #undef ERROR_ID
 };
 
-// One line for a person: what is wrong, its value, and what would be right. Empty text: no error.
+// One line for a person: what is wrong, its value, and valid values. Empty text: no error.
 struct Error {
     char text[ERROR_TEXT_BYTES];
-    enum ErrorId id; // printed behind the text, in brackets
+    enum ErrorId id; // printed after the text, in brackets
 };
 
 // Writes the line (cut if too long) and returns `code`, so that `return error_set(e, -EINVAL, ...)`
-// reads as one step. `code` is a negative errno. Who says more about an error keeps its id.
+// is one step. `code` is a negative errno. A caller that adds to an error's text keeps its id.
 int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// "E_FILE_WRITE", for E_FILE_WRITE.
+// Returns "E_FILE_WRITE" for E_FILE_WRITE.
 const char *error_name(enum ErrorId id);
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
-// How much is said. With whether readers are waited for (below) and what else signals reach
-// (zero/process/request.c) the only mutable globals of the program.
+// The level of log lines. It, stops_waiting (base.c) and the state that signals change
+// (zero/process/request.c) are the only mutable globals of the program.
 extern enum LogLevel log_level;
 
-// A line on standard error, with "rank R: " in front where the calling thread is a rank other than
-// 0.
+// Prints a line on standard error, with "rank R: " in front unless the calling thread is rank 0.
 void log_line(enum LogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Names the rank that the calling thread speaks for, in log lines and failed checks. Default 0.
+// Sets the rank of the calling thread, for log lines and failed checks. Default 0.
 void base_set_rank(int rank);
 int base_rank(void);
 
 // ---- standard output and standard error ----
 
-// First of all: a descriptor of 0, 1 and 2 that was closed is opened on /dev/null, so that no file
-// of ours comes to lie there and is read or printed into. It is opened the wrong way round, 0 for
-// writing and the others for reading: whoever uses it meets an error, as before.
+// Call it first: opens those of descriptors 0, 1 and 2 that were closed on /dev/null, so that none
+// of our files gets such a number and is read or printed into. They are opened the wrong way round,
+// 0 for writing and the others for reading: using them is an error, as before.
 void base_hold_descriptors(void);
 
-// Likewise first: whatever ends the process by exit(), its status is 0 or 2, and 2 with a line.
+// Call it first, too: makes the status of exit() 0 or 2, whoever calls it, and 2 with a message.
 void base_keep_status(void);
 
-// Whether base_hold_descriptors found it closed.
+// True if base_hold_descriptors found this descriptor closed.
 bool base_was_closed(int fd);
 
-// Waits until the reader of stdout or stderr takes more: a terminal may be stopped (Ctrl-S), a pipe
-// may be full. Once base_stop_waiting was called it waits for a second at most; a stream that is
-// still blocked then goes to /dev/null. Whoever prints after the first step calls it before, for
-// SIGTERM ends the run through its steps from there on.
+// Waits until stdout or stderr accepts more output: a terminal may be stopped (Ctrl-S), a pipe may
+// be full. After base_stop_waiting it waits for at most a second; a stream that is still blocked
+// then goes to /dev/null. Call it before printing after the first step, because from then on
+// SIGTERM ends the run through its steps.
 void base_wait_for_reader(FILE *stream);
 
-// Readers that hang hold up the run no longer. For the handler of a signal that asks it to end.
+// Makes the run stop waiting for blocked readers. For the handler of a signal that ends the run.
 void base_stop_waiting(void);
 
 // ---- the end ----
 
-// The last line of the process on standard error, behind all that was printed before. Of the
-// threads that have one the first alone comes back.
+// Prints the last line of the process on standard error, after all earlier output. If several
+// threads call it, only the first returns.
 void base_last_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void base_fail(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
 
-// The line "train: ..." and exit status 2: for what the machine refuses where no caller can mend
-// it. Other processes of the job see that this one is gone.
+// Prints the line "train: ..." and exits with status 2, when the machine refuses something and no
+// caller can recover. Other processes of the job notice the end of this one.
 void base_give_up(enum ErrorId id, const char *format, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
 
-// base_give_up for memory: `bytes` that were refused (0: not known), and for what ("a list").
+// base_give_up for memory: `bytes` that were refused (0: unknown), and their use ("a list").
 void base_out_of_memory(size_t bytes, const char *what) __attribute__((noreturn));
-// And for a thread: `err` is what pthread_create returned.
+// The same for a thread: `err` is the result of pthread_create.
 void base_out_of_threads(int err, const char *what) __attribute__((noreturn));
 
-// Fatal unless `condition`. The rest is a printf format with the values that a reader will ask for.
+// Fatal unless `condition` holds. The other arguments are a printf format and helpful values.
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -112,16 +110,16 @@ void *base_alloc_zeroed(size_t bytes);
 void *base_realloc(void *mem, size_t bytes, const char *what);
 char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // free() it
 
-// The array of `count` elements, of so many bytes each, with room for one more. *room: of how many.
+// Returns the array, grown if needed to hold one more than `count` elements. *room: its capacity.
 void *base_grow(void *array, size_t count, size_t *room, size_t bytes, const char *what);
 
-// Adds to a text of base_format's.
+// Appends to a text that base_format made.
 void base_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 double base_seconds(void); // monotonic clock, s
 
-// Writes all bytes to a file, however many calls it takes: from byte `at` on, or with -1 from where
-// the file stands. Returns 0 or -errno; -ENOSPC where nothing was taken and no reason told.
+// Writes all bytes to a file, in as many calls as it takes: from byte `at` on, or with -1 at the
+// file's offset. Returns 0 or -errno; -ENOSPC if nothing was written and no reason given.
 int base_write(int fd, const void *bytes, size_t n, int64_t at);
 
 #ifdef __cplusplus
@@ -140,7 +138,7 @@ static inline size_t ceil_div(size_t a, size_t b) {
 static inline size_t round_up(size_t a, size_t multiple) {
     return ceil_div(a, multiple) * multiple;
 }
-// The greatest number that divides both.
+// Returns the greatest common divisor.
 static inline size_t size_gcd(size_t a, size_t b) {
     while (b) {
         size_t rest = a % b;
@@ -149,7 +147,7 @@ static inline size_t size_gcd(size_t a, size_t b) {
     }
     return a;
 }
-// NULL, an operand that is not there, is aligned.
+// NULL, a missing operand, is aligned.
 static inline bool is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;
 }

@@ -1,8 +1,8 @@
 // Counting GPUs without CUDA. See cards.h.
 //
 // Source: NVIDIA, "CUDA C++ Programming Guide", section on CUDA_VISIBLE_DEVICES: a list of indices
-// or of identifiers, GPU-... or MIG-..., which may be cut short; it ends at the first that is not
-// valid. Identifiers are not looked up here, so a list may be shorter than it seems, never longer.
+// or of identifiers (GPU-..., MIG-...), maybe abbreviated; it ends at the first invalid one.
+// Identifiers are not looked up here, so fewer GPUs may be visible than it lists, never more.
 #include "kernels/cards.h"
 
 #include "kernels/base.h"
@@ -22,7 +22,7 @@ static int count_files(const char *pattern) {
     return count;
 }
 
-// Instances of a card that is split have a folder each.
+// Returns how many GPUs the driver lists. A GPU split by MIG has a folder per instance: unknown.
 static int count_machine(void) {
     int count = count_files("gpus/*");
     return count && !count_files("capabilities/gpu*/mig/gi*") ? count : CARDS_UNKNOWN;

@@ -1,4 +1,4 @@
-// The GPUs of this machine, counted without CUDA: for what must be settled before CUDA's first call
+// Counts the GPUs of this machine without CUDA: for decisions before CUDA's first call
 // (zero/rank/rank_device.c).
 #ifndef KERNELS_CARDS_H
 #define KERNELS_CARDS_H
@@ -6,15 +6,15 @@
 
 enum { CARDS_UNKNOWN = INT_MAX };
 
-// The most that there can be; CARDS_UNKNOWN where nothing tells.
+// Upper bounds; CARDS_UNKNOWN if there is no information.
 struct Cards {
-    int machine; // as NVIDIA's driver lists them: not in WSL, in some containers, or of a card that
-                 // is split into several (MIG)
-    int shown;   // of these, by CUDA_VISIBLE_DEVICES, to this process
+    int machine; // as NVIDIA's driver lists them; unknown in WSL, in some containers, and with
+                 // a GPU that MIG splits
+    int shown;   // of these, those that CUDA_VISIBLE_DEVICES shows this process
 };
 struct Cards cards_count(void);
 
-// The driver's folder, "/proc/driver/nvidia". Tests name another.
+// The driver's folder, "/proc/driver/nvidia". Tests set another.
 extern const char *cards_folder;
 
 #endif

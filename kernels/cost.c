@@ -1,4 +1,4 @@
-// The work that each kernel of the table must do: see cost.h for what counts.
+// The work of each kernel in the table: cost.h says what counts.
 //
 // Each function below reads like the kernel's comment in kernels.h: one term for each operand. A
 // kernel of KERNEL_LIST without a function here does not compile.
@@ -12,7 +12,7 @@ static double bytes_of(size_t n, enum Dtype d) {
     return (double)n * (double)dtype_size(d);
 }
 
-// Of a result: read before it is written, where something is added to it.
+// Bytes of a result; with accumulate it is read before it is written.
 static double result_bytes(size_t n, enum Dtype d, bool accumulate) {
     return bytes_of(n, d) * (accumulate ? 2 : 1);
 }
@@ -29,9 +29,9 @@ static struct Cost cost(double flops, double bytes, const char *format, ...) {
     return c;
 }
 
-// The shape is m x n x k with the letters that BLAS would have for the product: it counts by
-// columns, so the first letter is our B's (kernels/cuda/blas_open.c). A forward pass is TN, the
-// gradient of its input NN, that of its weight NT.
+// The shape is m x n x k with the letters that BLAS would have for the product: BLAS is
+// column-major, so the first letter is our B's (kernels/cuda/blas_open.c). A forward pass is TN,
+// the gradient of its input NN, that of its weight NT.
 static struct Cost matmul_cost(const struct Matmul *a) {
     size_t mn = a->m * a->n;
     double bytes = bytes_of(a->m * a->k, a->a.dtype) + bytes_of(a->k * a->n, a->b.dtype) +
@@ -54,7 +54,7 @@ static struct Cost norm_forward_cost(const struct NormForward *a) {
     size_t n = a->rows * a->c;
     double bytes = bytes_of(n, a->dtype);
     if (a->delta)
-        bytes += 2 * bytes_of(n, a->dtype); // and the sum
+        bytes += 2 * bytes_of(n, a->dtype); // and sum
     if (a->y)
         bytes += bytes_of(n + (a->bias ? 2 : 1) * a->c, a->dtype) +
                  bytes_of((a->mean ? 2 : 1) * a->rows, F32);
@@ -68,10 +68,10 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
-// Half of one T x T x HS product, for all query heads; of a window the w keys that a query sees,
-// and fewer near the beginning: T w - w w / 2 of T T / 2; of a layout its share, which is a whole
-// sequence's. What packed documents hide is not taken off: a cost follows no pointers, which may be
-// a device's. Nor are a layout's lists counted among the bytes, which are few.
+// Half of one T x T x HS product, for all query heads. With a window, the w keys that a query sees,
+// fewer near the beginning: T w - w w / 2 of T T / 2. With a layout, its share for a whole
+// sequence. Scores that packed documents hide are not subtracted: a cost follows no pointers, which
+// may point to device memory. The few bytes of a layout's lists are not counted.
 static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window,
                              const struct Layout *layout) {
     double keys = (double)t, w = (double)window;
@@ -100,12 +100,12 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
                 "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 
-// Of documents' places, where they are asked for.
+// Bytes of the documents' starts, if they are given.
 static double starts_bytes(const int32_t *starts, size_t rows) {
     return starts ? (double)(rows * sizeof *starts) : 0;
 }
 
-// In place the values stay where they are: 2 hs (nh + nkv) elements of each row are moved.
+// In place the values are not moved: 2 hs (nh + nkv) elements of each row are.
 static struct Cost rotate_forward_cost(const struct RotateForward *a) {
     size_t heads = a->nh + (a->y == a->x ? 1 : 2) * a->nkv;
     double bytes = bytes_of(2 * a->b * a->t * heads * a->hs, a->dtype) +
@@ -118,7 +118,7 @@ static struct Cost rotate_forward_cost(const struct RotateForward *a) {
                 a->q_norm || a->k_norm ? " norm" : "");
 }
 
-// A head that has a norm is read from x as well.
+// Heads with a norm also read x.
 static struct Cost rotate_backward_cost(const struct RotateBackward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of(2 * rows * (a->nh + a->nkv) * a->hs, a->dtype) +
@@ -147,7 +147,7 @@ static struct Cost gelu_forward_cost(const struct GeluForward *a) {
     return cost(0, 2 * bytes_of(a->n, a->dtype), "%zu", a->n);
 }
 
-// As if all tokens differed, and had rows here.
+// An upper bound: all tokens differ, and have rows here.
 static struct Cost embed_forward_cost(const struct EmbedForward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of((2 * rows + (a->wpe ? a->t : 0)) * a->c, a->dtype) +
@@ -156,7 +156,7 @@ static struct Cost embed_forward_cost(const struct EmbedForward *a) {
     return cost(0, bytes, "%zu x %zu", rows, a->c);
 }
 
-// As if as many tokens differed as can, and had rows here.
+// An upper bound: as many tokens as possible differ, and have rows here.
 static struct Cost embed_backward_cost(const struct EmbedBackward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of(rows * a->c, a->dtype) + (double)(rows * sizeof *a->tokens) +
@@ -179,7 +179,7 @@ static struct Cost classifier_part_cost(const struct ClassifierPart *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->vp);
 }
 
-// In the padding nothing is read.
+// Padding columns are not read.
 static struct Cost classifier_merge_cost(const struct ClassifierMerge *a) {
     double bytes = bytes_of(a->backward ? a->rows * (a->v + a->vp) : 0, a->dtype) +
                    (double)(a->rows * (sizeof *a->targets + sizeof *a->loss)) +

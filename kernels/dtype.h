@@ -3,11 +3,11 @@
 // bf16 is the upper half of an fp32. Rounding to it is done with integers, to nearest, ties to
 // even: the hardware's own conversion (AVX512_BF16) flushes denormals, so its bits differ.
 //
-// Random numbers are a pure function of (seed, index): whoever needs value i computes value i.
-// Initial weights and the order of the data therefore do not depend on ranks, shards or stages. Nor
-// on the machine: log and cos of a math library differ in the last place from one to the next, so
-// normal values have their own, made of additions, products, divisions and roots alone, which IEEE
-// 754 defines to the bit. CUDA kernels call the same functions.
+// Random numbers are a pure function of (seed, index): code that needs value i computes value i. So
+// initial weights and the order of the data do not depend on ranks, shards or stages. Nor on the
+// machine: log and cos differ in the last bit between math libraries, so normal values have their
+// own, made only of additions, products, divisions and roots, which IEEE 754 defines to the bit.
+// CUDA kernels call the same functions.
 #ifndef KERNELS_DTYPE_H
 #define KERNELS_DTYPE_H
 #include <math.h>
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// Functions of this header may run on a GPU as well, where nvcc compiles them.
+// Functions of this header also run on a GPU, when nvcc compiles them.
 #ifdef __CUDACC__
 #define HOST_DEVICE __host__ __device__
 #else
@@ -51,8 +51,8 @@ HOST_DEVICE static inline float f32_from_bf16(uint16_t h) {
     return f32_from_bits((uint32_t)h << 16);
 }
 
-// To nearest, ties to even. A NaN stays a NaN (its quiet bit is set), infinities stay, denormals
-// stay.
+// Rounds to nearest, ties to even. A NaN stays a NaN (its quiet bit is set), infinities and
+// denormals stay.
 HOST_DEVICE static inline uint16_t bf16_from_f32(float x) {
     uint32_t u = f32_bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u)
@@ -65,12 +65,12 @@ HOST_DEVICE static inline float f32_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
     if (rest >= 0x7c00u) // infinity, NaN
         return f32_from_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-    // The fields of an fp32 whose exponent is too small by 112, which a product mends; it also
+    // Builds an fp32 whose exponent is too small by 112, and corrects it by a product, which also
     // makes normal numbers of denormals.
     return f32_from_bits(sign | f32_bits(f32_from_bits(rest << 13) * 0x1p112f));
 }
 
-// To nearest, ties to even. Past 65519.996 it is infinity; below 2^-14 it has fewer bits.
+// Rounds to nearest, ties to even. Past 65519.996 it is infinity; below 2^-14 it has fewer bits.
 HOST_DEVICE static inline uint16_t f16_from_f32(float x) {
     uint32_t u = f32_bits(x), sign = u >> 16 & 0x8000u;
     u &= 0x7fffffffu;
@@ -78,7 +78,7 @@ HOST_DEVICE static inline uint16_t f16_from_f32(float x) {
         return (uint16_t)(sign | 0x7e00u);
     if (u >= 0x47800000u) // 2^16
         return (uint16_t)(sign | 0x7c00u);
-    if (u < 0x38800000u) { // 2^-14: added to 0.5, whose last bit is 2^-24, it is rounded as it must
+    if (u < 0x38800000u) { // 2^-14: adding it to 0.5, whose last bit is 2^-24, rounds it correctly
         float shifted = f32_from_bits(u) + 0.5f;
         return (uint16_t)(sign | (f32_bits(shifted) - f32_bits(0.5f)));
     }

@@ -1,7 +1,7 @@
-// The errors' ids, by the lowest room that says one: see struct Error in base.h. An id is what a
-// person looks up and a test asserts: it names what is wrong, not the place that says so, and stays
-// when sentences change. Sorted within a room; scripts/dev/check_layout.sh wants each to be said
-// somewhere and to be asserted by a test.
+// The ids of errors, by the lowest room that reports one: see struct Error in base.h. People look
+// an id up, and tests assert it: it names the error, not the code that reports it, and stays when
+// sentences change. Sorted within a room; scripts/dev/check_layout.sh checks that each is reported
+// somewhere and asserted by a test.
 
 // ---- kernels ----
 

@@ -1,5 +1,5 @@
-// Events by name: see device.h. Where somebody traces, each record is counted, so that a wait can
-// tell which it answers (trace.c).
+// Named events: see device.h. While a trace is open, each record is counted, so that a wait can
+// refer to the record that it waits for (trace.c).
 #include "kernels/device.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ struct NamedEvent {
     struct NamedEvent *next;
     struct Event *event;
     const char *name;
-    uint64_t records; // so far, while traced
+    uint64_t records; // so far, while a trace is open
 };
 
 struct Event *device_open_event(struct Device *d, const char *name) {
@@ -20,7 +20,7 @@ struct Event *device_open_event(struct Device *d, const char *name) {
 
 void device_close_event(struct Device *d, struct Event *event) {
     if (!event)
-        return; // what could not be opened is closed all the same
+        return; // an event that could not be opened is closed, too
     struct NamedEvent **at = &d->events;
     while (*at && (*at)->event != event)
         at = &(*at)->next;
@@ -31,7 +31,7 @@ void device_close_event(struct Device *d, struct Event *event) {
     d->ops->event_close(event);
 }
 
-// A GPU's struct Event begins with the event that CUDA knows.
+// A GPU's struct Event begins with its cudaEvent_t.
 const char *device_event_name(const struct Device *d, const void *event) {
     for (const struct NamedEvent *n = d->events; n; n = n->next)
         if (n->event == event || (d->ops->native_stream && *(void *const *)n->event == event))

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char ENDS[] = "| "; // of a term
+static const char ENDS[] = "| "; // characters that end a term
 
 static const struct Flag *find_flag(const struct FlagValues *v, const char *name, size_t n) {
     for (size_t i = 0; i < v->n; i++)
@@ -22,7 +22,7 @@ static bool fact_holds(const struct FlagValues *v, const char *name, size_t n) {
     CHECK(false, "no flag or fact %.*s", (int)n, name);
 }
 
-// The text of a flag that holds one ("" for none), or the word of a choice. NULL: it is a number.
+// Returns the text of a text flag ("" for none) or the word of a choice. NULL: a number.
 static const char *text_of(const struct Flag *f, const void *at) {
     const char *text = f->type == FLAG_CHOICE ? f->words[*(const int *)at] : NULL;
     if (f->type == FLAG_STRING || f->type == FLAG_LIST || f->type == FLAG_OPTIONAL)
@@ -59,7 +59,7 @@ static const void *field_of(const struct FlagValues *v, const struct Flag *f) {
     return (const char *)v->values + f->offset;
 }
 
-// Whether the value is in a list with a comma between two.
+// True if the value is in a list separated by commas.
 static bool is_one_of(const struct Flag *f, const void *at, const char *list) {
     const char *text = text_of(f, at);
     for (;; list++) {
@@ -73,13 +73,13 @@ static bool is_one_of(const struct Flag *f, const void *at, const char *list) {
     }
 }
 
-// The other side of a comparison.
+// The right side of a comparison.
 static double operand(const struct FlagValues *v, const char *text) {
     const struct Flag *f = find_flag(v, text, strcspn(text, ENDS));
     return f ? number_of(f, field_of(v, f)) : strtod(text, NULL);
 }
 
-// Whether a term without alternatives holds; *shown: the flag that a refusal shows then, or NULL.
+// True if a term without alternatives holds; *shown: the flag to show in a refusal, or NULL.
 static bool holds(const struct FlagValues *v, const char *term, const struct Flag **shown) {
     bool no = *term == '!', said = term[no] == '+';
     const char *name = term + no + said;
@@ -109,7 +109,7 @@ static bool holds(const struct FlagValues *v, const char *term, const struct Fla
 
 enum { MOST_SHOWN = 6 };
 
-// Whether all terms hold. shown: the flags that a refusal shows, each once; a NULL behind the last.
+// True if all terms hold. shown: the flags to show in a refusal, each once; ends with NULL.
 static bool all_hold(const struct FlagValues *v, const char *terms,
                      const struct Flag *shown[MOST_SHOWN + 1]) {
     size_t n = 0;

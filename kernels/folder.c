@@ -31,7 +31,7 @@ int folder_sync_above(const char *path, struct Error *e) {
     return err;
 }
 
-// One folder, in one that is there.
+// Makes one folder in an existing folder.
 static int make_one(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     struct Error why = {0};
     if (mkdir(path, mode) != 0)

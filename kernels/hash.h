@@ -1,11 +1,11 @@
-// XXH64: a fast 64-bit checksum that tells a damaged file from a whole one.
+// XXH64: a fast 64-bit checksum that tells a damaged file from an intact one.
 //
-// It reads 32 bytes at a time into four independent sums, so the processor can work on all four at
-// once (several GB/s, faster than any disk). It finds accidents, not forgers. Checkpoints carry it.
+// It reads 32 bytes at a time into four independent sums, on which the processor works at once
+// (several GB/s, faster than any disk). It detects accidents, not forgery. Checkpoints have it.
 // Source: Yann Collet's specification, "XXH64 algorithm", doc/xxhash_spec.md of the xxHash project.
 //
-// hash64_init, then hash64_update for each piece in order, then hash64_final; how the bytes are cut
-// into pieces does not matter.
+// Call hash64_init, then hash64_update for each piece in order, then hash64_final; the sizes of the
+// pieces do not matter.
 #ifndef KERNELS_HASH_H
 #define KERNELS_HASH_H
 #include <stddef.h>
@@ -30,7 +30,7 @@ static inline uint64_t hash64_rotate(uint64_t x, int by) {
     return x << by | x >> (64 - by);
 }
 
-// Little-endian words, as the specification demands; x86-64 and ARM have that order themselves.
+// Reads a little-endian word, as the specification demands; x86-64 and ARM have that order anyway.
 static inline uint64_t hash64_word(const uint8_t *p) {
     uint64_t x;
     memcpy(&x, p, sizeof x);
@@ -49,7 +49,7 @@ static inline void hash64_init(struct Hash64 *h, uint64_t seed) {
     h->lane[3] = seed - HASH64_P1;
 }
 
-// Consumes whole stripes and returns what is left of them.
+// Consumes whole stripes and returns a pointer to the rest.
 static inline const uint8_t *hash64_stripes(struct Hash64 *h, const uint8_t *p, size_t nstripe) {
     uint64_t a = h->lane[0], b = h->lane[1], c = h->lane[2], d = h->lane[3];
     for (size_t i = 0; i < nstripe; i++, p += HASH64_STRIPE) {
@@ -101,7 +101,7 @@ static inline uint64_t hash64_finish_tail(uint64_t sum, const uint8_t *p, size_t
     return sum;
 }
 
-// The checksum of all bytes so far. Does not change `h`: more may follow.
+// Returns the checksum of all bytes so far. Does not change `h`: more may follow.
 static inline uint64_t hash64_final(const struct Hash64 *h) {
     uint64_t sum = h->seed + HASH64_P5;
     if (h->bytes >= HASH64_STRIPE) {
@@ -116,7 +116,7 @@ static inline uint64_t hash64_final(const struct Hash64 *h) {
     return sum ^ sum >> 32;
 }
 
-// All at once.
+// Returns the checksum of one buffer.
 static inline uint64_t hash64(const void *bytes, size_t n, uint64_t seed) {
     struct Hash64 h;
     hash64_init(&h, seed);

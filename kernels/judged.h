@@ -1,4 +1,4 @@
-// Of a run's validations, the one with the lowest loss: what a checkpoint keeps of them. Judged by
+// The validation of a run with the lowest loss, as checkpoints keep it. Judged by
 // zero/train/best.c.
 #ifndef KERNELS_JUDGED_H
 #define KERNELS_JUDGED_H
@@ -6,9 +6,9 @@
 
 struct Best {
     uint64_t step;    // 0: there was none
-    uint64_t samples; // sequences of a validation; 0: none is judged
+    uint64_t samples; // sequences of a validation; 0: nothing is judged
     float loss;
-    uint32_t worse; // validations since
+    uint32_t worse; // later validations
 };
 
 #endif

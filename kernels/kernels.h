@@ -14,8 +14,8 @@
 // all but matmul give the same bits for any number of threads. On a GPU likewise for any order in
 // which its threads happen to run.
 //
-// The plain versions (kernels/cpu/ref_*.c, table "oracle") define what is right; tests hold all
-// others against them.
+// The plain versions (kernels/cpu/ref_*.c, table "oracle") define correct results; tests compare
+// all others with them.
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include "kernels/batch.h"
@@ -44,13 +44,13 @@ struct Work {
 
 // C (m, n) = epilogue(A (m, k) · B (k, n)), accumulated in fp32. a and b have one dtype; c may
 // differ and is not transposed. Epilogue, in this order:
-//   accumulate: add the old C; cuBLASLt rounds the product to a 16-bit C's format before that.
+//   accumulate: add the old C; cuBLASLt first rounds the product to a 16-bit C's format.
 //   bias: add bias[j], in b's dtype (NULL: none).
 //   dgelu: multiply by the derivative of tanh-GELU at dgelu[i, j], c's dtype and ld (NULL: none).
-//   With --autotune a GPU may have stored, and so rounded, a 16-bit product before that.
+//   With --autotune a GPU may first have stored, and so rounded, a 16-bit product.
 //   store C.   gelu: store GELU of the stored C there, c's dtype and ld (NULL: none).
 //   dbias: dbias[i] (+)= sum over k of A[i, k], c's dtype: the bias gradient that belongs to a
-//   weight gradient, where A is the transposed output gradient (NULL: none; += when accumulate is
+//   weight gradient, where A is the transposed output gradient (NULL: none; += if accumulate is
 //   set).
 struct Matmul {
     size_t m, n, k;
@@ -97,13 +97,13 @@ struct NormBackward {
 // backward pass needs of the softmax. Scores are scaled by 1/sqrt(HS). No T x T matrix is ever
 // stored (Dao et al., FlashAttention, 2022; FlashAttention-2, 2023).
 //
-// first: (B, T), the first key that each query sees, at most its own place and never falling along
-// T: windows and packed documents. Tiles that no query sees are not visited. NULL: all see key 0.
-// window: where first is a window of so many keys and nothing else, those; 0: it is not. Only the
-// cost (cost.h) asks for it, as it does not follow first, which may be a device's.
+// first: (B, T), the first key that each query sees, at most the query's own position and never
+// decreasing along T: for windows and packed documents. Tiles that no query sees are skipped. NULL:
+// all see key 0. window: if `first` is only a window, its number of keys; else 0. Only the cost
+// (cost.h) reads it, since it does not follow `first`, which may be in device memory.
 //
-// layout: sparse attention sees of these keys those in its cells, each head those of its table
-// (layout.h), made for at least t tokens, and in the backward pass for t. Without one all.
+// layout: with sparse attention each head sees only keys in its table's cells (layout.h), which are
+// made for at least t tokens, in the backward pass for exactly t.
 struct AttentionForward {
     size_t b, t, nh, nkv, hs, window;
     enum Dtype dtype;
@@ -128,21 +128,21 @@ struct AttentionBackward {
 };
 
 // starts: (B, T), where each token's document begins in its sequence (batch.h); NULL: at 0. The
-// position of row b * T + t is t less that: a document's tokens have the positions that they have
-// in a sequence of their own, and so the same angles to the bit. (They would turn by the same
-// differences from any place on, but the rounded angles at far positions are off by more.)
+// position of row b * T + t is t minus that: a document's tokens have the same positions, and so
+// the same angles to the bit, as in a sequence of their own. (Rotation depends only on differences
+// of positions, but angles far from 0 are rounded more coarsely.)
 HOST_DEVICE static inline size_t row_position(const int32_t *starts, size_t row, size_t t) {
     return row % t - (starts ? (size_t)starts[row] : 0);
 }
 
-// Rotary position embedding of queries and keys, behind a norm of each head where a model has one.
+// Rotary position embedding of queries and keys, after a norm of each head if the model has one.
 // x, y: (B, T, NH + 2 NKV, HS) in dtype, as attention's qkv. For heads 0 .. NH + NKV - 1
 //   n = x, or x * rstd * weight with weight q_norm or k_norm (HS), rstd = 1 / sqrt(mean of x^2 over
 //   the head + eps) (Qwen3)
 //   y_i = n_i cos - n_j sin,  y_j = n_j cos + n_i sin,  i < HS / 2, j = i + HS / 2
 // and the values are copied. table: (T, HS / 2, 2), cos and sin of each position's angles, fp32;
-// starts as row_position has it. HS is even. y may be x where there are no norms. (Su et al.,
-// RoFormer, 2021; the pairs are Hugging Face's.)
+// starts: see row_position. HS is even. y may be x if there are no norms. (Su et al., RoFormer,
+// 2021; the pairs are Hugging Face's.)
 struct RotateForward {
     size_t b, t, nh, nkv, hs;
     enum Dtype dtype;
@@ -154,8 +154,8 @@ struct RotateForward {
     void *y;
 };
 
-// dy becomes the gradient by x, in place; dq_norm, dk_norm (NULL: none): (HS) in grad_dtype, added
-// to if accumulate, else overwritten. x is looked at only where there are norms.
+// dy becomes the gradient of x, in place; dq_norm, dk_norm (NULL: none): (HS) in grad_dtype, added
+// to if accumulate, else overwritten. x is read only if there are norms.
 struct RotateBackward {
     size_t b, t, nh, nkv, hs;
     enum Dtype dtype, grad_dtype;
@@ -194,13 +194,13 @@ struct GeluForward {
     void *y;
 };
 
-// A matrix that has a row for each of v tokens, of which the first is first_token: all, or a rank's
-// part of a vocabulary that lies on several. The token's row there; v or more: it has none.
+// Returns a token's row in a matrix of v rows for tokens from first_token on: all tokens, or a
+// rank's part of a vocabulary that is split. v or more: the token has no row here.
 HOST_DEVICE static inline size_t token_row(int32_t token, size_t first_token) {
     return (size_t)token - first_token;
 }
 
-// out[b, t] = wte[token_row] + wpe[p], p = row_position of (b, t); 0 + wpe[p] of a token without a
+// out[b, t] = wte[token_row] + wpe[p], p = row_position of (b, t); 0 + wpe[p] for a token without a
 // row. tokens: (B, T); wte: (v, C), wpe: (at least T, C; NULL: 0), out (B, T, C).
 struct EmbedForward {
     size_t b, t, c, v, first_token;
@@ -211,10 +211,10 @@ struct EmbedForward {
 };
 
 // dwte[token_row] += the token's rows of dout, summed in fp32 and rounded once per token of the
-// batch, in an order that depends neither on threads nor on which tokens have a row; always added:
-// where the head's matrix is wte, its backward pass wrote dwte first. A token without a row adds
-// nothing. dwpe[p] (+)= sum over the rows of position p (NULL: none), likewise; rows t.. of dwpe
-// are left alone. v: rows of dwte.
+// batch, in an order that depends neither on threads nor on the tokens that have a row; always
+// added: if the head's matrix is wte, its backward pass wrote dwte first. A token without a row
+// adds nothing. dwpe[p] (+)= sum over the rows of position p (NULL: none), likewise; rows t.. of
+// dwpe are left alone. v: rows of dwte.
 struct EmbedBackward {
     size_t b, t, c, v, first_token;
     enum Dtype dtype, grad_dtype;
@@ -228,8 +228,8 @@ struct EmbedBackward {
 // Cross entropy of a softmax over the first v of vp columns, for some rows of the batch.
 // loss[i] = logsumexp(logits[i, :v]) - logits[i, targets[i]], fp32, not averaged.
 // If backward: logits are replaced by (softmax - onehot) * dloss * loss_scale; columns v .. vp
-// become 0. Of a row whose target is UNCOUNTED (batch.h) the loss is 0 and so is the gradient,
-// whatever its logits are. loss_scale: on the device, as a step's constants are (NULL: 1).
+// become 0. A row whose target is UNCOUNTED (batch.h) has loss 0 and gradient 0, whatever its
+// logits are. loss_scale: on the device, like a step's constants (NULL: 1).
 struct Classifier {
     size_t rows, v, vp;
     enum Dtype dtype;
@@ -241,17 +241,17 @@ struct Classifier {
     bool backward;
 };
 
-// What a rank that has a part of the vocabulary knows of a row's softmax: the largest of its
-// logits, the target's (-inf where it is another part's) and the sum of e^(x - max). The sum is 0,
-// and max -inf, where no logit is above -inf, and of a row whose target is UNCOUNTED.
+// The partial result of a row's softmax on a rank that has a part of the vocabulary: the largest
+// logit, the target's logit (-inf if another part has it) and the sum of e^(x - max). If no logit
+// is above -inf, or the row's target is UNCOUNTED, the sum is 0 and max is -inf.
 struct SoftmaxPart {
     float max, target;
     double sum;
 };
 
-// A Classifier whose vocabulary lies on several ranks (Shoeybi et al., Megatron-LM, 2019, section
-// 3): each tells what it knows of its part, all learn it by one all_gather, and each makes the
-// losses, and the gradients of its own logits (ClassifierMerge).
+// The first half of a Classifier whose vocabulary is split over ranks (Shoeybi et al., Megatron-LM,
+// 2019, section 3): each rank reduces its part, one all_gather gives all the results to all, and
+// each rank computes the losses and the gradients of its own logits (ClassifierMerge).
 //
 // logits: (rows, vp). Columns 0 .. v - 1 are tokens first_token .. first_token + v - 1; v may be 0.
 // part: (rows), overwritten.
@@ -263,8 +263,8 @@ struct ClassifierPart {
     struct SoftmaxPart *part;
 };
 
-// The second half. all: (parts, rows), what the ranks know, merged in this order: each rank has the
-// same bits of the losses. The rest is as Classifier has it, of this rank's columns, to the
+// The second half. all: (parts, rows), the ranks' results, merged in this order: each rank gets the
+// same bits of the losses. The rest is as for Classifier, for this rank's columns, up to the
 // rounding of the sum.
 struct ClassifierMerge {
     size_t rows, v, vp, first_token, parts;
@@ -278,8 +278,8 @@ struct ClassifierMerge {
     bool backward;
 };
 
-// out[0] (+)= sum of x[i], or of x[i]^2 if square. Chunks of fixed size are summed apart and added
-// in order, in fp64, so the bits do not depend on threads.
+// out[0] (+)= sum of x[i], or of x[i]^2 if square. Chunks of fixed size are summed separately and
+// added in order, in fp64, so the bits do not depend on threads.
 struct Sum {
     size_t n;
     enum Dtype dtype;
@@ -288,16 +288,16 @@ struct Sum {
     double *out;
 };
 
-// The step's end (step_state.h), with the squares of the whole gradient: the sum of
-// squares[r * stride + i], r < ranks, i < n, added rank by rank in fp64. Where the model lies in
-// stages of a pipeline each has so many ranks, and each number is one stage's: the others have 0.
+// The step's end (step_state.h), with the sum of squares of the whole gradient: the sum of
+// squares[r * stride + i], r < ranks, i < n, added rank by rank in fp64. With pipeline parallelism
+// each stage has so many ranks, and each number belongs to one stage: the others have 0.
 struct StepClip {
     size_t ranks, n, stride, stages;
     const double *squares;
     struct StepState *state;
 };
 HOST_DEVICE static inline double step_clip_square(const struct StepClip *a, size_t r, size_t i) {
-    double sum = 0; // of one number and zeros: exact, so it does not depend on the stages
+    double sum = 0; // of one number and zeros: exact, so independent of the stages
     for (size_t stage = 0; stage < a->stages; stage++)
         sum += a->squares[(stage * a->ranks + r) * a->stride + i];
     return sum;
@@ -307,18 +307,17 @@ HOST_DEVICE static inline double step_clip_square(const struct StepClip *a, size
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr * (m / correction.first / (sqrt(v / correction.second) + eps) + weight_decay * w)
 // m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are rounded and stored.
-// grad: grad_dtype. Nothing is written if state->skip. What w is read from and written to is
-// master_format's (master.h); param_dtype is BF16 for the last two:
-//   fp32    master: fp32. param: receives the new weights in param_dtype; NULL where the fp32
+// grad: grad_dtype. Nothing is written if state->skip. master_format (master.h) decides where w is
+// read and written; param_dtype is BF16 for the last two:
+//   fp32    master: fp32. param: receives the new weights in param_dtype; NULL if the fp32
 //           master is itself the parameter
 //   split   master: the lower halves (uint16_t). param: the weights, the upper halves, read and
 //           written; the sign of v belongs to w
 //   bf16    master: the weights, rounded with the random number of (seed, state->updates,
 //           index + i). param: NULL, or receives the same
 //
-// A run may go on on another machine, and a shard of the optimizer's state may be on a GPU and the
-// rest beside the CPU: every table but the oracle has the same bits (those of a NaN aside). They
-// are
+// A run may continue on another machine, with optimizer state partly on a GPU and partly on the
+// CPU: so every table but the oracle has the same bits (except those of a NaN), those of
 //   g = grad * grad_scale;  m = fma(beta1, m, (1 - beta1) * g)
 //   v = fma(beta2, v, (1 - beta2) * g * g)
 //   w -= lr * fma(decay, w,
@@ -333,10 +332,10 @@ struct AdamW {
     const void *grad;
     void *param;
     const struct StepState *state;
-    uint64_t seed, index; // of the first element; for bf16 masters alone
+    uint64_t seed, index; // of the first element; only for bf16 masters
 };
 
-// What every table takes.
+// Checks the operands that every table accepts.
 static inline void adamw_check(const struct AdamW *a) {
     bool split = a->master_format == MASTER_SPLIT, narrow = a->master_format != MASTER_FP32;
     CHECK(a->moments_dtype == F32 || a->moments_dtype == BF16, "moments in %s",
@@ -356,9 +355,9 @@ struct Cast {
 
 // dst[i] = std * normal(seed, fill_index(i)) + mean, fp32 (kernels/dtype.h).
 //
-// run 0: element i is element index + i of all that is drawn. Else dst is a part of a rank's
-// columns of a matrix: `run` of them in each row of `stride`, of which the first is element
-// `index`; dst[0] is the part's element `first`. Each rank has so the values of the whole matrix.
+// run 0: element i is element index + i of the whole tensor. Else dst is a part of a TP rank's
+// columns of a matrix: `run` of them in each row of `stride`, the first at element `index`; dst[0]
+// is the part's element `first`. So each rank has the values of the whole matrix.
 struct FillNormal {
     size_t n;
     float *dst;
@@ -372,10 +371,10 @@ HOST_DEVICE static inline uint64_t fill_index(const struct FillNormal *a, size_t
     return a->index + (a->run ? at / a->run * a->stride + at % a->run : i);
 }
 
-// The two kernels of collectives between ranks that see each other's memory. src is an array of
-// `ranks` pointers in the host's memory. Where a device's calls may wait, it is read when the
-// kernel runs: each rank learns where the others' buffers are in the order of the queue. Else it is
-// read when the kernel is queued (zero/comm/thread.c).
+// The two kernels of collectives between ranks that can read each other's memory. src is an array
+// of `ranks` pointers in host memory. If a device's calls may wait, it is read when the kernel
+// runs: each rank learns the others' buffers in the order of the queue. Else it is read when the
+// kernel is queued (zero/comm/thread.c).
 //
 // dst[i] = sum over r of src[r][begin + i] for n elements of dtype, plus the old dst[i] if
 // accumulate: added in fp32 in the order of r, rounded once. dst may be src[r] + begin.
@@ -387,7 +386,7 @@ struct RankSum {
     bool accumulate;
 };
 
-// `bytes` bytes from src[r] + begin + r * step go to dst + r * bytes, for every r but `skip`.
+// Copies `bytes` bytes from src[r] + begin + r * step to dst + r * bytes, for each r but `skip`.
 struct RankGather {
     size_t bytes, step, ranks, skip;
     void *const *src;
@@ -395,7 +394,7 @@ struct RankGather {
     size_t begin;
 };
 
-// Every kernel once: name, and its struct. Tables, launchers and declarations are made from this
+// Every kernel once: its name and its struct. Tables, launchers and declarations are made from this
 // list.
 #define KERNEL_LIST(X)                                                                             \
     X(matmul, Matmul)                                                                              \
@@ -424,8 +423,8 @@ struct RankGather {
     X(dequantize, Dequantize)                                                                      \
     X(requantize, Requantize)
 
-// The kernels that need scratch. The query reads sizes, dtypes and flags of the struct, no pointers
-// beyond whether an optional operand is NULL, and returns bytes (0: none).
+// The kernels that need scratch. The query reads sizes, dtypes and flags of the struct, of pointers
+// only whether an optional operand is NULL, and returns bytes (0: none).
 #define KERNEL_WORK_LIST(X)                                                                        \
     X(matmul, Matmul)                                                                              \
     X(norm_backward, NormBackward)                                                                 \

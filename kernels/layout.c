@@ -1,4 +1,4 @@
-// Making the lists of a layout: see layout.h.
+// Makes the lists of a layout: see layout.h.
 #include "kernels/layout.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { OWN_CELLS = LAYOUT_OWN / LAYOUT_CELL, TILE_CELLS = LAYOUT_TILE / LAYOUT_CELL };
 
-// The lists of one side, of all tables so far. of: the words of a table's tiles, (owners, tiles).
+// The lists of one side, of all tables so far. of: the words of one table's tiles, (owners, tiles).
 struct Side {
     size_t owners, tiles, lists, count;
     uint32_t *begin;
@@ -26,13 +26,13 @@ static void side_close(struct Side *s) {
     free(s->of);
 }
 
-// own, passing: in cells.
+// own and passing are cells.
 static void side_mark(struct Side *s, size_t own, size_t passing) {
     s->of[own / OWN_CELLS * s->tiles + passing / TILE_CELLS] |=
         UINT32_C(1) << (own % OWN_CELLS * TILE_CELLS + passing % TILE_CELLS);
 }
 
-// Appends the lists of the table that was marked, and unmarks it.
+// Appends the lists of the table that was marked, and clears the marks.
 static void side_list(struct Side *s) {
     size_t n = 0, words = s->owners * s->tiles;
     for (size_t i = 0; i < words; i++)

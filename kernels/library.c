@@ -8,7 +8,7 @@
 int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e) {
     void *library = NULL;
-    char why[256] = ""; // the first of them is the one to be had
+    char why[256] = ""; // dlerror of the first file tried
     for (int i = 0; files[i] && !library; i++) {
         library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
         if (!library && i == 0)

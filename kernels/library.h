@@ -1,7 +1,7 @@
-// Shared libraries that are opened when they are asked for.
+// Opens shared libraries when they are needed.
 //
-// cuBLASLt and NCCL are hundreds of megabytes. One binary runs with and without them, and a run on
-// the CPU does not carry them. Their headers are needed to build, their files only to run.
+// cuBLASLt and NCCL have hundreds of megabytes. One binary runs with and without them, and a run on
+// the CPU does not load them. Their headers are needed to build, their files only to run.
 #ifndef KERNELS_LIBRARY_H
 #define KERNELS_LIBRARY_H
 #include "kernels/base.h"
@@ -12,7 +12,7 @@ extern "C" {
 
 // Opens the first file of `files` (ends with NULL) that the system finds, and sets function[i] to
 // the address of symbol[i], for n of them. The library stays open until the process ends. Errors:
-// -ENOTSUP; the line says what was tried, and names `package`, which contains it.
+// -ENOTSUP; the line names the first file, and `package`, which contains it.
 int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e);
 

@@ -1,5 +1,5 @@
-// What is known when a step ends, for those who tell of it: the trainer fills it in
-// (zero/train/trainer.c), the teller prints and logs it (data/log/console.c).
+// The results of a step, to be reported: zero/train/trainer.c fills them in, data/log/console.c
+// prints and logs them.
 #ifndef KERNELS_LOG_STEP_H
 #define KERNELS_LOG_STEP_H
 #include <stdint.h>
@@ -9,12 +9,12 @@ struct LogStep {
     float loss;    // mean over the step's tokens, nats
     float grad_norm, lr;
     double tokens_per_s, step_ms;
-    float loss_scale;     // what the loss was multiplied by; 0: nothing, and no word of it
-    double light, mfu;    // shares of the measured speed, and of --peak-tflops; 0: not known
-    uint64_t tokens_seen; // by all ranks, since the run was fresh
+    float loss_scale;     // the factor of the loss; 0: none, and it is not reported
+    double light, mfu;    // shares of the measured speed, and of --peak-tflops; 0: unknown
+    uint64_t tokens_seen; // by all ranks, since the run's first step
 };
 
-// Something else about a step that has ended: numbers by name, or a word.
+// A note on a step that has ended: numbers by name, or a word.
 struct LogValue {
     const char *name;
     double value;

@@ -31,7 +31,7 @@ struct Elsewhere {
 
 static void wait_elsewhere(const void *args) {
     const struct Elsewhere *e = args;
-    if (e->device->ops->enter) // this is a thread of the other device
+    if (e->device->ops->enter) // the calling thread is the other device's
         e->device->ops->enter(e->device);
     device_sync_event(e->device, e->event);
 }
@@ -48,7 +48,7 @@ void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
         return;
     struct Elsewhere e = {m->device[m->last], m->event[m->last]};
     device_label_wait(d, e.device, e.event);
-    if (e.device->ops == d->ops) // of one kind: they know each other's events
+    if (e.device->ops == d->ops) // same backend: its queues can wait for each other's events
         d->ops->wait(d->queue[q], e.event);
     else if (d->calls_may_wait)
         device_call(d, q, wait_elsewhere, &e, sizeof e);

@@ -1,4 +1,4 @@
-// Fresh memory is full of NaN, in every format: see poison.h.
+// Fills fresh memory with NaN, in every format: see poison.h.
 #include "kernels/poison.h"
 
 #include <string.h>

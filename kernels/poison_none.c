@@ -1,4 +1,4 @@
-// Fresh memory stays what it was: see poison.h.
+// Leaves fresh memory as it is: see poison.h.
 #include "kernels/poison.h"
 
 void *poison_fill(void *mem, size_t bytes) {

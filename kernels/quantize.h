@@ -1,15 +1,15 @@
-// Numbers of few bits in blocks: how weights and gradients are written to cross a slow link.
+// Block quantization: the format in which weights and gradients cross a slow link.
 //
-// QUANTIZE_BLOCK elements share a scale, the largest of their magnitudes over 127 (of 8 bits) or 7
-// (of 4), and each is the nearest multiple of it, ties to even. So no element is off by more than
-// half a scale: absmax / 254, or absmax / 14. A run of n elements is
+// QUANTIZE_BLOCK elements share a scale, their largest magnitude over 127 (8 bits) or 7 (4 bits),
+// and each is rounded to the nearest multiple of it, ties to even. So no element is off by more
+// than half a scale: absmax / 254, or absmax / 14. A run of n elements is
 //
 //   float    scale[ceil(n / 256)]      of each block; the last block may be short
-//   8 bits   int8_t q[n]               or of 4 bits, two in a byte, the first in its lower half
+//   8 bits   int8_t q[n]               with 4 bits: two in a byte, the first in its lower half
 //
 // which is n + 4 ceil(n / 256) bytes, or ceil(n / 2) + 4 ceil(n / 256). A block with an infinity or
-// a NaN has the scale NaN, and all of it but zeros is NaN: an overflow is not hidden, and padding
-// stays 0. A block whose scale would be denormal, absmax below 2^-119 or 2^-123, is 0.
+// a NaN has the scale NaN, and all of its elements but zeros are NaN: an overflow is not hidden,
+// and padding stays 0. A block whose scale would be denormal (absmax below 2^-119 or 2^-123) is 0.
 //
 // Blocks of weights: Wang et al. 2023, "ZeRO++" (arXiv 2306.10209), section 3.1; of gradients 3.3.
 // Every table of kernels has the same bits: a maximum has no order, and division, product and
@@ -26,17 +26,17 @@ enum { QUANTIZE_BLOCK = 256 };
 HOST_DEVICE static inline size_t quantized_blocks(size_t n) {
     return (n + QUANTIZE_BLOCK - 1) / QUANTIZE_BLOCK;
 }
-// Of n elements in `bits` bits.
+// Bytes of a run of n elements in `bits` bits.
 HOST_DEVICE static inline size_t quantized_bytes(int bits, size_t n) {
     return quantized_blocks(n) * sizeof(float) + (bits == 8 ? n : (n + 1) / 2);
 }
 
-// What the largest magnitude is found by: the bits of one, of which those of a NaN are the most.
+// The bits of |x|, which order magnitudes as integers; those of a NaN are the largest.
 HOST_DEVICE static inline int32_t quantize_magnitude(float x) {
     return (int32_t)(f32_bits(x) & 0x7fffffffu);
 }
 
-// The scale of a block with that largest magnitude.
+// Returns the scale of a block with that largest magnitude.
 HOST_DEVICE static inline float quantize_scale(int32_t magnitude, int bits) {
     float scale = f32_from_bits((uint32_t)magnitude) / (bits == 8 ? 127.0f : 7.0f);
     if (magnitude >= 0x7f800000)
@@ -44,37 +44,37 @@ HOST_DEVICE static inline float quantize_scale(int32_t magnitude, int bits) {
     return scale < FLT_MIN ? 0 : scale;
 }
 
-// What the block's elements are divided by: where the scale is 0 all of them become 0.
+// Returns the divisor of the block's elements: if the scale is 0, all of them become 0.
 HOST_DEVICE static inline float quantize_divisor(float scale) {
     return scale == 0 ? INFINITY : scale;
 }
 
-// x / divisor, rounded: beside 1.5 * 2^23 an fp32 has no digits behind the point. Of a NaN as
-// divisor: whether x is not 0.
+// Returns x / divisor, rounded: an fp32 near 1.5 * 2^23 has no fraction bits. If the divisor is
+// NaN: 1 if x is not 0.
 HOST_DEVICE static inline int32_t quantize_one(float x, float divisor) {
     const float whole = 0x1.8p23f;
     float q = (x / divisor + whole) - whole;
     return q == q ? (int32_t)q : x != 0;
 }
 
-// Element i of a run's integers, which begin at `q`.
+// Returns element i of a run's integers, which begin at `q`.
 HOST_DEVICE static inline int32_t quantized_at(const uint8_t *q, int bits, size_t i) {
     if (bits == 8)
         return (int8_t)q[i];
     return (int8_t)(uint8_t)(q[i / 2] << (i % 2 ? 0 : 4)) >> 4;
 }
 
-// The number that is such a multiple of its scale.
+// Returns q times its scale.
 HOST_DEVICE static inline float dequantize_one(int32_t q, float scale) {
     return q ? (float)q * scale : 0;
 }
 
 // ---- the kernels' operands ----
 
-// `parts` runs of n elements of x, one behind another, to runs of `bits` bits, 8 or 4, in blocks
-// (above), one behind another, too: run p of `to` is run p of x; or with `columns` above 1,
-// where x is a matrix of so many columns of runs, of its transpose. Where there are several runs n
-// is a multiple of QUANTIZE_BLOCK.
+// Quantizes `parts` adjacent runs of n elements of x to adjacent runs of `bits` bits, 8 or 4, in
+// blocks (above): run p of `to` is run p of x; or with `columns` above 1, if x is a matrix of so
+// many columns of runs, run p of its transpose. If there are several runs, n is a multiple of
+// QUANTIZE_BLOCK.
 struct Quantize {
     size_t n, parts, columns;
     int bits;
@@ -94,7 +94,7 @@ struct Dequantize {
     bool accumulate;
 };
 
-// The same sums without an old x, in fp32, quantized again: to runs of `to`, which is not `from`.
+// The same sums without an old x, in fp32, quantized again to runs of `to`, which is not `from`.
 struct Requantize {
     size_t n, parts, ranks;
     int bits;
@@ -102,7 +102,7 @@ struct Requantize {
     void *to;
 };
 
-// What every table takes.
+// Checks the operands that every table accepts.
 static inline void quantize_check(int bits, size_t n, size_t runs) {
     CHECK(bits == 8 || bits == 4, "%d bits", bits);
     CHECK(runs == 1 || n % QUANTIZE_BLOCK == 0, "%zu runs of %zu elements", runs, n);

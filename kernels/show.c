@@ -9,7 +9,7 @@ static const char MASK[] = "***";
 
 // ---- URLs ----
 
-// A piece of a text that is masked: [begin, end). Empty: there is none.
+// The part of a text to mask: [begin, end). Empty: none.
 struct TextSpan {
     const char *begin, *end;
 };
@@ -20,8 +20,8 @@ static const char *end_of_word(const char *p) {
     return p;
 }
 
-// User and password stand before the last "@" of the host's part. One that holds a "/" or a space
-// makes the port no number, and whoever reads the refusal must not read it, either.
+// User and password end at the last "@" of the host part. If they contain "/" or a space, the port
+// is not a number, and the line that refuses the URL must hide them, too.
 static struct TextSpan find_user(const char *host, const char *end) {
     size_t n = strcspn(host, "/?#");
     const char *stop = host + n < end ? host + n : end;
@@ -32,7 +32,7 @@ static struct TextSpan find_user(const char *host, const char *end) {
     return (struct TextSpan){host, at ? at : host};
 }
 
-// What is behind "?" or "#", without what only closes the sentence around it.
+// Finds the query or fragment after "?" or "#", without punctuation that closes the sentence.
 static struct TextSpan find_query(const char *from, const char *end) {
     const char *begin = from + strcspn(from, "?#");
     begin = begin < end ? begin + 1 : end;
@@ -43,7 +43,7 @@ static struct TextSpan find_query(const char *from, const char *end) {
 
 // ---- characters ----
 
-// How many bytes the character at p has: 0 where it is none that may be shown.
+// Returns the bytes of the character at p; 0 if it must not be shown.
 static size_t length_at(const char *p) {
     const unsigned char *c = (const unsigned char *)p;
     if (*c < 0x80)
@@ -52,10 +52,10 @@ static size_t length_at(const char *p) {
     for (size_t i = 1; i < n; i++)
         if ((c[i] & 0xc0) != 0x80)
             return 0;
-    return n == 2 && *c == 0xc2 && c[1] < 0xa0 ? 0 : n; // U+0080 to U+009F are controls, too
+    return n == 2 && *c == 0xc2 && c[1] < 0xa0 ? 0 : n; // U+0080 to U+009F are control characters
 }
 
-// ---- the two together ----
+// ---- URLs and characters ----
 
 struct Shown {
     char *to;

@@ -1,10 +1,9 @@
-// Measuring the matmul speed of light (kernels/speed.h), through the kernel table like any other
-// user, and the speed of copies, through the queues.
+// Measures the matmul rate (kernels/speed.h), through the kernel table like any other caller, and
+// the speed of copies, through the queues.
 //
-// The shapes are large and of the kind that training spends its time in, so no choice that suits
-// one shape alone inflates the rate. The best of repeated runs counts, since what disturbs a run
-// only makes it slower. It uses nothing of the CPU and would measure any device whose memory it can
-// fill by a copy.
+// The shapes are large and typical of training, so a choice that suits one shape alone does not
+// inflate the rate. The best of repeated runs counts, since disturbances only slow a run down.
+// Nothing here is specific to the CPU: it measures any device whose memory a copy can fill.
 #include "kernels/speed.h"
 #include "kernels/cost.h"
 #include "kernels/kernels.h"
@@ -13,9 +12,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDE = 2304, NARROW = 768 }; // of the products' other dimensions
-// s that a run lasts at least, so that queuing and waiting are no part of it; one product of a CPU
-// lasts longer.
+enum { WIDE = 2304, NARROW = 768 }; // the products' other dimensions
+// Minimum seconds of a run, so that the time of queuing and waiting does not matter; one product
+// takes longer than this on a CPU.
 static const double WAIT_SHARE = 2e-3;
 static const double SECONDS = 0.1; // per shape and dtype
 
@@ -24,7 +23,7 @@ struct MatmulShape {
     bool a_transposed, b_transposed;
 };
 
-// The buffers of the measurement. a and b are filled for either dtype.
+// The buffers of the measurement. a and b are filled anew for each dtype.
 struct Bench {
     struct Device *device;
     void *a, *b, *c, *work;
@@ -43,7 +42,7 @@ static struct Matmul product(const struct MatmulShape *s, enum Dtype d, const st
     };
 }
 
-// FLOP/s of the best of several runs; the first warms caches and threads.
+// Returns FLOP/s of the best of several runs; the first warms caches and threads.
 static double measure(struct Bench *b, const struct MatmulShape *s, enum Dtype d) {
     struct Device *device = b->device;
     struct Matmul query = product(s, d, b);
@@ -54,7 +53,7 @@ static double measure(struct Bench *b, const struct MatmulShape *s, enum Dtype d
     struct Matmul args = product(s, d, b);
     double best = 0, end = base_seconds() + SECONDS;
     size_t together = 1;
-    // Three runs at least, unless a single one (of the oracle, say) takes the time of them all.
+    // At least three runs, unless a single one (of the oracle, for example) takes the time of all.
     for (int run = 0; run < 3 || base_seconds() < end; run++) {
         if (run > 0 && base_seconds() > end + SECONDS)
             break;
@@ -72,7 +71,7 @@ static double measure(struct Bench *b, const struct MatmulShape *s, enum Dtype d
     return best;
 }
 
-// Zeros would be unfair on machines that slow down when many bits switch.
+// Zeros would distort the result on machines that slow down when many bits switch.
 static void fill(struct Bench *b, void *mem, enum Dtype d) {
     size_t bytes = b->elements * dtype_size(d);
     void *host = base_alloc(bytes);
@@ -121,7 +120,7 @@ double matmul_speed_of_light(struct Device *device, enum Dtype dtype) {
 
 // ---- copies ----
 
-enum { COPY_BYTES = 128 << 20 }; // more than caches hold
+enum { COPY_BYTES = 128 << 20 }; // larger than any cache
 static const double COPY_SECONDS = 0.2;
 
 double copy_speed(struct Device *d, enum Queue q) {
@@ -143,14 +142,14 @@ double copy_speed(struct Device *d, enum Queue q) {
 
 static const double UPDATE_SECONDS = 0.2;
 
-// The next `bytes` of a piece of memory that holds *used so far; with mem NULL it only measures.
+// Returns the next `bytes` of memory that holds *used so far; with mem NULL it only measures.
 static void *part_of(char *mem, size_t *used, size_t bytes) {
     char *part = mem ? mem + *used : NULL;
     *used += round_up(bytes, 64);
     return part;
 }
 
-// Lays the parts of an update out in `mem`, and returns their bytes.
+// Lays out the arrays of an update in `mem`, and returns their bytes.
 static size_t lay_out_update(struct AdamW *a, bool apart, char *mem) {
     size_t used = 0;
     a->master = part_of(mem, &used, a->n * dtype_size(master_dtype(a->master_format)));
@@ -185,7 +184,7 @@ double update_speed(struct Device *d, const struct AdamW *like) {
         return 0;
     lay_out_update(&a, like->param != NULL, mem);
     struct StepState state = {.eps = 1, .corrections = {{1, 1}, {1, 1}}};
-    device_zero(d, QUEUE_COMPUTE, mem, bytes); // no NaN, nor anything that is slow to compute with
+    device_zero(d, QUEUE_COMPUTE, mem, bytes); // NaN or denormals could be slow
     device_copy(d, QUEUE_COMPUTE, (void *)a.state, &state, sizeof state);
     device_sync_queue(d, QUEUE_COMPUTE);
     double best = best_of_updates(d, &a);

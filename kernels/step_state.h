@@ -1,20 +1,20 @@
-// What changes from step to step, and what the end of a step makes of it.
+// The values that change from step to step, and how the end of a step updates them.
 //
-// It is in device memory, so that no kernel argument changes: clipping needs no wait for the
-// host, a step can be recorded and replayed, and the host can queue a step before it knows how the
-// one before it ended. For that the device itself carries what depends on that end from step to
+// They are in device memory, so that no kernel argument changes: clipping needs no wait for the
+// host, a step can be recorded and replayed, and the host can queue a step before it knows the
+// result of the previous one. So the device itself carries what depends on that result from step to
 // step: the count of updates, since a step whose gradient is not finite makes none, and the loss
 // scale.
 //
-// The dynamic loss scale is what fp16 needs so that small gradients are not lost. fp16 holds
-// nothing below 2^-24, and many gradients are smaller. So the loss is multiplied by a scale before
-// the backward pass, and with it every gradient; the update divides it out again, in fp32
-// (Micikevicius et al., "Mixed precision training", ICLR 2018, section 3.2). The best scale is the
-// largest with which no gradient overflows, and it changes during training. It is searched as
-// DeepSpeed does (its DynamicLossScaler, with consecutive_hysteresis false): a step whose gradient
-// is not finite is skipped, and such steps use up the hysteresis first, then halve the scale each;
-// `window` steps in a row without one double the scale and renew the hysteresis. A step in fp32 or
-// bf16 has a scale of 1 that never changes.
+// fp16 needs the dynamic loss scale so that small gradients are not lost: it holds nothing below
+// 2^-24, and many gradients are smaller. So the loss is multiplied by a scale before the backward
+// pass, and with it every gradient; the update divides it out again, in fp32 (Micikevicius et al.,
+// "Mixed precision training", ICLR 2018, section 3.2). The best scale is the largest with which no
+// gradient overflows, and it changes during training. It is searched as in DeepSpeed
+// (DynamicLossScaler, with consecutive_hysteresis false): a step whose gradient is not finite is
+// skipped, and such steps use up the hysteresis first, then halve the scale each; `window` steps in
+// a row without one double the scale and renew the hysteresis. A step in fp32 or bf16 has a scale
+// of 1 that never changes.
 //
 // Filled by zero/settings/schedule.c and zero/results.c; used by kernels classifier, step_clip and
 // adamw. Every backend's step_clip ends in step_state_end below.
@@ -29,16 +29,16 @@
 struct LossScaleSettings {
     float initial, least;
     uint64_t window;     // good steps in a row that double the scale; 0: it never grows
-    uint64_t hysteresis; // overflows that halve it, the last of them and all that follow; 1: each
+    uint64_t hysteresis; // the overflow of this number, and all that follow, halve it; 1: each
 };
 
 struct LossScale {
     float scale;         // of the next step
-    uint64_t hysteresis; // what is left of it; 1: the next overflow halves the scale
+    uint64_t hysteresis; // what remains of it; 1: the next overflow halves the scale
     uint64_t good;       // steps since the last overflow
 };
 
-// The settings of a run whose loss is not scaled.
+// The settings of a run without loss scaling.
 static const struct LossScaleSettings loss_scale_none = {1, 1, 0, 1};
 
 static inline struct LossScale loss_scale_start(const struct LossScaleSettings *settings) {
@@ -46,7 +46,7 @@ static inline struct LossScale loss_scale_start(const struct LossScaleSettings *
     return s;
 }
 
-// Steps that the host may queue beyond the last one whose end it knows.
+// Steps that the host may queue beyond the last one whose result it knows.
 enum { STEPS_AHEAD = 1 };
 
 // 1 - beta^n for both betas: AdamW's for the n-th update (Kingma, Ba 2015, section 3).
@@ -55,26 +55,26 @@ struct BiasCorrection {
 };
 
 struct StepState {
-    // The host's part, copied in before each step: up to `updates`.
+    // The host's part, copied in before each step: up to `known_updates`.
     float lr, beta1, beta2, eps, weight_decay, clip; // clip 0: none
     struct LossScaleSettings loss_scale_settings;
-    // For update known_updates + 1, which the step makes if all that the host knows of is all that
-    // was made, and for those behind it.
+    // For update known_updates + 1, which the step makes if no other updates were made than those
+    // that the host knows of, and for the next ones.
     struct BiasCorrection corrections[STEPS_AHEAD + 1];
     uint64_t known_updates;
 
-    // Carried from step to step; the host's only where a run begins or is loaded.
+    // Carried from step to step; set by the host only when a run begins or is loaded.
     uint64_t updates; // made so far
     struct LossScale loss_scale;
 
-    // Made at the step's end.
+    // Computed at the step's end.
     struct BiasCorrection correction; // of this step's update
     float grad_norm;                  // of the averaged gradient, unscaled, before clipping
-    float grad_scale; // what AdamW multiplies gradients by: min(1, clip / grad_norm) / loss scale
+    float grad_scale; // AdamW's factor of gradients: min(1, clip / grad_norm) / loss scale
     uint32_t skip;    // 1: the norm is not finite, and the update changes nothing
 };
 
-// After each step; overflow: its gradient was not finite.
+// Call it after each step; overflow: its gradient was not finite.
 HOST_DEVICE static inline void
 loss_scale_update(struct LossScale *s, const struct LossScaleSettings *settings, bool overflow) {
     const float most = 0x1p100f; // a gradient of zeros alone would let the scale grow for ever
@@ -94,9 +94,9 @@ loss_scale_update(struct LossScale *s, const struct LossScaleSettings *settings,
         s->scale *= 2;
 }
 
-// squares: of the whole gradient, scaled as it is. A norm that is not finite means that the
-// gradient is useless: the update is skipped as a whole, so that a bad batch cannot poison weights
-// and moments. The host has seen to it that no more than STEPS_AHEAD updates are unknown to it.
+// squares: of the whole gradient, still scaled. If the norm is not finite the gradient is useless:
+// the whole update is skipped, so that a bad batch cannot poison weights and moments. The host
+// makes sure that at most STEPS_AHEAD updates are unknown to it.
 HOST_DEVICE static inline void step_state_end(struct StepState *s, double squares) {
     float scale = s->loss_scale.scale, norm = (float)(sqrt(squares) / (double)scale);
     uint64_t unknown = s->updates - s->known_updates, most = STEPS_AHEAD;

@@ -1,12 +1,12 @@
-// Time shared out among spans: see tally.h. Next: zero/rank/breakdown.c.
+// Divides time among spans: see tally.h. Next: zero/rank/breakdown.c.
 #include "kernels/tally.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-// Times in which the host queued nothing, newest last. What compute lacked because of one is known
-// when its next operation ends, so the newest few are enough.
+// Times in which the host queued nothing, newest last. How long compute was idle because of one is
+// known when its next operation ends, so the newest few are enough.
 enum { HOST_WAITS = 32 };
 
 struct HostWait {
@@ -17,14 +17,14 @@ struct HostWait {
 struct Tally {
     pthread_mutex_t lock;
     TallyReason *reason_of;
-    uint64_t newest; // span
+    uint64_t newest; // number of the newest span
     struct TallySpan span[TALLY_SPANS];
     uint64_t waits; // of the host, so far
     struct HostWait wait[HOST_WAITS];
     double idle_from; // when compute's last operation ended
 };
 
-// Such waits follow each other closely: a batch is read in many parts.
+// Host waits less than this apart are one: a batch is read in many parts.
 static const double NEAR_S = 1e-4;
 
 struct Tally *tally_open(TallyReason *reason_of) {
@@ -51,7 +51,7 @@ static double overlap(double begin, double end, double from, double to) {
     return fmax(0, fmin(end, to) - fmax(begin, from));
 }
 
-// Adds what lay in each span to the same field of it: the one at `offset`.
+// Adds the time within each span to its field at `offset`.
 static void share_out(struct Tally *t, size_t offset, double begin, double end) {
     for (uint64_t i = 0; i < TALLY_SPANS && i <= t->newest; i++) {
         struct TallySpan *s = span_at(t, t->newest - i);
@@ -66,7 +66,7 @@ static size_t offset_of_wait(int reason) {
     return offsetof(struct TallySpan, wait) + (size_t)reason * sizeof(double);
 }
 
-// Compute had nothing to do until now: whose fault was that?
+// Compute was idle until now: adds the time to the reasons for which the host waited.
 static void end_idle(struct Tally *t, double begin, double end) {
     for (uint64_t i = 0; i < HOST_WAITS && i < t->waits; i++) {
         const struct HostWait *w = &t->wait[(t->waits - 1 - i) % HOST_WAITS];

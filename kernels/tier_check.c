@@ -1,4 +1,4 @@
-// Every operand of every kernel lies in its device's memory: see tier_check.h.
+// Checks that every operand of every kernel is in its device's memory: see tier_check.h.
 #include "kernels/tier_check.h"
 
 #include "kernels/kernels.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A block of the host's memory.
+// A block of host memory.
 struct FarBlock {
     const char *mem;
     size_t bytes;
@@ -17,7 +17,7 @@ struct FarBlock {
 
 static const struct TierOperand {
     const char *op, *name;
-    size_t offset; // of the pointer, in the kernel's struct
+    size_t offset; // of the pointer in the kernel's struct
 } operands[] = {
 #define ROW(op, Args, field)                                                                       \
     { #op, #field, offsetof(struct Args, field) }

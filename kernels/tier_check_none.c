@@ -1,4 +1,4 @@
-// Nothing is looked at: see tier_check.h.
+// Checks nothing: see tier_check.h.
 #include "kernels/tier_check.h"
 
 void tier_check_add(struct Device *d, const void *mem, size_t bytes, const char *tier,

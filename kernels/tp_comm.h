@@ -1,14 +1,14 @@
-// What the places of tensor parallelism exchange while they compute (Shoeybi et al. 2019,
-// "Megatron-LM", section 3): the model asks for it by these names, and knows nothing else of ranks.
+// The collectives between ranks of tensor parallelism during computation (Shoeybi et al. 2019,
+// "Megatron-LM", section 3): the model calls them here, and knows nothing else of ranks.
 //
-// Each place has a part of every matrix, and all work on the same tokens. An exchange is queued on
-// the compute queue, between the kernels that make what it moves and those that read it. All places
-// queue the same ones, in the same order. What a sum gives has the same bits on all of them.
+// Each TP rank has a part of every matrix, and all work on the same tokens. A collective is queued
+// on the compute queue, between the kernels that make its input and those that read its result. All
+// TP ranks queue the same ones, in the same order. A sum has the same bits on all of them.
 //
 // With sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
-// Transformer Models", section 4.2) what lies between the products, the residual stream and the
-// norms, is in parts too: each place has as many consecutive rows of it. Then a sum leaves each
-// place its rows alone, and a product that reads all rows gathers them first.
+// Transformer Models", section 4.2) the tensors between the products, the residual stream and the
+// norms, are split too: each TP rank has equally many consecutive rows. Then a sum leaves each rank
+// only its rows, and a product that reads all rows gathers them first.
 //
 // Called by model/megatron.c and model/ends.c; made by zero/tensor/tensor.c.
 #ifndef KERNELS_TP_COMM_H
@@ -18,23 +18,23 @@
 
 struct TpComm {
     size_t rank, size;
-    bool sequence_parallel; // the rows between products are in parts
-    // y[0 .. n) = its sum over the places, as all_reduce makes it (comm.h). There is memory
-    // for tp_comm_padded elements at y; those past n are anything, before and after.
+    bool sequence_parallel; // the rows between products are split
+    // y[0 .. n) = its sum over the TP ranks, by all_reduce (comm.h). There is memory for
+    // tp_comm_padded elements at y; those past n are undefined, before and after.
     void (*all_reduce)(const struct TpComm *, void *y, size_t n, enum Dtype dtype);
-    // part (n) = this place's of the n * places elements of y's sum over the places.
+    // part (n) = this rank's of the n * size elements of y's sum over the TP ranks.
     void (*reduce_scatter)(const struct TpComm *, void *part, const void *y, size_t n, enum Dtype);
-    // whole: (places) parts of `bytes` bytes each, of which this place's is `part`. That may lie
-    // there already.
+    // whole: (size) parts of `bytes` bytes each, this rank's being `part`, which may already be at
+    // its index in `whole`.
     void (*all_gather)(const struct TpComm *, void *whole, const void *part, size_t bytes);
     void *context;
 };
 
-// NULL: there is one place.
+// The number of TP ranks; `a` is NULL if there is one.
 static inline size_t tp_comm_size(const struct TpComm *a) {
     return a ? a->size : 1;
 }
-// Into how many parts the rows between products are cut.
+// The number of parts that the rows between products are split into.
 static inline size_t tp_comm_row_parts(const struct TpComm *a) {
     return a && a->sequence_parallel ? a->size : 1;
 }

@@ -1,6 +1,6 @@
-// Recording and writing of traces: see trace.h. The format: "Trace Event Format", Google, complete
-// events ("ph": "X"), times in microseconds; an arrow from a record to a wait for it is a pair of
-// flow events ("ph": "s" and "f") with an id of its own, since many may wait for one record.
+// Records and writes traces: see trace.h. The format: "Trace Event Format", Google, complete events
+// ("ph": "X"), times in microseconds; an arrow from a record to a wait for it is a pair of flow
+// events ("ph": "s" and "f") with an id of its own, since several waits may wait for one record.
 #include "kernels/trace.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ void trace_host_waited(struct Device *d, const char *event, double begin) {
 
 static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 
-// Where an event was recorded, for the arrows to those who wait for it.
+// The record of an event, from which arrows go to the waits for it.
 struct Point {
     struct EventLabel event;
     const char *prefix; // of the queue's name
@@ -64,7 +64,7 @@ struct TraceWriter {
     FILE *f;
     int rank;
     uint64_t step;
-    double start; // of the step
+    double start; // when the step began
     struct Point *point;
     size_t npoint, narrow;
 };
@@ -94,7 +94,7 @@ static int compare_points(const void *a, const void *b) {
     return x->record < y->record ? -1 : x->record > y->record;
 }
 
-// The record that a wait of this step was for, if that was of this step, too.
+// Returns the record that a wait of this step waited for, if that is in this step, too.
 static const struct Point *point_of(const struct TraceWriter *w, const struct TraceRecord *wait) {
     struct Point key = {.event = wait->label.event};
     if (!key.event.record)
@@ -102,7 +102,7 @@ static const struct Point *point_of(const struct TraceWriter *w, const struct Tr
     return bsearch(&key, w->point, w->npoint, sizeof key, compare_points);
 }
 
-// One end of an arrow: "s" where it starts, "f" where it finishes.
+// Writes one end of an arrow: "s" where it starts, "f" where it finishes.
 static void write_end(const struct TraceWriter *w, const char *name, const char *end, int row,
                       double at) {
     fprintf(w->f,
@@ -111,7 +111,7 @@ static void write_end(const struct TraceWriter *w, const char *name, const char 
             name, end, w->narrow, w->rank, row, (at - w->start) * 1e6);
 }
 
-// An arrow ends inside the wait: at its very end the next operation begins.
+// An arrow ends inside the wait: the next operation begins at the wait's very end.
 static void write_arrow(struct TraceWriter *w, const struct Point *from,
                         const struct TraceRecord *wait, int row) {
     w->narrow++;
@@ -119,7 +119,7 @@ static void write_arrow(struct TraceWriter *w, const struct Point *from,
     write_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
 }
 
-// With whom a queue has to do: the ranks of a collective, or the queue of an event.
+// Writes the queue's peers: the ranks of a collective, or the queue of an event.
 static void write_others(const struct TraceWriter *w, const struct TraceRecord *r,
                          const struct Point *from) {
     const char *name = r->label.event.name;
@@ -152,7 +152,7 @@ static void write_record(struct TraceWriter *w, const struct TraceRecord *r, int
         write_arrow(w, from, r, row);
 }
 
-// Of what is kept, the records of the step: of one ring, from *i on. NULL: there are no more.
+// Returns the next kept record of the step in one ring, from *i on. NULL: there are no more.
 static const struct TraceRecord *next_of_step(const struct TraceRing *ring, uint64_t step,
                                               uint64_t *i) {
     *i = *i < ring->count && ring->count - *i > TRACE_RING ? ring->count - TRACE_RING : *i;
@@ -164,7 +164,7 @@ static const struct TraceRecord *next_of_step(const struct TraceRing *ring, uint
     return NULL;
 }
 
-// When the step began, as far as it was kept; and where events were recorded in it.
+// Finds when the step began, as far as it was kept, and where events were recorded in it.
 static void visit_records(struct TraceWriter *w, const struct Trace *t, int first) {
     const struct TraceRecord *r;
     for (int q = 0; q < NQUEUE; q++)

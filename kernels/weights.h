@@ -1,9 +1,9 @@
-// Weights that come from elsewhere, or go elsewhere, than this run's checkpoints.
+// Import and export of weights, to and from other files than this run's checkpoints.
 //
-// A kind of such a place ("hf:DIR", as --init and --export have it) is a row, struct WeightsKind;
-// train.c has the list, since the rows are of more than one room: data/hf/, data/llmc/,
-// zero/weights/. data/flags/init.h finds the row of a flag's value. Opened, a place is a source or
-// a sink: what data/ hands to zero/, element range by element range, used by zero/weights/import.h
+// A kind of such files ("hf:DIR", as --init and --export have it) is a row, struct WeightsKind;
+// train.c has the list, since several rooms have rows: data/hf/, data/llmc/, zero/weights/.
+// data/flags/init.h finds the row of a flag's value. An open row is a source or a sink: an
+// interface between data/ and zero/, element range by element range, used by zero/weights/import.h
 // and export.h.
 //
 // A parameter is named as in model/params.c ("attention.qkv.weight"), with the layer of its block,
@@ -18,13 +18,13 @@ struct Tokenizer; // data/text/tokenizer.h
 struct WeightsKind;
 struct Zero;
 
-// n elements of a parameter of the whole model, which who asks has side by side: element i is
-// element weights_at of the parameter. stride 0: they are side by side there, too; else runs of
-// `run` elements begin `stride` apart, as some columns of a matrix do, and this begins in one.
+// n elements of a parameter of the whole model, adjacent in the caller's memory: element i is
+// element weights_at of the parameter. stride 0: adjacent there, too; else runs of `run` elements
+// begin `stride` apart, like some columns of a matrix, and the range begins within one.
 struct WeightsRange {
     uint64_t at; // where run 0 begins
     size_t n;
-    size_t first; // the range's first element, counted from there over the runs
+    size_t first; // index of the range's first element, counted from there over the runs
     size_t run, stride;
 };
 
@@ -32,12 +32,12 @@ static inline uint64_t weights_at(const struct WeightsRange *r, size_t i) {
     i += r->first;
     return r->at + (r->stride ? i / r->run * r->stride + i % r->run : i);
 }
-// From element i on, how many lie side by side.
+// Returns how many elements from element i on are adjacent.
 static inline size_t weights_beside(const struct WeightsRange *r, size_t i) {
     size_t left = r->stride ? r->run - (r->first + i) % r->run : r->n - i;
     return left < r->n - i ? left : r->n - i;
 }
-// Elements [begin, begin + n) of a range.
+// Returns elements [begin, begin + n) of a range.
 static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size_t begin,
                                               size_t n) {
     return (struct WeightsRange){r->at, n, r->first + begin, r->run, r->stride};
@@ -45,56 +45,56 @@ static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size
 
 struct ImportSource {
     const struct WeightsKind *kind;
-    enum Dtype dtype; // of the files; NDTYPE: they say nothing of the format wished for
-    size_t seq_len;   // of the longest sequences that the model was made for; 0: they do not say
-    const char *told; // lines to be told of the files, a line break behind each; NULL: none
+    enum Dtype dtype; // of the files; NDTYPE: no preference
+    size_t seq_len;   // longest sequences that the model was made for; 0: unknown
+    const char *told; // lines to print about the files, each with a line break; NULL: none
     // Reads elements of a parameter as fp32; all must be finite.
     int (*read)(void *context, int layer, const char *name, const struct WeightsRange *range,
                 float *out, struct Error *e);
-    // Whether the source has a parameter; and whether it has nothing but those that were asked for.
+    // Succeed if the source has a parameter; if it has no others than those that were asked for.
     int (*ask)(void *context, int layer, const char *name, struct Error *e);
     int (*asked_all)(void *context, struct Error *e);
-    // In place of these three, of a source of zero/'s own: all ranks load its master weights.
+    // Instead of these three, in zero/'s own source: all ranks load its master weights.
     int (*load)(void *context, struct Zero *z, struct Error *e);
     void (*close)(void *context);
     void *context; // NULL: there is no source
 };
 
 struct ExportSink {
-    // Elements of a parameter, by any rank. NULL: there is no sink.
+    // Writes elements of a parameter, on any rank. NULL: there is no sink.
     int (*write)(void *context, int layer, const char *name, const struct WeightsRange *range,
                  const float *values, struct Error *e);
-    // Before all others: one of the parameters, in the order of the model.
+    // Called first, for each parameter in the order of the model.
     int (*list)(void *context, int layer, const char *name, struct Error *e);
-    // When all are listed, before anything is trained: is there room on the disk?
+    // Called when all are listed, before training: checks that the disk has enough space.
     int (*room)(void *context, struct Error *e);
-    int (*make)(void *context, struct Error *e);   // rank 0: the files
+    int (*make)(void *context, struct Error *e);   // rank 0: creates the files
     int (*join)(void *context, struct Error *e);   // then a process without rank 0
-    int (*sync)(void *context, struct Error *e);   // each rank, behind its last range
-    int (*commit)(void *context, struct Error *e); // rank 0: the whole has its name
-    void (*abandon)(void *context);                // rank 0, where something went wrong
+    int (*sync)(void *context, struct Error *e);   // each rank, after its last range
+    int (*commit)(void *context, struct Error *e); // rank 0: gives the complete files their names
+    void (*abandon)(void *context);                // rank 0, after an error
     void *context;                                 // of this process
     void (*close)(void *context);
 };
 
-// What is to be exported.
+// The model to export.
 struct ExportModel {
-    const char *flags; // what the model is, as a JSON object of complete flags (data/hf/config.h)
+    const char *flags; // the model, as a JSON object of complete flags (data/hf/config.h)
     enum Dtype dtype;  // of the files
-    const struct ImportSource *from;   // where the model came from; NULL: it was made here
-    const struct Tokenizer *tokenizer; // of the run's text; NULL: it is not known yet
-    const char *chat_template;         // --chat-template; NULL: nobody says
+    const struct ImportSource *from;   // the model's source; NULL: it was made here
+    const struct Tokenizer *tokenizer; // of the run's text; NULL: not known yet
+    const char *chat_template;         // --chat-template; NULL: not given
 };
 
 struct WeightsKind {
     const char *prefix, *place; // "hf:" and "DIR"
-    // --init: what the model at `path` is, as a JSON object of flags (hf_config_complete fills in
-    // what follows from others), and *where that is said, for error lines; free() both.
+    // --init: the model at `path`, as a JSON object of flags (hf_config_complete fills in those
+    // that follow from others), and *where they were found, for error lines; free() both.
     int (*flags)(const char *path, char **text, char **where, struct Error *e);
-    // Opens the source; it is closed by its close. `path` outlives it. NULL: it is no source.
+    // Opens the source; its close() closes it. `path` outlives it. NULL: not a source.
     int (*open)(const char *path, struct ImportSource *out, struct Error *e);
-    // Opens the sink: refuses what such files cannot say, and a path that exists. model->flags are
-    // read now, model->from must outlive the sink. NULL: it is no sink.
+    // Opens the sink: refuses what such files cannot express, and a path that exists. model->flags
+    // are read now, model->from must outlive the sink. NULL: not a sink.
     int (*make)(const char *path, const struct ExportModel *model, struct ExportSink *out,
                 struct Error *e);
 };
