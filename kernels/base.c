@@ -52,12 +52,12 @@ int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ..
 void log_line(enum LogLevel level, const char *format, ...) {
     if (level > log_level)
         return;
-    char said[1024], text[sizeof said];
+    char raw[1024], text[sizeof raw];
     va_list args;
     va_start(args, format);
-    vsnprintf(said, sizeof said, format, args);
+    vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
-    show_line(text, sizeof text, said);
+    show_line(text, sizeof text, raw);
     base_wait_for_reader(stderr);
     if (this_rank)
         fprintf(stderr, "rank %d: %s\n", this_rank, text);
@@ -120,13 +120,13 @@ void base_wait_for_reader(FILE *stream) {
 // ---- the end ----
 
 static void write_last(const char *format, va_list args) {
-    char said[1280], text[sizeof said];
+    char raw[1280], text[sizeof raw];
     while (atomic_flag_test_and_set(&ends))
         pause(); // until the process ends
     base_wait_for_reader(stdout);
     fflush(stdout);
-    vsnprintf(said, sizeof said, format, args);
-    show_text(text, sizeof text, said);
+    vsnprintf(raw, sizeof raw, format, args);
+    show_text(text, sizeof text, raw);
     base_wait_for_reader(stderr);
     fputs(text, stderr);
 }
@@ -197,11 +197,11 @@ void *base_alloc_zeroed(size_t bytes) {
     return memset(base_alloc(bytes), 0, bytes);
 }
 
-void *base_grow(void *array, size_t count, size_t *room, size_t bytes, const char *what) {
-    if (count < *room)
+void *base_grow(void *array, size_t count, size_t *capacity, size_t bytes, const char *what) {
+    if (count < *capacity)
         return array;
-    *room = size_max(2 * *room, 64);
-    return base_realloc(array, *room * bytes, what);
+    *capacity = size_max(2 * *capacity, 64);
+    return base_realloc(array, *capacity * bytes, what);
 }
 
 static char *format_list(const char *format, va_list args) {

@@ -110,8 +110,8 @@ void *base_alloc_zeroed(size_t bytes);
 void *base_realloc(void *mem, size_t bytes, const char *what);
 char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // free() it
 
-// Returns the array, grown if needed to hold one more than `count` elements. *room: its capacity.
-void *base_grow(void *array, size_t count, size_t *room, size_t bytes, const char *what);
+// Returns the array, grown if needed to hold one more than `count`; *capacity: how many it holds.
+void *base_grow(void *array, size_t count, size_t *capacity, size_t bytes, const char *what);
 
 // Appends to a text that base_format made.
 void base_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));

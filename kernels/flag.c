@@ -81,15 +81,15 @@ static double operand(const struct FlagValues *v, const char *text) {
 
 // True if a term without alternatives holds; *shown: the flag to show in a refusal, or NULL.
 static bool holds(const struct FlagValues *v, const char *term, const struct Flag **shown) {
-    bool no = *term == '!', said = term[no] == '+';
-    const char *name = term + no + said;
+    bool no = *term == '!', on_line = term[no] == '+';
+    const char *name = term + no + on_line;
     size_t n = strcspn(name, "=!<>?| ");
     const struct Flag *f = find_flag(v, name, n);
     *shown = no ? NULL : f;
     if (!f)
         return fact_holds(v, name, n) != no;
     const void *at = field_of(v, f);
-    if (said && (!v->said || !flag_is_on_line(v->said, f->name)))
+    if (on_line && (!v->said || !flag_is_on_line(v->said, f->name)))
         return no;
     switch (name[n]) {
     case '=':
@@ -103,7 +103,7 @@ static bool holds(const struct FlagValues *v, const char *term, const struct Fla
     case '?':
         return true;
     default:
-        return (said || number_of(f, at) != 0) != no;
+        return (on_line || number_of(f, at) != 0) != no;
     }
 }
 

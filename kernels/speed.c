@@ -124,17 +124,17 @@ enum { COPY_BYTES = 128 << 20 }; // larger than any cache
 static const double COPY_SECONDS = 0.2;
 
 double copy_speed(struct Device *d, enum Queue q) {
-    void *near = d->ops->alloc(d, COPY_BYTES), *far = d->ops->alloc_host(d, COPY_BYTES);
+    void *mem = d->ops->alloc(d, COPY_BYTES), *host = d->ops->alloc_host(d, COPY_BYTES);
     double best = 0, end = base_seconds() + COPY_SECONDS;
-    for (int run = 0; near && far && (run < 3 || base_seconds() < end); run++) {
+    for (int run = 0; mem && host && (run < 3 || base_seconds() < end); run++) {
         double start = base_seconds();
-        device_copy(d, q, q == QUEUE_IN ? near : far, q == QUEUE_IN ? far : near, COPY_BYTES);
+        device_copy(d, q, q == QUEUE_IN ? mem : host, q == QUEUE_IN ? host : mem, COPY_BYTES);
         device_sync_queue(d, q);
         best = fmax(best, COPY_BYTES / (base_seconds() - start));
     }
-    if (near)
-        d->ops->free(d, near, COPY_BYTES);
-    device_free_host(d, far);
+    if (mem)
+        d->ops->free(d, mem, COPY_BYTES);
+    device_free_host(d, host);
     return best;
 }
 

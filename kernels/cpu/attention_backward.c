@@ -212,9 +212,9 @@ VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, c
 
 // Where the parts of heads that share keys lie, behind the threads' scratch: head i's in place i %
 // threads, and in the place after those the sums that are not complete.
-static float *backward_part(const struct AttentionBackward *a, size_t threads, size_t place) {
+static float *backward_part(const struct AttentionBackward *a, size_t threads, size_t index) {
     float *parts = (float *)a->work.mem + threads * backward_scratch_floats(a->t, a->hs);
-    return parts + place * backward_part_floats(a);
+    return parts + index * backward_part_floats(a);
 }
 
 // Adds tile number i, of the keys and values by turns, of the query heads begin .. end - 1 to the

@@ -122,19 +122,19 @@ static inline void tile_transpose(float *out, const float *tile, size_t width) {
 
 // Right operands: the transpose of a tile of rows, (width, TILE), for sums over its columns, and
 // the tile itself, (TILE, width), for sums over its rows. `room` is for one tile more.
-VEC_INLINE void tile_pack_transposed(float *out, float *room, const struct Head *h,
+VEC_INLINE void tile_pack_transposed(float *out, float *spare, const struct Head *h,
                                      struct Rows from, enum Dtype d) {
     if (item_elements(d) == 2)
-        tile_copy(room, h, from);
+        tile_copy(spare, h, from);
     else
-        tile_pack(room, h, from, d, 1);
-    tile_transpose(out, room, h->width / item_elements(d));
+        tile_pack(spare, h, from, d, 1);
+    tile_transpose(out, spare, h->width / item_elements(d));
 }
-VEC_INLINE void tile_pack_rows(float *out, float *room, const struct Head *h, struct Rows from,
+VEC_INLINE void tile_pack_rows(float *out, float *spare, const struct Head *h, struct Rows from,
                                enum Dtype d) {
     if (item_elements(d) == 2) {
-        tile_copy(room, h, from);
-        tile_join(out, room, h->width);
+        tile_copy(spare, h, from);
+        tile_join(out, spare, h->width);
     } else {
         tile_pack(out, h, from, d, 1);
     }

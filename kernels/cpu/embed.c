@@ -42,21 +42,21 @@ void CPU_NAME(embed_forward)(struct Cpu *cpu, const struct EmbedForward *a) {
     WITH_DTYPE(a->dtype, embed_forward(cpu, a, D));
 }
 
-enum { NO_PLACE = -1 };
+enum { NO_INDEX = -1 };
 
 // The row of dwte of the token at a place; v or more: it has none.
-static size_t embed_row(const struct EmbedBackward *a, size_t place) {
-    return token_row(a->tokens[place], a->first_token);
+static size_t embed_row(const struct EmbedBackward *a, size_t index) {
+    return token_row(a->tokens[index], a->first_token);
 }
 
 // Chains the places of each row's token in ascending order: first[row], then next[place], up to
 // NO_PLACE. Only first[row] of tokens that occur is written; the others stay undefined.
-static void embed_chain_places(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
-    size_t places = a->b * a->t;
-    for (size_t i = 0; i < places; i++)
+static void embed_chain_tokens(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
+    size_t count = a->b * a->t;
+    for (size_t i = 0; i < count; i++)
         if (embed_row(a, i) < a->v)
-            first[embed_row(a, i)] = NO_PLACE;
-    for (size_t i = places; i-- > 0;) {
+            first[embed_row(a, i)] = NO_INDEX;
+    for (size_t i = count; i-- > 0;) {
         size_t row = embed_row(a, i);
         if (row >= a->v)
             continue;
@@ -67,11 +67,11 @@ static void embed_chain_places(const struct EmbedBackward *a, int32_t *first, in
 
 // dwte: VEC_LANES columns from i on of the row of the token that stands first at `place`.
 VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, const int32_t *next,
-                                int32_t place, size_t i) {
-    size_t c = a->c, at = embed_row(a, (size_t)place) * c;
+                                int32_t index, size_t i) {
+    size_t c = a->c, at = embed_row(a, (size_t)index) * c;
     Vec sum = vec_read(a->dwte, a->grad_dtype, at + i, at + c);
-    for (; place != NO_PLACE; place = next[place]) {
-        size_t row = (size_t)place * c;
+    for (; index != NO_INDEX; index = next[index]) {
+        size_t row = (size_t)index * c;
         sum += vec_read(a->dout, d, row + i, row + c);
     }
     vec_write(a->dwte, a->grad_dtype, at + i, at + c, sum);
@@ -80,7 +80,7 @@ VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, con
 // Likewise those of each position, of which there are T, in the scratch behind the tokens'.
 static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
     for (size_t i = 0; i < a->t; i++)
-        first[i] = NO_PLACE;
+        first[i] = NO_INDEX;
     for (size_t i = a->b * a->t; i-- > 0;) {
         size_t position = row_position(a->starts, i, a->t);
         next[i] = first[position];
@@ -91,11 +91,11 @@ static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first,
 // dwpe's row of position t, which stands first at `place`, and next at next[place] or, without a
 // chain, T places on.
 VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtype d, size_t t,
-                                        int32_t place, const int32_t *next) {
-    size_t c = a->c, at = t * c, places = a->b * a->t;
+                                        int32_t index, const int32_t *next) {
+    size_t c = a->c, at = t * c, count = a->b * a->t;
     for (size_t i = 0; i < c; i += VEC_LANES) {
         Vec sum = a->accumulate ? vec_read(a->dwpe, a->grad_dtype, at + i, at + c) : vec_set(0);
-        for (size_t p = (size_t)place; p < places;) {
+        for (size_t p = (size_t)index; p < count;) {
             sum += vec_read(a->dout, d, p * c + i, p * c + c);
             p = next ? (size_t)next[p] : p + a->t; // NO_PLACE is behind all
         }
@@ -107,17 +107,17 @@ VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, e
     int32_t *next = a->work.mem, *first = next + a->b * a->t;
     int32_t *next_position = first + a->v, *first_position = next_position + a->b * a->t;
     bool restart = a->dwpe && a->starts;
-    embed_chain_places(a, first, next);
+    embed_chain_tokens(a, first, next);
     if (restart)
         embed_chain_positions(a, first_position, next_position);
 #pragma omp parallel num_threads(cpu->device.threads)
     {
 #pragma omp for schedule(dynamic, 8) nowait
-        for (size_t place = 0; place < a->b * a->t; place++) {
-            size_t row = embed_row(a, place);
-            if (row < a->v && first[row] == (int32_t)place)
+        for (size_t index = 0; index < a->b * a->t; index++) {
+            size_t row = embed_row(a, index);
+            if (row < a->v && first[row] == (int32_t)index)
                 for (size_t i = 0; i < a->c; i += VEC_LANES)
-                    embed_add_token(a, d, next, (int32_t)place, i);
+                    embed_add_token(a, d, next, (int32_t)index, i);
         }
 #pragma omp for schedule(static)
         for (size_t t = 0; t < (a->dwpe ? a->t : 0); t++)

@@ -223,11 +223,11 @@ VEC_INLINE struct TilesNext next_of(const struct TilePass *p, size_t i, size_t j
     size_t size = dtype_size(m->c.dtype), at = (i * m->c.ld + j) * size;
     struct TilesNext next = {
         .ld = m->c.ld * size, .later = p->later, .later_lines = p->later_lines};
-    const void *const places[] = {m->c.data, m->dgelu, m->gelu};
+    const void *const targets[] = {m->c.data, m->dgelu, m->gelu};
     int n = 0;
     for (int k = 0; k < 3 && p->last && !is_edge(m, TILE_VECS, i, j); k++)
-        if (places[k])
-            next.mem[n++] = (const char *)places[k] + at;
+        if (targets[k])
+            next.mem[n++] = (const char *)targets[k] + at;
     next.lines = (size_t)n * TILE_ROWS;
     return next;
 }

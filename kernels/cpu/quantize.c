@@ -13,7 +13,7 @@ struct BlockPosition {
     size_t run, begin, count;
 };
 
-static inline struct BlockPosition place_of(size_t block, size_t n) {
+static inline struct BlockPosition position_of(size_t block, size_t n) {
     size_t blocks = quantized_blocks(n), begin = block % blocks * QUANTIZE_BLOCK;
     return (struct BlockPosition){block / blocks, begin, size_min(QUANTIZE_BLOCK, n - begin)};
 }
@@ -69,7 +69,7 @@ void CPU_NAME(quantize)(struct Cpu *cpu, const struct Quantize *a) {
     quantize_check(a->bits, a->n, a->parts);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
-        struct BlockPosition p = place_of(k, a->n);
+        struct BlockPosition p = position_of(k, a->n);
         size_t source = p.run % rows * a->columns + p.run / rows;
         float x[QUANTIZE_BLOCK];
         WITH_DTYPE(a->dtype, read_array(a->x, D, source * a->n + p.begin, p.count, x));
@@ -96,7 +96,7 @@ void CPU_NAME(dequantize)(struct Cpu *cpu, const struct Dequantize *a) {
     quantize_check(a->bits, a->n, a->parts * a->ranks);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
-        struct BlockPosition p = place_of(k, a->n);
+        struct BlockPosition p = position_of(k, a->n);
         size_t at = p.run * a->n + p.begin;
         float x[QUANTIZE_BLOCK];
         if (a->accumulate)
@@ -110,7 +110,7 @@ void CPU_NAME(requantize)(struct Cpu *cpu, const struct Requantize *a) {
     quantize_check(a->bits, a->n, a->parts * a->ranks);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
-        struct BlockPosition p = place_of(k, a->n);
+        struct BlockPosition p = position_of(k, a->n);
         float x[QUANTIZE_BLOCK];
         sum_blocks(a->from, a->bits, a->n, p, a->parts, a->ranks, false, x);
         if (a->bits == 8)
