@@ -1,12 +1,12 @@
 // The optimizer's update, and two loops of the same kind: casts and random initial values.
 //
 // AdamW reads four arrays and writes three or four, once each: 28 bytes a parameter with 16-bit
-// gradients and parameters and fp32 moments; as many with split masters, and 22 with those in bf16.
-// Arithmetic is free beside that, if memory never waits for it. So each thread goes through one
-// contiguous part, prefetches, and writes copies of 16 bits past the caches, which else would read
-// their lines first; what is updated in place was read anyway. Its bits are the contract's
-// (kernels.h), the same for every set of instructions.
-// tests/bench/bench_adamw.c holds it against a copy of as many streams.
+// gradients and parameters and fp32 moments; as many with split masters, and 22 with bf16 masters.
+// Arithmetic is free beside that, if memory never waits for it. So each thread walks one contiguous
+// part, prefetches, and writes 16-bit copies past the caches, which would otherwise read their
+// lines first; arrays updated in place were read anyway. Its bits are the contract's (kernels.h),
+// the same for every instruction set. tests/bench/bench_adamw.c compares it with a copy of as many
+// streams.
 //
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; Ren et al., "ZeRO-Offload",
 // 2021, section 5.1, on why the CPU's update must be fast.
@@ -17,7 +17,7 @@
 
 enum {
     PIECE = 8192, // elements that one thread takes at a time
-    PART = 1024,  // what a thread's share of AdamW is a multiple of
+    PART = 1024,  // a thread's share of AdamW is a multiple of this
     AHEAD = 1024  // bytes
 };
 
@@ -25,7 +25,7 @@ struct AdamWFactors {
     Vec grad_scale, beta1, beta2, rest1, rest2; // rest: 1 - beta
     Vec correct1, correct2;                     // 1 / bias correction
     Vec eps, lr;
-    uint64_t key; // of random numbers
+    uint64_t key; // of the random numbers
 };
 
 static struct AdamWFactors adamw_factors(const struct AdamW *a) {
@@ -44,9 +44,9 @@ static struct AdamWFactors adamw_factors(const struct AdamW *a) {
     };
 }
 
-// Asks for the lines that are needed AHEAD bytes further on; past the end of an array that does
+// Prefetches the lines that are needed AHEAD bytes later; past the end of an array that does
 // nothing. Root and division take so long that a core, which looks some 200 instructions ahead, has
-// too few loads under way by itself: half of the memory's bandwidth.
+// too few loads in flight by itself: half of the memory's bandwidth.
 VEC_INLINE void adamw_prefetch(struct AdamW a, size_t i) {
     _mm_prefetch((const char *)dtype_at(a.grad, a.grad_dtype, i) + AHEAD, _MM_HINT_T0);
     _mm_prefetch((const char *)dtype_at(a.m, a.moments_dtype, i) + AHEAD, _MM_HINT_T0);
@@ -62,7 +62,7 @@ VEC_INLINE void adamw_prefetch(struct AdamW a, size_t i) {
 typedef uint32_t VecBits __attribute__((vector_size(sizeof(Vec))));
 typedef uint16_t VecLow __attribute__((vector_size(sizeof(Vec) / 2)));
 
-// v: as stored; what its sign means is taken out of it.
+// v: as stored; clears its sign if that belongs to a split master.
 VEC_INLINE Vec master_read(struct AdamW a, size_t i, size_t end, Vec *v) {
     Vec w = vec_read(a.master, master_dtype(a.master_format), i, end);
     if (a.master_format != MASTER_SPLIT)
@@ -73,7 +73,7 @@ VEC_INLINE Vec master_read(struct AdamW a, size_t i, size_t end, Vec *v) {
     return (Vec)((high - ((low + tie_up + 0x7fff) & 0x10000)) | low);
 }
 
-// The sign of v, which says how a split master was rounded.
+// Gives v the sign that says how a split master was rounded.
 VEC_INLINE Vec master_mark(struct AdamW a, Vec w, Vec v) {
     if (a.master_format != MASTER_SPLIT)
         return v;
@@ -88,7 +88,7 @@ VEC_INLINE Vec master_round_at_random(Vec w, uint64_t key, uint64_t index) {
     return (Vec)(((u + random) & ~nan & 0xffff0000) | (u & nan));
 }
 
-// The lower halves of w.
+// Stores the lower halves of w.
 VEC_INLINE void master_write_low(uint16_t *to, size_t n, Vec w) {
     VecLow low = __builtin_convertvector((VecBits)w & 0xffff, VecLow);
     if (n >= VEC_LANES)
@@ -97,7 +97,7 @@ VEC_INLINE void master_write_low(uint16_t *to, size_t n, Vec w) {
         memcpy(to, &low, n * sizeof *to);
 }
 
-// What was read is in the caches; a copy goes past them.
+// Arrays that were read are in the caches; a separate copy goes past them.
 VEC_INLINE void master_write(struct AdamW a, size_t i, size_t end, Vec w) {
     if (a.master_format == MASTER_SPLIT)
         master_write_low((uint16_t *)a.master + i, end - i, w);
@@ -114,8 +114,8 @@ VEC_INLINE void master_write(struct AdamW a, size_t i, size_t end, Vec w) {
 
 // ---- the update ----
 
-// The vector at element i of arrays that end at `end`. Whole vectors of 16-bit parameters begin at
-// multiples of their size.
+// Updates the vector at element i of arrays that end at `end`. Whole vectors of 16-bit parameters
+// begin at multiples of their size.
 VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
                              Vec decay) {
     Vec g = vec_read(a.grad, a.grad_dtype, i, end) * f.grad_scale;
@@ -132,8 +132,8 @@ VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, size_t i, si
 }
 
 // Works on copies of its operands: no store can change them, so they stay in registers. The dtypes
-// in `a` are constants. The body of the loop says i + VEC_LANES for the end, and the compiler drops
-// all tests for a tail.
+// in `a` are constants. The loop's body passes i + VEC_LANES as the end, so the compiler drops all
+// tests for a tail.
 VEC_INLINE void adamw_loop(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
                            float decay) {
     if (a.param && a.param_dtype != F32) { // up to a multiple of a vector
@@ -151,12 +151,12 @@ VEC_INLINE void adamw_loop(struct AdamW a, struct AdamWFactors f, size_t i, size
         adamw_vector(a, f, i, end, vec_set(decay));
 }
 
-// The formats become constants one after the other. That must happen inside the parallel
-// region: the compiler makes a function of the region's body, which constants do not enter.
+// Makes the formats constants, one after the other. That must happen inside the parallel region:
+// the compiler makes a function of its body, to which constants do not propagate.
 VEC_INLINE void adamw_to_param(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
                                float decay) {
     if (a.master_format != MASTER_FP32)
-        a.param_dtype = BF16; // nothing else is (adamw_check)
+        a.param_dtype = BF16; // the only dtype that adamw_check accepts here
     if (!a.param)
         adamw_loop(a, *f, i, end, decay);
     else
@@ -207,7 +207,7 @@ void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
         size_t middle = size_max(begin, size_min(end, a->n_decay));
         adamw_range(a, &f, begin, middle, a->state->weight_decay);
         adamw_range(a, &f, middle, end, 0);
-        _mm_sfence(); // before anyone is told that the parameters are there
+        _mm_sfence(); // before anyone learns that the parameters are ready
     }
 }
 

@@ -1,42 +1,42 @@
 // Causal attention, forward, after FlashAttention-2 (Dao 2023, algorithm 1).
 //
 // For a tile of queries the tiles of keys are walked from the first to the diagonal. A tile of
-// scores lives in the cache for a moment only: each row keeps its largest score so far and the sum
-// of e^(score - largest); when a new tile raises the largest, the sum and the output so far shrink
-// by e^(old - new). At the end the output is divided by the sum, and largest + log(sum), the
+// scores is in the cache only for a moment: each row keeps its largest score so far and the sum of
+// e^(score - largest); when a new tile raises the largest, the sum and the output so far shrink by
+// e^(old - new). At the end the output is divided by the sum, and largest + log(sum), the
 // log-sum-exp, is all that the backward pass needs. Tiles above the diagonal are never visited, nor
-// tiles of keys before the first that the tile's first query sees.
+// tiles of keys before the first one that the tile's first query sees.
 //
-// Windows and packed documents are one number a query, `first`, and not a list of tiles for each
-// tile of queries. Both find the same tiles: what a list could save is the work of head_seen, and
-// of a pass with T = 8192 and a window of 512 that is 0.08 of 94 ms (12 heads of 64, bf16, a Zen 4
-// core; 6 ns for each of 13,392 tiles). In exchange `first` is one array for every size of tile and
-// for both passes, where lists would be made for 64 x 64 tiles here and 128 x 64 on a GPU, and once
-// more transposed; it follows a batch's documents without a word from the host; and it says which
-// elements an edge hides, which lists would have to say besides. Patterns with holes (those of
-// Longformer, BigBird) are no range of keys: for those a list stands beside it (kernels/layout.h),
-// and a tile's cells beside its columns. Both go through one walk, and hide together.
+// Windows and packed documents are one number per query, `first`, and not a list of tiles for each
+// tile of queries. Both find the same tiles: a list could only save the work of head_seen, which is
+// 0.08 of 94 ms of a pass with T = 8192 and a window of 512 (12 heads of 64, bf16, a Zen 4 core; 6
+// ns for each of 13,392 tiles). In exchange `first` is one array for every tile size and both
+// passes, while lists would be made for 64 x 64 tiles here and 128 x 64 on a GPU, and once more
+// transposed; it follows a batch's documents without the host; and it says which elements an edge
+// hides, which lists would have to add. Patterns with holes (Longformer, BigBird) are not ranges of
+// keys: they have a list (kernels/layout.h) beside `first`, and a tile's cells beside its columns.
+// Both go through one walk, and hide together.
 //
 // A thread takes a whole (sequence, query head) pair, so nothing is summed across threads, and
-// groups keep as many threads busy as there are query heads, be it one sequence with two key heads.
-// Keys are copied once for the query heads of a group that a thread takes in turn: as many as leave
-// no thread with more heads than it would have one by one. Where that is one (more threads than
-// groups), the group's threads copy the keys each for itself, 1 / TILE of a product.
+// groups keep as many threads busy as there are query heads, even with one sequence and two key
+// heads. Keys are copied once for the query heads of a group that a thread takes in turn: as many
+// as leave no thread with more heads than one by one. If that is one (more threads than groups),
+// the group's threads each copy the keys, at 1 / TILE of a product.
 //
-// Called through the kernel table; ref_attention.c says the same without tiles. Read next:
+// Called through the kernel table; ref_attention.c does the same without tiles. Read next:
 // attention_tile.h, attention_backward.c.
 #include "kernels/cpu/attention_tile.h"
 
 #include <float.h>
 
-// One thread's buffers. kt: for each tile of keys its transpose (width, TILE). With pairs, all but
-// out are half filled.
+// A thread's buffers. kt: the transpose (width, TILE) of each tile of keys. With pairs, all but out
+// are half filled.
 struct ForwardScratch {
     float *kt, *v, *q, *out;
 };
 
 // The running softmax of a tile of queries. Sums are kept per lane and added up at the end. shrink:
-// by what the newest tile of keys shrinks the sums and the output of the tiles before it.
+// the factor by which the newest tile of keys shrinks the earlier sums and output.
 struct OnlineSoftmax {
     float max[TILE], shrink[TILE], sum[TILE * VEC_LANES];
 };
@@ -51,9 +51,8 @@ static struct ForwardScratch forward_scratch(const struct AttentionForward *a, s
     return (struct ForwardScratch){mem, mem + all, mem + 2 * all, mem + 2 * all + tile};
 }
 
-// Brings max and shrink up to date. A row's maximum ends in a chain of shuffles that takes long;
-// nothing waits for it here, so that the chains of many rows overlap. e^x is then computed for a
-// vector of rows.
+// Updates max and shrink. A row's maximum ends in a long chain of shuffles; nothing waits for it
+// here, so the chains of many rows overlap. e^x is then computed for a vector of rows.
 VEC_INLINE void forward_max(const float *scores, struct OnlineSoftmax *run, size_t rows,
                             const struct Seen *seen, bool edge) {
     float most[TILE] = {0};
@@ -73,9 +72,9 @@ VEC_INLINE void forward_max(const float *scores, struct OnlineSoftmax *run, size
     }
 }
 
-// Scores become e^(score - largest so far), and are added to the sums. A row that has seen no key
-// yet has the largest score of hidden ones: what it does not see is made 0 by itself. Pairs take
-// the first half of their row's place.
+// Turns scores into e^(score - largest so far), and adds them to the sums. A row that has seen no
+// key yet has the largest hidden score: its hidden scores are set to 0. Pairs use the first half of
+// their row.
 VEC_INLINE void forward_exp(float *scores, struct OnlineSoftmax *run, size_t rows,
                             const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r++) {
@@ -141,15 +140,15 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
 
 VEC_INLINE void forward_pack_keys(const struct AttentionForward *a, enum Dtype d,
                                   const struct Head *h, struct ForwardScratch s) {
-    for (size_t key = 0; key < h->t; key += TILE) { // q: free until its turn
+    for (size_t key = 0; key < h->t; key += TILE) { // q: unused until then
         size_t at = key * h->width / h->per_item;
         tile_pack_transposed(s.kt + at, s.q, h, head_qkv_rows(h, a->qkv, key, 1), d);
         tile_pack_rows(s.v + at, s.q, h, head_qkv_rows(h, a->qkv, key, 2), d);
     }
 }
 
-// How many query heads of one key head a thread takes in turn, with one copy of the keys: the
-// largest divisor of the group with which no thread gets more heads than it would one by one.
+// Returns how many query heads of one key head a thread takes in turn with one copy of the keys:
+// the largest divisor of the group with which no thread gets more heads than one by one.
 static size_t forward_together(const struct AttentionForward *a, size_t threads) {
     size_t heads = a->b * a->nh, together = a->nh / a->nkv;
     while (a->nh / a->nkv % together != 0 ||
@@ -166,7 +165,7 @@ VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward
 #pragma omp parallel num_threads(cpu->device.threads)
     {
         struct ForwardScratch s = forward_scratch(a, (size_t)omp_get_thread_num());
-        size_t packed = SIZE_MAX; // the key head that kt and v hold
+        size_t packed = SIZE_MAX; // the key head in kt and v
 #pragma omp for schedule(dynamic, together)
         for (size_t i = 0; i < a->b * a->nh; i++) {
             struct Head h = head_number(all, i, d);

@@ -5,27 +5,27 @@
 // and D_i = dO_i · O_i:
 //   P = e^(Q K' - lse)    dV += P' dO    dP = dO V'    dS = P (dP - D)    dQ += dS K    dK += dS' Q
 // where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. Pairs of bf16 are
-// copied as they are, and the factor is S's and dK's. dK and dV of a tile are finished when its
-// walk ends: at the last tile of queries that sees it. dQ of the whole head is summed in scratch
-// and rounded once at the end.
+// copied unscaled, and S and dK get the factor. dK and dV of a tile are finished when its walk
+// ends: at the last tile of queries that sees it. dQ of the whole head is summed in scratch and
+// rounded once at the end.
 //
-// A thread takes a whole (sequence, query head) pair. Where query heads share keys, dK and dV are
-// sums over a group, and are to have the same bits for any number of threads. A thread that took a
-// whole group would leave others idle (one sequence of Qwen2.5-0.5B has two); one that waited its
-// turn to add would stand still. So as many heads as there are threads run at a time, each into a
-// part of its own, (2, T, width) in fp32; then all threads add those, tile by tile, in the order of
-// heads, to sums that wait for the rest of their group. Scratch grows by a part for each thread and
-// one more, however long the batch; that is 2 T width on 3 T width. The parts cost a write and a
-// read of the size of what is stored anyway. With one query head per key head nothing of this runs.
+// A thread takes a whole (sequence, query head) pair. If query heads share keys, dK and dV are sums
+// over a group, with the same bits for any number of threads. A thread per group would leave others
+// idle (a sequence of Qwen2.5-0.5B has two groups); threads that wait for their turn would stand
+// still. So as many heads as there are threads run at a time, each into a part of its own, (2, T,
+// width) in fp32; then all threads add those, tile by tile, in the order of heads, to sums that are
+// kept until the rest of their group is added. Scratch grows by one part per thread and one more,
+// however long the batch: 2 T width on top of 3 T width. The parts cost a write and a read of the
+// size of the stored result. With one query head per key head none of this runs.
 //
-// Called through the kernel table; ref_attention.c says the same without tiles. Read next:
+// Called through the kernel table; ref_attention.c does the same without tiles. Read next:
 // classifier.c.
 #include "kernels/cpu/attention_tile.h"
 
-// One thread's buffers. Of all queries of a head: q, dout, dq (t, width), and lse, d (t), t rounded
-// up to whole tiles. Of one tile of keys: k, dk, dv (TILE, width), and the transposes kt, vt
-// (width, TILE). q_rows, dout_rows: q and dout as right operands. Those are the same memory in
-// fp32, and its second half where there are pairs.
+// A thread's buffers. For all queries of a head: q, dout, dq (t, width), and lse, d (t), t rounded
+// up to whole tiles. For one tile of keys: k, dk, dv (TILE, width), and the transposes kt, vt
+// (width, TILE). q_rows, dout_rows: q and dout as right operands; the same memory in fp32, and its
+// second half with pairs.
 struct BackwardScratch {
     float *q, *dout, *q_rows, *dout_rows, *dq, *lse, *d;
     float *k, *kt, *vt, *dk, *dv;
@@ -35,7 +35,7 @@ static size_t backward_scratch_floats(size_t t, size_t hs) {
     return round_up(t, TILE) * (3 * head_width(hs) + 2) + 5 * TILE * head_width(hs);
 }
 
-// dK and dV of one head.
+// Floats of dK and dV of one head.
 static size_t backward_part_floats(const struct AttentionBackward *a) {
     return 2 * round_up(a->t, TILE) * head_width(a->hs);
 }
@@ -62,8 +62,8 @@ static struct BackwardScratch backward_scratch(const struct AttentionBackward *a
     };
 }
 
-// d[r] = dout · out of query time + r. Queries that do not exist get lse and d of 0: with their
-// zero dout they then add nothing.
+// d[r] = dout · out of query time + r. Rows past the last query get lse and d of 0: with their zero
+// dout they add nothing.
 VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype d,
                                   const struct Head *h, struct BackwardScratch s, size_t time) {
     struct Rows out = head_out_rows(h, a->out, time);
@@ -104,7 +104,7 @@ VEC_INLINE void backward_pack_queries(const struct AttentionBackward *a, enum Dt
 VEC_INLINE void backward_pack_keys(const struct AttentionBackward *a, enum Dtype d,
                                    const struct Head *h, struct BackwardScratch s, size_t key) {
     bool pairs = item_elements(d) == 2;
-    float *rows = pairs ? s.k + TILE * h->width / 2 : s.k; // the values, on their way to vt, then k
+    float *rows = pairs ? s.k + TILE * h->width / 2 : s.k; // values until they are in vt, then k
     tile_pack_transposed(s.vt, rows, h, head_qkv_rows(h, a->qkv, key, 2), d);
     tile_pack_transposed(s.kt, rows, h, head_qkv_rows(h, a->qkv, key, 1), d);
     if (pairs)
@@ -113,8 +113,8 @@ VEC_INLINE void backward_pack_keys(const struct AttentionBackward *a, enum Dtype
     memset(s.dv, 0, TILE * h->width * sizeof *s.dv);
 }
 
-// Scores become probabilities. joined: those of two rows as pairs (NULL: no pairs). Rows go two at
-// a time: an even row and the next reach as many vectors below the diagonal.
+// Turns scores into probabilities. joined: those of two rows as pairs (NULL: no pairs). Rows go two
+// at a time: an even row and the next reach as many vectors below the diagonal.
 VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size_t rows,
                                  const struct Seen *seen, bool edge) {
     for (size_t r = 0; r < rows; r += 2)
@@ -132,8 +132,8 @@ VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size
         }
 }
 
-// dp becomes ds. Pairs: each row takes the first half of its place, and two rows joined take the
-// place of probabilities that were used.
+// Turns dp into ds. Pairs: each row uses the first half of its space, and two joined rows overwrite
+// probabilities that are no longer needed.
 VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, size_t rows,
                                           const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r += 2)
@@ -156,7 +156,7 @@ VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, s
         }
 }
 
-// One tile of queries against one tile of keys.
+// Adds one tile of queries against one tile of keys to the gradients.
 VEC_INLINE void backward_tile(const struct Head *h, struct BackwardScratch s, size_t time,
                               const struct Seen *seen, bool pairs) {
     float p[TILE * TILE] __attribute__((aligned(64))), ds[TILE * TILE] __attribute__((aligned(64)));
@@ -178,15 +178,15 @@ VEC_INLINE void backward_tile(const struct Head *h, struct BackwardScratch s, si
     tile_add_by_key(s.dk, pairs ? p : ds, s.q_rows + at, h, rows, seen);
 }
 
-// dK (which: 1) or dV (2) of a tile of keys is complete.
+// Stores dK (which: 1) or dV (2) of a tile of keys, once complete.
 VEC_INLINE void backward_store(const struct AttentionBackward *a, enum Dtype d,
                                const struct Head *h, const float *tile, size_t key, size_t which) {
     bool scaled = which == 1 && item_elements(d) == 2;
     tile_unpack(tile, h, head_qkv_rows(h, a->dqkv, key, which), d, scaled ? h->scale : 1);
 }
 
-// One query head. part: where its dK and dV go, (2, t, width), if other heads share its keys; else
-// NULL.
+// Runs one query head. part: where its dK and dV go, (2, t, width), if other heads share its keys;
+// else NULL.
 VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, const struct Head *h,
                               struct BackwardScratch s, float *part) {
     backward_pack_queries(a, d, h, s);
@@ -210,15 +210,15 @@ VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, c
         tile_unpack(s.dq + time * h->width, h, head_qkv_rows(h, a->dqkv, time, 0), d, h->scale);
 }
 
-// Where the parts of heads that share keys lie, behind the threads' scratch: head i's in place i %
-// threads, and in the place after those the sums that are not complete.
+// Returns a part of heads that share keys, after the threads' scratch: head i has index i %
+// threads, and the incomplete sums have index `threads`.
 static float *backward_part(const struct AttentionBackward *a, size_t threads, size_t index) {
     float *parts = (float *)a->work.mem + threads * backward_scratch_floats(a->t, a->hs);
     return parts + index * backward_part_floats(a);
 }
 
-// Adds tile number i, of the keys and values by turns, of the query heads begin .. end - 1 to the
-// sum of their key head: a group's heads in order, however many threads there are.
+// Adds tile number i, alternating between keys and values, of query heads begin .. end - 1 to the
+// sum of their key head: a group's heads in order, for any number of threads.
 VEC_INLINE void backward_add_parts(const struct AttentionBackward *a, enum Dtype d,
                                    const struct Head *all, size_t threads, size_t begin, size_t end,
                                    size_t i) {

@@ -1,9 +1,9 @@
-// Where a query head lies, which tiles of keys its queries see, and what of each tile.
+// Locates a query head in the tensors, the tiles of keys that its queries see, and their seen part.
 //
-// A row sees of a tile of scores a range of columns: up to itself, from its first key on (windows
-// and packed documents), and of sparse attention without the holes of its layout. struct KeyWalk
-// goes through the tiles of which something is seen, struct Seen says what; dense attention is the
-// walk through all of them.
+// In a tile of scores a row sees a range of columns: up to itself, and from its first key on
+// (windows and packed documents); in sparse attention without the holes of its layout. struct
+// KeyWalk walks the tiles of which something is seen, struct Seen says which part; dense attention
+// walks all of them.
 //
 // Read next: attention_tile.h.
 #ifndef KERNELS_CPU_ATTENTION_SEEN_H
@@ -19,10 +19,10 @@ enum {
     BLOCK_VECS = 4
 };
 
-// One query head's place in the tensors, and its key head's. Dense tiles have `width` columns: hs
-// rounded up to whole vectors. per_item: elements of an item, 2 where they are pairs of bf16.
-// Scores are multiplied by scale; an fp32 query when it is copied, in bf16 it would not always be
-// exact. first: (T), of this sequence (NULL: all queries see key 0). layout: of sparse attention.
+// Locates one query head and its key head in the tensors. Dense tiles have `width` columns: hs
+// rounded up to whole vectors. per_item: elements of an item, 2 for pairs of bf16. Scores are
+// multiplied by scale; fp32 queries already when copied, which would not always be exact in bf16.
+// first: (T), of this sequence (NULL: all queries see key 0). layout: of sparse attention.
 struct Head {
     size_t b, head, key_head, t, nh, nkv, hs, width, per_item;
     const int32_t *first;
@@ -30,7 +30,7 @@ struct Head {
     float scale;
 };
 
-// Element of qkv (B, T, NH + 2 NKV, HS) where row `time` begins; which: 0 query, 1 key, 2 value.
+// Returns the first element of row `time` of qkv (B, T, NH + 2 NKV, HS); which: 0 q, 1 k, 2 v.
 VEC_INLINE size_t head_qkv_at(const struct Head *h, size_t time, size_t which) {
     size_t vector = which ? h->nh + (which - 1) * h->nkv + h->key_head : h->head;
     return ((h->b * h->t + time) * (h->nh + 2 * h->nkv) + vector) * h->hs;
@@ -42,7 +42,7 @@ VEC_INLINE size_t head_out_at(const struct Head *h, size_t time) {
 VEC_INLINE size_t head_width(size_t hs) {
     return round_up(hs, VEC_LANES);
 }
-// Query head number i of the whole batch. `all` has the sizes, and first (B, T).
+// Returns query head number i of the whole batch. `all` has the sizes, and first (B, T).
 VEC_INLINE struct Head head_number(struct Head all, size_t i, enum Dtype d) {
     struct Head h = all;
     h.b = i / h.nh;
@@ -55,7 +55,7 @@ VEC_INLINE struct Head head_number(struct Head all, size_t i, enum Dtype d) {
         h.first += h.b * h.t;
     return h;
 }
-// Rows of the tile that begins at `time`, rounded up to whole blocks.
+// Returns the rows of the tile that begins at `time`, rounded up to whole blocks.
 VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
     return size_min(TILE, round_up(h->t - time, BLOCK_ROWS));
 }
@@ -63,18 +63,18 @@ VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
 // Cells of a tile (kernels/layout.h): bit CELLS * (row / LAYOUT_CELL) + column / LAYOUT_CELL.
 enum { CELLS = TILE / LAYOUT_CELL, ALL_CELLS = (1 << CELLS * CELLS) - 1, ABOVE_DIAGONAL = 0x08ce };
 
-// What the rows of a tile of queries see of a tile of keys. On the diagonal row r ends with column
-// r. At an edge, which some row's first key makes, row r begins with column begin[r], TILE if it
-// sees none; begin never falls from row to row. An edge is also where there are holes, cells that a
-// layout leaves out: then the rows of cell row c see some of the columns low[c] .. high[c] - 1.
+// The part of a tile of keys that the rows of a tile of queries see. On the diagonal row r ends
+// with column r. At an edge, which some row's first key makes, row r begins with column begin[r],
+// TILE if it sees none; begin never decreases. Holes, cells that a layout leaves out, make an edge,
+// too: then the rows of cell row c see some of the columns low[c] .. high[c] - 1.
 struct Seen {
     bool diagonal, edge, holes;
     uint16_t cells;
     uint8_t begin[TILE], low[CELLS], high[CELLS];
 };
 
-// The first tile of keys that the queries from `time` on see, whether those see the tile at key,
-// and what of it. cells: what a layout shows of it.
+// Return the first tile of keys that the queries from `time` on see, whether they see the tile at
+// key, and the part seen. cells: those that a layout shows.
 VEC_INLINE size_t head_first_tile(const struct Head *h, size_t time) {
     return h->first ? (size_t)h->first[time] / TILE * TILE : 0;
 }
@@ -108,17 +108,17 @@ VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key, 
     return seen;
 }
 
-// The tiles that pass by one of a head's, in order: those at begin .. end - 1, or of them the ones
-// in a layout's list, whose cells of our rows are not all hidden.
+// Walks the other side's tiles for one of a head's tiles, in order: those at begin .. end - 1, or
+// those of them in a layout's list with a seen cell in our rows.
 struct KeyWalk {
     size_t at;      // the tile's first row
-    unsigned cells; // of it that a layout shows, in rows of ours
+    unsigned cells; // its cells that a layout shows, in our rows
     size_t begin, end;
     struct LayoutList list;
-    unsigned shift; // of our rows in the words of the list
+    unsigned shift; // bit of our rows in the words of the list
 };
 
-// side: what passes by; own: the first row of ours. Before the first tile.
+// side: of the tiles to walk; own: our first row. Starts before the first tile.
 VEC_INLINE struct KeyWalk walk_of(const struct Head *h, enum LayoutSide side, size_t own,
                                   size_t begin, size_t end) {
     struct KeyWalk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
@@ -144,7 +144,7 @@ VEC_INLINE bool walk_next(struct KeyWalk *w) {
     return false;
 }
 
-// The same cells, of columns that pass by rows.
+// Returns the same cells with rows and columns exchanged.
 VEC_INLINE unsigned cells_transposed(unsigned cells) {
     unsigned out = 0;
     for (unsigned i = 0; i < CELLS * CELLS; i++)
@@ -152,13 +152,13 @@ VEC_INLINE unsigned cells_transposed(unsigned cells) {
     return out;
 }
 
-// Whether row r's cell at column j is no hole.
+// True if row r's cell at column j is not a hole.
 VEC_INLINE bool seen_cell(const struct Seen *seen, size_t r, size_t j) {
     return seen->cells >> (r / LAYOUT_CELL * CELLS + j / LAYOUT_CELL) & 1;
 }
-// The columns of row r, and the first column of the block of rows that r is in, down to a multiple
-// of `step`: from there on scores and probabilities are computed, step VEC_LANES. edge: seen->edge,
-// as a constant where it is one.
+// Return the end of row r's columns, and the first column of the block of rows that contains r,
+// rounded down to a multiple of `step`: scores and probabilities are computed from there, with step
+// VEC_LANES. edge: seen->edge, as a constant if possible.
 VEC_INLINE size_t seen_end(const struct Seen *seen, size_t r, bool edge) {
     size_t end = seen->diagonal ? r + 1 : TILE;
     return edge && seen->holes ? size_min(end, seen->high[r / LAYOUT_CELL]) : end;
@@ -171,8 +171,7 @@ VEC_INLINE size_t seen_from(const struct Seen *seen, size_t r, size_t step) {
         from = size_max(from, seen->low[r / LAYOUT_CELL]);
     return from / step * step;
 }
-// From row r on, below `end`, the first row that differs from it in whether it sees column j's
-// cell.
+// Returns the first row after r, or `end`, that differs from r in whether it sees column j's cell.
 VEC_INLINE size_t seen_run(const struct Seen *seen, size_t r, size_t end, size_t j) {
     if (!seen->holes)
         return end;

@@ -1,28 +1,28 @@
-// Tiles of fp32 in cache: what attention's forward and backward pass are made of.
+// Tiles of fp32 in cache, with which attention's forward and backward passes compute.
 //
 // A tile is TILE rows (queries or keys) of one head. Operands are copied out of the big tensors,
-// where the rows of a head are 3C elements apart and may be bf16, into dense fp32 tiles; there all
-// multiplications take place. A copy costs 1 / TILE of a product, and three things are gained: no
-// conversions in the inner loop, no rows that fall into the same cache sets, and rows past the end
-// of the sequence that hold zeros.
+// where the rows of a head are 3C elements apart and may be bf16, into dense fp32 tiles, which are
+// then multiplied. A copy costs 1 / TILE of a product, with three gains: no conversions in the
+// inner loop, no rows that fall into the same cache sets, and zeros in the rows past the end of the
+// sequence.
 //
-// Where the instruction set multiplies pairs of bf16 (vec_pair.h), tiles of bf16 tensors are not
-// widened: they are made of items of 32 bits that hold two elements with neighbouring k, where k is
-// what the product sums over. The left operand's rows are those of the tensor then; the right
-// operand joins two rows (tile_join), or is transposed as items. Sums stay fp32; probabilities and
-// their gradients are rounded to bf16 before they are multiplied, as FlashAttention does on a GPU.
-// Products, four fifths of the pass, take half as long then, and e^x as long as before: the pass
-// should take some two thirds.
+// If the instruction set multiplies pairs of bf16 (vec_pair.h), tiles of bf16 tensors are not
+// widened: they have items of 32 bits, two elements with neighbouring k, the index that the product
+// sums over. The left operand's rows are then those of the tensor; the right operand joins two rows
+// (tile_join), or is transposed as items. Sums stay fp32; probabilities and their gradients are
+// rounded to bf16 before they are multiplied, as in FlashAttention on a GPU. Products, four fifths
+// of the pass, then take half as long, and e^x as long as before: the pass should take some two
+// thirds.
 //
-// The copies wait for memory: a quarter of the time of both passes went into them (GPT-2 124M,
-// bf16, T = 512, one Zen 4 core). Rows that are asked for ROWS_AHEAD before should save most of
-// that: measured, 13.2 ms forward and 29 backward became 11.6 and 25.8.
+// The copies wait for memory: a quarter of the time of both passes (GPT-2 124M, bf16, T = 512, one
+// Zen 4 core). Prefetching rows ROWS_AHEAD earlier should save most of that: measured, 13.2 ms
+// forward and 29 backward became 11.6 and 25.8.
 //
-// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the mask
-// makes zero, block by block: columns of the scores, or terms of a sum over queries or keys. What a
-// row sees of a tile of scores is a range of columns, of sparse attention with holes (struct Seen
-// in attention_seen.h). Tiles that no row sees are not visited at all (struct Walk), and only those
-// at an edge look at single elements.
+// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out, block by
+// block, parts that the mask makes zero: columns of the scores, or terms of a sum over queries or
+// keys. A row sees a range of columns of a tile of scores, in sparse attention with holes (struct
+// Seen in attention_seen.h). Tiles that no row sees are never visited (struct KeyWalk), and only
+// those at an edge look at single elements.
 //
 // Used by attention.c and attention_backward.c.
 #ifndef KERNELS_CPU_ATTENTION_TILE_H
@@ -33,7 +33,7 @@
 
 #include <omp.h>
 
-// Rows of one head in a big tensor: `rows` of them, `stride` elements apart, from element `at` on.
+// Rows of one head in a big tensor: `rows` of them, `stride` elements apart, starting at `at`.
 struct Rows {
     const void *data;
     size_t at, stride, rows;
@@ -48,8 +48,8 @@ VEC_INLINE struct Rows head_out_rows(const struct Head *h, const void *out, size
     return (struct Rows){out, head_out_at(h, time), h->nh * h->hs, size_min(TILE, h->t - time)};
 }
 
-// Asks for row r + ROWS_AHEAD of these and further on of the next tile: rows of a head are so far
-// apart in memory that the core does not foresee the next. Past the tensor's end that does nothing.
+// Prefetches row r + ROWS_AHEAD, which may be one of the next tile: rows of a head are too far
+// apart in memory for the core's prefetcher. Past the tensor's end that does nothing.
 VEC_INLINE void rows_prefetch(const struct Rows *from, const struct Head *h, enum Dtype d,
                               size_t r) {
     size_t at = from->at + (r + ROWS_AHEAD) * from->stride;
@@ -57,7 +57,7 @@ VEC_INLINE void rows_prefetch(const struct Rows *from, const struct Head *h, enu
         __builtin_prefetch(dtype_at(from->data, d, at + i));
 }
 
-// tile (TILE, width) = scale * rows; rows and columns that do not exist become 0.
+// tile (TILE, width) = scale * rows; rows and columns past the end become 0.
 VEC_INLINE void tile_pack(float *tile, const struct Head *h, struct Rows from, enum Dtype d,
                           float scale) {
     for (size_t r = 0; r < from.rows; r++) {
@@ -71,7 +71,7 @@ VEC_INLINE void tile_pack(float *tile, const struct Head *h, struct Rows from, e
     memset(tile + from.rows * h->width, 0, (TILE - from.rows) * h->width * sizeof *tile);
 }
 
-// The same in bf16, and unscaled.
+// The same in bf16, unscaled.
 VEC_INLINE void tile_copy(float *items, const struct Head *h, struct Rows from) {
     uint16_t *tile = (uint16_t *)items;
     const uint16_t *x = from.data;
@@ -121,7 +121,7 @@ static inline void tile_transpose(float *out, const float *tile, size_t width) {
 }
 
 // Right operands: the transpose of a tile of rows, (width, TILE), for sums over its columns, and
-// the tile itself, (TILE, width), for sums over its rows. `room` is for one tile more.
+// the tile itself, (TILE, width), for sums over its rows. `spare` has space for another tile.
 VEC_INLINE void tile_pack_transposed(float *out, float *spare, const struct Head *h,
                                      struct Rows from, enum Dtype d) {
     if (item_elements(d) == 2)
@@ -140,14 +140,14 @@ VEC_INLINE void tile_pack_rows(float *out, float *spare, const struct Head *h, s
     }
 }
 
-// A matrix of items in cache: item (i, j) at data[i * row + j * col]. col is 1 but for a transposed
-// left operand.
+// A matrix of items in cache: item (i, j) at data[i * row + j * col]. col is 1 except for a
+// transposed left operand.
 struct TileView {
     float *data;
     size_t row, col;
 };
 
-// What becomes of the old c in c (+)= a · b.
+// The use of the old c in c (+)= a · b.
 enum TileOld { OLD_DROP, OLD_KEEP, OLD_SCALE };
 
 VEC_INLINE Vec tile_old(const float *c, enum TileOld old, const float *scale) {
@@ -159,12 +159,12 @@ VEC_INLINE Vec tile_old(const float *c, enum TileOld old, const float *scale) {
     return kept;
 }
 
-// One block in registers: c (BLOCK_ROWS, vecs vectors) = old c + a (BLOCK_ROWS, k) · b (k, vecs
-// vectors), k counted in items. scale: BLOCK_ROWS factors of the old c, for OLD_SCALE; one of the
-// product, or NULL, for OLD_DROP. `vecs`, `old` and `pairs` are constants where this is called. Per
-// step of k: a load per vector of b, a broadcast per row of a, and a
-// multiplication for each pair; the loops over rows and vectors unroll whole, so that sum[][] stays
-// in registers.
+// Computes one block in registers: c (BLOCK_ROWS, vecs vectors) = old c + a (BLOCK_ROWS, k) · b (k,
+// vecs vectors), k counted in items. scale: for OLD_SCALE BLOCK_ROWS factors of the old c; for
+// OLD_DROP one factor of the product, or NULL. `vecs`, `old` and `pairs` are constants at each
+// call. A step of k takes a load per vector of b, a broadcast per row of a, and a multiplication
+// for each pair; the loops over rows and vectors are fully unrolled, so that sum[][] stays in
+// registers.
 VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView b, size_t k,
                            enum TileOld old, const float *scale, bool pairs, int vecs) {
     Vec sum[BLOCK_ROWS][BLOCK_VECS];
@@ -190,8 +190,8 @@ VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView
         }
 }
 
-// BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) = old c + a (BLOCK_ROWS, k) · b (k, n). n: whole
-// vectors.
+// Computes BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) = old c + a (BLOCK_ROWS, k) · b (k, n).
+// n: whole vectors.
 VEC_INLINE void tile_rows_of(struct TileView c, struct TileView a, struct TileView b, size_t n,
                              size_t k, enum TileOld old, const float *scale, bool pairs) {
     size_t j = 0;
@@ -220,8 +220,7 @@ VEC_INLINE void tile_rows(const struct Head *h, struct TileView c, struct TileVi
 }
 
 // scores (TILE, TILE) = scale (NULL: 1) * a · bt for the first `rows` rows, where a is (TILE, hs)
-// and bt (hs, TILE). Columns that no row of a block sees are left out, as far as whole vectors
-// allow.
+// and bt (hs, TILE). Skips columns that no row of a block sees, in whole vectors.
 static inline void tile_scores(float *scores, float *a, float *bt, const struct Head *h,
                                size_t rows, const struct Seen *seen, const float *scale) {
     size_t ld = h->width / h->per_item;
@@ -236,9 +235,9 @@ static inline void tile_scores(float *scores, float *a, float *bt, const struct 
     }
 }
 
-// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE) with TILE items from row
-// to row, x (TILE, width). Columns of p that no row of a block sees are left out. scale: one factor
-// per row for the old out, or NULL for none.
+// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE) with rows TILE items
+// apart, x (TILE, width). Skips columns of p that no row of a block sees. scale: one factor per row
+// for the old out, or NULL for none.
 static inline void tile_add_by_query(float *out, float *p, float *x, const struct Head *h,
                                      size_t rows, const struct Seen *seen, const float *scale) {
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
@@ -257,9 +256,9 @@ static inline void tile_add_by_query(float *out, float *p, float *x, const struc
 }
 
 // out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x, which are
-// joined two by two where they are pairs. Rows that do not see a block of columns are left out: on
-// the diagonal those before the block, and only as many rows of out exist as there are queries; at
-// an edge those that begin behind it, or have a hole there.
+// joined two by two if they are pairs. Skips rows that do not see a block of columns: on the
+// diagonal those before the block, and out has only as many rows as there are queries; at an edge
+// those that begin after the block, or have a hole there.
 static inline void tile_add_by_key(float *out, float *p, float *x, const struct Head *h,
                                    size_t queries, const struct Seen *seen) {
     size_t end = seen->edge ? 0 : queries;
@@ -278,8 +277,8 @@ static inline void tile_add_by_key(float *out, float *p, float *x, const struct 
     }
 }
 
-// The score of row r at column j .. j + VEC_LANES - 1, with what the mask hides far below all
-// others. edge: seen->edge, as a constant.
+// Returns the scores of row r at columns j .. j + VEC_LANES - 1; hidden ones far below all others.
+// edge: seen->edge, as a constant.
 VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, const struct Seen *seen,
                            bool edge) {
     Vec s = vec_load_f32(scores + r * TILE + j), hidden = vec_set(-3e38f);
@@ -287,12 +286,12 @@ VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, const struct
         s = vec_select(vec_mask(r + 1 - j), s, hidden);
     if (edge && j < seen->begin[r])
         s = vec_select(vec_mask(size_min(seen->begin[r] - j, VEC_LANES)), hidden, s);
-    if (edge && !seen_cell(seen, r, j)) // a vector is no longer than a cell
+    if (edge && !seen_cell(seen, r, j)) // a vector is not longer than a cell
         s = hidden;
     return s;
 }
 
-// x, with 0 in the columns before the first that row r sees, and in holes.
+// Returns x with 0 in columns before the first that row r sees, and in holes.
 VEC_INLINE Vec tile_zeroed(Vec x, size_t r, size_t j, const struct Seen *seen, bool edge) {
     if (edge && j < seen->begin[r])
         x = vec_select(vec_mask(size_min(seen->begin[r] - j, VEC_LANES)), vec_set(0), x);

@@ -1,16 +1,16 @@
 // The loss: cross entropy of a softmax, and its gradient in place of the logits.
 //
 // A row of 50,257 logits is walked twice. The first walk finds the maximum and the sum of e^(x -
-// maximum) together, a block at a time: a block that raises the maximum scales the sum found so far
+// maximum) together, a block at a time: a block that raises the maximum scales the sum so far
 // (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). A block is in the L1
-// cache, so that walking it twice costs no memory traffic. Sums of blocks are added in fp64. The
-// second walk computes e^(x - maximum) again instead of keeping it: the row is still in the L2
-// cache, and a copy would not be. A row whose target does not count is not walked.
+// cache, so walking it twice costs no memory traffic. Sums of blocks are added in fp64. The second
+// walk recomputes e^(x - maximum) instead of keeping it: the row is still in the L2 cache, and a
+// copy would not be. A row whose target does not count is not walked.
 //
-// Where the vocabulary lies on several ranks, each walks its part the first time, all learn what
-// each has found, and each walks its part the second time with the maximum and sum of the whole.
+// If the vocabulary is split over ranks, each makes the first walk over its part, all gather the
+// results, and each makes the second walk over its part with the maximum and sum of the whole row.
 //
-// Called through the kernel table, for one chunk of rows after the other. Read next: sum.c.
+// Called through the kernel table, for one chunk of rows after another. Read next: sum.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 
@@ -68,15 +68,15 @@ VEC_INLINE struct Softmax classifier_softmax(const void *x, enum Dtype d, size_t
     return s;
 }
 
-// Of a row whose target does not count.
+// Zeroes the loss and gradient of a row whose target does not count.
 VEC_INLINE void classifier_skip(const struct Classifier *a, enum Dtype d, size_t row) {
     a->loss[row] = 0;
     if (a->backward)
         memset(dtype_at(a->logits, d, row * a->vp), 0, a->vp * dtype_size(d));
 }
 
-// The loss, and the gradients. target: its column, v or more where it is another rank's; at_target:
-// its logit less the maximum.
+// Computes the loss and the gradients. target: its column, v or more if another rank has it;
+// at_target: its logit minus the maximum.
 VEC_INLINE void classifier_end(const struct Classifier *a, enum Dtype d, size_t row, size_t target,
                                struct Softmax s, float at_target) {
     void *x = dtype_at(a->logits, d, row * a->vp);
@@ -141,7 +141,7 @@ void CPU_NAME(classifier_part)(struct Cpu *cpu, const struct ClassifierPart *a) 
     WITH_DTYPE(a->dtype, classifier_part(cpu, a, D));
 }
 
-// What is known of a row by all parts together, and its target's logit.
+// Merges all parts' results of a row; *target: the target's logit.
 static struct Softmax classifier_merged(const struct ClassifierMerge *a, size_t row,
                                         float *target) {
     struct Softmax s = {-INFINITY, 0};

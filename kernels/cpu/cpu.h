@@ -1,11 +1,11 @@
-// Inside the CPU backend: the device's state, the plain functions behind the kernel table, and the
-// tables.
+// Internals of the CPU backend: the device's state, the plain functions behind the kernel table,
+// and the tables.
 //
-// A kernel is written as an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args>
-// *)` that runs on the calling thread with cpu->threads OpenMP threads and returns when done.
-// kernels/cpu/table.c wraps each into a launcher that puts it on a queue. The fast versions are
-// compiled once per instruction set (Makefile: ISAS) from the same source; CPU_NAME puts the set
-// into the name, so all are in one binary and device.c picks a table at run time.
+// A kernel is an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args> *)` that runs
+// on the calling thread with cpu->threads OpenMP threads and returns when done. kernels/cpu/table.c
+// wraps each into a launcher that puts it on a queue. The fast versions are compiled once per
+// instruction set (Makefile: ISAS) from the same source; CPU_NAME puts the set into the name, so
+// all are in one binary and device.c picks a table at run time.
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 #include "kernels/kernels.h"
@@ -14,11 +14,11 @@ struct MatmulCache;
 
 struct Cpu {
     struct Device device;        // first: a struct Device * of this backend is a struct Cpu *
-    struct Stream *own[NQUEUE];  // the queues; device.queue may name one of them four times
+    struct Stream *own[NQUEUE];  // the queues; device.queue may be one of them four times
     struct MatmulCache *matmuls; // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
 };
 
-// One set of functions for each instruction set; oracle: the plain ones (kernels/cpu/ref_*.c).
+// A set of functions for each instruction set; oracle: the plain ones (kernels/cpu/ref_*.c).
 #define CPU_DECLARE(isa)                                                                           \
     CPU_DECLARE_RUN(isa, matmul, Matmul)                                                           \
     CPU_DECLARE_RUN(isa, norm_forward, NormForward)                                                \
@@ -53,9 +53,9 @@ struct Cpu {
     CPU_DECLARE_WORK(isa, embed_backward, EmbedBackward)
 #define CPU_DECLARE_RUN(isa, op, Args) void isa##_##op(struct Cpu *, const struct Args *);
 #define CPU_DECLARE_WORK(isa, op, Args) size_t isa##_##op##_work(struct Cpu *, const struct Args *);
-// The table called `name` (NULL: the fastest this CPU runs). Errors as device_open_cpu's.
+// Finds the table called `name` (NULL: the fastest this CPU runs). Errors: see device_open_cpu.
 int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e);
-// Whether its loops multiply bf16 by instructions of the CPU's for it (matmul_tile.c).
+// True if its loops multiply bf16 by special instructions of the CPU (matmul_tile.c).
 bool cpu_kernels_dot_bf16(const struct Kernels *table);
 
 CPU_DECLARE(oracle)

@@ -1,9 +1,9 @@
 // The CPU as a device: memory, four queues (queue.c) and a kernel table (table.c).
 //
 // The compute queue's worker is the thread that opens OpenMP teams, so a kernel runs on
-// device.threads cores while the other queues' workers copy beside it. The device's memory is
-// poisoned when it is taken: a value that is used before it was written is a NaN, and a NaN in a
-// loss is found. The host's is so in builds that look for mistakes (kernels/poison.h).
+// device.threads cores while the other queues' workers copy in parallel. Device memory is poisoned
+// when it is allocated: a value that is used before it was written is a NaN, and a NaN in a loss is
+// found. Host memory is poisoned in builds that look for mistakes (kernels/poison.h).
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/queue.h"
@@ -16,11 +16,11 @@
 
 enum { SMALL_ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
-// What lies in the host's memory in huge pages has so many bytes at least: smaller pieces are often
-// scratch of which little is used, and one byte would make 2 MiB of it resident.
+// Host memory of at least this size gets huge pages: smaller pieces are often scratch of which
+// little is used, and one byte would make 2 MiB of it resident.
 enum { HOST_HUGE_BYTES = 8 << 20 };
 
-// Aligned to pages from a page on: O_DIRECT's transfers want that.
+// Pieces of a page or more are page-aligned: O_DIRECT needs that.
 static void *alloc_pages(size_t bytes, size_t huge_from) {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : SMALL_ALIGN;
     void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
@@ -40,7 +40,7 @@ static void *cpu_alloc(struct Device *d, size_t bytes) {
 static void cpu_free(struct Device *d, void *mem, size_t bytes) {
     (void)d;
     if (mem && bytes < HUGE_PAGE)
-        memset(mem, 0xff, bytes); // use after free reads NaN; large pieces go back to the system
+        memset(mem, 0xff, bytes); // use after free reads NaN; large pieces return to the system
     free(mem);
 }
 
@@ -133,14 +133,14 @@ static const struct DeviceOps cpu_ops = {
     .close = cpu_close,
 };
 
-// Memory that is given back leaves the process. By itself malloc moves that limit up to 32 MiB as
-// such pieces come and go, and keeps smaller ones: a measurement's scratch would stay for ever.
+// Makes freed memory leave the process. By default malloc raises that limit up to 32 MiB as such
+// pieces come and go, and keeps smaller ones: a measurement's scratch would never leave.
 static void give_back_at_once(void) {
-    enum { MMAP_BYTES = 128 << 10 }; // malloc's own limit at the start
+    enum { MMAP_BYTES = 128 << 10 }; // malloc's own initial limit
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
 }
 
-// A thread's stack as far as it is used, and the head of the arena that malloc opens for it.
+// The used part of a thread's stack, and the head of the arena that malloc opens for it.
 enum { THREAD_BYTES = 64 << 10 };
 
 size_t device_own_bytes_cpu(const struct Device *d) {
@@ -162,7 +162,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.threads = threads;
     cpu->device.calls_may_wait = true;
     cpu->device.busy_rows = 2048;
-    cpu->device.piece_bytes = (size_t)64 << 20; // a cache can still help with it
+    cpu->device.piece_bytes = (size_t)64 << 20; // small enough for a cache to help
     cpu->device.piece_rows = 1;
     cpu->matmuls = matmul_cache_open(threads, cpu_kernels_dot_bf16(table));
     for (int q = 0; q < NQUEUE; q++)

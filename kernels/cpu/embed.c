@@ -1,15 +1,14 @@
-// The embedding: a row of wte for the token plus a row of wpe for the position, where positions are
-// learned.
+// The embedding: a row of wte for the token plus, if positions are learned, a row of wpe for the
+// position.
 //
-// Backward is the other way round: the gradients of all places where a token stands are summed into
+// Backward is the reverse: the gradients of all occurrences of a token in the batch are summed into
 // the token's row. Two threads must not write one row, and the sum must have one order; so the
-// places of a token are chained first (the first place, and from each place the next one), and the
-// thread that takes a token walks its whole chain. Its sum stays in registers and is rounded once.
-// Positions that begin anew with each document of a packed batch are chained in the same way; else
-// a position stands once in each sequence, at the same place.
+// occurrences of a token are chained first (the first one, and from each the next), and the thread
+// that takes a token walks its whole chain. Its sum stays in registers and is rounded once. If
+// positions restart with each document of a packed batch, they are chained in the same way; else a
+// position occurs once in each sequence, at the same offset.
 //
-// Of a vocabulary that lies on several ranks each looks up its own tokens alone, and chains those
-// alone.
+// If the vocabulary is split over ranks, each looks up and chains only its own tokens.
 //
 // Called through the kernel table. Read next: classifier.c.
 #include "kernels/cpu/cpu.h"
@@ -44,13 +43,13 @@ void CPU_NAME(embed_forward)(struct Cpu *cpu, const struct EmbedForward *a) {
 
 enum { NO_INDEX = -1 };
 
-// The row of dwte of the token at a place; v or more: it has none.
+// Returns the dwte row of the token at a batch index; v or more: it has none.
 static size_t embed_row(const struct EmbedBackward *a, size_t index) {
     return token_row(a->tokens[index], a->first_token);
 }
 
-// Chains the places of each row's token in ascending order: first[row], then next[place], up to
-// NO_PLACE. Only first[row] of tokens that occur is written; the others stay undefined.
+// Chains the batch indices of each row's token in ascending order: first[row], then next[index], up
+// to NO_INDEX. Writes first[row] only for tokens that occur; the others stay undefined.
 static void embed_chain_tokens(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
     size_t count = a->b * a->t;
     for (size_t i = 0; i < count; i++)
@@ -65,7 +64,7 @@ static void embed_chain_tokens(const struct EmbedBackward *a, int32_t *first, in
     }
 }
 
-// dwte: VEC_LANES columns from i on of the row of the token that stands first at `place`.
+// Adds to dwte: VEC_LANES columns from i on of the row of the token that first occurs at `index`.
 VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, const int32_t *next,
                                 int32_t index, size_t i) {
     size_t c = a->c, at = embed_row(a, (size_t)index) * c;
@@ -77,7 +76,7 @@ VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, con
     vec_write(a->dwte, a->grad_dtype, at + i, at + c, sum);
 }
 
-// Likewise those of each position, of which there are T, in the scratch behind the tokens'.
+// The same for each of the T positions, in the scratch after the tokens'.
 static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
     for (size_t i = 0; i < a->t; i++)
         first[i] = NO_INDEX;
@@ -88,8 +87,8 @@ static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first,
     }
 }
 
-// dwpe's row of position t, which stands first at `place`, and next at next[place] or, without a
-// chain, T places on.
+// Adds dwpe's row of position t, which first occurs at `index`, and next at next[index] or, without
+// a chain, T later.
 VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtype d, size_t t,
                                         int32_t index, const int32_t *next) {
     size_t c = a->c, at = t * c, count = a->b * a->t;
@@ -97,7 +96,7 @@ VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtyp
         Vec sum = a->accumulate ? vec_read(a->dwpe, a->grad_dtype, at + i, at + c) : vec_set(0);
         for (size_t p = (size_t)index; p < count;) {
             sum += vec_read(a->dout, d, p * c + i, p * c + c);
-            p = next ? (size_t)next[p] : p + a->t; // NO_PLACE is behind all
+            p = next ? (size_t)next[p] : p + a->t; // NO_INDEX is the largest
         }
         vec_write(a->dwpe, a->grad_dtype, at + i, at + c, sum);
     }

@@ -1,6 +1,6 @@
-// GELU, the simplest of the fast kernels, and the pattern of them all: an inline function of a
-// dtype, a public function that compiles it for every dtype, and a loop over fixed pieces of the
-// array that the threads share out. A piece does not depend on the number of threads.
+// GELU, the simplest of the fast kernels, and the pattern for all: an inline function of a dtype, a
+// public function that compiles it for every dtype, and a loop over fixed pieces of the array that
+// are divided among the threads. A piece does not depend on the number of threads.
 //
 // Called through the kernel table. The backward pass is the epilogue of a matmul (matmul.c); both
 // use vec_gelu of vec_math.h. Read next: norm.c.

@@ -1,4 +1,4 @@
-// What this CPU runs, asked of it (kernels/cpu/instructions.h). Read next: table.c.
+// Detects the instruction sets of this CPU (kernels/cpu/instructions.h). Read next: table.c.
 #include "kernels/cpu/instructions.h"
 
 #include <cpuid.h>
@@ -38,9 +38,9 @@ static bool has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-// Its registers are 8 KiB that the system saves for a thread only where the process has asked for
-// it (Linux 5.16 and later, arch_prctl(2)). The compiler's __builtin_cpu_supports does not know AMX
-// in all versions.
+// The system saves AMX's registers, 8 KiB per thread, only if the process has asked for it (Linux
+// 5.16 and later, arch_prctl(2)). Not every version of the compiler's __builtin_cpu_supports knows
+// AMX.
 static bool has_amx(void) {
     enum { TILE = 1 << 24, BF16_TILE = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx = 0;

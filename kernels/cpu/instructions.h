@@ -1,14 +1,14 @@
-// The instruction sets that the CPU's kernels are compiled for, and which of them this CPU runs.
+// The instruction sets that the CPU's kernels are compiled for, and those that this CPU runs.
 //
-// ZERO_CPU=avx2 in the environment, or the name of another, makes every CPU one that has nothing
-// beyond: tests see with it what an older one does. oneDNN is bounded with it (matmul_dnnl.c).
+// ZERO_CPU=avx2 in the environment, or another name, hides everything beyond that set: tests use it
+// to see what an older CPU does. It bounds oneDNN, too (matmul_dnnl.c).
 //
 // Used by table.c and matmul.c.
 #ifndef KERNELS_CPU_INSTRUCTIONS_H
 #define KERNELS_CPU_INSTRUCTIONS_H
 #include "kernels/base.h"
 
-// Each has all that stands before it.
+// Each includes all sets before it.
 enum Instructions {
     INSTRUCTIONS_BASE, // SSE2
     INSTRUCTIONS_AVX2, // with FMA and F16C
@@ -18,12 +18,12 @@ enum Instructions {
     NINSTRUCTIONS
 };
 
-// What ZERO_CPU bounds this process to; NINSTRUCTIONS where it is not set, or no name of one, which
-// instructions_check reports with -EINVAL.
+// The set that ZERO_CPU limits this process to; NINSTRUCTIONS if it is not set or not a valid name,
+// which instructions_check reports with -EINVAL.
 enum Instructions instructions_bound(void);
 int instructions_check(struct Error *e);
 
-// Whether this CPU, within the bound, and the system run kernels that were compiled for `set`.
+// True if this CPU, within the limit, and the system run kernels that were compiled for `set`.
 bool instructions_run(enum Instructions set);
 
 #endif

@@ -1,12 +1,12 @@
 // The choice between the ways to multiply, and the cache of prepared oneDNN products.
 //
-// The rule: products go through our own loops, but for bf16 on a CPU with AVX512_BF16 under a table
-// that makes no use of it; those go through oneDNN, if it is in the build. Without such units
-// oneDNN would emulate them, at a tenth of the fp32 rate, while our loops widen bf16 as they pack
-// and lose nothing; and for fp32 the loops are as fast as oneDNN at their best and do not fall off
-// for the transposed products of the backward pass. fp16 always takes the loops: oneDNN 2 has no
-// such product on a CPU, and oneDNN 3 only on one with AVX512_FP16 or AMX_FP16. What oneDNN, asked,
-// has no product of on this CPU (bf16 without AVX-512) goes through the loops as well.
+// The rule: products use our own loops, except bf16 on a CPU with AVX512_BF16 under a table that
+// does not use it; those go to oneDNN, if it is in the build. Without such units oneDNN would
+// emulate them, at a tenth of the fp32 rate, while our loops widen bf16 as they pack and lose
+// nothing; and for fp32 the loops are as fast as oneDNN at its best and do not slow down for the
+// transposed products of the backward pass. fp16 always takes the loops: oneDNN 2 has no such
+// product on a CPU, and oneDNN 3 only with AVX512_FP16 or AMX_FP16. Products that oneDNN does not
+// offer on this CPU (bf16 without AVX-512) use the loops, too.
 //
 // oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared
 // once, when its scratch is asked for, and kept. Queries come from the host thread while the
@@ -43,7 +43,7 @@ bool matmul_cpu_has_bf16(void) {
     return instructions_run(INSTRUCTIONS_AVX512BF16);
 }
 
-// All kinds of products of these operands; the others differ in sizes alone.
+// Checks all kinds of products of these operands; products of a kind differ only in sizes.
 static bool dnnl_has(enum Dtype operands) {
     struct DnnlEngine *engine = dnnl_engine_open();
     bool all = true;
@@ -116,7 +116,7 @@ void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum Mat
     cache->path[operands] = path;
 }
 
-// The calling thread's team becomes the device's, as oneDNN reads it; returns what it was.
+// Makes the calling thread's team size the device's, as oneDNN reads it; returns the old one.
 static int set_team(int threads) {
     int old = omp_get_max_threads();
     if (old != threads)

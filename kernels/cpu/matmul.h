@@ -1,9 +1,9 @@
-// Inside the CPU's matmul: which way a product is computed, and what the ways need.
+// Internals of the CPU's matmul: the ways to compute a product, and their interfaces.
 //
 // There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read any dtype and
-// compute in fp32; with AVX512_BF16 and with AMX they multiply bf16 natively. oneDNN
-// (matmul_dnnl2.c, matmul_dnnl3.c) does so for tables that leave these units idle. matmul.c chooses
-// by what the CPU and the table have and never by a timing, so that a run repeated is the same run.
+// compute in fp32; with AVX512_BF16 and AMX they multiply bf16 natively. oneDNN (matmul_dnnl2.c,
+// matmul_dnnl3.c) does so for tables that do not use these units. matmul.c chooses by CPU and table
+// and never by a timing, so that a repeated run is the same run.
 //
 //   matmul_run.c     per instruction set: the kernel itself; the work around a oneDNN product
 //   matmul_loops.c   per instruction set: blocks and threads; inside: matmul_pack.c, matmul_tile.c
@@ -12,30 +12,30 @@
 #define KERNELS_CPU_MATMUL_H
 #include "kernels/cpu/cpu.h"
 
-// How products of one dtype are computed.
+// The ways to compute products of one dtype.
 enum MatmulPath { MATMUL_LOOPS, MATMUL_DNNL };
 
-// Opened with a CPU device, for kernels of `threads` threads; own_tile: of a table whose loops
-// multiply bf16 natively. Never NULL.
+// Opened with a CPU device, for kernels of `threads` threads; own_tile: true for a table whose
+// loops multiply bf16 natively. Never NULL.
 struct MatmulCache *matmul_cache_open(int threads, bool own_tile);
 void matmul_cache_close(struct MatmulCache *cache);
 
-// The library that this build multiplies with where that is the faster way, with its version
-// ("oneDNN 2.6.3"), or NULL where it was built without one.
+// Returns the library of this build that multiplies where it is faster, with its version ("oneDNN
+// 2.6.3"), or NULL if there is none.
 const char *matmul_backend_name(void);
 
 // True if this CPU multiplies bf16 natively (by AVX512_BF16, which every CPU with AMX has too).
 bool matmul_cpu_has_bf16(void);
 
-// Whether oneDNN is in the build and multiplies such operands on this CPU: all bf16 takes AVX-512.
+// True if oneDNN is in the build and multiplies such operands on this CPU: bf16 needs AVX-512.
 bool matmul_dnnl_takes(enum Dtype operands);
 
-// Whether this build makes use of that, given whether the table's loops do.
+// True if this build makes use of that; own_tile: the table's loops do.
 bool matmul_uses_bf16(bool own_tile);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
-// For tests and benchmarks: computes products of these operands in this way from now on. Fatal
-// where oneDNN does not take them.
+// For tests and benchmarks: from now on computes products of these operands in this way. Fatal if
+// oneDNN does not offer them.
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path);
 
 // A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the
@@ -58,7 +58,7 @@ size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *
 void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
                       const struct ProductData *data);
 
-// oneDNN itself; one of matmul_dnnl2.c, matmul_dnnl3.c and matmul_nodnnl.c is in the build.
+// The oneDNN interface; one of matmul_dnnl2.c, matmul_dnnl3.c and matmul_nodnnl.c is in the build.
 // `threads` OpenMP threads must be set on the thread that calls open and run.
 struct DnnlEngine;
 struct DnnlProduct;

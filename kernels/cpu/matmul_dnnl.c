@@ -1,5 +1,5 @@
-// Products by oneDNN (https://oneapi-src.github.io/oneDNN, C API): what versions 2 and 3 have in
-// common.
+// Products by oneDNN (https://oneapi-src.github.io/oneDNN, C API): the code that versions 2 and 3
+// share.
 //
 // oneDNN describes a product first (sizes, strides, formats, what follows it), compiles it to a
 // primitive, and then runs the primitive on any data of that description. Scratch is ours ("user
@@ -26,7 +26,7 @@ const char *dnnl_library_name(void) {
         DNNL_VERSION_PATCH);
 }
 
-// As a CPU without what ZERO_CPU takes away; of what oneDNN knows SSE4.1 is the least.
+// Applies the limit of ZERO_CPU to oneDNN; the lowest set that oneDNN knows is SSE4.1.
 static void bound(void) {
     static const dnnl_cpu_isa_t most[NINSTRUCTIONS] = {
         [INSTRUCTIONS_BASE] = dnnl_cpu_isa_sse41,

@@ -1,14 +1,14 @@
-// Between matmul_dnnl.c, which uses oneDNN, and the one function whose spelling differs between its
-// versions 2 and 3 (matmul_dnnl2.c, matmul_dnnl3.c; the Makefile takes the one that fits the
-// library found).
+// The interface between matmul_dnnl.c, which uses oneDNN, and the one function that is written
+// differently for versions 2 and 3 (matmul_dnnl2.c, matmul_dnnl3.c; the Makefile takes the one for
+// the library found).
 #ifndef KERNELS_CPU_MATMUL_DNNL_H
 #define KERNELS_CPU_MATMUL_DNNL_H
 #include "kernels/cpu/matmul.h"
 
 #include <oneapi/dnnl/dnnl.h>
 
-// Every call of oneDNN: they fail without memory, or for arguments that this program should not
-// have made.
+// Encloses every oneDNN call: one fails if memory is out, or for arguments that this program should
+// not have passed.
 #define DNNL_CHECK(call)                                                                           \
     do {                                                                                           \
         dnnl_status_t status_ = (call);                                                            \
@@ -17,7 +17,7 @@
         CHECK(status_ == dnnl_success, "oneDNN returned status %d", (int)status_);                 \
     } while (0)
 
-// One matrix for oneDNN: rows, columns, and how many elements are between two rows and between two
+// A matrix for oneDNN: rows, columns, and the distances in elements between rows and between
 // columns.
 struct DnnlMatrix {
     dnnl_dims_t size, stride;
@@ -29,12 +29,12 @@ struct DnnlMatrix {
 enum { DNNL_A, DNNL_B, DNNL_BIAS, DNNL_C, DNNL_WORK, DNNL_NARG };
 struct DnnlProduct {
     dnnl_primitive_t primitive;
-    dnnl_memory_t memory[DNNL_NARG]; // DNNL_BIAS: NULL where there is none
+    dnnl_memory_t memory[DNNL_NARG]; // DNNL_BIAS: NULL if there is none
     dnnl_stream_t stream;            // the engine's
 };
 
-// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with scratch given by the caller,
-// of *work_bytes. bias is NULL for none. False, with nothing filled, where oneDNN has no such
+// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with *work_bytes of scratch that
+// the caller provides. bias is NULL for none. False, with nothing filled, if oneDNN has no such
 // product on this CPU; any other failure is fatal.
 bool dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
                          const struct DnnlMatrix *b, const struct DnnlMatrix *bias,

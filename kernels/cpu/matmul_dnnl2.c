@@ -1,5 +1,4 @@
-// Making a oneDNN primitive with the C API of version 2 (Debian 12, Ubuntu 22.04 and 24.04 have
-// 2.x).
+// Makes a oneDNN primitive with the C API of version 2 (in Debian 12, Ubuntu 22.04 and 24.04).
 //
 // Here a memory description is a struct that the caller owns, and an operation is described by a
 // struct of its own before the primitive description. matmul_dnnl3.c does the same for version 3.

@@ -1,4 +1,4 @@
-// Making a oneDNN primitive with the C API of version 3 (Debian 13 has 3.7).
+// Makes a oneDNN primitive with the C API of version 3 (Debian 13 has 3.7).
 //
 // A memory description is an object behind a pointer, made and destroyed, and a primitive
 // description is made in one call. matmul_dnnl2.c does the same for version 2.

@@ -1,4 +1,4 @@
-// The blocked matmul: which parts are packed when, and which thread computes what.
+// The blocked matmul: when each part is packed, and which thread computes it.
 //
 // The smaller side of C, say its n columns, makes its operand (here B) the RESIDENT one: all
 // threads pack it together, as far as RESIDENT_MOST allows, and share it. The other operand is
@@ -13,17 +13,17 @@
 //         for each panel of B, for each panel of A: a tile                    (matmul_tile.c)
 //     barrier
 //
-// With AMX (vec_tiles.h) a tile takes a tenth of the time, and what it waits for is the third-level
-// cache. There a chunk is larger, so that each panel from it is used 8 to 16 times. Where
-// a chunk fits, it is packed for all passes at once, and the resident operand meets it group by
-// group, whose sums stay near. While one group is multiplied, the lines of the next are asked for.
-// (GPT-2 124M, B = 4, T = 512, two cores of a Xeon with AMX: products take 1.24 s of a step so,
-// 1.42 without the last, 1.5 by oneDNN 2.6 with passes of its own for GELU and bias gradients.)
+// With AMX (vec_tiles.h) a tile takes a tenth of the time, and waits for the third-level cache.
+// There a chunk is larger, so that each panel from it is used 8 to 16 times. If it fits, a chunk is
+// packed for all passes at once, and multiplied with the resident operand group by group, whose
+// sums stay in near caches. Meanwhile the lines of the next group are prefetched. (GPT-2 124M, B =
+// 4, T = 512, two cores of a Xeon with AMX: products take 1.24 s of a step so, 1.42 without the
+// last, 1.5 by oneDNN 2.6 with separate passes for GELU and bias gradients.)
 //
 // So each element is packed about once, and most products need two barriers. A chunk's part of C
 // stays in the second-level cache from pass to pass. Sums between passes are in C itself if that is
-// fp32, else in scratch, so that a bf16 C is rounded once. Who computes what is a fixed division
-// and a tile's sum runs over k in one order: the bits do not even depend on the number of threads.
+// fp32, else in scratch, so that a bf16 C is rounded once. The work is divided in a fixed way and a
+// tile's sum runs over k in one order: the bits do not even depend on the number of threads.
 //
 // Read next: matmul_tile.c (the arithmetic), matmul_pack.c (the copies).
 #include "kernels/cpu/matmul_loops.h"
@@ -34,13 +34,13 @@
 
 enum {
     DEPTH_MOST = 768, // of a pass: a panel of A, 24 KiB with AVX-512, stays in L1
-    PAIRS_DEPTH_MOST = VEC_TILES ? 128 : 384, // of pairs: half as much; AMX wants both panels
+    PAIRS_DEPTH_MOST = VEC_TILES ? 128 : 384, // of pairs: half as much; AMX needs both panels
     RESIDENT_MOST = 2048 * 768,               // items: 6 MiB
-    SUMS_MOST = 4 << 20,                      // floats that wait between spans
+    SUMS_MOST = 4 << 20,                      // floats kept between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
     CHUNK_COLS = STRIP_COLS,
-    // The same for AMX, of either side: as a chunk of all passes, up to so many items, which the
-    // resident operand meets GROUP rows or columns at a time; else pass by pass.
+    // The same for AMX, on either side: a chunk of all passes, up to so many items, multiplied with
+    // GROUP rows or columns of the resident operand at a time; else pass by pass.
     TILES_CHUNK_WHOLE = 512,
     TILES_CHUNK = 256,
     WHOLE_MOST = 256 << 10,
@@ -55,16 +55,15 @@ struct MatmulPlan {
     int threads;
     bool stream_a;           // else B is streamed
     size_t resident, stream; // a block of C: rows or columns of either operand
-    size_t per_item, steps;  // elements of an item; k in items, as the next two are
-    size_t span, depth;      // k for which the resident operand is packed, and of a pass
+    size_t per_item, steps;  // elements of an item; k in items, like the next two
+    size_t span, depth;      // k for which the resident operand is packed; k of a pass
     size_t chunk;            // rows or columns that are packed at once
-    size_t group;            // of the resident operand, that go through all passes together
+    size_t group;            // of the resident operand: goes through all passes together
     bool keeps_sums;         // between passes, in scratch
     size_t resident_floats, chunk_floats, shared_sums, private_sums; // scratch
 };
 
-// Divides `size` into as few equal parts of at most `most` as can be; a part is a multiple of
-// `unit`.
+// Divides `size` into the fewest equal parts of at most `most`; a part is a multiple of `unit`.
 static size_t part_size(size_t size, size_t most, size_t unit) {
     size_t parts = ceil_div(size, size_max(most, unit));
     return round_up(ceil_div(size, parts), unit);
@@ -74,7 +73,7 @@ static void plan_sums(struct MatmulPlan *p, const struct Matmul *m) {
     p->keeps_sums = m->c.dtype != F32 && p->depth < p->steps;
     if (!p->keeps_sums)
         return;
-    if (p->span == p->steps) { // they are a chunk's, from pass to pass
+    if (p->span == p->steps) { // they belong to a chunk, from pass to pass
         size_t rows = p->stream_a ? p->chunk : p->group;
         size_t cols = p->stream_a ? p->group : p->chunk;
         p->private_sums = rows * round_up(cols, TILE_COLS);
@@ -85,8 +84,8 @@ static void plan_sums(struct MatmulPlan *p, const struct Matmul *m) {
     p->shared_sums = (p->stream_a ? p->stream : p->resident) * round_up(cols, TILE_COLS);
 }
 
-// Of pairs, the passes depend on k alone, and so do the bits: not on what other rows and columns
-// the product has.
+// With pairs the passes, and so the bits, depend on k alone, not on the product's other rows and
+// columns.
 static void plan_depth(struct MatmulPlan *p, size_t resident) {
     size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
     if (p->per_item == 2) {
@@ -100,7 +99,7 @@ static void plan_depth(struct MatmulPlan *p, size_t resident) {
 }
 
 // With AMX a product takes so little time that operands and the sums between passes must be in the
-// second-level cache, and each panel that comes to it be used often.
+// second-level cache, and each panel there must be used often.
 static void plan_chunk(struct MatmulPlan *p) {
     bool whole = VEC_TILES && p->depth < p->span && TILES_CHUNK_WHOLE * p->span <= WHOLE_MOST;
     size_t share = ceil_div(p->stream, (size_t)p->threads);
@@ -129,8 +128,8 @@ static struct MatmulPlan plan_make(const struct Matmul *m, int threads) {
     return p;
 }
 
-// One thread of one call, and its place: a block of C (rows or columns of either operand) and a
-// span of k, which is counted in items here as everywhere below.
+// One thread of one call, and its current work: a block of C (rows or columns of either operand)
+// and a span of k, which is counted in items here and below.
 struct Worker {
     const struct Matmul *args;
     const struct MatmulPlan *plan;
@@ -140,7 +139,7 @@ struct Worker {
     size_t resident, nresident, stream, nstream, k, nk;
 };
 
-// What one thread gets of `count` things: a contiguous range, the same on every run.
+// A thread's share of `count` things: a contiguous range, the same on every run.
 struct Range {
     size_t first, last;
 };
@@ -166,7 +165,7 @@ static struct PanelSums sum_panel(const float *panel, size_t steps) {
     return s;
 }
 
-// The same of AMX's panels.
+// The same for AMX's panels.
 static struct PanelSums sum_tiles(const float *panel, size_t steps) {
     struct PanelSums s = {{{0}}};
     for (size_t r = 0; r < TILE_ROWS; r++) {
@@ -182,7 +181,7 @@ static struct PanelSums sum_tiles(const float *panel, size_t steps) {
     return s;
 }
 
-// The same of pairs: a vector holds two steps of a panel, and so four elements of each row.
+// The same for pairs: a vector holds two steps of a panel, and so four elements of each row.
 static struct PanelSums sum_pairs(const float *panel, size_t steps) {
     struct PanelSums s;
     Vec first = vec_set(0.0f), second = first;
@@ -197,8 +196,8 @@ static struct PanelSums sum_pairs(const float *panel, size_t steps) {
     return s;
 }
 
-// dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last one.
-// A row is always the same thread's.
+// dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last pass.
+// A row always belongs to the same thread.
 static void sum_rows(const struct Worker *w, const float *packed, const struct PackSource *s,
                      struct Range rows) {
     const struct Matmul *m = w->args;
@@ -240,12 +239,12 @@ static struct PackSource source_b(const struct Worker *w, size_t col, size_t col
                   (struct Range){k, k + depth});
 }
 
-// Where the resident operand of the pass at k is.
+// Returns the packed resident operand of the pass at k.
 static float *resident_at(const struct Worker *w, size_t k) {
     return w->packed + (k - w->k) * w->plan->resident;
 }
 
-// This thread's share of packing the resident operand.
+// Packs this thread's share of the resident operand.
 static void pack_resident(const struct Worker *w) {
     bool is_b = w->plan->stream_a;
     size_t strip = is_b ? STRIP_COLS : STRIP_ROWS;
@@ -266,13 +265,13 @@ static void pack_resident(const struct Worker *w) {
     }
 }
 
-// A group of the resident operand that meets a chunk: rows or columns of C, both.
+// A group of the resident operand and a chunk to multiply: ranges of rows or columns of C.
 struct Rendezvous {
     size_t at, n;         // of the streamed side
     size_t group, ngroup; // of the resident one, in its block
 };
 
-// Where sums wait between passes, and which pass it is.
+// Returns the pass at k, with the sums of earlier passes.
 static struct TilePass pass_at(const struct Worker *w, const struct Rendezvous *c, size_t k,
                                size_t depth) {
     const struct MatmulPlan *p = w->plan;
@@ -289,7 +288,7 @@ static struct TilePass pass_at(const struct Worker *w, const struct Rendezvous *
     return pass;
 }
 
-// All tiles of packed A's rows by packed B's columns. A panel of B stays while A's go over it.
+// Multiplies packed A with packed B, tile by tile. A panel of B stays in cache for all of A's.
 static void multiply(struct TilePass pass, const float *a, const struct PackSource *rows,
                      const float *b, const struct PackSource *cols) {
     for (size_t j = 0; j < cols->rows; j += TILE_COLS)
@@ -302,7 +301,7 @@ static void multiply(struct TilePass pass, const float *a, const struct PackSour
         }
 }
 
-// What is wanted of the resident operand behind this pass and group, as a share of each tile's.
+// Sets each tile's share of the prefetches of the resident operand for the next pass or group.
 static void prefetch_ahead(const struct Worker *w, const struct Rendezvous *c, size_t k,
                            size_t depth, struct TilePass *pass) {
     const struct MatmulPlan *p = w->plan;
@@ -317,14 +316,14 @@ static void prefetch_ahead(const struct Worker *w, const struct Rendezvous *c, s
     pass->later_lines = ceil_div(n * steps * sizeof(float), LINE_BYTES * tiles);
 }
 
-// Where a chunk's pass at k is packed: each pass has its place where more than one group reads it.
+// Returns where a chunk's pass at k is packed: separately for each pass if several groups read it.
 static float *chunk_at(const struct Worker *w, size_t k) {
     const struct MatmulPlan *p = w->plan;
     size_t rows = round_up(p->chunk, p->stream_a ? STRIP_ROWS : STRIP_COLS);
     return w->chunk + (p->group < p->resident ? (k - w->k) * rows : 0);
 }
 
-// One pass of one chunk and a group, the first of which packs the chunk.
+// Runs one pass of one chunk and a group; the first group packs the chunk.
 static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth) {
     struct TilePass pass = pass_at(w, c, k, depth);
     const float *resident = resident_at(w, k) + c->group * depth;
@@ -348,7 +347,7 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
     }
 }
 
-// Each group through all passes of the span.
+// Runs each group through all passes of the span.
 static void run_chunk(const struct Worker *w, size_t at, size_t n) {
     const struct MatmulPlan *p = w->plan;
     for (size_t g = 0; g < w->nresident; g += p->group) {
@@ -358,7 +357,7 @@ static void run_chunk(const struct Worker *w, size_t at, size_t n) {
     }
 }
 
-// This thread's chunks of the block.
+// Runs this thread's chunks of the block.
 static void run_chunks(const struct Worker *w) {
     size_t unit = w->plan->stream_a ? CHUNK_UNIT : TILE_COLS;
     struct Range mine = my_range(w, ceil_div(w->nstream, unit));

@@ -1,5 +1,5 @@
-// Between the files of the blocked matmul: the sizes of its tiles, and what packs and multiplies
-// them.
+// The interface between the files of the blocked matmul: the sizes of its tiles, and the functions
+// that pack and multiply them.
 //
 // All of it is compiled once per instruction set. Read matmul_loops.c first.
 #ifndef KERNELS_CPU_MATMUL_LOOPS_H
@@ -11,8 +11,8 @@
 // The tile of C that is summed in registers: TILE_ROWS rows of TILE_VECS vectors. With the
 // TILE_VECS vectors of a row of B and one broadcast element of A, it fills the register file: 24 +
 // 3 + 1 of 32 registers with AVX-512, 12 + 3 + 1 of 16 otherwise. With AMX the sums are four
-// registers of that unit, and what follows them takes SUM_ROWS rows at a time. STEP_UNIT: a
-// panel's steps are a multiple of it; those past the end are zeros.
+// registers of that unit, and the epilogue takes SUM_ROWS rows at a time. STEP_UNIT: a panel's
+// steps are a multiple of it; those past the end are zeros.
 enum {
     SUM_ROWS = VEC_LANES == 16 ? 8 : 4,
     TILE_ROWS = VEC_TILES ? 2 * TILES_SIDE : SUM_ROWS,
@@ -21,56 +21,56 @@ enum {
     STEP_UNIT = VEC_TILES ? TILES_SIDE : 1,
 };
 
-// Before a loop with a constant, small number of turns: unroll it whole, so that its arrays become
-// registers.
+// Fully unrolls the next loop, with a constant, small number of iterations, so that its arrays
+// become registers.
 #ifdef __clang__
 #define UNROLL_WHOLE _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL_WHOLE _Pragma("GCC unroll 8")
 #endif
 
-// Packing works in strips: some vectors of rows of A, and as many columns of B as a tile has.
+// Packing works in strips: some vectors of rows of A, or as many columns of B as a tile has.
 enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 
 // A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is
 // a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the items (vec_pair.h) of
-// one step along k, an element or two neighbours, are together, whatever dtype and order the matrix
-// has. (AMX's panels of A have TILES_SIDE steps of a row together, then those of the next row; the
-// next steps are behind the panel's last row.) Up to a whole strip, rows past the end are zeros,
-// and so are steps past it, and what the last pair lacks where k is odd.
+// one step along k, an element or two neighbours, are adjacent, for every dtype and order of the
+// matrix. (AMX's panels of A have TILES_SIDE adjacent steps of a row, then those of the next row;
+// the next steps are after the panel's last row.) Up to a whole strip, rows past the end are zeros,
+// and so are steps past it, and the missing half of the last pair if k is odd.
 struct PackSource {
     const struct Mat *mat;
-    bool along_k;     // whether consecutive k, or consecutive rows, are adjacent in memory
-    size_t row, rows; // the first, and how many
-    size_t k, depth;  // the first, and how many elements of each row
-    size_t steps;     // how many items those are
+    bool along_k;     // true: consecutive k are adjacent in memory; false: consecutive rows
+    size_t row, rows; // the first, and their number
+    size_t k, depth;  // the first, and the number of elements of each row
+    size_t steps;     // the same in items
 };
 
 // Packs strips first .. last of the source; panel 0 is at dst.
 void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last);
 void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last);
 
-// One pass over a range of k: what becomes of a tile's sums. later: what the next pass or group
-// reads of the resident operand, of which each tile asks for so many lines; AMX's alone do.
+// One pass over a range of k: the use of a tile's sums. later: lines of the resident operand that
+// the next pass or group reads, of which each tile prefetches some; only for AMX.
 struct TilePass {
     const struct Matmul *args;
     float *sums; // of earlier passes; NULL: C itself holds them (it is fp32), or there is one pass
-    size_t sums_ld, sums_row, sums_col; // where in C sums[0] belongs
+    size_t sums_ld, sums_row, sums_col; // index in C of sums[0]
     bool first, last;
     const char *later;
     size_t later_lines;
 };
 
-// C's elements at (i, j) .. (i + rows, j + cols) from a panel of A and one of B with so many steps.
+// Computes C's tile at (i, j) from a panel of A and one of B with `steps` steps.
 void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
                            size_t steps, size_t i, size_t j);
 
-// The epilogue of a row, after its product: x = product[0 .. n) for C's elements (i, j) .. (i, j +
-// n).
+// Runs the epilogue of a row after its product: x = product[0 .. n) for C's elements (i, j) .. (i,
+// j + n).
 void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,
                                  size_t j, size_t n);
 
-// The blocked matmul with all epilogues, and the scratch it needs. `threads` as the device has.
+// The blocked matmul with all epilogues, and the scratch it needs. `threads`: the device's.
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
 size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads);
 void avx512bf16_matmul_loops(const struct Matmul *args, int threads);

@@ -1,5 +1,5 @@
-// In place of matmul_dnnl.c where oneDNN was not found: there is no library, and all products go
-// through the blocked loops. matmul.c asks for the name before it calls anything else.
+// Replaces matmul_dnnl.c if oneDNN was not found: there is no library, and all products use the
+// blocked loops. matmul.c asks for the name before it calls anything else.
 #include "kernels/cpu/matmul.h"
 
 static const char MISSING[] = "this build has no oneDNN (install libdnnl-dev and build again)";

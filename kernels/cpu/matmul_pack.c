@@ -1,30 +1,30 @@
-// Copying a block of a matrix into the order in which the tile reads it.
+// Copies a block of a matrix into the order in which the tile reads it.
 //
-// A tile walks k and wants TILE_ROWS elements of A, and TILE_COLS of B, side by side for each k.
-// Packing gives it that, for matrices stored either way round and in any dtype; it widens bf16 and
-// fp16 to fp32 on the way, which is why their products cost no more than an fp32 one. Where the
-// tile multiplies pairs of bf16 it joins two neighbours along k instead. Each element is packed
-// about once and then used hundreds of times, yet at 256 rows it is the largest cost beside the
-// product, so it is vectorised in all four cases.
+// A tile walks k and needs TILE_ROWS elements of A, and TILE_COLS of B, adjacent for each k.
+// Packing provides that, for matrices in either order and any dtype; it widens bf16 and fp16 to
+// fp32 on the way, which is why their products cost no more than an fp32 one. If the tile
+// multiplies pairs of bf16, it joins two neighbours along k instead. Each element is packed about
+// once and then used hundreds of times, yet at 256 rows it is the largest cost beside the product,
+// so it is vectorised in all four cases.
 //
 // The shuffles hide behind memory: 2 bytes an element are read, at 25 GB/s in 0.08 ns. To come near
-// that, all that is read next, and where the next strip is written, is asked for before. A training
-// step of GPT-2 124M in bf16 (B = 4, T = 512, one Zen 4 core) packs 1.3e9 elements; at 0.15 to 0.43
-// ns each that took 0.39 s of 8.6 s, and half should be saved. Measured in a cold cache, ns per
-// element before and after: rows along k 0.23 and 0.13, a whole resident operand of them 0.40 and
-// 0.19, rows along memory 0.33 and 0.16.
+// that, the next reads and the next strip's destination are prefetched. A training step of GPT-2
+// 124M in bf16 (B = 4, T = 512, one Zen 4 core) packs 1.3e9 elements; at 0.15 to 0.43 ns each that
+// took 0.39 s of 8.6 s, and half should be saved. Measured in a cold cache, ns per element before
+// and after: rows along k 0.23 and 0.13, a whole resident operand of them 0.40 and 0.19, rows along
+// memory 0.33 and 0.16.
 //
 // Called by matmul_loops.c; the shuffles are in vec_transpose.h.
 #include "kernels/cpu/matmul_loops.h"
 #include "kernels/cpu/vec_array.h"
 #include "kernels/cpu/vec_transpose.h"
 
-// How far ahead the second-level cache is asked for what comes next: rows, where k runs along
-// memory, and else steps of k, each of which is a new line.
+// Distances of prefetches to the second-level cache: rows, if k runs along memory, else steps of k,
+// each of which is a new line.
 enum { ROWS_AHEAD = 2 * VEC_LANES, BLOCK_K = 16 };
 
-// One strip on its way: `width` is the panels', `steps` how many items each row has, and `pairs`
-// what those are. width and pairs are constants.
+// A strip to write: `width` is the panels', `steps` the items of each row; `pairs`: items are
+// pairs. width and pairs are constants.
 struct Strip {
     float *dst;
     size_t width, steps;
@@ -32,7 +32,7 @@ struct Strip {
 };
 
 // Stores step `l` of VEC_LANES rows of a strip from `row` on: part of a panel, or two whole ones.
-// The next strip's place is asked for meanwhile: the core does not foresee what is written either.
+// Prefetches the next strip's destination: the core does not predict writes either.
 VEC_INLINE void strip_store(const struct Strip *s, size_t row, size_t l, Vec x) {
     float *panel = s->dst + row / s->width * s->width * s->steps + l * s->width;
     if (s->width >= VEC_LANES) {
@@ -43,13 +43,13 @@ VEC_INLINE void strip_store(const struct Strip *s, size_t row, size_t l, Vec x) 
     }
 }
 
-// The bits of bf16 element i and, if there is a `second`, of the next, as an item.
+// Returns bf16 element i and, if `second`, the next one, as an item.
 VEC_INLINE float pair_of(const uint16_t *p, size_t i, bool second) {
     return f32_from_bits(p[i] | (second ? (uint32_t)p[i + 1] << 16 : 0));
 }
 
-// Steps first .. steps of `rows` <= VEC_LANES rows, element by element; rows that are missing
-// become zeros.
+// Packs steps first .. steps of `rows` <= VEC_LANES rows, element by element; missing rows become
+// zeros.
 VEC_INLINE void pack_slowly(const struct Strip *s, const struct PackSource *p, size_t row,
                             size_t rows, size_t first) {
     size_t ld = p->mat->ld, from = p->row + row;
@@ -70,7 +70,7 @@ VEC_INLINE void prefetch_next(const void *p) {
     __builtin_prefetch(p, 0, 2);
 }
 
-// VEC_LANES rows whose k run along memory: transpose.
+// Packs VEC_LANES rows whose k runs along memory: transposes.
 VEC_INLINE void pack_along_k(const struct Strip *s, const struct PackSource *p, size_t row,
                              enum Dtype d) {
     size_t ld = p->mat->ld, l = 0;
@@ -95,12 +95,12 @@ VEC_INLINE void pack_along_k(const struct Strip *s, const struct PackSource *p, 
     pack_slowly(s, p, row, VEC_LANES, l);
 }
 
-// The items of n <= VEC_LANES rows that lie side by side from element `at` on.
+// Returns the items of n <= VEC_LANES rows that are adjacent from element `at` on.
 VEC_INLINE Vec items_along_rows(const struct PackSource *p, size_t at, size_t n, enum Dtype d) {
     return n == VEC_LANES ? vec_load(p->mat->data, d, at) : vec_load_part(p->mat->data, d, at, n);
 }
 
-// The same for pairs; there is a second element of each, or 0 in its place.
+// The same for pairs; `second`: each has a second element, else 0.
 VEC_INLINE Vec pairs_along_rows(const struct PackSource *p, size_t at, size_t n, bool second) {
     const uint16_t *from = p->mat->data;
     if (n == VEC_LANES && second)
@@ -109,7 +109,7 @@ VEC_INLINE Vec pairs_along_rows(const struct PackSource *p, size_t at, size_t n,
     return vec_pair_bf16(vec_load_half_part(from + at, n), other);
 }
 
-// Steps l .. end of a strip, or of `rows` of it, whose rows run along memory: copy.
+// Packs steps l .. end of a strip, or of `rows` of it, whose rows run along memory: copies.
 VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *p, size_t row,
                                 size_t rows, size_t strip, enum Dtype d, size_t l, size_t end) {
     size_t ld = p->mat->ld, per = s->pairs ? 2 : 1;
@@ -135,8 +135,8 @@ VEC_INLINE struct Strip strip_at(float *dst, const struct PackSource *p, size_t 
     return (struct Strip){dst + row * p->steps, width, p->steps, item_elements(d) == 2};
 }
 
-// Strips that lie side by side in memory take turns, BLOCK_K steps each: so memory is read along
-// its rows, and a line that two strips share is read once.
+// Strips that are adjacent in memory alternate, BLOCK_K steps each: so memory is read along its
+// rows, and a line that two strips share is read once.
 VEC_INLINE void pack_rows(float *dst, const struct PackSource *p, size_t first, size_t last,
                           size_t strip, size_t width, enum Dtype d) {
     for (size_t l = 0; l < p->steps; l += BLOCK_K)
@@ -173,7 +173,7 @@ VEC_INLINE void pack(float *dst, const struct PackSource *p, size_t first, size_
 
 // ---- AMX's panels of A ----
 
-// The items of a row from step l on, TILES_SIDE of them; zeros past the end.
+// Returns the items of a row from step l on, TILES_SIDE of them; zeros past the end.
 VEC_INLINE Vec items_of_row(const struct PackSource *p, size_t row, size_t l) {
     const uint16_t *from = (const uint16_t *)p->mat->data + (p->row + row) * p->mat->ld + p->k;
     float items[TILES_SIDE] = {0};
@@ -183,14 +183,14 @@ VEC_INLINE Vec items_of_row(const struct PackSource *p, size_t row, size_t l) {
     return vec_load_f32(items);
 }
 
-// TILES_SIDE rows of a tile whose k run along memory, n of which are there: copy.
+// Packs TILES_SIDE rows of a tile whose k runs along memory, n of which exist: copies.
 VEC_INLINE void tile_along_k(float *dst, const struct PackSource *p, size_t row, size_t n,
                              size_t l) {
     for (size_t r = 0; r < TILES_SIDE; r++)
         vec_store_f32(dst + r * TILES_SIDE, r < n ? items_of_row(p, row + r, l) : vec_set(0.0f));
 }
 
-// The same of rows that run along memory: transpose.
+// The same for rows that run along memory: transposes.
 VEC_INLINE void tile_along_rows(float *dst, const struct PackSource *p, size_t row, size_t n,
                                 size_t l) {
     float items[TILES_SIDE * TILES_SIDE];
@@ -210,7 +210,7 @@ VEC_INLINE void tile_along_rows(float *dst, const struct PackSource *p, size_t r
     }
 }
 
-// Strips take turns, so that memory is read along its rows where these run along it.
+// Strips alternate, so that memory is read along its rows if they run along it.
 VEC_INLINE void pack_tiles(float *dst, const struct PackSource *p, size_t first, size_t last) {
     for (size_t l = 0; l < p->steps; l += TILES_SIDE)
         for (size_t row = first * STRIP_ROWS; row < last * STRIP_ROWS; row += TILES_SIDE) {

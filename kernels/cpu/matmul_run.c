@@ -1,10 +1,10 @@
-// The kernel `matmul`: which way a product goes, and what oneDNN leaves to do around it.
+// The kernel `matmul`: selects the way of a product, and completes what oneDNN leaves out.
 //
 // Our loops do everything themselves. oneDNN adds the bias and the old C on its own, in fp32 and
 // before it rounds, so most products go to C directly. GELU then follows as a pass over C. GELU's
-// derivative has to be multiplied in before C is rounded: such a product is made in fp32 in
-// scratch, some rows at a time, and finished from there. The sums of A's rows (the bias gradient)
-// are a pass over A.
+// derivative must be applied before C is rounded: such a product is made in fp32 in scratch, some
+// rows at a time, and finished from there. The sums of A's rows (the bias gradient) are a pass over
+// A.
 //
 // Called through the kernel table (table.c). Read next: matmul_loops.c.
 #include "kernels/cpu/matmul.h"
@@ -13,19 +13,19 @@
 
 enum {
     SCRATCH_FLOATS = 1 << 20, // of a product that is finished from scratch
-    ROWS_LEAST = 64,          // of it at a time
+    ROWS_LEAST = 64,          // rows at a time, at least
     SUM_COLS = 8 * VEC_LANES, // columns summed together
     ALIGN_BYTES = 64,
 };
 
-// Vectors stay with the loops: oneDNN 3.7 takes the elements of a single row of a transposed matrix
-// to be side by side, whatever stride they have.
+// Vectors use the loops: oneDNN 3.7 assumes that the elements of a single row of a transposed
+// matrix are adjacent, whatever their stride is.
 static bool takes_dnnl(const struct Cpu *cpu, const struct Matmul *m) {
     bool matrices = m->m > 1 && m->n > 1 && m->k > 1;
     return matrices && matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL;
 }
 
-// What is not for AMX's loops has those of the table that this one is of otherwise (table.c).
+// Products that AMX's loops do not handle use those of the AVX512_BF16 table (table.c).
 static void run_loops(const struct Matmul *m, int threads) {
     if (VEC_TILES && m->a.dtype != BF16)
         avx512bf16_matmul_loops(m, threads);
@@ -47,7 +47,7 @@ static size_t rows_at_once(const struct Matmul *m) {
     return size_min(m->m, size_max(ROWS_LEAST, SCRATCH_FLOATS / m->n));
 }
 
-// oneDNN's view of `rows` rows of the product.
+// Describes `rows` rows of the product for oneDNN.
 static struct ProductKey product_key(const struct Matmul *m, size_t rows) {
     struct ProductKey key;
     memset(&key, 0, sizeof key); // padding too
@@ -88,7 +88,7 @@ static void gelu_row(const struct Matmul *m, size_t i) {
     }
 }
 
-// dbias for columns first .. first + n (n <= SUM_COLS) of the stored A, whose rows are k.
+// Computes dbias for columns first .. first + n (n <= SUM_COLS) of the stored A, whose rows are k.
 static void sum_columns(const struct Matmul *m, size_t first, size_t n) {
     float sum[SUM_COLS] = {0};
     for (size_t l = 0; l < m->k; l++) {

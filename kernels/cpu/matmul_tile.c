@@ -2,28 +2,27 @@
 //
 // Per step of k the tile needs TILE_VECS loads of B, TILE_ROWS broadcasts of A and TILE_ROWS *
 // TILE_VECS fused multiply-adds; with 8 x 3 there are more than two of these per load, so the
-// multipliers are what limits it, not the loads (Goto, van de Geijn, "Anatomy of high-performance
-// matrix multiplication", ACM TOMS 2008; Van Zee, van de Geijn, "BLIS", ACM TOMS 2015). The loops
-// over the tile have constant bounds and are unrolled whole: only so does the compiler keep the
-// sums in registers.
+// multipliers limit it, not the loads (Goto, van de Geijn, "Anatomy of high-performance matrix
+// multiplication", ACM TOMS 2008; Van Zee, van de Geijn, "BLIS", ACM TOMS 2015). The loops over the
+// tile have constant bounds and are fully unrolled: only then does the compiler keep the sums in
+// registers.
 //
-// With pairs of bf16 (vec_pair.h) the same tile makes twice as many multiply-adds from items of
-// the same 32 bits. A Zen 4 core starts one vdpbf16ps of 512 bits a cycle, 64 operations: 234
-// GFLOP/s at 3.65 GHz. Per tile and 24 cycles 224 bytes come from the second-level cache, so 0.9 of
-// that is to be expected, as in fp32. oneDNN 2.6 reaches 0.75 to 0.85 in GPT-2, where GELU,
-// its slope and the bias gradient are passes of their own then, the slope from an fp32 matrix in
-// scratch. So the products of a step should take 0.9 of their time, and less where a pass falls
-// away.
+// With pairs of bf16 (vec_pair.h) the same tile makes twice as many multiply-adds from items of the
+// same 32 bits. A Zen 4 core starts one vdpbf16ps of 512 bits a cycle, 64 operations: 234 GFLOP/s
+// at 3.65 GHz. Per tile and 24 cycles 224 bytes come from the second-level cache, so we expect 0.9
+// of that, as in fp32. oneDNN 2.6 reaches 0.75 to 0.85 in GPT-2, where GELU, its derivative and the
+// bias gradient are then separate passes, the derivative from an fp32 matrix in scratch. So the
+// products of a step should take 0.9 of their time, and less where a pass disappears.
 //
 // Called by matmul_loops.c. The epilogue is also called by matmul_run.c, after a product by oneDNN.
 #include "kernels/cpu/matmul_loops.h"
 #include "kernels/cpu/vec_math.h"
 
-// Both panels are read in order, B's from the second-level cache or beyond; a hint so many steps of
-// k ahead hides the time that takes.
+// Both panels are read in order, B's from the second-level cache or beyond; prefetching so many
+// steps of k ahead hides the latency.
 enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 
-// `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles
+// `vecs` <= TILE_VECS: the used vectors of the tile, a constant. (128 columns are two whole tiles
 // and two thirds of one.)
 VEC_INLINE void multiply(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, bool pairs, const float *a,
                          const float *b, size_t steps) {
@@ -47,7 +46,7 @@ VEC_INLINE void multiply(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, bool pairs, 
     }
 }
 
-// The n <= VEC_LANES elements of array p from element i on.
+// Load and store the n <= VEC_LANES elements of array p from element i on.
 VEC_INLINE Vec load_first(const void *p, enum Dtype d, size_t i, size_t n) {
     return n == VEC_LANES ? vec_load(p, d, i) : vec_load_part(p, d, i, n);
 }
@@ -58,8 +57,8 @@ VEC_INLINE void store_first(void *p, enum Dtype d, size_t i, size_t n, Vec x) {
         vec_store_part(p, d, i, n, x);
 }
 
-// What follows the sum, for n <= VEC_LANES elements of C at (i, j). GELU reads C back as it was
-// rounded, as a later recomputation will.
+// The epilogue for n <= VEC_LANES elements of C at (i, j). GELU reads C back rounded, as a later
+// recomputation will.
 VEC_INLINE void finish(const struct Matmul *m, Vec x, size_t i, size_t j, size_t n) {
     size_t at = i * m->c.ld + j;
     enum Dtype d = m->c.dtype;
@@ -72,7 +71,7 @@ VEC_INLINE void finish(const struct Matmul *m, Vec x, size_t i, size_t j, size_t
         store_first(m->gelu, d, at, n, vec_gelu(load_first(m->c.data, d, at, n), d));
 }
 
-// Adds what earlier passes and, at the proper moment, the old C hold; then keeps or finishes.
+// Adds the sums of earlier passes and, at the proper time, the old C; then keeps or finishes.
 VEC_INLINE void store_sum(const struct TilePass *p, Vec x, size_t i, size_t j, size_t n) {
     const struct Matmul *m = p->args;
     size_t at = i * m->c.ld + j;
@@ -87,7 +86,7 @@ VEC_INLINE void store_sum(const struct TilePass *p, Vec x, size_t i, size_t j, s
     }
     float *sums = p->sums + (i - p->sums_row) * p->sums_ld + (j - p->sums_col);
     if (!p->first)
-        x = vec_load_f32(sums) + x; // sums are padded: whole vectors are always there
+        x = vec_load_f32(sums) + x; // sums are padded: whole vectors always exist
     if (!p->last) {
         vec_store_f32(sums, x);
         return;
@@ -97,8 +96,7 @@ VEC_INLINE void store_sum(const struct TilePass *p, Vec x, size_t i, size_t j, s
     finish(m, x, i, j, n);
 }
 
-// The epilogue of a whole tile takes place in registers as far as it is additions, each step for
-// all of it.
+// The additions of a whole tile's epilogue happen in registers, each step for the whole tile.
 VEC_INLINE void add_matrix(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
                            size_t at, size_t ld) {
     UNROLL_WHOLE
@@ -117,14 +115,14 @@ VEC_INLINE void store_matrix(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, void *p,
         vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
 }
 
-// What a store in dtype d and a load would make of it.
+// Rounds to dtype d and back.
 VEC_INLINE Vec rounded(Vec a, enum Dtype d) {
     return d == F32 ? a : vec_widen(vec_narrow(a, d), d);
 }
 
-// The GELU epilogues of a whole tile, whose sums are complete but for them. They go through memory,
-// so that the loop over vectors is a short one: e^x takes a hundred cycles from its argument to its
-// result, and only if several fit into the core's window do they overlap.
+// Applies the GELU epilogues to a whole tile, whose sums are otherwise complete. They go through
+// memory, so that the loop over vectors is short: e^x has a latency of a hundred cycles, and
+// several overlap only if they fit into the core's window.
 VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
                             size_t i, size_t j, enum Dtype d) {
     float tile[SUM_ROWS * TILE_COLS] __attribute__((aligned(64)));
@@ -141,7 +139,7 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[SUM_ROWS][TILE_VECS]
         }
 }
 
-// `d` is C's dtype, a constant; i, j the tile's place in C.
+// `d` is C's dtype, a constant; i, j: the tile's indices in C.
 VEC_INLINE void store_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
                             size_t i, size_t j, enum Dtype d) {
     const struct Matmul *m = p->args;
@@ -160,7 +158,7 @@ VEC_INLINE void store_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VEC
         store_matrix(sum, vecs, m->c.data, d, at, m->c.ld);
 }
 
-// Any tile, from memory.
+// Stores any tile, from memory.
 VEC_INLINE void store_parts(const struct TilePass *p, const float *tile, size_t vecs, size_t i,
                             size_t j) {
     size_t rows = size_min(TILE_ROWS, p->args->m - i);
@@ -178,7 +176,7 @@ VEC_INLINE void prefetch_matrix(const void *p, enum Dtype d, size_t at, size_t l
             __builtin_prefetch(dtype_at(p, d, at + r * ld + c), 1);
 }
 
-// What the tile will be added to or stored in comes from memory while it is multiplied.
+// Prefetches, during the product, the memory that the tile will be added to or stored in.
 VEC_INLINE void prefetch_target(const struct TilePass *p, size_t i, size_t j) {
     const struct Matmul *m = p->args;
     if (p->sums)
@@ -192,7 +190,7 @@ VEC_INLINE void prefetch_target(const struct TilePass *p, size_t i, size_t j) {
         prefetch_matrix(m->gelu, m->c.dtype, i * m->c.ld + j, m->c.ld);
 }
 
-// Whether part of a tile is past the end of C.
+// True if part of a tile is past the end of C.
 VEC_INLINE bool is_edge(const struct Matmul *m, size_t vecs, size_t i, size_t j) {
     return i + TILE_ROWS > m->m || j + vecs * VEC_LANES > m->n;
 }
@@ -217,7 +215,7 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const
     }
 }
 
-// Where the last pass reads and writes, but for edges.
+// Returns the lines that the last pass reads and writes, except at edges.
 VEC_INLINE struct TilesNext next_of(const struct TilePass *p, size_t i, size_t j) {
     const struct Matmul *m = p->args;
     size_t size = dtype_size(m->c.dtype), at = (i * m->c.ld + j) * size;
@@ -232,8 +230,8 @@ VEC_INLINE struct TilesNext next_of(const struct TilePass *p, size_t i, size_t j
     return next;
 }
 
-// The same by AMX. Sums of earlier passes are where these begin, and what is not the last pass
-// leaves them there; only then do they come out through the first-level cache.
+// The same with AMX. The sums start from those of earlier passes, and all passes but the last leave
+// them there; only the last moves them through the first-level cache.
 VEC_INLINE void tile_of_tiles(const struct TilePass *pass, const float *a, const float *b,
                               size_t steps, size_t i, size_t j) {
     const struct Matmul *m = pass->args;

@@ -1,15 +1,15 @@
-// Layer norm and RMS norm, fused with the addition of the residual stream that comes before.
+// Layer norm and RMS norm, fused with the preceding addition of the residual stream.
 //
 // A row (one token's C channels) is a few KB, so it is walked several times: all but the first walk
-// find it in the L1 cache, and the kernel waits for memory alone. The variance is summed from x -
-// mean in a walk of its own; sum(x^2) - mean^2 would lose its digits where the mean is large. RMS
-// norm is layer norm around a mean of 0, a walk less.
+// find it in the L1 cache, and the kernel waits only for memory. The variance is summed from x -
+// mean in a walk of its own; sum(x^2) - mean^2 would lose its digits if the mean is large. RMS norm
+// is layer norm around a mean of 0, with one walk less.
 //
 // Backward, with n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx = rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows
-// go in two steps: a fixed number of chunks of rows, each summed in order into scratch, then the
-// chunks in order. Which thread took which chunk cannot be seen in the result.
+// where RMS norm leaves out mean(g), which passed through the row's mean. The sums over rows go in
+// two steps: a fixed number of chunks of rows, each summed in order into scratch, then the chunks
+// in order. The result does not depend on which thread took which chunk.
 //
 // Called through the kernel table. Read next: attention.c.
 #include "kernels/cpu/cpu.h"
@@ -17,7 +17,7 @@
 
 enum { CHUNKS = 64 };
 
-// Lanes past the end of the row become 0, for sums.
+// Sets lanes past the end of the row to 0, for sums.
 VEC_INLINE Vec norm_mask(Vec a, size_t i, size_t c) {
     return c - i >= VEC_LANES ? a : vec_select(vec_mask(c - i), a, vec_set(0));
 }
@@ -67,7 +67,7 @@ void CPU_NAME(norm_forward)(struct Cpu *cpu, const struct NormForward *a) {
     WITH_DTYPE(a->dtype, norm_forward(cpu, a, D));
 }
 
-// dweight and dbias of one chunk of rows are summed in `sums`: 2 c floats.
+// Adds dweight and dbias of one row to its chunk's `sums`: 2 c floats.
 VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, size_t row,
                                   float *sums) {
     size_t c = a->c, at = row * c, end = at + c;
@@ -94,7 +94,7 @@ VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, si
     }
 }
 
-// One gradient (n elements from `first` on of each chunk's sums) from all chunks.
+// Adds up one gradient (n elements from `first` on of each chunk's sums) over all chunks.
 static void norm_add_chunks(struct Cpu *cpu, const struct NormBackward *a, size_t chunks,
                             size_t first, void *out) {
     const float *sums = a->work.mem;

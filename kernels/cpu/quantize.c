@@ -1,14 +1,14 @@
-// Numbers in few bits, block by block: to them, and back, with sums over ranks.
+// Block quantization: to blocks of few bits, and back, with sums over ranks.
 //
-// A block is read into an array of fp32 of fixed length, which is worked upon by loops of that
-// length: the compiler makes vectors of them. What a short block lacks is 0 there, which changes
-// no maximum and is not written. All of it is bound by memory; the threads share out the blocks.
+// A block is read into an fp32 array of fixed length and processed by loops of that length, which
+// the compiler vectorises. Missing elements of a short block are 0 there, which changes no maximum
+// and is not written. Everything is bound by memory; the threads divide the blocks.
 //
-// kernels/quantize.h says what a block is. Called through the kernel table by zero/wire/.
+// kernels/quantize.h defines a block. Called through the kernel table by zero/wire/.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_array.h"
 
-// One block of a run: of `count` elements from `begin` on.
+// A block of a run: `count` elements from `begin` on.
 struct BlockPosition {
     size_t run, begin, count;
 };
@@ -37,7 +37,7 @@ VEC_INLINE void write_block(void *runs, int bits, size_t n, struct BlockPosition
            bits == 8 ? p.count : (p.count + 1) / 2);
 }
 
-// x = the block, or x += it.
+// x = the block, or x += the block.
 VEC_INLINE void read_block(const void *runs, int bits, size_t n, struct BlockPosition p, bool add,
                            float *x) {
     const float *from = (const float *)((const char *)runs + p.run * quantized_bytes(bits, n));
@@ -80,7 +80,7 @@ void CPU_NAME(quantize)(struct Cpu *cpu, const struct Quantize *a) {
     }
 }
 
-// Adds the ranks' blocks to x, or begins with the first.
+// Adds the ranks' blocks to x, or starts with the first one.
 static void sum_blocks(const void *from, int bits, size_t n, struct BlockPosition p, size_t parts,
                        size_t ranks, bool add, float *x) {
     for (size_t r = 0; r < ranks; r++) {

@@ -32,7 +32,7 @@ struct QueueEntry {
 struct Stream {
     struct Cpu *cpu;
     enum Queue number;
-    int rank; // whose it is: the opening thread's
+    int rank; // the opening thread's rank
     pthread_t worker;
     pthread_mutex_t lock;
     pthread_cond_t changed;    // pushed or finished grew
@@ -53,7 +53,7 @@ static void sleep_us(unsigned us) {
         ;
 }
 
-// A delay counts as part of the operation: it plays a slow one.
+// A delay counts as part of the operation, like a slow one.
 static void run_entry(struct Stream *s, const struct QueueEntry *entry, uint64_t number) {
     struct Trace *trace = s->cpu->device.trace;
     double begin = trace ? base_seconds() : 0;
@@ -74,11 +74,11 @@ static void run_entry(struct Stream *s, const struct QueueEntry *entry, uint64_t
 }
 
 // OpenMP keeps a team of threads for each queue that ever ran an operation with several. With two
-// such teams there are more threads than cores, and those that wait for others sleep at once, to be
-// woken at some 50 us: 4 % of a step of GPT-2 on two cores. So what runs on other queues with one
-// rank takes one thread (sum.c); but several where micro-batches are added up (ranks.c). And the
-// team of a second device ends whenever that waits.
-// (With libgomp alone: clang's library would pause the teams of all threads.)
+// such teams there are more threads than cores, and those that wait for others sleep at once and
+// wake up some 50 us late: 4 % of a step of GPT-2 on two cores. So with one rank, operations on
+// other queues use one thread (sum.c), except sums over micro-batches (ranks.c). And the team of a
+// second device ends whenever that device waits. (Only with libgomp: clang's library would pause
+// the teams of all threads.)
 #ifdef __clang__
 enum { TEAMS_END_APART = false };
 #else
@@ -101,7 +101,7 @@ static void *worker_main(void *arg) {
             pthread_cond_wait(&s->changed, &s->lock);
         pthread_mutex_unlock(&s->lock);
         const struct QueueEntry *entry =
-            &s->ring[i % RING]; // stays ours until `finished` passes it
+            &s->ring[i % RING]; // not overwritten until `finished` passes it
         bool end = !entry->call;
         run_entry(s, entry, i);
         pthread_mutex_lock(&s->lock);

@@ -1,8 +1,8 @@
-// What collectives do with other ranks' memory: sum shards over ranks, and copy shards together.
+// Kernels of collectives on other ranks' memory: sum shards over ranks, and gather shards.
 //
-// A sum goes over the ranks in their order for every element, in fp32, and is rounded once: so each
-// stage of ZeRO, which cuts the same sums into other pieces, gets the same bits. Both loops are
-// bound by memory; the threads share out long runs.
+// A sum goes over the ranks in order for every element, in fp32, and is rounded once: so each ZeRO
+// stage, which cuts the same sums into other pieces, gets the same bits. Both loops are bound by
+// memory; the threads divide long runs.
 //
 // Called through the kernel table by zero/comm/thread.c, mpi.c and self.c. This is the last of
 // the CPU kernels; read next: zero/step.c.
@@ -11,7 +11,7 @@
 
 enum {
     PIECE = 8192,           // elements that one thread takes at a time
-    PIECE_BYTES = 64 << 10, // bytes, where they are only copied
+    PIECE_BYTES = 64 << 10, // bytes, if they are only copied
 };
 
 VEC_INLINE void sum_piece(const struct RankSum *a, enum Dtype d, size_t begin, size_t end) {

@@ -1,5 +1,5 @@
-// The plain causal attention: each query looks at the keys from its first one to its own time, and
-// of them, where attention is sparse, at those in the cells of its layout.
+// The plain causal attention: each query reads the keys from its first one to its own time, and in
+// sparse attention, of these, those in the cells of its layout.
 //
 //   s_ij = q_i · k_j / sqrt(HS)        first_i <= j <= i, (i, j) in a cell that is seen
 //   p_ij = exp(s_ij - lse_i)           lse_i = log(sum over j of exp(s_ij))
@@ -8,14 +8,14 @@
 // The backward pass recomputes p from the saved lse (Dao, "FlashAttention-2", 2023, section 3.1):
 //   dp_ij = do_i · v_j      d_i = do_i · o_i       ds_ij = p_ij (dp_ij - d_i)
 //   dq_i = sum_j ds_ij k_j / sqrt(HS)   dk_j = sum_i ds_ij q_i / sqrt(HS)   dv_j = sum_i p_ij do_i
-// where a key and its value sum over all query heads that read them. Here every score is simply
-// computed again where it is needed; the fast version (attention.c) works in tiles. Called through
-// the kernel table. Read ref_ends.c next.
+// where a key and its value sum over all query heads that read them. Here every score is recomputed
+// when it is needed; the fast version (attention.c) works in tiles. Called through the kernel
+// table. Read ref_ends.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 
-// The sizes that say where a vector of HS elements is, and which keys each query sees.
+// The sizes that locate vectors of HS elements, and the keys that each query sees.
 struct Heads {
     size_t t, nh, nkv, hs;
     enum Dtype dtype;
@@ -23,7 +23,7 @@ struct Heads {
     struct Layout layout;
 };
 
-// Where the query of query head `head` is, and the key and the value that it reads.
+// Return the first element of the query of query head `head`, and of the key and value it reads.
 static size_t query_at(const struct Heads *s, size_t b, size_t t, size_t head) {
     return ((b * s->t + t) * (s->nh + 2 * s->nkv) + head) * s->hs;
 }
@@ -40,7 +40,7 @@ static size_t first_key(const struct Heads *s, size_t b, size_t t) {
     return s->first ? (size_t)s->first[b * s->t + t] : 0;
 }
 
-// Whether the query sees the key, which is none before its first one or after itself.
+// True if the query sees the key; the caller keeps j between its first key and itself.
 static bool sees(const struct Heads *s, size_t head, size_t i, size_t j) {
     if (!s->layout.begin)
         return true;
@@ -69,7 +69,7 @@ static double score(const struct Heads *s, const void *qkv, size_t b, size_t hea
     return qk / sqrt((double)s->hs);
 }
 
-// One query: its log-sum-exp (with the largest score taken out, so that no exp overflows) and
+// Computes one query's log-sum-exp (relative to the largest score, so that no exp overflows) and
 // output.
 static void forward_query(const struct AttentionForward *a, const struct Heads *s, size_t b,
                           size_t head, size_t i) {

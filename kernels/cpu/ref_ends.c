@@ -1,9 +1,9 @@
 // The plain kernels at the two ends of a GPT: tokens in, loss out.
 //
-// The embedding looks up a row per token and adds a row per position, where positions are learned.
+// The embedding looks up a row per token and, if positions are learned, adds a row per position.
 // The classifier turns the logits of a row into its loss and, in place, into the gradient of that
-// loss: softmax minus one at the target. Where the vocabulary lies on several ranks it has two
-// halves, and the embedding knows a range of tokens. Called through the kernel table; the fast
+// loss: softmax minus one at the target. If the vocabulary is split over ranks, the classifier has
+// two halves, and the embedding knows a range of tokens. Called through the kernel table; the fast
 // versions are embed.c and classifier.c. Read ref_update.c next.
 #include "kernels/cpu/cpu.h"
 
@@ -23,7 +23,7 @@ void oracle_embed_forward(struct Cpu *cpu, const struct EmbedForward *a) {
     }
 }
 
-// Whether row r holds its token for the first time in this batch.
+// True if no earlier row of this batch has row r's token.
 static bool is_first(const struct EmbedBackward *a, size_t r) {
     for (size_t q = 0; q < r; q++)
         if (a->tokens[q] == a->tokens[r])
@@ -31,7 +31,7 @@ static bool is_first(const struct EmbedBackward *a, size_t r) {
     return true;
 }
 
-// A token may stand in many rows; all are summed before the one rounding.
+// A token may occur in many rows; all are summed before the one rounding.
 static void backward_token(const struct EmbedBackward *a, size_t r) {
     size_t row = token_row(a->tokens[r], a->first_token);
     CHECK(a->tokens[r] >= 0, "token %d", a->tokens[r]);
@@ -79,7 +79,7 @@ void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
             continue;
         }
         CHECK(a->targets[r] >= 0 && target < a->v, "target %d of %zu", a->targets[r], a->v);
-        double most = -INFINITY, sum = 0; // the largest logit is taken out: no exp overflows
+        double most = -INFINITY, sum = 0; // the largest logit is subtracted: no exp overflows
         for (size_t i = 0; i < a->v; i++)
             most = fmax(most, dtype_load(a->logits, a->dtype, row + i));
         for (size_t i = 0; i < a->v; i++)
@@ -94,7 +94,7 @@ void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
     }
 }
 
-// Of one row: see struct SoftmaxPart.
+// Computes the part of one row: see struct SoftmaxPart.
 static struct SoftmaxPart softmax_part(const struct ClassifierPart *a, size_t r) {
     struct SoftmaxPart p = {-INFINITY, -INFINITY, 0};
     size_t row = r * a->vp, target = token_row(a->targets[r], a->first_token);
@@ -105,7 +105,7 @@ static struct SoftmaxPart softmax_part(const struct ClassifierPart *a, size_t r)
         p.max = fmaxf(p.max, dtype_load(a->logits, a->dtype, row + i));
     for (size_t i = 0; i < a->v; i++) {
         double x = dtype_load(a->logits, a->dtype, row + i);
-        p.sum += x == -INFINITY ? 0 : exp(x - p.max); // -inf less -inf were no number
+        p.sum += x == -INFINITY ? 0 : exp(x - p.max); // -inf minus -inf would be NaN
     }
     if (target < a->v)
         p.target = dtype_load(a->logits, a->dtype, row + target);
@@ -118,7 +118,7 @@ void oracle_classifier_part(struct Cpu *cpu, const struct ClassifierPart *a) {
         a->part[r] = softmax_part(a, r);
 }
 
-// A part that has nothing to add has a sum of 0, and a maximum whose exp is 0.
+// A part that adds nothing has a sum of 0, and a maximum whose exp is 0.
 static struct SoftmaxPart merged(const struct ClassifierMerge *a, size_t r) {
     struct SoftmaxPart all = {-INFINITY, -INFINITY, 0};
     for (size_t p = 0; p < a->parts; p++) {

@@ -3,8 +3,8 @@
 //   GELU(x) = x * h(x),  h = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u))
 //   u = sqrt(2/pi) (x + 0.044715 x^3)
 //
-// (Hendrycks, Gimpel 2016; GPT-2 uses this tanh form, not the one with erf.) The form with exp is
-// used: 1 + tanh(u) loses its digits where u is negative. Called through the kernel table, and by
+// (Hendrycks, Gimpel 2016; GPT-2 uses this tanh form, not the one with erf.) This uses the form
+// with exp: 1 + tanh(u) loses its digits for negative u. Called through the kernel table, and by
 // the epilogues of ref_matmul.c. Read ref_norm.c next.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ref.h"

@@ -13,7 +13,7 @@ static double mat_load(const struct Mat *m, size_t i, size_t j) {
     return dtype_load(m->data, m->dtype, m->transposed ? j * m->ld + i : i * m->ld + j);
 }
 
-// Element (i, j) of A · B with everything that comes before the store.
+// Returns element (i, j) of A · B with all of the epilogue before the store.
 static double element(const struct Matmul *a, size_t i, size_t j) {
     double sum = 0;
     for (size_t l = 0; l < a->k; l++)
@@ -44,7 +44,7 @@ void oracle_matmul(struct Cpu *cpu, const struct Matmul *a) {
         for (size_t j = 0; j < a->n; j++) {
             size_t at = i * a->c.ld + j;
             dtype_store(a->c.data, a->c.dtype, at, (float)element(a, i, j));
-            if (a->gelu) { // of the value as it was rounded: what a recomputation will read
+            if (a->gelu) { // of the rounded value, which a recomputation will read
                 float stored = dtype_load(a->c.data, a->c.dtype, at);
                 dtype_store(a->gelu, a->c.dtype, at, (float)oracle_gelu(stored));
             }

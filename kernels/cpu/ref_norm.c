@@ -1,4 +1,4 @@
-// The plain layer norm and RMS norm, fused with the residual addition that stands before them.
+// The plain layer norm and RMS norm, fused with the preceding residual addition.
 //
 //   s = x + delta                 the residual stream, stored
 //   n_i = (s_i - mean) * rstd     mean and variance over the C channels of one row
@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-// Stores the sum of row r, and returns where it is: in `sum`, or in x where nothing is added.
+// Stores the sum of row r, and returns its address: in `sum`, or in x if nothing is added.
 static const void *residual_row(const struct NormForward *a, size_t r) {
     if (!a->delta)
         return dtype_at(a->x, a->dtype, r * a->c);
@@ -50,15 +50,15 @@ void oracle_norm_forward(struct Cpu *cpu, const struct NormForward *a) {
     }
 }
 
-// The normalised value of row r, channel i, from the statistics that the forward pass left.
+// Returns the normalised value of row r, channel i, from the forward pass's statistics.
 static double normalised(const struct NormBackward *a, size_t r, size_t i) {
     double x = dtype_load(a->x, a->dtype, r * a->c + i);
     return (x - (a->mean ? a->mean[r] : 0)) * a->rstd[r];
 }
 
-// With g = dy * weight: dx = rstd * (g - mean(g) - n * mean(g * n)). The two means are what the
-// row's mean and variance pass back; without them dx would be that of a plain scaling. RMS norm has
-// no mean, so nothing passes back through it.
+// With g = dy * weight: dx = rstd * (g - mean(g) - n * mean(g * n)). The two means are the
+// gradients through the row's mean and variance; without them dx would be that of a plain scaling.
+// RMS norm has no mean, so no gradient goes through it.
 static void backward_row(const struct NormBackward *a, size_t r) {
     double mean_g = 0, mean_gn = 0;
     for (size_t i = 0; i < a->c; i++) {

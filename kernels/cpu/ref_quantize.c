@@ -1,15 +1,15 @@
-// The plain kernels of numbers in few bits: to blocks, and back, with sums over ranks.
+// The plain kernels of block quantization: to blocks of few bits, and back, with sums over ranks.
 //
-// What a block is, kernels/quantize.h says. The fast versions are quantize.c's, and have the same
-// bits, as those of a GPU.
+// kernels/quantize.h defines a block. The fast versions are in quantize.c; they and a GPU's have
+// the same bits.
 #include "kernels/cpu/cpu.h"
 
-// The run at index `run` of a message.
+// Returns the run at index `run` of a message.
 static float *run_of(const void *runs, int bits, size_t n, size_t run) {
     return (float *)((char *)runs + run * quantized_bytes(bits, n));
 }
 
-// Elements [begin, end), one block, of the run at `to`.
+// Writes elements [begin, end), one block, of the run at `to`.
 static void write_block(float *to, int bits, size_t n, size_t begin, size_t end, const float *x) {
     uint8_t *q = (uint8_t *)(to + quantized_blocks(n));
     int32_t most = 0;

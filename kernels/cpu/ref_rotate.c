@@ -1,4 +1,4 @@
-// The plain rotary position embedding, behind an RMS norm of each head where a model has one.
+// The plain rotary position embedding, after an RMS norm of each head if the model has one.
 //
 // Channels i and j = i + HS / 2 of a query or key are a point in the plane, which is turned by an
 // angle that grows with the position:
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// One head of one row: where it begins, its row of the table, and its norm.
+// One head of one row: its first element, its row of the table, and its norm.
 struct RotateHead {
     size_t at, hs;
     enum Dtype dtype;
@@ -64,7 +64,7 @@ void oracle_rotate_forward(struct Cpu *cpu, const struct RotateForward *a) {
     }
 }
 
-// dn_i: dy turned back.
+// dn_i: dy rotated back.
 static double turned_back(const struct RotateHead *h, const void *dy, size_t i) {
     size_t half = h->hs / 2, pair = i % half;
     double first = dtype_load(dy, h->dtype, h->at + pair);
@@ -73,8 +73,8 @@ static double turned_back(const struct RotateHead *h, const void *dy, size_t i) 
     return i < half ? first * cosine + second * sine : second * cosine - first * sine;
 }
 
-// With g = dn weight and the normalised x^ = x rstd: dx = rstd (g - x^ mean(g x^)), and dn x^ is
-// added to `sums` (NULL: nobody wants them).
+// With g = dn weight and the normalised x^ = x rstd: dx = rstd (g - x^ mean(g x^)). Adds dn x^ to
+// `sums` (NULL: not needed).
 static void backward_head(const struct RotateHead *h, void *dy, double *sums) {
     double rstd = h->norm ? head_rstd(h) : 1, mean = 0;
     double *dx = base_alloc(h->hs * sizeof *dx);

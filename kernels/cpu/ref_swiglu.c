@@ -1,4 +1,4 @@
-// The plain SwiGLU: a gate, smoothed, times what it lets through.
+// The plain SwiGLU: a smooth gate times its input.
 //
 //   y = silu(g) u,  silu(g) = g s(g),  s(g) = 1 / (1 + e^-g)
 //   dg = dy u silu'(g),  du = dy silu(g),  silu'(g) = s + g s',  s' = s (1 - s)

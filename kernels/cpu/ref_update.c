@@ -1,9 +1,9 @@
 // The plain kernels of the update: sum of squares, clip factor, AdamW, the casts and initial values
-// of weights, and what collectives do with other ranks' memory.
+// of weights, and the kernels of collectives on other ranks' memory.
 //
-// They run once per step on whole groups of parameters, and know nothing of layers or shapes. What
-// changes per step (learning rate, bias corrections, clip factor) is read from struct StepState in
-// device memory. Called through the kernel table; the fast versions are sum.c and adamw.c.
+// They run once per step on whole groups of parameters, and know no layers or shapes. Values that
+// change per step (learning rate, bias corrections, clip factor) are in struct StepState in device
+// memory. Called through the kernel table; the fast versions are sum.c and adamw.c.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static float load_master(const struct AdamW *a, size_t i) {
     return master_join(((uint16_t *)a->param)[i], ((uint16_t *)a->master)[i], tie_up);
 }
 
-// v is stored already.
+// Call it after v is stored.
 static void store_master(const struct AdamW *a, size_t i, float w) {
     uint64_t key = master_key(a->seed, a->state->updates);
     if (a->master_format == MASTER_FP32)

@@ -1,18 +1,18 @@
 // Rotary position embedding of queries and keys, with the norm of each head that Qwen3 has.
 //
-// A head (HS channels, some hundred bytes) is taken at once: its pairs (i, i + HS / 2) are two runs
-// of vectors. cos and sin of a position, which lie by pairs in the table, are taken apart once for
-// each row and serve all its heads from the L1 cache: that should spare each head two shuffles and
-// two loads of some twenty instructions for 32 elements. Where there is a norm the head is read
-// twice (backward: three times), the later times from the L1 cache, and its sum, root and division,
-// one behind the other, are what is waited for.
+// A head (HS channels, some hundred bytes) is processed at once: its pairs (i, i + HS / 2) are two
+// runs of vectors. cos and sin of a position, adjacent in the table, are separated once for each
+// row and serve all its heads from the L1 cache: that should save each head two shuffles and two
+// loads of some twenty instructions for 32 elements. With a norm the head is read twice (backward:
+// three times), the later times from the L1 cache, and the chain of its sum, root and division
+// dominates.
 //
-// So without norms the kernel should wait for memory alone, and with them nearly. Measured on one
+// So without norms the kernel should wait only for memory, and with them almost. Measured on one
 // Zen 4 core, bf16, 16 + 2 x 8 heads of 128: forward and backward 29 and 36 GB/s in the cache (14
-// and 19 where each head takes angles apart), 12 from memory, as gelu_forward; with norms 16 and 11
-// in the cache, 11 and 8.6 from memory.
+// and 19 if each head separates the angles), 12 from memory, like gelu_forward; with norms 16 and
+// 11 in the cache, 11 and 8.6 from memory.
 //
-// Backward, with dn the gradient dy turned back, n = x rstd and g = dn weight:
+// Backward, with dn the gradient dy rotated back, n = x rstd and g = dn weight:
 //   dx = rstd (g - n mean(g n)),   dweight = sum over rows and heads of dn n
 // The sums go in two steps as in norm.c: a fixed number of chunks of rows, each summed in order
 // into scratch, then the chunks in order.
@@ -25,7 +25,7 @@
 
 enum { CHUNKS = 64, MAX_CHANNELS = 1024 }; // of a head
 
-// The vectors at pairs i .. of a head that has `half` pairs: of its first and its second channels.
+// The vectors at pairs i .. of a head with `half` pairs: its first and its second channels.
 struct Pairs {
     Vec first, second;
 };
@@ -39,7 +39,7 @@ VEC_INLINE void rotate_write(void *head, enum Dtype d, size_t i, size_t half, st
     vec_write(head, d, half + i, 2 * half, p.second);
 }
 
-// cos and then sin of a row's pairs, from the table, where they take turns.
+// Splits a row of the table, where cos and sin alternate, into all cos and then all sin.
 VEC_INLINE void rotate_angles(const float *table, size_t half, float *angles) {
     CHECK(half <= MAX_CHANNELS / 2, "heads of %zu channels, at most %d", 2 * half, MAX_CHANNELS);
     for (size_t i = 0; i < half; i += VEC_LANES) {
@@ -109,7 +109,7 @@ void CPU_NAME(rotate_forward)(struct Cpu *cpu, const struct RotateForward *a) {
     WITH_DTYPE(a->dtype, rotate_forward(cpu, a, D));
 }
 
-// A head that has no norm.
+// A head without a norm.
 VEC_INLINE void rotate_back_head(enum Dtype d, void *dy, const float *angles, size_t half) {
     for (size_t i = 0; i < half; i += VEC_LANES) {
         struct Pairs angle = rotate_read(angles, F32, i, half);
@@ -117,7 +117,7 @@ VEC_INLINE void rotate_back_head(enum Dtype d, void *dy, const float *angles, si
     }
 }
 
-// A head that has one. sums: hs floats, to which dn n is added (NULL: nobody wants them).
+// A head with a norm. sums: hs floats, to which dn n is added (NULL: not needed).
 VEC_INLINE void rotate_back_normed(const struct RotateBackward *a, enum Dtype d, const void *x,
                                    void *dy, const float *angles, const void *weight, float *sums) {
     size_t half = a->hs / 2;
@@ -149,7 +149,7 @@ VEC_INLINE void rotate_back_normed(const struct RotateBackward *a, enum Dtype d,
     }
 }
 
-// sums: of this chunk, those of q_norm and then those of k_norm.
+// sums: this chunk's, for q_norm and then for k_norm.
 VEC_INLINE void rotate_backward_row(const struct RotateBackward *a, enum Dtype d, size_t row,
                                     float *sums) {
     size_t hs = a->hs, heads = a->nh + 2 * a->nkv;
@@ -168,7 +168,7 @@ VEC_INLINE void rotate_backward_row(const struct RotateBackward *a, enum Dtype d
     }
 }
 
-// One gradient from all chunks, whose sums for it begin at `first`.
+// Adds up one gradient over all chunks, whose sums for it begin at `first`.
 static void rotate_add_chunks(const struct RotateBackward *a, size_t chunks, size_t first,
                               void *out) {
     const float *sums = (const float *)a->work.mem + first;

@@ -1,7 +1,7 @@
-// Sums over whole buffers, for the norm of the gradient, and what follows from the norm.
+// Sums over whole buffers, for the norm of the gradient, and the step's end, which uses the norm.
 //
-// Chunks of fixed size are summed apart and added in order, in fp64: a gradient has 10^8 elements,
-// and the clip factor must not drift with its size.
+// Chunks of fixed size are summed separately and added in order, in fp64: a gradient has 10^8
+// elements, and the clip factor must not drift with its size.
 //
 // One thread does it, beside the threads of the compute queue: it is a single pass over memory, and
 // a team of threads for the queue that calls it costs more than it saves (queue.c, worker_main).

@@ -8,15 +8,15 @@
 // 13.6 GB/s forward, 1.7 and 16.6 backward; gelu_forward 3.0 and 12.1. Both read an element before
 // they write it, so dx may be x.
 //
-// Below g = -88 e^-g is near the end of fp32, and silu(g) is 0 but for 6e-37: g is cut there, so
-// that no e^-g is infinite and no product of it with 0 a NaN.
+// Below g = -88 e^-g is near the end of fp32, and silu(g) is 0 to within 6e-37: g is clamped there,
+// so that no e^-g is infinite and no product of it with 0 a NaN.
 //
 // Shazeer, "GLU Variants Improve Transformer", 2020. Called through the kernel table. Read next:
 // rotate.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 
-VEC_INLINE Vec swiglu_cut(Vec g) { // a NaN stays
+VEC_INLINE Vec swiglu_cut(Vec g) { // NaN stays
     return vec_max(vec_set(-88.0f), g);
 }
 
@@ -38,8 +38,8 @@ void CPU_NAME(swiglu_forward)(struct Cpu *cpu, const struct SwigluForward *a) {
     WITH_DTYPE(a->dtype, swiglu_forward(cpu, a, D));
 }
 
-// silu' = s + g s (1 - s), with e = e^-g and s = 1 / (1 + e); 1 - s is taken as e s, which loses no
-// digits where s is near 1.
+// silu' = s + g s (1 - s), with e = e^-g and s = 1 / (1 + e); 1 - s is computed as e s, which loses
+// no digits for s near 1.
 VEC_INLINE void swiglu_backward(struct Cpu *cpu, const struct SwigluBackward *a, enum Dtype d) {
     size_t n = a->n;
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)

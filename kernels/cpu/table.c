@@ -1,8 +1,8 @@
 // The kernel tables of the CPU, and the choice among them.
 //
 // For each instruction set, every function of cpu.h gets a launcher that queues it, and all
-// launchers together make one struct Kernels. Nothing but the names differs, so a macro over
-// KERNEL_LIST writes them.
+// launchers together make one struct Kernels. Only the names differ, so a macro over KERNEL_LIST
+// writes them.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/instructions.h"
 #include "kernels/cpu/matmul.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-// The launcher of one kernel: `run_` is called by the worker, `launch_` by whoever uses the table.
+// The launcher of one kernel: the worker calls `run_`, users of the table call `launch_`.
 #define LAUNCHER(isa, op, Args)                                                                    \
     static void run_##isa##_##op(struct Cpu *cpu, const void *args) {                              \
         isa##_##op(cpu, args);                                                                     \
@@ -106,7 +106,7 @@ static const struct Kernels avx512bf16_table = {.name = "avx512bf16",
 #undef X
 };
 
-// AMX's products, and all else by AVX512_BF16.
+// AMX's products, and everything else by AVX512_BF16.
 LAUNCHER(amx, matmul, Matmul)
 WORK_QUERY(amx, matmul, Matmul)
 #pragma GCC diagnostic push
@@ -121,7 +121,7 @@ static const struct Kernels amx_table = {.name = "amx",
                                                  ENTRY(amx, matmul) WORK_ENTRY(amx, matmul)};
 #pragma GCC diagnostic pop
 
-// Fastest first; the oracle is taken by name only.
+// The fastest first; the oracle is used only by name.
 static const struct KernelChoice {
     const struct Kernels *table;
     enum Instructions needs;
@@ -159,7 +159,7 @@ bool cpu_kernels_dot_bf16(const struct Kernels *table) {
     return table == &avx512bf16_table || table == &amx_table;
 }
 
-// The oracle's products are loops over fp32; all others go the way of matmul.c.
+// The oracle's products are loops over fp32; all others are chosen by matmul.c.
 bool device_has_bf16_cpu(const char *kernels) {
     const struct Kernels *table;
     struct Error ignored;

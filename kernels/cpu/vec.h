@@ -6,10 +6,10 @@
 //   avx512     16 lanes   AVX-512 F, BW, DQ, VL
 //   avx512bf16 16 lanes   the same and AVX512_BF16 (vec_pair.h)
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
-// below. The usual operators (a + b, -a) work on a Vec lane by lane: GCC and clang offer that.
+// below. The usual operators (a + b, -a) work on a Vec lane by lane, in GCC and clang.
 //
-// A lane's result depends on that lane alone, also in the tail of an array. So GELU of one value
-// has the same bits in gelu_forward, in a matmul's epilogue, and wherever it stands in its row.
+// A lane's result depends on that lane alone, also in the tail of an array. So GELU of a value has
+// the same bits in gelu_forward, in a matmul's epilogue, and at any index of its row.
 //
 // Read next: vec_array.h, which reads and writes arrays of any dtype; vec_math.h, the functions
 // made of it; gelu.c, the simplest kernel.
@@ -71,7 +71,7 @@ VEC_INLINE Vec vec_min(Vec a, Vec b) {
 VEC_INLINE Vec vec_sqrt(Vec a) {
     return _mm512_sqrt_ps(a);
 }
-// The first n lanes, n in 0 .. VEC_LANES.
+// Returns a mask of the first n lanes, n in 0 .. VEC_LANES.
 VEC_INLINE VecMask vec_mask(size_t n) {
     return (VecMask)((1u << n) - 1);
 }
@@ -104,7 +104,7 @@ VEC_INLINE void vec_store_half_part(uint16_t *p, size_t n, VecHalf h) {
     _mm256_mask_storeu_epi16(p, vec_mask(n), h);
 }
 VEC_INLINE void vec_stream_half(uint16_t *p,
-                                VecHalf h) { // past the caches, and _mm_sfence after it
+                                VecHalf h) { // past the caches; needs an _mm_sfence
     _mm256_stream_si256((__m256i *)p, h);
 }
 VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
@@ -206,7 +206,7 @@ VEC_INLINE VecHalf vec_narrow_bf16(Vec a) {
     __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
     __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
     __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-    r = _mm256_srai_epi32(_mm256_blendv_epi8(r, quiet, nan), 16); // signed, as the pack wants it
+    r = _mm256_srai_epi32(_mm256_blendv_epi8(r, quiet, nan), 16); // signed, as the pack needs it
     return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
 }
 VEC_INLINE Vec vec_widen_f16(VecHalf h) {
@@ -221,7 +221,7 @@ VEC_INLINE Vec vec_round(Vec a) {
 VEC_INLINE Vec vec_power_of_2(__m256i n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
-// In two halves, since n itself can be outside the exponents of fp32.
+// In two halves, since n itself can be outside the range of fp32 exponents.
 VEC_INLINE Vec vec_scale(Vec a, Vec n) {
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return a * vec_power_of_2(half) * vec_power_of_2(_mm256_sub_epi32(whole, half));
@@ -245,14 +245,14 @@ VEC_INLINE Vec vec_set(float x) {
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) {
     return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
-// a * b + c of fp32 numbers in fp64. The product is exact; a sum that is not ends in a 1 bit, after
-// which rounding it to fp32 gives what the true sum would (rounding to odd: Boldo, Melquiond,
-// "Emulation of a FMA", 2008). `rest`, what the nearest sum lacks, is Knuth's TwoSum.
+// a * b + c of fp32 numbers in fp64. The product is exact; an inexact sum gets a last bit of 1,
+// after which rounding it to fp32 gives the same as the true sum would (rounding to odd: Boldo,
+// Melquiond, "Emulation of a FMA", 2008). `rest`, the sum's rounding error, is Knuth's TwoSum.
 VEC_INLINE __m128d vec_fma_odd(__m128d a, __m128d b, __m128d c) {
     __m128d p = a * b, s = p + c, t = s - p, rest = (p - (s - t)) + (c - t);
     __m128i bits = _mm_castpd_si128(s), one = _mm_set1_epi64x(1);
     __m128i even = _mm_sub_epi64(_mm_and_si128(bits, one), one); // all bits, or none
-    __m128d moves = _mm_cmplt_pd(_mm_setzero_pd(), rest * rest); // not of a NaN
+    __m128d moves = _mm_cmplt_pd(_mm_setzero_pd(), rest * rest); // false for a NaN
     __m128i down = _mm_srli_epi64(_mm_castpd_si128(_mm_xor_pd(s, rest)), 63);
     __m128i unit = _mm_sub_epi64(one, _mm_add_epi64(down, down)); // towards rest: 1 or -1
     unit = _mm_and_si128(unit, _mm_and_si128(even, _mm_castpd_si128(moves)));
@@ -318,7 +318,7 @@ VEC_INLINE VecHalf vec_narrow_bf16(Vec a) {
     __m128i quiet = _mm_or_si128(u, _mm_set1_epi32(0x400000));
     __m128i nan = _mm_castps_si128(_mm_cmpunord_ps(a, a));
     r = _mm_or_si128(_mm_and_si128(nan, quiet), _mm_andnot_si128(nan, r));
-    r = _mm_srai_epi32(r, 16); // signed, as the pack wants it
+    r = _mm_srai_epi32(r, 16); // signed, as the pack needs it
     return _mm_packs_epi32(r, r);
 }
 // f32_from_f16 of the lower half of each 32-bit item, by the same steps.
@@ -350,7 +350,7 @@ VEC_INLINE VecHalf vec_narrow_f16(Vec a) {
     value = vec_select(_mm_cmpgt_epi32(u, _mm_set1_epi32(0x7f800000)), nan, value);
     __m128i sign = _mm_and_si128(_mm_srli_epi32(_mm_castps_si128(a), 16), _mm_set1_epi32(0x8000));
     r = _mm_or_si128(_mm_castps_si128(value), sign);
-    r = _mm_srai_epi32(_mm_slli_epi32(r, 16), 16); // signed, as the pack wants it
+    r = _mm_srai_epi32(_mm_slli_epi32(r, 16), 16); // signed, as the pack needs it
     return _mm_packs_epi32(r, r);
 }
 VEC_INLINE Vec vec_round(Vec a) { // |a| < 2^31

@@ -1,15 +1,14 @@
-// Reading and writing arrays of any dtype, a vector at a time.
+// Reads and writes arrays of any dtype, a vector at a time.
 //
-// `dtype` is always a constant where these are called, so the branch costs nothing: kernels are
-// inline functions of a dtype that their public function calls by WITH_DTYPE.
+// `dtype` is a constant at every call, so the branch costs nothing: kernels are inline functions of
+// a dtype that their public function calls by WITH_DTYPE.
 //
-// Rounding to bf16 takes nine instructions. AVX512_BF16 has one, which takes denormal numbers for
-// 0; to ask first whether there are any takes three more. A kernel that stores much bf16 should
-// gain a tenth. Measured on one Zen 4 core, GPT-2 124M at B = 4, T = 512: layer norm 0.75 ms
-// forward and 0.65 ms backward before, 0.64 and 0.59 after; the classifier's chunk of 512 rows 14.5
-// and 13.0.
+// Rounding to bf16 takes nine instructions. AVX512_BF16 has one, which rounds denormal numbers to
+// 0; testing for them first takes three more. A kernel that stores much bf16 should gain a tenth.
+// Measured on one Zen 4 core, GPT-2 124M at B = 4, T = 512: layer norm 0.75 ms forward and 0.65 ms
+// backward before, 0.64 and 0.59 after; the classifier's chunk of 512 rows 14.5 and 13.0.
 //
-// Used by the kernels that are no products, and by packing and epilogues. Read next: vec_math.h.
+// Used by kernels other than products, and by packing and epilogues. Read next: vec_math.h.
 #ifndef KERNELS_CPU_VEC_ARRAY_H
 #define KERNELS_CPU_VEC_ARRAY_H
 #include "kernels/cpu/vec_pair.h"
@@ -17,8 +16,8 @@
 VEC_INLINE Vec vec_widen(VecHalf h, enum Dtype d) {
     return d == BF16 ? vec_widen_bf16(h) : vec_widen_f16(h);
 }
-// bf16_from_f32 or f16_from_f32 of each lane (but for the bits of a NaN in fp16). The instruction
-// that rounds to bf16 is as exact, unless a number is denormal, which is rare.
+// bf16_from_f32 or f16_from_f32 of each lane (except for the bits of a NaN in fp16). The
+// instruction that rounds to bf16 is as exact, unless a number is denormal, which is rare.
 VEC_INLINE VecHalf vec_narrow(Vec a, enum Dtype d) {
     if (d != BF16)
         return vec_narrow_f16(a);

@@ -1,4 +1,4 @@
-// e^x and GELU of a vector: the functions that more than one kernel needs.
+// e^x and GELU of a vector: functions that several kernels need.
 //
 // They are written once for every instruction set, with the operators of vec.h, and keep its
 // promise: a lane's result depends on that lane alone, so an epilogue's GELU has the bits of
@@ -25,18 +25,18 @@ VEC_INLINE Vec vec_exp(Vec x) {
     return vec_scale(p, n);
 }
 
-// The argument of GELU's logistic function: since (1 + tanh u) / 2 = 1 / (1 + e^-2u), the tanh form
-// of GELU is x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). Unlike 1 + tanh u, that loses
-// no digits where x is negative. This returns -2u.
+// Returns the argument -2u of GELU's logistic function: since (1 + tanh u) / 2 = 1 / (1 + e^-2u),
+// the tanh form of GELU is x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). Unlike 1 + tanh
+// u, that loses no digits for negative x.
 VEC_INLINE Vec vec_gelu_argument(Vec x) {
     Vec cubic = vec_set(-1.5957691216f * 0.044715f);
     return x * vec_fma(x * x, cubic, vec_set(-1.5957691216f));
 }
 
-// e^x, as exact as a result that is rounded to dtype d (a constant) makes use of: for bf16, whose
+// e^x, as exact as needed for a result that is rounded to dtype d (a constant): for bf16, whose
 // results are exact to 2^-9, to 2^-18, as x / ln 2 is rounded to fp32 and at most 128. That should
-// spare a fifth of a GELU's instructions; its epilogue in dX of GPT-2's fcproj took 12% of the
-// product before and some 9% after (one Zen 4 core). Sums of many e^x (the loss) take vec_exp.
+// save a fifth of a GELU's instructions; its epilogue in dX of GPT-2's fcproj took 12% of the
+// product before and some 9% after (one Zen 4 core). Sums of many e^x (the loss) use vec_exp.
 VEC_INLINE Vec vec_exp_for(Vec x, enum Dtype d) {
     if (VEC_DOTS_BF16 && d == BF16)
         return vec_exp2_for_bf16(x * vec_set(LOG2_E));
@@ -47,9 +47,9 @@ VEC_INLINE Vec vec_gelu(Vec x, enum Dtype d) {
     return x / (vec_set(1.0f) + vec_exp_for(vec_gelu_argument(x), d));
 }
 
-// d GELU / dx = s + x s (1 - s) 2u', with e = e^-2u and s = 1 / (1 + e); 1 - s is taken as e s,
-// which loses no digits where s is near 1. From |x| = 10 on s is 0 or 1 in fp32, so larger
-// arguments are cut there, before x^3 overflows.
+// d GELU / dx = s + x s (1 - s) 2u', with e = e^-2u and s = 1 / (1 + e); 1 - s is computed as e s,
+// which loses no digits for s near 1. From |x| = 10 on s is 0 or 1 in fp32, so larger arguments are
+// clamped there, before x^3 overflows.
 VEC_INLINE Vec vec_gelu_derivative(Vec x, enum Dtype d) {
     x = vec_min(vec_set(10.0f), vec_max(vec_set(-10.0f), x));
     Vec e = vec_exp_for(vec_gelu_argument(x), d);

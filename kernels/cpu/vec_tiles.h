@@ -6,9 +6,9 @@
 // 32 x 32 part of C, two A and two B, so that each tile that is loaded is used twice: 64 lines are
 // read in the 64 cycles of four products, half of what the first-level cache can give.
 //
-// A thread says once how it means to use the registers (tiles_open), and gives them up behind its
-// work, since the system saves them whenever it changes threads. The process must have asked the
-// system for them (table.c).
+// A thread configures the registers once (tiles_open), and releases them after its work, since the
+// system saves them whenever it switches threads. The process must have asked the system for them
+// (table.c).
 //
 // Source: Intel, "Intel 64 and IA-32 architectures optimization reference manual", chapter 20.
 // Used by matmul_loops.c and matmul_tile.c.
@@ -18,17 +18,17 @@
 
 enum { TILES_SIDE = 16 }; // rows of a tile, and 32-bit items or sums of one
 
-// 32 x 32 of them, rows `ld` floats apart.
+// 32 x 32 sums, rows `ld` floats apart.
 struct TilesSums {
     float *mem;
     size_t ld;
 };
 
-// Lines of memory that will be wanted: 32, `ld` bytes apart, of each of up to 3 places; and later,
-// in the second-level cache, `later_lines` side by side.
+// Lines of memory to prefetch: 32, `ld` bytes apart, of each of up to 3 arrays; and later, into the
+// second-level cache, `later_lines` adjacent ones.
 struct TilesNext {
     const char *mem[3], *later;
-    size_t ld, lines, later_lines; // lines: of all places
+    size_t ld, lines, later_lines; // lines: of all arrays
 };
 
 #ifdef __AMX_BF16__
@@ -53,9 +53,9 @@ VEC_INLINE void tiles_close(void) {
 }
 
 // to (32, 32) = from (NULL: 0) + A (32, steps) B (steps, 32), steps of pairs, a multiple of 16. a:
-// for each 16 steps, 32 rows of them; b: 32 columns of each step. Meanwhile the lines of `next`,
-// where the sums will go, are asked for, a few at a time: more than the core can wait for would
-// stop it.
+// for each 16 steps, 32 rows of them; b: 32 columns of each step. Meanwhile prefetches the lines of
+// `next`, where the sums will go, a few at a time: more than the core can have in flight would
+// stall it.
 VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
                                const float *b, size_t steps, const struct TilesNext *next) {
     enum { WIDE = 2 * TILES_SIDE, BLOCK = WIDE * TILES_SIDE };

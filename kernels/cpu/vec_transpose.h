@@ -1,33 +1,33 @@
-// Turning rows into columns, a vector of rows at a time, for packing.
+// Turns rows into columns, a vector of rows at a time, for packing.
 //
-// A matrix whose k runs along memory must be packed with its rows side by side. vec_transpose takes
-// 16 bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16 or fp16, as 32-bit items. A
+// A matrix whose k runs along memory must be packed with its rows adjacent. vec_transpose takes 16
+// bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16 or fp16, as 32-bit items. A
 // vector is filled with one quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two
 // rounds of unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8
 // shuffles for 4 * VEC_LANES items.
 //
-// vec_evens and vec_odds take apart what lies in memory by pairs.
+// vec_evens and vec_odds separate pairs in memory.
 //
 // Used by matmul_pack.c, attention_tile.h and rotate.c.
 #ifndef KERNELS_CPU_VEC_TRANSPOSE_H
 #define KERNELS_CPU_VEC_TRANSPOSE_H
 #include "kernels/cpu/vec.h"
 
-// 16 bytes at p.
+// Loads 16 bytes from p.
 VEC_INLINE __m128 quad_load(const char *p) {
     return _mm_loadu_ps((const float *)p);
 }
 
 #if defined __AVX512F__ // ------------------------------------------------------------------ avx512
 
-// 16 bytes each of rows 0, 4, 8, 12, which are `ld_bytes` apart.
+// Loads 16 bytes each of rows 0, 4, 8, 12, which are `ld_bytes` apart.
 VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
     __m512 v = _mm512_castps128_ps512(quad_load(p));
     v = _mm512_insertf32x4(v, quad_load(p + 4 * ld_bytes), 1);
     v = _mm512_insertf32x4(v, quad_load(p + 8 * ld_bytes), 2);
     return _mm512_insertf32x4(v, quad_load(p + 12 * ld_bytes), 3);
 }
-// The lower half of the lanes to low, the upper half to high.
+// Stores the lower half of the lanes to low, the upper half to high.
 VEC_INLINE void vec_store_split(float *low, float *high, Vec a) {
     _mm256_storeu_ps(low, _mm512_castps512_ps256(a));
     _mm256_storeu_ps(high, _mm512_extractf32x8_ps(a, 1));
@@ -41,7 +41,7 @@ VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) { // a2 b2 a3 b3
 VEC_INLINE Vec vec_join_low(Vec a, Vec b) { // a0 a1 b0 b1
     return _mm512_shuffle_ps(a, b, 0x44);
 }
-// Lanes 0, 2, 4, ... of a, then those of b; and the others.
+// Return lanes 0, 2, 4, ... of a, then those of b; and the others.
 VEC_INLINE Vec vec_evens(Vec a, Vec b) {
     __m512i lanes = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     return _mm512_permutex2var_ps(a, lanes, b);
@@ -53,14 +53,14 @@ VEC_INLINE Vec vec_odds(Vec a, Vec b) {
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) { // a2 a3 b2 b3
     return _mm512_shuffle_ps(a, b, 0xee);
 }
-// The fp32 values of the first (lower) number of each pair of bf16, and of each pair of fp16.
+// Return the first (lower) number of each pair, in bf16 or fp16, as fp32.
 VEC_INLINE Vec vec_first_bf16(Vec pairs) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
 }
 VEC_INLINE Vec vec_first_f16(Vec pairs) {
     return vec_widen_f16(_mm512_cvtepi32_epi16(_mm512_castps_si512(pairs)));
 }
-// The second as the first.
+// Moves the second number of each pair to the position of the first.
 VEC_INLINE Vec vec_second(Vec pairs) {
     return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(pairs), 16));
 }
@@ -148,7 +148,7 @@ VEC_INLINE Vec vec_second(Vec pairs) {
 
 #endif // ------------------------------------------------------------------- every instruction set
 
-// The fp32 values of the first (lower) and second number of each pair of dtype d.
+// Return the first (lower) and second number of each pair of dtype d as fp32.
 VEC_INLINE Vec vec_pair_first(Vec pairs, enum Dtype d) {
     return d == BF16 ? vec_first_bf16(pairs) : vec_first_f16(pairs);
 }
@@ -156,8 +156,7 @@ VEC_INLINE Vec vec_pair_second(Vec pairs, enum Dtype d) {
     return vec_pair_first(vec_second(pairs), d);
 }
 
-// out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. 16 bytes of each are
-// read.
+// out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. Reads 16 bytes of each.
 VEC_INLINE void vec_transpose(Vec out[4], const char *p, size_t ld_bytes) {
     Vec r0 = vec_load_quads(p, ld_bytes);
     Vec r1 = vec_load_quads(p + ld_bytes, ld_bytes);
