@@ -1,13 +1,13 @@
 // The optimizer's update, over a whole group of parameters in one launch.
 //
 // AdamW reads four arrays and writes three or four, once each: 28 bytes a parameter with 16-bit
-// gradients and weights, as many with split masters and 22 with those in bf16; arithmetic is free
-// beside that. A thread takes 4 neighbouring parameters
-// at a time, 16 bytes of each fp32 array, and reads them all before it looks at anything.
+// gradients and weights, as many with split masters and 22 with bf16 masters; arithmetic is free
+// beside that. A thread takes 4 neighbouring parameters at a time, 16 bytes of each fp32 array, and
+// reads all of them before it uses any.
 //
 // The operations and their order are those of kernels/cpu/adamw.c, and each is rounded as IEEE 754
-// says (nvcc's default for / and sqrtf), so the new weights have the CPU's bits. What changes from
-// step to step, learning rate, bias corrections, clip factor, is in device memory.
+// says (nvcc's default for / and sqrtf), so the new weights have the CPU's bits. Values that change
+// from step to step, learning rate, bias corrections, clip factor, are in device memory.
 //
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019. Called through the kernel
 // table. Read next: cast.cu.
@@ -45,7 +45,7 @@ static __device__ inline void update(const Factors &f, float decay, float grad, 
     w -= f.lr * fmaf(decay, w, step);
 }
 
-typedef Pack<__nv_bfloat16, N> Halves; // also of what is not a number in bf16: its bits
+typedef Pack<__nv_bfloat16, N> Halves; // also for other 16-bit values: their bits
 
 static __device__ inline uint16_t half_bits(const Halves &h, int j) {
     uint16_t bits;
@@ -56,8 +56,8 @@ static __device__ inline void set_half(Halves &h, int j, uint16_t bits) {
     memcpy(&h.x[j], &bits, sizeof bits);
 }
 
-// N master weights as they are stored: see kernels/master.h. `weight` is read and written by split
-// masters, and by those in bf16 alone. load: v becomes positive; store: it gets its sign.
+// N stored master weights: see kernels/master.h. Only split and bf16 masters read and write
+// `weight`. load: makes v positive; store: sets its sign.
 template <MasterFormat F> struct Masters;
 
 template <> struct Masters<MASTER_FP32> {
@@ -108,8 +108,8 @@ template <> struct Masters<MASTER_BF16> {
     }
 };
 
-// G: of gradients; M: of the moments; P: of the parameters that the new weights are copied to, if
-// there are any; F: of the master weights.
+// Formats: G of gradients; M of the moments; P of the parameters that receive copies of the new
+// weights, if any; F of the master weights.
 template <class G, class M, class P, MasterFormat F, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS) adamw_kernel(struct AdamW a) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * N;
@@ -152,7 +152,7 @@ static void launch(struct Stream *s, const struct AdamW *a) {
     });
 }
 
-// Masters that are not fp32 have parameters in bf16 alone.
+// Masters other than fp32 only have bf16 parameters.
 template <class G, class M> static void launch_master(struct Stream *s, const struct AdamW *a) {
     if (a->master_format == MASTER_SPLIT)
         launch<G, M, __nv_bfloat16, MASTER_SPLIT>(s, a);

@@ -3,11 +3,11 @@
 // Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning"
 // (2023), algorithm 1; the running softmax is Milakov's and Gimelshein's (2018).
 //
-// A block owns 128 queries of one head, each warp 32 or 16 of them. Keys and values pass by in
+// A block owns 128 queries of one head, each warp 32 or 16 of them. Keys and values stream past in
 // tiles of 64: S = Q K^T into registers; the running maximum m and sum of every query are updated;
-// P = exp(S - m), rounded to the format, is the left operand of O += P V. When m grows, what was
-// summed so far is scaled down. At the end O is divided by the sum, and lse = m + log(sum) is kept
-// for the backward pass.
+// P = exp(S - m), rounded to the format, is the left operand of O += P V. When m grows, earlier
+// sums are scaled down. At the end O is divided by the sum, and lse = m + log(sum) is kept for the
+// backward pass.
 //
 // The scale 1/sqrt(HS) and the change of base from e to 2 are one constant inside a fused
 // multiply-add. Tiles past a warp's last query or before the first key it sees are not computed,
@@ -24,7 +24,7 @@ template <class T> struct ForwardArgs {
     float *lse;
 };
 
-// What a warp knows of its queries. Lane 4 g + t has the rows g and g + 8 of each 16-row tile.
+// A warp's queries and results. Lane 4 g + t has the rows g and g + 8 of each 16-row tile.
 template <int HS> struct Queries {
     uint32_t q[Tiles<HS>::M][Tiles<HS>::K][4];
     float o[Tiles<HS>::M][HS / 8][4];
@@ -32,7 +32,7 @@ template <int HS> struct Queries {
     float sum[Tiles<HS>::M][2];  // of this lane's columns; the four lanes of a row add at the end
 };
 
-// Scores of keys after the query get -infinity. Query r and key j of the tile: j <= r + ahead.
+// Sets scores of keys after the query to -infinity. Query r and key j of the tile: j <= r + ahead.
 template <int HS>
 static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4], int ahead) {
     int lane = threadIdx.x % WARP, mine = ahead + lane / 4 - lane % 4 * 2;
@@ -46,8 +46,8 @@ static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4]
                     s[m][n][e] = -INFINITY;
 }
 
-// Scores of keys before the first that a query sees, too. The warp's first query is `row`, the
-// tile's first key `key`.
+// Also hides scores of keys before the first that a query sees. The warp's first query is `row`,
+// the tile's first key `key`.
 template <int HS>
 static __device__ inline void mask_begin(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
                                          const AttentionGrid &g, int head, int row, int key) {
@@ -67,7 +67,7 @@ static __device__ inline void mask_begin(float s[Tiles<HS>::M][Tiles<HS>::ROWS /
         }
 }
 
-// Scores in cells that a layout hides, too. Bit 4 m + n / 2 is that of the 8 columns n.
+// Also hides scores in cells that a layout leaves out. Bit 4 m + n / 2 is that of the 8 columns n.
 template <int HS>
 static __device__ inline void mask_cells(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
                                          uint32_t cells) {
@@ -81,13 +81,13 @@ static __device__ inline void mask_cells(float s[Tiles<HS>::M][Tiles<HS>::ROWS /
                     s[m][n][e] = -INFINITY;
 }
 
-// What a row's scores are counted from. At an edge, rows may have seen no key yet: their largest
-// score is -infinity, and e^x of what they do not see is to be 0.
+// Returns the value subtracted from a row's scores. At an edge, rows may have seen no key yet:
+// their largest score is -infinity, and e^x of hidden scores must be 0.
 template <enum Mask MASK> static __device__ inline float base_of(float most) {
     return MASK == MASK_EDGE && most == -INFINITY ? 0 : most;
 }
 
-// The largest of a row's scores over the four lanes that hold it.
+// Returns the largest of a row's scores over the four lanes that hold it.
 template <int N> static __device__ inline float row_most(const float s[N][4], int half) {
     float most = -INFINITY;
 #pragma unroll
@@ -97,8 +97,8 @@ template <int N> static __device__ inline float row_most(const float s[N][4], in
     return fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
 }
 
-// Takes the tile's largest scores into account. Most tiles change no maximum of a warp: then the
-// factor is 1 for all rows, and nothing need be multiplied.
+// Updates the maxima with the tile's scores. Most tiles change no maximum of a warp: then the
+// factor is 1 for all rows, and nothing is multiplied.
 template <int HS, enum Mask MASK>
 static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 8][4],
                                     float scale2) {
@@ -123,8 +123,8 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
     }
 }
 
-// One tile of keys and values, of which `key` is the first. cells: what the warp's rows see of it;
-// only the mask of an edge looks at them.
+// Processes one tile of keys and values, whose first key is `key`. cells: those that the warp's
+// rows see; used only by the mask of an edge.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> &a,
                                            const WarpPlace &at, const T *keys, int key,
@@ -132,7 +132,7 @@ static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> 
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     float s[Z::M][Z::ROWS / 8][4] = {};
-    int ahead = at.row - key; // how far the warp's first query is behind the tile's first key
+    int ahead = at.row - key; // the warp's first query minus the tile's first key
 #pragma unroll
     for (int j = 0; j < Z::ROWS / 16; j++) {
         if (MASK && 16 * j > ahead + Z::WARP_ROWS - 1)
@@ -230,7 +230,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         uint32_t cells = keys.template cells<HS>();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
-        __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+        __syncthreads(); // this tile has arrived for all, and nobody still uses the previous one
         if (keys.next() < end) {
             copy_tiles<T, HS>(next, source, keys.next(), t);
             ptx_copy_commit();

@@ -1,29 +1,29 @@
-// What the attention kernels share: which head and rows a block works on, tiles in shared memory,
-// fragments for the tensor cores.
+// Shared by the attention kernels: the head and rows of a block, tiles in shared memory, fragments
+// for the tensor cores.
 //
-// A block of threads owns 128 rows of one head: queries where it sums over keys (the forward pass,
-// dQ), keys where it sums over queries (dK, dV). Its own rows stay in registers for the whole
-// kernel; the other side streams past in tiles of 64 rows, two of them in shared memory: while one
-// is computed with, the next arrives by cp.async. Where several query heads read one key head, its
-// keys see them one after the other, in order: what a key sums stays in the registers of one warp.
+// A block of threads owns 128 rows of one head: queries if it sums over keys (the forward pass,
+// dQ), keys if it sums over queries (dK, dV). Its own rows stay in registers for the whole kernel;
+// the other side streams past in tiles of 64 rows, two of them in shared memory: while one is used,
+// the next arrives by cp.async. If several query heads read one key head, its keys see them one
+// after the other, in order: a key's sum stays in the registers of one warp.
 //
-// Of sparse attention those tiles pass by that are in the list of the block's rows (struct Passing;
-// kernels/layout.h); a warp leaves out tiles, and 16 rows of them, whose cells are all hidden from
-// its own rows. That is compiled apart, so that dense attention has no register less for it.
+// In sparse attention only the tiles in the list of the block's rows stream past (struct Passing;
+// kernels/layout.h); a warp skips tiles, and 16 rows of them, whose cells are all hidden from its
+// own rows. That is compiled separately, so that dense attention does not lose registers to it.
 //
-// Where queries have a first key, a block's loop begins or ends with the last tile that one of its
-// rows sees; a warp leaves out the tiles, or 16 rows of them, that none of its own rows sees; and
-// only 16 x 16 scores some of which are hidden look at each by itself (Mask).
+// If queries have a first key, a block's loop begins or ends with the last tile that one of its
+// rows sees; a warp skips tiles, or 16 rows of them, that none of its own rows sees; and only 16 x
+// 16 scores with hidden ones test each score (Mask).
 //
-// A matrix product runs on mma.sync m16n8k16 (ptx.cuh). The rows that a warp owns are always the
-// M of the product, 16 or 32 of them, so the score tile that a warp computes is in its own
-// registers with the very layout that the next product wants as its left operand: neither P nor dS
-// ever passes through shared memory (Dao, "FlashAttention-2", 2023, section 3.3 for the forward
-// pass; for dK and dV the same is had by computing the transposed scores K Q^T).
+// A matrix product runs on mma.sync m16n8k16 (ptx.cuh). The rows that a warp owns are always the M
+// of the product, 16 or 32 of them, so the score tile that a warp computes is in its own registers
+// in exactly the layout of the next product's left operand: neither P nor dS ever passes through
+// shared memory (Dao, "FlashAttention-2", 2023, section 3.3 for the forward pass; dK and dV achieve
+// the same with the transposed scores K Q^T).
 //
-// 16 x HS numbers per lane and operand is the budget of registers: 32 rows a warp at HS = 64, 16 at
-// HS = 128. Any other head size, fp32, and operands that do not begin at a multiple of 16 bytes
-// take the plain kernels (attention_plain.cu).
+// The budget of registers is 16 x HS numbers per lane and operand: 32 rows a warp at HS = 64, 16 at
+// HS = 128. Any other head size, fp32, and operands that are not aligned to 16 bytes use the plain
+// kernels (attention_plain.cu).
 //
 // Read next: attention.cu, then attention_backward.cu.
 #ifndef KERNELS_CUDA_ATTENTION_CUH
@@ -38,7 +38,7 @@
 template <int HS> struct Tiles {
     static constexpr int WARPS = HS / 16;
     static constexpr int THREADS = WARPS * WARP;
-    static constexpr int BLOCKS_PER_SM = 128 / HS; // that the registers allow: 255 a thread
+    static constexpr int BLOCKS_PER_SM = 128 / HS; // as registers allow: 255 a thread
     static constexpr int M = 128 / HS;             // 16-row tiles that a warp owns
     static constexpr int WARP_ROWS = 16 * M;
     static constexpr int K = HS / 16;    // steps of 16 along a row
@@ -49,17 +49,17 @@ template <int HS> struct Tiles {
     static constexpr uint32_t ALL_CELLS = M == 2 ? 0xff : 0xf, COLUMN_CELLS = M == 2 ? 0x11 : 1;
 };
 
-// The first of this warp's rows, given the block's.
+// Returns the first of this warp's rows, given the block's.
 template <int HS> static __device__ inline int warp_row(int first) {
     return first + static_cast<int>(threadIdx.x) / WARP * Tiles<HS>::WARP_ROWS;
 }
 
 enum { ATTENTION_MAX_HS = 256 };
 
-// What the backward pass knows of a query: its log-sum-exp in units of log2, and D, the sum over
-// the head of dout * out (FlashAttention-2, section 3.1). The kernel for dQ makes them, that for dK
-// and dV reads them. Rows up to a multiple of ATTENTION_ROWS are there; lse2 = +infinity past T, so
-// that no key gets weight from them.
+// Statistics of a query for the backward pass: its log-sum-exp in units of log2, and D, the sum
+// over the head of dout * out (FlashAttention-2, section 3.1). The kernel for dQ writes them, the
+// one for dK and dV reads them. Rows up to a multiple of ATTENTION_ROWS exist; lse2 = +infinity
+// past T, so that no key gets weight from them.
 struct QueryStats {
     float lse2, d;
 };
@@ -71,14 +71,14 @@ static_assert(sizeof(QueryStats) == ATTENTION_STATS, "what work.h counts with");
 // head share.
 struct AttentionGrid {
     int t, nh, nkv, group; // group: query heads that read one key head
-    int vectors;           // of qkv at one time
+    int vectors;           // vectors of qkv per token
     int heads, blocks;     // heads: over the whole batch, of queries or of keys; blocks: per head
     const int32_t *first;  // (B, T); NULL: 0
     Layout layout;         // begin NULL: none
 
     static const int TOGETHER = 64;
 
-    // head, and which block of it counted from the longest.
+    // Sets the head, and the block's index in it, counted from the longest.
     __device__ void place(int *head, int *block) const {
         int first = static_cast<int>(blockIdx.x) / (TOGETHER * blocks) * TOGETHER;
         int here = min(TOGETHER, heads - first);
@@ -86,14 +86,14 @@ struct AttentionGrid {
         *head = first + index % here;
         *block = index / here;
     }
-    // The first key that query `row` sees, in the sequence of query head `head`; past the end, that
-    // the last query sees.
+    // Returns the first key that query `row` sees, in the sequence of query head `head`; past the
+    // end, the one that the last query sees.
     __device__ int first_key(int head, int row) const {
         return first ? first[static_cast<size_t>(head / nh) * t + min(row, t - 1)] : 0;
     }
 };
 
-// Blocks of `rows` rows for each query head. `a` is an AttentionForward or an AttentionBackward.
+// The grid with blocks of `rows` rows per query head. `a`: AttentionForward, AttentionBackward.
 template <class Args> static inline AttentionGrid attention_grid(const Args *a, int rows) {
     size_t blocks = ceil_div(a->t, rows);
     CHECK(a->b * a->nh * blocks < 0x7fffffff, "%zu x %zu heads of %zu rows", a->b, a->nh, a->t);
@@ -114,7 +114,7 @@ template <class Args> static inline AttentionGrid attention_key_grid(const Args 
     return g;
 }
 
-// Query head number `head`'s rows, as a T x HS matrix, in an array (B, T, NH, HS) ...
+// The rows of query head number `head`, as a T x HS matrix, in an array (B, T, NH, HS) ...
 template <class T> struct HeadRows {
     T *at;
     int stride;
@@ -124,7 +124,7 @@ static __device__ inline HeadRows<T> out_rows(T *p, const AttentionGrid &g, int 
     size_t b = head / g.nh, h = head % g.nh;
     return {p + (b * g.t * g.nh + h) * hs, g.nh * hs};
 }
-// ... and in qkv (B, T, NH + 2 NKV, HS); there also key head number `head`'s keys and values.
+// ... and in qkv (B, T, NH + 2 NKV, HS); also the keys and values of key head number `head`.
 template <class T>
 static __device__ inline HeadRows<T> qkv_rows(T *p, const AttentionGrid &g, int hs, int b,
                                               int vector) {
@@ -143,18 +143,18 @@ static __device__ inline HeadRows<T> value_rows(T *p, const AttentionGrid &g, in
     return qkv_rows(p, g, hs, head / g.nkv, g.nh + g.nkv + head % g.nkv);
 }
 
-// Where a warp of queries is: its query head and first query, the first key that it sees, and the
-// first that all of its queries see.
+// The queries of a warp: its query head and first query, the first key that it sees, and the first
+// key that all of its queries see.
 struct WarpPlace {
     int head, row, begin, all_begin;
 };
 
-// Which scores of a tile are hidden: none, those of keys after their query, or also those of keys
-// before the first that their query sees.
+// The hidden scores of a tile: none, those of keys after their query, or also those of keys before
+// the first that their query sees.
 enum Mask { MASK_NONE, MASK_DIAGONAL, MASK_EDGE };
 
-// The tiles of 64 rows that pass by 128 rows of a query head's, the first of which is not before
-// `begin`: all ...
+// The tiles of 64 rows that stream past 128 rows of a query head, the first of which is not before
+// `begin`: all of them ...
 template <bool SPARSE> struct Passing {
     int row;
     __device__ Passing(const AttentionGrid &, LayoutSide, int, int, int begin) : row(begin) {}
@@ -171,7 +171,7 @@ template <bool SPARSE> struct Passing {
     template <int HS> __device__ uint32_t cells() const { return Tiles<HS>::ALL_CELLS; }
     template <int HS> __device__ uint32_t column(int) const { return Tiles<HS>::COLUMN_CELLS; }
 };
-// ... or those in the rows' list, of which there is one: that on the diagonal.
+// ... or those in the rows' list, which has at least the one on the diagonal.
 template <> struct Passing<true> {
     LayoutList list;
     __device__ Passing(const AttentionGrid &g, LayoutSide side, int head, int own, int begin)
@@ -185,22 +185,22 @@ template <> struct Passing<true> {
         return list.tile + 1 < list.end ? static_cast<int>(list.tile[1].at) : 0x7fffffff;
     }
     __device__ void step() { list.tile++; }
-    __device__ int turn(int ahead) const { // by where it lies, which takes no register
+    __device__ int turn(int ahead) const { // by its address, which takes no register
         size_t place = reinterpret_cast<uintptr_t>(list.tile) / sizeof(LayoutTile);
         return static_cast<int>((place + static_cast<size_t>(ahead)) % 2);
     }
     __device__ int first_turn() const { return turn(0); }
-    // Of the warp's own rows: bit 4 * (row / 16) + passing row / 16.
+    // The cells of the warp's own rows: bit 4 * (row / 16) + passing row / 16.
     template <int HS> __device__ uint32_t cells() const {
         return list.tile->cells >> warp_row<HS>(0) / LAYOUT_CELL * 4 & Tiles<HS>::ALL_CELLS;
     }
-    // Those of 16 rows that pass by, from row `passing` of the tile on: bit 4 * (row / 16).
+    // Those of 16 passing rows, from row `passing` of the tile on: bit 4 * (row / 16).
     template <int HS> __device__ uint32_t column(int passing) const {
         return cells<HS>() >> passing / LAYOUT_CELL & Tiles<HS>::COLUMN_CELLS;
     }
 };
 
-// Whether the tensor-core kernels take this: a matrix row must be whole 16-byte chunks.
+// True if the tensor-core kernels accept this: a matrix row must be whole 16-byte chunks.
 static inline bool attention_on_tensor_cores(enum Dtype d, size_t hs) {
     return d != F32 && (hs == 64 || hs == 128);
 }
@@ -208,9 +208,9 @@ static inline float attention_scale(size_t hs) {
     return static_cast<float>(1 / sqrt(static_cast<double>(hs)));
 }
 
-// From here on it is that part of the backward pass, which has `products` of its five matrix
-// products to itself: S and dP, which both parts compute, count half in each. Either part reads or
-// writes six of the eight matrices (B, T, NH, HS).
+// Begins a part of the backward pass, with `products` of its five matrix products to itself: S and
+// dP, which both parts compute, count half in each. Either part reads or writes six of the eight
+// matrices (B, T, NH, HS).
 static inline void attention_part(struct Stream *s, const struct AttentionBackward *a,
                                   const char *name, int products) {
     if (!span_is_on(s))
@@ -227,7 +227,7 @@ void attention_plain_backward(struct Stream *s, const struct AttentionBackward *
 
 // ---- fragments ----
 
-// Two numbers rounded to T, the first in the lower half.
+// Packs two numbers rounded to T, the first in the lower half.
 static __device__ inline uint32_t pack2(float x, float y, __nv_bfloat16) {
     __nv_bfloat162 v = __floats2bfloat162_rn(x, y);
     uint32_t bits;
@@ -240,7 +240,7 @@ static __device__ inline uint32_t pack2(float x, float y, __half) {
     memcpy(&bits, &v, sizeof bits);
     return bits;
 }
-// The sum of the products of two such pairs.
+// Returns the sum of the products of two such pairs.
 template <class T> static __device__ inline float dot2(uint32_t a, uint32_t b) {
     T x[2], y[2];
     memcpy(x, &a, sizeof x);
@@ -248,15 +248,15 @@ template <class T> static __device__ inline float dot2(uint32_t a, uint32_t b) {
     return fmaf(to_float(x[0]), to_float(y[0]), to_float(x[1]) * to_float(y[1]));
 }
 
-// A 16 x 8 tile of accumulators as the left (or, from a + 2 on, right) half of the left operand of
-// the next product.
+// Makes a 16 x 8 tile of accumulators the left (or, from a + 2 on, right) half of the next
+// product's left operand.
 template <class T> static __device__ inline void pack_left(uint32_t *a, const float acc[4]) {
     a[0] = pack2(acc[0], acc[1], T());
     a[1] = pack2(acc[2], acc[3], T());
 }
 
-// 16 rows from `row` on of a matrix with T rows in device memory, as left operands; rows past the
-// end are zero. Read once per block, so that shared memory is not worth it.
+// Loads 16 rows from `row` on of a matrix with T rows in device memory, as left operands; rows past
+// the end are zero. Each block reads them once, so shared memory would not pay off.
 template <class T, int HS>
 static __device__ inline void load_left(uint32_t a[][4], const HeadRows<const T> &from, int row,
                                         int t) {
@@ -275,7 +275,7 @@ static __device__ inline void load_left(uint32_t a[][4], const HeadRows<const T>
     }
 }
 
-// Accumulators of 16 rows, times `factor`, into rows of a matrix in device memory.
+// Stores accumulators of 16 rows, times `factor`, to rows of a matrix in device memory.
 template <class T, int HS>
 static __device__ inline void store_rows(const HeadRows<T> &to, const float acc[][4], int row,
                                          int t, const float factor[2]) {
@@ -294,19 +294,19 @@ static __device__ inline void store_rows(const HeadRows<T> &to, const float acc[
 }
 
 // ---- tiles in shared memory ----
-// A row's 16-byte chunk c is in place c ^ (row % 8). ldmatrix reads one chunk of eight rows at a
-// time: in place c they would all be in the same banks, so they are in eight different ones.
+// A row's 16-byte chunk c is at index c ^ (row % 8). ldmatrix reads one chunk of eight rows at a
+// time: at index c they would all be in the same banks, so they are in eight different ones.
 
-// Which of two matrices this thread copies from: half of a block's threads fetch tiles of one, half
-// of the other. One source each keeps registers free.
+// Returns the matrix that this thread copies: half of a block's threads fetch tiles of one, half of
+// the other. One source per thread keeps registers free.
 template <class T, int HS>
 static __device__ inline HeadRows<const T> my_source(const HeadRows<const T> &first,
                                                      const HeadRows<const T> &second) {
     return threadIdx.x < Tiles<HS>::THREADS / 2 ? first : second;
 }
 
-// Starts the copy of rows row .. row + 63 of both matrices into two tiles that follow one the
-// other; rows past t become zero.
+// Starts the copy of rows row .. row + 63 of both matrices into two adjacent tiles; rows past t
+// become zero.
 template <class T, int HS>
 static __device__ inline void copy_tiles(T *tiles, const HeadRows<const T> &mine, int row, int t) {
     using Z = Tiles<HS>;
@@ -323,8 +323,8 @@ static __device__ inline void copy_tiles(T *tiles, const HeadRows<const T> &mine
     }
 }
 
-// Where a lane's row for ldmatrix begins, in a tile. The tile's rows are the columns of the right
-// operand (a product with the transposed tile) ...
+// Returns where a lane's row for ldmatrix begins, in a tile. The tile's rows are the columns of the
+// right operand (a product with the transposed tile) ...
 template <int HS> static __device__ inline int lane_of_transposed() {
     int lane = threadIdx.x % WARP, row = lane / 16 * 8 + lane % 8;
     return row * HS + (lane / 8 % 2 ^ lane % 8) * 8;
@@ -353,7 +353,7 @@ static __device__ inline void product_transposed(float d[M][2][4], const uint32_
     }
 }
 
-// The same for 8 rows of the tile only, one accumulator per fragment: fewer registers at a time.
+// The same for only 8 rows of the tile, one accumulator per fragment: fewer registers at a time.
 template <class T, int HS, int M>
 static __device__ inline void product_transposed8(float d[M][4], const uint32_t a[M][HS / 16][4],
                                                   const T *tile, int row) {

@@ -3,15 +3,15 @@
 // Source: Dao, "FlashAttention-2" (2023), algorithm 2. P = exp(S - lse), D = rowsum(dO * O):
 //   dV = P^T dO      dP = dO V^T      dS = P * (dP - D)      dQ = dS K      dK = dS^T Q
 //
-// There, a block owns keys, and adds its part of dQ to device memory with atomics: five products,
-// but sums in an order that changes from run to run. Here dQ has a kernel of its own, whose blocks
-// own queries, and S and dP are computed in both: seven products. In exchange every sum stays in
-// the registers of one warp from beginning to end. Nothing is added in device memory, so the bits
-// are always the same and no fp32 copy of dQ is needed; and since each kernel's scores come out of
-// the tensor cores as the left operand of what follows, neither P nor dS passes through shared
-// memory, as they must where one kernel needs both dS and its transpose.
+// In the paper a block owns keys, and adds its part of dQ to device memory with atomics: five
+// products, but sums in an order that changes from run to run. Here dQ has a kernel of its own,
+// whose blocks own queries, and S and dP are computed in both: seven products. In exchange every
+// sum stays in the registers of one warp from beginning to end. Nothing is added in device memory,
+// so the bits are always the same and no fp32 copy of dQ is needed; and since the tensor cores
+// leave each kernel's scores as the left operand of the next product, neither P nor dS passes
+// through shared memory, as they must if one kernel needs both dS and its transpose.
 //
-// The kernel of dq runs first. It also makes D and lse in the units of exp2 for the other
+// The kernel of dq runs first. It also makes D and lse in the units of exp2 for the other kernel
 // (QueryStats), which costs it one read of O.
 //
 // Called through the kernel table. Read attention_plain.cu next.
@@ -31,7 +31,7 @@ static __device__ inline QueryStats *head_stats(const BackwardArgs<T> &a, int he
     return a.stats + static_cast<size_t>(head) * a.grid.blocks * ATTENTION_ROWS;
 }
 
-// ---- dQ: a block owns 128 queries, and keys and values pass by ----
+// ---- dQ: a block owns 128 queries; keys and values stream past ----
 
 template <int HS> struct Queries {
     uint32_t q[Tiles<HS>::M][Tiles<HS>::K][4], dout[Tiles<HS>::M][Tiles<HS>::K][4];
@@ -70,8 +70,8 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
     }
 }
 
-// Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them;
-// on the diagonal, that is before some of them. cells: of these keys, bit 4 m of the 16 queries m.
+// Processes keys `key` .. key + 15 of a tile. The warp's first query is `ahead` after the first of
+// them; on the diagonal, before some of them. cells: of these keys, bit 4 m of the 16 queries m.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
                                        const WarpPlace &at, const T *keys, int key, int ahead,
@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         int j = keys.at();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
-        __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+        __syncthreads(); // this tile has arrived for all, and nobody still uses the previous one
         if (keys.next() < end) {
             copy_tiles<T, HS>(next, source, keys.next(), t);
             ptx_copy_commit();
@@ -168,31 +168,31 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         store_rows<T, HS>(dq, w.dq[m], row + 16 * m, t, factor);
 }
 
-// ---- dK and dV: a block owns 128 keys, and queries and dO pass by, head by head of the group ----
+// ---- dK and dV: a block owns 128 keys; queries and dO stream past, head by head of the group ----
 
 template <int HS> struct Keys {
     uint32_t k[Tiles<HS>::M][Tiles<HS>::K][4], v[Tiles<HS>::M][Tiles<HS>::K][4];
     float dk[Tiles<HS>::M][HS / 8][4], dv[Tiles<HS>::M][HS / 8][4];
 };
 
-// What passes by: 64 queries, their dO, their statistics, and where queries have a first key those,
-// counted from the block's first.
+// A tile that streams past: 64 queries, their dO, their statistics and, if queries have a first
+// key, those, relative to the block's first.
 template <class T, int HS> struct QueryTiles {
     T q_dout[2 * Tiles<HS>::N];
     QueryStats stats[Tiles<HS>::ROWS];
     int first[Tiles<HS>::ROWS];
 };
 
-// What is the same for all threads and only needed between tiles waits in shared memory: the
+// Values that are the same for all threads and only needed between tiles are in shared memory: the
 // products need the registers. head: of the keys, over the whole batch. Queries first .. end - 1 of
-// the member-th query head of its group pass by; source: the 0th's.
+// the member-th query head of its group stream past; source: the 0th's.
 template <class T> struct Parked {
     HeadRows<const T> source[2];
     int head, member, first, end;
 };
 
-// The first tile of queries, from `first` on, none of which sees the block's 128 keys from there
-// on, or T. Each lane looks at one tile.
+// Returns the first tile of queries, from `first` on, of which none sees the block's 128 keys from
+// `first` on, or T. Each lane looks at one tile.
 static __device__ inline int queries_end(const AttentionGrid &g, int head, int first, int rows) {
     if (!g.first)
         return g.t;
@@ -206,8 +206,8 @@ static __device__ inline int queries_end(const AttentionGrid &g, int head, int f
     return min(end, g.t);
 }
 
-// head: of the queries. at: of their keys' first one, which their first keys are counted from.
-// edges: whether those are wanted where nothing hides keys before them, too.
+// head: of the queries. at: their first keys are relative to this one. edges: copy their first keys
+// even if all see key 0.
 template <class T, int HS>
 static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
                                            const BackwardArgs<T> &a, int head, int row, int at,
@@ -222,7 +222,7 @@ static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows
         to->first[ptx_thread()] = a.grid.first_key(head, row + ptx_thread()) - at;
 }
 
-// The same, of the query head whose turn it is.
+// The same for the current query head.
 template <class T, int HS>
 static __device__ inline void copy_more(QueryTiles<T, HS> *to, const BackwardArgs<T> &a,
                                         const Parked<T> &parked, int row, bool edges) {
@@ -231,7 +231,7 @@ static __device__ inline void copy_more(QueryTiles<T, HS> *to, const BackwardArg
                         parked.head * a.grid.group + parked.member, row, parked.first, edges);
 }
 
-// The queries of the head whose turn it is that see the block's keys.
+// Returns the current head's queries that see the block's keys.
 template <class T, bool SPARSE>
 static __device__ inline Passing<SPARSE> my_queries(const BackwardArgs<T> &a,
                                                     const Parked<T> &parked) {
@@ -239,13 +239,13 @@ static __device__ inline Passing<SPARSE> my_queries(const BackwardArgs<T> &a,
                            parked.first, parked.first);
 }
 
-// The next query head of the group begins to pass by, if there is one.
+// Starts streaming the next query head of the group, if there is one.
 template <class T, int HS, bool SPARSE>
 static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const BackwardArgs<T> &a,
                                         Parked<T> &parked) {
     if (parked.member + 1 == a.grid.group)
         return false;
-    __syncthreads(); // nobody uses this head's last tile or `member` any more
+    __syncthreads(); // nobody still uses this head's last tile or `member`
     if (ptx_thread() == 0)
         parked.member++;
     __syncthreads();
@@ -254,8 +254,8 @@ static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const Backward
     return true;
 }
 
-// Queries `query` .. query + 15 of a tile, the columns of the transposed scores. The first of them
-// comes `ahead` after the warp's first key; on the diagonal, that is before some of its keys.
+// Processes queries `query` .. query + 15 of a tile, the columns of the transposed scores. The
+// first of them is `ahead` after the warp's first key; on the diagonal, before some of its keys.
 // cells: of these queries, bit 4 m of the 16 keys m.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &tile, int query,
@@ -303,8 +303,8 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
     product_straight<T, HS, Z::M>(w.dk, ds, queries, query);
 }
 
-// The same, with the mask that these queries want; nothing, if the warp's keys come before all that
-// they see, or a layout hides them.
+// The same, with the mask that these queries need; does nothing if the warp's keys come before all
+// that they see, or a layout hides them.
 template <class T, int HS>
 static __device__ inline void process_queries(Keys<HS> &w, const BackwardArgs<T> &a,
                                               const QueryTiles<T, HS> &tile, int query, int ahead,
@@ -331,7 +331,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     DYN_SHARED(Pair, tiles); // [2]
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
-    int first = block * ATTENTION_ROWS; // the first keys are seen by most queries
+    int first = block * ATTENTION_ROWS; // most queries see the first keys
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),
                                                 out_rows(a.dout, a.grid, HS, head * a.grid.group));
@@ -355,7 +355,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         Passing<SPARSE> queries = my_queries<T, SPARSE>(a, parked);
         for (; queries.more(parked.end); queries.step()) {
             ptx_copy_wait<0>();
-            __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+            __syncthreads(); // this tile has arrived for all; nobody still uses the previous one
             if (queries.next() < parked.end)
                 copy_more<T, HS>(tiles + queries.turn(1), a, parked, queries.next(), SPARSE);
             row = warp_row<HS>(parked.first);

@@ -1,9 +1,9 @@
-// Causal attention, forward, on the ordinary arithmetic units: every head size and format that the
-// tensor-core kernel (attention.cu) does not take.
+// Causal attention, forward, on the ordinary arithmetic units: for head sizes and formats that the
+// tensor-core kernel (attention.cu) does not accept.
 //
 // The same algorithm (Dao, "FlashAttention-2", 2023, algorithm 1) in fp32 throughout: the softmax
-// is kept up as keys pass by, no T x T matrix exists. P goes through shared memory, since a thread
-// has scores of other rows than it needs.
+// is updated as keys stream past, and no T x T matrix exists. P goes through shared memory, since a
+// thread computes scores of other rows than it needs.
 //
 // Called by cuda_attention_forward. Read attention_plain_backward.cu next.
 #include "kernels/cuda/attention_plain.cuh"
@@ -17,13 +17,13 @@ template <class T> struct PlainForward {
     float *lse;
 };
 
-// The softmax of some rows so far. The sum is this thread's share of the columns.
+// The running softmax of some rows. The sum is this thread's share of the columns.
 template <int R> struct Running { float most[R], sum[R]; };
 
-// Turns a tile of scores into P, unnormalised, and scales down what was summed before. The block's
-// first query comes `ahead` after the tile's first key; begin: the first column that each of this
-// thread's rows sees; cells: those that a layout shows. A row that has seen no key yet has the
-// largest score -infinity.
+// Turns a tile of scores into unnormalised P, and scales down earlier sums. The block's first query
+// is `ahead` after the tile's first key; begin: the first column that each of this thread's rows
+// sees; cells: those that a layout shows. A row that has seen no key yet has the largest score
+// -infinity.
 template <int C>
 static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[][C],
                                             float s[][Plain<C>::R], int ahead, const int begin[],
@@ -76,7 +76,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
                       a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
     while (keys.next()) {
         int j = keys.at;
-        __syncthreads(); // nobody reads the last tile any more
+        __syncthreads(); // nobody still reads the last tile
         plain_load<T, C>(k, key_rows(a.qkv, a.grid, a.hs, head / a.grid.group), j, t, a.hs);
         plain_load<T, C>(v, value_rows(a.qkv, a.grid, a.hs, head / a.grid.group), j, t, a.hs);
         __syncthreads();

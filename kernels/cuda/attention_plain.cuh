@@ -1,10 +1,10 @@
-// The plain attention kernels' common part: tiles of fp32 in shared memory, and products of them.
+// Shared by the plain attention kernels: tiles of fp32 in shared memory, and products of them.
 //
-// 16 x 16 threads own R x 16 rows of one head; the other side passes by in tiles of as many rows.
-// Thread (y, x) computes the scores of the rows y, y + 16 .. and the columns x, x + 16 .., and of
-// results the same rows and the elements x, x + 16 .. of a head. Whatever the format in memory,
-// tiles are fp32 and padded with zeros to a multiple of 16 elements, so nothing inside needs to
-// know the head size.
+// 16 x 16 threads own R x 16 rows of one head; the other side streams past in tiles of as many
+// rows. Thread (y, x) computes the scores of the rows y, y + 16 .. and the columns x, x + 16 ..,
+// and of results the same rows and the elements x, x + 16 .. of a head. Whatever the format in
+// memory, tiles are fp32 and padded with zeros to a multiple of 16 elements, so the inner loops
+// need not know the head size.
 //
 // Called by attention_plain.cu and attention_plain_backward.cu.
 #ifndef KERNELS_CUDA_ATTENTION_PLAIN_CUH
@@ -22,8 +22,8 @@ template <int C> struct Plain {
     static constexpr int SCORES = ROWS * SCORE_STRIDE;
 };
 
-// The tiles that pass by a block's rows, of as many rows: those at begin .. end - 1, or of them the
-// ones that a layout's list shows something of to our rows.
+// The tiles that stream past a block's rows, of as many rows: those at begin .. end - 1, or those
+// of them in a layout's list with a seen cell in our rows.
 struct PlainPassing {
     int at, begin, end, rows, own, n;
     uint32_t cells; // bit 4 * i + j: own rows 16 i .. 16 i + 15, passing rows 16 j ..
@@ -59,7 +59,7 @@ static __device__ inline int plain_y() {
     return threadIdx.x / 16;
 }
 
-// The sum, or the largest, over the 16 threads that share a row; every one gets it.
+// Return the sum, or the largest, over the 16 threads that share a row, to all of them.
 static __device__ inline float plain_row_sum(float v) {
 #pragma unroll
     for (int offset = 8; offset; offset /= 2)
@@ -73,7 +73,7 @@ static __device__ inline float plain_row_most(float v) {
     return v;
 }
 
-// Rows row .. row + ROWS - 1 of a matrix into a tile; zeros past row t and past element hs.
+// Loads rows row .. row + ROWS - 1 of a matrix into a tile; zeros past row t and past element hs.
 template <class T, int C>
 static __device__ inline void plain_load(float *tile, const HeadRows<const T> &from, int row, int t,
                                          int hs) {
@@ -145,7 +145,7 @@ static __device__ inline void plain_add(float acc[][C], const float *scores, con
     }
 }
 
-// Row y + 16 i of the results, times `factor`, from row `row` of a matrix on.
+// Stores row y + 16 i of the results, times `factor`, from row `row` of a matrix on.
 template <class T, int C>
 static __device__ inline void plain_store(const HeadRows<T> &to, const float acc[][C], int row,
                                           int t, int hs, const float factor[]) {

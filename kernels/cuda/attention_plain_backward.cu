@@ -1,10 +1,10 @@
-// Causal attention, backward, on the ordinary arithmetic units: every head size and format that the
-// tensor-core kernels (attention_backward.cu) do not take.
+// Causal attention, backward, on the ordinary arithmetic units: for head sizes and formats that the
+// tensor-core kernels (attention_backward.cu) do not accept.
 //
-// Two kernels as there, with the same division of work: that of dq owns queries and sums over keys,
-// and makes the queries' statistics; that of dkv owns keys, computes transposed scores, and sums
-// over queries, of each query head that reads these keys in turn (Dao, "FlashAttention-2", 2023,
-// algorithm 2). All sums are fp32 and stay in registers, in the order of the rows that pass by.
+// Two kernels divide the work in the same way: that of dq owns queries and sums over keys, and
+// makes the queries' statistics; that of dkv owns keys, computes transposed scores, and sums over
+// queries, for each query head that reads these keys in turn (Dao, "FlashAttention-2", 2023,
+// algorithm 2). All sums are fp32 and stay in registers, in the order of the passing rows.
 //
 // Called by cuda_attention_backward.
 #include "kernels/cuda/attention_plain.cuh"
@@ -36,7 +36,7 @@ static __device__ inline HeadRows<const T> plain_dout(const PlainBackward<T> &a,
     return out_rows(a.dout, a.grid, a.hs, head);
 }
 
-// The statistics of rows y + 16 i from `row` on, given dO in a tile.
+// Makes the statistics of rows y + 16 i from `row` on, given dO in a tile.
 template <class T, int C>
 static __device__ inline void plain_stats(QueryStats q[], const PlainBackward<T> &a, int head,
                                           int row, const float *dout) {
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
                       a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
     while (keys.next()) {
         int j = keys.at;
-        __syncthreads(); // nobody reads the last tile any more
+        __syncthreads(); // nobody still reads the last tile
         plain_load<T, C>(k, plain_keys(a, head / a.grid.group), j, t, a.hs);
         plain_load<T, C>(v, plain_values(a, head / a.grid.group), j, t, a.hs);
         __syncthreads();
@@ -105,8 +105,8 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     plain_store<T, C>(query_rows(a.dqkv, a.grid, a.hs, head), acc, row, t, a.hs, scale);
 }
 
-// Transposed scores of keys from `row` on and queries from i on become P, dp becomes dS. cells:
-// those that a layout shows.
+// Turns transposed scores of keys from `row` on and queries from i on into P, and dp into dS.
+// cells: those that a layout shows.
 template <class T, int C>
 static __device__ inline void plain_gradients(float s[][Plain<C>::R], float dp[][Plain<C>::R],
                                               const PlainBackward<T> &a, int head, int row, int i,
@@ -145,7 +145,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
         PlainPassing queries(a.grid, LAYOUT_QUERIES, h, row, row, t, P::ROWS);
         while (queries.next() && a.grid.first_key(h, queries.at) < row + P::ROWS) {
             int i = queries.at;
-            __syncthreads(); // nobody reads the last tile any more
+            __syncthreads(); // nobody still reads the last tile
             plain_load<T, C>(q, plain_queries(a, h), i, t, a.hs);
             plain_load<T, C>(dout, plain_dout(a, h), i, t, a.hs);
             __syncthreads();

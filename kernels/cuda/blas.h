@@ -1,5 +1,5 @@
-// Matrix products: what blas_open.c (cuBLASLt), epilogue.cu (our own kernels around it) and
-// matmul.c (which puts both together) tell each other.
+// Matrix products: the interface between blas_open.c (cuBLASLt), epilogue.cu (our own kernels
+// around it) and matmul.c (which uses both).
 //
 // cuBLASLt is NVIDIA's library for matrix products whose algorithm the caller chooses. It is opened
 // once per device. A choice is made once per shape, and kept: see blas_open.c.
@@ -15,38 +15,38 @@ extern "C" {
 
 struct Blas;
 
-// Errors: -ENOTSUP where the library cannot be opened; the line names it and the package.
+// Errors: -ENOTSUP if the library cannot be opened; the line names it and the package.
 int blas_open(struct Blas **out, struct Error *e);
-void blas_close(struct Blas *b); // NULL: nothing
+void blas_close(struct Blas *b); // NULL: does nothing
 
 // The parts of a product's scratch, each aligned to 256.
 struct Capacity {
     void *workspace; // blas_workspace_bytes, for cuBLASLt
     float *scratch;  // for our own epilogue, then for our own sums of rows
-    void *dbias;     // room for one
-    void *spare;     // what is left
+    void *dbias;     // space for one dbias
+    void *spare;     // the rest
     size_t spare_bytes;
 };
 
-// What cuBLASLt can be asked to do besides the product; written to checkpoints.
+// Epilogues that cuBLASLt can be asked for; written to checkpoints.
 enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NEPILOGUE };
 
-// Queues C = A · B, with the old C if a->accumulate, and with `epilogue`. The rest of a's epilogue
-// is not looked at. false: cuBLASLt does not do it, and nothing was queued; then our own kernels
-// must, around a product in fp32 or without an epilogue, which it is asked for anew. Fatal where
-// there is no such way left.
+// Queues C = A · B, with the old C if a->accumulate, and with `epilogue`. Ignores the rest of a's
+// epilogue. false: cuBLASLt does not do it, and nothing was queued; then our own kernels must,
+// around a product in fp32 or without an epilogue, which it is asked for separately. Fatal if no
+// such way is left.
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
                  const struct Capacity *room);
 
-// Whether the product with that epilogue is left to our own kernels for their speed, not because
-// cuBLASLt refused it.
+// True if our own kernels do the product with that epilogue for their speed, not because cuBLASLt
+// refused it.
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
                          const struct Capacity *room);
 
-// C *= GELU'(dgelu), of a stored product whose rows are multiples of 16 bytes (gelu.cu).
+// C *= GELU'(dgelu), for a stored product whose rows are multiples of 16 bytes (gelu.cu).
 void cuda_gelu_slope(struct Stream *s, const struct Matmul *a);
 
-// dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
+// dbias of a Matmul, alone. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);
 
 // dbias += sums, m values of c's format each, in fp32.

@@ -1,10 +1,10 @@
-// The ways and algorithms that were chosen for matrix products, as bytes: a checkpoint keeps them,
-// so that a run that resumes computes the same bits, although it was tuned by a clock, and although
-// cuBLASLt might offer more by then.
+// Saves the ways and algorithms chosen for matrix products as bytes: a checkpoint keeps them, so
+// that a resumed run computes the same bits, although they were tuned by a clock, and although a
+// newer cuBLASLt might offer more.
 //
-// An algorithm is 64 opaque bytes that the same version of cuBLASLt understands again, so the list
-// names the version and the GPU's compute capability. Its first 8 letters name the list's format.
-// Before the list stand the variants of kernels (variants.h), where a device has any.
+// An algorithm is 64 opaque bytes that only the same version of cuBLASLt understands, so the list
+// names the version and the GPU's compute capability. Its first 8 letters name its format. The
+// variants of kernels (variants.h), if a device has any, precede the list.
 //
 // Declared in kernels/device.h.
 #include "kernels/cuda/blas_plan.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-// How a file of choices begins.
+// The beginning of the saved choices.
 struct ChoicesHead {
     char magic[8];
     uint64_t library, compute_capability, count;
@@ -64,7 +64,7 @@ static bool is_sound(const struct BlasChoice *c) {
            key->epilogue < NEPILOGUE && c->way < NWAY && way_fits((enum Way)c->way, key);
 }
 
-// Whether this cuBLASLt can do it still.
+// True if this cuBLASLt still offers the algorithm.
 static bool is_offered(struct Blas *b, struct BlasPlan *p, cublasStatus_t *status) {
     const cublasLtMatmulAlgo_t *algo = &p->choice.algo;
     cublasLtMatmulHeuristicResult_t result = {0};
@@ -103,7 +103,7 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
         return 0;
     CHECK(cuda->blas->nplan == 0, "algorithms are set before the first product");
     here = make_head(cuda);
-    size_t before = variants_saved_bytes(in, bytes); // device_set_variants is for them
+    size_t before = variants_saved_bytes(in, bytes); // which device_set_variants reads
     in = (const char *)in + before;
     bytes -= before;
     if (bytes >= sizeof head && memcmp(in, OLD_MAGIC, sizeof OLD_MAGIC) == 0)

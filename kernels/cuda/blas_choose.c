@@ -1,47 +1,47 @@
-// By which way a product is had, and which of cuBLASLt's algorithms is taken for it.
+// Chooses the way to compute a product, and the cuBLASLt algorithm for it.
 //
-// What cuBLASLt has an algorithm for is known on the machine alone: its heuristic may answer that
-// something is not supported, or propose nothing that may be taken. So there is a chain of ways,
+// Only the machine shows which products cuBLASLt has an algorithm for: its heuristic may answer
+// that something is not supported, or propose nothing that is allowed. So there is a chain of ways,
 // `blas_ways` below, and the first that works is taken:
 //   1. cuBLASLt does the product with its epilogue;
-//   2. the same, asked for algorithms that do not split k alone: what its mask of reduction schemes
-//      means for those that have none is not spelled out;
+//   2. the same, but asking only for algorithms that do not split k: the documentation does not say
+//      how its mask of reduction schemes treats those;
 //   3. our own kernels do the epilogue and the rounding, around a product that asks less of the
 //      library: in fp32, or without an epilogue.
-// The same plain product with our own kernel is also taken for speed alone, where it is timed or
-// expected to be the quicker one: that is a way of its own (WAY_OWN_QUICKER), and no fallback.
-// A product in fp32 without an epilogue has nothing left after 2: then the run ends, with a line
-// that says what was asked. Every way may use the whole workspace: it is there in any case.
+// The same plain product with our own kernel is also taken for speed alone, if it is timed or
+// expected to be faster: that is a way of its own (WAY_OWN_QUICKER), and not a fallback. An fp32
+// product without an epilogue has nothing left after 2: then the run ends, with a line that
+// describes the product. Every way may use the whole workspace: it exists in any case.
 //
-// The heuristic proposes algorithms, the quickest in its opinion first. Taken is the first one that
-// needs no more workspace than there is, and gives the same bits on every run. That turns on what
-// it does where it splits k, so that several parts of the GPU each make a partial sum of C:
-//   COMPUTE_TYPE   they are kept in the workspace in fp32, and added in a step of its own
+// The heuristic proposes algorithms, the fastest in its opinion first. The first one is taken that
+// needs no more workspace than there is, and gives the same bits on every run. That depends on its
+// method when it splits k, so that several parts of the GPU each make a partial sum of C:
+//   COMPUTE_TYPE   they are kept in the workspace in fp32, and added in a separate step
 //   OUTPUT_TYPE    the same in C's format: in 16 bits each partial sum would be rounded
 //   INPLACE        they are added to C itself: counters give each a turn, but no order is promised
-// So COMPUTE_TYPE alone is allowed. (NVIDIA promises the same bits at every run of one library on
+// So only COMPUTE_TYPE is allowed. (NVIDIA promises the same bits on every run of one library on
 // one kind of GPU, for one stream; our products are all in the compute queue.)
 //
-// What it should gain: a weight gradient of GPT-2 124M has 36 to 144 tiles of 128 x 128, for 132
+// The expected gain: a weight gradient of GPT-2 124M has 36 to 144 tiles of 128 x 128, for 132
 // multiprocessors of an H100, and k is 8k to 32k tokens: without a split the first leaves 73% of
 // them idle and the last runs 12 tiles in a second wave. These products are a quarter of a step's
 // FLOPs; at twice their speed that is some 5% of the step once the rest is fast. (On an H200
-// cuBLASLt splits these products by 2 and by 5, and they run at 551 to 725 TFLOP/s; what they would
-// take without a split was not measured.) Larger models have more tiles, and gain less. The partial
+// cuBLASLt splits these products by 2 and by 5, and they run at 551 to 725 TFLOP/s; their time
+// without a split was not measured.) Larger models have more tiles, and gain less. The partial
 // sums, 2 to 32 MiB, are written and read once, mostly in the L2 cache.
 //
-// A bias gradient is the one epilogue that is not asked for everywhere (is_bgradb_a_pass below):
-// where cuBLASLt makes a pass of its own for it and nothing is timed, the product is plain, and our
-// own sums follow.
+// A bias gradient is the one epilogue that is not always asked for (is_bgradb_a_pass below): if
+// cuBLASLt makes a separate pass for it and nothing is timed, the product is plain, and our own
+// sums follow.
 //
-// With device_autotune each of those that are left is timed on the product's first operands, and
-// the quickest is taken; for a product with a bias gradient or GELU's slope also the plain product
-// with our own kernel after it, on every GPU. Clocks differ from run to run, and so may that
-// choice: blas_choices.c hands them to checkpoints. Nothing is allocated for it. A C that the
-// product overwrites is what the timed runs write to. One that it adds to needs a second C beside
-// it, for which the rest of the scratch serves where it is large enough; else what is taken is as
-// without tuning. (In training few products begin by adding: what the first micro-batch and the
-// first rows of the head have found, the others use.)
+// With device_autotune each remaining algorithm is timed on the product's first operands, and the
+// fastest is taken; for a product with a bias gradient or GELU's derivative also the plain product
+// followed by our own kernel, on every GPU. Clocks differ from run to run, and so may that choice:
+// blas_choices.c saves it in checkpoints. Nothing is allocated for it. If the product overwrites C,
+// the timed runs write to it. If it adds to C they need a second C, for which they use the rest of
+// the scratch if that is large enough; else the choice is as without tuning. (In training few
+// products begin by adding: the others use the choices of the first micro-batch and of the first
+// rows of the head.)
 //
 // Called by blas_open.c.
 #include "kernels/cuda/blas_plan.h"
@@ -51,7 +51,7 @@
 
 enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10 };
 
-// Of reducing a split k: those that add in one order, and round nothing before.
+// Reduction schemes of a split k that add in one order, and round nothing before.
 enum { SCHEMES_ALLOWED = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE };
 
 const struct WayRow blas_ways[NWAY] = {
@@ -68,8 +68,8 @@ bool way_fits(enum Way way, const struct BlasKey *key) {
     return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
 }
 
-// Whether it gives the same bits every time. The preference asks for such only; this does not rely
-// on it. What cuBLASLt does not tell is not taken.
+// True if it gives the same bits every time. The preference asks only for such ones; this does not
+// rely on it. If cuBLASLt does not report a property, the algorithm is not taken.
 static bool is_repeatable(struct Blas *b, const struct BlasKey *key,
                           const cublasLtMatmulAlgo_t *algo) {
     int32_t split_k = 0;
@@ -97,8 +97,8 @@ bool plan_may_take(struct Blas *b, const struct BlasKey *key,
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
 }
 
-// Whether cuBLASLt makes a bias gradient by a pass of its own. On 9.0 in bf16 an H200 ran the plain
-// product's kernel (nvjet_sm90_*), and then one that reads dy once more, as our own sums do, whose
+// True if cuBLASLt makes a bias gradient in a separate pass. On 9.0 in bf16 an H200 ran the plain
+// product's kernel (nvjet_sm90_*), and then one that reads dy once more, like our own sums, whose
 // order is known (cuBLASLt of CUDA 13.0; "gpu_smoke dbias-kernel" names the kernels).
 static bool is_bgradb_a_pass(const struct Stream *s, const struct BlasKey *key) {
     return key->epilogue == EPILOGUE_DBIAS && s->cuda->variants.capability == 90 &&
@@ -136,8 +136,8 @@ struct Candidates {
     } one[MAX_CANDIDATES];
 };
 
-// The algorithms that may be taken, in the heuristic's order. It answers with a status, not with an
-// empty list, where it knows none.
+// Finds the allowed algorithms, in the heuristic's order. It answers with a status, not with an
+// empty list, if it knows none.
 static void find_candidates(struct Blas *b, struct BlasPlan *p, uint32_t schemes,
                             struct Candidates *c) {
     const struct BlasKey *key = &p->choice.key;
@@ -158,20 +158,20 @@ static void find_candidates(struct Blas *b, struct BlasPlan *p, uint32_t schemes
     }
 }
 
-// What is timed: a product, and if it is our way, our own kernels after it.
+// The work to time: a product and, if it is our way, our own kernels after it.
 struct Trial {
     struct Stream *s;
     struct BlasPlan *p;
     struct Matmul a; // its C and its dbias may be written over
     const struct Capacity *room;
-    enum Epilogue own; // NONE: it is the library's
+    enum Epilogue own; // NONE: the library's way
 };
 
-// Seconds of some runs; INFINITY where cuBLASLt does not launch it.
+// Returns the seconds of some runs; INFINITY if cuBLASLt does not launch it.
 static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo) {
     struct Stream *s = t->s;
     double begin = 0;
-    bool checked = s->cuda->check_launches; // would wait after our own kernels, not the library's
+    bool checked = s->cuda->check_launches; // it would wait only after our own kernels
     s->cuda->check_launches = false;
     bool launched = true;
     for (int i = -WARM_RUNS; i < TIMED_RUNS && launched; i++) {
@@ -197,7 +197,7 @@ static size_t c_bytes(const struct Matmul *a) {
     return a->m * a->c.ld * dtype_size(a->c.dtype);
 }
 
-// Where timed runs may put their C; NULL: nothing is timed.
+// Returns where timed runs may put their C; NULL: nothing is timed.
 static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capacity *room) {
     if (!s->cuda->blas->autotune)
         return NULL;
@@ -206,7 +206,7 @@ static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capa
     return c_bytes(a) > room->spare_bytes ? NULL : room->spare;
 }
 
-// The quickest, and its time; NULL: none can be launched.
+// Returns the fastest, and its time; NULL: none can be launched.
 static const struct BlasCandidate *time_candidates(const struct Trial *t,
                                                    const struct Candidates *c, double *seconds) {
     const struct BlasCandidate *best = NULL;
@@ -221,7 +221,7 @@ static const struct BlasCandidate *time_candidates(const struct Trial *t,
     return best;
 }
 
-// Whether the plain product and our own kernel take less than that.
+// True if the plain product and our own kernel take less than that.
 static bool is_own_quicker(const struct Trial *library, double seconds) {
     struct Trial own = *library;
     own.own = (enum Epilogue)library->p->choice.key.epilogue;
@@ -230,7 +230,7 @@ static bool is_own_quicker(const struct Trial *library, double seconds) {
     return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
 }
 
-// Whether cuBLASLt has an algorithm; then the plan has the best.
+// True if cuBLASLt has an algorithm; then the plan has the best one.
 static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
                            const struct Matmul *a, const struct Capacity *room) {
     struct Candidates c;
@@ -263,7 +263,7 @@ static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
     return true;
 }
 
-// Leaves the plan to our own kernels.
+// Makes the plan use our own kernels.
 static void choose_own(struct Blas *b, struct BlasPlan *p, enum Way way) {
     p->choice.way = way;
     p->choice.workspace_bytes = 0;

@@ -1,11 +1,11 @@
-// cuBLASLt: opened, and a product described to it.
+// Opens cuBLASLt, and describes products to it.
 //
-// A product is described once, as a Plan, and the plan is kept with the algorithm that was chosen
-// for it (blas_choose.c): sizes, formats, strides, alignment and epilogue are its key. Where
-// cuBLASLt has no algorithm for the key, the plan says that instead.
+// A product is described once, as a BlasPlan, which is kept with the algorithm chosen for it
+// (blas_choose.c): sizes, formats, strides, alignment and epilogue are its key. If cuBLASLt has no
+// algorithm for the key, the plan says so.
 //
-// cuBLASLt counts matrices by columns. A row-major matrix is the transposed of a column-major one,
-// so C = A B is asked for as C' = B' A': our B is its "A", our n its "m".
+// cuBLASLt matrices are column-major. A row-major matrix is the transpose of a column-major one, so
+// C = A B is requested as C' = B' A': our B is its "A", our n its "m".
 //
 // fp32 is computed in fp32, not in TF32: the compute type is CUBLAS_COMPUTE_32F without FAST.
 //
@@ -24,8 +24,8 @@ static const char *const lt_symbols[] = {
 };
 enum { LT_COUNT = sizeof lt_symbols / sizeof lt_symbols[0] };
 
-// The library's version is that of the headers: an older one may lack what they declare, and a
-// newer one may want a newer driver.
+// The library's version must be that of the headers: an older one may lack functions that they
+// declare, and a newer one may need a newer driver.
 #define FILE_NAME(version) FILE_NAME_OF(version)
 #define FILE_NAME_OF(version) "libcublasLt.so." #version
 
@@ -73,7 +73,7 @@ static cudaDataType_t data_type(uint32_t dtype) {
     return dtype == F32 ? CUDA_R_32F : dtype == BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-// A row-major matrix (rows, columns) as cuBLASLt counts: (columns, rows).
+// Describes a row-major matrix (rows, columns) to cuBLASLt: as (columns, rows).
 static cublasLtMatrixLayout_t layout_open(struct Blas *b, const struct BlasKey *key, uint32_t dtype,
                                           uint64_t rows, uint64_t columns, uint64_t ld) {
     cublasLtMatrixLayout_t layout;
@@ -97,11 +97,11 @@ static void set_epilogue(struct Blas *b, struct BlasPlan *p) {
         [EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
         [EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
         [EPILOGUE_DGELU] = CUBLASLT_EPILOGUE_DGELU,
-        // of its B, which is our A, one for each column of its C, which is a row of ours
+        // of its B, which is our A: one for each column of its C, a row of ours
         [EPILOGUE_DBIAS] = CUBLASLT_EPILOGUE_BGRADB};
     cublasLtEpilogue_t epilogue = epilogues[key->epilogue];
     set_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    // The heuristic reads the alignment of these, and of no address in particular.
+    // The heuristic reads only the alignment of these addresses.
     const void *aligned = (const void *)(uintptr_t)MAX_ALIGN;
     if (key->epilogue == EPILOGUE_BIAS || key->epilogue == EPILOGUE_DBIAS)
         set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);

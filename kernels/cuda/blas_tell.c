@@ -1,5 +1,5 @@
-// What was chosen for each matrix product, in words: for people who ask why a run is slow, or what
-// a library did not offer.
+// Describes the choice for each matrix product: for people who ask why a run is slow, or what a
+// library did not offer.
 //
 // Declared in kernels/device.h and blas_plan.h. Read next: blas_choose.c.
 #include "kernels/cuda/blas_plan.h"
@@ -34,7 +34,7 @@ static const char *transposed(uint32_t yes) {
     return yes ? "'" : "";
 }
 
-// A product as its user knows it: C (m, n) = A B, with A' where A is transposed.
+// Prints a product as its user knows it: C (m, n) = A B, with A' if A is transposed.
 static void print_key(FILE *out, const struct BlasKey *key) {
     fprintf(out, "m %zu n %zu k %zu, C = A%s B%s, %s to %s, epilogue %s", (size_t)key->m,
             (size_t)key->n, (size_t)key->k, transposed(key->a_transposed),
@@ -52,7 +52,7 @@ char *key_describe(const struct BlasKey *key) {
     return text_close(&t);
 }
 
-// Numbers of the algorithm's configuration, each where cuBLASLt tells it.
+// Prints the algorithm's configuration, as far as cuBLASLt reports it.
 static void print_algorithm(FILE *out, struct Blas *b, const struct BlasChoice *c) {
     static const struct {
         const char *name;

@@ -1,11 +1,11 @@
 // Casts between formats, and random initial values.
 //
-// A cast rounds to nearest, ties to even, and keeps denormals, as the CPU's does. Initial values
-// are those of rng_normal to the bit (kernels/dtype.h): a run that starts on a GPU starts where it
-// would on a CPU.
+// A cast rounds to nearest, ties to even, and keeps denormals, like the CPU's. Initial values are
+// those of rng_normal to the bit (kernels/dtype.h): a run on a GPU starts with the same weights as
+// on a CPU.
 //
 // Called through the kernel table. Read next: ranks.cu. As one of the smallest files of kernels it
-// also answers, for device.c, whether this build has code for a GPU.
+// also tells device.c if this build has code for a GPU.
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, N = 4, PACKS = 4 };
@@ -55,8 +55,8 @@ extern "C" void cuda_fill_normal(struct Stream *s, const struct FillNormal *a) {
         gpu_launch(s, fill_normal_kernel, (unsigned)ceil_div(a->n, THREADS), THREADS, 0, *a);
 }
 
-// CUDA looks for the code when it is first asked about a kernel of a file. All files are compiled
-// for the same targets, so one kernel speaks for all.
+// CUDA loads the code when a kernel of a file is first used. All files are compiled for the same
+// targets, so one kernel stands for all.
 extern "C" cudaError_t cuda_find_code(void) {
     struct cudaFuncAttributes ignored;
     return cudaFuncGetAttributes(&ignored, reinterpret_cast<const void *>(fill_normal_kernel));

@@ -1,29 +1,29 @@
-// The two walks over a row of logits: one that finds the softmax's maximum and sum, one that puts
-// the gradients in the logits' place. A block of THREADS threads owns a row.
+// The two walks over a row of logits: one finds the softmax's maximum and sum, one replaces the
+// logits by the gradients. A block of THREADS threads owns a row.
 //
-// classifier.cu makes both in one kernel, and says why they are as they are; classifier_part.cu
-// each in its own, as ranks that have a part of the vocabulary each talk in between.
+// classifier.cu does both in one kernel, and explains them; classifier_part.cu does each in its
+// own, since ranks with parts of the vocabulary communicate in between.
 #ifndef KERNELS_CUDA_CLASSIFIER_CUH
 #define KERNELS_CUDA_CLASSIFIER_CUH
 #include "kernels/cuda/gpu.cuh"
 
 #include <float.h>
 
-// Packs that a thread has under way. Element by element one is enough: each would take registers.
+// Packs in flight per thread. One is enough for single elements: each would take registers.
 template <Access ACCESS> static constexpr unsigned AT_ONCE = ACCESS == WHOLE ? 3 : 1;
 
 struct Softmax {
     float max, sum; // of all x, and of all e^(x - max)
 };
 
-// Of two sets together. Bit by bit the same if they change places.
+// Joins two sets. Exchanging them changes no bit.
 static __device__ inline Softmax join(Softmax a, Softmax b) {
     float max = fmaxf(a.max, b.max);
     return {max,
             a.sum * ptx_exp2((a.max - max) * LOG2_E) + b.sum * ptx_exp2((b.max - max) * LOG2_E)};
 }
 
-// Of the block's threads, in all of them.
+// Joins the sets of the block's threads, for all of them.
 template <unsigned THREADS> static __device__ inline Softmax join_block(Softmax s) {
     constexpr unsigned WARPS = THREADS / WARP;
     __shared__ Softmax warps[WARPS];
@@ -40,7 +40,7 @@ template <unsigned THREADS> static __device__ inline Softmax join_block(Softmax 
     return s;
 }
 
-// The softmax of this thread's packs of the row's first v logits.
+// Returns the softmax of this thread's packs of the row's first v logits.
 template <unsigned THREADS, Access ACCESS, class T>
 static __device__ inline Softmax walk(const T *row, unsigned v, unsigned vp) {
     constexpr unsigned N = Pack<T>::N, STEP = THREADS * N;
@@ -70,7 +70,7 @@ static __device__ inline Softmax walk(const T *row, unsigned v, unsigned vp) {
     return s;
 }
 
-// The pack at element i, for the last time, and what takes its place.
+// Read the pack at element i for the last time, and write its replacement.
 template <Access ACCESS, class T>
 static __device__ inline Pack<T> read_last(const T *row, unsigned i, unsigned vp) {
     return ACCESS == WHOLE && i < vp ? pack_of<T>(ptx_load_last(row + i))
@@ -94,8 +94,8 @@ struct Logits {
     bool backward;
 };
 
-// The gradient of the loss by each logit, in its place; 0 in the padding. target: its column,
-// v or more where it is none of these; s: of all columns that there are, wherever they are.
+// Replaces each logit by the gradient of the loss by it; 0 in the padding. target: its column, v or
+// more if it is not here; s: of the whole row, over all ranks.
 template <unsigned THREADS, Access ACCESS, class T>
 static __device__ inline void write_gradients(const Logits &a, T *row, unsigned target, Softmax s) {
     constexpr unsigned N = Pack<T>::N, STEP = THREADS * N;
@@ -120,7 +120,7 @@ static __device__ inline void write_gradients(const Logits &a, T *row, unsigned 
     }
 }
 
-// That of a row whose target does not count, and which nobody reads.
+// Zeroes the gradient of a row whose target does not count; reads nothing.
 template <unsigned THREADS, Access ACCESS, class T>
 static __device__ inline void write_zeros(const Logits &a, T *row) {
     constexpr unsigned N = Pack<T>::N;

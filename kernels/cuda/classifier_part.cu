@@ -1,11 +1,11 @@
-// The classifier where each rank has a part of the vocabulary: what a rank knows of a row, and,
-// after the ranks have told each other, its losses and gradients.
+// The classifier if the vocabulary is split over ranks: a rank's partial result of a row and, after
+// the ranks have exchanged theirs, its losses and gradients.
 //
 // classifier_part walks a row once and ends with 16 bytes. classifier_merge begins with those of
-// all parts, which one thread of a block merges in their order, and walks the row once more. What
-// classifier.cu does for the second walk to find its row in the L2 cache is in vain here, as all
-// rows of a chunk and a collective are between the two: so blocks are small, and six of an SM hide
-// each other's beginnings and ends. Of the chunk some 40 MB may still be there: classifier_part
+// all parts, which one thread of a block merges in order, and walks the row once more. The methods
+// by which classifier.cu keeps a row in the L2 cache for the second walk are useless here, as all
+// rows of a chunk and a collective come between the two: so blocks are small, and six on an SM hide
+// each other's beginnings and ends. Some 40 MB of the chunk may still be there: classifier_part
 // goes from the last row, which the product has written last, to the first; classifier_merge from
 // the first to the last.
 //
@@ -17,12 +17,12 @@
 
 enum { THREADS = 256, BLOCKS_PER_SM = 6 };
 
-// The target's column, or at least v where it is not among these.
+// Returns the target's column, or at least v if it is not among these.
 static __device__ inline unsigned column_of(int32_t target, unsigned first_token) {
     return (unsigned)target - first_token;
 }
 
-// ---- what a part knows ----
+// ---- the partial result ----
 
 struct PartArgs {
     unsigned v, vp, first_token;
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     const T *row = (const T *)a.logits + (size_t)at * a.vp;
     int32_t target = a.targets[at];
     struct SoftmaxPart part = {-INFINITY, -INFINITY, 0};
-    if (target != UNCOUNTED) { // for all threads of the block
+    if (target != UNCOUNTED) { // the same for all threads of the block
         Softmax s = join_block<THREADS>(walk<THREADS, ACCESS>(row, a.v, a.vp));
         unsigned column = column_of(target, a.first_token);
         part.max = s.sum == 0 ? -INFINITY : s.max;
@@ -66,7 +66,7 @@ extern "C" void cuda_classifier_part(struct Stream *s, const struct ClassifierPa
     });
 }
 
-// ---- what follows from all parts ----
+// ---- the merged result ----
 
 struct MergeArgs {
     unsigned rows, parts, first_token;
@@ -74,7 +74,7 @@ struct MergeArgs {
     struct Logits mine;
 };
 
-// Of row `at`, and its loss. Not for rows that do not count.
+// Merges row `at`, and computes its loss. Not for rows that do not count.
 static __device__ inline Softmax merge(const MergeArgs &a, unsigned at, float *loss) {
     float max = -INFINITY, target = -INFINITY;
     double sum = 0;
@@ -93,7 +93,7 @@ static __device__ inline Softmax merge(const MergeArgs &a, unsigned at, float *l
     return s;
 }
 
-// A thread has a row.
+// One thread per row.
 static __global__ void __launch_bounds__(THREADS) classifier_losses_kernel(struct MergeArgs a) {
     unsigned at = blockIdx.x * THREADS + threadIdx.x;
     if (at >= a.rows)

@@ -1,11 +1,10 @@
-// Inside the CUDA backend: the state of a device, and how its kernels are launched.
+// Internals of the CUDA backend: the state of a device, and how its kernels are launched.
 //
-// A CUDA kernel is in a .cu file together with its launcher, a function of the host with the
-// signature that the kernel table wants: `void cuda_<op>(struct Stream *, const struct <Args> *)`.
-// It checks what it supports, picks the template for the format and the sizes, and launches on the
-// stream. kernels/cuda/table.c puts all launchers into one struct Kernels; kernels for some GPUs
-// alone come in through variants.h. This header is for C and
-// for CUDA C alike; what device code shares is in gpu.cuh.
+// A CUDA kernel is in a .cu file together with its launcher, a host function with the signature of
+// the kernel table: `void cuda_<op>(struct Stream *, const struct <Args> *)`. It checks its
+// arguments, picks the template for the format and the sizes, and launches on the stream.
+// kernels/cuda/table.c puts all launchers into one struct Kernels; kernels for some GPUs only come
+// from variants.h. This header is for C and CUDA C; code shared by kernels is in gpu.cuh.
 #ifndef KERNELS_CUDA_CUDA_H
 #define KERNELS_CUDA_CUDA_H
 #include "kernels/cuda/variants.h"
@@ -24,11 +23,11 @@ struct Spans;
 struct Cuda {
     struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
     int index;                  // of the GPU
-    struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
+    struct Stream *own[NQUEUE]; // the queues; device.queue may be one of them four times
     bool check_launches;        // wait after each (launch.c)
     struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (blas_choose.c)
     struct Variants variants;   // of its kernels
-    cudaStream_t clock; // nothing but events that tell the time (spans.c); NULL: nobody asked
+    cudaStream_t clock;         // only for timing events (spans.c); NULL: not needed
     cudaEvent_t now;
 };
 
@@ -39,7 +38,7 @@ struct Stream {
     struct Cuda *cuda;
     enum Queue number;
     cudaStream_t stream;
-    const char *op;       // of the kernel table, whose kernels are being launched; NULL: none
+    const char *op;       // operation of the kernel table that is launching kernels; NULL: none
     uint64_t launches;    // kernels, products, copies and memsets queued so far,
     uint64_t op_launches; // and before that operation
     struct Spans *spans;  // of a trace; NULL: nothing was traced yet
@@ -53,17 +52,17 @@ KERNEL_LIST(X)
 
 extern const struct Kernels cuda_kernels;
 
-// Whether this build has machine code for the current GPU: cudaSuccess, or CUDA's reason (cast.cu).
+// Returns cudaSuccess if this build has code for the current GPU, or CUDA's error (cast.cu).
 cudaError_t cuda_find_code(void);
 
-// Around an operation of the kernel table, and after each kernel that it launches: launch.c.
+// Enclose an operation of the kernel table, and follow each of its kernels: launch.c.
 void launch_begin(struct Stream *s, const char *op);
 void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block);
 void launch_end(struct Stream *s);
 
-// Every call to CUDA's runtime is checked. A failure cannot be mended: the context may be lost. It
-// may come from a kernel that was launched before (launch.c). What the machine refuses ends the
-// process by base_give_up, a mistake of ours by a failed CHECK: fail.c.
+// Checks a call to CUDA's runtime. A failure is final: the context may be lost. It may come from an
+// earlier kernel (launch.c). Failures of the machine end the process by base_give_up, a mistake of
+// ours by a failed CHECK: fail.c.
 #define CUDA_CHECK(call) CUDA_CHECK_STATUS(call, #call)
 #define CUDA_CHECK_STATUS(status, call)                                                            \
     do {                                                                                           \
@@ -72,10 +71,10 @@ void launch_end(struct Stream *s);
             cuda_fail(__FILE__, __LINE__, status_, call);                                          \
     } while (0)
 
-// `call` as the source has it.
+// `call` as written in the source.
 void cuda_fail(const char *file, int line, cudaError_t status, const char *call)
     __attribute__((noreturn));
-// The kernel that has failed is known: in words.
+// For a kernel that is known to have failed, with its description.
 void kernel_fail(const char *kernel, cudaError_t status) __attribute__((noreturn));
 
 #ifdef __cplusplus

@@ -1,13 +1,13 @@
 // A GPU as a device: memory, four streams, events.
 //
-// Queues are CUDA streams made with cudaStreamNonBlocking: nothing here, and nothing that a
-// kernel's launcher does, uses the NULL stream, so two queues are ordered by events and by nothing
-// else. The comm queue has the highest priority: a collective that waits behind a long kernel would
-// keep other ranks waiting. The host's end of a copy is pinned memory (alloc_host); a copy from any
-// other would be staged by the driver, and hold up the caller.
+// Queues are CUDA streams made with cudaStreamNonBlocking: nothing here, and no launcher of a
+// kernel, uses the NULL stream, so only events order two queues. The comm queue has the highest
+// priority: a collective that waits after a long kernel would keep other ranks waiting. The host's
+// end of a copy is pinned memory (alloc_host); the driver would stage a copy from other memory, and
+// block the caller.
 //
-// What goes wrong inside CUDA ends the run: after a failed kernel the context holds no data that
-// could be saved.
+// An error inside CUDA ends the run: after a failed kernel the context holds no data that could be
+// saved.
 //
 // Read next: table.c, then the kernels, from gelu.cu on.
 #include "kernels/cuda/cuda.h"
@@ -29,7 +29,7 @@ static void *gpu_alloc(struct Device *d, size_t bytes) {
     void *mem = NULL;
     cudaError_t status = cudaMalloc(&mem, size_max(bytes, 1));
     if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); // it is told to the caller, and forgotten here
+        cudaGetLastError(); // it is reported to the caller, and cleared here
         return NULL;
     }
     CUDA_CHECK_STATUS(status, "cudaMalloc");
@@ -103,7 +103,7 @@ static void gpu_enter(struct Device *d) {
     CUDA_CHECK(cudaSetDevice(((struct Cuda *)d)->index));
 }
 
-// Who waits for one sleeps: the cores have offloaded state to update.
+// A thread that waits for an event sleeps: the cores have offloaded state to update.
 static struct Event *gpu_event_open(struct Device *d) {
     (void)d;
     struct Event *e = base_alloc_zeroed(sizeof *e);
@@ -119,7 +119,7 @@ static void gpu_event_close(struct Event *e) {
     free(e);
 }
 
-// Their spans show in a trace how long the stream had nothing else to do.
+// Its span shows in a trace how long the stream had nothing else to do.
 static void gpu_record(struct Stream *s, struct Event *e) {
     span_begin(s, "record");
     CUDA_CHECK(cudaEventRecord(e->event, s->stream));
@@ -135,7 +135,7 @@ static void gpu_wait(struct Stream *s, struct Event *e) {
 static bool gpu_event_done(struct Event *e) {
     cudaError_t status = cudaEventQuery(e->event);
     if (status == cudaErrorNotReady) {
-        cudaGetLastError(); // CUDA keeps it as if it were an error
+        cudaGetLastError(); // CUDA records it like an error
         return false;
     }
     CUDA_CHECK_STATUS(status, "cudaEventQuery");
@@ -194,25 +194,25 @@ static const struct DeviceOps gpu_ops = {
 
 // ---- opening ----
 
-// By itself CUDA loads a kernel when it is first launched, and that may wait until the GPU is idle,
-// while other threads' calls wait for this one. Where a kernel on that GPU, such as NCCL's, waits
-// for another rank, and that rank for its turn to launch, all wait for ever. Source: NVIDIA, "CUDA
-// C++ Programming Guide", section on lazy loading ("Concurrent execution").
+// By default CUDA loads a kernel at its first launch, and that may wait until the GPU is idle,
+// while other threads' calls wait for this one. If a kernel on that GPU, such as NCCL's, waits for
+// another rank, and that rank waits to launch, this is a deadlock. Source: NVIDIA, "CUDA C++
+// Programming Guide", section on lazy loading ("Concurrent execution").
 //
-// It starts sooner, though, and takes less memory; and one rank, or ranks that share a GPU, cannot
-// wait so, since what is queued there always comes to its end:
-//   - No kernel waits for what another one, or a host, has yet to do. There is no NCCL between such
-//     ranks (zero/rank/rank_device.h), and our kernels and cuBLASLt's wait for blocks of their own
-//     grid alone.
-//   - A queue waits for events that are recorded already: threads meet on their hosts, each having
-//     recorded its own, before they queue their waits (comm/thread.c). For the CPU no queue waits,
-//     but the thread that queues (mark.h).
-//   - Functions of the host, in these queues, are exchanges of processes over MPI alone. Each waits
-//     for another process's, which may be what loads a kernel, and so waits for what it has queued
-//     before. At the worst each does one thing after the other, as with --overlap off, where all is
-//     in one queue: that comes to an end, for all have their exchanges in one order.
-//   - A thread that launches holds no lock that what is queued needs.
-// tests/zero/test_gpu_grids.c and test_mpi_gpu.sh let every launch wait so.
+// But lazy loading starts sooner and takes less memory; and one rank, or ranks that share a GPU,
+// cannot deadlock so, since all their queued work always finishes:
+//   - No kernel waits for later work of another kernel or a host. There is no NCCL between such
+//     ranks (zero/rank/rank_device.h), and our kernels and cuBLASLt's wait only for blocks of their
+//     own grid.
+//   - A queue waits only for events that are recorded already: threads meet on their hosts, after
+//     recording their own events, before they queue their waits (comm/thread.c). No queue waits for
+//     the CPU; the thread that queues does (mark.h).
+//   - The only host functions in these queues are exchanges of processes over MPI. Each waits for
+//     another process's, which may be what loads a kernel, and so waits for earlier work in its
+//     queue. At worst each process does one thing after the other, as with --overlap off, with
+//     everything in one queue: that finishes, since all have their exchanges in one order.
+//   - A thread that launches holds no lock that queued work needs.
+// tests/zero/test_gpu_grids.c and test_mpi_gpu.sh make every launch wait like this.
 void device_load_eagerly_cuda(void) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
@@ -220,7 +220,7 @@ void device_load_eagerly_cuda(void) {
 int device_count_cuda(void) {
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess) {
-        cudaGetLastError(); // no driver: there is none
+        cudaGetLastError(); // no driver: no GPU
         return 0;
     }
     return count;
@@ -270,7 +270,7 @@ static struct Capability capability_of(int index) {
     return c;
 }
 
-// The oldest GPU that the kernels are written for: the first with bf16 on its tensor cores.
+// Checks for the oldest supported GPUs: the first with bf16 on their tensor cores.
 static int check_gpu(int index, struct Error *e) {
     int count = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
@@ -292,8 +292,8 @@ static int check_gpu(int index, struct Error *e) {
     return 0;
 }
 
-// The build holds machine code for the targets of the Makefile's CUDA_ARCHS alone. On another GPU
-// the first launch would fail, long after the data was read; so it is looked up here.
+// The build has machine code only for the targets of the Makefile's CUDA_ARCHS. On another GPU the
+// first launch would fail, long after the data was read; so this checks early.
 static int check_code(int index, struct Error *e) {
     cudaError_t status = cuda_find_code();
     if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction) {

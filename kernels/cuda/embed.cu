@@ -1,25 +1,25 @@
-// The embedding: a row of wte for the token plus, where positions are learned, a row of wpe for the
-// position; and backward.
+// The embedding: a row of wte for the token plus, if positions are learned, a row of wpe for the
+// position; and its backward pass.
 //
-// Backward sums the gradients of all places where a token stands into the token's row. A few tokens
-// stand in many places and most in few or none, the order of each sum must be fixed, and atomic
-// additions of floats have none. So the places are sorted by token first (embed_sort.cu; places of
+// Backward sums the gradients of all occurrences of a token into the token's row. A few tokens
+// occur often and most rarely or never, the order of each sum must be fixed, and atomic additions
+// of floats have none. So the batch's indices are sorted by token first (embed_sort.cu; those of
 // one token stay in ascending order), and the sorted list is cut into tiles of fixed size, whatever
 // tokens they hold:
-//   1. A warp takes a tile and a slice of the channels and adds row after row. Where the token
-//      changes, it has a sum. If all places of that token are in the tile, the sum goes to dwte;
-//      else it is a part, and goes to scratch: each tile has at most one part of a token that began
-//      in an earlier tile (its head), and one of a token that goes on in a later one (its tail).
+//   1. A warp takes a tile and a slice of the channels and adds row after row. When the token
+//      changes, a sum is complete. If the tile has all occurrences of that token, the sum goes to
+//      dwte; else it is a part, and goes to scratch: each tile has at most one part of a token that
+//      began in an earlier tile (head), and one of a token that continues in a later one (tail).
 //   2. For each token that is cut, a warp adds its tail and the heads that follow, in order.
 // All tiles take equally long, however skewed the tokens are.
 //
-// Of a vocabulary that lies on several ranks each has the rows of some tokens. The others are
-// sorted as two more tokens, one before and one behind, which have no sums. So a rank's tokens are
-// at the same places of the sorted list as they would be if it had all, its sums are cut into the
-// same parts, and its rows have the same bits.
+// If the vocabulary is split over ranks, each has the rows of some tokens. The others are sorted as
+// two more tokens, one before and one after, which have no sums. So a rank's tokens are at the same
+// indices of the sorted list as with the whole vocabulary, its sums are cut into the same parts,
+// and its rows have the same bits.
 //
-// Positions that begin anew with each document of a packed batch are skewed too, as all documents
-// have the first ones. They are summed as the tokens are, into rows of wpe that begin as 0.
+// Positions that restart with each document of a packed batch are skewed too, as all documents have
+// the first ones. They are summed like the tokens, into rows of wpe that begin as 0.
 //
 // Called through the kernel table. Read next: embed_sort.cu, then classifier.cu.
 #include "kernels/cuda/embed.cuh"
@@ -28,8 +28,8 @@
 
 enum {
     WARPS = 4,         // of a block
-    TILE = EMBED_TILE, // places
-    AT_ONCE = 8,       // rows that are being read at the same time
+    TILE = EMBED_TILE, // indices
+    AT_ONCE = 8,       // rows in flight
     POSITION_THREADS = 128,
 };
 
@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 }
 
-// Those of a matrix of v rows.
+// Returns the tokens of a matrix of v rows.
 static struct Tokens tokens_of(const int32_t *tokens, size_t first, size_t v) {
     CHECK(v < INT32_MAX && first <= INT32_MAX - v, "tokens %zu to %zu", first, first + v);
     return {tokens, (int32_t)first, (int32_t)v};
@@ -87,11 +87,11 @@ extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *
 
 // ---- backward: tokens ----
 
-// What both steps need. parts: (tiles, 2, c), heads and tails.
+// Arguments of both steps. parts: (tiles, 2, c), heads and tails.
 struct Tiles {
     unsigned rows, c;
     Tokens tokens;
-    const int32_t *order; // order[i]: the place that is ith when sorted by token
+    const int32_t *order; // order[i]: the batch index that is ith when sorted by token
     const void *dout;
     void *dwte;
     float *parts;
@@ -113,9 +113,9 @@ static __device__ inline void add_to_row(const struct Tiles &a, int32_t row, uns
     pack_write<ACCESS>(to, i, a.c, g);
 }
 
-// Where element j of the N channels from i on is in a part of a sum. Neighbouring lanes have
-// neighbouring elements: of whole packs the first ones of all lanes come first, then the second
-// ones.
+// Returns where element j of the N channels from i on is in a part of a sum. Neighbouring lanes
+// have neighbouring elements: for whole packs the first ones of all lanes come first, then the
+// second ones.
 template <Access ACCESS, int N>
 static __device__ inline unsigned part_at(unsigned i, int j, unsigned c) {
     unsigned begin = i / (WARP * N) * (WARP * N);
@@ -123,7 +123,7 @@ static __device__ inline unsigned part_at(unsigned i, int j, unsigned c) {
     return ACCESS == WHOLE ? begin + j * lanes + (i - begin) / N : i + j;
 }
 
-// Puts the sum of a row where it belongs, and begins a new one.
+// Stores the sum of a row to dwte or scratch, and begins a new one.
 template <class G, Access ACCESS, int N>
 static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_head, bool is_tail,
                                     unsigned i, float (&sum)[N]) {
@@ -141,8 +141,8 @@ static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_
         sum[j] = 0;
 }
 
-// Grid: (tiles, slices of channels). N is that of both formats, so that one thread has the same
-// channels of both.
+// Grid: (tiles, slices of channels). N suits both formats, so that one thread has the same channels
+// of both.
 template <class T, class G, Access ACCESS>
 static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struct Tiles a) {
     constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struc
         return;
     int32_t before = begin ? row_at(a, begin - 1) : -1;
     int32_t after = begin + count < a.rows ? row_at(a, begin + count) : -1;
-    unsigned first = 0; // that has a row, which those at both ends may not have
+    unsigned first = 0; // with a row here, which those at both ends may lack
     while (rows[first] < 0)
         first++;
     while (rows[count - 1] == a.tokens.v)
@@ -186,11 +186,11 @@ static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struc
     }
 }
 
-// A block looks at the end of one tile: if a token that began in it is cut there, the block adds
-// the token's parts.
+// A block looks at the end of one tile: if a token that began in it continues, the block adds the
+// token's parts.
 template <class G, Access ACCESS, int N>
 static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struct Tiles a) {
-    unsigned tile = blockIdx.x, begin = tile * TILE, end = begin + TILE; // no last tile: end < rows
+    unsigned tile = blockIdx.x, begin = tile * TILE, end = begin + TILE; // not the last: end < rows
     unsigned tiles = (a.rows + TILE - 1) / TILE;
     unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
     int32_t row = row_at(a, end - 1);
@@ -203,8 +203,8 @@ static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struc
 #pragma unroll
     for (int j = 0; j < N; j++)
         sum[j] = i + j < a.c ? tail[part_at<ACCESS, N>(i, j, a.c)] : 0;
-    // The tiles that the token goes on in: those whose first place is its. They end before `stop`,
-    // which is found by halving, as a token may go through all of them.
+    // The tiles in which the token continues: those whose first index is its. They end before
+    // `stop`, which is found by bisection, since a token may continue through all of them.
     unsigned stop = tile + 2, past = tiles;
     while (stop < past) {
         unsigned middle = stop + (past - stop) / 2;
@@ -255,7 +255,7 @@ static __global__ void __launch_bounds__(POSITION_THREADS)
     pack_write<ACCESS>(dwpe, i, plane, out);
 }
 
-// Of n elements.
+// Zeroes n elements.
 template <class G, Access ACCESS>
 static __global__ void __launch_bounds__(POSITION_THREADS) embed_zero_kernel(size_t n, G *x) {
     Pack<G> zeros = {};
@@ -264,7 +264,7 @@ static __global__ void __launch_bounds__(POSITION_THREADS) embed_zero_kernel(siz
         pack_write<ACCESS>(x, i, n, zeros);
 }
 
-// Of each row, its position in its document.
+// Writes each row's position in its document.
 static __global__ void __launch_bounds__(POSITION_THREADS)
     embed_positions_kernel(size_t rows, unsigned t, const int32_t *starts, int32_t *positions) {
     size_t row = (size_t)blockIdx.x * POSITION_THREADS + threadIdx.x;
@@ -272,7 +272,7 @@ static __global__ void __launch_bounds__(POSITION_THREADS)
         positions[row] = (int32_t)row_position(starts, row, t);
 }
 
-// The part of the backward pass that begins: it reads all of dout, and has `bytes` beside.
+// Begins a part of the backward pass: it reads all of dout, and moves `bytes` besides.
 static void begin_part(struct Stream *s, const struct EmbedBackward *a, const char *name,
                        double bytes) {
     struct Cost cost = {0, bytes, ""};
@@ -305,7 +305,7 @@ static void launch_tiles(struct Stream *s, const struct Tiles &tiles) {
         gpu_launch(s, embed_backward_parts_kernel<G, ACCESS, N>, cuts, WARP, 0, tiles);
 }
 
-// The scratch is free again: what was queued before has read it.
+// The scratch is free again: earlier queued work has read it.
 template <class T, class G, Access ACCESS>
 static void launch_restarted(struct Stream *s, const struct EmbedBackward *a) {
     struct EmbedScratch bytes = cuda_embed_scratch(a);

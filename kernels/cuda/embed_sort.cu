@@ -1,30 +1,30 @@
-// A stable sort of a batch's places by their token's row: radix sort, lowest digit first.
+// A stable sort of a batch's indices by their token's row: radix sort, lowest digit first.
 //
 // A pass sorts by 8 bits of row + 1, as rows are -1 .. v: each block counts the digits of its tile
-// of places; one block adds the counts up, digit by digit and tile by tile, so that each tile knows
-// where its places of each digit begin; then each tile moves its places there, in order. After the
-// pass by the highest digit the places are sorted by row, since each pass keeps the order that it
-// found (Knuth, The Art of Computer Programming, vol. 3, 5.2.5). Two passes do for 65,534 tokens.
-// Counts are integers, whose sums know no order, so atomic additions are welcome.
+// of indices; one block adds the counts up, digit by digit and tile by tile, so that each tile
+// knows where its indices of each digit begin; then each tile moves its indices there, in order.
+// After the pass by the highest digit the indices are sorted by row, since each pass is stable
+// (Knuth, The Art of Computer Programming, vol. 3, 5.2.5). Two passes suffice for 65,534 tokens.
+// Counts are integers, whose sums do not depend on the order, so atomic additions are allowed.
 //
-// 64k places are 256 KB and never leave the L2 cache: this is a matter of a few launches beside the
-// gigabytes of the sums. Called by embed.cu. Read next: classifier.cu.
+// 64k indices are 256 KB and never leave the L2 cache: this is a matter of a few launches beside
+// the gigabytes of the sums. Called by embed.cu. Read next: classifier.cu.
 #include "kernels/cuda/embed.cuh"
 #include "kernels/cuda/gpu.cuh"
 
 enum {
     BITS = 8,
     DIGITS = 1 << BITS,
-    THREADS = DIGITS, // of a block: one a digit
+    THREADS = DIGITS, // of a block: one per digit
     WARPS = THREADS / WARP,
-    EACH = 8, // places of a thread
+    EACH = 8, // indices of a thread
     TILE = THREADS * EACH,
     SCAN_THREADS = 1024
 };
 static_assert(DIGITS == (int)EMBED_SORT_DIGITS && TILE == (int)EMBED_SORT_TILE,
               "what work.h counts with");
 
-// One pass: from (NULL: the places in ascending order) to `to`.
+// One pass: from (NULL: the indices in ascending order) to `to`.
 struct Pass {
     unsigned rows, tiles, shift;
     Tokens tokens;
@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(THREADS) embed_sort_count_kernel(struct
     p.counts[threadIdx.x * p.tiles + blockIdx.x] = counts[threadIdx.x];
 }
 
-// The sum of x over the lanes before this one.
+// Returns the sum of x over the lanes before this one.
 static __device__ inline unsigned sum_before(unsigned x) {
     unsigned lane = threadIdx.x % WARP, sum = x;
 #pragma unroll
@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS)
     }
 }
 
-// The lanes that hold the same digit, of those in `lanes`.
+// Returns those of `lanes` that hold the same digit.
 static __device__ inline unsigned same_digit(unsigned lanes, unsigned digit) {
 #pragma unroll
     for (int bit = 0; bit < BITS; bit++) {
@@ -101,8 +101,8 @@ static __device__ inline unsigned same_digit(unsigned lanes, unsigned digit) {
     return lanes;
 }
 
-// Warp w of a block has the places from w * EACH * WARP on, in EACH turns of WARP places.
-// next[w][d] is where its next place of digit d goes.
+// Warp w of a block has the indices from w * EACH * WARP on, in EACH rounds of WARP indices.
+// next[w][d] is where its next index of digit d goes.
 static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct Pass p) {
     __shared__ unsigned next[WARPS][DIGITS];
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, digits[EACH], ranks[EACH];
@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct 
         places[k] = exists ? place_at(p, i) : 0;
         digits[k] = exists ? digit_of(p, places[k]) : 0;
         unsigned same = same_digit(__ballot_sync(ALL_LANES, exists), digits[k]);
-        unsigned before = __popc(same & ((1u << lane) - 1)); // of my digit, in this turn
+        unsigned before = __popc(same & ((1u << lane) - 1)); // of my digit, in this round
         ranks[k] = next[warp][digits[k]] + before;
         __syncwarp();
         if (exists && !before)

@@ -1,11 +1,11 @@
-// What belongs to a matrix product where cuBLASLt does not do it: sums of A's rows (the bias
-// gradient), bias and GELU' (matmul.c says when).
+// The parts of a matrix product that cuBLASLt does not do: sums of A's rows (the bias gradient),
+// bias and GELU' (matmul.c decides when).
 //
 // The bias gradient of a layer is the sum over all tokens of dy (tokens, m), a matrix that is read
-// once: nothing but the memory's speed counts. Step 1 cuts it into pieces of ROWS rows. A thread
-// holds the sums of as many neighbouring columns as fit into 16 bytes, so a warp reads 512 bytes of
-// a row at once, and each of the block's warps takes every eighth row. Step 2 adds the pieces. The
-// cut depends on sizes alone, so do the bits; and no piece is large, so the sum is nearly pairwise,
+// once: only the memory's speed counts. Step 1 cuts it into pieces of ROWS rows. A thread holds the
+// sums of as many neighbouring columns as fit into 16 bytes, so a warp reads 512 bytes of a row at
+// once, and each of the block's warps takes every eighth row. Step 2 adds the pieces. The division
+// depends only on sizes, and so do the bits; and no piece is large, so the sum is nearly pairwise,
 // and more exact than one long sum in fp32.
 //
 // Called by matmul.c. Read gelu.cu for the GELU itself.
@@ -13,14 +13,13 @@
 #include "kernels/cuda/gpu.cuh"
 
 enum { WARPS = 8, ROWS = ROW_SUMS_PIECE, THREADS = WARP * WARPS };
-// Loads of a thread that are under way together. nvcc moves a load to where it is used, so that
-// one at a time would be: those of rows are used a turn later, and before those of pieces stands no
-// condition.
+// A thread's loads in flight together. nvcc moves a load to its use, which would leave one at a
+// time: so those of rows are used a round later, and no condition precedes those of pieces.
 enum { ROWS_AT_ONCE = 4, PIECES_AT_ONCE = 8 };
 
 // ---- sums of rows ----
 
-// The pack at `column` of a row, which has one there.
+// Reads the pack at `column` of a row, which has one there.
 template <Access ACCESS, class T>
 static __device__ inline Pack<T> read_inside(const T *row, size_t column, size_t columns) {
     return ACCESS == WHOLE ? pack_load(row + column) : pack_read<SCALAR>(row, column, columns);
@@ -38,7 +37,7 @@ template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS)
     matmul_column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld, float *partial) {
     constexpr int N = Pack<T>::N;
-    // Lanes write side by side, and read N apart: the gap behind a row keeps them in other banks.
+    // Lanes write adjacent elements, and read N apart: a gap after each row separates their banks.
     __shared__ float shared[WARPS][N][WARP + WARP / N];
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t column = (blockIdx.x * (size_t)WARP + lane) * N;
@@ -48,7 +47,7 @@ static __global__ void __launch_bounds__(THREADS)
         float sum[N] = {};
         if (column >= columns)
             row = end;
-        uint4 v[ROWS_AT_ONCE] = {}, next[ROWS_AT_ONCE]; // those of the last turn, and of this
+        uint4 v[ROWS_AT_ONCE] = {}, next[ROWS_AT_ONCE]; // those of the last round, and of this one
         for (; row + (ROWS_AT_ONCE - 1) * WARPS < end; row += ROWS_AT_ONCE * WARPS) {
 #pragma unroll
             for (int u = 0; u < ROWS_AT_ONCE; u++)
@@ -78,11 +77,11 @@ static __global__ void __launch_bounds__(THREADS)
                 total += shared[w][j % N][j / N];
             partial[begin / ROWS * columns + to] = total;
         }
-        __syncthreads(); // before the next piece's sums come there
+        __syncthreads(); // before the next piece's sums are written there
     }
 }
 
-// out[column] (+)= the sum of its pieces, one lane a column.
+// out[column] (+)= the sum of its pieces, one lane per column.
 template <class T>
 static __global__ void matmul_sum_pieces_kernel(const float *partial, size_t pieces, size_t columns,
                                                 bool accumulate, T *out) {
@@ -112,7 +111,7 @@ static __global__ void matmul_sum_pieces_kernel(const float *partial, size_t pie
     out[column] = from_float<T>(total);
 }
 
-// out[row] (+)= the sum of row `row` of x, one warp a row: for an A that is not transposed, which
+// out[row] (+)= the sum of row `row` of x, one warp per row: for an A that is not transposed, which
 // training never has.
 template <class T, class C>
 static __global__ void matmul_row_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
@@ -180,7 +179,7 @@ void cuda_add_row_sums(struct Stream *s, const struct Matmul *a, const void *sum
 
 // The derivative of x h(x), h = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3), by
 // the product rule: h + x * 2 h (1 - h) u', where 1 - h is e h. Beyond 10 it is 0 or 1 to fp32's
-// last digit, and e would overflow.
+// last bit, and e would overflow.
 static __device__ inline float gelu_slope(float x) {
     if (fabsf(x) > 10)
         return x > 0 ? 1 : 0;

@@ -1,13 +1,13 @@
-// What is said where CUDA or cuBLASLt refuses a call, and the end of the process.
+// Reports calls that CUDA or cuBLASLt refuses, and ends the process.
 //
-// Who refuses is the machine: a GPU whose memory is full, that has dropped off the bus, that
-// another process holds; or a kernel has failed, and CUDA says so at whatever call comes next. No
-// caller could mend any of these, as after most of them the context holds no data that could be
-// saved. So they end the process by base_give_up: one line, with the GPU, the call, CUDA's text and
-// name of the error, and what a person could do; status 2, and the checkpoints stay as they are.
+// The machine refuses: a GPU whose memory is full, that has dropped off the bus, that another
+// process holds; or a kernel has failed, and CUDA reports it at whatever call comes next. No caller
+// could recover, since after most of these the context holds no data that could be saved. So they
+// end the process by base_give_up: one line, with the GPU, the call, CUDA's text and name of the
+// error, and advice; status 2, and the checkpoints stay as they are.
 //
 // There are also errors that no machine causes: an argument that is wrong on every GPU. They are
-// mistakes of this program, and end in a failed CHECK, with their place in the source.
+// mistakes of this program, and end in a failed CHECK, with file and line.
 //
 // Source of the errors' meaning: NVIDIA, "CUDA Runtime API", enum cudaError. Called by the macros
 // CUDA_CHECK (cuda.h) and LT_CHECK (blas_plan.h), and by launch.c.
@@ -26,7 +26,7 @@ static bool is_mistake(cudaError_t status) {
     return false;
 }
 
-// ---- what one could do ----
+// ---- causes and advice ----
 
 enum Cause { MEMORY, KERNEL, NAMED_KERNEL, BROKEN, TAKEN, DRIVER, CODE, LIBRARY, OTHER, NCAUSE };
 
@@ -88,15 +88,15 @@ static enum Cause cause_of(cudaError_t status) {
 
 static enum Cause blas_cause_of(cublasStatus_t status) {
     return status == CUBLAS_STATUS_ALLOC_FAILED    ? MEMORY
-           : status == CUBLAS_STATUS_SUCCESS       ? LIBRARY // it has proposed nothing
+           : status == CUBLAS_STATUS_SUCCESS       ? LIBRARY // it proposed nothing
            : status == CUBLAS_STATUS_NOT_SUPPORTED ? LIBRARY
            : status == CUBLAS_STATUS_ARCH_MISMATCH ? LIBRARY
                                                    : OTHER;
 }
 
-// ---- the line ----
+// ---- the message ----
 
-// "GPU 3, "; empty where not even that can be asked.
+// "GPU 3, "; empty if even that call fails.
 struct GpuName {
     char text[24];
 };
@@ -113,7 +113,7 @@ _Noreturn void cuda_fail(const char *file, int line, cudaError_t status, const c
     const char *says = cudaGetErrorString(status), *name = cudaGetErrorName(status);
     if (is_mistake(status))
         base_fail(file, line, "status == cudaSuccess", "%s: CUDA says: %s (%s)", call, says, name);
-    // People are spared the arguments, which are the source's.
+    // The message leaves out the arguments, which only the source explains.
     enum Cause cause = cause_of(status);
     base_give_up(causes[cause].id, "%s%.*s: CUDA says: %s (%s); %s", current_gpu().text,
                  (int)strcspn(call, "("), call, says, name, causes[cause].advice);
@@ -128,7 +128,7 @@ _Noreturn void kernel_fail(const char *kernel, cudaError_t status) {
                  name, causes[cause].advice);
 }
 
-// cuBLASLt calls CUDA, and has few words for what CUDA has told it.
+// cuBLASLt calls CUDA, and its own status says little about CUDA's error.
 _Noreturn void blas_fail(struct Blas *b, const char *call, cublasStatus_t status,
                          const struct BlasKey *key) {
     cudaError_t cuda = cudaPeekAtLastError();

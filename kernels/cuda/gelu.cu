@@ -1,17 +1,15 @@
-// GELU, the simplest kernel of this backend, and the pattern of those that go through an array
-// once.
+// GELU, the simplest kernel of this backend, and the pattern for those that walk an array once.
 //
 // A launcher picks a template by format and by whether the addresses allow 16-byte accesses. A
 // block takes a fixed piece of the array; each thread loads all its packs before it uses the first,
-// so that several loads are under way while it waits. Blocks are many and small: whichever is done
-// makes room for the next.
+// so that several loads are in flight while it waits. Blocks are many and small: each makes space
+// for the next when it ends.
 //
-// One e^x, one addition and one division an element are near what a GPU does in the time that it
-// moves 4 bytes, so both are the hardware's approximations, good to 2 units in the last place.
+// One e^x, one addition and one division an element take nearly as long on a GPU as moving 4 bytes,
+// so both are the hardware's approximations, good to 2 units in the last place.
 //
-// gelu_slope_kernel multiplies a gradient by GELU's derivative in a pass of its own, which
-// cuBLASLt's DGELU epilogue does otherwise; blas_choose.c takes it where it was timed as the
-// quicker way.
+// gelu_slope_kernel multiplies a gradient by GELU's derivative in a separate pass, which replaces
+// cuBLASLt's DGELU epilogue if blas_choose.c timed it as the faster way.
 //
 // Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016 (the tanh form). Called through the kernel
 // table. Read next: norm.cu.
@@ -20,9 +18,8 @@
 
 enum { THREADS = 256, PACKS = 2 };
 
-// x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3), which is the tanh form without the
-// difference 1 + tanh u, whose digits cancel where x is negative. Here 2^t = e^-2u; where that is
-// infinite, the quotient is 0.
+// x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the sum 1 + tanh u,
+// whose digits cancel for negative x. Here 2^t = e^-2u; if that is infinite, the quotient is 0.
 static __device__ inline float gelu(float x) {
     const float linear = -1.5957691216f * LOG2_E; // -2 sqrt(2/pi) log2(e)
     float t = x * fmaf(x * x, linear * 0.044715f, linear);
@@ -47,7 +44,7 @@ static __global__ void __launch_bounds__(THREADS) gelu_forward_kernel(size_t n, 
 }
 
 // The derivative of x h(x), h = 1 / (1 + e), e = e^-2u, by the product rule: h + x * 2 h (1 - h) u'
-// where 1 - h is e h. Beyond 10 it is 0 or 1 to fp32's last digit.
+// where 1 - h is e h. Beyond 10 it is 0 or 1 to fp32's last bit.
 static __device__ inline float gelu_slope(float x) {
     if (fabsf(x) > 10)
         return x > 0 ? 1 : 0;
@@ -77,7 +74,7 @@ static __global__ void __launch_bounds__(THREADS) gelu_slope_kernel(size_t n, co
     }
 }
 
-// Rows with gaps between them, which only tests have, are taken one by one.
+// Rows with gaps between them, which only tests have, are processed one by one.
 void cuda_gelu_slope(struct Stream *s, const struct Matmul *a) {
     bool dense = a->c.ld == a->n;
     size_t n = dense ? a->m * a->n : a->n;

@@ -1,11 +1,11 @@
-// What kernels share: formats, 16-byte accesses, sums over a warp and a block, launching.
+// Shared by kernels: formats, 16-byte accesses, sums over a warp and a block, launching.
 //
 // Memory-bound kernels move 16 bytes per thread and access: Pack<T> holds as many elements of T.
-// Numbers are computed in fp32. nvcc runs with --fmad=false, so that an expression means the same
-// as on the CPU; where a fused multiply-add is wanted it is written fmaf.
+// Arithmetic is fp32. nvcc runs with --fmad=false, so that an expression means the same as on the
+// CPU; a fused multiply-add is written fmaf.
 //
-// Sums are made in an order that depends on sizes alone, never on which thread comes first: no
-// atomics on floats anywhere.
+// Sums are made in an order that depends only on sizes, never on which thread comes first: there
+// are no atomics on floats.
 #ifndef KERNELS_CUDA_GPU_CUH
 #define KERNELS_CUDA_GPU_CUH
 #include "kernels/cuda/cuda.h"
@@ -25,7 +25,7 @@ static __device__ inline float to_float(__nv_bfloat16 x) {
 static __device__ inline float to_float(__half x) {
     return __half2float(x);
 }
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 template <class T> static __device__ inline T from_float(float x);
 template <> __device__ inline float from_float<float>(float x) {
     return x;
@@ -37,8 +37,8 @@ template <> __device__ inline __half from_float<__half>(float x) {
     return __float2half_rn(x);
 }
 
-// COUNT elements of T that one access moves: 16 bytes, or less where an array of 4-byte elements
-// sets the pace.
+// COUNT elements of T that one access moves: 16 bytes, or less if an array of 4-byte elements
+// limits it.
 template <class T, int COUNT = 16 / sizeof(T)> struct alignas(COUNT * sizeof(T)) Pack {
     static constexpr int N = COUNT;
     T x[N];
@@ -50,8 +50,8 @@ template <class T> static __device__ inline void pack_store(T *p, const Pack<T> 
     ptx_store(reinterpret_cast<Pack<T> *>(p), v);
 }
 
-// The bits of a pack and back: what is kept for long takes fewer registers so, as a variable of 16
-// bits takes one of 32.
+// Converts a pack to its bits and back: long-lived packs take fewer registers as bits, since a
+// 16-bit variable takes a 32-bit register.
 template <class T> static __device__ inline uint4 pack_bits(const Pack<T> &v) {
     uint4 bits;
     memcpy(&bits, &v, sizeof bits);
@@ -63,17 +63,17 @@ template <class T> static __device__ inline Pack<T> pack_of(uint4 bits) {
     return v;
 }
 
-// What a kernel knows of an array. A group has no gaps between parameters and C may be odd, so any
-// address must do; the launcher looks, and picks the fast template where it may. All three compute
-// the same: which thread takes which elements does not depend on them.
+// The known alignment of an array. A group has no gaps between parameters and C may be odd,
+// so any address must work; the launcher tests it, and picks the fast template if possible. All
+// three compute the same: the division among threads does not depend on them.
 enum Access {
     SCALAR,  // nothing: elements are moved one by one
     ALIGNED, // each pack is aligned; the last may be cut short
     WHOLE,   // each pack is aligned, and is inside or outside as a whole
 };
 
-// The pack at element i of an array that ends at `end`. What is past the end is read as 0, and is
-// not written.
+// Read and write the pack at element i of an array that ends at `end`. Elements past the end are
+// read as 0, and not written.
 template <Access ACCESS, class T, int N = 16 / sizeof(T)>
 static __device__ inline Pack<T, N> pack_read(const T *p, size_t i, size_t end) {
     if (ACCESS == WHOLE ? i < end : ACCESS == ALIGNED && i + N <= end)
@@ -96,7 +96,7 @@ static __device__ inline void pack_write(T *p, size_t i, size_t end, const Pack<
             p[i + j] = v.x[j];
 }
 
-// The sum over a warp's lanes, in every lane; always in the same order.
+// Returns the sum over a warp's lanes, in every lane; always in the same order.
 static __device__ inline float warp_sum(float x) {
 #pragma unroll
     for (int offset = WARP / 2; offset; offset /= 2)
@@ -111,7 +111,7 @@ static inline void gpu_launch(struct Stream *s, void (*kernel)(P...), dim3 grid,
     launch_done(s, ptx_launch(kernel, grid, block, shared_bytes, s->stream, args...), grid, block);
 }
 
-// Calls f with a null pointer to the C++ type of `dtype`: a launcher picks its template so.
+// Calls f with a null pointer to the C++ type of `dtype`, by which a launcher picks its template.
 template <class F> static inline void with_type(enum Dtype dtype, F f) {
     if (dtype == F32)
         f(static_cast<float *>(nullptr));
@@ -129,8 +129,8 @@ template <class F> static inline void with_bool(bool yes, F f) {
         f(std::false_type{});
 }
 
-// Whether rows of c elements of T can be moved as whole packs: then it is enough that the arrays
-// themselves begin at multiples of 16 bytes.
+// True if rows of c elements of T can be moved as whole packs: then it is enough that the arrays
+// themselves are aligned to 16 bytes.
 template <class T> static inline bool is_whole(size_t c) {
     return c % Pack<T>::N == 0;
 }

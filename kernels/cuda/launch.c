@@ -1,11 +1,10 @@
-// What is said of a kernel that fails.
+// Reports a kernel that fails.
 //
-// A launch only queues a kernel. What goes wrong when it runs, an address out of bounds for
-// example, CUDA reports at some later call that has nothing to do with it, and the context is lost.
-// With device_check_launches (--check-launches) the host waits after each launch, so that the one
-// that fails is known: its line names the operation of the kernel table, which of its kernels, with
-// which grid, and the step and unit for which it ran. That takes away all overlap with the host;
-// what is computed is the same.
+// A launch only queues a kernel. If it fails when it runs, for example by an address out of bounds,
+// CUDA reports that at some later unrelated call, and the context is lost. With
+// device_check_launches (--check-launches) the host waits after each launch, so that the failing
+// one is known: its line names the operation of the kernel table, the kernel and its grid, and the
+// step and unit for which it ran. That removes all overlap with the host; the results are the same.
 //
 // Called by gpu_launch (gpu.cuh) and the kernel table (table.c), whose operations may also run
 // kernels of a library.

@@ -1,32 +1,31 @@
-// The matmul of CUDA's kernel table: cuBLASLt for the product, and who does which part of the
+// The matmul of CUDA's kernel table: cuBLASLt for the product, and a choice for each part of the
 // epilogue.
 //
-//   bias, dgelu   by cuBLASLt while the product is still in registers, where `asked_of_library`
+//   bias, dgelu   by cuBLASLt while the product is still in registers, if `asked_of_library`
 //                 below and cuBLASLt itself allow it; else by a kernel of our own (epilogue.cu),
 //                 which reads the product in fp32. Its kernels with a dgelu may be much slower than
 //                 plain ones: with --autotune a plain product, stored in 16 bits, is timed, too,
-//                 with a pass of gelu.cu that multiplies by the slope
-//   gelu          by gelu.cu, on the stored C: a forward pass that is made again in the backward
+//                 with a pass of gelu.cu that multiplies by the derivative
+//   gelu          by gelu.cu, on the stored C: a forward pass that is recomputed in the backward
 //                 pass reads the same stored C, and must get the same bits
-//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that; else by
+//   dbias         by cuBLASLt while it reads A anyway, if it may be asked for that; else by
 //                 epilogue.cu, as in bf16 on 9.0 (is_bgradb_a_pass). cuBLASLt cannot add to an old
 //                 gradient: then its sums go to scratch, and a kernel of our own adds them
 //
-// What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on
-// the library that is installed, too: what it refuses our own kernels do, around a product that
-// asks less of it (blas_choose.c has the chain). That is decided once for each product, told to the
-// user (device_describe_choices, and at the end of a run), and kept by checkpoints, so that a run
-// that resumes has the same bits even where a library would offer more by then. In a GPT every size
-// is a multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias
-// up to two.
+// The request to cuBLASLt depends on formats, sizes and alignment. Whether it accepts also depends
+// on the installed library: our own kernels do what it refuses, around a product that asks less of
+// it (blas_choose.c has the chain). That is decided once for each product, reported to the user
+// (device_describe_choices, and at the end of a run), and saved in checkpoints, so that a resumed
+// run has the same bits even if a newer library offers more. In a GPT every size is a multiple of
+// 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias up to two.
 //
-// What dbias costs: our own sums of rows read all output gradients once more, (3 + 1 + 4 + 1) C
+// The cost of dbias: our own sums of rows read all output gradients once more, (3 + 1 + 4 + 1) C
 // values a token in a block of GPT-2: 1.9 of the 57.8 ms of a step of GPT-2 124M, measured on an
 // H200 (docs/gpu.md). On 9.0 in bf16 cuBLASLt makes such a pass, too. With --autotune both are
-// timed everywhere.
+// always timed.
 //
-// Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
-// rows at a time, so that C is rounded once. A C in fp32 is finished in place.
+// If C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
+// rows at a time, so that C is rounded once. An fp32 C is finished in place.
 //
 // Called through the kernel table. Read next: blas_open.c, epilogue.cu.
 #include "kernels/cuda/blas.h"
@@ -36,16 +35,16 @@
 
 enum { ACCESS_BYTES = 16 };
 
-// Rows begin at multiples of 16 bytes.
+// True if rows begin at multiples of 16 bytes.
 static bool has_aligned_rows(const struct Mat *x) {
     return is_aligned(x->data, ACCESS_BYTES) && x->ld * dtype_size(x->dtype) % ACCESS_BYTES == 0;
 }
 
-// The epilogue that cuBLASLt is asked for, by what its documentation promises: a bias has C's
-// format; the GELU's input has C's format and rows that are a multiple of 8 apart. That it takes
-// operands that are not aligned to 16 bytes is promised for A, B and C, and not for the others. A
-// dgelu goes with the one form that a backward pass has, in which neither operand is transposed,
-// and a dbias, in C's format, with that of a weight gradient.
+// Returns the epilogue to ask cuBLASLt for, by what its documentation promises: a bias has C's
+// format; the GELU's input has C's format and rows that are a multiple of 8 apart. It promises to
+// accept operands that are not aligned to 16 bytes only for A, B and C. dgelu is used with the one
+// form of a backward pass, in which neither operand is transposed, and dbias, in C's format, with
+// that of a weight gradient.
 static enum Epilogue asked_of_library(const struct Matmul *a) {
     bool aligned = has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
                    a->n % 8 == 0;
@@ -74,7 +73,7 @@ static struct Capacity capacity_of(const struct Matmul *a) {
 
 // ---- for traces: a matmul in parts ----
 
-// The product, with what is done beside it but GELU.
+// The product, with its whole epilogue except GELU.
 static void begin_product(struct Stream *s, const struct Matmul *a, bool dbias) {
     if (!span_is_on(s))
         return;
@@ -90,7 +89,7 @@ static void begin_gelu(struct Stream *s, const struct Matmul *a) {
         span_part(s, "gelu_forward", cost_gelu_forward(&all));
 }
 
-// A second look at A; added: at what cuBLASLt has made of it.
+// A second read of A; added: of the sums that cuBLASLt has made.
 static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
     size_t old = a->accumulate ? 2 : 1, size = dtype_size(a->c.dtype);
     struct Cost cost = {.bytes = (double)(old * a->m * size)};
@@ -100,7 +99,7 @@ static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
         span_part(s, "matmul dbias", cost);
 }
 
-// A look at the stored product and at GELU's input.
+// A read of the stored product and of GELU's input.
 static void begin_slope(struct Stream *s, const struct Matmul *a) {
     struct Cost cost = {.bytes = 3.0 * (double)(a->m * a->n * dtype_size(a->c.dtype))};
     snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->m, a->n);
@@ -110,7 +109,7 @@ static void begin_slope(struct Stream *s, const struct Matmul *a) {
 
 // ---- products ----
 
-// A product in fp32, which has no other way than cuBLASLt.
+// A product in fp32, which only cuBLASLt can do.
 static void multiply_plainly(struct Stream *s, const struct Matmul *a,
                              const struct Capacity *room) {
     bool done = blas_matmul(s, a, EPILOGUE_NONE, room);
@@ -162,7 +161,7 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a,
     }
 }
 
-// A 16-bit product, stored, and then GELU's slope; false: cuBLASLt refuses the product.
+// A stored 16-bit product, then GELU's derivative; false: cuBLASLt refuses the product.
 static bool multiply_then_slope(struct Stream *s, const struct Matmul *a,
                                 const struct Capacity *room) {
     struct Matmul plain = *a;
@@ -175,7 +174,7 @@ static bool multiply_then_slope(struct Stream *s, const struct Matmul *a,
     return true;
 }
 
-// All but gelu and dbias.
+// Does everything except gelu and dbias.
 static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
                      const struct Capacity *room) {
     bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
@@ -191,7 +190,7 @@ static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue ask
         multiply_by_slices(s, a, room);
 }
 
-// All but gelu; false: cuBLASLt does not do both in one, and nothing was queued.
+// Does everything except gelu; false: cuBLASLt does not do both in one, and nothing was queued.
 static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a,
                                 const struct Capacity *room) {
     struct Matmul fresh = *a;
@@ -207,7 +206,7 @@ static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a,
     return true;
 }
 
-// Rows with gaps between them, which only tests have, are taken one by one.
+// Rows with gaps between them, which only tests have, are processed one by one.
 static void apply_gelu(struct Stream *s, const struct Matmul *a) {
     bool dense = a->c.ld == a->n;
     begin_gelu(s, a);

@@ -1,4 +1,4 @@
-// A build without CUDA has no GPU, and says so; plans need none.
+// A build without CUDA reports that it has no GPU; plans need none.
 #include "kernels/cuda/plan.h"
 
 #include <errno.h>

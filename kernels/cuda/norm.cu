@@ -1,18 +1,17 @@
 // Residual addition and layer norm, or RMS norm, in one pass over memory.
 //
 // A team of warps owns a row. Each thread reads its packs of the row into registers, and the row
-// stays there: the mean, then the variance around it, then the result are made of it without a
-// second look at memory. A row of up to 8 packs a lane (2048 channels of 16 bits) has a team of one
-// warp, which sums by shuffles alone; a block then holds four rows. Wider rows have larger teams,
+// stays there: the mean, then the variance around it, then the result are computed from it without
+// reading memory again. A row of up to 8 packs a lane (2048 channels of 16 bits) has a team of one
+// warp, which sums only by shuffles; a block then holds four rows. Wider rows have larger teams,
 // one to a block.
 //
-// The team depends on c and the format alone, so the bits do not depend on how rows are moved.
-// Weight and bias are read by all rows, hence from the L1 cache. RMS norm is layer norm around a
-// mean of 0; a sum over the team less, and memory as busy.
+// The team depends only on c and the format, so the bits do not depend on how rows are moved. All
+// rows read weight and bias, hence from the L1 cache. RMS norm is layer norm around a mean of 0:
+// one sum over the team less, the same memory traffic.
 //
 // Ba, Kiros, Hinton, "Layer Normalization", 2016; Zhang, Sennrich, "Root Mean Square Layer
-// Normalization", 2019. Called through the kernel table. Read next:
-// norm_backward.cu.
+// Normalization", 2019. Called through the kernel table. Read next: norm_backward.cu.
 #include "kernels/cuda/gpu.cuh"
 
 enum { MAX_PACKS = 8, MAX_WARPS = 8, ROWS = 4 };
@@ -27,13 +26,13 @@ struct Layer {
     const void *weight, *bias;
 };
 
-// The sum of x over the team, in all of its threads, always in the same order.
+// Returns the sum of x over the team, to all of its threads, always in the same order.
 static __device__ inline float team_sum(float x) {
     __shared__ float sums[MAX_WARPS];
     x = warp_sum(x);
     if (blockDim.x == WARP)
         return x;
-    __syncthreads(); // all have read the sums of the call before
+    __syncthreads(); // all have read the sums of the previous call
     if (threadIdx.x % WARP == 0)
         sums[threadIdx.x / WARP] = x;
     __syncthreads();
@@ -43,8 +42,8 @@ static __device__ inline float team_sum(float x) {
     return sum;
 }
 
-// Reads the thread's part of the row that begins at element `at`; adds delta, rounds and stores the
-// sum, where there is one. The thread's packs begin at channels first, first + step, ...
+// Reads the thread's part of the row that begins at element `at`; adds delta, if any, and rounds
+// and stores the sum. The thread's packs begin at channels first, first + step, ...
 template <class T, Access ACCESS, int PACKS>
 static __device__ inline void read_row(Pack<T> (&row)[PACKS], const struct Layer &l, size_t at,
                                        unsigned first, unsigned step) {
@@ -80,7 +79,7 @@ static __device__ inline float sum_values(const Pack<T> (&row)[PACKS]) {
     return sum;
 }
 
-// The sum of (x - mean)^2 over the thread's part of the row; what is past its end is left out.
+// Returns the sum of (x - mean)^2 over the thread's part of the row, without elements past its end.
 template <class T, int PACKS>
 static __device__ inline float sum_squares(const Pack<T> (&row)[PACKS], float mean, unsigned first,
                                            unsigned step, unsigned end) {
@@ -148,7 +147,7 @@ template <class T> static void pick_packs(struct Stream *s, const struct Layer *
     size_t packs = ceil_div(l->c, Pack<T>::N * WARP), warps = ceil_div(packs, MAX_PACKS);
     CHECK(warps <= MAX_WARPS, "a norm over %u channels; at most %zu fit into registers", l->c,
           (size_t)MAX_PACKS * MAX_WARPS * WARP * Pack<T>::N);
-    size_t each = ceil_div(packs, warps); // packs a lane
+    size_t each = ceil_div(packs, warps); // packs per lane
     if (each <= 1)
         launch<T, 1>(s, l, (unsigned)warps, whole);
     else if (each <= 3)

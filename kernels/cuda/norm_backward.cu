@@ -2,24 +2,22 @@
 //
 // With n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx += rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows
-// are why the threads of a team keep few channels each: besides the row they hold two sums per
-// channel in registers, for all rows that the team sees: 5120 channels at most. Teams take rows in
-// turn.
+// where RMS norm leaves out mean(g), which passed through the row's mean. Because of the sums over
+// rows the threads of a team have few channels each: besides the row they hold two sums per channel
+// in registers, for all rows that the team sees: 5120 channels at most. Teams take rows in turn.
 //
-// What bounds the kernel is the memory, if enough of it is under way: 3.35 TB/s at 700 ns want 18
-// KB of reads for each multiprocessor of an H100, and an H200's 4.8 TB/s 25 KB (Little's law), and
-// enough warps to add up rows behind one another. So a row lies in shared memory, where cp.async
-// brings it without a register, and the team's next row is on its way there while it works on one.
-// A thread reads what it has copied itself, so a slot wants no barrier. Two blocks fit a
-// multiprocessor, each with as many teams as its threads allow: from 768 to 5120 channels in 16
-// bits 31 to 61 KB are under way, and 20 to 32 warps work. On an H200 that gives 0.61 to 0.78 of a
-// copy's rate, least at 1600 channels, for a reason that is not known yet (docs/gpu.md has the
-// table).
+// The memory limits the kernel, if enough reads are in flight: 3.35 TB/s at 700 ns need 18 KB of
+// reads for each multiprocessor of an H100, and an H200's 4.8 TB/s 25 KB (Little's law), and enough
+// warps to process rows one after another. So a row is in shared memory, where cp.async copies it
+// without a register, and the team's next row is copied while it works on one. A thread reads only
+// what it has copied itself, so a slot needs no barrier. Two blocks fit a multiprocessor, each with
+// as many teams as its threads allow: from 768 to 5120 channels in 16 bits 31 to 61 KB are in
+// flight, and 20 to 32 warps work. On an H200 that gives 0.61 to 0.78 of a copy's rate, least at
+// 1600 channels, for a reason that is not known yet (docs/gpu.md has the table).
 //
 // At its end a block adds the sums of its teams and writes them to scratch; a second kernel adds
-// the blocks, in order. How many blocks there are depends on sizes alone: CHUNKS is two for each
-// multiprocessor of an H100 or H200, and other GPUs take a few more or fewer turns.
+// the blocks, in order. The number of blocks depends only on sizes: CHUNKS is two for each
+// multiprocessor of an H100 or H200, and other GPUs take a few more or fewer rounds.
 //
 // Ba, Kiros, Hinton, "Layer Normalization", 2016. Called through the kernel table. Read next:
 // embed.cu.
@@ -45,7 +43,7 @@ struct Rows {
     float *sums; // (chunks, 2, c): of dy n, then of dy
 };
 
-// How c channels of a format are shared out.
+// The division of c channels of a format.
 struct Teams {
     size_t packs, threads, teams, blocks; // packs: per thread; teams: per block
 };
@@ -58,18 +56,18 @@ static struct Teams share_out(size_t rows, size_t c, enum Dtype d) {
 // ---- rows in shared memory ----
 
 // A slot has a team's row of dy, x and dx. Four packs a thread, which fp32 has above 4096 channels,
-// leave room for one slot.
+// leave space for one slot.
 enum { DY, X, DX, OPERANDS };
 HOST_DEVICE static constexpr int slots(int packs) {
     return packs < 4 ? 2 : 1;
 }
 
-// Where a thread's pack k of an operand lies in a slot; those of a team's threads side by side.
+// Returns where a thread's pack k of an operand is in a slot; those of a team are adjacent.
 template <int PACKS> static __device__ inline uint4 *part(uint4 *slot, int operand, int k) {
     return slot + (operand * PACKS + k) * blockDim.x + threadIdx.x;
 }
 
-// Begins to bring a thread's part of a row. What the slot held this thread alone has read, before.
+// Starts copying a thread's part of a row. Only this thread has read the slot's old contents.
 template <class T, Access ACCESS, int PACKS>
 static __device__ inline void fetch(uint4 *slot, const struct Rows &a, size_t row, unsigned first) {
     const void *const from[OPERANDS] = {a.dy, a.x, a.dx};
@@ -88,7 +86,7 @@ static __device__ inline void fetch(uint4 *slot, const struct Rows &a, size_t ro
             }
         }
     }
-    ptx_copy_commit(); // nothing, behind the last row
+    ptx_copy_commit(); // an empty group after the last row
 }
 
 // ---- the sums of a row, and its dx ----
@@ -124,7 +122,7 @@ add_part(uint4 *slot, struct Stat stat, const uint4 (&weight_bits)[PACKS],
     }
 }
 
-// dx of a row's part, from the row's sums of g and of g n.
+// Writes dx of a row's part, from the row's sums of g and of g n.
 template <class T, Access ACCESS, int PACKS>
 static __device__ inline void write_part(uint4 *slot, struct Stat stat,
                                          const uint4 (&weight_bits)[PACKS], const struct Rows &a,
@@ -147,8 +145,8 @@ static __device__ inline void write_part(uint4 *slot, struct Stat stat,
     }
 }
 
-// The sums over the team, in all of its threads. `shared` is read by other threads after the
-// return: the next call must be given another one.
+// Returns the sums over the team, to all of its threads. Other threads read `shared` after the
+// return: the next call must use another one.
 static __device__ inline float2 team_sums(float2 x, float2 *shared) {
     unsigned warps = blockDim.x / WARP;
     float2 sum = {warp_sum(x.x), warp_sum(x.y)};
@@ -164,8 +162,8 @@ static __device__ inline float2 team_sums(float2 x, float2 *shared) {
     return sum;
 }
 
-// Writes the sums of the block to its chunk of scratch. Its teams add theirs in turn; `sums`: where
-// the slots were.
+// Writes the sums of the block to its chunk of scratch. Its teams add theirs in turn; `sums`: the
+// memory of the slots.
 template <class T, int PACKS>
 static __device__ inline void write_sums(float2 *sums, const struct Rows &a,
                                          const float (&dweight)[PACKS][Pack<T>::N],
@@ -196,8 +194,8 @@ static __device__ inline void write_sums(float2 *sums, const struct Rows &a,
     }
 }
 
-// Block: (threads of a team, teams). What moves single elements, which training never does, wants
-// more registers.
+// Block: (threads of a team, teams). The template that moves single elements, which training never
+// uses, needs more registers.
 template <class T, Access ACCESS, int PACKS>
 static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS == WHOLE ? 2 : 1)
     norm_backward_rows_kernel(struct Rows a) {
@@ -217,7 +215,7 @@ static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS
     for (int k = 0; k < PACKS; k++)
         weight[k] =
             pack_bits(pack_read<ACCESS>((const T *)a.weight, first + k * blockDim.x * N, a.c));
-    // All teams of a block make as many turns, as its barriers want it.
+    // All teams of a block make the same number of rounds, as its barriers require.
     unsigned turns = (unsigned)((a.rows + stride - 1 - blockIdx.x * blockDim.y) / stride);
     for (unsigned turn = 0; turn < turns; turn++, row += stride) {
         uint4 *slot = own + turn % SLOTS * slot_size;
@@ -236,8 +234,8 @@ static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS
     write_sums<T, PACKS>((float2 *)rows, a, dweight, dbias, first);
 }
 
-// out (+)= the sum over chunks of one half of each: a block takes WARP channels, each of its
-// SLICES warps a run of chunks.
+// out (+)= the sum over chunks of one half of each: a block takes WARP channels, each of its SLICES
+// warps a run of chunks.
 template <class G>
 static __global__ void __launch_bounds__(SLICES *WARP)
     norm_backward_sums_kernel(const float *sums, unsigned chunks, unsigned c, bool accumulate,

@@ -1,11 +1,11 @@
-// A GPU that is not here: see plan.h.
+// A GPU that is not present: see plan.h.
 #include "kernels/cuda/plan.h"
 
 #include "kernels/cuda/work.h"
 
 #include <stdlib.h>
 
-// What is recorded and waited for nowhere; only its address counts.
+// Returns an event that is never recorded; only its address counts.
 static struct Event *plan_event_open(struct Device *d) {
     (void)d;
     return base_alloc_zeroed(sizeof(void *));
@@ -27,7 +27,7 @@ static const struct DeviceOps plan_ops = {
     .close = plan_close,
 };
 
-// No kernel, but each one's scratch.
+// No kernels, only their scratch sizes.
 static const struct Kernels plan_kernels = {.name = "cuda",
 #define X(op, Args) .op##_work = cuda_##op##_work,
                                             KERNEL_WORK_LIST(X)

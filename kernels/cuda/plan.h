@@ -1,4 +1,4 @@
-// A GPU that is not here, for plans: a device without memory and queues, which only answers how
+// A GPU that is not present, for plans: a device without memory and queues, which only answers how
 // much scratch kernels need. Every build has it.
 //
 // Called by device_open_cuda. Read next: work.h.

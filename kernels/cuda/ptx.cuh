@@ -1,9 +1,9 @@
-// What CUDA C has no word for: every line of PTX, and the two places where a compiler for the host
-// could not follow.
+// Code that CUDA C cannot express: every line of PTX, and the two constructs that a compiler for
+// the host could not handle.
 //
-// Kernels call these functions and hold no assembly of their own, so that each file of kernels can
-// also be compiled for the CPU: tests/cusim/include/kernels/cuda/ptx.cuh is this header's twin
-// there, with the same names and the same meaning.
+// Kernels call these functions and contain no assembly of their own, so that each file of kernels
+// can also be compiled for the CPU: tests/cusim/include/kernels/cuda/ptx.cuh is this header's twin
+// there, with the same names and meanings.
 //
 // Source: NVIDIA, "Parallel Thread Execution ISA", sections on mma, ldmatrix, cp.async and
 // cache operators.
@@ -14,11 +14,11 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// Blocks that a grid may have in y (compute capability 5 to 12). A kernel whose y follows the data
-// takes the rest in a loop.
+// Maximum blocks of a grid in y (compute capability 5 to 12). A kernel whose y depends on the data
+// handles the rest in a loop.
 enum { PTX_MAX_GRID_Y = 65535 };
-// Blocks of a kernel that go through all rows in turns, and keep sums: two for each multiprocessor
-// of an H100 or H200. The simulator has fewer, so that a test's rows are several turns.
+// Blocks of a kernel that walks all rows in rounds, and keeps sums: two for each multiprocessor of
+// an H100 or H200. The simulator has fewer, so that a test's rows take several rounds.
 enum { PTX_TURNING_BLOCKS = 264 };
 
 // Dynamic shared memory, aligned to 128 bytes, as an array of T.
@@ -57,9 +57,9 @@ static __device__ inline void ptx_mma(float d[4], const uint32_t a[4], const uin
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 i + j gives the address of row
-// j of matrix i (16 bytes, aligned); lane 4 g + t gets elements 2 t, 2 t + 1 of row g of matrix i
-// in r[i]; _transposed: of column g.
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 i + j gives the address
+// of row j of matrix i (16 bytes, aligned); lane 4 g + t gets elements 2 t, 2 t + 1 of row g of
+// matrix i in r[i]; _transposed: of column g.
 static __device__ inline void ptx_ldmatrix(uint32_t r[4], const void *row) {
     uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
@@ -75,7 +75,7 @@ static __device__ inline void ptx_ldmatrix_transposed(uint32_t r[4], const void 
                  : "memory");
 }
 
-// Starts a copy of 16 bytes from global to shared memory, both aligned; zeros where !wanted (then
+// Starts a copy of 16 bytes from global to shared memory, both aligned; zeros if !wanted (then
 // `from` is not read).
 static __device__ inline void ptx_copy_async(void *to, const void *from, bool wanted) {
     uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -87,13 +87,13 @@ static __device__ inline void ptx_copy_async(void *to, const void *from, bool wa
 static __device__ inline void ptx_copy_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until at most N of this thread's last groups are under way.
+// Waits until at most N of this thread's last groups are in flight.
 template <int N> static __device__ inline void ptx_copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// A value that is moved in one access: aligned to its size, which is at most 16 bytes. (The twin
-// tells the simulator so, whose compiler would take it apart.)
+// Loads or stores a value in one access: aligned to its size, which is at most 16 bytes. (The twin
+// tells the simulator, whose compiler would split it.)
 template <class P> static __device__ inline P ptx_load(const P *p) {
     return *p;
 }
@@ -101,10 +101,10 @@ template <class P> static __device__ inline void ptx_store(P *p, const P &v) {
     *p = v;
 }
 
-// 16 bytes from global memory that are not read again, and 16 bytes to it that are not read soon.
-// Their lines are the first to leave the L2 cache. (Of global memory PTX's "last use", .lu, is
-// defined as .cs.) The load is not volatile: several may be under
-// way, and none moves behind the store of what it read.
+// Load 16 bytes from global memory that are not read again, and store 16 bytes that are not read
+// soon. Their lines are the first to leave the L2 cache. (For global memory PTX defines "last use",
+// .lu, as .cs.) The load is not volatile: several may be in flight, and none moves past the store
+// that replaces what it read.
 static __device__ inline uint4 ptx_load_last(const void *p) {
     uint4 v;
     asm("ld.global.cs.v4.u32 {%0,%1,%2,%3},[%4];"
@@ -118,14 +118,14 @@ static __device__ inline void ptx_store_streaming(void *p, uint4 v) {
                  : "memory");
 }
 
-// Orders this warp's accesses to registers and shared memory before the wgmma instructions that
-// follow. On sm_90a alone: only files of variants for it call this.
+// Orders this warp's accesses to registers and shared memory before the following wgmma
+// instructions. Only on sm_90a: only files of variants for it call this.
 static __device__ inline void ptx_wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// threadIdx.x, read anew at each call. In a loop that fills the registers this keeps the compiler
-// from holding there what follows from the thread's number.
+// Returns threadIdx.x, read again at each call. In a loop that fills the registers this keeps the
+// compiler from holding values derived from it.
 static __device__ inline int ptx_thread() {
     int thread;
     asm volatile("mov.u32 %0,%%tid.x;" : "=r"(thread));
@@ -133,7 +133,7 @@ static __device__ inline int ptx_thread() {
 }
 
 // 2^x to 2 units in the last place; below 2^-126 it is 0. (Without .ftz every call costs three more
-// instructions, which scale what would be a denormal number.)
+// instructions, which scale denormal results.)
 static __device__ inline float ptx_exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));

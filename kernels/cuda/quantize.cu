@@ -1,10 +1,10 @@
-// Numbers in few bits, block by block: to them, and back, with sums over ranks.
+// Block quantization: to blocks of few bits, and back, with sums over ranks.
 //
 // A warp takes a block of 256 elements, and a lane four of each half of it, so that neighbouring
-// lanes have neighbouring memory in every format. The largest magnitude is found by integers, in an
-// order that does not matter. A sum over ranks stays in the lane's registers.
+// lanes have neighbouring memory in every format. The largest magnitude is found by integers, so
+// the order does not matter. A sum over ranks stays in the lane's registers.
 //
-// kernels/quantize.h says what a block is. Called through the kernel table by zero/wire/.
+// kernels/quantize.h defines a block. Called through the kernel table by zero/wire/.
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / WARP, QUAD = 4, HALF = WARP * QUAD, LANE = 2 * QUAD };
@@ -13,8 +13,8 @@ static_assert(2 * HALF == QUANTIZE_BLOCK, "a lane has four elements of each half
 // QUAD numbers.
 template <int BITS> using Word = std::conditional_t<BITS == 8, uint32_t, uint16_t>;
 
-// Which block of which run a warp has, and where in the run this lane's elements begin: those of
-// the block's first half; the others come HALF later.
+// The block and run of a warp, and where in the run this lane's elements begin: those of the
+// block's first half; the others come HALF later.
 struct Place {
     size_t run, block, begin;
 };
@@ -32,7 +32,7 @@ template <int BITS> static __device__ inline float *run_of(const void *runs, siz
     return (float *)((char *)runs + run * quantized_bytes(BITS, n));
 }
 
-// The bytes of element `at` and those behind it, which come after the run's scales.
+// Returns the bytes of element `at` and later ones, which come after the run's scales.
 template <int BITS> static __device__ inline uint8_t *bytes_of(float *run, size_t n, size_t at) {
     return (uint8_t *)(run + quantized_blocks(n)) + at * BITS / 8;
 }
@@ -66,7 +66,7 @@ static __device__ inline void write_block(void *runs, size_t n, Place p, const f
     }
 }
 
-// x = the block, or x += it.
+// x = the block, or x += the block.
 template <int BITS>
 static __device__ inline void read_block(const void *runs, size_t n, Place p, bool add, float *x) {
     float *from = run_of<BITS>(runs, n, p.run);
@@ -90,7 +90,7 @@ static __device__ inline void read_block(const void *runs, size_t n, Place p, bo
     }
 }
 
-// The lane's elements of the run at `a`; past the end 0.
+// Reads the lane's elements of the run at `a`; 0 past the end.
 template <class T, Access ACCESS>
 static __device__ inline void read_array(const T *a, size_t n, Place p, float *x) {
 #pragma unroll
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS) quantize_kernel(struct Quantiz
     write_block<BITS>(a.to, a.n, p, x);
 }
 
-// Adds the ranks' blocks to x, or begins with the first.
+// Adds the ranks' blocks to x, or starts with the first one.
 template <int BITS>
 static __device__ inline void sum_blocks(const void *from, size_t n, Place p, size_t parts,
                                          size_t ranks, bool add, float *x) {
@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(THREADS) requantize_kernel(struct Requa
     write_block<BITS>(a.to, a.n, p, x);
 }
 
-// A warp for each block.
+// Returns the grid with a warp for each block.
 static unsigned grid_for(size_t n, size_t runs) {
     return (unsigned)ceil_div(runs * quantized_blocks(n), WARPS);
 }

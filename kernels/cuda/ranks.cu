@@ -1,12 +1,12 @@
-// What collectives do with other ranks' memory, where ranks share a GPU: sum shards over ranks, and
-// copy shards together.
+// Kernels of collectives on other ranks' memory, if ranks share a GPU: sum shards over ranks, and
+// gather shards.
 //
-// A sum goes over the ranks in their order for every element, in fp32, and is rounded once: so each
-// stage of ZeRO, which cuts the same sums into other pieces, gets the same bits, and those of the
-// CPU. The addresses of the ranks' buffers travel as the kernel's argument.
+// A sum goes over the ranks in order for every element, in fp32, and is rounded once: so each ZeRO
+// stage, which cuts the same sums into other pieces, gets the same bits, and those of the CPU. The
+// addresses of the ranks' buffers are passed as the kernel's argument.
 //
-// Called through the kernel table by the backends in zero/comm/. These are the last of the kernels
-// that are bound by memory; read next: attention.cu.
+// Called through the kernel table by the backends in zero/comm/. These are the last memory-bound
+// kernels; read next: attention.cu.
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, UNITS = 4 };
@@ -23,7 +23,7 @@ static struct Addresses addresses(void *const *src, size_t ranks) {
     return a;
 }
 
-// dst may be one of the sources: each thread has read its elements of all before it writes.
+// dst may be one of the sources: each thread reads its elements of all before it writes.
 template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS)
     rank_sum_kernel(size_t n, size_t from, unsigned ranks, struct Addresses src, T *dst,
@@ -67,7 +67,7 @@ extern "C" void cuda_rank_sum(struct Stream *s, const struct RankSum *a) {
     });
 }
 
-// Grid: (pieces of a shard, ranks). U: what is moved at a time; count and step are in U.
+// Grid: (pieces of a shard, ranks). U: the unit that is moved; count and step are in U.
 template <class U>
 static __global__ void __launch_bounds__(THREADS)
     rank_gather_kernel(size_t count, size_t step, size_t skip, struct Addresses src, U *dst) {

@@ -3,20 +3,20 @@
 // A team of lanes, a power of two, owns a head: each lane holds one pack of its first half and the
 // pack of its partners in the second half, 16 bytes each, so that a head is read and written once.
 // A block takes a row, whose heads have the same angles: each lane reads its part of the table once
-// and keeps it, and its team takes several heads in turn. The norm's sum goes over the team by
-// shuffles. Memory sets the pace: some 20 instructions for each pair of 2-byte elements that are
-// read and written; both passes should move their bytes (cost.c) at the speed of a copy. Where
-// half a head is no power of two of packs (HS 80: 5 of 8 lanes) some lanes idle, which costs loads
-// under way, not bytes.
+// and keeps it, and its team takes several heads in turn. Shuffles sum the norm over the team.
+// Memory limits the speed: some 20 instructions for each pair of 2-byte elements that are read and
+// written; both passes should move their bytes (cost.c) at the speed of a copy. If half a head is
+// not a power of two of packs (HS 80: 5 of 8 lanes) some lanes idle, which costs loads in flight,
+// not bytes.
 //
-// Backward, with dn the gradient dy turned back, n = x rstd and g = dn weight:
+// Backward, with dn the gradient dy rotated back, n = x rstd and g = dn weight:
 //   dx = rstd (g - n mean(g n)),   dweight = sum over rows and heads of dn n
 // For the sums CHUNKS blocks take rows in turn, four for each multiprocessor of an H100 or H200. A
 // lane has the same channels of all its heads, and keeps their sums in registers; at its end a
 // block adds those of its warps, in order, and a second kernel adds the blocks. These sums take
-// registers, 128 in all for 16-bit formats: of 40 heads, say, a multiprocessor holds five blocks of
-// 96 threads with 64 bytes each under way, 30 KB, where a copy at full speed needs some 40. There
-// three quarters of a copy's speed are expected.
+// registers, 128 in all for 16-bit formats: with 40 heads, for example, a multiprocessor holds five
+// blocks of 96 threads with 64 bytes each in flight, 30 KB, while a copy at full speed needs some
+// 40. There we expect three quarters of a copy's speed.
 //
 // Su et al., "RoFormer", 2021; the norm: Qwen Team, "Qwen3 Technical Report", 2025. Called through
 // the kernel table. Read next: attention.cu.
@@ -25,7 +25,7 @@
 
 enum {
     MAX_THREADS = 256, // of a block
-    HEADS_EACH = 4,    // that a team takes of a row, if the block may be as large
+    HEADS_EACH = 4,    // heads of a row per team, if the block may be large enough
     CHUNKS = ROTATE_BLOCKS,
     MAX_HALF = 256, // half a head: WARP packs of 16-bit numbers
     SLICES = 8,     // of the chunks, in the second kernel
@@ -72,7 +72,7 @@ static __device__ inline void write_part(void *base, size_t at, unsigned i, unsi
     pack_write<ACCESS>((T *)base + at + half, i, half, second);
 }
 
-// cos (first) and sin (second) of the lane's pairs at one position.
+// Returns cos (first) and sin (second) of the lane's pairs at one position.
 template <Access ACCESS, int N>
 static __device__ inline Part<N> read_angles(const float *row, unsigned i, unsigned half) {
     Part<N> p;
@@ -87,7 +87,7 @@ static __device__ inline Part<N> read_angles(const float *row, unsigned i, unsig
     return p;
 }
 
-// The point (first, second), turned by an angle whose sine is sign * angle.second.
+// Rotates the point (first, second) by an angle whose sine is sign * angle.second.
 template <int N> static __device__ inline void turn(Part<N> &p, const Part<N> &angle, float sign) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -121,7 +121,7 @@ template <int N> static __device__ inline void scale(Part<N> &a, float factor) {
     }
 }
 
-// The sum over a team's lanes, in all of them. All lanes of the warp must call.
+// Returns the sum over a team's lanes, to all of them. All lanes of the warp must call it.
 static __device__ inline float team_sum(float x) {
     for (unsigned offset = blockDim.x / 2; offset; offset /= 2)
         x += __shfl_xor_sync(ALL_LANES, x, (int)offset);
@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(MAX_THREADS) rotate_forward_kernel(stru
     size_t row = blockIdx.x;
     Part<N> angle =
         read_angles<ACCESS, N>(a.table + row_position(a.starts, row, a.t) * a.hs, mine, half);
-    // All teams make as many turns, as the shuffles want it; past the last head they have no part.
+    // All teams make the same rounds, as the shuffles require; past the last head they do nothing.
     for (unsigned begin = 0; begin < a.heads; begin += blockDim.y) {
         unsigned head = begin + threadIdx.y, i = head < a.heads ? mine : half;
         size_t at = (row * (2 * a.turned - a.nh) + head) * a.hs;
@@ -159,8 +159,8 @@ static __global__ void __launch_bounds__(MAX_THREADS) rotate_forward_kernel(stru
     }
 }
 
-// Where a channel's sum is in shared memory: lanes whose channels are N apart are in banks of their
-// own.
+// Returns the index of a channel's sum in shared memory: lanes whose channels are N apart use
+// different banks.
 template <int N> static __device__ inline unsigned spread(unsigned channel) {
     return channel + channel / N;
 }
@@ -195,7 +195,7 @@ static __device__ inline void write_sums(const struct Heads &a, Part<N> (&sums)[
         chunk[i] = shared[i / a.hs][spread<N>(i % a.hs)];
 }
 
-// dx of a lane's part from p, which is dn; dn n is added to the sums of its kind.
+// Turns p from dn to dx for a lane's part, and adds dn n to the sums of its kind.
 template <class T, Access ACCESS, int N>
 static __device__ inline void back_through_norm(const struct Heads &a, Part<N> &p, size_t at,
                                                 unsigned head, unsigned i, Part<N> (&sums)[2]) {
@@ -272,7 +272,7 @@ static __global__ void __launch_bounds__(SLICES *WARP)
     out[i] = from_float<G>(accumulate ? to_float(out[i]) + sum : sum);
 }
 
-// Lanes of a team, and teams of a block.
+// Returns the lanes of a team, and the teams of a block.
 template <class T> static dim3 share_out(const struct Heads &a) {
     unsigned lanes = 1, teams = (unsigned)ceil_div(a.heads, HEADS_EACH);
     while (lanes * Pack<T>::N < a.hs / 2)

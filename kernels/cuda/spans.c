@@ -1,17 +1,17 @@
-// When a GPU's operations began and ended.
+// Records when a GPU's operations began and ended.
 //
 // The host only queues operations, so their times come from the GPU: a pair of timed events around
-// each, in a ring for each stream. An event is used again when the ring comes round, so that the
-// newest operations are kept, as in a trace's own rings. They are read when somebody collects, up
-// to the first that has not ended: nothing waits for them.
+// each, in a ring for each stream. An event is reused when the ring comes round, so the newest
+// operations are kept, as in a trace's own rings. Collecting reads them, up to the first that has
+// not ended: nothing waits for them.
 //
 // A record ends where the next part of its operation begins, so records of a stream never overlap
-// and the ring stays flat. How many launches a record had is the difference of the stream's counts.
+// and the ring stays flat. The launches of a record are the difference of the stream's counts.
 //
-// Times are measured from now: an event that is recorded, and waited for, on a stream of its own,
-// which has nothing else to do, so that the host's clock tells when that was: the host's own queues
-// stand in the same trace. An event's resolution is half a microsecond, and its distance from
-// another a float of milliseconds, so such a base must be near.
+// Times are relative to an event that is recorded, and waited for, on an otherwise idle stream, so
+// that its time by the host's clock is known: the host's own queues are in the same trace. An
+// event's resolution is half a microsecond, and the time between events a float of milliseconds, so
+// such a base must be recent.
 #include "kernels/cuda/spans.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct GpuSpan {
     const char *name;
     struct Label label;
     struct Cost cost;
-    uint64_t launches; // of the stream at its begin; from its end on, its own
+    uint64_t launches; // the stream's count at its begin; from its end on, its own count
 };
 
 struct Spans {
@@ -78,7 +78,7 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
     return (double)ms * 1e-3;
 }
 
-// base_seconds when the event for it was reached.
+// Returns base_seconds at the time when the event for it was reached.
 static double read_clock(struct Cuda *cuda) {
     if (!cuda->clock) {
         CUDA_CHECK(cudaStreamCreateWithFlags(&cuda->clock, cudaStreamNonBlocking));
@@ -92,7 +92,7 @@ static double read_clock(struct Cuda *cuda) {
 static bool has_ended(const struct GpuSpan *span) {
     cudaError_t status = cudaEventQuery(span->end);
     if (status == cudaErrorNotReady) {
-        cudaGetLastError(); // CUDA keeps it as if it were an error
+        cudaGetLastError(); // CUDA records it like an error
         return false;
     }
     CUDA_CHECK_STATUS(status, "cudaEventQuery");
@@ -113,7 +113,7 @@ static void collect_span(struct Stream *s, const struct GpuSpan *span, double no
 static void collect_stream(struct Stream *s, double now) {
     struct Spans *spans = s->spans;
     uint64_t first = spans->count > SPANS ? spans->count - SPANS : 0;
-    if (spans->collected < first) { // what was not kept counts as lost
+    if (spans->collected < first) { // spans that were not kept are lost
         s->cuda->device.trace->ring[s->number].count += first - spans->collected;
         spans->collected = first;
     }
@@ -123,7 +123,7 @@ static void collect_stream(struct Stream *s, double now) {
             return;
         collect_span(s, span, now);
     }
-    spans->count = spans->collected = 0; // the first events are used again
+    spans->count = spans->collected = 0; // the first events are reused
 }
 
 void spans_collect(struct Device *d) {

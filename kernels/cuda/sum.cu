@@ -1,16 +1,16 @@
-// Sums over whole buffers, for the norm of the gradient, and what follows from the norm.
+// Sums over whole buffers, for the norm of the gradient, and the step's end, which uses the norm.
 //
 // The array is cut into runs of fixed size, which up to CHUNKS blocks take in turn; a block sums
 // its runs in fp64, and one warp then adds the blocks' sums. A gradient has 10^8 elements, and the
-// clip factor must not drift with its size. Who adds what, and in which order, depends on n and the
-// format alone. The blocks' sums are in a few KB that each queue keeps for this (struct Stream).
+// clip factor must not drift with its size. The division and the order depend only on n and the
+// format. The blocks' sums are in a few KB that each queue keeps for this (struct Stream).
 //
 // Called through the kernel table. Read next: adamw.cu.
 #include "kernels/cuda/gpu.cuh"
 
 enum {
     THREADS = 256,
-    AT_ONCE = 4, // packs of a thread that are being read at the same time
+    AT_ONCE = 4, // packs in flight per thread
     CHUNKS = STREAM_SUMS
 };
 
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(THREADS)
     sums[blockIdx.x] = sum;
 }
 
-// One warp.
+// Adds the blocks' sums in one warp.
 static __global__ void __launch_bounds__(WARP)
     sum_total_kernel(const double *sums, unsigned count, bool accumulate, double *out) {
     double sum = 0;

@@ -1,10 +1,10 @@
 // SwiGLU, y = silu(g) u of rows [g | u], and its backward pass.
 //
-// A block takes a fixed piece of a row, one pack a thread and array: two are under way while a
-// thread of the forward pass waits, three in the backward pass, and blocks are many and small. One
-// e^x and one division an element are what GELU has for 4 bytes (gelu.cu), here for 6 and for 10 of
-// bf16: memory sets the pace, and both passes should move their bytes (cost.c) at the speed of a
-// copy. A thread reads all that it overwrites before it writes, so dx may be x.
+// A block takes a fixed piece of a row, one pack per thread and array: a thread has two in flight
+// in the forward pass, three in the backward pass, and blocks are many and small. One e^x and one
+// division an element are what GELU has for 4 bytes (gelu.cu), here for 6 and for 10 of bf16:
+// memory limits the speed, and both passes should move their bytes (cost.c) at the speed of a copy.
+// A thread reads all that it overwrites before it writes, so dx may be x.
 //
 // Shazeer, "GLU Variants Improve Transformer", 2020. Called through the kernel table. Read next:
 // rotate.cu.
@@ -18,8 +18,8 @@ struct Gates {
     void *out; // y or dx
 };
 
-// A gate and what follows from it. Below -88 e^-g nears the end of fp32, and silu is 0 but for
-// 6e-37: g is cut there, as 0 times an infinite e^-g is a NaN. A NaN is not below, and stays.
+// A gate and values derived from it. Below -88 e^-g nears the end of fp32, and silu is 0 to within
+// 6e-37: g is clamped there, as 0 times an infinite e^-g is a NaN. A NaN is not below, and stays.
 struct Gate {
     float value, e, step; // g, e^-g, 1 / (1 + e^-g)
 };
@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(THREADS) swiglu_backward_kernel(struct 
     pack_write<ACCESS>(dx + a.n, i, a.n, up);
 }
 
-// The blocks of a pass over `rows` rows of a.n gates; a.pieces is set.
+// Returns the blocks of a pass over `rows` rows of a.n gates; sets a.pieces.
 template <class T> static unsigned share_out(struct Gates &a, size_t rows, size_t n) {
     size_t pieces = ceil_div(n, THREADS * Pack<T>::N);
     CHECK(n <= INT32_MAX / 2 && rows * pieces <= INT32_MAX, "(%zu, %zu)", rows, n);

@@ -1,6 +1,6 @@
 // The kernel table of CUDA: every launcher of cuda.h, as the last row of its operation's variants
-// (variants.h), timed where somebody traces, and named where its kernels fail. A launcher of
-// several kernels names its later parts itself (span_part).
+// (variants.h), timed if there is a trace, and named if its kernels fail. A launcher of several
+// kernels names its later parts itself (span_part).
 #include "kernels/cuda/spans.h"
 #include "kernels/tier_check.h"
 

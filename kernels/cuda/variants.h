@@ -1,21 +1,21 @@
-// Variants: kernels for some GPUs alone, beside the generic ones that every GPU runs.
+// Variants: kernels for some GPUs only, beside the generic ones that every GPU runs.
 //
 // A variant is an operation of the kernel table made for one compute capability, such as attention
-// with the matrix instructions of 9.0. Its file is compiled for that one target (sm_90a), where the
-// Makefile's CUDA_ARCHS names it (CU_90a there lists such files); else it is not part of the build.
-// The file ends in its rows:
+// with the matrix instructions of 9.0. Its file is compiled only for that target (sm_90a), if the
+// Makefile's CUDA_ARCHS names it (CU_90a there lists such files); else it is not in the build. The
+// file ends in its rows:
 //
 //     extern "C" const struct Variant cuda_variants_<file>[] = {{.name = ...}, {}};
 //
-// When a device is opened, each operation gets the list of the rows that are for this GPU, with
-// the generic kernel as the last. A launch takes the first row that takes its arguments.
+// When a device is opened, each operation gets the list of the rows for this GPU, with the generic
+// kernel as the last. A launch uses the first row that accepts its arguments.
 //
-// Another variant is another order of sums, so other bits. A checkpoint has the names of a device's
-// variants, and which of them ran (device_get_choices); a run that resumes chooses among the same
-// (device_set_variants), and ends with a line where one that ran is not to be had.
+// Another variant sums in another order, so has other bits. A checkpoint has the names of a
+// device's variants, and which of them ran (device_get_choices); a resumed run chooses among the
+// same ones (device_set_variants), and ends with a line if one that ran is missing.
 //
-// Called by table.c, matmul.c, device.c and blas_choices.c. A variant lives with the scratch that
-// the generic kernel asks for: memory is planned without a GPU.
+// Called by table.c, matmul.c, device.c and blas_choices.c. A variant must use only the scratch of
+// the generic kernel: memory is planned without a GPU.
 #ifndef KERNELS_CUDA_VARIANTS_H
 #define KERNELS_CUDA_VARIANTS_H
 #include "kernels/kernels.h"
@@ -35,14 +35,14 @@ enum { VARIANT_NAME = 56, MAX_VARIANTS = 4 }; // bytes of a name; of one operati
 
 // A list of rows ends with one that has no name.
 struct Variant {
-    const char *name; // shorter than VARIANT_NAME; says the target, as checkpoints keep it
+    const char *name; // shorter than VARIANT_NAME; names the target, as checkpoints keep it
     enum CudaOp op;
-    int capability;                  // of the GPUs that it is for: 90 for 9.0
+    int capability;                  // of its GPUs: 90 for 9.0
     bool (*takes)(const void *args); // the operation's struct; NULL: any
     void (*launch)(struct Stream *s, const void *args);
 };
 
-// Of one device. A list of row[] ends with the generic kernel.
+// The variants of one device. A list row[] ends with the generic kernel.
 struct Variants {
     int capability;
     const struct Variant *row[NCUDA_OP][MAX_VARIANTS + 1];
@@ -51,20 +51,20 @@ struct Variants {
 
 extern const struct Variant cuda_generic[NCUDA_OP]; // table.c
 
-// The generic kernels, then what this build has for a GPU of that capability.
+// Sets the generic kernels, then this build's variants for a GPU of that capability.
 void variants_open(struct Variants *v, int capability);
-// Puts those of more rows that are for this GPU before what there is. Before the first launch.
+// Puts rows for this GPU in front of the existing ones. Before the first launch.
 void variants_add(struct Variants *v, const struct Variant *rows);
-// From now on the generic kernels alone: for a comparison, or to go around a fault. A checkpoint
-// that another variant was used for is refused then.
+// Leaves only the generic kernels: for a comparison, or to avoid a bug. From then on a checkpoint
+// that used another variant is refused.
 void variants_forbid(struct Variants *v);
 
-// Queues an operation by the row that takes its arguments.
+// Queues an operation by the first row that accepts its arguments.
 void variants_launch(struct Stream *s, enum CudaOp op, const void *args);
 
-// As bytes: writes them to out (NULL: nothing is written) and returns how many; 0 for no variant.
+// Saves them as bytes to `out` (NULL: writes nothing). Returns their number; 0 for no variant.
 size_t variants_save(const struct Variants *v, void *out);
-// How many of these bytes, written by device_get_choices, say variants.
+// Returns how many of these bytes, written by device_get_choices, are for variants.
 size_t variants_saved_bytes(const void *in, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Which kernel a GPU runs, where there are several: see variants.h.
+// Chooses the kernel that a GPU runs, if there are several: see variants.h.
 //
 // Also device_set_variants, declared in kernels/device.h.
 #include "kernels/cuda/variants.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-// The Makefile says which files of variants are in this build: CUDA_VARIANTS is X(file) X(file) ...
+// The Makefile lists the files of variants in this build: CUDA_VARIANTS is X(file) X(file) ...
 #define X(file) extern const struct Variant cuda_variants_##file[];
 CUDA_VARIANTS
 #undef X
@@ -19,7 +19,7 @@ static const struct Variant *const built[] = {
 #undef X
         NULL};
 
-// ---- which there are ----
+// ---- the available ones ----
 
 static int count_rows(const struct Variants *v, enum CudaOp op) {
     int n = 0;
@@ -124,7 +124,7 @@ static int refuse(const struct Variants *v, const char *name, struct Error *e) {
                      name, v->capability / 10, v->capability % 10, CUDA_ARCHS);
 }
 
-// A variant that was there and never ran may be missing.
+// A saved variant that never ran may be missing.
 int device_set_variants(struct Device *d, const void *in, size_t bytes, struct Error *e) {
     struct Cuda *cuda = (struct Cuda *)d;
     struct SavedHead head = {.count = 0};
@@ -135,7 +135,7 @@ int device_set_variants(struct Device *d, const void *in, size_t bytes, struct E
     kept = (struct Variants){.capability = v->capability};
     variants_forbid(&kept);
     read_head(&head, in, bytes);
-    for (size_t i = head.count; i-- > 0;) { // the last one first: each goes before the others
+    for (size_t i = head.count; i-- > 0;) { // the last one first, since each is put in front
         struct SavedVariant saved;
         memcpy(&saved, (const char *)in + sizeof head + i * sizeof saved, sizeof saved);
         saved.name[VARIANT_NAME - 1] = '\0';

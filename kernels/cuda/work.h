@@ -1,10 +1,10 @@
-// Scratch of CUDA's kernels: how many bytes each asks for, and what that depends on.
+// Scratch of CUDA's kernels: the bytes that each needs, and the sizes that these depend on.
 //
-// A plan asks it for GPUs that are not here, also in builds without CUDA (plan.c): so this and
-// work.c want nothing of CUDA's, and every build has them. What kernels and plan must agree on,
-// such as how rows are shared out, stands here alone.
+// A plan needs it for GPUs that are not present, also in builds without CUDA (plan.c): so this and
+// work.c use nothing of CUDA, and every build has them. Decisions that kernels and plan share, such
+// as the division of rows, are made only here.
 //
-// Called by plan.c, and by the kernels whose scratch it is.
+// Called by plan.c, and by the kernels that use the scratch.
 #ifndef KERNELS_CUDA_WORK_H
 #define KERNELS_CUDA_WORK_H
 #include "kernels/kernels.h"
@@ -13,32 +13,32 @@
 extern "C" {
 #endif
 
-// The work queries of the kernel table; d is not looked at.
+// The work queries of the kernel table; d is ignored.
 #define X(op, Args) size_t cuda_##op##_work(struct Device *d, const struct Args *a);
 KERNEL_WORK_LIST(X)
 #undef X
 
-// Of a device, as kernels/device.h has them: pieces are whole tiles of a matrix product.
+// Sizes of a device (kernels/device.h): pieces are whole tiles of a matrix product.
 enum { GPU_PIECE_BYTES = 1 << 30, GPU_PIECE_ROWS = 256 };
 
 // ---- matmul ----
 
-// Bytes of workspace that an algorithm of cuBLASLt's for a C of this size may ask for: 32 MiB,
-// which NVIDIA advises for Hopper. A C of less than 128k elements has no use for all of it: 64
-// partial sums of it, and 64 KiB for what an algorithm keeps apart from C.
+// Returns the bytes of workspace that an algorithm of cuBLASLt may use for a C of this size: 32
+// MiB, which NVIDIA advises for Hopper. A C of less than 128k elements cannot use all of it: 64
+// partial sums of it, and 64 KiB for other data of an algorithm.
 size_t blas_workspace_bytes(size_t m, size_t n);
 
-// The parts of a product's scratch, each a multiple of its boundary, to which the first is aligned,
-// too. own: for our own epilogue, then for our own sums of rows; neither addresses nor what
-// cuBLASLt will refuse are known, so this counts with the worst.
+// The parts of a product's scratch, each a multiple of the boundary to which the first is aligned.
+// own: for our own epilogue, then for our own sums of rows; neither addresses nor cuBLASLt's
+// refusals are known here, so this assumes the worst.
 enum { MATMUL_BOUNDARY = 256 };
 struct MatmulScratch {
     size_t workspace, own, dbias;
 };
 struct MatmulScratch cuda_matmul_scratch(const struct Matmul *a);
 
-// Rows of a slice whose product in fp32 fits into 4 MiB: a multiple of 8, so that a slice of a
-// transposed A begins where 16 bytes do; at least 8.
+// Returns the rows of a slice whose product in fp32 fits into 4 MiB: a multiple of 8, so that a
+// slice of a transposed A is aligned to 16 bytes; at least 8.
 size_t cuda_slice_rows(const struct Matmul *a);
 
 // Rows of a piece of our own sums of rows, and the bytes of their partial sums.
@@ -47,9 +47,9 @@ size_t cuda_row_sums_bytes(const struct Matmul *a);
 
 // ---- the others ----
 
-// How c channels of a format are shared out by the norm's backward pass: FEW channels a thread, and
-// MANY at most, for rows that are too long for so few; of a block so many threads: with two blocks
-// on a multiprocessor, 64 registers for each, or 96.
+// The norm's backward pass divides c channels of a format: FEW channels a thread, or MANY for rows
+// that are too long for so few; threads of a block: with two blocks on a multiprocessor, 64
+// registers for each thread, or 96.
 enum {
     NORM_FEW = 8,
     NORM_MANY = 16,
@@ -63,14 +63,14 @@ struct NormTeams {
 };
 struct NormTeams cuda_norm_teams(size_t c, enum Dtype d);
 
-enum { ROTATE_BLOCKS = 528 }; // that sum up: four for each multiprocessor of an H100 or H200
+enum { ROTATE_BLOCKS = 528 }; // that make sums: four for each multiprocessor of an H100 or H200
 
 // Rows of a block of attention, to which the statistics of its queries are rounded up, and the
-// bytes of a query's.
+// bytes of one query's.
 enum { ATTENTION_ROWS = 128, ATTENTION_STATS = 2 * sizeof(float) };
 
-// The embedding's backward pass sorts the places of a batch, in tiles of the sort's, by digits;
-// sums its own tiles of them; and has positions that begin anew.
+// Scratch of the embedding's backward pass, which sorts the batch's tokens, in the sort's tiles, by
+// digits; sums its own tiles; and stores positions that restart.
 enum { EMBED_TILE = 64, EMBED_SORT_TILE = 2048, EMBED_SORT_DIGITS = 256 };
 struct EmbedScratch {
     size_t sort, parts, positions;
