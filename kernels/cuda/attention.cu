@@ -127,7 +127,7 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
 // rows see; used only by the mask of an edge.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> &a,
-                                           const WarpPlace &at, const T *keys, int key,
+                                           const WarpQueries &at, const T *keys, int key,
                                            float scale2, uint32_t cells) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
@@ -205,11 +205,11 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     using Z = Tiles<HS>;
     DYN_SHARED(T, shared); // [2] pairs of tiles: keys, values
     int head, block, t = a.grid.t;
-    a.grid.place(&head, &block);
+    a.grid.locate(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS; // the last queries see most keys
     int row = warp_row<HS>(first);
-    WarpPlace at = {head, row, a.grid.first_key(head, row),
-                    a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
+    WarpQueries at = {head, row, a.grid.first_key(head, row),
+                      a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
     HeadRows<const T> source = my_source<T, HS>(key_rows(a.qkv, a.grid, HS, head / a.grid.group),
                                                 value_rows(a.qkv, a.grid, HS, head / a.grid.group));
 

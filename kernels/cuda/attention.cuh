@@ -79,7 +79,7 @@ struct AttentionGrid {
     static const int TOGETHER = 64;
 
     // Sets the head, and the block's index in it, counted from the longest.
-    __device__ void place(int *head, int *block) const {
+    __device__ void locate(int *head, int *block) const {
         int first = static_cast<int>(blockIdx.x) / (TOGETHER * blocks) * TOGETHER;
         int here = min(TOGETHER, heads - first);
         int index = static_cast<int>(blockIdx.x) - first * blocks;
@@ -145,7 +145,7 @@ static __device__ inline HeadRows<T> value_rows(T *p, const AttentionGrid &g, in
 
 // The queries of a warp: its query head and first query, the first key that it sees, and the first
 // key that all of its queries see.
-struct WarpPlace {
+struct WarpQueries {
     int head, row, begin, all_begin;
 };
 
@@ -186,8 +186,8 @@ template <> struct Passing<true> {
     }
     __device__ void step() { list.tile++; }
     __device__ int turn(int ahead) const { // by its address, which takes no register
-        size_t place = reinterpret_cast<uintptr_t>(list.tile) / sizeof(LayoutTile);
-        return static_cast<int>((place + static_cast<size_t>(ahead)) % 2);
+        size_t index = reinterpret_cast<uintptr_t>(list.tile) / sizeof(LayoutTile);
+        return static_cast<int>((index + static_cast<size_t>(ahead)) % 2);
     }
     __device__ int first_turn() const { return turn(0); }
     // The cells of the warp's own rows: bit 4 * (row / 16) + passing row / 16.

@@ -74,7 +74,7 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
 // them; on the diagonal, before some of them. cells: of these keys, bit 4 m of the 16 queries m.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
-                                       const WarpPlace &at, const T *keys, int key, int ahead,
+                                       const WarpQueries &at, const T *keys, int key, int ahead,
                                        uint32_t cells) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
@@ -122,13 +122,13 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     using Z = Tiles<HS>;
     DYN_SHARED(T, shared); // [2] pairs of tiles: keys, values
     int head, block, t = a.grid.t;
-    a.grid.place(&head, &block);
+    a.grid.locate(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS;
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(key_rows(a.qkv, a.grid, HS, head / a.grid.group),
                                                 value_rows(a.qkv, a.grid, HS, head / a.grid.group));
-    WarpPlace at = {head, row, a.grid.first_key(head, row),
-                    a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
+    WarpQueries at = {head, row, a.grid.first_key(head, row),
+                      a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
     Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
                          a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
     copy_tiles<T, HS>(shared, source, keys.at(), t);
@@ -330,7 +330,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     typedef QueryTiles<T, HS> Pair;
     DYN_SHARED(Pair, tiles); // [2]
     int head, block, t = a.grid.t;
-    a.grid.place(&head, &block);
+    a.grid.locate(&head, &block);
     int first = block * ATTENTION_ROWS; // most queries see the first keys
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),

@@ -63,7 +63,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     DYN_SHARED(float, q);
     float *k = q + P::TILE, *v = k + P::TILE, *p = v + P::TILE;
     int head, block, t = a.grid.t;
-    a.grid.place(&head, &block);
+    a.grid.locate(&head, &block);
     int row = (a.grid.blocks - 1 - block) * P::ROWS;
     plain_load<T, C>(q, query_rows(a.qkv, a.grid, a.hs, head), row, t, a.hs);
     Running<P::R> w;

@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     DYN_SHARED(float, q);
     float *dout = q + P::TILE, *k = dout + P::TILE, *v = k + P::TILE, *scores = v + P::TILE;
     int head, block, t = a.grid.t;
-    a.grid.place(&head, &block);
+    a.grid.locate(&head, &block);
     int row = (a.grid.blocks - 1 - block) * P::ROWS;
     plain_load<T, C>(q, plain_queries(a, head), row, t, a.hs);
     plain_load<T, C>(dout, plain_dout(a, head), row, t, a.hs);
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     float *v = k + P::TILE, *q = v + P::TILE, *dout = q + P::TILE, *ps = dout + P::TILE;
     float *dss = ps + P::SCORES;
     int head, block, t = a.grid.t;
-    a.grid.place(&head, &block);
+    a.grid.locate(&head, &block);
     int row = block * P::ROWS;
     plain_load<T, C>(k, plain_keys(a, head), row, t, a.hs);
     plain_load<T, C>(v, plain_values(a, head), row, t, a.hs);

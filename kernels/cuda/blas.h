@@ -36,12 +36,12 @@ enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NE
 // around a product in fp32 or without an epilogue, which it is asked for separately. Fatal if no
 // such way is left.
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Capacity *room);
+                 const struct Capacity *space);
 
 // True if our own kernels do the product with that epilogue for their speed, not because cuBLASLt
 // refused it.
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                         const struct Capacity *room);
+                         const struct Capacity *space);
 
 // C *= GELU'(dgelu), for a stored product whose rows are multiples of 16 bytes (gelu.cu).
 void cuda_gelu_slope(struct Stream *s, const struct Matmul *a);

@@ -163,7 +163,7 @@ struct Trial {
     struct Stream *s;
     struct BlasPlan *p;
     struct Matmul a; // its C and its dbias may be written over
-    const struct Capacity *room;
+    const struct Capacity *space;
     enum Epilogue own; // NONE: the library's way
 };
 
@@ -180,11 +180,11 @@ static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo
             begin = base_seconds();
         }
         cublasStatus_t status =
-            plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->room->workspace);
+            plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->space->workspace);
         blas_check_refusal(s->cuda->blas, "cublasLtMatmul", status, &t->p->choice.key);
         launched = status == CUBLAS_STATUS_SUCCESS;
         if (launched && t->own == EPILOGUE_DBIAS)
-            cuda_row_sums(s, &t->a, t->room->scratch);
+            cuda_row_sums(s, &t->a, t->space->scratch);
         if (launched && t->own == EPILOGUE_DGELU)
             cuda_gelu_slope(s, &t->a);
     }
@@ -198,12 +198,12 @@ static size_t c_bytes(const struct Matmul *a) {
 }
 
 // Returns where timed runs may put their C; NULL: nothing is timed.
-static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capacity *room) {
+static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capacity *space) {
     if (!s->cuda->blas->autotune)
         return NULL;
     if (!a->accumulate && a->dgelu != a->c.data)
         return a->c.data;
-    return c_bytes(a) > room->spare_bytes ? NULL : room->spare;
+    return c_bytes(a) > space->spare_bytes ? NULL : space->spare;
 }
 
 // Returns the fastest, and its time; NULL: none can be launched.
@@ -225,25 +225,25 @@ static const struct BlasCandidate *time_candidates(const struct Trial *t,
 static bool is_own_quicker(const struct Trial *library, double seconds) {
     struct Trial own = *library;
     own.own = (enum Epilogue)library->p->choice.key.epilogue;
-    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, own.room);
+    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, own.space);
     cublasLtMatmulAlgo_t algo = own.p->choice.algo;
     return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
 }
 
 // True if cuBLASLt has an algorithm; then the plan has the best one.
 static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
-                           const struct Matmul *a, const struct Capacity *room) {
+                           const struct Matmul *a, const struct Capacity *space) {
     struct Candidates c;
     find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
         return false;
-    struct Trial trial = {s, p, *a, room, EPILOGUE_NONE};
+    struct Trial trial = {s, p, *a, space, EPILOGUE_NONE};
     const struct BlasCandidate *best = NULL;
     double seconds = INFINITY;
-    trial.a.c.data = timed_c(s, a, room);
-    if (trial.a.c.data == room->spare && room->spare)
-        CUDA_CHECK(cudaMemsetAsync(room->spare, 0, c_bytes(a), s->stream));
-    trial.a.dbias = room->dbias;
+    trial.a.c.data = timed_c(s, a, space);
+    if (trial.a.c.data == space->spare && space->spare)
+        CUDA_CHECK(cudaMemsetAsync(space->spare, 0, c_bytes(a), s->stream));
+    trial.a.dbias = space->dbias;
     if (trial.a.c.data) {
         best = time_candidates(&trial, &c, &seconds);
         if (!best) { // it launches none of its own proposals
@@ -272,16 +272,16 @@ static void choose_own(struct Blas *b, struct BlasPlan *p, enum Way way) {
 }
 
 void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
-                 const struct Capacity *room) {
+                 const struct Capacity *space) {
     struct Blas *b = s->cuda->blas;
     const struct BlasKey *key = &p->choice.key;
-    if (is_bgradb_a_pass(s, key) && !timed_c(s, a, room)) {
+    if (is_bgradb_a_pass(s, key) && !timed_c(s, a, space)) {
         choose_own(b, p, WAY_OWN_QUICKER);
         return;
     }
     for (enum Way way = 0; way <= WAY_OWN; way++) {
         bool library = blas_ways[way].library;
-        if (!way_fits(way, key) || (library && !choose_library(s, p, way, a, room)))
+        if (!way_fits(way, key) || (library && !choose_library(s, p, way, a, space)))
             continue;
         way = library ? (enum Way)p->choice.way : way;
         if (!blas_ways[way].library)

@@ -179,30 +179,30 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *
 }
 
 struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                          const struct Capacity *room) {
+                          const struct Capacity *space) {
     struct Blas *b = s->cuda->blas;
     struct BlasKey key = key_of(a, epilogue);
     struct BlasPlan *p = plan_find(b, &key);
     if (p)
         return p;
     struct BlasPlan made = plan_open(b, &key);
-    plan_choose(s, &made, a, room);
+    plan_choose(s, &made, a, space);
     return plan_keep(b, &made);
 }
 
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                         const struct Capacity *room) {
-    return plan_for(s, a, epilogue, room)->choice.way == WAY_OWN_QUICKER;
+                         const struct Capacity *space) {
+    return plan_for(s, a, epilogue, space)->choice.way == WAY_OWN_QUICKER;
 }
 
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Capacity *room) {
+                 const struct Capacity *space) {
     struct Blas *b = s->cuda->blas;
-    struct BlasPlan *p = plan_for(s, a, epilogue, room);
+    struct BlasPlan *p = plan_for(s, a, epilogue, space);
     p->uses++;
     if (!blas_ways[p->choice.way].library)
         return false;
-    cublasStatus_t status = plan_queue(b, s->stream, p, &p->choice.algo, a, room->workspace);
+    cublasStatus_t status = plan_queue(b, s->stream, p, &p->choice.algo, a, space->workspace);
     if (status != CUBLAS_STATUS_SUCCESS)
         blas_fail(b, "cublasLtMatmul", status, &p->choice.key);
     s->launches++;

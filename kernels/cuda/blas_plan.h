@@ -110,7 +110,7 @@ struct BlasPlan *plan_keep(struct Blas *b, const struct BlasPlan *p);  // a copy
 
 // Returns the product's plan, chosen at its first use. Valid until another plan is chosen.
 struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                          const struct Capacity *room);
+                          const struct Capacity *space);
 
 // Queues the product with that algorithm; a status other than success: nothing is queued.
 cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *p,
@@ -119,7 +119,7 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *
 
 // Sets the plan's way and algorithm: blas_choose.c.
 void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
-                 const struct Capacity *room);
+                 const struct Capacity *space);
 // True if an algorithm is allowed, given cuBLASLt's result for it.
 bool plan_may_take(struct Blas *b, const struct BlasKey *key,
                    const cublasLtMatmulHeuristicResult_t *r, const cublasLtMatmulAlgo_t *algo);

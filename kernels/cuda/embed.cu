@@ -146,12 +146,12 @@ static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_
 template <class T, class G, Access ACCESS>
 static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struct Tiles a) {
     constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
-    __shared__ int32_t places[TILE], rows[TILE];
+    __shared__ int32_t indices[TILE], rows[TILE];
     unsigned begin = blockIdx.x * TILE, count = a.rows - begin < TILE ? a.rows - begin : TILE;
     unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
     for (unsigned k = threadIdx.x; k < count; k += WARP) {
-        places[k] = a.order[begin + k];
-        rows[k] = row_of(a.tokens, places[k]);
+        indices[k] = a.order[begin + k];
+        rows[k] = row_of(a.tokens, indices[k]);
     }
     __syncthreads();
     if (rows[count - 1] < 0 || rows[0] == a.tokens.v)
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struc
 #pragma unroll
         for (unsigned u = 0; u < AT_ONCE; u++)
             if (k + u < count)
-                x[u] = pack_read<ACCESS, T, N>((const T *)a.dout + (size_t)places[k + u] * a.c, i,
+                x[u] = pack_read<ACCESS, T, N>((const T *)a.dout + (size_t)indices[k + u] * a.c, i,
                                                a.c);
 #pragma unroll
         for (unsigned u = 0; u < AT_ONCE; u++) {
@@ -346,7 +346,7 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
 
 extern "C" void cuda_embed_backward(struct Stream *s, const struct EmbedBackward *a) {
     size_t rows = a->b * a->t;
-    CHECK(rows <= INT32_MAX, "%zu places", rows);
+    CHECK(rows <= INT32_MAX, "%zu tokens", rows);
     CHECK(a->work.bytes >= cuda_embed_backward_work(nullptr, a), "%zu bytes", a->work.bytes);
     if (!rows)
         return;

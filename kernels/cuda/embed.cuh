@@ -10,8 +10,8 @@ struct Tokens {
 };
 
 // Returns the row of the token at a batch index; -1: before all that have one, v: after them.
-HOST_DEVICE static inline int32_t row_of(const struct Tokens &t, int32_t place) {
-    int32_t token = t.at[place];
+HOST_DEVICE static inline int32_t row_of(const struct Tokens &t, int32_t index) {
+    int32_t token = t.at[index];
     if (token < t.first)
         return -1;
     return token - t.first < t.v ? token - t.first : t.v;

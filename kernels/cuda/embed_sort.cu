@@ -33,11 +33,11 @@ struct Pass {
     unsigned *counts; // (DIGITS, tiles)
 };
 
-static __device__ inline int32_t place_at(const struct Pass &p, unsigned i) {
+static __device__ inline int32_t index_at(const struct Pass &p, unsigned i) {
     return p.from ? p.from[i] : (int32_t)i;
 }
-static __device__ inline unsigned digit_of(const struct Pass &p, int32_t place) {
-    return (unsigned)(row_of(p.tokens, place) + 1) >> p.shift & (DIGITS - 1);
+static __device__ inline unsigned digit_of(const struct Pass &p, int32_t index) {
+    return (unsigned)(row_of(p.tokens, index) + 1) >> p.shift & (DIGITS - 1);
 }
 
 static __global__ void __launch_bounds__(THREADS) embed_sort_count_kernel(struct Pass p) {
@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(THREADS) embed_sort_count_kernel(struct
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = blockIdx.x * TILE + k * THREADS + threadIdx.x;
         if (i < p.rows)
-            atomicAdd(&counts[digit_of(p, place_at(p, i))], 1u);
+            atomicAdd(&counts[digit_of(p, index_at(p, i))], 1u);
     }
     __syncthreads();
     p.counts[threadIdx.x * p.tiles + blockIdx.x] = counts[threadIdx.x];
@@ -106,7 +106,7 @@ static __device__ inline unsigned same_digit(unsigned lanes, unsigned digit) {
 static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct Pass p) {
     __shared__ unsigned next[WARPS][DIGITS];
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, digits[EACH], ranks[EACH];
-    int32_t places[EACH];
+    int32_t indices[EACH];
     for (unsigned w = 0; w < WARPS; w++)
         next[w][threadIdx.x] = 0;
     __syncthreads();
@@ -114,8 +114,8 @@ static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct 
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = blockIdx.x * TILE + (warp * EACH + k) * WARP + lane;
         bool exists = i < p.rows;
-        places[k] = exists ? place_at(p, i) : 0;
-        digits[k] = exists ? digit_of(p, places[k]) : 0;
+        indices[k] = exists ? index_at(p, i) : 0;
+        digits[k] = exists ? digit_of(p, indices[k]) : 0;
         unsigned same = same_digit(__ballot_sync(ALL_LANES, exists), digits[k]);
         unsigned before = __popc(same & ((1u << lane) - 1)); // of my digit, in this round
         ranks[k] = next[warp][digits[k]] + before;
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct 
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = blockIdx.x * TILE + (warp * EACH + k) * WARP + lane;
         if (i < p.rows)
-            p.to[next[warp][digits[k]] + ranks[k]] = places[k];
+            p.to[next[warp][digits[k]] + ranks[k]] = indices[k];
     }
 }
 

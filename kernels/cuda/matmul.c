@@ -111,15 +111,15 @@ static void begin_slope(struct Stream *s, const struct Matmul *a) {
 
 // A product in fp32, which only cuBLASLt can do.
 static void multiply_plainly(struct Stream *s, const struct Matmul *a,
-                             const struct Capacity *room) {
-    bool done = blas_matmul(s, a, EPILOGUE_NONE, room);
+                             const struct Capacity *space) {
+    bool done = blas_matmul(s, a, EPILOGUE_NONE, space);
     CHECK(done, "a product in fp32 of m %zu, n %zu, k %zu was left to nobody", a->m, a->n, a->k);
 }
 
 // A product with our own epilogue, in place.
 static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
-                                 const struct Capacity *room) {
-    multiply_plainly(s, a, room);
+                                 const struct Capacity *space) {
+    multiply_plainly(s, a, space);
     struct Finish f = {.rows = a->m,
                        .n = a->n,
                        .ld_sum = a->c.ld,
@@ -135,21 +135,21 @@ static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
 
 // A product with our own epilogue and a 16-bit C.
 static void multiply_by_slices(struct Stream *s, const struct Matmul *a,
-                               const struct Capacity *room) {
+                               const struct Capacity *space) {
     size_t step = cuda_slice_rows(a), row_step = a->a.transposed ? 1 : a->a.ld;
     for (size_t i = 0; i < a->m; i += step) {
         struct Matmul part = *a;
         part.m = size_min(step, a->m - i);
         part.a.data = dtype_at(a->a.data, a->a.dtype, i * row_step);
-        part.c = (struct Mat){room->scratch, F32, a->n, false, NULL};
+        part.c = (struct Mat){space->scratch, F32, a->n, false, NULL};
         part.accumulate = false;
-        struct Capacity own = {.workspace = room->workspace};
+        struct Capacity own = {.workspace = space->workspace};
         multiply_plainly(s, &part, &own);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
                            .ld_sum = a->n,
                            .ldc = a->c.ld,
-                           .sum = room->scratch,
+                           .sum = space->scratch,
                            .c = dtype_at(a->c.data, a->c.dtype, i * a->c.ld),
                            .dtype = a->c.dtype,
                            .bias_dtype = a->b.dtype,
@@ -163,11 +163,11 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a,
 
 // A stored 16-bit product, then GELU's derivative; false: cuBLASLt refuses the product.
 static bool multiply_then_slope(struct Stream *s, const struct Matmul *a,
-                                const struct Capacity *room) {
+                                const struct Capacity *space) {
     struct Matmul plain = *a;
     plain.dgelu = NULL;
     begin_product(s, &plain, false);
-    if (!blas_matmul(s, &plain, EPILOGUE_NONE, room))
+    if (!blas_matmul(s, &plain, EPILOGUE_NONE, space))
         return false;
     begin_slope(s, a);
     cuda_gelu_slope(s, a);
@@ -176,33 +176,33 @@ static bool multiply_then_slope(struct Stream *s, const struct Matmul *a,
 
 // Does everything except gelu and dbias.
 static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
-                     const struct Capacity *room) {
+                     const struct Capacity *space) {
     bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
     begin_product(s, a, false);
-    if (!own && blas_matmul(s, a, asked, room))
+    if (!own && blas_matmul(s, a, asked, space))
         return;
-    if (asked == EPILOGUE_DGELU && blas_is_own_quicker(s, a, asked, room) &&
-        multiply_then_slope(s, a, room))
+    if (asked == EPILOGUE_DGELU && blas_is_own_quicker(s, a, asked, space) &&
+        multiply_then_slope(s, a, space))
         return;
     if (a->c.dtype == F32)
-        multiply_then_finish(s, a, room);
+        multiply_then_finish(s, a, space);
     else
-        multiply_by_slices(s, a, room);
+        multiply_by_slices(s, a, space);
 }
 
 // Does everything except gelu; false: cuBLASLt does not do both in one, and nothing was queued.
 static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a,
-                                const struct Capacity *room) {
+                                const struct Capacity *space) {
     struct Matmul fresh = *a;
     if (a->accumulate)
-        fresh.dbias = room->dbias;
+        fresh.dbias = space->dbias;
     begin_product(s, a, true);
-    if (!blas_matmul(s, &fresh, EPILOGUE_DBIAS, room))
+    if (!blas_matmul(s, &fresh, EPILOGUE_DBIAS, space))
         return false;
     if (!a->accumulate)
         return true;
     begin_dbias(s, a, true);
-    cuda_add_row_sums(s, a, room->dbias);
+    cuda_add_row_sums(s, a, space->dbias);
     return true;
 }
 
@@ -227,15 +227,15 @@ void cuda_matmul(struct Stream *s, const struct Matmul *a) {
     CHECK(a->c.dtype == F32 || a->c.dtype == a->a.dtype, "C is %s, A is %s", dtype_name(a->c.dtype),
           dtype_name(a->a.dtype));
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
-    struct Capacity room = capacity_of(a);
+    struct Capacity space = capacity_of(a);
     enum Epilogue asked = asked_of_library(a);
-    bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &room);
+    bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &space);
     if (!summed)
-        multiply(s, a, asked == EPILOGUE_DBIAS ? EPILOGUE_NONE : asked, &room);
+        multiply(s, a, asked == EPILOGUE_DBIAS ? EPILOGUE_NONE : asked, &space);
     if (a->gelu)
         apply_gelu(s, a);
     if (!a->dbias || summed)
         return;
     begin_dbias(s, a, false);
-    cuda_row_sums(s, a, room.scratch);
+    cuda_row_sums(s, a, space.scratch);
 }

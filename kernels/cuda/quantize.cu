@@ -15,11 +15,11 @@ template <int BITS> using Word = std::conditional_t<BITS == 8, uint32_t, uint16_
 
 // The block and run of a warp, and where in the run this lane's elements begin: those of the
 // block's first half; the others come HALF later.
-struct Place {
+struct BlockPosition {
     size_t run, block, begin;
 };
 
-static __device__ inline bool find_place(size_t n, size_t runs, Place *p) {
+static __device__ inline bool find_block(size_t n, size_t runs, BlockPosition *p) {
     size_t blocks = quantized_blocks(n);
     size_t block = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     p->run = block / blocks;
@@ -38,7 +38,7 @@ template <int BITS> static __device__ inline uint8_t *bytes_of(float *run, size_
 }
 
 template <int BITS>
-static __device__ inline void write_block(void *runs, size_t n, Place p, const float *x) {
+static __device__ inline void write_block(void *runs, size_t n, BlockPosition p, const float *x) {
     float *to = run_of<BITS>(runs, n, p.run);
     int32_t most = 0;
 #pragma unroll
@@ -68,7 +68,8 @@ static __device__ inline void write_block(void *runs, size_t n, Place p, const f
 
 // x = the block, or x += the block.
 template <int BITS>
-static __device__ inline void read_block(const void *runs, size_t n, Place p, bool add, float *x) {
+static __device__ inline void read_block(const void *runs, size_t n, BlockPosition p, bool add,
+                                         float *x) {
     float *from = run_of<BITS>(runs, n, p.run);
     float scale = from[p.block];
 #pragma unroll
@@ -92,7 +93,7 @@ static __device__ inline void read_block(const void *runs, size_t n, Place p, bo
 
 // Reads the lane's elements of the run at `a`; 0 past the end.
 template <class T, Access ACCESS>
-static __device__ inline void read_array(const T *a, size_t n, Place p, float *x) {
+static __device__ inline void read_array(const T *a, size_t n, BlockPosition p, float *x) {
 #pragma unroll
     for (int k = 0; k < LANE; k += QUAD) {
         Pack<T, QUAD> v = pack_read<ACCESS, T, QUAD>(a, p.begin + k / QUAD * HALF, n);
@@ -103,7 +104,7 @@ static __device__ inline void read_array(const T *a, size_t n, Place p, float *x
 }
 
 template <class T, Access ACCESS>
-static __device__ inline void write_array(T *a, size_t n, Place p, const float *x) {
+static __device__ inline void write_array(T *a, size_t n, BlockPosition p, const float *x) {
 #pragma unroll
     for (int k = 0; k < LANE; k += QUAD) {
         Pack<T, QUAD> v;
@@ -116,8 +117,8 @@ static __device__ inline void write_array(T *a, size_t n, Place p, const float *
 
 template <class T, Access ACCESS, int BITS>
 static __global__ void __launch_bounds__(THREADS) quantize_kernel(struct Quantize a) {
-    Place p;
-    if (!find_place(a.n, a.parts, &p))
+    BlockPosition p;
+    if (!find_block(a.n, a.parts, &p))
         return;
     size_t rows = a.parts / a.columns, source = p.run % rows * a.columns + p.run / rows;
     float x[LANE];
@@ -127,10 +128,10 @@ static __global__ void __launch_bounds__(THREADS) quantize_kernel(struct Quantiz
 
 // Adds the ranks' blocks to x, or starts with the first one.
 template <int BITS>
-static __device__ inline void sum_blocks(const void *from, size_t n, Place p, size_t parts,
+static __device__ inline void sum_blocks(const void *from, size_t n, BlockPosition p, size_t parts,
                                          size_t ranks, bool add, float *x) {
     for (size_t r = 0; r < ranks; r++) {
-        Place of = p;
+        BlockPosition of = p;
         of.run = r * parts + p.run;
         read_block<BITS>(from, n, of, add || r > 0, x);
     }
@@ -138,8 +139,8 @@ static __device__ inline void sum_blocks(const void *from, size_t n, Place p, si
 
 template <class T, Access ACCESS, int BITS>
 static __global__ void __launch_bounds__(THREADS) dequantize_kernel(struct Dequantize a) {
-    Place p;
-    if (!find_place(a.n, a.parts, &p))
+    BlockPosition p;
+    if (!find_block(a.n, a.parts, &p))
         return;
     T *to = (T *)a.x + p.run * a.n;
     float x[LANE];
@@ -151,8 +152,8 @@ static __global__ void __launch_bounds__(THREADS) dequantize_kernel(struct Dequa
 
 template <int BITS>
 static __global__ void __launch_bounds__(THREADS) requantize_kernel(struct Requantize a) {
-    Place p;
-    if (!find_place(a.n, a.parts, &p))
+    BlockPosition p;
+    if (!find_block(a.n, a.parts, &p))
         return;
     float x[LANE];
     sum_blocks<BITS>(a.from, a.n, p, a.parts, a.ranks, false, x);

@@ -7,8 +7,8 @@ enum { SLICE_BYTES = 4 << 20 };
 // ---- matmul ----
 
 size_t blas_workspace_bytes(size_t m, size_t n) {
-    size_t wish = LEAST_WORKSPACE_BYTES + MOST_SPLITS * m * n * sizeof(float);
-    return round_up(size_min(wish, MOST_WORKSPACE_BYTES), 256);
+    size_t wanted = LEAST_WORKSPACE_BYTES + MOST_SPLITS * m * n * sizeof(float);
+    return round_up(size_min(wanted, MOST_WORKSPACE_BYTES), 256);
 }
 
 size_t cuda_slice_rows(const struct Matmul *a) {
