@@ -268,6 +268,24 @@ static int find_data(struct Options *o, struct Error *e) {
     return 0;
 }
 
+// The length of a path without the slashes at its end.
+static size_t bare_length(const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+// True if both paths name one folder. Folders that do not exist yet are compared by their paths.
+static bool is_same_folder(const char *a, const char *b) {
+    struct stat x, y;
+    if (!stat(a, &x) && !stat(b, &y))
+        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    a += strncmp(a, "./", 2) ? 0 : 2;
+    b += strncmp(b, "./", 2) ? 0 : 2;
+    return bare_length(a) == bare_length(b) && !memcmp(a, b, bare_length(a));
+}
+
 static int check_map(const char *text, struct Error *e) {
     char *copy = base_format("%s", text);
     struct DataMap map;
@@ -293,11 +311,11 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     if (o->data_map)
         err = check_map(o->data_map, e);
     if (!err && o->backup_dir)
-        err = strcmp(o->backup_dir, o->out) != 0
-                  ? file_check_folder(o->backup_dir, "--backup-dir", e)
-                  : error_set(e, -EINVAL, E_BACKUP_DIR,
+        err = is_same_folder(o->backup_dir, o->out)
+                  ? error_set(e, -EINVAL, E_BACKUP_DIR,
                               "--backup-dir %s: it is the same as --out; expected another folder",
-                              o->backup_dir);
+                              o->backup_dir)
+                  : file_check_folder(o->backup_dir, "--backup-dir", e);
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);

@@ -280,6 +280,14 @@ ends 20
 run --out m2 --steps 2 --backup-dir m2
 [ $status = 2 ] && error_is 'E_BACKUP_DIR --backup-dir m2' && [ ! -e m2 ]
 result $? "and so is one that is --out" "status $status: $said"
+run --out m2 --steps 2 --backup-dir ./m2/
+[ $status = 2 ] && error_is 'E_BACKUP_DIR --backup-dir ./m2/' && [ ! -e m2 ]
+result $? "also with a slash behind its name" "status $status: $said"
+mkdir m3
+ln -s m3 m4
+run --out m3 --steps 2 --backup-dir m4
+[ $status = 2 ] && error_is 'E_BACKUP_DIR --backup-dir m4'
+result $? "and by a link" "status $status: $said"
 mkdir -p also2
 cp -r m/checkpoints also2/
 run --out m2 --steps 2 --backup-dir also2
