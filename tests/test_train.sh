@@ -97,6 +97,7 @@ early "a disk that is not there" 'E_NVME_PATH --nvme-path /no/such' \
 early "a batch, with the counts of ranks that share the step" \
     'E_GLOBAL_BATCH --global-batch 12*8*--global-batch 8 or 16*--ranks 1 or 3' \
     --batch 4 --ranks 2 --global-batch 12
+early "a prompt that is not UTF-8" 'E_UTF8 --prompt: byte 1 (0xff)' --prompt $'a\xff'
 early "a checkpoint that is not there" 'E_CHECKPOINT_MISSING --resume /no/such' \
     --resume /no/such --out "$folder/none"
 early "an --out that is a file" "E_NOT_A_FOLDER --out $folder/cut.bin" --out "$folder/cut.bin"

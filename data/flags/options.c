@@ -4,6 +4,7 @@
 
 #include "data/chat/map.h"
 #include "data/file.h"
+#include "data/text/text.h"
 #include "kernels/dtype.h"
 
 #include <errno.h>
@@ -294,6 +295,17 @@ static int check_map(const char *text, struct Error *e) {
     return err;
 }
 
+// --prompt must be UTF-8: a model never sees other text, because --data refuses it.
+static int check_prompt(const char *prompt, struct Error *e) {
+    size_t bytes = strlen(prompt), bad = text_find_invalid(prompt, bytes);
+    return bad == bytes
+               ? 0
+               : error_set(e, -EINVAL, E_UTF8,
+                           "--prompt: byte %zu (0x%02x) is not UTF-8; convert the prompt, for "
+                           "example with iconv",
+                           bad, (unsigned char)prompt[bad]);
+}
+
 int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     const struct FlagsSaid said = flags_said(f);
     const struct FlagValues values = {f->table, f->n, f->options, &said, NULL};
@@ -302,6 +314,7 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     int err = flag_rules_check(rules, sizeof rules / sizeof rules[0], &values, e);
     if (!err && !o->sample_only && !o->plan)
         err = evals_check(o->eval, &o->ppl, e);
+    err = err ? err : check_prompt(o->prompt, e);
     err = err ? err : find_data(o, e);
     if (err)
         return err;

@@ -280,8 +280,10 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
                       bool follows, struct Ids *ids, struct Error *e) {
     size_t bad = text_find_invalid(text, bytes);
     if (bad < bytes)
-        return error_set(e, -EINVAL, E_UTF8, "a text to be encoded is not UTF-8 at byte %zu of %zu",
-                         bad, bytes);
+        return error_set(e, -EINVAL, E_UTF8,
+                         "byte %zu (0x%02x) of %zu is not UTF-8; convert the text, for example "
+                         "with iconv",
+                         bad, (unsigned char)text[bad], bytes);
     struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
     if (!work)
         work = bpe_work_open();
