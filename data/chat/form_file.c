@@ -82,11 +82,14 @@ static void read_form(struct Form *form, struct Scan *s) {
 }
 
 int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e) {
-    size_t mark = file_mark_bytes(text, n);
+    size_t mark = file_mark_bytes(text, n),
+           bad = size_min(text_find_invalid(text, n), strnlen(text, n));
     struct Scan s = scan_line(text + mark, n - mark);
     *f = (struct Form){.name = path, .source = true};
-    if (memchr(text, 0, n) || text_find_invalid(text, n) < n)
-        scan_fail(&s, "it is not UTF-8, or holds a zero byte");
+    if (bad < n) {
+        s.at = text + bad;
+        scan_fail(&s, "it is not UTF-8, or is zero; save the file as UTF-8");
+    }
     read_form(f, &s);
     f->ask = f->role[ROLE_ASSISTANT].prefix;
     if (!s.wrong)

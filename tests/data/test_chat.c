@@ -209,6 +209,7 @@ static void a_form_can_be_a_file(void **state) {
         {"{\"user\": {\"prefix\": \"{role}\", \"suffix\": \"\"}}", "E_CHAT_TEMPLATE_FILE"},
         {"{\"user\": {\"prefix\": \"\"}}", "E_CHAT_TEMPLATE_FILE"},
         {"{\"human\": {}}", "E_CHAT_TEMPLATE_FILE"},
+        {"{\"user\": \"a\xff\"}", "E_CHAT_TEMPLATE_FILE byte 12:"},
         {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}, \"assistant\": {\"prefix\": \"\", "
          "\"suffix\": \"\\n\"}}",
          "E_CHAT_TEMPLATE_TOKENS"},
