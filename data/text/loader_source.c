@@ -188,10 +188,10 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
         return code;
     if (spec.kind == TOKENIZER_TRAIN)
         return error_set(e, -EINVAL, E_TOKENIZER_DATA,
-                         "--tokenizer %s: --data %s holds %s, not text; give the tokenizer that "
-                         "made them, or %s",
-                         name, d->source[0].name, jsonl ? "examples" : "ids",
-                         jsonl ? "byte" : "none");
+                         "--tokenizer %s: --data %s holds %s, not text; %s", name,
+                         d->source[0].name, jsonl ? "examples" : "ids",
+                         jsonl ? "use byte or the model's tokenizer.json"
+                               : "give the tokenizer that made them, or leave out --tokenizer");
     if (spec.kind == TOKENIZER_IDS && jsonl)
         return error_set(e, -EINVAL, E_TOKENIZER_DATA,
                          "--tokenizer ids: --data %s is JSONL; use byte or a file",
