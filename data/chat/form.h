@@ -67,4 +67,14 @@ int form_file_open(struct FormFile *f, const char *path, struct Error *e);
 int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e);
 void form_file_close(struct FormFile *f);
 
+// True if --chat-template has the name of a file: it ends in .json.
+bool form_is_file(const char *name);
+
+// Checks a --chat-template before there is a tokenizer. Errors: -EINVAL for an unknown name, with
+// the known ones; those of form_file_open.
+int form_check(const char *name, struct Error *e);
+
+// Returns -EINVAL, with `what` and the known names as the error.
+int form_refuse(const char *what, struct Error *e);
+
 #endif

@@ -116,3 +116,30 @@ void form_file_close(struct FormFile *f) {
     free(f->text);
     f->text = NULL;
 }
+
+bool form_is_file(const char *name) {
+    return file_ends_in(name, strlen(name), ".json");
+}
+
+int form_refuse(const char *what, struct Error *e) {
+    char *names = form_names();
+    int err = error_set(e, -EINVAL, E_CHAT_TEMPLATE,
+                        "%s; expected --chat-template NAME, one of %s, or FILE.json", what, names);
+    free(names);
+    return err;
+}
+
+int form_check(const char *name, struct Error *e) {
+    struct FormFile file;
+    int err = 0;
+    if (form_is_file(name)) {
+        err = form_file_open(&file, name, e);
+        if (!err)
+            form_file_close(&file);
+    } else if (!form_named(name)) {
+        char *what = base_format("--chat-template %s: it is not known", name);
+        err = form_refuse(what, e);
+        free(what);
+    }
+    return err;
+}

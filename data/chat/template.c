@@ -2,7 +2,6 @@
 #include "data/chat/template.h"
 #include "data/chat/jinja.h"
 #include "data/chat/writer.h"
-#include "data/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,14 +13,6 @@ struct Template {
     struct FormFile file;       // where the form is a file's
     int32_t control[2 * NROLE]; // with which the roles' messages begin and end; -1: with text
 };
-
-static int refuse(const char *what, struct Error *e) {
-    char *names = form_names();
-    int err = error_set(e, -EINVAL, E_CHAT_TEMPLATE,
-                        "%s; expected --chat-template NAME, one of %s, or FILE.json", what, names);
-    free(names);
-    return err;
-}
 
 static char *jinja_of(const struct Tokenizer *t, const struct Form *f) {
     char *begin = tokenizer_token_text(t, tokenizer_begin(t));
@@ -62,7 +53,7 @@ static const struct Form *form_of_source(struct Template *t, const char *jinja) 
 // The form that is named, or that the tokenizer's own template is.
 static int choose(struct Template *t, const char *name, struct Error *e) {
     const char *own = tokenizer_chat_template(t->tokenizer);
-    if (name && file_ends_in(name, strlen(name), ".json")) {
+    if (name && form_is_file(name)) {
         t->form = &t->file.form;
         return form_file_open(&t->file, name, e);
     }
@@ -71,12 +62,13 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
         t->form = form_of_source(t, own);
     if (t->form)
         return 0;
-    char *what = name  ? base_format("--chat-template %s: it is not known", name)
-                 : own ? base_format("the tokenizer's chat template is none of the known ones")
-                       : base_format("the tokenizer, %s, has no chat template, as a chat model's "
-                                     "folder has (--init hf:DIR, --tokenizer DIR)",
-                                     tokenizer_describe(t->tokenizer));
-    int err = refuse(what, e);
+    if (name)
+        return form_check(name, e);
+    char *what = own ? base_format("the tokenizer's chat template is none of the known ones")
+                     : base_format("the tokenizer, %s, has no chat template, as a chat model's "
+                                   "folder has (--init hf:DIR, --tokenizer DIR)",
+                                   tokenizer_describe(t->tokenizer));
+    int err = form_refuse(what, e);
     free(what);
     return err;
 }

@@ -57,6 +57,9 @@ char *loader_find_own(const struct DataSpec *spec);
 int loader_open_tokenizer(struct Data *d, struct Error *e);
 int loader_choose_vocab(struct Data *d, struct Error *e);
 
+// Refuses --tokenizer ids for a source of JSONL, or of text. Returns -EINVAL.
+int loader_refuse_ids(const char *source, bool jsonl, struct Error *e);
+
 // Fetches and prepares source s. The tokenizer is open, unless it is text that brings its own.
 int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e);
 void loader_close_source(struct DataSource *s);

@@ -1,5 +1,7 @@
-// A forecast of data, before anything of them is made: see data.h.
+// Predicts what data_open will find, without preparing anything: see data.h.
 #include "data/text/loader.h"
+#include "data/cache.h"
+#include "data/chat/form.h"
 #include "data/stream.h"
 
 #include <glob.h>
@@ -35,40 +37,51 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
     return code;
 }
 
-// Whether a file says where documents begin, or its name says that it is JSONL. What is not here is
-// not asked for.
-static bool has_documents(const char *name) {
+// What a plan knows of the sources without fetching or preparing anything.
+struct Foreseen {
+    const char *jsonl; // a source of JSONL, by its content or its name, or NULL
+    const char *text;  // a source of text, or NULL
+    bool documents;    // a source is JSONL, or token shards that say where documents begin
+};
+
+// Looks at a local source. One that cannot be opened is passed over, because a plan needs no data.
+static void foresee_local(struct Foreseen *f, const char *name) {
     struct Source s;
-    struct TokenFile f;
-    struct Error ignored; // the run will say it
-    char *bare = base_format("%.*s", (int)strcspn(name, "?#"), name);
-    bool named = stream_ends_in(bare, ".jsonl");
-    free(bare);
-    if (named)
-        return true;
-    if (strstr(name, "://") || !strcmp(name, "tinyshakespeare") || !strcmp(name, "fineweb10B") ||
-        source_is_pipe(name) || source_open(&s, "--data", name, NULL, &ignored))
-        return false;
-    bool documents = s.kind == SOURCE_JSONL;
+    struct TokenFile file;
+    struct Error ignored;
+    if (source_open(&s, "--data", name, NULL, &ignored))
+        return;
+    if (s.kind == SOURCE_JSONL)
+        f->jsonl = name;
+    else if (s.kind == SOURCE_TEXT)
+        f->text = name;
     if (s.kind == SOURCE_SHARDS &&
-        !token_file_attach(&f, s.train.file[0].path, TOKENS_VOCAB_MAX, &ignored)) {
-        documents = f.layout.documents;
-        token_file_close(&f);
+        !token_file_attach(&file, s.train.file[0].path, TOKENS_VOCAB_MAX, &ignored)) {
+        f->documents |= file.layout.documents;
+        token_file_close(&file);
     }
     source_close(&s);
-    return documents;
 }
 
-static bool predict_documents(const struct DataSpec *spec) {
-    struct NamedSources named;
-    struct Error ignored;
-    bool any = false;
-    if (named_read(&named, spec->data, &ignored))
-        return false;
-    for (size_t s = 0; s < named.count; s++)
-        any = any || has_documents(named.source[s].name);
-    named_free(&named);
-    return any;
+static void foresee(struct Foreseen *f, const char *name) {
+    char *bare = base_format("%.*s", (int)strcspn(name, "?#"), name);
+    bool remote = strstr(name, "://") || !strcmp(name, "fineweb10B");
+    if (stream_ends_in(bare, ".jsonl"))
+        f->jsonl = name;
+    else if (!strcmp(name, "tinyshakespeare"))
+        f->text = name;
+    else if (!remote && !source_is_pipe(name))
+        foresee_local(f, name);
+    f->documents |= f->jsonl != NULL;
+    free(bare);
+}
+
+// Refuses what the run would refuse after it has opened the data, as far as that can be foreseen.
+static int check_foreseen(const struct Data *d, const struct Foreseen *f, enum TokenizerKind kind,
+                          struct Error *e) {
+    if (kind == TOKENIZER_IDS && d->spec.tokenizer && (f->jsonl || f->text))
+        return loader_refuse_ids(f->jsonl ? f->jsonl : f->text, f->jsonl != NULL, e);
+    return f->jsonl && d->spec.chat_template ? form_check(d->spec.chat_template, e) : 0;
 }
 
 int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bool *packed,
@@ -77,8 +90,18 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
     struct TokenizerSpec fit = {.kind = TOKENIZER_IDS};
     if (!d.spec.data)
         d.spec.data = "random";
-    int code =
-        d.spec.tokenizer ? tokenizer_parse(&fit, d.spec.tokenizer, e) : predict_fit(&d, &fit, e);
+    struct Foreseen foreseen = {0};
+    struct NamedSources named;
+    int code = named_read(&named, d.spec.data, e);
+    for (size_t s = 0; !code && s < named.count; s++)
+        foresee(&foreseen, named.source[s].name);
+    if (!code && d.spec.cache_dir)
+        code = cache_check(d.spec.cache_dir, e);
+    if (!code)
+        code = d.spec.tokenizer ? tokenizer_parse(&fit, d.spec.tokenizer, e)
+                                : predict_fit(&d, &fit, e);
+    if (!code)
+        code = check_foreseen(&d, &foreseen, fit.kind, e);
     if (!code && fit.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
         tokenizer_open_ids(&d.tokenizer, fit.pieces);
     else if (!code && fit.kind == TOKENIZER_BYTE)
@@ -91,9 +114,9 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
     loader_close_names(&d);
     *vocab = d.vocab;
     *seq_len = d.spec.seq_len;
-    bool documents = predict_documents(&d.spec);
-    *packed = documents && spec->pack != PACK_OFF;
-    if (!code && spec->longest && documents) {
+    named_free(&named);
+    *packed = foreseen.documents && spec->pack != PACK_OFF;
+    if (!code && spec->longest && foreseen.documents) {
         *seq_len = size_min(*seq_len, spec->longest);
         log_line(LOG_NORMAL,
                  "--seq-len %zu at most: it is the length of the longest example, which is known "

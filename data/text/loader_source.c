@@ -145,6 +145,14 @@ int loader_choose_vocab(struct Data *d, struct Error *e) {
     return 0;
 }
 
+int loader_refuse_ids(const char *source, bool jsonl, struct Error *e) {
+    return error_set(e, -EINVAL, E_TOKENIZER_DATA, "--tokenizer ids: --data %s is %s", source,
+                     jsonl ? "JSONL, whose text needs a tokenizer; use byte or the model's "
+                             "tokenizer.json"
+                           : "text, which needs a tokenizer; use train:8192, byte or a "
+                             "tokenizer's file");
+}
+
 char *loader_find_own(const struct DataSpec *spec) {
     struct TokenizerSpec folder = {.path = spec->folder};
     char *file = spec->folder ? tokenizer_file(&folder) : NULL;
@@ -193,9 +201,7 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
                          jsonl ? "use byte or the model's tokenizer.json"
                                : "give the tokenizer that made them, or leave out --tokenizer");
     if (spec.kind == TOKENIZER_IDS && jsonl)
-        return error_set(e, -EINVAL, E_TOKENIZER_DATA,
-                         "--tokenizer ids: --data %s is JSONL; use byte or a file",
-                         d->source[0].name);
+        return loader_refuse_ids(d->source[0].name, true, e);
     if (spec.kind == TOKENIZER_IDS)
         tokenizer_open_ids(&d->tokenizer, d->spec.vocab ? d->spec.vocab : DEFAULT_VOCAB);
     else if (spec.kind == TOKENIZER_BYTE)
@@ -236,9 +242,7 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
     struct PrepareSpec spec = {.cache_dir = cache_dir, .tokenizer.kind = TOKENIZER_FIT};
     int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
     if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
-        code = error_set(
-            e, -EINVAL, E_TOKENIZER_DATA,
-            "--tokenizer ids: --data is text; use train:8192, byte or a tokenizer's file");
+        code = loader_refuse_ids(d->source[s].name, false, e);
     const struct DataFound *found = d->spec.found;
     if (found && spec.tokenizer.kind == TOKENIZER_FIT)
         spec.tokenizer = (struct TokenizerSpec){

@@ -32,6 +32,19 @@ says "a plan says what an epoch needs" '--epochs 1: .* known once the data are p
 [ ! -e "$folder/cache/zero.c" ] || ! ls "$folder"/cache/zero.c/examples-* >/dev/null 2>&1
 result $? "and prepares nothing"
 
+refused "a plan of JSONL with --tokenizer ids" 'E_TOKENIZER_DATA --data*a.jsonl is JSONL' \
+    --plan --data "$a" --tokenizer ids
+echo '[]' >"$folder/form.json"
+refused "a plan with a broken --chat-template" 'E_CHAT_TEMPLATE_FILE form.json: byte 1' \
+    --plan --data "$a" --chat-template "$folder/form.json"
+refused "a plan with an unknown --chat-template" 'E_CHAT_TEMPLATE --chat-template nobody' \
+    --plan --data "$a" --chat-template nobody
+refused "a plan whose --cache is a file" "E_CACHE_FOLDER --cache*a.jsonl" \
+    --plan --data "$a" --cache "$a"
+tr -d '"' <"$a" >"$folder/plain.txt"
+refused "a plan of text with --tokenizer ids" 'E_TOKENIZER_DATA plain.txt is text' \
+    --plan --data "$folder/plain.txt" --tokenizer ids
+
 # ---- epochs ----
 said=$(run --data "$a" --epochs 2 2>&1)
 sequences=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
