@@ -32,33 +32,35 @@ static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) 
     return code;
 }
 
-// Of shards that are fetched as many as the run's samples lie in, and one at least; of the others
-// all. Of the first, which are most often read, each id is looked at.
-static int ready_files(struct Data *d, struct ShardSet *set, uint64_t samples,
-                       const char *cache_dir, struct Error *e) {
+// Opens the shards of a set. Local shards are all opened; of shards behind URLs, the first, and more
+// until their windows cover `samples`. The process that prepares the data downloads them first and
+// checks every id of shard 0, which is read most.
+static int open_shard_files(struct Data *d, struct ShardSet *set, uint64_t samples,
+                            const char *cache_dir, struct Error *e) {
     bool prepares = !d->spec.found;
-    int code = 0;
-    for (size_t s = 0; !code && s < set->count; s++) {
+    int err = 0;
+    for (size_t s = 0; !err && s < set->count; s++) {
         const struct SourceFile *file = &set->shard[s].file;
         if (file->url && s && shards_windows(set) >= samples)
             break;
         if (prepares)
-            code = source_fetch(file, cache_dir, e);
-        if (!code)
-            code = shards_ready(set, s, e);
-        if (!code && prepares && s == 0 && !set->random)
-            code = token_file_check(&set->shard[s].tokens, e);
+            err = source_fetch(file, cache_dir, e);
+        if (!err)
+            err = shards_ready(set, s, e);
+        if (!err && prepares && s == 0 && !set->random)
+            err = token_file_check(&set->shard[s].tokens, e);
     }
-    return code;
+    return err;
 }
 
-static int ready_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
+// Opens the shards of source s: for training, those that hold its share of the run's samples.
+static int open_source_files(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
     struct DataSource *source = &d->source[s];
     uint64_t period = d->mix.period, weight = d->mix.weight[s], all = d->spec.samples;
     uint64_t turns = all / period + (all % period != 0);
     uint64_t share = turns > UINT64_MAX / weight ? UINT64_MAX : turns * weight;
-    int code = ready_files(d, &source->train, share, cache_dir, e);
-    return code ? code : ready_files(d, &source->val, UINT64_MAX, cache_dir, e);
+    int err = open_shard_files(d, &source->train, share, cache_dir, e);
+    return err ? err : open_shard_files(d, &source->val, UINT64_MAX, cache_dir, e);
 }
 
 bool loader_is_of_documents(const struct Data *d) {
@@ -277,7 +279,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);
     for (size_t s = 0; !code && s < d->named.count; s++)
-        code = ready_source(d, s, cache_dir, e);
+        code = open_source_files(d, s, cache_dir, e);
     if (!code && d->spec.longest)
         code = fit_documents(d, e);
     if (!code)
