@@ -163,8 +163,8 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
 // Logs that; samples 0: they are not known yet.
 void settings_log_epochs(const struct Settings *s, uint64_t samples);
 
-// Checks values against each other that no single row can check. Errors: -EINVAL with the flags,
-// their values and what would be right.
+// Checks flags against each other, which a row of the flag table cannot. Errors: -EINVAL with the
+// flags, their values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
 // Parts of it: TP ranks, which resolving needs first; for a finished model the layers of pipeline

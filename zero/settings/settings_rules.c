@@ -298,5 +298,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
         err = refuse_batch(s, e);
     if (!err)
         err = settings_check_shards(r, e);
-    return err || s->epochs ? err : settings_check_warmup(&s->schedule, e);
+    if (!err && !s->epochs) // --epochs: the steps are known later
+        err = settings_check_warmup(&s->schedule, e);
+    return err;
 }
