@@ -187,7 +187,7 @@ static int read_control_token(const struct Bpe *b, const char *what, const char 
                               const char *path, int32_t *id, struct Error *e) {
     if (!token || *id >= 0)
         return 0;
-    *id = bpe_named(b, token);
+    *id = bpe_token_to_id(b, token);
     if (*id >= 0)
         return 0;
     return error_set(e, -EINVAL, E_BPE_SPECIAL_TOKEN,

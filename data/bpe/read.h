@@ -49,7 +49,8 @@ int bpe_refuse(const char *path, const char *part, const struct cJSON *object, c
 int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON *added,
                    const char *path, struct Error *e);
 
-// Returns the id of the piece or added token that tokenizer.json writes so; -1: there is none.
-int32_t bpe_named(const struct Bpe *b, const char *text);
+// Returns the id of the token whose text in tokenizer.json is `text`, or -1 if there is none. Added
+// tokens come first.
+int32_t bpe_token_to_id(const struct Bpe *b, const char *text);
 
 #endif

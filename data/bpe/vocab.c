@@ -206,7 +206,7 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
 
 // ---- added tokens ----
 
-int32_t bpe_named(const struct Bpe *b, const char *text) {
+int32_t bpe_token_to_id(const struct Bpe *b, const char *text) {
     const struct Added *a = bpe_added(b, text);
     return a ? a->id : piece_named(b, text);
 }
