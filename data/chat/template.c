@@ -294,11 +294,12 @@ static bool takes_system(const struct Render *r, size_t i) {
     return r->form->system == SYSTEM_FIRST ? i == 1 : i + 1 == r->count;
 }
 
-// A row of tool messages stands in a message of its own.
-static int render_tool_edge(struct Render *r, size_t i, bool open, struct Error *e) {
+// Writes what the chat template puts before the first and after the last of consecutive tool
+// messages (Qwen wraps them in one user turn).
+static int write_tool_wrapper(struct Render *r, size_t i, bool open, struct Error *e) {
     const char *edge = open ? r->form->tools_open : r->form->tools_end;
-    size_t beside = open ? i - 1 : i + 1; // SIZE_MAX behind 0: no message
-    bool inside = beside < r->count && r->messages[beside].role == ROLE_TOOL;
+    size_t neighbour = open ? i - 1 : i + 1; // SIZE_MAX before message 0
+    bool inside = neighbour < r->count && r->messages[neighbour].role == ROLE_TOOL;
     return r->messages[i].role == ROLE_TOOL && edge && !inside
                ? write_form(&r->writer, edge, false, e)
                : 0;
@@ -326,14 +327,14 @@ static int render_head(struct Render *r, size_t i, struct Message *m, struct Err
 static int render_message(struct Render *r, size_t i, struct Error *e) {
     struct Message m = content_of(r, i);
     bool answer = m.role == ROLE_ASSISTANT && !m.given;
-    int err = render_tool_edge(r, i, true, e);
+    int err = write_tool_wrapper(r, i, true, e);
     if (!err)
         err = render_head(r, i, &m, e);
     if (err)
         return err;
     write_text(&r->writer, m.text, m.bytes, answer);
     err = write_form(&r->writer, r->form->role[m.role].suffix, answer, e);
-    return err ? err : render_tool_edge(r, i, false, e);
+    return err ? err : write_tool_wrapper(r, i, false, e);
 }
 
 static int render_default_system(struct Render *r, struct Error *e) {
