@@ -64,7 +64,9 @@ static void write_marks(struct Bytes *out, const struct Step *p, const uint8_t *
     }
 }
 
-static bool wants_mark(const struct Step *p, struct Stretch s) {
+// Whether Metaspace writes its replacement (usually U+2581) before the stretch: prepend_scheme asks for it,
+// and the stretch begins neither inside a word nor with a space or the replacement.
+static bool prepends_replacement(const struct Step *p, struct Stretch s) {
     bool has = s.n && (*s.text == ' ' || (s.n >= p->bytes && !memcmp(s.text, p->text, p->bytes)));
     return !has && !s.middle &&
            (p->prepend == PREPEND_ALWAYS || (p->prepend == PREPEND_FIRST && s.begins));
@@ -87,7 +89,7 @@ static int write_anew(const struct StepsRun *r, size_t k, struct Stretch s) {
     out->count = 0;
     if (p->kind == STEP_PREFIX)
         bytes_append(out, " ", 1);
-    if (p->kind == STEP_MARK && wants_mark(p, s))
+    if (p->kind == STEP_MARK && prepends_replacement(p, s))
         bytes_append(out, p->text, p->bytes);
     size_t front = size_min(s.n, s.cut);
     write_part(out, p, s.text, front);

@@ -53,12 +53,12 @@ void step_close(struct Step *s);
 
 struct Stretch {
     const uint8_t *text;
-    size_t n, cut; // cut SIZE_MAX: all of it is taken
-    size_t at;     // where it lies in what was to be encoded, about
-    bool begins;   // there is nothing in front of it
-    bool middle;   // what it begins within is longer
-    bool open;     // text goes on behind it
-    bool letters;  // STEP_LETTERS was there
+    size_t n, cut; // words before `cut` are taken; SIZE_MAX: all of them
+    size_t at;     // its offset in the text to encode, for error lines; not exact if written anew
+    bool begins;   // the text begins with it, and no token stands before that
+    bool middle;   // the text was cut before it, so that nothing may be prepended
+    bool open;     // the text goes on after its n bytes
+    bool letters;  // STEP_LETTERS has written it
 };
 
 // Room of one thread, for each step.
