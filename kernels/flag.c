@@ -59,7 +59,8 @@ static const void *field_of(const struct FlagValues *v, const struct Flag *f) {
     return (const char *)v->values + f->offset;
 }
 
-// True if the value is in a list separated by commas.
+// Whether the value is in a comma-separated list, which ends at a space, a '|' or the end of the
+// text.
 static bool is_one_of(const struct Flag *f, const void *at, const char *list) {
     const char *text = text_of(f, at);
     for (;; list++) {
