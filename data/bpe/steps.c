@@ -64,8 +64,8 @@ static void write_marks(struct Bytes *out, const struct Step *p, const uint8_t *
     }
 }
 
-// Whether Metaspace writes its replacement (usually U+2581) before the stretch: prepend_scheme asks for it,
-// and the stretch begins neither inside a word nor with a space or the replacement.
+// Whether Metaspace writes its replacement (usually U+2581) before the stretch: prepend_scheme asks
+// for it, and the stretch begins neither inside a word nor with a space or the replacement.
 static bool prepends_replacement(const struct Step *p, struct Stretch s) {
     bool has = s.n && (*s.text == ' ' || (s.n >= p->bytes && !memcmp(s.text, p->text, p->bytes)));
     return !has && !s.middle &&

@@ -32,9 +32,9 @@ static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) 
     return code;
 }
 
-// Opens the shards of a set. Local shards are all opened; of shards behind URLs, the first, and more
-// until their windows cover `samples`. The process that prepares the data downloads them first and
-// checks every id of shard 0, which is read most.
+// Opens the shards of a set. Local shards are all opened; of shards behind URLs, the first, and
+// more until their windows cover `samples`. The process that prepares the data downloads them first
+// and checks every id of shard 0, which is read most.
 static int open_shard_files(struct Data *d, struct ShardSet *set, uint64_t samples,
                             const char *cache_dir, struct Error *e) {
     bool prepares = !d->spec.found;
