@@ -218,9 +218,10 @@ int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
         end = scan_yarn(&r, text);
     if (!end || text[end] || !good_rope(&r))
         return error_set(e, -EINVAL, E_ROPE_SCALING,
-                         "--rope-scaling %s: expected none, linear:FACTOR, "
-                         "llama3:FACTOR:LOW:HIGH:ORIGINAL, for example llama3:8:1:4:8192, or "
-                         "yarn:FACTOR:ORIGINAL, for example yarn:4:32768",
+                         "--rope-scaling %s: expected none, linear:FACTOR with 1 <= FACTOR <= 1e6, "
+                         "llama3:FACTOR:LOW:HIGH:ORIGINAL, also with 0 < LOW < HIGH <= 1e6, for "
+                         "example llama3:8:1:4:8192, or yarn:FACTOR:ORIGINAL, for example "
+                         "yarn:4:32768",
                          text);
     *rope = r;
     return 0;

@@ -146,9 +146,10 @@ static int open_lane(struct Nvme *n, struct Lane *l, struct Error *e) {
     l->bounce = aligned_alloc(NVME_UNIT_BYTES, s->depth * s->block_bytes);
     if (!l->bounce)
         return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                         "cannot allocate --nvme-depth %zu buffers of --nvme-block %zu bytes; "
-                         "lower one of the two",
-                         s->depth, s->block_bytes);
+                         "cannot allocate %.1f GB: --nvme-depth %zu buffers of --nvme-block %zu "
+                         "bytes; lower one of the two",
+                         (double)s->depth * (double)s->block_bytes * 1e-9, s->depth,
+                         s->block_bytes);
     return 0;
 }
 
