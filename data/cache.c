@@ -56,7 +56,9 @@ int cache_check(const char *path, struct Error *e) {
     free(in_tmp);
     if (is_in_tmp ? lstat(path, &st) : stat(path, &st)) {
         int code = errno == ENOENT ? 0 : -errno;
-        return code ? error_set(e, code, E_CACHE_FOLDER, "--cache %s: %s", path, strerror(-code))
+        return code ? error_set(e, code, E_CACHE_FOLDER,
+                                "--cache %s: cannot use this folder: %s; choose another --cache",
+                                path, strerror(-code))
                     : 0;
     }
     if (S_ISLNK(st.st_mode))

@@ -82,8 +82,11 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
             at++;
         if (at == SYMBOLS_MAX) {
             free(end);
-            return error_set(r->e, -EINVAL, E_BPE_PATTERN,
-                             "more than %d kinds of characters are not supported", SYMBOLS_MAX);
+            return error_set(
+                r->e, -EINVAL, E_BPE_PATTERN,
+                "its character classes cut Unicode into more than %d sets, which is not "
+                "supported",
+                SYMBOLS_MAX);
         }
         kind[at] = k;
         nkind += at == nkind;

@@ -178,6 +178,16 @@ static bool find_parts(struct Bpe *b, const char *part[2], const size_t n[2], in
     return found;
 }
 
+static int refuse_merge(const char *path, uint32_t rank, const cJSON *item, struct Error *e) {
+    char *merge = cJSON_PrintUnformatted(item);
+    int err = error_set(e, -EINVAL, E_BPE_MERGES,
+                        "%s: merges[%u] %s does not join two tokens into a third; expected \"a b\" "
+                        "or [\"a\", \"b\"], with a, b and ab in the vocabulary",
+                        path, rank, json_shown(merge).text);
+    cJSON_free(merge);
+    return err;
+}
+
 static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, struct Error *e) {
     size_t count = 0;
     const cJSON *item;
@@ -194,10 +204,7 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
         size_t n[2];
         int32_t ids[3];
         if (!read_parts(item, part, n) || !find_parts(b, part, n, ids))
-            return error_set(e, -EINVAL, E_BPE_MERGES,
-                             "%s: merge %u does not join two pieces into a third; expected \"a b\" "
-                             "or [\"a\", \"b\"], with a, b and ab in the vocabulary",
-                             path, rank);
+            return refuse_merge(path, rank, item, e);
         uint64_t pair = (uint64_t)(uint32_t)ids[0] << 32 | (uint32_t)ids[1];
         *bpe_slot(b, pair) = (struct BpeMerge){pair, rank++, ids[2]}; // the last one counts
     }

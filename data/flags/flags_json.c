@@ -38,12 +38,14 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
         *text = base_format("%s", cJSON_IsTrue(item) ? "true" : "false");
     else if (cJSON_IsNumber(item) && flag->type != FLAG_FLOAT && fabs(x) > EXACT_INTEGER_MAX)
         return error_set(e, -EINVAL, E_CONFIG_VALUE,
-                         "%s: a number past 2^53 loses digits; write it as a string", where);
+                         "%s %.17g: a JSON number past 2^53 loses digits; write it as a string, "
+                         "\"...\"",
+                         where, x);
     else if (cJSON_IsNumber(item))
         *text = base_format(whole ? "%.0f" : "%.17g", x);
     else if (!cJSON_IsNull(item))
-        return error_set(e, -EINVAL, E_CONFIG_VALUE,
-                         "%s: it is a list or an object; expected one value", where);
+        return error_set(e, -EINVAL, E_CONFIG_VALUE, "%s: it is %s; expected one value", where,
+                         cJSON_IsArray(item) ? "a list [...]" : "an object {...}");
     return 0;
 }
 

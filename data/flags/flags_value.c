@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const INTEGER_HINT = "an integer such as 12, 64k, 1.5M (k M G T = powers of "
-                                        "1000) or 64Ki (Ki Mi Gi Ti = powers of 1024)";
+static const char *const INTEGER_HINT = "an integer such as 12, 64k, 1.5M, 7G for 7 billion (k "
+                                        "M G T = powers of 1000) or 64Ki (Ki Mi Gi Ti = powers "
+                                        "of 1024)";
 
 // The factor that a suffix stands for; 0 where there is no such suffix. Behind a letter a B may
 // stand, and says nothing: GB is G, GiB is Gi.

@@ -57,15 +57,21 @@ static bool is_the_models(const cJSON *flags, const char *name) {
     return has_positions || strcmp(name, "positions") != 0;
 }
 
+static int refuse_model(struct Flags *f, const char *init, struct Error *e) {
+    char *model = flags_value(f, "model");
+    int err = error_set(e, -EINVAL, E_INIT_MODEL,
+                        "--model %s: --init %s already says what the model is; leave out --model",
+                        model, init);
+    free(model);
+    return err;
+}
+
 // Where the line, or a file, says otherwise than the model, which is told in `where`. What it
 // leaves to the model (0, auto) is the model's.
 static int contradiction(struct Flags *f, const char *value, const char *where, const cJSON *flags,
                          struct Error *e) {
     const cJSON *item;
-    int err = flags_was_set(f, "model")
-                  ? error_set(e, -EINVAL, E_INIT_MODEL,
-                              "--model: --init %s says what the model is; leave out --model", value)
-                  : 0;
+    int err = flags_was_set(f, "model") ? refuse_model(f, value, e) : 0;
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
             continue;

@@ -52,7 +52,7 @@ static bool is_whole(const struct Made *m, const char *folder, bool tells) {
         return false;
     use_list(m, folder, &state, &why);
     if (tells && state != SUMS_AGREE)
-        log_line(LOG_NORMAL, "--cache: %s%s: what was prepared is made anew",
+        log_line(LOG_NORMAL, "--cache: %s%s; preparing it again",
                  state == SUMS_DIFFER ? why.text : folder,
                  state == SUMS_DIFFER ? "" : " has no checksums");
     return state == SUMS_AGREE;

@@ -75,8 +75,9 @@ int part_open(struct Part *p, const char *path, const char *sha256, uint64_t byt
         code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
                          strerror(errno));
     else if (!S_ISREG(st.st_mode))
-        code = error_set(e, -EINVAL, E_FILE_KIND, "cannot write %s: it is %s", p->path_part,
-                         file_kind(st.st_mode));
+        code = error_set(e, -EINVAL, E_FILE_KIND,
+                         "cannot write %s: it is %s; remove it, or choose another --cache",
+                         p->path_part, file_kind(st.st_mode));
     else if (lseek(p->fd, 0, SEEK_END) < 0)
         code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
                          strerror(errno));

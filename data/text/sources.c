@@ -317,7 +317,8 @@ static int open_glob(struct Source *s, const char *flag, const char *pattern, st
     int result = glob(pattern, 0, NULL, &found); // sorted
     int code = 0;
     if (result)
-        code = error_set(e, -ENOENT, E_DATA_NO_MATCH, "%s %s: no file matches", flag, pattern);
+        code = error_set(e, -ENOENT, E_DATA_NO_MATCH,
+                         "%s %s: no file matches; check the pattern with ls", flag, pattern);
     for (size_t i = 0; !code && i < found.gl_pathc; i++) {
         struct stat st;
         if (!stat(found.gl_pathv[i], &st))

@@ -25,6 +25,12 @@ static int refuse_link(const char *flag, const char *path, struct Error *e) {
                      strerror(err));
 }
 
+static int refuse_folder(const char *flag, const char *path, int err, struct Error *e) {
+    return error_set(e, -err, E_FILE_READ,
+                     "%s %s: cannot read the folder: %s; make it readable, or name another", flag,
+                     path, strerror(err));
+}
+
 static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, struct Error *e) {
     if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
         w->hidden += entry->fts_info != FTS_DP; // a folder comes back when it is done
@@ -47,10 +53,11 @@ static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry,
                          "%s %s: the link leads back to %.*s, without an end; remove it", flag,
                          entry->fts_path, (int)entry->fts_cycle->fts_pathlen, entry->fts_path);
     case FTS_DNR:
+        return refuse_folder(flag, entry->fts_path, entry->fts_errno, e);
     case FTS_ERR:
     case FTS_NS:
-        return error_set(e, -entry->fts_errno, E_FILE_READ, "%s %s: %s", flag, entry->fts_path,
-                         strerror(entry->fts_errno));
+        return error_set(e, -entry->fts_errno, E_FILE_READ, "%s %s: cannot read it: %s", flag,
+                         entry->fts_path, strerror(entry->fts_errno));
     default:
         w->other++;
         return 0;
@@ -61,13 +68,12 @@ int walk_folder(struct Walk *w, const char *flag, const char *folder, struct Err
     char *root = base_format("%s", folder), *roots[] = {root, NULL};
     *w = (struct Walk){0};
     FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
-    int code =
-        walk ? 0 : error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
+    int code = walk ? 0 : refuse_folder(flag, folder, errno, e);
     errno = 0;
     for (FTSENT *entry; walk && !code && (entry = fts_read(walk)); errno = 0)
         code = add_entry(w, flag, walk, entry, e);
     if (!code && errno)
-        code = error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
+        code = refuse_folder(flag, folder, errno, e);
     if (walk)
         fts_close(walk);
     free(root);
