@@ -1,5 +1,6 @@
 // The table of models. See presets.h for the columns, config.h for the families.
 #include "model/presets.h"
+#include "kernels/nearest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,19 @@ const struct Preset *preset_named(const char *name) {
         if (strcmp(presets[i].name, name) == 0)
             return &presets[i];
     return NULL;
+}
+
+const char *preset_nearest(const char *name) {
+    size_t best = nearest_limit(name);
+    const char *nearest = NULL;
+    for (int i = 0; i < NPRESET; i++) {
+        size_t distance = nearest_distance(name, presets[i].name);
+        if (distance < best) {
+            best = distance;
+            nearest = presets[i].name;
+        }
+    }
+    return nearest;
 }
 
 char *preset_names(void) {

@@ -41,7 +41,7 @@ refused "a sample of no run in --out" 'E_RUN_MISSING --sample-only*/refused' \
     --sample-only --resume auto
 refused "data that is not there" 'E_FILE_READ /no/such' --data /no/such
 refused "channels that heads do not divide" 'E_HEADS --channels 32*--heads 3' "${tiny[@]}" --heads 3
-refused "a model nobody knows" 'E_MODEL_NAME --model gpt5*2' "${tiny[@]}" --model gpt5
+refused "a model nobody knows" 'E_MODEL_NAME --model gpt5*mean gpt2?' "${tiny[@]}" --model gpt5
 no_gpu=$("$train" --version | awk '/^CUDA/ { print $2 + 0 ? "E_GPU_MISSING" : "E_BUILD_LACKS" }')
 refused "a device that is not built, or not here" "$no_gpu --device cuda" "${tiny[@]}" --device cuda
 refused "a trace in no folder" 'E_FILE_WRITE --trace*none/t.json' \

@@ -1,7 +1,7 @@
 // Finding a key's row, and what a value is to it: see rows.h.
 #include "data/deepspeed/rows.h"
 
-#include "data/nearest.h"
+#include "kernels/nearest.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 // Read flags_json.c next for the file that --config names.
 #include "data/flags/flags.h"
 
-#include "data/nearest.h"
+#include "kernels/nearest.h"
 
 #include <ctype.h>
 #include <errno.h>

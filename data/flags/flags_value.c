@@ -5,7 +5,7 @@
 // is accepted here is exact: 1.5k is 1500, and 1.0001k is refused. Called by flags.c and
 // flags_json.c; see flags.h.
 #include "data/flags/flags.h"
-#include "data/nearest.h"
+#include "kernels/nearest.h"
 
 #include <ctype.h>
 #include <errno.h>

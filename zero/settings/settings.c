@@ -20,7 +20,11 @@ static void fill(size_t *value, size_t otherwise) {
 
 static int refuse_preset(const char *name, struct Error *e) {
     char *names = preset_names();
-    int err = error_set(e, -EINVAL, E_MODEL_NAME, "--model %s: expected one of %s", name, names);
+    const char *nearest = preset_nearest(name);
+    int err = error_set(e, -EINVAL, E_MODEL_NAME,
+                        "--model %s: no such preset; %s%s%sxpected one of %s, or --init hf:DIR",
+                        name, nearest ? "did you mean " : "", nearest ? nearest : "",
+                        nearest ? "? E" : "e", names);
     free(names);
     return err;
 }

@@ -1,6 +1,5 @@
-// See nearest.h.
-#include "data/nearest.h"
-
+// Edit distance: see nearest.h.
+#include "kernels/nearest.h"
 #include "kernels/base.h"
 
 #include <stdint.h>
