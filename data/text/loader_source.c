@@ -90,7 +90,7 @@ static int check_kinds(struct Data *d, struct Error *e) {
                          first->name, kind_name(kind));
     if (kind != SOURCE_JSONL && d->spec.data_map)
         return error_set(e, -EINVAL, E_DATA_MAP,
-                         "--data-map %s: --data %s is %s, which has no JSON keys to map; leave out "
+                         "--data-map %s: --data %s is %s and has no JSON keys to map; leave out "
                          "--data-map, or give JSONL",
                          d->spec.data_map, first->name, kind_name(kind));
     int code = is_made(kind) ? check_model(d, e) : 0;
