@@ -36,8 +36,8 @@ const struct Added *added_named(const struct AddedSet *s, const char *text, size
     return found ? *found : NULL;
 }
 
-// The first of token[lo] .. token[hi - 1], which have the same `at` bytes and are longer, whose
-// next byte is at least `byte`.
+// Returns the first of token[lo] .. token[hi - 1] whose byte `at` is at least `byte`. Their first
+// `at` bytes are the same, and they are longer.
 static size_t first_from(const struct AddedSet *s, size_t lo, size_t hi, size_t at, unsigned byte) {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;

@@ -1,30 +1,30 @@
-// Added tokens: stretches of a text that are a token as they stand ("<|im_end|>"), cut out before
-// the rest is split into words.
+// Added tokens: strings that are tokens as they stand ("<|im_end|>"), cut out of a text before the
+// rest is split into words.
 //
-// Of those that begin at the first place where any does, the longest is taken, as by the reference
+// The leftmost match is taken, and the longest of those that begin there, as by the reference
 // implementation. Used by bpe.c; filled by read.c.
 #ifndef DATA_BPE_ADDED_H
 #define DATA_BPE_ADDED_H
 #include "kernels/base.h"
 
 struct Added {
-    char *name; // as it is written
-    char *text; // what is looked for: normalized, if it is
+    char *name; // as tokenizer.json writes it
+    char *text; // the string to find: the name, normalized if `normalized`
     size_t bytes;
     int32_t id;
     bool special;        // a control token
-    bool lstrip, rstrip; // it takes white space on its left, right with it
-    bool normalized;     // it is looked for in what the normalizer has made
+    bool lstrip, rstrip; // it takes the white space on its left, right with it
+    bool normalized;     // it is found in the normalized text
 };
 
-// A part of them, sorted by their texts.
+// The raw or the normalized added tokens, sorted by their texts.
 struct AddedSet {
     const struct Added **token;
     size_t count;
-    bool begins[256]; // does one begin with this byte?
+    bool begins[256]; // true if one begins with this byte
 };
 
-// Sorts those of `count` tokens whose `normalized` is as given. The tokens stay the caller's.
+// Sorts the tokens whose `normalized` is as given. The `count` tokens stay the caller's.
 void added_sort(struct AddedSet *s, const struct Added *tokens, size_t count, bool normalized);
 void added_free(struct AddedSet *s);
 

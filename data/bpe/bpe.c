@@ -1,12 +1,12 @@
 // See bpe.h.
 //
-// Merges of a word wait in a heap, the one that was learned first in front, and of the same one the
-// leftmost: a word of n bytes takes n log n steps however long it is. A merge whose pieces are not
-// there any more when its turn comes is passed over, by the rule of the reference implementation:
-// it counts as there when its neighbours of then would make the same piece.
+// A heap holds the merges of a word, the one of the lowest rank in front, the leftmost of equal
+// ones: a word of n bytes takes n log n steps however long it is. A merge whose pieces have changed
+// when its turn comes is skipped, by the rule of the reference implementation: it is done if the
+// symbols that are neighbours then merge into the same piece.
 //
-// Words come again and again, so a thread keeps the ids of short ones: in the slot that their hash
-// says or one of the next three, else in place of what lies there.
+// Words come again and again, so a thread caches the ids of short ones: in the slot of their hash
+// or one of the next three; if all four are taken, in the first of them.
 #include "data/bpe/bpe.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@ struct Symbol {
 };
 
 struct Waiting {
-    uint64_t order; // the rank, and the place of the left symbol
+    uint64_t order; // the rank, and the index of the left symbol
     int32_t id;
 };
 
-// A word that was met: its bytes, padded to fours, and behind them its ids, from kept[at] on.
+// A cached word: its bytes, padded to a multiple of 4, then its ids, from kept[at] on.
 struct Met {
     uint32_t hash, at;
     uint16_t bytes, ids; // bytes 0: an empty slot
@@ -119,7 +119,7 @@ static const struct BpeMerge *find_merge(const struct Bpe *b, int32_t left, int3
     return m->pair == UINT64_MAX ? NULL : m;
 }
 
-// The merge of a symbol with the one behind it, if there are both, waits.
+// Pushes the merge of a symbol with the next one, if there is one, on the heap.
 static void wait_for(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
     uint32_t right = left == NONE ? NONE : w->symbol[left].after;
     if (right == NONE)
@@ -129,8 +129,8 @@ static void wait_for(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
         heap_push(w, (struct Waiting){(uint64_t)m->rank << 32 | left, m->id});
 }
 
-// The pieces of single bytes that a word begins as. A byte that has none is told by `unknown`, once
-// for each or once for all in a row; or else the bytes on its two sides are neighbours.
+// Splits a word into the pieces of its bytes. A byte without a piece becomes `unknown`, once for
+// each or (fuse_unknown) once for all in a row; without an `unknown` it is left out.
 static void add_bytes(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
     bool fused = false; // the last symbol stands for bytes without a piece
@@ -145,7 +145,7 @@ static void add_bytes(const struct Bpe *b, struct BpeWork *w, const uint8_t *wor
     w->nsymbol = count;
 }
 
-// Are there pieces <0xXX> for all bytes of a character?
+// True if there are pieces <0xXX> for all bytes of a character.
 static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (b->fallback[character[i]] < 0)
@@ -153,8 +153,8 @@ static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) 
     return true;
 }
 
-// The pieces of characters that a word begins as. One that has none is its bytes; where these have
-// none either, it is told as above, behind the bytes that follow it.
+// Splits a word into the pieces of its characters. A character without a piece becomes <0xXX>
+// pieces; without those, `unknown` as in add_bytes, but after the <0xXX> pieces that follow it.
 static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
     bool pending = false;
@@ -230,7 +230,7 @@ static void keep_word(struct BpeWork *w, struct Met *slot, uint32_t hash, const 
     w->nkept += text + count;
 }
 
-// The slot of the word, or the one where it may be kept.
+// Returns the slot of the word, or else the one where it may be cached.
 static struct Met *find_met(const struct BpeWork *w, uint32_t hash, const uint8_t *word, size_t n,
                             bool *found) {
     struct Met *empty = NULL;
@@ -271,11 +271,11 @@ static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *w
         for (uint32_t i = w->nsymbol ? 0 : NONE; i != NONE; i = w->symbol[i].after)
             ids_append(ids, w->symbol[i].id);
     }
-    if (slot && w->missing == missing) // what lacks is counted each time
+    if (slot && w->missing == missing) // missing bytes are counted each time
         keep_word(w, slot, hash, word, n, ids->data + before, ids->count - before);
 }
 
-// What encodes, and what its parts give ids to.
+// One call of bpe_encode.
 struct Call {
     const struct Bpe *b;
     struct BpeWork *w;
@@ -300,7 +300,7 @@ static bool is_space(const struct Bpe *b, const uint8_t *p, size_t *n) {
     return (b->unicode.kind[unicode_at(p, n)] & UNICODE_CLASS) == UNICODE_SPACE;
 }
 
-// Where the white space that ends at `end` begins, not before `from`.
+// Returns the beginning of the white space that ends at `end`; at least `from`.
 static size_t space_before(const struct Bpe *b, const uint8_t *text, size_t from, size_t end) {
     while (end > from) {
         size_t at = end - 1, n;
@@ -335,7 +335,7 @@ static int encode_between(struct Call *c, const struct Stretch *s, size_t begin,
                                     .open = open});
 }
 
-// Cuts the tokens of a set out of a stretch; what lies between goes on to `rest`.
+// Cuts the tokens of a set out of a stretch; the text between them goes on to `rest`.
 static int cut_out(struct Call *c, const struct AddedSet *set, struct Stretch s, Encode *rest) {
     size_t done = 0, from = 0, begin;
     const struct Added *a;
@@ -363,7 +363,7 @@ static int encode_normalized(struct Call *c, struct Stretch s) {
     return cut_out(c, &c->b->normalized, s, encode_words);
 }
 
-// So much of what follows is looked at that a word before the cut is seen to end.
+// Bytes after a cut that are read along, so that the end of the word before it is seen.
 enum { BEHIND_MAX = 256 };
 
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
@@ -400,7 +400,7 @@ size_t bpe_missing(struct BpeWork *w) {
     return missing;
 }
 
-// Does an added token end in front of the place? What follows begins as no other part of a text.
+// True if an added token ends at byte `at`. The text after one begins like a text of its own.
 static bool is_behind_added(const struct Bpe *b, const char *text, size_t at) {
     for (size_t i = 0; i < b->nadded; i++) {
         size_t n = b->added[i].bytes;

@@ -1,13 +1,13 @@
-// Byte-pair encoding (Sennrich, Haddow, Birch, ACL 2016; Radford et al. 2019): the ids that PyPI's
-// `tokenizers` gives, encode(text, add_special_tokens=False), for the tokenizer.json of GPT-2,
+// Byte-pair encoding (Sennrich, Haddow, Birch, ACL 2016; Radford et al. 2019). The ids are those of
+// encode(text, add_special_tokens=False) of PyPI's `tokenizers`, for the tokenizer.json of GPT-2,
 // Llama 2 and 3, Qwen 2 and 3, SmolLM2, Mistral, Gemma, DeepSeek and their like.
 //
 // A text goes through five steps: added tokens are cut out (added.h); the rest is normalized
 // (normal.h); added tokens that are normalized are cut out; the rest is split into words (steps.h);
-// in each word, from its single bytes or characters on, the pair of neighbours that was learned
-// first is merged, until none is left.
+// each word is split into bytes or characters, and of its neighbouring pairs the one of the lowest
+// rank is merged, until no pair has a merge.
 //
-// Once open it is only read: threads share it, each with a BpeWork of its own. Opened by read.c.
+// An open Bpe is only read: threads share it, each with a BpeWork of its own. Opened by read.c.
 // Called by data/text/tokenizer.c. Next: bpe.c.
 #ifndef DATA_BPE_BPE_H
 #define DATA_BPE_BPE_H
@@ -21,7 +21,7 @@ struct BpeMerge {
     int32_t id;
 };
 
-// What an id stands for: place and length in `bytes`.
+// The text of an id: its offset and length in `bytes`.
 struct BpePiece {
     size_t at, count;
 };
@@ -33,57 +33,57 @@ struct Bpe {
     const char *kind; // a name for people
     bool letters;     // words are of bytes, in ByteLevel's alphabet; else of characters
     bool whole_words; // a word that is a piece is that piece, whatever is merged ("ignore_merges")
-    bool one_stretch; // a text that is cut might have other ids than the whole
+    bool one_stretch; // a text must not be cut: its parts might have other ids than the whole
     struct Bytes bytes;
     struct BpePiece *piece; // by id
     struct BpePiece *shown; // the text that it decodes to; `piece` where that is the same
     size_t npiece;          // with added tokens
-    int32_t byte_id[256];   // of single bytes; -1: the vocabulary lacks it
-    int32_t fallback[256]; // of <0x00> and so on, for characters without a piece; -1: there is none
-    int32_t unknown;       // what stands for bytes without a piece; -1: they are left out
-    bool fuse_unknown;     // one for all of them in a row
+    int32_t byte_id[256];   // ids of single bytes; -1: the vocabulary lacks it
+    int32_t fallback[256];  // ids of <0x00> and so on, for characters without a piece; -1: none
+    int32_t unknown;        // the id for bytes without a piece; -1: they are left out
+    bool fuse_unknown;      // one `unknown` for all such bytes in a row
     struct BpeMerge *merge; // a hash table
     size_t nmerge;          // its slots, a power of two
     int32_t *word;          // ids by their bytes, a hash table; -1: an empty slot
     size_t nword;
     struct Added *added;
     size_t nadded;
-    struct AddedSet raw, normalized; // `added`, by where they are looked for
-    char *mark;                      // what stands for a space in pieces; NULL: nothing does
+    struct AddedSet raw, normalized; // `added`, by the text in which they are found
+    char *mark;                      // stands for a space in pieces (U+2581); NULL: there is none
     bool shows_bytes;                // <0x0A> decodes to a newline
-    int32_t begin, end;              // what a text begins and ends with; -1: nothing
+    int32_t begin, end;              // ids that open and end a text; -1: none
     char *chat_template;             // or NULL
 };
 
-// What one thread needs to encode: the words that it has met, and room. Valid for this Bpe alone.
+// One thread's cache of words and its buffers, for encoding with one Bpe alone.
 struct BpeWork;
 struct BpeWork *bpe_work_open(void);
 void bpe_work_close(struct BpeWork *w); // NULL is allowed
 
-// What is encoded: n bytes of valid UTF-8, and how they lie in a text.
+// A text to encode: n bytes of valid UTF-8, possibly a part of a longer text.
 struct BpeText {
     const char *text;
     size_t n;
-    size_t behind; // bytes of the text that follow in memory; n is a place that bpe_cut gave
-    size_t at;     // bytes in front of it, for error lines
-    bool inside;   // there are some
-    bool plain;    // no special token is found in it
-    bool follows;  // a token stands in front of it, which is no part of it
+    size_t behind; // bytes of the longer text that follow in memory; then n is from bpe_cut
+    size_t at;     // its offset in the longer text, for error lines
+    bool inside;   // the longer text has bytes before it
+    bool plain;    // special tokens are not recognised in it
+    bool follows;  // it follows a token that is not part of it
 };
 
-// Appends the ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut behind these n
+// Appends the ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut after these n
 // bytes; -EINVAL: an expression takes too long.
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
                struct Error *e);
 
-// Whether a text that follows a token is encoded in another way than one that begins.
+// True if a text after a token is encoded differently from the beginning of a text.
 bool bpe_has_first(const struct Bpe *b);
 
 // Returns how many bytes had no piece since the last call.
 size_t bpe_missing(struct BpeWork *w);
 
-// A place where a text of n bytes may well be cut in two that are encoded each by itself (which
-// bpe_encode finds out); `wanted` or before it, if there is such a place. n: it must not be cut.
+// Returns an offset where a text of n bytes can probably be cut into two that are encoded
+// separately (bpe_encode finds out): `wanted` or less, if possible. n: it must not be cut.
 size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted);
 
 // Finds the added token of this name; NULL: there is none.

@@ -1,9 +1,9 @@
 // NFC of UTF-8: Unicode Standard Annex 15, with Hangul as in the Standard's section 3.12. See
 // unicode.h.
 //
-// Most text is in NFC, and a look at each character's flag shows it. Where a character has the flag
-// that NFC may change it, all from the last character without it (which may be what it composes
-// with) to the next one is taken apart, put in order and put together.
+// Most text is in NFC, as the flags of its characters show. Where a character has the flag that NFC
+// may change it, the text from the last character without the flag (it may compose with that) to
+// the next one without it is decomposed, put in order and composed.
 #include "data/bpe/unicode.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int compare_key(const void *key, const void *pair) {
     return a->second < b->second ? -1 : a->second > b->second;
 }
 
-// A first part may come apart itself, at most four times.
+// Appends the decomposition of a character, whose first part may decompose in turn (4 times).
 static void decompose(const struct Unicode *u, uint32_t point, struct Points *out) {
     if (point - S_BASE < S_COUNT) {
         uint32_t s = point - S_BASE;
@@ -74,8 +74,7 @@ static void merge_runs(const uint8_t *class, uint32_t *run, uint32_t *half, size
         run[at++] = k < n && class[run[k]] < class[half[i]] ? run[k++] : half[i++];
 }
 
-// Marks between two characters without a class stand in the order of their classes; equal ones as
-// they were.
+// Sorts the marks between two characters of combining class 0 by their classes; the sort is stable.
 static void sort_marks(const struct Unicode *u, struct Points *p) {
     uint32_t *half = base_alloc(p->count * sizeof *half);
     for (size_t i = 0, end; i < p->count; i = end) {
@@ -89,7 +88,7 @@ static void sort_marks(const struct Unicode *u, struct Points *p) {
     free(half);
 }
 
-// What the two compose to; 0: nothing.
+// Returns the character that the two compose to, or 0.
 static uint32_t composite(const struct Unicode *u, uint32_t first, uint32_t second) {
     if (first - L_BASE < L_COUNT && second - V_BASE < V_COUNT)
         return S_BASE + ((first - L_BASE) * V_COUNT + (second - V_BASE)) * T_COUNT;
@@ -102,8 +101,8 @@ static uint32_t composite(const struct Unicode *u, uint32_t first, uint32_t seco
     return p ? p->point : 0;
 }
 
-// A character composes with the last one without a class unless one of its own class, or of none,
-// stands between.
+// Composes each character with the last one of combining class 0, unless one of its own class or of
+// class 0 stands between.
 static void compose_points(const struct Unicode *u, struct Points *p) {
     size_t starter = SIZE_MAX, n = 0;
     uint8_t last = 0;

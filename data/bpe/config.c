@@ -11,7 +11,7 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-// The file beside `path`; *text NULL: there is none.
+// Reads a file in the folder of `path`; *text NULL: there is none.
 static int read_beside(const char *path, const char *name, char **file, char **text, size_t *n,
                        struct Error *e) {
     const char *slash = strrchr(path, '/');
@@ -28,7 +28,7 @@ static int read_beside(const char *path, const char *name, char **file, char **t
     return err == -ENOENT ? 0 : err;
 }
 
-// "<s>" or {"content": "<s>", ...}; NULL: it has none.
+// Returns the text of a token, "<s>" or {"content": "<s>", ...}; NULL: it has none.
 static char *token_text(const cJSON *config, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, name);
     if (cJSON_IsObject(item))
@@ -36,7 +36,7 @@ static char *token_text(const cJSON *config, const char *name) {
     return cJSON_IsString(item) ? base_format("%s", item->valuestring) : NULL;
 }
 
-// A text, or a list of {"name", "template"}, of which "default" is the one.
+// Returns the chat template: a text, or the "default" of a list of {"name", "template"}.
 static char *template_text(const cJSON *config) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, "chat_template"), *named;
     if (cJSON_IsArray(item)) {

@@ -1,4 +1,4 @@
-// The normalizers of a tokenizer.json: what is done to a text before it is split into words.
+// The normalizers of a tokenizer.json, which change a text before it is split into words.
 //
 // Called by bpe.c; made by read_steps.c. Next: steps.h.
 #ifndef DATA_BPE_NORMAL_H
@@ -19,8 +19,8 @@ struct Normal {
     size_t count;
 };
 
-// Normalizes the stretch, into one of the two rooms if that changes it. Its cut goes along:
-// what lies before it and behind it is normalized each by itself.
+// Normalizes the stretch; if that changes it, the result is in one of the two buffers. The text
+// before its cut and the text after it are normalized separately, and the cut moves along.
 void normal_apply(const struct Normal *m, const struct Unicode *u, struct Bytes room[2],
                   struct Stretch *s);
 

@@ -1,9 +1,8 @@
 // See pattern.h.
 //
-// Everything but sets goes on as it stands, where both engines read it alike: groups that take no
-// part of the text, alternatives, looks ahead and back, quantifiers. Groups that would be
-// remembered are not, as nothing asks for them. (?i) inside of a group holds to its end, over
-// alternatives too.
+// Sets become symbols; the rest is copied where both engines read it alike: groups, alternatives,
+// lookahead and lookbehind, quantifiers. Capturing groups become non-capturing ones, as nothing
+// reads captures. (?i) inside of a group holds to the group's end, over alternatives too.
 #include "data/bpe/pattern.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 
 enum { GROUPS_MAX = 64 };
 
-// A group that is open: its first item, and what holds again behind it. implied: it ends with the
+// An open group: its first item, and the any_case to restore after it. implied: it ends with the
 // group around it.
 struct PatternGroup {
     size_t item;
@@ -57,7 +56,7 @@ static void add_text(struct PatternReader *r, const char *text) {
     memcpy(item->text, text, strlen(text) + 1);
 }
 
-// The set is the reader's from now on.
+// Adds a set to the expression. The reader owns it from now on.
 static void add_set(struct PatternReading *x, struct PointSet s) {
     struct PatternReader *r = &x->r;
     r->set = base_grow(r->set, r->nset, &r->set_room, sizeof *r->set, "a pattern");
@@ -123,7 +122,7 @@ static int read_close(struct PatternReading *x) {
 
 // ---- quantifiers ----
 
-// {2}, {2,}, {,3}, {2,3} at r->at: its bytes, and its numbers; 0: the brace stands for itself.
+// Reads {2}, {2,}, {,3} or {2,3} at r->at. Returns its bytes; 0: the brace stands for itself.
 static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool *same) {
     size_t at = r->at + 1;
     bool given[2] = {false, false}, comma = false;
@@ -148,7 +147,7 @@ static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool
     return is_one ? at + 1 - r->at : 0;
 }
 
-// Puts "(?:" in front of the last atom and ")" behind it.
+// Puts "(?:" before the last atom and ")" after it.
 static void wrap_atom(struct PatternReading *x) {
     struct PatternReader *r = &x->r;
     add_text(r, ")");
@@ -211,7 +210,7 @@ static int add_look(struct PatternReading *x, size_t bytes, const char *first, c
     return 0;
 }
 
-// \b and \B, by the sets of \w.
+// Adds \b or \B, written with the sets of \w.
 static int add_boundary(struct PatternReading *x, bool is_one) {
     struct PatternReader *r = &x->r;
     static const char *const looks[2][4] = {{"(?:(?<=", ")(?=", ")|(?<!", ")(?!"},
@@ -230,7 +229,7 @@ static int add_boundary(struct PatternReading *x, bool is_one) {
     return 0;
 }
 
-// (?i) folds two letters to one where there is such a one: \xdf for ss.
+// Refuses two letters that Oniguruma's (?i) also matches as one character: \xdf for ss.
 static int check_pair(struct PatternReading *x, size_t at, uint32_t point) {
     static const char *const pairs[] = {"ss", "st", "ff", "fi", "fl"};
     char letter = x->r.any_case && point < 0x80 ? (char)(point | 0x20) : 0;

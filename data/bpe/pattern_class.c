@@ -12,7 +12,7 @@ static char peek(const struct PatternReader *r, size_t ahead) {
 
 // ---- behind a backslash ----
 
-// \p{NAME}, \p{^NAME}, \P{NAME}
+// Reads \p{NAME}, \p{^NAME} or \P{NAME}.
 static int read_property(struct PatternReader *r, struct PointSet *s) {
     size_t begin = r->at;
     bool negated = peek(r, 1) == 'P';
@@ -34,7 +34,7 @@ static int read_property(struct PatternReader *r, struct PointSet *s) {
     return 0;
 }
 
-// \xHH, \x{H...}, \uHHHH
+// Reads \xHH, \x{H...} or \uHHHH.
 static int read_number(struct PatternReader *r, struct PointSet *s) {
     size_t begin = r->at, digits = peek(r, 1) == 'u' ? 4 : 2, have = 0;
     bool braces = peek(r, 1) == 'x' && peek(r, 2) == '{';
@@ -93,7 +93,7 @@ int pattern_read_escape(struct PatternReader *r, struct PointSet *s, bool in_bra
 
 // ---- in brackets ----
 
-// One character, or what stands for a set. *single: it is one.
+// Reads one character, or an escape for a set. *single: it is one character.
 static int read_member(struct PatternReader *r, struct PointSet *s, bool *single) {
     if (peek(r, 0) == '\\') {
         bool found;
@@ -107,7 +107,7 @@ static int read_member(struct PatternReader *r, struct PointSet *s, bool *single
     return 0;
 }
 
-// A member, or the range that it begins.
+// Reads a member, or the range that it begins.
 static int read_range(struct PatternReader *r, struct PointSet *s) {
     struct PointSet low = {0}, high = {0};
     size_t begin = r->at;
@@ -133,7 +133,7 @@ static int read_range(struct PatternReader *r, struct PointSet *s) {
 
 static int read_class(struct PatternReader *r, struct PointSet *s, size_t depth);
 
-// Up to "]" or "&&", neither of which is taken.
+// Reads members up to "]" or "&&", neither of which is consumed.
 static int read_union(struct PatternReader *r, struct PointSet *s, bool first, size_t depth) {
     int err = 0;
     for (; !err; first = false) {

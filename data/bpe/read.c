@@ -54,7 +54,7 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
 
 // ---- what a text begins and ends with ----
 
-// The id of a token that the template names.
+// Reads the id of a token that the template names.
 static int template_id(const cJSON *template, const cJSON *token, const char *path, int32_t *id,
                        struct Error *e) {
     const char *name = json_text(token, "id");
@@ -95,7 +95,7 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
 }
 
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    if (is_none(p) || has_type(p, "ByteLevel")) // which moves places, not ids
+    if (is_none(p) || has_type(p, "ByteLevel")) // which changes offsets, not ids
         return 0;
     const cJSON *list = has_type(p, "Sequence") ? member(p, "processors") : NULL, *item;
     int err = 0;
@@ -117,7 +117,7 @@ static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struc
 
 // ---- all ----
 
-// cJSON would end a text at the zero byte that \u0000 stands for.
+// True if the JSON has an escape \u0000, at whose zero byte cJSON would end a string.
 static bool has_zero(const char *text, size_t n) {
     static const char zero[] = "\\u0000";
     const char *at = text;
@@ -166,7 +166,7 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
 
 int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struct Error *e) {
     *b = (struct Bpe){.begin = -1, .end = -1, .unknown = -1};
-    size_t bad = text_find_invalid(text, n); // which cJSON lets pass
+    size_t bad = text_find_invalid(text, n); // cJSON does not check UTF-8
     if (bad < n)
         return error_set(e, -EINVAL, E_UTF8, "%s: byte %zu of %zu is not UTF-8; save it as UTF-8",
                          path, bad, n);
@@ -182,7 +182,7 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
     return err;
 }
 
-// The id of a token that tokenizer_config.json names, where the template has none.
+// Finds the id of a token that tokenizer_config.json names, if the template gives none.
 static int read_control_token(const struct Bpe *b, const char *what, const char *token,
                               const char *path, int32_t *id, struct Error *e) {
     if (!token || *id >= 0)

@@ -1,8 +1,8 @@
-// Decoders of a tokenizer.json, and what the marks mean that stand for spaces: see read.h.
+// Decoders of a tokenizer.json, and the marks that stand for spaces: see read.h.
 //
-// Where a text is one word, or some thousand, no pair may reach across the place in front of a
-// mark: if no merge makes a piece with a mark behind anything else, words end there, with the same
-// ids.
+// Some tokenizers do not split a text into words. If no merge makes a piece with a mark after any
+// other character, no merge crosses the boundary before a mark, and words may end there with the
+// same ids.
 #include "data/bpe/read.h"
 #include "data/json.h"
 #include "data/json_members.h"
@@ -26,7 +26,7 @@ static int read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct 
     bool replaces = has_type(d, "Metaspace") ||
                     (has_type(d, "Replace") && strcmp(json_text(d, "content"), " ") == 0);
     if (b->letters ? has_type(d, "ByteLevel") : has_type(d, "Fuse") || has_type(d, "Strip"))
-        return 0; // Strip: the space in front of a text, which is shown here
+        return 0; // Strip would remove the space that opens a text; it is shown here
     if (!b->letters && has_type(d, "ByteFallback")) {
         b->shows_bytes = true;
         return 0;
@@ -84,7 +84,7 @@ static void show_pieces(struct Bpe *b) {
 
 // ---- where words end ----
 
-// Has the piece a mark behind anything but a mark?
+// True if the piece has a mark after anything but a mark.
 static bool has_inner_mark(const struct Bpe *b, const struct BpePiece *p, const char *mark) {
     size_t n = strlen(mark);
     const uint8_t *text = b->bytes.data + p->at;
@@ -114,7 +114,7 @@ static const char *written_mark(const struct Bpe *b) {
     return "";
 }
 
-// May a character leave nothing? Then what stands on its two sides are neighbours.
+// True if a character may produce no id, which makes the pieces on its two sides neighbours.
 static bool leaves_out(const struct Bpe *b) {
     bool falls_back = true;
     for (size_t byte = 0; byte < 256; byte++)

@@ -1,7 +1,7 @@
 // Normalizers and pre-tokenizers of a tokenizer.json: see read.h.
 //
-// A pattern that split.h has a scanner for is split by that, and each digit alone in front of
-// GPT-2's pattern by the one for both.
+// A pattern for which split.h has a scanner uses that scanner; so does "Digits" followed by GPT-2's
+// pattern.
 #include "data/bpe/read.h"
 #include "data/json.h"
 #include "data/json_members.h"
@@ -36,7 +36,7 @@ static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, 
                          "%s: a normalizer \"Replace\" needs a \"String\" and a \"content\"", path);
     step->text = base_format("%s", text);
     step->with = base_format("%s", json_text(n, "content"));
-    b->one_stretch = b->one_stretch || text[1]; // a text might be cut within
+    b->one_stretch = b->one_stretch || text[1]; // a cut might lie inside of the pattern
     return 0;
 }
 
@@ -138,7 +138,7 @@ static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, stru
         return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
                          "%s: two pre-tokenizers \"ByteLevel\" are not supported", path);
     if (!cJSON_IsFalse(member(p, "add_prefix_space"))) {
-        b->one_stretch = b->one_stretch || b->steps.count; // where parts begin, the cut hides
+        b->one_stretch = b->one_stretch || b->steps.count; // a cut is not the beginning of a part
         add_step(b, STEP_PREFIX);
     }
     if (!cJSON_IsFalse(member(p, "use_regex")))
@@ -190,7 +190,7 @@ static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path,
         cJSON_ArrayForEach(item, list) if (!err) err = read_step(b, item, depth + 1, path, e);
         return err;
     }
-    if (b->steps.count + 4 > STEPS_MAX) // the most that one adds, and that of the marks
+    if (b->steps.count + 4 > STEPS_MAX) // one adds 3 at most, and bpe_use_marks one
         return too_many(path, "pre-tokenizers", STEPS_MAX - 4, e);
     if (has_type(p, "ByteLevel"))
         return read_byte_level(b, p, path, e);
@@ -212,7 +212,7 @@ static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path,
     return err;
 }
 
-// The scanner of SmolLM2 in place of the two steps that it does.
+// Replaces single digits followed by GPT-2's pattern with SmolLM2's scanner, which does both.
 static void join_digits(struct Steps *s) {
     for (size_t i = 0; i + 1 < s->count; i++) {
         struct Step *first = &s->step[i], *next = &s->step[i + 1];
@@ -231,7 +231,7 @@ int bpe_read_steps(struct Bpe *b, const cJSON *p, const char *path, struct Error
         return err;
     struct Steps *s = &b->steps;
     if (s->count && s->step[s->count - 1].kind == STEP_LETTERS)
-        s->count--; // words are bytes from the beginning
+        s->count--; // words stay bytes, so the last step need not write letters
     join_digits(s);
     b->kind = s->count == 1 && s->step[0].kind == STEP_SCAN ? split_names[s->step[0].scan]
               : b->letters                                  ? "bytes"

@@ -6,7 +6,7 @@
 #include <pcre2.h>
 #include <stdlib.h>
 
-// What a match may take; the reference's engine has the same number of its own steps.
+// Limits of one match; the reference's engine allows the same number of its own steps.
 enum { MATCH_LIMIT = 10000000, STACK_FIRST = 64 << 10, STACK_MAX = 16 << 20 };
 
 struct Regex {
@@ -16,7 +16,7 @@ struct Regex {
 
 struct RegexWork {
     pcre2_match_data *data;
-    const size_t *place; // where it says what has matched
+    const size_t *place; // the offsets of the match
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
 };

@@ -22,7 +22,7 @@ void regex_work_close(struct RegexWork *w) {
     (void)w;
 }
 
-// It needs an open expression, and there can be none.
+// Never called: regex_open has refused every expression.
 enum RegexFound regex_find(const struct Regex *x, struct RegexWork *w, const uint8_t *text,
                            size_t n, size_t from, bool open, size_t at[2]) {
     CHECK(0, "regex_find(%p, %p, %p, %zu, %zu, %d, %p) without PCRE2", (const void *)x, (void *)w,

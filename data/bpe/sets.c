@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// In the order of scripts/gen/unicode_tables.py.
+// General categories, in the order of scripts/gen/unicode_tables.py.
 static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
                                      "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                      "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn"};
@@ -100,7 +100,7 @@ static void add_table(struct PointSet *s, const char *table) {
     sort_ranges(s);
 }
 
-// The categories whose names begin with these n letters. false: there are none.
+// Adds the categories whose names begin with these n letters. false: there are none.
 static bool add_categories(struct PointSet *s, const char *name, size_t n) {
     bool wanted[CATEGORIES], any = false;
     for (size_t i = 0; i < CATEGORIES; i++) {

@@ -1,5 +1,5 @@
-// Sets of characters, as ranges: what a class of a regular expression takes, as the engine of the
-// reference implementation (Oniguruma, Unicode 16) has it.
+// Sets of characters, as ranges: the classes of regular expressions as the engine of the reference
+// implementation (Oniguruma, Unicode 16) defines them.
 //
 // Used by pattern.c. Next: pattern.h.
 #ifndef DATA_BPE_SETS_H
@@ -10,7 +10,7 @@ struct PointRange {
     uint32_t first, last;
 };
 
-// In order and apart from each other behind any of the functions below.
+// The ranges are sorted and disjoint after each of the functions below.
 struct PointSet {
     struct PointRange *range;
     size_t count, room;
@@ -31,7 +31,7 @@ bool set_add_escape(struct PointSet *s, char letter, bool in_brackets);
 // they have none of that name.
 bool set_add_property(struct PointSet *s, const char *name, size_t n);
 
-// Adds what has an upper, lower or title case, or folds to what has.
+// Adds the characters that have an upper, lower or title case, or fold to one that has.
 void set_add_cased(struct PointSet *s);
 
 #endif

@@ -1,5 +1,5 @@
-// See split.h. Each scanner takes the first alternative of its expression that matches, as much of
-// it as there is, and goes back as the engine would.
+// Scanners of words: see split.h. Each takes the first alternative of its expression that matches,
+// greedily, and backtracks as the engine would.
 #include "data/bpe/split.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static inline unsigned kind_at(const struct Unicode *u, const uint8_t *p, size_t
     return u->kind[unicode_at(p, n)];
 }
 
-// The end of the characters of a class that p begins with; at most `most` of them.
+// Returns the end of the run of characters of a class at p; at most `most` characters.
 static const uint8_t *run_of(const struct Unicode *u, unsigned class, const uint8_t *p,
                              const uint8_t *end, size_t most) {
     for (size_t n; p < end && most; p += n, most--)
@@ -31,8 +31,8 @@ static bool is_break(uint8_t c) {
     return c == '\r' || c == '\n';
 }
 
-// How many bytes of 's 't 're 've 'm 'll 'd there are, in lower case or, with `any`, in any: the
-// long s (U+017F) is an s then.
+// Returns the bytes of 's 't 're 've 'm 'll or 'd at p, or 0. `any`: in any case, and the long s
+// (U+017F) counts as an s.
 static size_t contraction(const uint8_t *p, size_t left, bool any) {
     if (p[0] != '\'' || left < 2)
         return 0;
@@ -97,7 +97,7 @@ static const uint8_t *scan_llama(const struct Unicode *u, const uint8_t *p, cons
     return broken ? broken : space_run(u, p, end);
 }
 
-// Each digit alone; what lies between two is a text of its own.
+// Scans each digit alone, and the text between two digits by GPT-2's pattern as if it were whole.
 static const uint8_t *scan_smollm(struct Split *s) {
     const struct Unicode *u = s->unicode;
     size_t n;

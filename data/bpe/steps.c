@@ -45,7 +45,7 @@ void steps_work_close(struct StepsWork *w) {
     *w = (struct StepsWork){0};
 }
 
-// ---- what writes anew ----
+// ---- steps that rewrite ----
 
 static void write_letters(struct Bytes *out, const uint8_t *text, size_t n) {
     for (size_t i = 0; i < n; i++) {

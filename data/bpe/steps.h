@@ -1,17 +1,17 @@
-// The pre-tokenizers of a tokenizer.json: what cuts a text into the words that pairs are merged in.
+// The pre-tokenizers of a tokenizer.json, which cut a text into the words in which pairs merge.
 //
-// Each step takes a stretch of text and hands parts of it on to the next, or writes it anew (marks
-// in place of spaces, the alphabet of ByteLevel); what the last one hands on is a word. Steps are
-// walked in depth, so that no list of parts is kept.
+// Each step takes a stretch of text and passes parts of it to the next step, or rewrites it (marks
+// in place of spaces, the alphabet of ByteLevel). The parts of the last step are words. The walk is
+// depth-first, so that no list of parts is kept.
 //
-// A stretch may be the front of a longer text: `open`, with some of what follows behind `cut`. Then
-// only words before the cut are taken, and only if the cut is between two words whatever comes
-// behind the stretch: if no match lies across it, and none before it has asked for more than there
-// is. Else the steps answer -EAGAIN, and the text must be cut elsewhere. That is how threads share
-// a text that any expression splits.
+// A stretch may be the front of a longer text: `open`, with some of the following text after `cut`.
+// Then only words before the cut are taken, and only if the cut lies between two words whatever
+// follows the stretch: no match crosses it, and no match before it depends on text after the
+// stretch. Else the steps return -EAGAIN, and the text must be cut elsewhere. So threads can share
+// a text, whatever expression splits it.
 //
-// Called by bpe.c; made by read_steps.c. Files: steps.c the walk and what writes anew,
-// steps_split.c what cuts. Next: split.h, regex.h.
+// Called by bpe.c; made by read_steps.c. Files: steps.c the walk and the steps that rewrite,
+// steps_split.c the steps that cut. Next: split.h, regex.h.
 #ifndef DATA_BPE_STEPS_H
 #define DATA_BPE_STEPS_H
 #include "data/bpe/pattern.h"
@@ -21,18 +21,18 @@
 enum { STEPS_MAX = 12 };
 
 enum StepKind {
-    STEP_SCAN,    // by a scanner of split.h
-    STEP_CLASS,   // characters whose kind has a flag of `mask`
-    STEP_STRING,  // a text
-    STEP_REGEX,   // an expression
-    STEP_WORDS,   // Whitespace: \w+ and [^\w\s]+, nothing else
-    STEP_RUNS,    // in front of each mark that follows none
-    STEP_PREFIX,  // writes a space in front, if there is none
-    STEP_MARK,    // Metaspace: writes marks in place of spaces, and in front
+    STEP_SCAN,    // splits by a scanner of split.h
+    STEP_CLASS,   // splits at characters whose kind has a flag of `mask`
+    STEP_STRING,  // splits at a text
+    STEP_REGEX,   // splits at matches of an expression
+    STEP_WORDS,   // Whitespace: takes \w+ and [^\w\s]+, nothing else
+    STEP_RUNS,    // splits before each mark that follows no mark
+    STEP_PREFIX,  // prepends a space, if there is none
+    STEP_MARK,    // Metaspace: writes marks in place of spaces, and prepends one
     STEP_LETTERS, // writes ByteLevel's letters in place of bytes
 };
 
-// What becomes of the parts that a pattern matches, and of those between: as tokenizers names it.
+// The "behavior" of a split, by tokenizers' names: where a match of the pattern goes.
 enum Behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 enum Prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
 
@@ -43,7 +43,7 @@ struct Step {
     enum Behavior behavior;
     bool invert;
     enum Prepend prepend;
-    char *text;   // STRING: what is found; REGEX: as it was written; MARK, RUNS: the mark
+    char *text;   // STRING: the text to find; REGEX: its source; MARK, RUNS: the mark
     size_t bytes; // of it
     struct Pattern pattern;
     struct Regex *regex;
@@ -61,7 +61,7 @@ struct Stretch {
     bool letters;  // STEP_LETTERS has written it
 };
 
-// Room of one thread, for each step.
+// One thread's buffers, one for each step.
 struct StepsWork {
     struct Bytes room[STEPS_MAX + 1];
     struct RegexWork *regex;
@@ -84,17 +84,17 @@ struct StepsRun {
     struct Error *e;
 };
 
-// Hands the words of the stretch to `take`. Errors: -EAGAIN: see above; -EINVAL: an expression
-// takes too long, with its byte.
+// Passes the words of the stretch to `take`. Errors: -EAGAIN: see above; -EINVAL: an expression
+// takes too long, with the byte of the text.
 int steps_run(const struct StepsRun *r, struct Stretch s);
 
 // ---- between the files ----
 
-// From step k on.
+// Run the steps from k on; step k, which cuts.
 int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s);
 int steps_split(const struct StepsRun *r, size_t k, struct Stretch s);
 
-// ByteLevel's alphabet: the letter of a byte, and the byte of a letter, -1 where it is none.
+// ByteLevel's alphabet: return the letter of a byte, and the byte of a letter or -1.
 uint32_t letter_of(uint8_t byte);
 int letter_byte(uint32_t letter);
 

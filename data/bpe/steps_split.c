@@ -1,16 +1,16 @@
 // Steps that cut: see steps.h.
 //
-// What a pattern matches and what lies between are items, in their order; by its behavior a step
-// makes parts of them, which it hands on.
+// Matches of a pattern and the texts between them are items, in their order. By its behavior a step
+// joins items to parts, which it passes to the next step.
 #include "data/bpe/steps.h"
 #include "data/json.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { DONE = 1 }; // all before the cut is taken
+enum { DONE = 1 }; // the text before the cut has been taken
 
-// A part that may still grow.
+// A step's work on a stretch, with a part that may still grow.
 struct Splitting {
     const struct StepsRun *run;
     size_t k;
@@ -62,8 +62,8 @@ static bool joins(const struct Splitting *x, bool match) {
     }
 }
 
-// The next item. A match that lies across the cut, and a part that grows across it, would be others
-// where the text is cut.
+// Adds the next item. -EAGAIN: a match or a part crosses the cut, so that it would be different if
+// the text were cut there.
 static inline int add_item(struct Splitting *x, size_t begin, size_t end, bool match) {
     size_t cut = x->s.cut;
     if (match && begin < cut && cut < end)
@@ -79,7 +79,7 @@ static inline int add_item(struct Splitting *x, size_t begin, size_t end, bool m
         x->end = end;
         x->match = match && x->step->behavior == CONTIGUOUS;
         if (x->step->behavior == MERGED_WITH_PREVIOUS)
-            x->match = true; // the next match stands for itself
+            x->match = true; // the next match begins a part
         return 0;
     }
     int err = flush(x);
@@ -98,7 +98,7 @@ static int finish(int err, struct Splitting *x) {
 
 // ---- what is found ----
 
-// The next character of the step's classes at or behind byte i, and its bytes; s.n: there is none.
+// Returns the offset of the next character of the step's classes, from byte i on, or s.n.
 static size_t find_class(const struct Splitting *x, size_t i, size_t *bytes) {
     const uint8_t *kind = x->run->unicode->kind, *text = x->s.text;
     size_t n = x->s.n, w = 1;
@@ -192,7 +192,7 @@ static int split_runs(struct Splitting *x) {
 
 // ---- expressions ----
 
-// Goes from the character number *at, which lies at byte *byte, on to number `to`.
+// Advances from character number *at, which lies at byte *byte, to number `to`. Returns its byte.
 static size_t byte_at(const struct Splitting *x, bool ascii, size_t *at, size_t *byte, size_t to) {
     const uint8_t *p = x->s.text;
     if (ascii)
@@ -210,7 +210,7 @@ static int refuse(const struct Splitting *x, size_t byte) {
                      json_shown(x->step->text).text, x->s.at + byte);
 }
 
-// What a match may follow, at or behind the cut: if none does, this part is longer.
+// Passes on the last part, which ends at or after the cut and is longer if no match follows.
 static int hand_on_open(struct Splitting *x, size_t begin, size_t end) {
     bool any = begin < end;
     if (any && x->step->behavior == ISOLATED)

@@ -1,7 +1,7 @@
 // The symbols of a pattern: see pattern.h.
 //
-// The ends of all ranges of all sets cut the characters past ASCII into intervals. Those that lie
-// in the same sets, which a row of bits says, have one symbol.
+// The ends of all ranges of all sets cut the characters past ASCII into intervals. Intervals that
+// lie in the same sets (a bit mask) share one symbol.
 #include "data/bpe/pattern.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Where intervals begin, in order, some twice; behind the last, UNICODE_POINTS.
+// Returns the starts of the intervals, sorted, some repeated; the last is UNICODE_POINTS.
 static uint32_t *find_ends(const struct PatternReader *r, size_t *count) {
     size_t n = 2;
     for (size_t i = 0; i < r->nset; i++)
@@ -45,7 +45,7 @@ static struct Kind kind_of(const struct PatternReader *r, uint32_t point) {
     return k;
 }
 
-// The bytes that a set has: its symbols, and what it has of ASCII.
+// Writes a set as a class of bytes: its symbols and its ASCII characters.
 static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
                       const struct Kind *kind, size_t nkind) {
     char text[16];

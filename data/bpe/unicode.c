@@ -1,4 +1,4 @@
-// The tables spread: see unicode.h, and scripts/gen/unicode_tables.py for how they are spelled.
+// Expands the tables: see unicode.h, and scripts/gen/unicode_tables.py for how they are spelled.
 #include "data/bpe/unicode.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static uint32_t digit_of(char c) {
     return c == '+' ? 62 : 63;
 }
 
-// The next number of a table: 5 bits a character, the lowest first; 32 where more follow.
+// Reads the next number of a table: 5 bits a character, the lowest first; bit 32: more follow.
 uint32_t unicode_number(const char **at) {
     uint32_t number = 0, digit = 32;
     for (int shift = 0; digit & 32; shift += 5) {
@@ -91,8 +91,8 @@ void unicode_open(struct Unicode *u, bool nfc) {
         u->kind[point] |= UNICODE_NFC;
 }
 
-// Letters, marks, decimal digits, connectors and what is like them, and the joiners: the numbers of
-// the categories' names are those of scripts/gen/unicode_tables.py.
+// Marks letters, marks, decimal digits, connectors, their like and the joiners. Categories are
+// numbered as in scripts/gen/unicode_tables.py.
 void unicode_mark_words(struct Unicode *u) {
     enum { LETTERS_AND_MARKS = 7, DECIMAL = 8, CONNECTOR = 11 };
     uint32_t point = 0;

@@ -1,5 +1,5 @@
-// What a character is, as the reference implementation's engines have it: letter, number, white
-// space; and its canonical composition (NFC, Unicode Standard Annex 15).
+// Classes of characters, by the reference implementation's engines: letter, number, white space;
+// and canonical composition (NFC, Unicode Standard Annex 15).
 //
 // The tables (unicode_tables.c) are what PyPI's `tokenizers` answers for each of the 1,112,064 code
 // points: regular expressions of Unicode 16, a splitter of digits of Unicode 17, and an NFC of
@@ -18,10 +18,10 @@ enum {
     UNICODE_NUMBER, // \p{N}
     UNICODE_SPACE,  // \s
     UNICODE_CLASS = 3,
-    UNICODE_DIGIT = 4,        // what the Digits splitter takes
+    UNICODE_DIGIT = 4,        // the Digits splitter takes it
     UNICODE_NFC = 8,          // NFC may change a text that has it
-    UNICODE_PUNCTUATION = 16, // what the Punctuation splitter takes
-    UNICODE_WORD = 32,        // what the Whitespace splitter has in words
+    UNICODE_PUNCTUATION = 16, // the Punctuation splitter takes it
+    UNICODE_WORD = 32,        // the Whitespace splitter takes it into words
     UNICODE_WHITE = 64,       // UNICODE_SPACE as a flag
 };
 
@@ -31,7 +31,7 @@ struct UnicodePair {
 };
 
 struct Unicode {
-    uint8_t *kind; // of UNICODE_POINTS: class and flags
+    uint8_t *kind; // class and flags of each of UNICODE_POINTS characters
     // For NFC alone, else NULL: combining classes of UNICODE_POINTS, decompositions in the order of
     // their points, and those that compose in the order of their parts.
     uint8_t *combining;
@@ -40,11 +40,11 @@ struct Unicode {
 };
 
 void unicode_open(struct Unicode *u, bool nfc);
-// Sets UNICODE_WORD, which few tokenizers ask for.
+// Sets UNICODE_WORD, which few tokenizers need.
 void unicode_mark_words(struct Unicode *u);
 void unicode_close(struct Unicode *u);
 
-// A growing text.
+// A growing array of bytes.
 struct Bytes {
     uint8_t *data;
     size_t count, room;

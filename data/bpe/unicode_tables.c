@@ -1,6 +1,6 @@
-// What characters are, for data/bpe/unicode.c, which says how to read it. Written by
-// scripts/gen/unicode_tables.py, from what tokenizers 0.23.3 answers for every code
-// point.
+// Tables of characters for data/bpe/unicode.c, which has their format. Written by
+// scripts/gen/unicode_tables.py, from the answers of tokenizers 0.23.3 for each
+// code point.
 #include "data/bpe/unicode.h"
 
 // clang-format off
@@ -38,7 +38,7 @@ const char unicode_numbers[] =
 const char unicode_space[] =
     "JESAkDAaA/uFA/rCKdBFAvBAg9DA";
 
-// What its Digits splitter takes beside these, as it is newer.
+// More digits, of the Digits splitter alone, whose Unicode is newer.
 const char unicode_digits[] =
     "gvnCJqwUC";
 

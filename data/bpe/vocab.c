@@ -1,7 +1,7 @@
 // Pieces, merges and added tokens of a tokenizer.json: see read.h.
 //
-// A piece is written in ByteLevel's alphabet (steps.h), or as it is where there is no ByteLevel. In
-// the first case one with another letter is no part of a word; it stands as it is written.
+// With ByteLevel, pieces are written in its alphabet (steps.h); else as they are. With ByteLevel, a
+// piece that has another letter cannot be part of a word, and is kept as it is written.
 #include "data/bpe/read.h"
 #include "data/json.h"
 
@@ -12,8 +12,8 @@
 
 enum { IDS_MAX = 1 << 24 };
 
-// Appends the bytes that the letters stand for, or the text as it is where there is no such
-// alphabet; nothing, and false, where one is no letter.
+// Appends the bytes for which the letters stand; without ByteLevel, the text as it is. false, with
+// nothing appended: a character is no letter of the alphabet.
 static bool append_letters(const struct Bpe *b, struct Bytes *out, const char *text, size_t n) {
     size_t before = out->count;
     if (!b->letters) {
@@ -79,7 +79,7 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     b->nword = table_size(count);
     b->word = base_alloc(b->nword * sizeof *b->word);
     memset(b->word, 0xff, b->nword * sizeof *b->word); // -1
-    bytes_append(&b->bytes, "", 1);                    // so that there is a place to point at
+    bytes_append(&b->bytes, "", 1);                    // so that data is not NULL
     int err = 0;
     cJSON_ArrayForEach(item, vocab) if (!err) err = add_piece(b, item, count, path, e);
     for (unsigned byte = 0; !err && byte < 256; byte++)
@@ -88,7 +88,7 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     return err;
 }
 
-// <0x00> to <0xFF>.
+// Finds the ids of <0x00> to <0xFF>.
 static void read_fallback(struct Bpe *b, bool falls_back) {
     char name[8];
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -97,7 +97,7 @@ static void read_fallback(struct Bpe *b, bool falls_back) {
     }
 }
 
-// The id of the piece that is written so; -1: there is none.
+// Returns the id of the piece whose text in tokenizer.json is `text`; -1: there is none.
 static int32_t piece_named(const struct Bpe *b, const char *text) {
     size_t n = strlen(text);
     struct Bytes bytes = {0};
@@ -117,14 +117,14 @@ static bool lacks_bytes(const struct Bpe *b) {
     for (unsigned byte = 0; byte < 256 && !b->letters; byte++)
         if (b->fallback[byte] < 0)
             return true;
-    for (unsigned byte = 0; b->letters && byte < 0xf5; byte++) // what UTF-8 has
+    for (unsigned byte = 0; b->letters && byte < 0xf5; byte++) // the bytes of UTF-8
         if (b->byte_id[byte] < 0 && byte != 0xc0 && byte != 0xc1)
             return true;
     return false;
 }
 
-// "unk_token", which stands for bytes without a piece. One that is no piece fails in the reference
-// where a text needs it.
+// Reads "unk_token", which stands for bytes without a piece. If it is no piece, the reference fails
+// on a text that needs it.
 static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, struct Error *e) {
     const cJSON *token = cJSON_GetObjectItemCaseSensitive(model, "unk_token");
     b->fuse_unknown = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "fuse_unk"));
@@ -140,7 +140,7 @@ static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, str
 
 // ---- merges ----
 
-// The two parts, "a b" or ["a", "b"].
+// Reads the two parts of a merge, "a b" or ["a", "b"].
 static bool read_parts(const cJSON *item, const char *part[2], size_t n[2]) {
     if (cJSON_IsString(item)) {
         const char *space = strchr(item->valuestring, ' ');
@@ -160,7 +160,7 @@ static bool read_parts(const cJSON *item, const char *part[2], size_t n[2]) {
     return true;
 }
 
-// The ids of the two parts and of both together; false: there is none of one.
+// Finds the ids of the two parts and of both together; false: one of them has no id.
 static bool find_parts(struct Bpe *b, const char *part[2], const size_t n[2], int32_t ids[3]) {
     size_t before = b->bytes.count, middle;
     bool found = append_letters(b, &b->bytes, part[0], n[0]);
@@ -218,7 +218,7 @@ int32_t bpe_token_to_id(const struct Bpe *b, const char *text) {
     return a ? a->id : piece_named(b, text);
 }
 
-// Could a cut (split.h) lie inside of the token, or beside white space that it takes?
+// True if a cut (split.h) could lie inside of the token, or at white space that it takes.
 static bool reaches_across(const struct Added *a) {
     static const char space[] = " \t\r\n\v\f";
     bool across = a->lstrip || a->rstrip;
@@ -227,7 +227,7 @@ static bool reaches_across(const struct Added *a) {
     return across;
 }
 
-// What is looked for: of a normalized token, what the normalizers make of it.
+// Sets the text to find: the name, or for a normalized token the normalized name.
 static int normalize_added(const struct Bpe *b, struct Added *a, const char *path,
                            struct Error *e) {
     struct Stretch s = {.text = (const uint8_t *)a->name, .n = strlen(a->name), .cut = SIZE_MAX};
@@ -242,7 +242,7 @@ static int normalize_added(const struct Bpe *b, struct Added *a, const char *pat
                     : error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: an added token is empty", path);
 }
 
-// The id that the reference gives it: a piece's of the same letters, else the next one.
+// Gives an added token the id of the piece of its name, or else the next id (as the reference).
 static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSON *item,
                         const char *path, struct Error *e) {
     uint64_t said;
@@ -307,7 +307,7 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
     return 0;
 }
 
-// A token that is there twice would have two ids, or two rules.
+// Refuses added tokens with the same text, which would have two ids or two rules.
 static int check_twice(const struct Bpe *b, const char *path, struct Error *e) {
     const struct AddedSet *sets[] = {&b->raw, &b->normalized};
     for (size_t k = 0; k < 2; k++)

@@ -178,9 +178,9 @@ def main():
     nfc = normalizers.NFC().normalize_str
     letters, numbers, space = matched(r"\p{L}"), matched(r"\p{N}"), matched(r"\s")
     classes, found = combining(nfd), pairs(nfd, nfc)
-    print(f"""// What characters are, for data/bpe/unicode.c, which says how to read it. Written by
-// scripts/gen/unicode_tables.py, from what tokenizers {tokenizers.__version__} answers for every code
-// point.
+    print(f"""// Tables of characters for data/bpe/unicode.c, which has their format. Written by
+// scripts/gen/unicode_tables.py, from the answers of tokenizers {tokenizers.__version__} for each
+// code point.
 #include "data/bpe/unicode.h"
 
 // clang-format off""")
@@ -189,7 +189,7 @@ def main():
     show("unicode_space", f"\\s: {len(space)} characters.", spell_class(space))
     extra = digits()
     assert numbers <= extra
-    show("unicode_digits", "What its Digits splitter takes beside these, as it is newer.",
+    show("unicode_digits", "More digits, of the Digits splitter alone, whose Unicode is newer.",
          spell_class(extra - numbers))
     category = categories()
     show("unicode_categories", "General categories; data/bpe/sets.c has their names.",
