@@ -1,4 +1,4 @@
-// A question to a model that chats: the prompt of a sample, and what ends the answer.
+// A question to a chat model: the prompt of a sample, and the tokens that end the answer.
 //
 // Called by data/flags/texts.c for --chat; template.h renders it.
 #ifndef DATA_CHAT_ASK_H
@@ -12,7 +12,7 @@ struct ChatAsk {
 };
 
 // Appends to `prompt` the conversation up to where the answer begins, and to `stops` the tokens
-// that end it. Errors: those of template_open and template_render; -EINVAL for text that is no
+// that end it. Errors: those of template_open and template_render; -EINVAL for text that is not
 // UTF-8.
 int chat_ask(const struct Tokenizer *t, const struct ChatAsk *ask, struct Ids *prompt,
              struct Ids *stops, struct Error *e);

@@ -1,4 +1,4 @@
-// From the lines of a file to examples: see example.h. Next: line.c, template.c.
+// Reads the lines of a file as examples: see example.h. Next: line.c, template.c.
 #include "data/chat/example.h"
 #include "data/chat/lines.h"
 #include "data/chat/shown.h"
@@ -16,13 +16,13 @@ struct Examples {
     struct DataMap map;
     const struct DataMap *mapped;
     struct Template *template; // opened by the first conversation, or text
-    bool sought;               // by a text
+    bool sought;               // a text has tried to open it
     struct Lines lines;
     struct Line line;
     struct Masked made;
     size_t count, texts;
-    size_t endless;          // texts that nothing ends
-    struct LinesPlace first; // of those
+    size_t endless;          // texts without an end token
+    struct LinesPlace first; // the first of those
 };
 
 struct Stretched {
@@ -31,7 +31,7 @@ struct Stretched {
     bool counts;
 };
 
-// The template that a text was perhaps rendered with elsewhere; NULL: nobody knows.
+// Returns the template with which a text may have been rendered elsewhere; NULL: it is unknown.
 static const struct Template *known_template(struct Examples *x) {
     struct Error ignored; // a template that is not known matters to conversations alone
     if (!x->template && !x->sought && tokenizer_chat_template(x->t))
@@ -40,7 +40,7 @@ static const struct Template *known_template(struct Examples *x) {
     return x->template;
 }
 
-// Does the text end in a token that ends an answer, with nothing but white space behind it?
+// True if the text ends in a token that ends an answer, with only white space after it.
 static bool ends_itself(const struct Examples *x, const struct Ids *ids, const int32_t *stops,
                         size_t count) {
     size_t bytes, last = ids->count;
@@ -56,8 +56,8 @@ static bool ends_itself(const struct Examples *x, const struct Ids *ids, const i
     return blank;
 }
 
-// Counts a text that nothing ends, as the tokenizer has no end token, and a chat whose last answer
-// ends in the tokenizer's and not in the template's.
+// Counts a text without an end token, if the tokenizer has none, and a chat whose last answer ends
+// in the tokenizer's end token instead of the template's.
 static void check_end(struct Examples *x, const struct Ids *ids, bool raw) {
     int32_t end = tokenizer_end(x->t), stops[TEMPLATE_STOPS] = {end};
     const struct Template *t = raw ? known_template(x) : NULL;
@@ -83,8 +83,8 @@ static void warn_endless(const struct Examples *x, const char *flag) {
                      : "are chats that do not end in the token that ends an answer");
 }
 
-// Text in stretches: encoded as one, with control tokens where `raw`, between the tokens that begin
-// and end one, where the tokenizer has such and the text does not say them itself.
+// Encodes the parts as one text, between the tokenizer's begin and end tokens, which are added
+// unless the text has them. `raw`: control tokens in the text are recognised.
 static int make_text(struct Examples *x, const struct Stretched *part, size_t count, bool raw,
                      struct Error *e) {
     int32_t begin = tokenizer_begin(x->t), end = tokenizer_end(x->t);
@@ -107,8 +107,8 @@ static int make_text(struct Examples *x, const struct Stretched *part, size_t co
     return err;
 }
 
-// The prompt that Stanford Alpaca's models were trained with, for a model that has no template. A
-// system message stands in place of what it opens with (as axolotl and LlamaFactory have it).
+// Makes the prompt of Stanford Alpaca's models, for a model that has no template. A system message
+// replaces its first sentences (as in axolotl and LlamaFactory).
 static int make_alpaca(struct Examples *x, struct Error *e) {
     static const char alone[] = "Below is an instruction that describes a task. Write a response "
                                 "that appropriately completes the request.",
@@ -150,12 +150,12 @@ static int make(struct Examples *x, struct Error *e) {
                : template_render(x->template, line->messages, line->count, false, &x->made, e);
 }
 
-// Does anything count, behind the first token, which nothing predicts?
+// True if any token counts after the first one, which is not predicted.
 static bool teaches(const struct Masked *m) {
     return m->ids.count > 1 && memchr(m->counts + 1, 1, m->ids.count - 1);
 }
 
-// A line to an example, which stays in x->made; empty: it was blank.
+// Reads a line as an example into x->made; empty: the line was blank.
 static int read_line(struct Examples *x, char *text, size_t bytes, struct Error *e) {
     size_t blank = 0, valid = text_find_invalid(text, bytes);
     const char *zero = memchr(text, 0, bytes);
@@ -181,7 +181,7 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
     return err;
 }
 
-// What lines of this kind are, with the first of them.
+// Logs the first line of each kind, with its shape, template and ids.
 static void log_first_line(const struct Examples *x, const char *flag) {
     const struct Shape *shape = x->line.shape;
     unsigned bit = 1u << shape->kind, *told = x->chat->told;
@@ -203,7 +203,7 @@ static void log_first_line(const struct Examples *x, const char *flag) {
     free(shown);
 }
 
-// A line that is none, and what the file could be instead.
+// Refuses a line, and suggests what the file may be if it does not hold one object a line.
 static int refuse_line(const struct Examples *x, const char *flag, int err, const struct Error *why,
                        struct Error *e) {
     const struct Lines *s = &x->lines;
@@ -247,7 +247,7 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
                   const struct ChatSpec *chat, ExampleTaker *take, void *context, struct Error *e) {
     struct Examples x = {.t = t, .chat = chat};
     char *map = chat->map ? base_format("%s", chat->map) : NULL;
-    // A name that is wrong is told whatever the lines are.
+    // A wrong --chat-template is refused even if no line needs it.
     int err = chat->name ? template_open(&x.template, t, chat->name, e) : 0;
     if (!err && map) {
         err = data_map_read(&x.map, map, e);

@@ -1,24 +1,24 @@
-// How a family of models writes a conversation down: a row of data instead of a Jinja program.
+// Forms: the chat templates of families of models, as rows of data instead of Jinja programs.
 //
-// A message becomes prefix, content, suffix; what a row cannot say so is a rule of its own. In the
-// strings of a row {bos} and {eos} stand for the tokenizer's begin and end tokens, and whatever
-// there is written as a control token of the tokenizer ("<|im_start|>") is that token. Known rows
-// are in forms.c; form_file.c reads one from a file; template.h renders with it.
+// A message becomes prefix, content, suffix; the rest of a template is a rule. In the strings of a
+// form {bos} and {eos} stand for the tokenizer's begin and end tokens, and the text of a control
+// token of the tokenizer ("<|im_start|>") is that token. Known forms are in forms.c; form_file.c
+// reads one from a file; template.h renders with it.
 #ifndef DATA_CHAT_FORM_H
 #define DATA_CHAT_FORM_H
 #include "data/chat/line.h"
 
 enum FormSystem {
-    SYSTEM_ITSELF,  // a message like others
-    SYSTEM_REFUSED, // there is none
-    SYSTEM_FIRST,   // the first message; its text stands in front of the first user's
-    SYSTEM_LAST,    // the first message; in front of the last message, which must be a user's
+    SYSTEM_ITSELF,  // a system message is a message like others
+    SYSTEM_REFUSED, // system messages are refused
+    SYSTEM_FIRST,   // it must be the first message; its text is put before the first user's
+    SYSTEM_LAST,    // it must be the first; it is put before the last message, which is a user's
 };
 
 enum {
-    FORM_ALTERNATES = 1,   // user, assistant, user, ... behind a system message
+    FORM_ALTERNATES = 1,   // user, assistant, user, ... must follow a system message
     FORM_TRIMS = 2,        // contents lose the white space around them
-    FORM_TRIMS_ANSWER = 4, // those of answers do
+    FORM_TRIMS_ANSWER = 4, // answers lose the white space around them
     FORM_THINKS = 8,       // the last answer follows an empty block of thoughts (Qwen3)
 };
 
@@ -26,22 +26,22 @@ enum { FORM_NEEDS = 4 };
 
 struct Form {
     const char *name;
-    const char *begin; // what a rendering opens with; NULL: nothing
+    const char *begin; // opens a rendering; NULL: nothing does
     struct {
-        const char *prefix, *suffix; // prefix NULL: the role is not known to it
+        const char *prefix, *suffix; // prefix NULL: the form does not know the role
     } role[NROLE];
-    const char *first_system;           // the prefix of a system message that is the first; NULL:
-                                        // that of the role
-    const char *default_system;         // content of one where none is the first; NULL: none
-    const char *tools_open, *tools_end; // around a row of tool messages; NULL: nothing
+    const char *first_system;           // prefix of a system message that is the first one; NULL:
+                                        // the role's
+    const char *default_system;         // system message where the first is no such; NULL: none
+    const char *tools_open, *tools_end; // around consecutive tool messages; NULL: nothing
     enum FormSystem system;
     unsigned rules;
-    const char *ask;               // opens an answer that is asked for
+    const char *ask;               // opens the answer to generate
     const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have
-    bool source;                   // a file's: as Jinja text it says itself, to be known again
+    bool source;                   // from a file: its Jinja text contains it, to be recognised
 };
 
-// Find the form of this name, or the one with this Jinja text as its template; NULL: none.
+// Return the form of this name, or the one whose template is this Jinja text; NULL: none.
 const struct Form *form_named(const char *name);
 const struct Form *form_of_template(const char *jinja);
 
@@ -51,19 +51,19 @@ const struct Form *form_at(size_t i);
 // Returns all names, separated by commas. free() it.
 char *form_names(void);
 
-// Reads {"system": {"prefix", "suffix"}, "user", "assistant", and if wanted "tool", "begin",
+// Reads {"system": {"prefix", "suffix"}, "user", "assistant", and optionally "tool", "begin",
 // "default_system"} from a file; form_file_close() it. Errors: -errno of reading; -EINVAL with the
 // file's name.
 struct FormFile {
     struct Form form;
-    char *text; // which the form's strings lie in
+    char *text; // holds the form's strings
 };
 int form_file_open(struct FormFile *f, const char *path, struct Error *e);
 
-// What the Jinja text of such a form opens with (jinja.h), before the form.
+// Opens the Jinja text of a form from a file (jinja.h); the form's JSON follows.
 #define FORM_SOURCE "{#- form: "
 
-// The same from n bytes of text, which are used up by that, and the caller's to keep.
+// Reads a form from n bytes of text, which it changes. The text must outlive the form.
 int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e);
 void form_file_close(struct FormFile *f);
 

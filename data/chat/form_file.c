@@ -1,4 +1,4 @@
-// A form out of a file, for --chat-template FILE.json: see form.h.
+// Reads a form from a file, for --chat-template FILE.json: see form.h.
 #include "data/chat/form.h"
 #include "data/chat/scan.h"
 #include "data/file.h"
@@ -20,7 +20,7 @@ static bool read_string(struct Scan *s, const char **to) {
     return true;
 }
 
-// Is there a {word} that stands for nothing? It would be taught letter by letter.
+// True if there is an unknown {word}, which a model would learn letter by letter.
 static bool has_unknown(const char *text) {
     for (const char *open = text; (open = strchr(open, '{')); open++) {
         size_t n = strspn(open + 1, " _abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
@@ -30,7 +30,7 @@ static bool has_unknown(const char *text) {
     return false;
 }
 
-// What stands around contents.
+// Reads a string that may have {bos} and {eos}.
 static bool read_edges(struct Scan *s, const char **to) {
     return read_string(s, to) &&
            (!has_unknown(*to) || scan_fail(s, "an unknown {name}; expected {bos} or {eos}"));

@@ -1,12 +1,12 @@
-// The forms that are known, and the texts of templates that they stand for: see form.h.
+// The known forms, and the templates that they replace: see form.h.
 //
-// Each row renders to what its template does (tests/data/test_chat.c compares them with
-// apply_chat_template of transformers). A template is known by the SHA-256 of its text; where a
-// newline inside a Jinja string is written \n it counts as a newline, and one at the very end,
-// which Jinja drops, does not count. scripts/gen/chat_fixtures.py --hash FILE prints it.
+// Each form renders like its template (tests/data/test_chat.c compares them with
+// apply_chat_template of transformers). A template is recognised by the SHA-256 of its text, in
+// which \n in a Jinja string counts as a newline, and a newline at the very end, which Jinja drops,
+// does not count. scripts/gen/chat_fixtures.py --hash FILE prints it.
 //
-// Of a date the templates of Llama 3.1 say 26 Jul 2024 where nobody tells them another, and so do
-// these: what a model learns must not depend on the day.
+// The templates of Llama 3.1 write the date 26 Jul 2024 unless they are given another, and so do
+// these forms: what a model learns must not depend on the day.
 #include "data/chat/form.h"
 #include "data/text/sha256.h"
 
@@ -37,7 +37,7 @@
 #define LLAMA31_SYSTEM                                                                             \
     LLAMA3_HEAD("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
-// A system message has no prefix of its own there: its text opens a user's.
+// A system message has no prefix there: its text opens a user's message.
 #define MISTRAL(user, user_end, answer, answer_end)                                                \
     {                                                                                              \
         [ROLE_SYSTEM] = {"", "\n\n"}, [ROLE_USER] = {user, user_end}, [ROLE_ASSISTANT] = {         \

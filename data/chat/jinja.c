@@ -1,4 +1,4 @@
-// See jinja.h. Each line of the text is of its own, and no white space around a tag is printed.
+// Writes a form as Jinja: see jinja.h. Tags strip the white space around them.
 #include "data/chat/jinja.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void write_letters(FILE *out, const char *text, size_t n) {
         }
 }
 
-// As in a text of JSON. A # could end the comment of Jinja's that it stands in.
+// Writes the inside of a JSON string. A # is escaped: it could end the Jinja comment around it.
 static void write_json_letters(FILE *out, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' || strchr("\"\\#", text[i]))
@@ -36,7 +36,7 @@ static void write_json_letters(FILE *out, const char *text, size_t n) {
 
 typedef void PutLetters(FILE *out, const char *text, size_t n);
 
-// A form's string, with the tokens that its marks stand for.
+// Writes a form's string, with {bos} and {eos} replaced by the tokens.
 static void write_marked(const struct Jinja *j, PutLetters *write_letters, const char *text) {
     while (*text) {
         const char *mark = strstr(text, "{bos}"), *other = strstr(text, "{eos}");
@@ -50,7 +50,7 @@ static void write_marked(const struct Jinja *j, PutLetters *write_letters, const
     }
 }
 
-// The same as one of Jinja.
+// Writes the same as a Jinja string.
 static void write_string(const struct Jinja *j, const char *text) {
     fputc('\'', j->out);
     write_marked(j, write_letters, text);
@@ -64,7 +64,7 @@ static void write_member(const struct Jinja *j, const char *name, PutLetters *pu
     fputc('"', j->out);
 }
 
-// A file's form itself, as form_file_read takes it.
+// Writes a form from a file as JSON, which form_file_read reads.
 static void write_source(const struct Jinja *j) {
     const struct Form *f = j->form;
     fputs(FORM_SOURCE "{", j->out);
@@ -106,7 +106,7 @@ static bool merges(const struct Form *f) {
     return f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
 }
 
-// What is asked of all messages before the first is printed.
+// Writes the checks of the whole conversation, which come before the first message.
 static void write_head(const struct Jinja *j) {
     const struct Form *f = j->form;
     fputs("{%- set first = messages and messages[0]['role'] == 'system' -%}\n", j->out);

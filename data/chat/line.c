@@ -1,8 +1,8 @@
-// From a line to what it says: see line.h. Next: shape.c, message.c.
+// Reads a line as an example: see line.h. Next: shape.c, message.c.
 //
-// What a line is follows from the names of its members, or is said by a map. Members that none of
-// the shapes has ("id", "source") are passed over, and so is what is null. But some would change
-// what is to be learned (tools, an answer that is the worse one), and are refused by name.
+// The names of a line's members, or a map, decide its shape. Members that no shape has ("id",
+// "source") are skipped, and so are nulls. But members that would change what is learned (tools, a
+// rejected answer) are refused by name.
 #include "data/chat/line.h"
 
 #include <errno.h>
@@ -31,25 +31,25 @@ static void add_name(struct KeyNames *n, const struct JsonSlice *name) {
         n->text[at] = 0;
 }
 
-// A line on its way.
+// The state of line_read.
 struct LineReading {
     struct Line *line;
     const struct DataMap *map;
     struct Scan scan;
     struct KeyNames names;
-    unsigned seen, has; // as null, too; as something
+    unsigned seen, has; // 1 << enum Member: present, also as null; present with a value
     struct JsonSlice text[NMEMBER];
-    const char *other[NMEMBER]; // what a member is that is no text
+    const char *other[NMEMBER]; // the type of a member that is no text: "a list", ...
     struct {
         size_t begin, count;
-    } talk[NMEMBER];         // which of the line's messages a member is; count 0: none
-    struct ShownName filled; // a member that no conversation may have beside it
+    } talk[NMEMBER];         // the messages of a member, in line->messages; count 0: none
+    struct ShownName filled; // a filled member that a conversation must not have, such as "tools"
     struct ShownName inner;  // a member of no shape that is a list of objects
 };
 
 // ---- members that are refused -------------------------------------------------------------------
 
-// Takes a value. Is it [], {}, "" or "[]"?
+// Reads a value. True if it is [], {}, "" or "[]".
 static bool read_empty(struct Scan *s) {
     const char *other = scan_other(s);
     struct JsonSlice text = {0};
@@ -67,7 +67,7 @@ static bool read_empty(struct Scan *s) {
     return false;
 }
 
-// Is the next value a list that begins with an object?
+// True if the next value is a list that begins with an object.
 static bool begins_objects(struct Scan *s) {
     char *at = s->at;
     bool objects = scan_consume(s, '[') && scan_consume(s, '{');
@@ -75,12 +75,12 @@ static bool begins_objects(struct Scan *s) {
     return objects;
 }
 
-// Takes the value of a member of no shape.
+// Reads the value of a member that no shape has.
 static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool null,
                      struct Error *e) {
     struct Scan *s = &r->scan;
     enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
-    bool wrong = !null && s->at < s->end && *s->at == 'f'; // behind scan_other: no white space
+    bool wrong = !null && s->at < s->end && *s->at == 'f'; // scan_other has skipped white space
     if (begins_objects(s))
         r->inner = line_shown(name);
     if (refusal == REFUSE_FILLED && !read_empty(s) && !*r->filled.text)
@@ -106,8 +106,8 @@ static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool n
 
 // ---- members that a shape has -------------------------------------------------------------------
 
-// Is the value a list of messages, in a member that may be one? A prompt or completion is where it
-// begins with an object (TRL's); other lists may be anything, and matter only if they are needed.
+// True if the value of member m is a list of messages. A prompt or completion is one if it begins
+// with an object (TRL); other lists may be anything, and matter only if they are needed.
 static bool is_talk(struct Scan *s, enum Member m, const char *other) {
     if (!other || strcmp(other, "a list") != 0)
         return false;
@@ -119,7 +119,7 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
     struct Scan *s = &r->scan;
     enum Member m = r->map ? data_map_find(r->map, name) : member_named(name);
     const char *other = scan_other(s);
-    bool null = other && !strcmp(other, "null"); // as where it is not there
+    bool null = other && !strcmp(other, "null"); // like an absent member
     r->seen |= 1u << m;
     if (!m || null)
         return pass_over(r, name, null, e);
@@ -141,7 +141,7 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
     return 0;
 }
 
-// What a member is called in the line.
+// Returns the name of a member in the line.
 static struct ShownName name_of(const struct LineReading *r, enum Member m) {
     struct ShownName own = {{0}};
     for (size_t i = 0; r->map && i < r->map->count; i++)
@@ -151,7 +151,7 @@ static struct ShownName name_of(const struct LineReading *r, enum Member m) {
     return own;
 }
 
-// All that the map names has to be there; null is enough of what a task may lack.
+// Checks that the line has all members that the map names; a task's optional ones may be null.
 static int check_map(const struct LineReading *r, struct Error *e) {
     for (size_t i = 0; i < r->map->count; i++) {
         enum Member m = r->map->entry[i].target;
@@ -202,7 +202,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
     return 0;
 }
 
-// The text of a member that the shape has.
+// Reads the text of a member that the shape has.
 static int read_text(const struct LineReading *r, enum Member m, struct JsonSlice *text,
                      struct Error *e) {
     *text = m ? r->text[m] : (struct JsonSlice){0};
@@ -220,7 +220,7 @@ static void add_talk(const struct LineReading *r, enum Member m, bool given) {
     }
 }
 
-// Leaves the line the messages of its conversation alone, a prompt's in front of its completion's.
+// Keeps only the messages of the line's conversation: a prompt's, then its completion's.
 static void keep_messages(const struct LineReading *r, enum Member prompt, enum Member m) {
     struct Line *line = r->line;
     size_t read = line->count;
@@ -247,7 +247,7 @@ static int check_talk(const struct LineReading *r, enum Member m, struct Error *
                               "assistant");
 }
 
-// A system message beside the conversation opens it, unless it has one of its own.
+// Puts the line's "system" before its conversation, unless that has a system message.
 static void add_system(struct Line *line) {
     if (!line->system.bytes || line->messages[0].role == ROLE_SYSTEM)
         return;

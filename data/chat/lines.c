@@ -1,4 +1,4 @@
-// Lines out of a file: see lines.h.
+// Reads the lines of a file: see lines.h.
 #include "data/chat/lines.h"
 #include "data/chat/scan.h"
 #include "data/chat/value.h"
@@ -29,7 +29,7 @@ struct LinesPlace lines_place(const struct Lines *s) {
     return p;
 }
 
-// More of the file behind what is kept. 0: it is at its end.
+// Reads more of the file after the bytes that are kept. 0: end of file.
 static int fill(struct Lines *s, struct Error *e) {
     size_t kept = s->end - s->begin;
     if (s->begin)
@@ -49,7 +49,7 @@ static int fill(struct Lines *s, struct Error *e) {
     return n > 0;
 }
 
-// Of the line or value that is being taken, of which so many bytes are there.
+// Refuses a line or value past LINES_LINE_MAX, of which `bytes` have been read.
 static int check_length(struct Lines *s, size_t bytes, struct Error *e) {
     if (bytes <= LINES_LINE_MAX)
         return 0;
@@ -82,7 +82,7 @@ static int next_line(struct Lines *s, char **line, size_t *bytes, struct Error *
 
 // ---- values -------------------------------------------------------------------------------------
 
-// The next byte that is no white space, which stays; *c 0: there is none.
+// Finds the next byte that is no white space, without consuming it; *c 0: there is none.
 static int peek(struct Lines *s, char *c, struct Error *e) {
     int more = 1;
     *c = 0;
@@ -105,7 +105,7 @@ static int refuse(const struct Lines *s, const char *what, struct Error *e) {
                      (unsigned long long)(s->at - (s->end - s->begin)) + 1, s->newlines + 1, what);
 }
 
-// Up to where a value begins. 0: none does any more.
+// Skips to where the next value begins. 0: there is none left.
 static int find_value(struct Lines *s, struct Error *e) {
     char c;
     int more = peek(s, &c, e);
@@ -146,7 +146,7 @@ static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error 
     if (more < 0)
         return more;
     *line = s->buffer + s->begin;
-    *bytes = v.bytes; // cut short by the file's end, the reader of lines says so
+    *bytes = v.bytes; // if the file's end cuts it short, line_read refuses it
     s->line = s->newlines + 1;
     s->newlines += v.newlines;
     s->begin += v.bytes;

@@ -1,8 +1,7 @@
-// The lines of a file, one at a time: memory for the longest alone. Used by example.c.
+// Reads a file line by line, with memory for the longest line alone. Used by example.c.
 //
-// Of a file NAME.json they are its JSON values, however they are spread over lines: the elements of
-// the list that it is, or one behind another. What is no JSON in them is left to the reader of a
-// line (line.h).
+// The "lines" of a file NAME.json are its JSON values, however they are spread over lines: the
+// elements of its list, or values one after another. Their syntax is checked by line.h.
 #ifndef DATA_CHAT_LINES_H
 #define DATA_CHAT_LINES_H
 #include "data/stream.h"
@@ -13,28 +12,28 @@ struct Lines {
     struct DataStream stream;
     const char *path, *flag;
     char *buffer;
-    size_t room, begin, end; // what was read and not yet taken
-    uint64_t at;             // of the text
-    size_t number;           // of the last line taken; the first is 1
+    size_t room, begin, end; // buffer's size; the bytes that are read and not yet taken
+    uint64_t at;             // bytes of the text that are read
+    size_t number;           // of the last line or value; the first is 1
     bool values;             // JSON values are taken, not lines
-    bool list;               // and are elements
-    size_t newlines, line;   // values: taken until now; where the last value began
+    bool list;               // the values are elements of a list
+    size_t newlines, line;   // values: newlines until now; the line where the last value began
 };
 
 // `flag` opens the error lines. Errors: those of stream_open. lines_close it, also after an error.
 int lines_open(struct Lines *s, const char *path, const char *flag, struct Error *e);
 void lines_close(struct Lines *s);
 
-// The next line, without its newline, until the next call; its bytes may be changed. 1: there was
-// one; 0: none is left. Errors: those of stream_read; -EFBIG past LINES_LINE_MAX bytes; -EINVAL
-// for a list that does not end, or has something else between its elements or behind it.
+// Reads the next line, without its newline. It is valid until the next call, and its bytes may be
+// changed. Returns 1, or 0 at the end. Errors: those of stream_read; -EFBIG past LINES_LINE_MAX
+// bytes; -EINVAL for a list without an end, or with anything else between or after its elements.
 int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e);
 
-// Whether a file of lines begins with a JSON list, or with one value over several lines; *list is
-// true of the first. What is no JSON is neither.
+// True if a file begins with a JSON list (*list: true), or with one value over several lines. False
+// if it does not begin with JSON.
 bool lines_spread(const char *path, bool *list);
 
-// Which the last one was: "line 3"; "element 3 (line 17)".
+// The number of the last line or value: "line 3"; "element 3 (line 17)".
 struct LinesPlace {
     char text[64];
 };

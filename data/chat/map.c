@@ -1,4 +1,4 @@
-// The text of --data-map: see map.h.
+// Reads the text of --data-map: see map.h.
 #include "data/chat/map.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@ static const char expected[] =
     "expected TARGET=MEMBER,..., such as prompt=question,completion=reply; targets are text; "
     "prompt, completion; messages, system; instruction, input, output, system";
 
-// What goes together: what has to be there, and what may.
+// The sets of targets that go together: the required and the optional ones.
 static const struct {
     unsigned needs, may;
 } sets[] = {

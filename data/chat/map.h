@@ -1,8 +1,7 @@
-// --data-map: which member of a line is what, where data have names of their own.
+// --data-map: names the members of a line, for data that have names of their own.
 //
-// "prompt=question,completion=reply" reads those two members, and no other. What can be said is
-// what a shape needs (shape.h). Read by data/flags/ to check it and by data/text/loader_source.c;
-// used by line.c.
+// "prompt=question,completion=reply" reads those two members, and no other. The targets are members
+// of a shape (shape.h). Read by data/flags/ to check it and by example.c; used by line.c.
 #ifndef DATA_CHAT_MAP_H
 #define DATA_CHAT_MAP_H
 #include "data/chat/shape.h"
@@ -13,17 +12,17 @@ struct DataMap {
     const struct Shape *shape;
     struct {
         enum Member target;
-        struct JsonSlice name; // in the flag's text
+        struct JsonSlice name; // lies in the flag's text
     } entry[DATA_MAP_MAX];
     size_t count;
 };
 
-// `text` must outlive the map, and stays as it is. Errors: -EINVAL for what is no TARGET=MEMBER, an
-// unknown target, one that is mapped twice, a member that is taken twice, and targets that make no
-// example together.
+// Reads TARGET=MEMBER,...; `text` must outlive the map and is not changed. Errors: -EINVAL for
+// other text, an unknown target, a target or a member given twice, and targets that make no
+// example.
 int data_map_read(struct DataMap *map, char *text, struct Error *e);
 
-// The target of a member; MEMBER_NONE: nobody asked for it.
+// Returns the target of a member; MEMBER_NONE: it is not mapped.
 enum Member data_map_find(const struct DataMap *map, const struct JsonSlice *name);
 
 #endif

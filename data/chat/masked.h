@@ -1,4 +1,4 @@
-// Token ids, each of which counts or does not: what becomes an Example. Used by template.h and
+// Token ids with a mask of those that count, which become an Example. Used by template.h and
 // writer.h.
 #ifndef DATA_CHAT_MASKED_H
 #define DATA_CHAT_MASKED_H

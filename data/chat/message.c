@@ -1,9 +1,9 @@
-// The messages of a conversation, as a line has them: see line.h.
+// Reads the messages of a conversation from a line: see line.h.
 //
-// OpenAI's names and ShareGPT's are known, and OpenAI's parts where all are text: those are joined
-// without anything between them, as templates that know parts do. Members that a message does not
-// have would change what is taught (tool calls, a weight, a chain of thought), so they are refused
-// by name, unless they are null.
+// The names of OpenAI and ShareGPT are known, and OpenAI's lists of parts if all are text: those
+// are joined without a separator, as templates that know parts do. Other members would change what
+// is learned (tool calls, a weight, a chain of thought), so they are refused by name, unless they
+// are null.
 #include "data/chat/line.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ const char *const role_names[NROLE] = {
     [ROLE_TOOL] = "tool",
 };
 
-// What else data sets call them; `from` alone: ShareGPT's.
+// Other names of roles. `from`: it is ShareGPT's, for "from" alone.
 static const struct {
     const char *name;
     enum Role role;
@@ -43,14 +43,14 @@ static int read_role(const struct JsonSlice *name, bool from, size_t number, enu
                      number, line_shown(name).text, from ? "human, gpt, " : "");
 }
 
-// The value of a member, once.
+// Reads the text of a member, which must not have been read before.
 static bool read_once(struct Scan *s, struct JsonSlice *text, const char *twice,
                       const char *wrong) {
     return text->text ? scan_fail(s, twice) : scan_text(s, text, wrong);
 }
 
-// {"type": "text", "text": ...}, whose text goes behind that of the parts before it: further to the
-// front of the line, so that nothing is overwritten that is still to be read.
+// Reads {"type": "text", "text": ...}, and moves its text behind that of the parts before it. That
+// is nearer to the front of the line, so no unread byte is overwritten.
 static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, struct Error *e) {
     struct JsonSlice name, type = {0}, text = {0};
     bool first = true, null;
@@ -67,7 +67,7 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
                              number, line_shown(&name).text);
     }
     if (s->wrong)
-        return -EINVAL; // told by the caller
+        return -EINVAL; // the caller reports it
     if (!type.text || !piece_is(&type, "text") || !text.text)
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: a part of its content is not text; expected {\"type\": "
@@ -79,7 +79,7 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
     return 0;
 }
 
-// *null: it is null, as beside tool calls, which are then refused by their own name.
+// Reads a content. *null: it is null, as beside tool calls, which are refused by their own name.
 static int read_content(struct Scan *s, struct JsonSlice *content, bool *null, size_t number,
                         struct Error *e) {
     const char *other = scan_other(s);
@@ -129,7 +129,7 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
         }
     }
     if (err || s->wrong)
-        return err ? err : -EINVAL; // told by the caller
+        return err ? err : -EINVAL; // the caller reports it
     if (!content.text && empty)
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: its content is null; expected a text", number);

@@ -1,4 +1,4 @@
-// JSON from left to right: see scan.h.
+// Reads JSON from left to right: see scan.h.
 #include "data/chat/scan.h"
 
 #include "data/bpe/unicode.h"
@@ -40,7 +40,7 @@ bool scan_expect(struct Scan *s, char c, const char *wrong) {
     return scan_consume(s, c) || scan_fail(s, wrong);
 }
 
-// Four hexadecimal digits; -1: they are not.
+// Reads four hexadecimal digits; -1: there are other characters.
 static int32_t read_hex(struct Scan *s) {
     int32_t value = 0;
     if (s->end - s->at < 4)
@@ -54,7 +54,7 @@ static int32_t read_hex(struct Scan *s) {
     return value;
 }
 
-// Behind "\u": a letter, or the two halves of one. -1, and a fault: there is none.
+// Reads a character after "\u", or a pair of surrogates. Returns -1, with a fault, for others.
 static int32_t read_surrogates(struct Scan *s) {
     int32_t c = read_hex(s), low = -1;
     if (c >= 0xd800 && c < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u') {

@@ -21,8 +21,8 @@ const char *const member_names[NMEMBER] = {
 
 #define HAS(member) (1u << MEMBER_##member)
 
-// Where one line has the needs of several, the first row goes before MEMBER_TEXT's alone: what
-// Alpaca's "text" holds is the prompt rendered once more.
+// A line with the members of several shapes is refused, except Alpaca's with a "text", which holds
+// the rendered prompt once more.
 static const struct Shape shapes[] = {
     {"messages", LINE_MESSAGES, HAS(MESSAGES), HAS(COMPLETION), MEMBER_NONE, MEMBER_NONE,
      MEMBER_NONE},

@@ -1,15 +1,15 @@
-// Ids as a line shows them: see shown.h.
+// Formats ids for the log: see shown.h.
 #include "data/chat/shown.h"
 #include "data/text/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 
-// Four letters a token are usual; a line of the log has a thousand bytes.
+// A token has four letters on average; a line of the log has at most a thousand bytes.
 enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES = 180 };
 
-// The text of ids without what a line cannot show, at most so many bytes of it. What is no UTF-8
-// was cut between two ids.
+// Returns at most `most` bytes of the text of ids, without control characters. Invalid UTF-8, from
+// characters that are cut between two ids, becomes "?".
 static char *shown(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t most) {
     size_t bytes, at = 0, n = 0;
     char *text = tokenizer_decode(t, ids, count, &bytes);

@@ -1,4 +1,4 @@
-// Forms over a tokenizer: see template.h.
+// Renders conversations by forms: see template.h.
 #include "data/chat/template.h"
 #include "data/chat/jinja.h"
 #include "data/chat/writer.h"
@@ -10,8 +10,8 @@
 struct Template {
     const struct Form *form;
     const struct Tokenizer *tokenizer;
-    struct FormFile file;       // where the form is a file's
-    int32_t control[2 * NROLE]; // with which the roles' messages begin and end; -1: with text
+    struct FormFile file;       // for a form from a file
+    int32_t control[2 * NROLE]; // control tokens that open and end the roles' messages; -1: text
 };
 
 static char *jinja_of(const struct Tokenizer *t, const struct Form *f) {
@@ -22,7 +22,7 @@ static char *jinja_of(const struct Tokenizer *t, const struct Form *f) {
     return text;
 }
 
-// The form that a template is, which somebody has written, or an export of ours.
+// Returns the form of a Jinja template: a known one, or one that we have exported.
 static const struct Form *form_of(const struct Tokenizer *t, const char *jinja) {
     const struct Form *f = form_of_template(jinja);
     for (size_t i = 0; !f && form_at(i); i++) {
@@ -33,7 +33,8 @@ static const struct Form *form_of(const struct Tokenizer *t, const char *jinja) 
     return f;
 }
 
-// The same of a file's form, which an export of ours says before the text; it has to be of it.
+// The same for a form from a file, whose JSON our export puts before the Jinja text. The text must
+// be the form's.
 static const struct Form *form_of_source(struct Template *t, const char *jinja) {
     size_t begin = strlen(FORM_SOURCE);
     const char *end = strstr(jinja, " -#}\n");
@@ -50,7 +51,7 @@ static const struct Form *form_of_source(struct Template *t, const char *jinja) 
     return same ? &t->file.form : NULL;
 }
 
-// The form that is named, or that the tokenizer's own template is.
+// Chooses the form by its name, or by the tokenizer's own template.
 static int choose(struct Template *t, const char *name, struct Error *e) {
     const char *own = tokenizer_chat_template(t->tokenizer);
     if (name && form_is_file(name)) {
@@ -73,7 +74,7 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
     return err;
 }
 
-// A string that speaks of a token which the tokenizer does not have.
+// Returns the token, begin or end, that the form uses and the tokenizer lacks; NULL: none.
 static const char *find_absent(const struct Template *t) {
     const struct Form *f = t->form;
     bool begin = tokenizer_begin(t->tokenizer) >= 0, end = tokenizer_end(t->tokenizer) >= 0;
@@ -89,13 +90,13 @@ static const char *find_absent(const struct Template *t) {
     return NULL;
 }
 
-// The tokenizer has what the form needs, and something ends an answer.
+// Checks that the tokenizer has the tokens that the form needs, and one that ends an answer.
 static int check(const struct Template *t, struct Error *e) {
     const struct Form *f = t->form;
     const char *kind = tokenizer_describe(t->tokenizer);
     const char *absent = find_absent(t), *what = "";
     for (size_t i = 0; i < FORM_NEEDS && f->needs[i] && !absent; i++) {
-        absent = write_control_of(t->tokenizer, f->needs[i]) < 0 ? f->needs[i] : NULL;
+        absent = writer_find_control(t->tokenizer, f->needs[i]) < 0 ? f->needs[i] : NULL;
         what = "the control token ";
     }
     if (absent)
@@ -103,7 +104,7 @@ static int check(const struct Template *t, struct Error *e) {
                          "chat template %s needs %s%s, which the tokenizer lacks: %s; expected the "
                          "tokenizer of a chat model, or another --chat-template",
                          f->name, what, absent, kind);
-    if (write_control_of(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
+    if (writer_find_control(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TOKENS,
                          "--chat-template %s: the assistant's suffix needs a control token, such "
                          "as {eos}, that ends an answer, and has none of this tokenizer's: %s",
@@ -114,7 +115,7 @@ static int check(const struct Template *t, struct Error *e) {
 static void find_controls(struct Template *t) {
     for (int i = 0; i < 2 * NROLE; i++) {
         const char *text = i % 2 ? t->form->role[i / 2].suffix : t->form->role[i / 2].prefix;
-        t->control[i] = text ? write_control_of(t->tokenizer, text) : -1;
+        t->control[i] = text ? writer_find_control(t->tokenizer, text) : -1;
     }
 }
 
@@ -155,7 +156,7 @@ bool template_has(const struct Template *t, int32_t id) {
 
 size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {
     int32_t end = tokenizer_end(t->tokenizer);
-    stops[0] = write_control_of(t->tokenizer, t->form->role[ROLE_ASSISTANT].suffix);
+    stops[0] = writer_find_control(t->tokenizer, t->form->role[ROLE_ASSISTANT].suffix);
     stops[1] = end;
     return end >= 0 && end != stops[0] ? 2 : 1;
 }
@@ -169,10 +170,10 @@ char *template_jinja(const struct Template *t) {
     return is_own ? NULL : text;
 }
 
-// ---- what messages say --------------------------------------------------------------------------
+// ---- contents of messages -----------------------------------------------------------------------
 
-// Bytes of the white space (Python's str.strip) that the text begins with, or with `back` ends
-// with; 0: none.
+// Returns the bytes of the white space (Python's str.strip) that opens the text, or with `back`
+// ends it; 0: none.
 static size_t space_at(const char *text, size_t bytes, bool back) {
     static const char *const spaces[] = {
         "\t",           "\n",           "\v",           "\f",           "\r",
@@ -209,14 +210,14 @@ static bool ends(const struct Message *m, const char *with) {
     return m->bytes >= n && !memcmp(m->text + m->bytes - n, with, n);
 }
 
-// A rendering on its way.
+// The state of template_render.
 struct Render {
     const struct Form *form;
     const struct Message *messages;
     size_t count;
     struct Writer writer;
-    const struct Message *system; // whose text opens a user's message; NULL: none
-    bool asked;                   // a user did, with other words than a tool's
+    const struct Message *system; // its text opens a user's message; NULL: none
+    bool asked;                   // a user's message is no <tool_response>
 };
 
 static struct Message content_of(const struct Render *r, size_t i) {
@@ -227,7 +228,7 @@ static struct Message content_of(const struct Render *r, size_t i) {
     return m;
 }
 
-// ---- what a form does not know or do ------------------------------------------------------------
+// ---- conversations that a form refuses ----------------------------------------------------------
 
 static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Error *e) {
     char known[64] = "";
@@ -287,7 +288,7 @@ static int check_messages(const struct Render *r, struct Error *e) {
 
 // ---- from messages to ids -----------------------------------------------------------------------
 
-// The message that the merged system message stands in front of.
+// True if the merged system message is put before message i.
 static bool takes_system(const struct Render *r, size_t i) {
     if (!r->system || r->messages[i].role != ROLE_USER)
         return false;

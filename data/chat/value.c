@@ -1,9 +1,9 @@
-// The end of a JSON value: see value.h.
+// Finds the end of a JSON value: see value.h.
 #include "data/chat/value.h"
 
 #include <string.h>
 
-// One byte inside of a text. True: it ends the text.
+// Passes one byte inside of a string. True: it ends the string.
 static bool pass_text(struct Value *v, char c) {
     bool ends = !v->escaped && c == '"';
     v->escaped = !v->escaped && c == '\\';
@@ -11,7 +11,7 @@ static bool pass_text(struct Value *v, char c) {
     return ends;
 }
 
-// A number or a word ends in front of what cannot be in one.
+// True if c cannot be in a number or a word, which ends before it.
 static bool ends_before(const struct Value *v, char c) {
     return v->bytes && !v->depth && c && strchr(" \t\r\n,]}[{\"", c);
 }

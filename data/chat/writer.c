@@ -1,4 +1,4 @@
-// Pieces of text between control tokens: see writer.h.
+// Writes text between control tokens: see writer.h.
 #include "data/chat/writer.h"
 
 #include <stdlib.h>
@@ -34,8 +34,8 @@ static int encode(const struct Writer *w, size_t bytes, struct Ids *ids, struct 
                   : tokenizer_encode_plain(w->t, w->text, bytes, ids, e);
 }
 
-// Where byte `at` of the text lies in what its ids are decoded to. That is another text where the
-// tokenizer normalises it (NFC), or puts a space in front.
+// Finds the offset of byte `at` of the text in the text to which its ids decode. The two differ if
+// the tokenizer normalizes text (NFC) or prepends a space.
 static int find_decoded(const struct Writer *w, size_t at, size_t *decoded, struct Error *e) {
     struct Ids ids = {0};
     int err = encode(w, at, &ids, e);
@@ -44,7 +44,7 @@ static int find_decoded(const struct Writer *w, size_t at, size_t *decoded, stru
     return err;
 }
 
-// The counted stretches as places in the decoded text.
+// Converts the counted stretches to offsets in the decoded text.
 static int place_stretches(struct Writer *w, struct Error *e) {
     int err = 0;
     for (size_t i = 0; i < w->stretches && !err; i++) {
@@ -84,7 +84,7 @@ int write_end(struct Writer *w, struct Error *e) {
     return err;
 }
 
-// The control token that a string begins with, and how many bytes it is; -1: it begins with none.
+// Returns the control token at the beginning of a string, and its bytes; -1: there is none.
 static int32_t control_at(const struct Tokenizer *t, const char *string, size_t *bytes) {
     char name[CONTROL_BYTES];
     char close = *string == '<' ? '>' : ']';
@@ -130,7 +130,7 @@ int write_form(struct Writer *w, const char *string, bool ends, struct Error *e)
     return err;
 }
 
-int32_t write_control_of(const struct Tokenizer *t, const char *string) {
+int32_t writer_find_control(const struct Tokenizer *t, const char *string) {
     int32_t id = -1;
     size_t n;
     for (; *string && id < 0; string++)
