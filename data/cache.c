@@ -170,20 +170,39 @@ static bool is_named(int fd, const char *path) {
     return !fstat(fd, &mine) && !lstat(path, &named) && mine.st_ino == named.st_ino;
 }
 
+// Locks it, waiting for another run. False: the disk has no locks.
+static bool lock_file(int fd, const char *cache_dir, bool *told) {
+    if (!flock(fd, LOCK_EX | LOCK_NB))
+        return true;
+    if (errno != EWOULDBLOCK)
+        return false;
+    if (!*told)
+        log_line(LOG_NORMAL,
+                 "--cache %s: another run prepares data there; waiting; to prepare them beside it, "
+                 "name another folder with --cache DIR",
+                 cache_dir);
+    *told = true;
+    while (flock(fd, LOCK_EX))
+        if (errno != EINTR)
+            return false;
+    return true;
+}
+
 int cache_lock(const char *cache_dir, int *fd, struct Error *e) {
     char *path = base_format("%s/lock", cache_dir);
+    bool told = false, has_locks = true;
     int code = 0;
-    for (*fd = -1; *fd < 0 && !code;) {
+    for (*fd = -1; *fd < 0 && has_locks && !code;) {
         *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (*fd < 0) {
             code = error_set(e, -errno, E_CACHE_FOLDER, "--cache: cannot write %s: %s", path,
                              strerror(errno));
-        } else if (flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-            log_line(LOG_NORMAL, "--cache %s: another run prepares data there; waiting", cache_dir);
-            while (flock(*fd, LOCK_EX) && errno == EINTR) {
-            }
+            break;
         }
-        if (!code && !is_named(*fd, path)) {
+        has_locks = lock_file(*fd, cache_dir, &told);
+        if (!has_locks)
+            unlink(path);
+        if (!has_locks || !is_named(*fd, path)) {
             close(*fd);
             *fd = -1;
         }
@@ -193,6 +212,8 @@ int cache_lock(const char *cache_dir, int *fd, struct Error *e) {
 }
 
 void cache_unlock(const char *cache_dir, int fd) {
+    if (fd < 0)
+        return;
     char *path = base_format("%s/lock", cache_dir);
     unlink(path);
     close(fd);

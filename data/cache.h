@@ -28,9 +28,9 @@ int cache_make_folder(const char *path, struct Error *e);
 int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e);
 
 // While *fd is open nobody else makes or fetches what belongs into the cache: CACHE/lock is there,
-// and locked. Waits for another run, and says so. Where the disk has no locks there is none: what
-// is made has its name once it is whole, whoever is faster. Errors: -errno, with a line that names
-// --cache.
+// and locked. Waits for another run, and says so. Where the disk has no locks *fd is -1: others may
+// make the same meanwhile, so that each must write what is its own alone. What is made has its name
+// once it is whole, whoever is faster. Errors: -errno, with a line that names --cache.
 int cache_lock(const char *cache_dir, int *fd, struct Error *e);
 void cache_unlock(const char *cache_dir, int fd);
 

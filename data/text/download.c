@@ -388,10 +388,15 @@ static int check_local(const char *url, struct Error *e) {
     return code;
 }
 
-static int fetch_file(const struct Download *d, struct Error *e) {
+static int fetch_file(const struct Download *d, bool locked, struct Error *e) {
     struct CurlTransfer t;
+    if (!locked)
+        log_line(LOG_NORMAL,
+                 "--cache %s: its disk has no locks: if this run ends before the download, the "
+                 "next one begins it anew",
+                 d->cache_dir);
     open_transfer(&t, d);
-    int code = part_open(&t.part, d->path, d->sha256, d->bytes, e);
+    int code = part_open(&t.part, d->path, d->sha256, d->bytes, locked, e);
     if (!code) {
         code = fetch_part(&t, e);
         if (!code)
@@ -406,12 +411,11 @@ static int fetch_file(const struct Download *d, struct Error *e) {
 static int fetch_locked(const struct Download *d, struct Error *e) {
     struct Error damage;
     int lock = -1, code = check_local(d->url, e);
-    if (!code && d->cache_dir)
+    if (!code)
         code = cache_lock(d->cache_dir, &lock, e);
     if (!code && !part_is_whole(d->path, d->sha256, &damage))
-        code = fetch_file(d, e);
-    if (lock >= 0)
-        cache_unlock(d->cache_dir, lock);
+        code = fetch_file(d, lock >= 0, e);
+    cache_unlock(d->cache_dir, lock);
     return code;
 }
 

@@ -16,7 +16,7 @@
 struct Download {
     const char *url;       // http, https or file
     const char *path;      // where it goes; its folder exists
-    const char *cache_dir; // whose lock is held meanwhile (data/cache.h); NULL: none
+    const char *cache_dir; // whose lock is held meanwhile, where it can be (data/cache.h)
     const char *sha256;    // 64 lowercase digits, or NULL: not known
     uint64_t bytes;        // 0: not known
     uint64_t bytes_max;    // where they are not: what is larger is given up; 0: 16 GiB

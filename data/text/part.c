@@ -62,15 +62,19 @@ static void read_tag(struct Part *p) {
     free(tag);
 }
 
-int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes,
+int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool locked,
               struct Error *e) {
     *p = (struct Part){.path = base_format("%s", path), .sha256 = sha256, .bytes = bytes};
-    p->path_part = base_format("%s.part", path);
-    p->path_tag = base_format("%s.part.tag", path);
+    p->own = !locked;
+    p->path_part = base_format(locked ? "%s.part" : "%s.part.XXXXXX", path);
     int code = 0;
     struct stat st;
-    p->fd =
-        open(p->path_part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (locked)
+        p->fd = open(p->path_part,
+                     O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    else
+        p->fd = mkostemp(p->path_part, O_CLOEXEC);
+    p->path_tag = base_format("%s.tag", p->path_part);
     if (p->fd < 0 || fstat(p->fd, &st))
         code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", p->path_part,
                          strerror(errno));
@@ -91,6 +95,8 @@ int part_open(struct Part *p, const char *path, const char *sha256, uint64_t byt
 }
 
 void part_close(struct Part *p) {
+    if (p->own)
+        part_discard(p);
     if (p->fd >= 0)
         close(p->fd);
     free(p->path);

@@ -2,7 +2,8 @@
 //
 // PATH.part holds what has come, PATH.part.tag what the server calls this version of the file, and
 // PATH appears when all is there and its checksum is right. One run at a time fills it: download.c,
-// which calls this, has the cache's lock. PATH.sum holds the checksum of what came, for later runs.
+// which calls this, has the cache's lock. Where the disk has no locks each run fills a part of its
+// own, PATH.part.XXXXXX, which does not outlive it. PATH.sum holds the checksum of what came, for later runs.
 #ifndef DATA_TEXT_PART_H
 #define DATA_TEXT_PART_H
 #include "kernels/base.h"
@@ -12,6 +13,7 @@ enum { PART_TAG_BYTES = 256 };
 struct Part {
     int fd;
     char *path, *path_part, *path_tag;
+    bool own;           // a part that this run alone knows
     const char *sha256; // 64 digits, or NULL: not known
     uint64_t bytes;     // of the whole file, 0: not known
     uint64_t have;
@@ -23,10 +25,11 @@ struct Part {
 // gets one. *damage: why a file that is here is not the one; empty where there is none.
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage);
 
-// Errors: -errno; -EINVAL where PATH.part is no regular file.
-int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes,
+// locked: no other run fills PATH.part meanwhile. Errors: -errno; -EINVAL where PATH.part is no
+// regular file.
+int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool locked,
               struct Error *e);
-void part_close(struct Part *p); // leaves the part for a later run
+void part_close(struct Part *p); // leaves the part for a later run, unless it is this run's own
 
 // Pieces of different versions must not be joined: either the server can tell them apart by the
 // tag, or the checksum will.

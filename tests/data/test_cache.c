@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 // A disk that is never waited for: these tests make some hundred folders.
@@ -25,6 +26,12 @@ static unsigned user; // that HOME is missing for; 0: the real one
 
 uid_t getuid(void) {
     return user ? user : geteuid();
+}
+
+static bool no_locks; // a disk without them
+
+int flock(int fd, int how) {
+    return no_locks ? errno = ENOSYS, -1 : (int)syscall(SYS_flock, fd, how);
 }
 
 struct Fixture {
@@ -360,6 +367,21 @@ static void one_makes_at_a_time(void **state) {
     free(path);
 }
 
+// Without locks the caller is told so, and nothing stays.
+static void a_disk_without_locks_is_told(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    int lock = 0;
+    assert_ok(cache_make_folder(f->cache, &e), &e);
+    no_locks = true;
+    assert_ok(cache_lock(f->cache, &lock, &e), &e);
+    assert_int_equal(lock, -1);
+    assert_int_equal(scratch_count_files(f->cache), 0);
+    cache_unlock(f->cache, lock);
+    prepare(f); // what it makes aside is its own
+    no_locks = false;
+}
+
 // ---- links and owners ---------------------------------------------------------------------------
 
 static void planted_links_lead_nowhere(void **state) {
@@ -482,6 +504,7 @@ int main(void) {
         TEST(what_is_not_ours_stays),
         TEST(dead_replacements_are_removed),
         TEST(one_makes_at_a_time),
+        TEST(a_disk_without_locks_is_told),
         TEST(planted_links_lead_nowhere),
         TEST(the_cache_is_its_users_alone),
         TEST(a_cache_of_another_user_is_refused),

@@ -26,7 +26,15 @@ ssize_t write(int fd, const void *bytes, size_t n) {
     return syscall(SYS_write, fd, bytes, n);
 }
 
+// A disk without locks.
+static bool no_locks;
+
+int flock(int fd, int how) {
+    return no_locks ? errno = EOPNOTSUPP, -1 : (int)syscall(SYS_flock, fd, how);
+}
+
 static int set_up(void **state) {
+    no_locks = false;
     *state = http_file_open(BODY, 3);
     return 0;
 }
@@ -290,7 +298,6 @@ static void an_unwritable_folder_is_told(void **state) {
 // Four processes want one file: one fetches it, the others wait for it.
 static void runs_at_the_same_time_share(void **state) {
     struct HttpFile *f = *state;
-    f->d.cache_dir = f->folder;
     http_file_start(f, trickle);
     for (int i = 0; i < 4; i++) {
         pid_t child = fork();
@@ -307,6 +314,37 @@ static void runs_at_the_same_time_share(void **state) {
     }
     assert_int_equal(f->server.requests, 1);
     expect_file(f, f->body, BODY);
+    http_file_stop(f);
+}
+
+static void expect_part(const struct HttpFile *f, const char *want) {
+    char *got;
+    size_t bytes;
+    struct Error e;
+    assert_ok(file_read(f->part, BODY, &got, &bytes, &e), &e);
+    assert_string_equal(got, want);
+    assert_int_equal(scratch_count_files(f->folder), 1); // neither a part of its own nor a lock
+    free(got);
+}
+
+// Nobody can tell there whether another run fills the part: it stays as it is.
+static void without_locks_each_has_a_part_of_its_own(void **state) {
+    struct HttpFile *f = *state;
+    struct Error e;
+    no_locks = true;
+    f->d.sha256 = f->sha256; // so that a part may be gone on with
+    free(scratch_write(f->folder, "file.txt.part", "another run's", 13));
+    f->d.tries = 1;
+    http_file_start(f, break_once);
+    assert_error(download_file(&f->d, &e), -EIO, &e, "E_URL_BROKEN");
+    expect_part(f, "another run's");
+    http_file_stop(f);
+    http_file_start(f, answer_well);
+    assert_ok(download_file(&f->d, &e), &e);
+    assert_int_equal(http_range(&f->server), 0);
+    assert_int_equal(unlink(f->path), 0);
+    assert_int_equal(unlink(f->sum), 0);
+    expect_part(f, "another run's");
     http_file_stop(f);
 }
 
@@ -354,6 +392,7 @@ int main(void) {
         TEST(fault_19_a_full_disk_is_told),
         TEST(an_unwritable_folder_is_told),
         TEST(runs_at_the_same_time_share),
+        TEST(without_locks_each_has_a_part_of_its_own),
         TEST(a_known_name_is_checked),
     };
     return cmocka_run_group_tests_name("downloads", tests, NULL, NULL);

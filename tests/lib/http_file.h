@@ -34,7 +34,8 @@ static inline void *http_file_open(size_t bytes, int tries) {
     f->server.body = f->body;
     f->server.body_bytes = bytes;
     f->server.etag = "\"version-1\"";
-    f->d = (struct Download){.path = f->path, .tries = tries, .pause_s = 0.01, .stall_s = 1};
+    f->d = (struct Download){
+        .path = f->path, .cache_dir = f->folder, .tries = tries, .pause_s = 0.01, .stall_s = 1};
     return f;
 }
 
