@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 enum { CHECK_BYTES = 1 << 20, READ_IDS = 4096 };
+#define OTHER_VOCAB "raise --vocab, or use the tokenizer that made the file"
 
 bool token_file_detect(const char *path) {
     char begin[8];
@@ -96,9 +97,9 @@ static int refuse_id(const struct TokenFile *f, size_t at, uint32_t id, struct E
     char how[96];
     snprintf(how, sizeof how, "token %zu has id %u, outside the vocabulary of %zu", at, id,
              f->vocab);
-    return f->checked ? changed(f, how, e)
-                      : error_set(e, -EINVAL, E_SHARD_VOCAB,
-                                  "--data %s: %s: another tokenizer made it", f->path, how);
+    return f->checked
+               ? changed(f, how, e)
+               : error_set(e, -EINVAL, E_SHARD_VOCAB, "--data %s: %s; " OTHER_VOCAB, f->path, how);
 }
 
 int token_file_read(const struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e) {
@@ -172,7 +173,7 @@ int token_file_check(struct TokenFile *f, struct Error *e) {
     return error_set(
         e, -EINVAL, E_SHARD_VOCAB,
         "--data %s: token %zu has id %u, outside the vocabulary of %zu (the largest id in the file "
-        "is %u); raise --vocab, or use the tokenizer that made the file",
+        "is %u); " OTHER_VOCAB,
         f->path, bad, id, f->vocab, largest);
 }
 
