@@ -3,8 +3,8 @@
 // A sample is a window of seq_len + 1 tokens: seq_len inputs and, one place on, their targets.
 // Windows lie side by side at stride seq_len inside a shard, so that every token but the first is a
 // target once per epoch. An epoch takes the shards in order, so that of shards that are fetched a
-// run needs the first alone, and the windows of a shard in an order shuffled by (seed, epoch,
-// shard). Of shards that say where documents begin, windows are what pack.h makes of those.
+// run needs those alone that its samples lie in, and the windows of a shard in an order shuffled by
+// (seed, epoch, shard). Of shards that say where documents begin, windows are what pack.h makes of those.
 //
 // A set is filled before ranks read; they only read it, any number of them at once. Used by
 // data/text/loader*.c alone.
@@ -38,7 +38,7 @@ void shards_open_random(struct ShardSet *set, size_t tokens, size_t seq_len, siz
                         uint64_t seed);
 void shards_close(struct ShardSet *set);
 
-// Opens shard s, whose file is here. Errors: those of token_file_open; -EINVAL where it has
+// Opens shard s, whose file is here. Errors: those of token_file_attach; -EINVAL where it has
 // documents and the first has none, or the other way.
 int shards_ready(struct ShardSet *set, size_t s, struct Error *e);
 
