@@ -11,11 +11,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum {
-    MODEL_BYTES_MAX = 256 << 20,
-    FIT_SEQ_LEN_MIN = 8, // of data that is short
-};
-
 static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) {
     size_t weight[MIX_SOURCES_MAX];
     int code = cache_dir ? cache_check(cache_dir, e) : 0;
@@ -47,8 +42,10 @@ static int open_shard_files(struct Data *d, struct ShardSet *set, uint64_t sampl
             err = source_fetch(file, cache_dir, e);
         if (!err)
             err = shards_ready(set, s, e);
+        struct TokenFile *tokens = &set->shard[s].tokens;
+        tokens->checked = s == 0 && !prepares;
         if (!err && prepares && s == 0 && !set->random)
-            err = token_file_check(&set->shard[s].tokens, e);
+            err = token_file_check(tokens, e);
     }
     return err;
 }
@@ -92,17 +89,17 @@ static int pack(struct Data *d, struct Error *e) {
                          d->source[0].name);
     if (!loss.documents || code)
         return code;
-    log_line(LOG_NORMAL, "examples: %llu sequences of --seq-len %zu to train on, %.1f%% full",
-             (unsigned long long)windows, d->spec.seq_len,
+    log_line(LOG_NORMAL, "examples: sequences of --seq-len %zu to train on: %llu, %.1f%% full",
+             d->spec.seq_len, (unsigned long long)windows,
              windows ? 100 * (double)filled / (double)(windows * d->spec.seq_len) : 0);
     if (loss.cut)
         log_line(LOG_NORMAL,
-                 "examples: %llu of %llu are longer than --seq-len %zu and were cut: %llu targets "
-                 "that count are lost",
-                 (unsigned long long)loss.cut, (unsigned long long)loss.documents, d->spec.seq_len,
+                 "examples: cut to --seq-len %zu: %llu of %llu; targets that count and are lost "
+                 "with that: %llu",
+                 d->spec.seq_len, (unsigned long long)loss.cut, (unsigned long long)loss.documents,
                  (unsigned long long)loss.targets);
     if (loss.empty)
-        log_line(LOG_NORMAL, "examples: %llu are left out, as no target of theirs counts",
+        log_line(LOG_NORMAL, "examples: left out, as no target of theirs counts: %llu",
                  (unsigned long long)loss.empty);
     return 0;
 }
@@ -270,6 +267,20 @@ static void allow_files(void) {
     }
 }
 
+static int refuse_many(const struct Data *d, struct Error *e) {
+    struct rlimit files = {0};
+    struct Error cause = *e;
+    size_t shards = d->val_source.train.count;
+    for (size_t s = 0; s < d->named.count; s++)
+        shards += d->source[s].files.train.count + d->source[s].files.val.count;
+    getrlimit(RLIMIT_NOFILE, &files);
+    return error_set(e, -EMFILE, E_DATA_OPEN_FILES,
+                     "%s: of %zu shards each stays open, and this process may have %llu files open "
+                     "(ulimit -Hn): allow more (nofile in /etc/security/limits.conf), or write "
+                     "fewer, larger shards",
+                     cause.text, shards, (unsigned long long)files.rlim_cur);
+}
+
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     CHECK(spec->seq_len > 0, "seq_len 0");
     struct Data *d = base_alloc_zeroed(sizeof *d);
@@ -291,6 +302,8 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     if (!code)
         code = make_fingerprint(d, e);
     free(cache_dir);
+    if (code == -EMFILE && d->source && d->source[0].files.kind == SOURCE_SHARDS)
+        code = refuse_many(d, e);
     if (code) {
         loader_blame(d, code, e);
         data_close(d);

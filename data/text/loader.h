@@ -9,6 +9,8 @@
 #include "data/text/prepare.h"
 #include "data/text/shards.h"
 
+enum { FIT_SEQ_LEN_MIN = 8 }; // of data that is short
+
 // What one name stands for.
 struct DataSource {
     const char *name; // the list's
@@ -60,7 +62,8 @@ int loader_choose_vocab(struct Data *d, struct Error *e);
 // Refuses --tokenizer ids for a source of JSONL, or of text. Returns -EINVAL.
 int loader_refuse_ids(const char *source, bool jsonl, struct Error *e);
 
-// Fetches and prepares source s. The tokenizer is open, unless it is text that brings its own.
+// Opens source s: prepares what has to be, or opens what another process has prepared. Shards that
+// are to be fetched come later. The tokenizer is open, unless it is text that brings its own.
 int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e);
 void loader_close_source(struct DataSource *s);
 

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FIT_SEQ_LEN_MIN = 8 }; // of data that is short
-
 void loader_log_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
     log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on", n,
              usual, (unsigned long long)val_tokens);

@@ -21,7 +21,6 @@ static const char FORMAT[] = "zero.c prepared text 1";
 static const char GIVEN[] = "begins as the tokenizer says"; // with a tokenizer's file
 
 enum { PIECE_TEXT_BYTES = 512, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
-enum { MODEL_BYTES_MAX = 256 << 20 };
 
 // The two parts of the text: of one text, or of two.
 struct Parts {

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECES_MIN = 257, PIECES_MAX = 65536, MODEL_BYTES_MAX = 256 << 20 };
+enum { PIECES_MIN = 257, PIECES_MAX = 65536 };
 
 struct Tokenizer {
     enum TokenizerKind kind;

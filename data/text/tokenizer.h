@@ -15,6 +15,8 @@
 #include "data/text/ids.h"
 #include "kernels/base.h"
 
+enum { MODEL_BYTES_MAX = 256 << 20 }; // of a tokenizer's file
+
 struct Tokenizer;
 
 // What --tokenizer can say; without it, the one that fits the text (data/text/prepare.h).

@@ -47,7 +47,7 @@ refused "a plan of text with --tokenizer ids" 'E_TOKENIZER_DATA plain.txt is tex
 
 # ---- epochs ----
 said=$(run --data "$a" --epochs 2 2>&1)
-sequences=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
+sequences=$(sed -n 's/^examples: sequences of .*: \([0-9]*\),.*/\1/p' <<<"$said")
 steps=$(((2 * sequences + 1) / 2))
 says "two epochs have their steps" \
     "^--epochs 2 makes --steps $steps of 2 sequences; an epoch has $sequences sequences"
@@ -106,14 +106,14 @@ refused "a map of text" 'E_DATA_MAP --data-map text=a*text' \
 
 # ---- packing ----
 said=$(run --data "$a" --steps 1 2>&1)
-packed=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
+packed=$(sed -n 's/^examples: sequences of .*: \([0-9]*\),.*/\1/p' <<<"$said")
 says "packing tells how full" \
-    "^examples: $packed sequences of --seq-len 64 to train on, [0-9.]+% full"
+    "^examples: sequences of --seq-len 64 to train on: $packed, [0-9.]+% full"
 said=$(run --data "$a" --steps 1 --pack off 2>&1)
-says "without it each example has its own" '^examples: 54 sequences of --seq-len 64'
+says "without it each example has its own" '^examples: sequences of --seq-len 64 to train on: 54,'
 said=$(run --data "$a" --steps 1 --seq-len 16 2>&1)
 says "what is cut is told" \
-    '^examples: [0-9]+ of 60 are longer than --seq-len 16 and were cut: [0-9]+ targets'
+    '^examples: cut to --seq-len 16: [0-9]+ of 60; targets that count and are lost .*: [0-9]+'
 mkdir "$folder/many"
 cp "$a" "$b" "$folder/many"
 said=$(run --data "$folder/many" --steps 1 2>&1)

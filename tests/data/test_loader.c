@@ -5,7 +5,9 @@
 #include "tests/lib/shard_files.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { T = 16, VOCAB = 60000 };
@@ -321,6 +323,70 @@ static void others_open_what_was_found(void **state) {
     free(jsonl);
 }
 
+// Who opens what another process has looked at finds no wrong id there, unless somebody has changed
+// the file meanwhile.
+static void what_was_found_has_been_checked(void **state) {
+    struct ShardFiles *f = *state;
+    char *path = write_numbers(f->folder, "found.bin", 0, 1000);
+    struct DataSpec spec = {.data = path,
+                            .val_data = f->val,
+                            .cache_dir = f->cache,
+                            .seq_len = T,
+                            .vocab = VOCAB,
+                            .seed = 1};
+    struct Data *d;
+    struct DataFound found;
+    struct Error e;
+    int32_t x[T], y[T];
+    assert_ok(data_open(&d, &spec, &e), &e);
+    data_found(d, &found);
+    data_close(d);
+    free(write_numbers(f->folder, "found.bin", VOCAB, 1000));
+    spec.found = &found;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    assert_error(data_train_batch(d, 0, 1, &(struct Batch){x, y, NULL}, &e), -EIO, &e,
+                 "E_FILE_CHANGED found.bin");
+    data_close(d);
+    free(path);
+}
+
+// Opens 40 shards in a process that may have `most` files open, and has few of them at first.
+static int open_many(const char *folder, rlim_t most) {
+    struct rlimit files = {16, most};
+    struct DataSpec spec = {.data = folder, .cache_dir = folder, .seq_len = T, .vocab = VOCAB};
+    struct Data *d;
+    struct Error e;
+    if (setrlimit(RLIMIT_NOFILE, &files))
+        return 2;
+    int code = data_open(&d, &spec, &e);
+    data_close(d);
+    return code == -EMFILE && error_is(&e, "E_DATA_OPEN_FILES of 40 shards each stays open") &&
+                   strstr(e.text, "may have 32 files")
+               ? 1
+               : (code ? 2 : 0);
+}
+
+// All shards stay open: as many as the process may have, which is told where that is too few.
+static void many_shards_are_allowed_or_told(void **state) {
+    char *folder = scratch_make(), name[32];
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "train_%d.bin", i);
+        free(write_numbers(folder, name, 100 * i, 40));
+    }
+    for (int told = 0; told < 2; told++) {
+        int status;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child)
+            _exit(open_many(folder, told ? 32 : 100));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), told);
+    }
+    scratch_remove(folder);
+}
+
 static void a_url_is_told_by_its_content(void **state) {
     struct ShardFiles *f = *state;
     char *url = base_format("file://%s", f->train);
@@ -456,6 +522,8 @@ int main(void) {
         cmocka_unit_test(random_ids_need_no_file),
         cmocka_unit_test(shards_are_fetched_as_needed),
         cmocka_unit_test(others_open_what_was_found),
+        cmocka_unit_test(what_was_found_has_been_checked),
+        cmocka_unit_test(many_shards_are_allowed_or_told),
         cmocka_unit_test(a_url_is_told_by_its_content),
         cmocka_unit_test(fingerprints_tell_data_apart),
         cmocka_unit_test(bad_data_is_told),
