@@ -243,9 +243,9 @@ static int read_lines(struct ItemReading *r, const char *bytes, size_t n, struct
 static void warn_lengths(const struct ItemReading *r) {
     if (r->out->cut)
         log_line(LOG_NORMAL,
-                 "%s: %zu of the contexts with endings exceed --seq-len %zu; their beginnings are "
-                 "cut, as lm-eval does",
-                 r->name, r->out->cut, r->spec->seq_len);
+                 "%s: contexts with endings that exceed --seq-len %zu: %zu; their beginnings are "
+                 "cut, as lm-eval does it",
+                 r->name, r->spec->seq_len, r->out->cut);
     if (r->too_long)
         log_line(LOG_NORMAL,
                  "%s: line %zu is longer than --seq-len %zu, which llm.c's protocol refuses; only "

@@ -103,7 +103,7 @@ static int check(const cJSON *flags, const char *family, struct Error *e) {
     if (json_number(flags, "attention-window") > 0 && (gpt2 || strcmp(family, "llama") == 0))
         return error_set(e, -EINVAL, E_EXPORT_MODEL,
                          "--export: a Hugging Face %s has no --attention-window %.0f; only mistral "
-                         "and qwen models have",
+                         "and qwen models have one",
                          family, json_number(flags, "attention-window"));
     if (*sparse && strcmp(sparse, "dense") != 0)
         return error_set(e, -EINVAL, E_EXPORT_MODEL,
@@ -113,12 +113,12 @@ static int check(const cJSON *flags, const char *family, struct Error *e) {
     if (gpt2 && json_number(flags, "kv-heads") != heads)
         return error_set(
             e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a Hugging Face gpt2 has no --kv-heads %.0f; other families have",
+            "--export: a Hugging Face gpt2 has no --kv-heads %.0f; other families have them",
             json_number(flags, "kv-heads"));
     if (gpt2 && json_number(flags, "head-size") * heads != channels)
         return error_set(
             e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a Hugging Face gpt2 has no --head-size %.0f; other families have",
+            "--export: a Hugging Face gpt2 has no --head-size %.0f; other families have one",
             json_number(flags, "head-size"));
     return 0;
 }
