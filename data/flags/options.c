@@ -51,7 +51,9 @@ const struct Flag options_table[] = {
     {"prepare-only", FLAG_BOOL, AT(prepare_only), NULL, "Data",
      .help =
          "Fetch, encode and pack what the run would train on into --cache, print where it lies, "
-         "and exit. The run then begins at once.",
+         "and exit. The run then begins at once. Of shards that are fetched it is as many as "
+         "--steps and --global-batch need: for a job of more ranks than this one has, give "
+         "--global-batch or --ranks, too.",
      .identity = FLAG_NOW},
     {"init", FLAG_STRING, AT(init), NULL, "Model", .argument = "KIND:PATH",
      .help =
@@ -229,6 +231,8 @@ static const struct FlagRule rules[] = {
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
     {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace",
      "it prepares data and does nothing else; leave out one of the two"},
+    {E_ONLY_CONFLICT, "prepare-only data=random",
+     "random ids need no preparation; leave out --prepare-only"},
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
     {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
      "it has no effect without --eval; add --eval"},
@@ -250,7 +254,7 @@ static const struct FlagRule rules[] = {
 // data. It may also be somebody's model, and data then are for ppl alone.
 static int find_data(struct Options *o, struct Error *e) {
     const char *only = options_only(o);
-    if (only && o->init && !o->resume && !o->data && !o->ppl)
+    if (only && !o->prepare_only && o->init && !o->resume && !o->data && !o->ppl)
         o->data = "random";
     if (only && !o->data && o->resume && strcmp(o->resume, "auto") == 0)
         return error_set(e, -ENOENT, E_RUN_MISSING,

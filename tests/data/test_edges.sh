@@ -176,13 +176,23 @@ fi
 
 # ---- prepared beforehand ----
 said=$(run --data "$text" --cache "$folder/before" --prepare-only 2>/dev/null)
-[ ! -e "$folder/out" ] && [[ $said = "prepared: "*" a vocabulary of 256: "*"$folder/before/text-"* ]]
+[ ! -e "$folder/out" ] && [[ $said = "prepared: "*" a vocabulary of 256, for --steps "*"$folder/before/text-"* ]]
 result $? "--prepare-only prints where the shards lie, and leaves --out alone" "$said"
 want=$(run --data "$text" 2>/dev/null | hash_of)
 said=$(run --data "$text" --cache "$folder/before" 2>&1)
 same "and the run encodes nothing"
 ! grep -q '^tokens: ' <<<"$said"
 result $? "at all" "$said"
+said=$(run --data "$text" --cache "$folder/before" --prepare-only --steps 7 --global-batch 24)
+[[ $said = *" for --steps 7, --global-batch 24: "* ]]
+result $? "and says for how many samples" "$said"
+said=$("$train" --device cpu --data "$text" --seq-len 32 --prepare-only --epochs 2 2>/dev/null)
+[[ $said = *" for --epochs 2: "* ]]
+result $? "or epochs" "$said"
+refused "random data, prepared" 'E_ONLY_CONFLICT --prepare-only' --data random --prepare-only
+said=$("$train" --init "hf:${BASH_SOURCE%/*}/../fixtures/hf/gpt2" --prepare-only 2>&1)
+[ $? = 2 ] && error_is 'E_DATA_MISSING --data'
+result $? "refused: a model without data, prepared" "$said"
 refused "data alone, and a sample" 'E_ONLY_CONFLICT --prepare-only' --data "$text" --prepare-only \
     --sample-only --resume auto
 
