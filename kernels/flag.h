@@ -60,7 +60,7 @@ struct Flag {
     // meaning, or older checkpoints lack it and had the value that the terms exclude. NULL: always.
     const char *identity_if;
     const char *also;      // what others call it, separated by spaces; NULL: nothing else
-    const char *was;       // its former name, which is read, too; NULL: none
+    const char *was;       // its former name: read in files, and for a while on the line; NULL: none
     const char *deepspeed; // the key of DeepSpeed's files that has the same value; has no effect
 };
 

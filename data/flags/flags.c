@@ -32,7 +32,8 @@ void flags_log_renamed(const struct Flags *f) {
     for (size_t i = 0; i < f->n; i++)
         if (f->renamed[i])
             log_line(LOG_NORMAL,
-                     "--%s is called --%s now; the old name is read until the end of 2027",
+                     "--%s is called --%s now; the command line takes the old name until the end "
+                     "of 2027, files keep it",
                      f->table[i].was, f->table[i].name);
 }
 

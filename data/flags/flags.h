@@ -68,7 +68,7 @@ bool flags_was_set(const struct Flags *f, const char *name);
 // If the value that the user set is the default, nobody set it from here on. Returns whether it is.
 bool flags_forget(struct Flags *f, const char *name);
 
-// A line for each flag that was given by its name of before.
+// A line for each flag that the user gave by its name of before, on the line or in a file.
 void flags_log_renamed(const struct Flags *f);
 
 // Who set it, for those who see no struct Flags.

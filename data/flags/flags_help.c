@@ -145,6 +145,8 @@ int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct
     }
     if (!any && ours)
         fprintf(out, "--%s: zero.c calls it --%s\n", topic, ours);
+    if (!any && !ours && one < f->n && strcmp(f->table[one].name, topic))
+        fprintf(out, "--%s is called --%s now\n", topic, f->table[one].name);
     if (!any && one < f->n)
         print_flag(&f->table[one], out);
     return any || one < f->n ? 0 : no_topic(f, topic, e);

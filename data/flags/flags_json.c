@@ -121,11 +121,12 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" belongs on the command line, not in a file", path,
                          item->string);
-    flags_note_name(f, i, item->string);
+    if (given[i]) // what a run once wrote with all its flags is nobody's to change
+        flags_note_name(f, i, item->string);
     if (f->file[i] == path)
         return error_set(e, -EINVAL, E_CONFIG_KEY,
-                         "%s: \"%s\" and \"%s\" are one flag; leave out the second", path,
-                         f->table[i].name, f->table[i].was);
+                         "%s: \"%s\" and \"%s\" are one flag; leave out \"%s\"", path,
+                         f->table[i].name, f->table[i].was, f->table[i].was);
     char *where = base_format("%s: %s", path, item->string);
     int code = load_value(f, i, item, where, given[i], e);
     if (!code && f->source[i] != FLAG_FROM_LINE)

@@ -121,6 +121,27 @@ static void mistakes_of_the_file_are_named(void **state) {
     assert_int_equal(PARSE(x, "--config", x->folder), -EISDIR);
 }
 
+// A run writes all flags; who resumes an old one gave of them only what it lists.
+static void an_old_name_is_told_where_it_was_given(void **state) {
+    static const struct {
+        const char *json;
+        bool told;
+    } files[] = {{"{\"memory-cap\": 5, \"given\": []}", false},
+                 {"{\"memory-cap\": 5, \"given\": [\"memory-cap\"]}", true},
+                 {"{\"device-mem\": 5}", false},
+                 {"{\"memory-cap\": 5}", true}};
+    struct Fixture *x = *state;
+    size_t i = flags_find(&x->flags, "device-mem");
+    for (size_t k = 0; k < sizeof files / sizeof files[0]; k++) {
+        x->flags.renamed[i] = false;
+        assert_int_equal(load(x, files[k].json), 0);
+        assert_int_equal(x->options.memory, 5);
+        assert_int_equal(x->flags.renamed[i], files[k].told);
+    }
+    assert_int_equal(load(x, "{\"device-mem\": 5, \"memory-cap\": 5}"), -EINVAL);
+    ERROR_SAYS(x, "E_CONFIG_KEY", "leave out \"memory-cap\"");
+}
+
 static void an_unwritable_folder_is_an_error_and_leaves_the_old_file(void **state) {
     struct Fixture *x = *state;
     assert_int_equal(flags_save_json(&x->flags, "/nonexistent/config.json", &x->error), -ENOENT);
@@ -164,6 +185,7 @@ int main(void) {
         TEST(floats_survive_bitwise),
         TEST(the_line_overrides_the_file_wherever_it_stands),
         TEST(mistakes_of_the_file_are_named),
+        TEST(an_old_name_is_told_where_it_was_given),
         TEST(an_unwritable_folder_is_an_error_and_leaves_the_old_file),
         TEST(what_is_no_file_is_not_read),
     };

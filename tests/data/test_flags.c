@@ -283,11 +283,14 @@ static void help_has_topics(void **state) {
     struct Fixture *x = *state;
     static const struct {
         const char *topic, *has, *has_not;
-    } cases[] = {{"", "  memory                    --device-mem --zero --overlap\n", "capacity"},
-                 {"memory", "Memory\n  --device-mem BYTES", "--lr"},
-                 {"MEMORY", "--zero 0|1|2|3", "Training"},
-                 {"lr", "  --lr X                    learning rate (X>0, default 6e-4)\n", "beta2"},
-                 {"all", "learning rate", "Memory\n  --lr"}};
+    } cases[] = {
+        {"", "  memory                    --device-mem --zero --overlap\n", "capacity"},
+        {"memory", "Memory\n  --device-mem BYTES", "--lr"},
+        {"MEMORY", "--zero 0|1|2|3", "Training"},
+        {"lr", "  --lr X                    learning rate (X>0, default 6e-4)\n", "beta2"},
+        {"memory-cap", "--memory-cap is called --device-mem now\n  --device-mem BYTES", "--lr"},
+        {"device-mem", "  --device-mem BYTES", "now"},
+        {"all", "learning rate", "Memory\n  --lr"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *text = help_of_topic(x, cases[i].topic, 0);
         if (!strstr(text, cases[i].has) || strstr(text, cases[i].has_not))

@@ -37,7 +37,7 @@ static const struct Flag table[] = {
     {"beta2", FLAG_FLOAT, offsetof(struct Options, beta2), "0.95", "Training", .argument = "0<=X<1",
      .help = "AdamW's decay of v"},
     {"device-mem", FLAG_SIZE, offsetof(struct Options, memory), "16G", "Memory",
-     .argument = "BYTES", .help = "capacity"},
+     .argument = "BYTES", .help = "capacity", .was = "memory-cap"},
     {"shift", FLAG_INT, offsetof(struct Options, shift), "-3", "Run",
      .argument = "-2147483648<=N<=2147483647", .help = "a signed number"},
     {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "Run",
