@@ -130,6 +130,11 @@ static const struct {
     {&old_cpu, "--ranks 6 --tp 2 --pp 2", "E_GRID ; a product of 1, 2, 3 or 6 would do"},
     {&old_cpu, "--delay-update", "E_OFFLOAD_MISSING --delay-update"},
     {&old_cpu, "--nvme-depth 4", "E_OFFLOAD_MISSING --nvme-depth"},
+    {&old_cpu, "--nvme-path /", "E_OFFLOAD_MISSING --nvme-path"},
+    {&old_cpu, "--nvme-block 65536", "E_OFFLOAD_MISSING --nvme-block"},
+    {&old_cpu, "--check-io", "E_OFFLOAD_MISSING --check-io"},
+    {&old_cpu, "--host-mem-per-rank 1000", "E_OFFLOAD_MISSING --host-mem-per-rank 1000"},
+    {&old_cpu, "--check-launches", "E_GPU_ONLY --check-launches"},
     {&old_cpu, "--delay-after 3", "E_DELAY_UPDATE --delay-after 3"},
     {&old_cpu, "--offload-param nvme", "E_NVME_PATH_MISSING --nvme-path"},
     {&old_cpu, "--ranks 2000", "E_RANKS --ranks 2000"},
@@ -170,7 +175,7 @@ static void test_what_does_not_go_together(void **state) {
     is(&l, DEVICE_CPU, BF16, BF16);
 }
 
-// What others call a flag is the name of one flag, and of no other.
+// What others call a flag is the name of one flag, and of no other; so is what it was called before.
 static void test_other_names_are_of_one_flag(void **state) {
     const struct FlagPart parts[] = {
         {settings_table, settings_count, 0},
@@ -178,7 +183,7 @@ static void test_other_names_are_of_one_flag(void **state) {
     };
     char *both = base_alloc_zeroed(sizeof(struct Settings) + sizeof(struct Options));
     struct Flags f;
-    size_t names = 0;
+    size_t names = 0, renamed = 0;
     (void)state;
     flags_init(&f, parts, 2, both);
     for (size_t i = 0; i < f.n; i++) {
@@ -188,8 +193,15 @@ static void test_other_names_are_of_one_flag(void **state) {
             assert_string_equal(flags_known_as(&f, name), f.table[i].name);
         }
         free(all);
+        if (!f.table[i].was)
+            continue;
+        renamed++;
+        assert_int_equal(flags_find(&f, f.table[i].was), i);
+        for (size_t k = i + 1; k < f.n; k++)
+            assert_false(f.table[k].was && strcmp(f.table[k].was, f.table[i].was) == 0);
     }
     assert_true(names > 50);
+    assert_true(renamed > 0);
     assert_string_equal(flags_known_as(&f, "gradient_accumulation_steps"), "global-batch");
     assert_null(flags_known_as(&f, "learning"));
     flags_free(&f);
