@@ -5,10 +5,10 @@
 #include "data/json.h"
 #include "data/json_members.h"
 #include "data/hf/pieces.h"
+#include "kernels/folder.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,22 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
+// Returns the path of a file NAME.gguf in the folder; NULL: there is none. free() it.
+static char *find_gguf(const char *folder) {
+    DIR *dir = opendir(folder);
+    char *path = NULL;
+    int err;
+    for (const char *name; dir && !path && (name = folder_next(dir, &err));)
+        if (file_ends_in(name, strlen(name), ".gguf"))
+            path = base_format("%s/%s", folder, name);
+    if (dir)
+        closedir(dir);
+    return path;
+}
+
 // Of a folder without config.json: it may be what PEFT saves, or have a GGUF alone.
 static int refuse_folder(const char *folder, struct Error *e) {
-    char *adapter = base_format("%s/adapter_config.json", folder);
-    char *gguf = base_format("%s/*.gguf", folder);
-    glob_t found = {0};
+    char *adapter = base_format("%s/adapter_config.json", folder), *gguf = find_gguf(folder);
     int err = -ENOENT;
     if (!access(adapter, F_OK))
         error_set(e, err, E_HF_ADAPTER,
@@ -28,12 +39,11 @@ static int refuse_folder(const char *folder, struct Error *e) {
                   "(LoRA), not a model; merge it into its base by PEFT's merge_and_unload(), save "
                   "that by save_pretrained(), and name its folder",
                   folder);
-    else if (!glob(gguf, 0, NULL, &found))
+    else if (gguf)
         error_set(e, err, E_HF_WEIGHTS_MISSING,
                   "%s is GGUF, which is not read; load it by transformers' from_pretrained(DIR, "
                   "gguf_file=NAME), save it by save_pretrained(), and name that folder",
-                  found.gl_pathv[0]);
-    globfree(&found);
+                  gguf);
     free(adapter);
     free(gguf);
     return err;

@@ -21,6 +21,10 @@ refused "an adapter" "E_HF_ADAPTER $folder/lora" --init "hf:$folder/lora"
 mkdir "$folder/gguf"
 touch "$folder/gguf/tiny.Q8_0.gguf"
 refused "a folder of GGUF" "E_HF_WEIGHTS_MISSING tiny.Q8_0.gguf" --init "hf:$folder/gguf"
+mkdir "$folder/[gguf]" # no pattern
+touch "$folder/[gguf]/tiny.gguf"
+refused "a folder of GGUF with brackets in its name" "E_HF_WEIGHTS_MISSING /\\[gguf\\]/tiny.gguf" \
+    --init "hf:$folder/[gguf]"
 refused "a format of no export" E_EXPORT_DTYPE --export-dtype bf16
 refused "positions of a rotary embedding" "E_FAMILY_FLAG --positions 100 --family llama" \
     --family llama --positions 100
