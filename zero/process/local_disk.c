@@ -189,7 +189,7 @@ static void forget(struct RunLock *l) {
     free_names(l);
 }
 
-void run_lock_release(struct RunLock *l) {
+static void release_lock(struct RunLock *l) {
     if (!l->path)
         return;
     bool named = is_named(l->fd, l->path);
@@ -256,6 +256,12 @@ static void share_hosts(struct LocalDisk *d, const struct World *w) {
     free(all);
 }
 
+static void forget_disks(struct LocalDisk *d) {
+    free(d->keeper);
+    free(d->host);
+    *d = (struct LocalDisk){0};
+}
+
 static void share_keepers(struct LocalDisk *d, const struct World *w, int keeper) {
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
     bool apart = false;
@@ -270,11 +276,11 @@ static void share_keepers(struct LocalDisk *d, const struct World *w, int keeper
     if (apart)
         share_hosts(d, w);
     else
-        local_disk_close(d);
+        forget_disks(d);
 }
 
-int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock *l,
-                     const char *folder, const char *flag, struct Error *e) {
+int local_disk_lock(struct LocalDisk *d, const struct World *w, struct RunLock *l,
+                    const char *folder, const char *flag, struct Error *e) {
     uint64_t word = world_of_first(w, local_disk_word());
     int keeper = 0, err = world_agree(w, take_locks(w, l, folder, flag, word, e), e);
     if (!err)
@@ -284,8 +290,7 @@ int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock 
     return err;
 }
 
-void local_disk_close(struct LocalDisk *d) {
-    free(d->keeper);
-    free(d->host);
-    *d = (struct LocalDisk){0};
+void local_disk_unlock(struct LocalDisk *d, struct RunLock *l) {
+    forget_disks(d);
+    release_lock(l);
 }

@@ -33,11 +33,6 @@ struct RunLock {
 // Errors: -ESTALE if it was moved or removed: another run may have its name.
 int run_lock_check(const struct RunLock *l, struct Error *e);
 
-// Removes the file, and with it the lock; then the folder and its parents, if they are empty and
-// were not there before. Does nothing if no lock is held, and touches no file or folder that has
-// taken their names.
-void run_lock_release(struct RunLock *l);
-
 // ---- the disks ----
 
 enum { HOST_BYTES = 64 };
@@ -59,11 +54,15 @@ static inline bool local_disk_is_writer(const struct LocalDisk *d, int rank) {
 }
 
 // All processes call it: takes the lock on the folder that `flag` names, on each disk, and finds
-// which disks there are. Call local_disk_close and run_lock_release in any case. Errors, agreed
-// upon: -EBUSY if another run has the lock, with who; -errno.
-int local_disk_claim(struct LocalDisk *d, const struct World *w, struct RunLock *l,
-                     const char *folder, const char *flag, struct Error *e);
-void local_disk_close(struct LocalDisk *d);
+// which disks there are. Call local_disk_unlock in any case. Errors, agreed upon: -EBUSY if another
+// run has the lock, with who; -errno.
+int local_disk_lock(struct LocalDisk *d, const struct World *w, struct RunLock *l,
+                    const char *folder, const char *flag, struct Error *e);
+
+// Removes the file, and with it the lock; then the folder and its parents, if they are empty and
+// were not there before. Removes nothing if no lock is held, and touches no file or folder that has
+// taken their names.
+void local_disk_unlock(struct LocalDisk *d, struct RunLock *l);
 
 // Returns a random word that identifies a job or a save; not 0.
 uint64_t local_disk_word(void);

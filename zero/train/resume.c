@@ -215,10 +215,8 @@ void resume_close(struct Resume *r) {
     r->folder[0] = r->folder[1] = NULL;
     free(r->best);
     r->best = NULL;
-    for (int i = 0; i < 2; i++) {
-        local_disk_close(&r->disk[i]);
-        run_lock_release(&r->lock[i]);
-    }
+    for (int i = 0; i < 2; i++)
+        local_disk_unlock(&r->disk[i], &r->lock[i]);
 }
 
 // Gives a node without checkpoints the choice of those that have one: of the newest.
@@ -258,13 +256,13 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
 }
 
 // Takes the locks, on one process per disk. All processes agree on the result.
-static int claim(struct Resume *r, struct Error *e) {
+static int lock_disks(struct Resume *r, struct Error *e) {
     static const char *const flag[] = {"--out", "--backup-dir"};
     const char *home[] = {r->asked.out, r->asked.also};
     const struct World *w = world_of(r);
     int err = 0;
     for (int i = 0; i < 2 && home[i] && !err; i++)
-        err = local_disk_claim(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
+        err = local_disk_lock(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
     return err;
 }
 
@@ -274,7 +272,7 @@ bool resume_is_fresh(const struct Resume *r) {
 
 int resume_check(struct Resume *r, struct Error *e) {
     name_folders(r);
-    int claimed = r->asked.only ? 0 : claim(r, e);
+    int claimed = r->asked.only ? 0 : lock_disks(r, e);
     if (claimed || (r->asked.only && !r->asked.which))
         return claimed;
     int unseen = world_agree(world_of(r), find_newest(r, e), e);
