@@ -59,8 +59,8 @@ struct Flag {
     // The terms (below) under which a checkpoint's identity includes it: otherwise it has no
     // meaning, or older checkpoints lack it and had the value that the terms exclude. NULL: always.
     const char *identity_if;
-    const char *also;      // what others call it, separated by spaces; NULL: nothing else
-    const char *was;       // its former name: read in files, and for a while on the line; NULL: none
+    const char *also; // what others call it, separated by spaces; NULL: nothing else
+    const char *was;  // its former name: read in files, and for a while on the line; NULL: none
     const char *deepspeed; // the key of DeepSpeed's files that has the same value; has no effect
 };
 

@@ -212,7 +212,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
 void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context) {
     struct RanksRun run = {s, body, context};
     struct World w = joined ? *joined : world_of_threads(s->ranks);
-    struct CommChoice choice;
+    struct RankDeviceChoice choice;
     struct Error ignored;
     rank_device_choose(s, false, &choice, &ignored); // before there are threads
     CHECK(w.size == s->ranks, "%d ranks in a world of %d", s->ranks, w.size);

@@ -11,44 +11,44 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-static void expect(struct GpuAssignment seats, enum CommKind kind, int gpu) {
-    struct CommChoice c = {0};
+static void expect(struct GpuAssignment seats, enum RankDeviceComm kind, int gpu) {
+    struct RankDeviceChoice c = {0};
     struct Error e = {0};
-    int err = comm_choose(&seats, &c, &e);
+    int err = rank_device_assign(&seats, &c, &e);
     if (err || c.kind != kind || c.gpu != gpu)
         fail_msg("%d ranks, %d here, %d GPUs: error %d (%s), kind %d, GPU %d", seats.ranks,
                  seats.node_ranks, seats.gpus, err, e.text, c.kind, c.gpu);
 }
 
 static void expect_refused(struct GpuAssignment seats, int code, const char *text) {
-    struct CommChoice c;
+    struct RankDeviceChoice c;
     struct Error e = {0};
-    assert_error(comm_choose(&seats, &c, &e), code, &e, text);
+    assert_error(rank_device_assign(&seats, &c, &e), code, &e, text);
 }
 
 static void the_cpu_needs_no_gpu(void **state) {
     (void)state;
-    expect((struct GpuAssignment){.ranks = 1, .node_ranks = 1}, COMM_KIND_SELF, 0);
+    expect((struct GpuAssignment){.ranks = 1, .node_ranks = 1}, RANK_DEVICE_SELF, 0);
     expect((struct GpuAssignment){.ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true},
-           COMM_KIND_THREAD, 0);
+           RANK_DEVICE_THREAD, 0);
     expect((struct GpuAssignment){.processes = true, .ranks = 4, .node_ranks = 2, .nccl = true},
-           COMM_KIND_MPI, 0);
+           RANK_DEVICE_MPI, 0);
 }
 
 static void threads_share_one_gpu_or_have_one_each(void **state) {
     (void)state;
     struct GpuAssignment s = {.cuda = true, .ranks = 1, .node_ranks = 1, .gpus = 8, .nccl = true};
-    expect(s, COMM_KIND_SELF, 0);
+    expect(s, RANK_DEVICE_SELF, 0);
     s.ranks = s.node_ranks = 4;
     s.gpus = 1;
     for (s.node_rank = 0; s.node_rank < 4; s.node_rank++)
-        expect(s, COMM_KIND_THREAD, 0);
+        expect(s, RANK_DEVICE_THREAD, 0);
     for (s.gpus = 4; s.gpus <= 8; s.gpus += 4)
         for (s.node_rank = 0; s.node_rank < 4; s.node_rank++)
-            expect(s, COMM_KIND_NCCL, s.node_rank);
+            expect(s, RANK_DEVICE_NCCL, s.node_rank);
     s.gpus = 0; // a plan on a laptop
     s.node_rank = 3;
-    expect(s, COMM_KIND_NCCL, 3);
+    expect(s, RANK_DEVICE_NCCL, 3);
 }
 
 static void processes_take_their_own_or_go_by_mpi(void **state) {
@@ -60,13 +60,13 @@ static void processes_take_their_own_or_go_by_mpi(void **state) {
                               .node_ranks = 8,
                               .gpus = 8,
                               .nccl = true};
-    expect(s, COMM_KIND_NCCL, 5);
+    expect(s, RANK_DEVICE_NCCL, 5);
     s.nccl = false;
-    expect(s, COMM_KIND_MPI, 5);
+    expect(s, RANK_DEVICE_MPI, 5);
     s.gpus = 1; // the launcher shows each process its own, or all share one
-    expect(s, COMM_KIND_MPI, 0);
+    expect(s, RANK_DEVICE_MPI, 0);
     s.nccl = true;
-    expect(s, COMM_KIND_NCCL, 0);
+    expect(s, RANK_DEVICE_NCCL, 0);
 }
 
 static void what_is_between_is_refused(void **state) {
@@ -83,10 +83,10 @@ static void what_is_between_is_refused(void **state) {
 
 static void a_gpu_is_shared_if_two_name_it(void **state) {
     (void)state;
-    assert_true(comm_gpus_apart((const uint64_t[]){7, 9, 8}, 3));
-    assert_false(comm_gpus_apart((const uint64_t[]){7, 9, 7}, 3));
-    assert_false(comm_gpus_apart((const uint64_t[]){7, 0, 9}, 3));
-    assert_false(comm_gpus_apart((const uint64_t[]){0}, 1));
+    assert_true(rank_device_gpus_apart((const uint64_t[]){7, 9, 8}, 3));
+    assert_false(rank_device_gpus_apart((const uint64_t[]){7, 9, 7}, 3));
+    assert_false(rank_device_gpus_apart((const uint64_t[]){7, 0, 9}, 3));
+    assert_false(rank_device_gpus_apart((const uint64_t[]){0}, 1));
 }
 
 static void a_library_that_is_not_there_is_named(void **state) {

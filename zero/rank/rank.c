@@ -51,13 +51,13 @@ static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
 
 // Processes find out together whether each has a GPU of its own.
 static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
-                         const struct CommChoice *choice) {
-    bool may = choice->kind == COMM_KIND_NCCL;
+                         const struct RankDeviceChoice *choice) {
+    bool may = choice->kind == RANK_DEVICE_NCCL;
     if (s->device == DEVICE_CPU || !s->processes)
         return may;
     uint64_t *gpu = base_alloc_zeroed((size_t)group->size * sizeof *gpu);
     group->ops->share(group, may ? device_identity_cuda(choice->gpu) : 0, gpu);
-    may = comm_gpus_apart(gpu, group->size);
+    may = rank_device_gpus_apart(gpu, group->size);
     free(gpu);
     if (!may && group->rank == 0)
         log_line(LOG_NORMAL, "collectives use MPI, through the host's memory, because ranks share "
@@ -97,14 +97,14 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
 }
 
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
-    struct CommChoice choice;
+    struct RankDeviceChoice choice;
     CHECK(!rank_device_choose(s, dry, &choice, e), "%s", e->text); // rank_device_open did already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
     r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))
         r->all = comm_open_nccl(r->all, &nccl, &r->staging);
     open_parts(r, s, dry);
-    bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
+    bool staged = choice.kind == RANK_DEVICE_MPI || choice.kind == RANK_DEVICE_NCCL;
     return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks",
                                s->comm_chunk, &r->staging, e)
                   : 0;

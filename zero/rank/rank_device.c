@@ -29,13 +29,14 @@ static int refuse(const struct GpuAssignment *s, struct Error *e) {
                      s->node_ranks, s->gpus, s->gpus);
 }
 
-int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Error *e) {
-    enum CommKind shared = s->processes ? COMM_KIND_MPI : COMM_KIND_THREAD;
-    *out = (struct CommChoice){s->ranks > 1 ? shared : COMM_KIND_SELF, 0};
+int rank_device_assign(const struct GpuAssignment *s, struct RankDeviceChoice *out,
+                       struct Error *e) {
+    enum RankDeviceComm shared = s->processes ? RANK_DEVICE_MPI : RANK_DEVICE_THREAD;
+    *out = (struct RankDeviceChoice){s->ranks > 1 ? shared : RANK_DEVICE_SELF, 0};
     if (!s->cuda)
         return 0;
     bool apart = s->gpus == 0 || s->gpus >= s->node_ranks;
-    bool one = s->gpus == 1; // a process may see only its own: comm_gpus_apart finds out
+    bool one = s->gpus == 1; // a process may see only its own: rank_device_gpus_apart finds out
     if (!apart && !one)
         return refuse(s, e);
     out->gpu = apart ? s->node_rank : 0;
@@ -43,7 +44,7 @@ int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Er
         return 0;
     bool may = apart || s->processes;
     if (may && s->nccl)
-        out->kind = COMM_KIND_NCCL;
+        out->kind = RANK_DEVICE_NCCL;
     if (may && !s->nccl && !s->processes && s->gpus)
         return error_set(e, -ENOTSUP, E_NCCL,
                          "%d ranks on %d GPUs need NCCL: install libnccl2, or set "
@@ -52,7 +53,7 @@ int comm_choose(const struct GpuAssignment *s, struct CommChoice *out, struct Er
     return 0;
 }
 
-bool comm_gpus_apart(const uint64_t gpu[], int ranks) {
+bool rank_device_gpus_apart(const uint64_t gpu[], int ranks) {
     for (int r = 0; r < ranks; r++) {
         if (!gpu[r])
             return false;
@@ -72,7 +73,7 @@ static void choose_loading(const struct RankSettings *s) {
         device_load_eagerly_cuda();
 }
 
-int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice *out,
+int rank_device_choose(const struct RankSettings *s, bool dry, struct RankDeviceChoice *out,
                        struct Error *e) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
@@ -87,11 +88,11 @@ int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice
                                        .node_ranks = s->processes ? s->node_ranks : s->ranks,
                                        .gpus = elsewhere ? 0 : gpus};
     assignment.nccl = cuda && s->ranks > 1 && ((elsewhere && !gpus) || nccl_find(&ignored) == 0);
-    return comm_choose(&assignment, out, e);
+    return rank_device_assign(&assignment, out, e);
 }
 
 static int gpu_of(const struct RankSettings *s) {
-    struct CommChoice choice;
+    struct RankDeviceChoice choice;
     struct Error ignored;
     rank_device_choose(s, false, &choice, &ignored);
     return choice.gpu;
@@ -154,7 +155,7 @@ int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, stru
 }
 
 int rank_device_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
-    struct CommChoice choice;
+    struct RankDeviceChoice choice;
     int err = rank_device_choose(s, dry, &choice, e);
     if (!err)
         err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)

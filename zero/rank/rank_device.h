@@ -4,11 +4,11 @@
 #include "kernels/kernels.h"
 #include "zero/settings/settings.h"
 
-enum CommKind {
-    COMM_KIND_SELF,   // one rank
-    COMM_KIND_THREAD, // threads that see each other's memory
-    COMM_KIND_MPI,    // processes, over MPI
-    COMM_KIND_NCCL,   // a GPU for each rank
+enum RankDeviceComm {
+    RANK_DEVICE_SELF,   // one rank
+    RANK_DEVICE_THREAD, // threads that see each other's memory
+    RANK_DEVICE_MPI,    // processes, over MPI
+    RANK_DEVICE_NCCL,   // a GPU for each rank
 };
 
 // The facts that comm_choose depends on.
@@ -22,25 +22,26 @@ struct GpuAssignment {
     bool nccl; // NCCL is installed
 };
 
-struct CommChoice {
-    enum CommKind kind;
+struct RankDeviceChoice {
+    enum RankDeviceComm kind;
     int gpu; // the one that this rank computes on
 };
 
 // With a GPU for each rank of a machine, its rank r has GPU r, and NCCL moves the data. With one
 // GPU for all, threads read each other's buffers, and processes use MPI through host memory.
 // Anything in between is refused: -EINVAL. Threads with enough GPUs but no NCCL: -ENOTSUP.
-int comm_choose(const struct GpuAssignment *assignment, struct CommChoice *out, struct Error *e);
+int rank_device_assign(const struct GpuAssignment *assignment, struct RankDeviceChoice *out,
+                       struct Error *e);
 
 // True if all ranks can use NCCL. Processes must choose alike, and a launcher may show each of them
 // one GPU, the same or another; so they exchange what they have: gpu[r] is the identity of rank r's
 // GPU, or 0 if that rank cannot use NCCL.
-bool comm_gpus_apart(const uint64_t gpu[], int ranks);
+bool rank_device_gpus_apart(const uint64_t gpu[], int ranks);
 
 // Makes the choice of a rank with these settings. dry: a plan, for machines with a GPU per rank,
 // unless this one has just one. Call it first before ranks have threads: it may change the
-// environment. Errors: those of comm_choose.
-int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice *out,
+// environment. Errors: those of rank_device_assign.
+int rank_device_choose(const struct RankSettings *s, bool dry, struct RankDeviceChoice *out,
                        struct Error *e);
 
 // Fills in settings that depend on the world and the machine: s->ranks, and use's cores (of `cores`
@@ -50,8 +51,8 @@ int rank_device_choose(const struct RankSettings *s, bool dry, struct CommChoice
 int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
                      struct Error *e);
 
-// Opens the device of rank s->rank: on a GPU, the one that comm_choose gives it. dry: a device that
-// only answers about sizes; it needs no GPU. Errors: those of device.h and comm_choose.
+// Opens the device of rank s->rank: on a GPU, the one that rank_device_assign gives it. dry: a device that
+// only answers about sizes; it needs no GPU. Errors: those of device.h and rank_device_assign.
 int rank_device_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e);
 
 // Returns 0 if the device that the settings ask for is there. Errors: those of device.h.
