@@ -1,6 +1,7 @@
 #!/bin/bash
-# What people who start a script or make are told: with --help what is at a script's head, and where
-# cmocka is missing, how to install it. Speaks TAP for scripts/dev/run_tests.sh.
+# What people who start a script or make are told: with --help what is at a script's head; where
+# cmocka is missing, how to install it; and which file breaks the layout. Speaks TAP for
+# scripts/dev/run_tests.sh.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d)
@@ -37,6 +38,17 @@ for goal in bench test quick; do
     [ "$(grep -c 'cmocka is missing, which .*: scripts/setup.sh --test' <<<"$seen")" = 1 ]
     result $? "make $goal without cmocka says so in a line" "$(tail -n 5 <<<"$seen")"
 done
+
+# ---- the layout ----
+
+mkdir "$folder/tree"
+cp -R train.c Makefile README.md model zero data kernels scripts tests docs "$folder/tree"
+seen=$(scripts/dev/check_layout.sh "$folder/tree" 2>&1)
+result $? "the source keeps to its layout" "$seen"
+echo '#include "zero/plan/predict.h"' >>"$folder/tree/zero/step.c"
+! seen=$(scripts/dev/check_layout.sh "$folder/tree" 2>&1) &&
+    grep -q '^zero/step.c:[0-9]*: must not include zero/plan/predict.h' <<<"$seen"
+result $? "and a core that includes the plan is named" "$seen"
 
 echo "1..$count"
 exit $failed
