@@ -11,7 +11,7 @@ enum RankDeviceComm {
     RANK_DEVICE_NCCL,   // a GPU for each rank
 };
 
-// The facts that comm_choose depends on.
+// The facts that rank_device_assign depends on.
 struct GpuAssignment {
     bool cuda;      // the ranks compute on GPUs
     bool processes; // they are processes of a job; else threads of this process
