@@ -34,13 +34,13 @@ struct CommandLine {
 // The run, as all ranks of this process share it; only rank 0 prints and logs.
 struct Run {
     struct World world;
-    struct CommandLine said, line; // as the user gave it; with every 0 and auto resolved
-    struct Flags flags, resolved;  // views of `said` and of `line`
+    struct CommandLine given, line; // as the user gave it; with every 0 and auto resolved
+    struct Flags flags, resolved;   // views of `given` and of `line`
     struct Texts texts;
     struct Job job;
     struct PredictRequest request;
     struct Forecast forecast;
-    struct Console teller;
+    struct Console console;
     struct DeepSpeed deepspeed;
 };
 
@@ -68,12 +68,12 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
     const struct FlagPart parts[] = {
         {settings_table, settings_count, offsetof(struct CommandLine, train)},
         {options_table, options_count, offsetof(struct CommandLine, run)}};
-    flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
-    run->said.run.kinds = weights_kinds;
-    run->said.run.resolved = &run->deepspeed;
-    run->said.run.processes = (size_t)world_launched();
-    int err = options_read(&run->flags, &run->said.run, argc, argv, e);
-    run->line = run->said;
+    flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->given);
+    run->given.run.kinds = weights_kinds;
+    run->given.run.resolved = &run->deepspeed;
+    run->given.run.processes = (size_t)world_launched();
+    int err = options_read(&run->flags, &run->given.run, argc, argv, e);
+    run->line = run->given;
     run->resolved = flags_over(&run->flags, &run->line);
     return err;
 }
@@ -93,7 +93,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     if (!err)
         err = options_resolve(&run->resolved, &line->run, e);
     if (!err)
-        err = settings_resolve(&line->train, &run->said.train, &use, e);
+        err = settings_resolve(&line->train, &run->given.train, &use, e);
     if (!err)
         options_fill_vocab(&line->run, preset_named(line->train.preset)->vocab);
     if (err && e->text[0])
@@ -107,7 +107,7 @@ static void print_validation(struct Trainer *t, float loss, uint64_t samples) {
     struct Run *run = t->hooks.context;
     float bits = (float)data_bits_per_byte(run->texts.data, loss);
     uint64_t all = data_val_samples(run->texts.data);
-    console_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all);
+    console_validation(&run->console, t->rank.zero.step, loss, bits, samples, all);
 }
 
 static void print_sample(struct Trainer *t) {
@@ -120,7 +120,7 @@ static void print_sample(struct Trainer *t) {
     int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s, &n);
     char *text = texts_sampled(&run->texts, ids, prompt->count + n);
     if (trainer_speaks(t))
-        progress_sample(&run->teller.progress, t->rank.zero.step, text, o->sample_only);
+        progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
     free(text);
     free(ids);
 }
@@ -136,28 +136,28 @@ static int evaluate(struct Trainer *t, struct Error *e) {
         for (size_t p = 0, n = 0; p < NEVALPROTOCOL && !err; n += list[p++].count)
             err = rank_score(&t->rank, list[p].sequence, list[p].count, scores + n, e);
         if (!err && trainer_speaks(t))
-            console_evaluation(&run->teller, t->rank.zero.step, task, scores);
+            console_evaluation(&run->console, t->rank.zero.step, task, scores);
         free(scores);
     }
     return err;
 }
 
 // Opens rank 0's console and log; in --out if there will be steps.
-static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
+static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
-    struct Console *teller = &run->teller;
+    struct Console *console = &run->console;
     uint64_t step = t->rank.zero.step;
     int err = 0;
     if (trainer_speaks(t)) {
-        teller->tokens = trainer_step_tokens(t);
-        teller->flops = rank_flops_per_token(&t->rank);
-        teller->peak = o->peak_tflops * 1e12 * run->world.size;
-        teller->light = run->forecast.speeds.flops * run->world.size; // what all ranks could reach
-        progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
+        console->tokens = trainer_step_tokens(t);
+        console->flops = rank_flops_per_token(&t->rank);
+        console->peak = o->peak_tflops * 1e12 * run->world.size;
+        console->light = run->forecast.speeds.flops * run->world.size; // what all ranks could reach
+        progress_open(&console->progress, stdout, step, run->line.train.schedule.steps,
                       o->log_every);
-        teller->progress.live &= !run->world.launched; // a launcher's pipe may look like a terminal
+        console->progress.live &= !run->world.launched; // a launcher's pipe may look like a tty
         if (!options_only(o))
-            err = report_open(&teller->report, &run->flags, o->out,
+            err = report_open(&console->report, &run->flags, o->out,
                               step ? (int64_t)step : RUNLOG_FRESH, o->tensorboard, e);
     }
     return zero_agree(&t->rank.zero, err);
@@ -166,12 +166,12 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
 // Reports predicted against counted memory and traffic, and prints the weights hash.
 static void print_end(struct Run *run, struct Trainer *t) {
     struct Rank *r = &t->rank;
-    struct Report *report = &run->teller.report;
+    struct Report *report = &run->console.report;
     struct Error e;
     uint64_t hash = zero_weights_hash(&r->zero);
     if (!trainer_speaks(t) || t->code)
         return;
-    char *json = predict_compare(&run->request, &run->forecast, r, run->teller.progress.exceeded);
+    char *json = predict_compare(&run->request, &run->forecast, r, run->console.progress.exceeded);
     int err = report_memory(report, run->line.run.out, json, &e);
     struct Traffic sent = rank_traffic(r);
     report_counts(report, r->zero.step, "sent_bytes", collective_names, sent.bytes, NCOLLECTIVE);
@@ -184,25 +184,25 @@ static void print_end(struct Run *run, struct Trainer *t) {
 
 static int train(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
-    int err = open_teller(run, t, e);
+    int err = open_console(run, t, e);
     if (!err)
         err = trainer_run(t, e);
     if (trainer_speaks(t))
-        progress_close(&run->teller.progress);
+        progress_close(&run->console.progress);
     if (!err)
         print_end(run, t);
     return err;
 }
 
 static int sample(struct Trainer *t, struct Error *e) {
-    int err = open_teller(t->hooks.context, t, e);
+    int err = open_console(t->hooks.context, t, e);
     if (!err)
         print_sample(t);
     return err;
 }
 
 static int only_evaluate(struct Trainer *t, struct Error *e) {
-    int err = open_teller(t->hooks.context, t, e);
+    int err = open_console(t->hooks.context, t, e);
     return err ? err : trainer_evaluate(t, e);
 }
 
@@ -219,7 +219,7 @@ static struct Trainer trainer_of(struct Run *run) {
         .val_samples = size_min(some, all),
         .val_samples_at_end = all,
         .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
-                  &run->teller, console_step, console_note, console_line, console_sync, run,
+                  &run->console, console_step, console_note, console_line, console_sync, run,
                   print_validation, print_sample, evaluate},
         .eval_samples = o->ppl ? limited : 0,
         .init =
@@ -239,7 +239,7 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
 static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
     int err = resolve_settings(run, vocab, e);
     if (!err)
-        err = predict_choose(&run->request, &run->line.train, &run->said.train, e);
+        err = predict_choose(&run->request, &run->line.train, &run->given.train, e);
     return err ? err : resolve_settings(run, vocab, e);
 }
 
@@ -295,7 +295,7 @@ static int use_data(struct Run *run, struct Error *e) {
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
         return 0;
-    int err = settings_set_epochs(s, &run->said.train, samples, share, e);
+    int err = settings_set_epochs(s, &run->given.train, samples, share, e);
     if (!err && !run->world.first)
         settings_log_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
@@ -363,7 +363,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err) {
         run->job.trainer = trainer_of(run);
         err = job_run(&run->job, e);
-        int unlogged = report_close(&run->teller.report, err ? &ignored : e);
+        int unlogged = report_close(&run->console.report, err ? &ignored : e);
         err = err ? err : unlogged;
     }
     texts_close(&run->texts);
@@ -438,13 +438,13 @@ static int start(struct Run *run, struct Error *e) {
     static const struct MachineCalls machine = {
         machine_measured,   machine_doubt,      machine_free_bytes, machine_resident_bytes,
         machine_peak_bytes, machine_peak_reset, json_read};
-    struct CommandLine *said = &run->said, *line = &run->line;
+    struct CommandLine *given = &run->given, *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
     run->texts.of = (struct TextOptions){&run->resolved,
-                                         &said->run,
+                                         &given->run,
                                          &line->run,
-                                         &said->train.rank.model.seq_len,
+                                         &given->train.rank.model.seq_len,
                                          &line->train.rank.model.seq_len,
                                          o->sample_only || line->train.intervals.sample_every,
                                          !o->sample_only,
@@ -490,7 +490,7 @@ int main(int argc, char **argv) {
     request_begin();
     char *cache = cache_default_folder();
     int misread = read_line(&run, argc, argv, &e); // it sets the timeout of waiting for other ranks
-    int err = world_open(&run.world, run.said.train.rank.timeout_s, &e);
+    int err = world_open(&run.world, run.given.train.rank.timeout_s, &e);
     if (!err)
         err = world_agree(&run.world, misread, &e);
     if (!run.line.run.cache)

@@ -140,10 +140,10 @@ static inline int params_layer(const struct Params *p, int g) {
     return layer < 0 ? layer : p->first_layer + layer;
 }
 
-// Calls `tell` for every parameter of such a model, in order, with its layer and name. Returns the
-// first error of `tell`.
-typedef int TellParam(void *context, int layer, const char *name, struct Error *e);
-int params_visit(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
+// Calls `visit` for every parameter of such a model, in order, with its layer and name. Returns the
+// first error of `visit`.
+typedef int VisitParam(void *context, int layer, const char *name, struct Error *e);
+int params_visit(const struct ModelConfig *c, VisitParam *visit, void *context, struct Error *e);
 
 // Lists the units and lays out their groups for `shards` ranks: the part of the model of TP rank
 // tp_rank of tp_size (config.h: model_config_check_parts). params_free when done.

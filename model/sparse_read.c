@@ -152,8 +152,8 @@ static int refuse_value(const struct SparseKey *k, const char *text, struct Erro
                   k->most);
 }
 
-// `said` has a bit for each key that was read before.
-static int read_pair(struct Sparse *s, const char **at, unsigned *said, const char *text,
+// `given` has a bit for each key that was read before.
+static int read_pair(struct Sparse *s, const char **at, unsigned *given, const char *text,
                      struct Error *e) {
     static const char CAUSAL[] = "attention=unidirectional";
     size_t n = strcspn(*at, "=");
@@ -167,9 +167,9 @@ static int read_pair(struct Sparse *s, const char **at, unsigned *said, const ch
         const struct SparseKey *k = &keys[i];
         if (!k->usual[s->mode] || strlen(k->name) != n || strncmp(k->name, *at, n) != 0)
             continue;
-        if (*said & 1u << i)
+        if (*given & 1u << i)
             return refuse(text, e, "each key once, but %s is given twice", k->name);
-        *said |= 1u << i;
+        *given |= 1u << i;
         *at += n + ((*at)[n] == '=');
         if (!read_value(s, k, at) || (**at && **at != ','))
             return refuse_value(k, text, e);
@@ -257,10 +257,10 @@ int sparse_read(struct Sparse *out, const char *text, struct Error *e) {
                       "add :KEY=VALUE,KEY=VALUE, for example fixed:block=64,num_local_blocks=8");
     set_usual(&s);
     int err = 0;
-    unsigned said = 0;
+    unsigned given = 0;
     for (const char *at = text + n; *at && !err;) {
         at++; // the colon, then commas
-        err = read_pair(&s, &at, &said, text, e);
+        err = read_pair(&s, &at, &given, text, e);
         if (!err && *at && *at != ',')
             err = refuse_key(&s, text, e);
     }
