@@ -155,7 +155,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                      &a->logits_block, e);
     a->logits = a->logits_block.mem;
     if (!err && a->tp_size > 1)
-        err = tier_alloc(tier, TAG_WORKSPACE, "what places know of a softmax",
+        err = tier_alloc(tier, TAG_WORKSPACE, "partial results of a softmax",
                          a->tp_size * a->logit_rows * sizeof *a->softmax, &a->softmax_block, e);
     a->softmax = a->softmax_block.mem;
     return err;

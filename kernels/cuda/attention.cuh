@@ -63,7 +63,7 @@ enum { ATTENTION_MAX_HS = 256 };
 struct QueryStats {
     float lse2, d;
 };
-static_assert(sizeof(QueryStats) == ATTENTION_STATS, "what work.h counts with");
+static_assert(sizeof(QueryStats) == ATTENTION_STATS, "differs from work.h");
 
 // Sizes, and the order in which blocks start. The blocks of a head differ in length: the last
 // queries see all keys. Long ones come first, so that none is left to run alone at the end, but

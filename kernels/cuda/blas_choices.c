@@ -80,7 +80,7 @@ static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Er
                          "matmul algorithms of a checkpoint: a damaged entry");
     if (plan_find(b, &choice->key))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "matmul algorithms of a checkpoint: an entry is there twice");
+                         "matmul algorithms of a checkpoint: an entry occurs twice");
     struct BlasPlan p = {.choice = *choice};
     if (blas_ways[choice->way].library) {
         p = plan_open(b, &choice->key);
@@ -114,13 +114,13 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
             OLD_MAGIC, CHOICES_MAGIC);
     if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "matmul algorithms of a checkpoint: not such a list");
+                         "matmul algorithms of a checkpoint: not a list of them");
     memcpy(&head, in, sizeof head);
     if (head.library != here.library || head.compute_capability != here.compute_capability)
         return error_set(
             e, -EINVAL, E_MATMUL_ALGORITHMS_GPU,
             "matmul algorithms of a checkpoint are for cuBLASLt %llu on compute "
-            "capability %llu, expected %llu and %llu: the same bits cannot be had here",
+            "capability %llu, expected %llu and %llu: the same bits cannot be reproduced here",
             (unsigned long long)head.library, (unsigned long long)head.compute_capability,
             (unsigned long long)here.library, (unsigned long long)here.compute_capability);
     if ((bytes - sizeof head) / sizeof(struct BlasChoice) != head.count ||

@@ -22,7 +22,7 @@ enum {
     SCAN_THREADS = 1024
 };
 static_assert(DIGITS == (int)EMBED_SORT_DIGITS && TILE == (int)EMBED_SORT_TILE,
-              "what work.h counts with");
+              "differs from work.h");
 
 // One pass: from (NULL: the indices in ascending order) to `to`.
 struct Pass {

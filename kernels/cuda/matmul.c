@@ -113,7 +113,7 @@ static void begin_slope(struct Stream *s, const struct Matmul *a) {
 static void multiply_plainly(struct Stream *s, const struct Matmul *a,
                              const struct Capacity *space) {
     bool done = blas_matmul(s, a, EPILOGUE_NONE, space);
-    CHECK(done, "a product in fp32 of m %zu, n %zu, k %zu was left to nobody", a->m, a->n, a->k);
+    CHECK(done, "a product in fp32 of m %zu, n %zu, k %zu has no way left", a->m, a->n, a->k);
 }
 
 // A product with our own epilogue, in place.

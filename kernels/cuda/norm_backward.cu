@@ -30,8 +30,8 @@ enum {
     MAX_WARPS = NORM_FEW_THREADS / WARP,
     SLICES = 8, // of the chunks, in the second kernel
 };
-static_assert(GPU_MAX_CHANNELS == NORM_MANY_THREADS * MANY, "what device.h says");
-static_assert(CHUNKS <= (int)NORM_BLOCKS, "what work.h counts with");
+static_assert(GPU_MAX_CHANNELS == NORM_MANY_THREADS * MANY, "differs from device.h");
+static_assert(CHUNKS <= (int)NORM_BLOCKS, "differs from work.h");
 
 struct Rows {
     size_t rows;

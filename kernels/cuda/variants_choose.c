@@ -117,11 +117,12 @@ static const struct Variant *find(const struct Variants *v, const char *name) {
 }
 
 static int refuse(const struct Variants *v, const char *name, struct Error *e) {
-    return error_set(e, -ENOTSUP, E_KERNEL_VARIANT,
-                     "the checkpoint was computed with the kernel %s, which a GPU of compute "
-                     "capability %d.%d has not in this build (CUDA_ARCHS=\"%s\"): resume on such a "
-                     "GPU as wrote it, with a build for it, or begin a new run",
-                     name, v->capability / 10, v->capability % 10, CUDA_ARCHS);
+    return error_set(
+        e, -ENOTSUP, E_KERNEL_VARIANT,
+        "the checkpoint was computed with the kernel %s, which a GPU of compute "
+        "capability %d.%d lacks in this build (CUDA_ARCHS=\"%s\"): resume on a GPU like "
+        "the one that wrote it, with a build for it, or begin a new run",
+        name, v->capability / 10, v->capability % 10, CUDA_ARCHS);
 }
 
 // A saved variant that never ran may be missing.
