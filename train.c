@@ -393,16 +393,16 @@ static int only_prepare(struct Run *run, struct Error *e) {
     struct Data *data = run->texts.data;
     if (!err && !run->world.first) {
         const struct Settings *s = &run->line.train;
-        char *places = data_places(data);
+        char *paths = data_places(data);
         char *what = s->epochs ? base_format("--epochs %zu", s->epochs)
                                : base_format("--steps %zu, --global-batch %zu", s->schedule.steps,
                                              s->global_batch);
         printf("prepared: %llu tokens to train on, %llu to validate on, a vocabulary of %zu, for "
                "%s: %s\n",
                (unsigned long long)data_train_tokens(data),
-               (unsigned long long)data_val_tokens(data), data_vocab(data), what, places);
+               (unsigned long long)data_val_tokens(data), data_vocab(data), what, paths);
         free(what);
-        free(places);
+        free(paths);
     }
     texts_close(&run->texts);
     return err;

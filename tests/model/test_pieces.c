@@ -1,8 +1,8 @@
-// Parts of a model: what each place of tensor parallelism has of every tensor.
+// The part of every tensor that each TP rank has.
 //
-// Where an element of a place's group belongs in the whole is computed here a second time, element
-// by element, from the rules in model/params.h; initial values and the hash must not know how many
-// places there are.
+// Recomputes, element by element, from the rules in model/params.h, which element of the whole
+// tensor each element of a TP rank's group is; initial values and the hash must not depend on the
+// number of TP ranks.
 #include "model/params.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 enum { MODELS = 7, MOST_TP_SIZE = 4 };
 
 // 24 heads of queries and 12 of keys, or 12 of both, which go into 1, 2, 3 and 4 parts; of
-// vocabulary 61 the later places have no token.
+// vocabulary 61 the later TP ranks have no token.
 static struct ModelConfig model_of(int i) {
     static const struct {
         enum FamilyKind kind;
@@ -60,7 +60,7 @@ static size_t rows_of_the_part(size_t r, const size_t *part, int parts, size_t t
     return 0;
 }
 
-// The element of the tensor that a place has as element i of its own; UINT64_MAX: it is padding.
+// Returns the element of the tensor that is a TP rank's element i; UINT64_MAX: it is padding.
 static uint64_t element_of(const struct ModelConfig *c, const struct Param *p, size_t i,
                            size_t tp_rank, size_t tp_size) {
     size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size, C = c->channels;
@@ -96,7 +96,7 @@ static const struct Param *param_at(const struct Group *g, size_t i) {
     return p;
 }
 
-// ---- a body of the tests, for every model and number of places ----
+// ---- a body of the tests, for every model and number of TP ranks ----
 
 struct Case {
     struct ModelConfig c;
@@ -121,7 +121,7 @@ static void for_all(Body *body) {
 
 // ---- tests ----
 
-// Any range, cut anywhere, has its elements in order, each with its place in the tensor.
+// Any range, cut anywhere, has its elements in order, each with its index in the tensor.
 static void check_range(const struct Case *k, const struct Group *g, size_t begin, size_t end) {
     struct Piece piece[MAX_PIECES];
     int n = params_pieces(g, begin, end, piece), at = 0;
@@ -192,7 +192,7 @@ static void elements_are_found(void **state) {
     for_all(check_find);
 }
 
-// Over all places each weight is counted once, and has its index.
+// Over all TP ranks each weight is counted once, and has its index.
 static void weights_are_counted_once(void **state) {
     (void)state;
     for (int i = 0; i < MODELS; i++)
@@ -277,7 +277,7 @@ static float *values_of(const struct Params *p, int g) {
     return mem;
 }
 
-// A place's values, whether made at once or in odd ranges, are those of the whole.
+// A TP rank's values, whether made at once or in odd ranges, are those of the whole.
 static void check_values(struct Case *k) {
     for (int g = 0; g < k->p.ngroup; g++) {
         const struct Group *group = &k->p.group[g];

@@ -1,9 +1,9 @@
-// Tensor parallelism: every gradient of a model in parts is the whole's to rounding, for each
-// family; a place may have no token; stages, placements, recomputation and formats change no bit
-// while the places stay the same; initial weights do not depend on them; what all places have is
-// equal on all; and the plan knows the bytes. With rows in parts, too (--sequence-parallel), which
-// leaves every bit but those of norms' gradients; and with a part each of what blocks keep
-// (--partition-activations), which leaves every bit, and memory as the formula says.
+// Tensor parallelism: every gradient of a split model is the whole's up to rounding, for each
+// family; a TP rank may have no token; stages, placements, recomputation and formats change no bit
+// for the same number of TP ranks; initial weights do not depend on it; weights that all TP ranks
+// have are equal on all; and the plan knows the bytes. Also with sequence parallelism, which
+// changes no bit except in norms' gradients; and with --partition-activations, which changes no
+// bit, and takes memory as the formula says.
 #include "zero/state.h"
 #include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
@@ -15,7 +15,7 @@
 
 enum { BATCH = 4, STEPS = 3 };
 
-// Heads for 2, 3 and 4 places, and a vocabulary that they share unevenly: with 4 the last has none.
+// Heads for 2, 3 and 4 TP ranks, and a vocabulary split unevenly: with 4 the last rank has none.
 static struct RankSettings settings_of(int family, enum Dtype dtype, int tp, int ranks) {
     struct RankSettings s = tiny_family(family, dtype);
     bool old = s.model.kind == FAMILY_GPT2;
@@ -47,11 +47,11 @@ static struct RankSettings with_rows(struct RankSettings s, bool rows) {
 static const int tried[] = {0, 1, 3, 4, 5, 6};
 enum { FAMILIES = sizeof tried / sizeof tried[0] };
 
-// ---- against one place ----
+// ---- against one TP rank ----
 
 // Sums of up to 960 products (the head's, of the vocabulary) are rounded otherwise, and gradients
 // that went through both layers. Of Qwen3's sequences of 24 tokens some gradients cancel so far
-// that one place with twice the ranks differs by 2.1e-6, and by 5e-6 with the kernels of another
+// that one TP rank with twice the ranks differs by 2.1e-6, and by 5e-6 with the kernels of another
 // table.
 static double near_of(const struct RankSettings *s) {
     return s->model.kind == FAMILY_QWEN3 && s->model.seq_len == 24 ? 6e-6 : 2e-6;
@@ -83,7 +83,7 @@ static void parts_of_rows_are_the_whole(void **state) {
         expect_parts_are_whole(tried[f], true);
 }
 
-// ---- with the same places ----
+// ---- with the same TP ranks ----
 
 // Of the gradients, those that a norm's weights and biases have.
 static size_t differing(const struct Gradients *a, const struct Gradients *b,
@@ -139,8 +139,9 @@ static void stages_agree_bitwise(void **state) {
 
 enum { KEEPING_LAYERS = 5 };
 
-// Of s without and with parts, kept on the device or elsewhere: what they take and send. A slot of
-// S bytes becomes its part's S / places for all layers that leave, `slots` of them stay whole.
+// Compares s with and without parts, kept on the device or elsewhere: their memory and traffic. A
+// slot of S bytes becomes its part's S / tp_size for all layers that leave, `slots` of them stay
+// whole.
 static void expect_kept(const struct Forecast *want, const struct Forecast *is,
                         const struct RankSettings *s, size_t slots) {
     const struct ModelConfig *c = &s->model;
@@ -181,11 +182,11 @@ static void parts_are_kept_bitwise(void **state) {
         }
 }
 
-// ---- what all places have ----
+// ---- weights that all TP ranks have ----
 
 struct Shared {
     uint64_t hash[4];
-    int before[4], after[4]; // another place's norm was changed
+    int before[4], after[4]; // another TP rank's norm was changed
     struct Error e[4];
 };
 
@@ -228,7 +229,7 @@ static void places_have_the_same(void **state) {
         tiny_ranks(&s, hash_shared, &shared);
         for (int tp_rank = 1; tp_rank < 4; tp_rank++)
             if (shared.hash[tp_rank] != shared.hash[0])
-                fail_msg("%s: place %d has other norms or biases than place 0",
+                fail_msg("%s: TP rank %d has other norms or biases than rank 0",
                          tiny_family_name(tried[f]), tp_rank);
         for (int rank = 0; rank < 4; rank++) {
             assert_int_equal(shared.before[rank], 0);
