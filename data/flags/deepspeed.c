@@ -1,4 +1,4 @@
-// See deepspeed.h.
+// Reads --deepspeed: see deepspeed.h.
 #include "data/flags/deepspeed.h"
 
 #include "data/file.h"
@@ -13,7 +13,7 @@ static char *value_of(const void *flags, const char *name) {
     return flags_value(flags, name);
 }
 
-// On the line, or in the file of --config. What a resumed run was started with gives way.
+// True if the flag is on the line or in --config's file. A resumed run's configuration is neither.
 static bool is_given(const void *flags, const char *name) {
     const struct Flags *f = flags;
     size_t i = flags_find(f, name);
@@ -24,7 +24,7 @@ static bool is_given(const void *flags, const char *name) {
     return given;
 }
 
-// Both were {0} before they were read.
+// True if the values are equal, byte by byte: both were {0} before they were read.
 static bool is_same(const struct Flag *flag, const union FlagValue *a, const union FlagValue *b) {
     bool text = flag->type == FLAG_STRING || flag->type == FLAG_LIST || flag->type == FLAG_OPTIONAL;
     return text ? strcmp(a->text, b->text) == 0 : memcmp(a, b, sizeof *a) == 0;
@@ -46,9 +46,9 @@ static int check(const void *flags, const char *name, const char *where, const c
     return 0;
 }
 
-// ---- what is told ----
+// ---- the printed table ----
 
-// Who says what the flag is.
+// Returns where the flag's value comes from.
 static char *source_text(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
     if (is_given(f, name))
@@ -58,7 +58,7 @@ static char *source_text(const struct Flags *f, const char *name) {
     return base_format(flags_is_default(f, i) ? "the default" : "which follows");
 }
 
-// "--batch 8, the default". How many steps --epochs are is known only once there are data.
+// Returns "--batch 8, the default". The steps of --epochs are known only once the data are open.
 static char *describe_flag(const struct Flags *f, const char *name) {
     char *value = flags_value(f, name), *epochs = flags_value(f, "epochs");
     char *source = source_text(f, name), *text;
@@ -86,7 +86,7 @@ void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE 
     deepspeed_print(d, out);
 }
 
-// ---- what is read ----
+// ---- reading ----
 
 static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) {
     for (size_t n = 0; n < d->n; n++) {

@@ -167,7 +167,7 @@ char *flags_value(const struct Flags *f, const char *name) {
 
 // ---- where values come from ----
 
-// Whether the text names the flag, and no other that begins like it.
+// True if the text names this flag, and not another one that begins like it.
 static bool names_flag(const char *text, const char *name) {
     size_t n = strlen(name);
     for (const char *at = text; (at = strstr(at, "--")); at += 2)
@@ -182,14 +182,14 @@ bool flags_is_default(const struct Flags *f, size_t i) {
     struct Error ignored;
     char *value = flag_value_format(flag, field_of(f, i));
     bool same = flag->value_default && *value && !strcmp(value, flag->value_default);
-    if (flag->type == FLAG_FLOAT && flag->value_default && // 6e-4 is told as 0.0006
+    if (flag->type == FLAG_FLOAT && flag->value_default && // 6e-4 is formatted as 0.0006
         !flag_value_parse(flag, flag->name, flag->value_default, &preset, &ignored))
         same = preset.number == *(const double *)field_of(f, i);
     free(value);
     return same;
 }
 
-// Where a value comes from that the user did not write on the line; NULL: nothing to say.
+// Returns where a value comes from that is not on the line, for an error; NULL: nowhere to name.
 static char *source_text(const struct Flags *f, size_t i, bool defaults) {
     const char *name = f->table[i].name;
     if (f->source[i] == FLAG_FROM_FILE || (f->source[i] == FLAG_FROM_DEFAULT && f->altered[i]))
@@ -244,8 +244,7 @@ const char *flags_nearest(const struct Flags *f, const char *name) {
             nearest = f->table[i].name;
         }
     }
-    // Half a name, as GNU programs allow it, is no slip of the finger: name the flag that it
-    // begins.
+    // Half a name, which GNU programs allow, is no typing error: suggest a flag that begins so.
     for (size_t i = 0; i < f->n && !nearest && strlen(name) > 1; i++)
         if (!strncmp(f->table[i].name, name, strlen(name)))
             nearest = f->table[i].name;
@@ -272,7 +271,7 @@ static int set_from_line(struct Flags *f, size_t i, const char *text, struct Err
     union FlagValue v = {0};
     bool list_of = f->table[i].type == FLAG_LIST,
          longer = list_of && f->source[i] == FLAG_FROM_LINE;
-    if (list_of && strchr(text, '\n')) // which stands between the names of a list
+    if (list_of && strchr(text, '\n')) // the separator of a list's names
         return error_set(e, -EINVAL, E_FLAG_LINE_BREAK,
                          "--%s %s: there is a line break in the name; rename it", f->table[i].name,
                          text);
@@ -300,15 +299,14 @@ static int value_missing(const struct Flag *flag, const char *next, struct Error
     return -EINVAL;
 }
 
-// Help is all that is asked for: of the flag that follows it, too ("--help --zero"), which is then
-// a topic.
+// True if the next word is a flag that is the topic of --help, as in "--help --zero".
 static bool names_topic(const struct Flags *f, const struct Flag *flag, const char *next) {
     return flag->type == FLAG_OPTIONAL && next && !strncmp(next, "--", 2) &&
            (flags_find(f, next + 2) < f->n || flags_known_as(f, next + 2));
 }
 
-// A flag whose name is known. `inside` is the text behind "=", or NULL; `next` the next word, or
-// NULL. Returns the number of words used, or -EINVAL.
+// Sets flag i. `inside` is the text after "=", or NULL; `next` the next word, or NULL. Returns the
+// number of words used, or -EINVAL.
 static int parse_flag(struct Flags *f, size_t i, const char *inside, const char *next,
                       struct Error *e) {
     const struct Flag *flag = &f->table[i];
@@ -331,7 +329,7 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
     return code ? code : 1 + !text;
 }
 
-// "--no-NAME" for a switch.
+// Sets a switch by "--no-NAME".
 static int parse_negation(struct Flags *f, const char *name, bool has_value, struct Error *e) {
     size_t i = strncmp(name, "no-", 3) ? f->n : flags_find(f, name + 3);
     if (i == f->n)
@@ -349,7 +347,7 @@ static int parse_negation(struct Flags *f, const char *name, bool has_value, str
     return code ? code : 1;
 }
 
-// One flag at the head of the `n` words left. Returns the number of words used, or -EINVAL.
+// Reads the flag at the head of the `n` words left. Returns the number of words used, or -EINVAL.
 static int parse_word(struct Flags *f, int n, char *const *words, struct Error *e) {
     const char *word = strcmp(words[0], "-h") ? words[0] : "--help";
     if (strncmp(word, "--", 2) || !word[2]) {
@@ -381,7 +379,7 @@ int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e) {
         if (used < 0)
             return used;
         if (help < f->n && f->text[help])
-            return 0; // nothing but the help is wanted
+            return 0; // --help ignores the rest of the line
         i += used;
     }
     size_t config = flags_find(f, "config");

@@ -11,13 +11,13 @@
 //          .words = FLAG_WORDS("fp32", "bf16"), .help = "format of weights"},
 //     };
 //
-// Parts of the program have a table and a struct each (kernels/flag.h says what a row is); the line
-// is one, over a struct that holds all of theirs.
+// Each part of the program has a table and a struct (kernels/flag.h describes a row); struct Flags
+// joins the tables, over a struct that contains theirs.
 //
-// On the line: --name VALUE or --name=VALUE; a switch is --name or --no-name; the last of a
-// repeated flag wins, but of a list (FLAG_LIST), which has them all. A value that begins with "--"
-// needs the form with "=". Where the table has a string flag "config", flags_parse reads the named
-// file too, and the line overrides the file wherever --config stands.
+// On the line: --name VALUE or --name=VALUE; a switch is --name or --no-name. The last of a
+// repeated flag wins; a list (FLAG_LIST) keeps them all. A value that begins with "--" needs the
+// form with "=". If the table has a string flag "config", flags_parse reads the named file too; the
+// line overrides the file, wherever --config stands.
 //
 // The code lies in flags.c (the table and the line), flags_value.c (text to value and back),
 // flags_json.c (configuration files) and flags_help.c. Only train.c calls it.
@@ -27,7 +27,7 @@
 
 #include <stdio.h>
 
-// One table, and where its struct lies in the options of the whole program.
+// A table, and the offset of its struct in the options of the whole program.
 struct FlagPart {
     const struct Flag *table;
     size_t n;
@@ -39,11 +39,11 @@ struct Flags {
     size_t n;
     void *options;
     enum FlagSource *source; // [n] who set the value last
-    bool *altered;           // [n] nobody gave it, and the file has another than the default
-    bool *renamed;           // [n] it was given by its name of before (Flag.was)
+    bool *altered;           // [n] not given, but the file has another value than the default
+    bool *renamed;           // [n] it was given by its former name (Flag.was)
     char **text;             // [n] the strings that this struct owns
     const char **file;       // [n] the configuration that its value is from; NULL: none
-    char **files;            // owned: those that were read
+    char **files;            // owned: the configurations that were read
     size_t nfile;
 };
 
@@ -62,19 +62,19 @@ struct Flags flags_over(const struct Flags *f, void *options);
 // status 2.
 int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e);
 
-// Did the user set this flag, on the line or in a file? An unknown name is fatal.
+// True if the user set this flag, on the line or in a file. An unknown name is fatal.
 bool flags_was_set(const struct Flags *f, const char *name);
 
-// If the value that the user set is the default, nobody set it from here on. Returns whether it is.
+// If the value that the user set is the default, marks the flag as not set, and returns true.
 bool flags_forget(struct Flags *f, const char *name);
 
-// A line for each flag that the user gave by its name of before, on the line or in a file.
+// Logs a line for each flag that the user gave by its former name, on the line or in a file.
 void flags_log_renamed(const struct Flags *f);
 
-// Who set it, for those who see no struct Flags.
+// Returns who set each flag, for code that does not know struct Flags.
 struct FlagsSaid flags_said(const struct Flags *f);
 
-// The present value as a user would write it, "" for a NULL string. free() it.
+// Returns the present value as a user would write it, "" for a NULL string. free() it.
 char *flags_value(const struct Flags *f, const char *name);
 
 // Reads a JSON object of flag names and values. Flags set on the line keep their values, but the
@@ -87,45 +87,45 @@ int flags_load_json_text(struct Flags *f, const char *path, const char *text, si
                          struct Error *e);
 
 // Writes every flag but --config with its present value, so that a later program with other
-// defaults repeats this run; written aside and renamed.
+// defaults repeats this run. The file is replaced atomically.
 int flags_save_json(const struct Flags *f, const char *path, struct Error *e);
 
-// The flags of a topic (a group's name), or of "all", wrapped at 100 columns; or a single flag, by
-// its name; with "" the names of all, by topic. Errors: -EINVAL for what is none of these.
+// Prints the flags of a topic (a group's name), or of "all", wrapped at 100 columns; or a single
+// flag, by its name; for "" the names of all flags, by topic. Errors: -EINVAL for other topics.
 int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e);
 
-// Appends to a refusal which of the flags that it names the user did not write on the line, and
-// where their values come from: "(--batch: the default; --lr: from out/config.json)". defaults: of
-// those that nobody set, too, which advice names in vain. Of what was derived from other flags it
-// says nothing. f: over the values that were refused (flags_over).
+// Appends to a refusal the sources of the flags that it names and that are not on the line:
+// "(--batch: the default; --lr: from out/config.json)". defaults: also of the flags that have their
+// defaults. Values that were derived from other flags have no source. f: over the refused values
+// (flags_over).
 void flags_describe_sources(const struct Flags *f, bool defaults, struct Error *e);
 
 // ---- between the flags_*.c files ----
 
-// Any value; which member counts is told by Flag.type.
+// Any value; Flag.type selects the member.
 union FlagValue {
     struct FlagEvery every; // the largest is the first: {0} need not clear more than that one
     bool on;
     int64_t integer;
     size_t size;
-    double number; // of FLAG_POWER, too
+    double number; // also for FLAG_POWER
     int choice;
     const char *text; // borrowed
 };
 _Static_assert(sizeof(union FlagValue) == sizeof(struct FlagEvery), "every is not the largest");
 
-// Flag i was given by that name, which may be the one of before.
+// Notes by which name flag i was given, which may be its former name.
 void flags_note_name(struct Flags *f, size_t i, const char *name);
-// The index in the table of a name, or of one of before; or f->n.
+// Returns the index of the flag with this name or former name; f->n: there is none.
 size_t flags_find(const struct Flags *f, const char *name);
-// The name in the table of what others call so; NULL: there is none. "_" is read as "-".
+// Returns our name for another program's flag (Flag.also); NULL: there is none. "_" is read as "-".
 const char *flags_known_as(const struct Flags *f, const char *name);
-// The name in the table nearest to a mistyped one, or NULL where none is near.
+// Returns the name nearest to a mistyped one; NULL: none is near.
 const char *flags_nearest(const struct Flags *f, const char *name);
 // Stores a value and remembers its source; a string is copied.
 void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagSource source);
 
-// Whether the value is the default as it stands in the table, and not derived from others.
+// True if the value is the default that the table has, and not one derived from other flags.
 bool flags_is_default(const struct Flags *f, size_t i);
 
 // Reads `text` as a value of the flag. `where` opens the error line ("--lr", "config.json: lr").
@@ -135,20 +135,19 @@ int flag_value_parse(const struct Flag *flag, const char *where, const char *tex
 // The reverse, exact: reading the text gives the same bits. `at` is the option's field. free() it.
 char *flag_value_format(const struct Flag *flag, const void *at);
 
-// What its value is called where there is only room for that: "fp32|bf16", "N>=1", "a value".
-// free() it.
+// Returns a short description of the flag's value: "fp32|bf16", "N>=1", "a value". free() it.
 char *flag_argument(const struct Flag *flag);
 
 bool flag_is_number(const struct Flag *flag);
 
-// What a number may be, from Flag.argument.
+// The range of a number, from Flag.argument.
 struct FlagRange {
     double low, high;         // -INFINITY and INFINITY without a bound
     bool low_open, high_open; // the bound itself is not allowed
-    const char *name;         // what --help calls the value: the letters of the argument ...
+    const char *name;         // the value's name in --help: the letters of the argument ...
     int name_length;          // ... so many of them
 };
-// No '<' or '>' in the argument: no bounds. An ill-formed argument is fatal.
+// Reads the range. Without '<' or '>' there are no bounds. An ill-formed argument is fatal.
 struct FlagRange flag_range(const struct Flag *flag);
 
 #endif

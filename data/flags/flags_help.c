@@ -1,7 +1,7 @@
-// --help from the flag table: topics in the order of their first flag, text wrapped at 100 columns.
+// Prints --help: topics in the order of their first flag, text wrapped at 100 columns.
 //
-// A topic is the group of a row, in small letters. Without one, only names are shown: the whole
-// text is longer than a screen.
+// A topic is the group of a row, in small letters. Without a topic, only names are printed: the
+// whole text is longer than a screen.
 #include "data/flags/flags.h"
 #include "kernels/show.h"
 
@@ -13,12 +13,12 @@
 
 enum { HELP_COLUMN = 28 };
 
-// A switch, of no more words than on and off.
+// True for a switch that has no more words than on and off.
 static bool is_plain(const struct Flag *flag) {
     return flag_is_switch(flag) && !(flag->words && flag->words[2]);
 }
 
-// "--name N", "--recompute none|gelu", "--[no-]overlap".
+// Returns "--name N", "--recompute none|gelu", "--[no-]overlap".
 static char *usage_of(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool on = is_plain(flag) && flag->value_default && !strcmp(flag->value_default, "true");
@@ -34,7 +34,7 @@ static char *usage_of(const struct Flag *flag) {
                        range.name ? range.name : "VALUE");
 }
 
-// A default as it is shown: a line break would break the help's own lines.
+// Returns a default with its line breaks escaped, which would break the help's own lines.
 static char *shown_default(const char *text) {
     size_t breaks = 0;
     for (const char *p = text; *p; p++)
@@ -49,7 +49,7 @@ static char *shown_default(const char *text) {
     return shown;
 }
 
-// The help text with range and default behind it.
+// Returns the help text, followed by range and default.
 static char *help_of(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
@@ -93,7 +93,7 @@ static char *topic_of(const char *group) {
     return topic;
 }
 
-// "  memory                    --recompute --device-mem", or all names of topics in a row.
+// Prints the names of a topic's flags: "  memory                    --recompute --device-mem".
 static void print_names(const struct Flags *f, size_t first, FILE *out) {
     char *topic = topic_of(f->table[first].group), *names = base_format("%s", "");
     for (size_t i = first; i < f->n; i++)

@@ -1,9 +1,8 @@
 // Configuration files: the flags of a run as one JSON object.
 //
 // flags_save_json writes every flag, set or not, so that a program with other defaults repeats the
-// run. But "was it set?" matters too (a flag that was not set may be derived from others), so the
-// key "given" lists what the user set. A file written by hand needs no such list: there, what is
-// named was meant.
+// run. But a flag that was not set may be derived from others, so the key "given" lists the flags
+// that the user set. A file written by hand needs no such list: all flags in it count as set.
 //
 // Numbers go through the same text parser as on the line, so "device-mem": "16G" works in a file.
 // JSON numbers are doubles to cJSON: integers past 2^53 are written as strings, and as numbers they
@@ -49,7 +48,7 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
     return 0;
 }
 
-// JSON types that cannot be meant for this flag, although their text would do.
+// False for a JSON type that cannot be meant for this flag, although its text would do.
 static bool type_fits(const struct Flag *flag, const cJSON *item) {
     if (flag->type == FLAG_BOOL)
         return cJSON_IsBool(item);
@@ -171,13 +170,13 @@ int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
 
 // ---- writing ----
 
-// Of steps or a time, steps are a number.
+// True if the value is written as a JSON number. Of FLAG_EVERY, steps are one, and a time is not.
 static bool is_number(const struct Flag *flag, const char *text) {
     return flag_is_number(flag) || (flag->type == FLAG_EVERY && !text[strspn(text, "0123456789")]);
 }
 
-// The value of a flag that may be a URL: others may read the file, so that no password or query
-// stands in it.
+// Returns the value of a flag that may be a URL, without its password and query, because others may
+// read the file.
 static cJSON *url_item(const char *text) {
     size_t room = 3 * strlen(text) + 1;
     char *masked = base_alloc(room);
@@ -207,7 +206,7 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
     return item;
 }
 
-// NULL when memory is out.
+// Returns the file's text; NULL: out of memory.
 static char *flags_to_json(const struct Flags *f) {
     cJSON *root = cJSON_CreateObject(), *given = cJSON_CreateArray();
     bool ok = root && given;

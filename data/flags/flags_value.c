@@ -1,9 +1,8 @@
-// Flag values: from text and back to text.
+// Converts flag values from text and back to text.
 //
-// Numbers are read by hand or checked by character first: strtod and strtoull alone would take "
-// 5", "0x10", "nan" or "-1" for a size, and none of those is what a user means. Every number that
-// is accepted here is exact: 1.5k is 1500, and 1.0001k is refused. Called by flags.c and
-// flags_json.c; see flags.h.
+// Numbers are read by hand or checked by character first: strtod and strtoull alone would accept
+// " 5", "0x10", "nan" or "-1" as a size. Every accepted number is exact: 1.5k is 1500, and 1.0001k
+// is refused. Called by flags.c and flags_json.c; see flags.h.
 #include "data/flags/flags.h"
 #include "kernels/nearest.h"
 
@@ -18,8 +17,8 @@ static const char *const INTEGER_HINT = "an integer such as 12, 64k, 1.5M, 7G fo
                                         "M G T = powers of 1000) or 64Ki (Ki Mi Gi Ti = powers "
                                         "of 1024)";
 
-// The factor that a suffix stands for; 0 where there is no such suffix. Behind a letter a B may
-// stand, and says nothing: GB is G, GiB is Gi.
+// Returns the factor of a suffix; 0: there is no such suffix. A B after a letter is ignored: GB is
+// G, GiB is Gi.
 static uint64_t suffix_factor(const char *suffix) {
     static const char letters[] = "kMGT";
     size_t n = strlen(suffix);
@@ -39,11 +38,11 @@ static uint64_t suffix_factor(const char *suffix) {
     return factor;
 }
 
-// Digits, a fraction if a suffix makes it whole again, a suffix. Returns 0, -EINVAL for text that
-// is no such number, -ERANGE past 64 bits.
+// Reads digits, optionally a fraction and a suffix; the result must be whole. Returns 0, -EINVAL
+// for other text, -ERANGE past 64 bits.
 static int parse_magnitude(const char *text, uint64_t *out) {
     unsigned __int128 digits = 0;
-    uint64_t scale = 1; // digits / scale is the number in front of the suffix
+    uint64_t scale = 1; // digits / scale is the number before the suffix
     bool point = false, any = false, large = false;
     const char *p = text;
     for (; (*p >= '0' && *p <= '9') || (*p == '.' && !point); p++) {
@@ -101,7 +100,7 @@ struct FlagRange flag_range(const struct Flag *flag) {
     if (!flag_is_number(flag) || !strpbrk(p, "<>"))
         return r;
     char *end;
-    double low = strtod(p, &end); // "0<=X<1": the bound in front of the name
+    double low = strtod(p, &end); // "0<=X<1": the bound before the name
     if (end != p) {
         CHECK(*end == '<', "--%s: ill-formed range '%s'", flag->name, flag->argument);
         r.low = low;
@@ -111,7 +110,7 @@ struct FlagRange flag_range(const struct Flag *flag) {
     r.name = p;
     r.name_length = (int)strcspn(p, "<>");
     p += r.name_length;
-    if (*p) { // "X<1" or "N>=1": the bound behind it
+    if (*p) { // "X<1" or "N>=1": the bound after it
         bool open = p[1] != '=';
         double bound = strtod(p + 1 + !open, &end);
         CHECK(end != p + 1 + !open && !*end, "--%s: ill-formed range '%s'", flag->name,
@@ -183,7 +182,7 @@ static const struct {
 } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
 enum { NUNIT = sizeof units / sizeof units[0] };
 
-// "3h55m": whole numbers with a unit each, the longest first. "0" is no time at all.
+// Reads "3h55m": whole numbers, each with a unit, the longest unit first. "0" means none.
 static int parse_time(const char *where, const char *text, size_t *seconds, struct Error *e) {
     const char *p = text;
     *seconds = 0;
@@ -215,7 +214,7 @@ static char *format_time(size_t seconds) {
     return text;
 }
 
-// Steps, or with a unit at its end a time.
+// Reads steps, or a time if there is a unit at its end.
 static int parse_every(const struct Flag *flag, const char *where, const char *text,
                        union FlagValue *v, struct Error *e) {
     struct Flag as_size = *flag;
@@ -253,10 +252,10 @@ static char *lower_case(const char *text) {
     return lower;
 }
 
-// The word nearest to a mistyped one, whatever the case of letters; NULL: none is near.
+// Returns the word nearest to a mistyped one, ignoring case; NULL: none is near.
 static const char *nearest_word(const struct Flag *flag, const char *text) {
     char *typed = lower_case(text);
-    size_t best = size_min(nearest_limit(typed), strlen(typed)); // one letter is no slip of another
+    size_t best = size_min(nearest_limit(typed), strlen(typed)); // no single letter is near another
     const char *nearest = NULL;
     for (int i = 0; flag->words[i]; i++) {
         char *word = lower_case(flag->words[i]);
@@ -351,7 +350,7 @@ int flag_value_parse(const struct Flag *flag, const char *where, const char *tex
                      text, flag->argument);
 }
 
-// The shortest decimal that reads back to the same bits.
+// Returns the shortest decimal that reads back to the same bits.
 static char *format_double(double x) {
     for (int digits = 1;; digits++) {
         char *text = base_format("%.*g", digits, x);

@@ -1,4 +1,4 @@
-// See init.h.
+// --init and --export: see init.h.
 #include "data/flags/init.h"
 #include "data/hf/config.h"
 #include "data/json_members.h"
@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 static const char FINE_TUNING_LR[] = "1e-5";
-static const char DEFAULTS[] = "the defaults of --init"; // who says so
+static const char DEFAULTS[] = "the defaults of --init"; // the source of those values
 
-// ---- which kind it is ---------------------------------------------------------------------------
+// ---- the kind -----------------------------------------------------------------------------------
 
 static bool is_such(const struct WeightsKind *kind, enum InitUse use) {
     return use == INIT_FROM ? kind->open != NULL : kind->make != NULL;
@@ -46,12 +46,12 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
                      use == INIT_FROM ? "init" : "export", value, expected);
 }
 
-// ---- what the model is --------------------------------------------------------------------------
+// ---- the model's flags --------------------------------------------------------------------------
 
-// How long its sequences were is a default of the new run's, not what the model is.
+// The model's sequence length is only a default of the new run.
 static const char LENGTH[] = "seq-len";
 
-// And only gpt2 has as many positions as it was made with.
+// True if the flag belongs to the model. --positions does for gpt2 alone.
 static bool is_the_models(const cJSON *flags, const char *name) {
     bool has_positions = strcmp(json_text(flags, "family"), "gpt2") == 0;
     return has_positions || strcmp(name, "positions") != 0;
@@ -66,8 +66,8 @@ static int refuse_model(struct Flags *f, const char *init, struct Error *e) {
     return err;
 }
 
-// Where the line, or a file, says otherwise than the model, which is told in `where`. What it
-// leaves to the model (0, auto) is the model's.
+// Refuses a flag of the line or a file that differs from the model's, which `where` names. A flag
+// that is left to the model (0, auto) does not.
 static int contradiction(struct Flags *f, const char *value, const char *where, const cJSON *flags,
                          struct Error *e) {
     const cJSON *item;
@@ -115,10 +115,11 @@ char *init_model_json(const struct Flags *f, size_t vocab) {
     return print_flags(flags);
 }
 
-// The rest of the identity's line that begins with this name and a space, or NULL; free() it.
+// Returns the rest of the identity's line that begins with this name and a space, or NULL; free()
+// it.
 static char *line_of(const char *identity, const char *before, const char *name) {
     char *begin = base_format("\n%s%s ", before, name), *value = NULL;
-    char *all = base_format("\n%s", identity); // so that the first line is one as any
+    char *all = base_format("\n%s", identity); // so that the first line follows a "\n", too
     const char *found = strstr(all, begin);
     if (found) {
         found += strlen(begin);
@@ -129,7 +130,7 @@ static char *line_of(const char *identity, const char *before, const char *name)
     return value;
 }
 
-// Adds a number that the identity has. False: it has what is none.
+// Adds a number of the identity. False: the text is no number.
 static bool add_number(cJSON *flags, const char *name, char *value) {
     char *end = value;
     double number = value ? strtod(value, &end) : 0;
@@ -140,7 +141,7 @@ static bool add_number(cJSON *flags, const char *name, char *value) {
     return good;
 }
 
-// Adds what the identity says of a flag. False: it is no value, or must be there, and is not.
+// Adds the identity's value of a flag. False: it is no value, or it is missing and required.
 static bool add_flag(cJSON *flags, const struct Flag *flag, const char *identity) {
     char *value = line_of(identity, "--", flag->name);
     bool there = value || flag->identity_if;
@@ -152,7 +153,7 @@ static bool add_flag(cJSON *flags, const struct Flag *flag, const char *identity
     return there;
 }
 
-// What an identity means that does not say it; of sparse attention, a run may.
+// Adds the values of flags that an older identity lacks.
 static void add_usual(cJSON *flags) {
     static const char *const usual[][2] = {
         {"family", "gpt2"}, {"tie", "on"}, {"rope-scaling", "none"}};
@@ -171,7 +172,7 @@ int init_identity_flags(const struct Flag *table, size_t n, const char *identity
     add_usual(flags);
     if (strcmp(cJSON_GetObjectItem(flags, "family")->valuestring, "gpt2") != 0 &&
         !cJSON_HasObjectItem(flags, "positions"))
-        cJSON_AddNumberToObject(flags, "positions", 0); // it has no such embedding
+        cJSON_AddNumberToObject(flags, "positions", 0); // it has no position embedding
     *text = print_flags(flags);
     if (good)
         return 0;
@@ -180,7 +181,7 @@ int init_identity_flags(const struct Flag *table, size_t n, const char *identity
     return error_set(e, -EINVAL, E_INIT_CONFIG, "%s does not say what model it has", where);
 }
 
-// What `kind` says of the model there, as flags with all their defaults; cJSON_Delete it.
+// Reads the model at `path` as flags with all their defaults; cJSON_Delete *flags.
 static int read_model(const struct WeightsKind *kind, const char *path, cJSON **flags, char **where,
                       struct Error *e) {
     char *text = NULL;
@@ -202,7 +203,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
     char *where = NULL;
     struct Error cause;
     int err = read_model(kind, path, &model, &where, &cause);
-    if (err == -ENOENT) { // a resume that exports nothing does not need it
+    if (err == -ENOENT) { // a resume without --export does not need it
         log_line(LOG_NORMAL, "--init %s: %s; the run goes on without it", value, cause.text);
         return 0;
     }
@@ -219,10 +220,10 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
     return err;
 }
 
-// ---- how it is trained --------------------------------------------------------------------------
+// ---- the defaults of fine-tuning ----------------------------------------------------------------
 
-// The defaults of a learning rate and its like are those of training from random weights. Who goes
-// on from somebody's has others, that spoil less: of each flag that nobody says.
+// --lr and its like default to values for training from random weights. Fine-tuning has gentler
+// defaults, for each of these flags that is not given.
 void init_lower_rate(struct Flags *f) {
     if (flags_was_set(f, "lr"))
         return;
@@ -233,7 +234,7 @@ void init_lower_rate(struct Flags *f) {
     flags_store(f, i, &v, FLAG_FROM_DEFAULT);
 }
 
-// model: the flags that it is, which lose the length of its sequences.
+// Sets the defaults of fine-tuning. model: its flags, from which seq-len is removed.
 static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
     char *steps = flags_value(f, "steps");
     const struct {

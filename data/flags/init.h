@@ -1,5 +1,5 @@
-// What --init and --export mean for the other flags: somebody's model says what it is, by the flags
-// that its files stand for, and how it is gone on training where nobody says so.
+// --init and --export: the files of a pretrained model set the flags that describe the model, and
+// fine-tuning has defaults of its own.
 //
 // Called by options.c and texts.c. Next: kernels/weights.h, data/hf/config.h.
 #ifndef DATA_FLAGS_INIT_H
@@ -7,46 +7,46 @@
 #include "data/flags/flags.h"
 #include "kernels/weights.h"
 
-// The list of kinds, a NULL behind the last. A row is a kind of source, of sink, or of both.
+// The list of kinds, which ends in NULL. A kind is a source, a sink, or both.
 typedef const struct WeightsKind *const WeightsKinds;
 
-static const double INIT_WARMUP = 0.03; // share of the steps, where nobody says --warmup
+static const double INIT_WARMUP = 0.03; // share of the steps, without --warmup
 
 enum InitUse { INIT_FROM, INIT_TO }; // --init, --export
 
-// The kind of a value such as "hf:DIR", and its path, a part of the value; NULL: there is none.
+// Returns the kind of a value such as "hf:DIR", and its path, a part of the value; NULL: no kind.
 const struct WeightsKind *init_kind(WeightsKinds *kinds, enum InitUse use, const char *value,
                                     const char **path);
 
-// Refuses a value that is of no kind, with those that are. Returns -EINVAL.
+// Refuses a value of no kind, with a list of the kinds. Returns -EINVAL.
 int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct Error *e);
 
-// The default of --lr is that of a run that goes on with somebody's model, until init_read_flags
-// says whose. For who reads flags in between, of which one may be a share of it.
+// Sets --lr to the default of fine-tuning, ahead of init_read_flags: flags that are read in between
+// may be a share of it.
 void init_lower_rate(struct Flags *f);
 
-// Sets the flags that the model of --init `value` is; the line may say the same, and nothing else.
-// And of --lr, --weight-decay and --warmup each that nobody says, as who goes on with such a model
-// has it. Errors: -EINVAL, those of the kind's flags.
+// Sets the flags that describe the model of --init `value`; flags on the line must agree. Also sets
+// those of --lr, --weight-decay and --warmup that are not given to the defaults of fine-tuning.
+// Errors: -EINVAL, those of the kind's flags.
 int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e);
 
-// Refuses the --init of a line that goes on with a run of another model; one that is not there any
-// more is passed over. Errors: -EINVAL, those of the kind's flags.
+// Refuses an --init on the line of a resumed run that has another model. One that no longer exists
+// is ignored, with a log line. Errors: -EINVAL, those of the kind's flags.
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
                        struct Error *e);
 
-// Whether init_read_flags has set a flag because nobody says it.
+// True if init_read_flags has set a flag to the default of fine-tuning.
 bool init_chose(const struct Flags *f, const char *name);
 
-// Says with what that model is gone on training, whoever said so.
+// Logs the values of those flags, given or default.
 void init_log_defaults(const struct Flags *f);
 
-// What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`
+// Returns the model as a JSON object of complete flags (data/hf/config.h), from `resolved`
 // (flags_over); vocab 0: it is not known yet. free() it.
 char *init_model_json(const struct Flags *resolved, size_t vocab);
 
-// The same of the flags in a table from what a checkpoint says of its run (options_identity);
-// `where` it says so is for the error line. free() *text. Errors: -EINVAL.
+// Makes the same from a checkpoint's identity (options_identity) and a table of flags. `where`
+// names the checkpoint in the error line. free() *text. Errors: -EINVAL.
 int init_identity_flags(const struct Flag *table, size_t n, const char *identity, const char *where,
                         char **text, struct Error *e);
 

@@ -187,8 +187,8 @@ enum Mode options_mode(const struct Options *o) {
     return mode;
 }
 
-// A checkpoint's folder that --resume names is there, or refused later; beside a configuration that
-// says what the model is, what it once began with is not needed.
+// True for --resume DIR without an --init on the line: the checkpoint's configuration describes the
+// model, so the --init that the run began with is not read again.
 static bool is_begun(const struct Flags *f, const struct Options *o) {
     struct FlagsSaid said = flags_said(f);
     return o->resume && strcmp(o->resume, "auto") != 0 && !flag_is_on_line(&said, "init") &&
@@ -217,8 +217,8 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
     return err;
 }
 
-// What does not go together. --params plans no model, and no text: what says one would be passed
-// over.
+// Flags that do not go together. --params plans without a model and a text, so flags of these are
+// refused.
 static const struct FlagRule rules[] = {
     {E_PLAN_MISSING, "json|params !plan", "it is a way of planning; add --plan"},
     {E_PARAMS_FLAG,
@@ -250,8 +250,8 @@ static const struct FlagRule rules[] = {
     {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
 };
 
-// What is sampled or evaluated is of a run: its checkpoint, and where the line does not say it, its
-// data. It may also be somebody's model, and data then are for ppl alone.
+// Chooses --data. Samples and evaluations take that of the run in --out, unless it is given; with a
+// pretrained model they need data for ppl alone.
 static int find_data(struct Options *o, struct Error *e) {
     const char *only = options_only(o);
     if (only && !o->prepare_only && o->init && !o->resume && !o->data && !o->ppl)
@@ -313,7 +313,7 @@ static int check_prompt(const char *prompt, struct Error *e) {
 int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     const struct FlagsSaid said = flags_said(f);
     const struct FlagValues values = {f->table, f->n, f->options, &said, NULL};
-    if (o->eval && strcmp(o->eval, "none") == 0) // in place of what a run was told
+    if (o->eval && strcmp(o->eval, "none") == 0) // replaces the --eval of a resumed run
         o->eval = NULL;
     int err = flag_rules_check(rules, sizeof rules / sizeof rules[0], &values, e);
     if (!err && !o->sample_only && !o->plan)
@@ -364,7 +364,7 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .processes = 1};
 }
 
-// text, freed, with a line for one flag, by its oldest name: checkpoints have that.
+// Appends a line for a flag to `text`, which it frees. Checkpoints have the flag's oldest name.
 static char *with_flag(char *text, const struct Flags *f, const struct Flag *flag) {
     char *value = flags_value(f, flag->name);
     char *longer = base_format("%s--%s %s\n", text, flag->was ? flag->was : flag->name, value);
@@ -373,19 +373,19 @@ static char *with_flag(char *text, const struct Flags *f, const struct Flag *fla
     return longer;
 }
 
-// Whether shards are cut over as many ranks as have tokens of their own, of one pipeline's stages.
+// True if shards are cut over all data-parallel ranks: --zero-shard-size is --ranks / --tp.
 static bool is_whole_group(const struct Flags *f) {
     char *ranks = flags_value(f, "ranks"), *tp = flags_value(f, "tp");
     char *shards = flags_value(f, "zero-shard-size");
-    size_t places = size_max(1, (size_t)strtoull(tp, NULL, 10));
-    bool whole = strtoull(shards, NULL, 10) == strtoull(ranks, NULL, 10) / places;
+    size_t tp_size = size_max(1, (size_t)strtoull(tp, NULL, 10));
+    bool whole = strtoull(shards, NULL, 10) == strtoull(ranks, NULL, 10) / tp_size;
     free(ranks);
     free(tp);
     free(shards);
     return whole;
 }
 
-// All that shapes the weights but --steps and --data, whose content is compared.
+// The identity has all flags that shape the weights but --steps, and the content of --data.
 char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fingerprint,
                        const char *kernels) {
     const struct FlagFact facts[] = {{"whole-group", is_whole_group(resolved)}, {0}};

@@ -1,4 +1,4 @@
-// Data and prompt as the options say: see texts.h.
+// Opens the data and the prompt: see texts.h.
 #include "data/flags/texts.h"
 #include "data/chat/ask.h"
 
@@ -6,12 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tokens of a sequence of examples, at most, where --init leaves it to the data: longer ones are
-// cut, which is told.
+// The longest sequence if --init leaves --seq-len to the examples: longer ones are cut, and logged.
 enum { LONGEST_EXAMPLE = 1024 };
 
-// A sample reads no data. Where a tokenizer is named that is not made of them, none are opened:
-// they may be gone, and the checkpoint elsewhere.
+// Sampling needs no data. With a tokenizer that is not trained on them, they are not opened: they
+// may be gone, or on another machine.
 static void spare_data(struct DataSpec *spec, const struct Options *o) {
     bool made_of_data = !o->tokenizer || !strncmp(o->tokenizer, "train:", 6);
     if (!o->sample_only || made_of_data)
@@ -30,7 +29,7 @@ static struct DataSpec spec_of(const struct TextOptions *o) {
     return spec;
 }
 
-// The question as the prompt of a sample, which ends where an answer does.
+// Makes the question of --chat the prompt of a sample, and the end of an answer its stop.
 static int open_chat(struct Texts *t, struct Error *e) {
     const struct Options *o = t->of.resolved;
     struct ChatAsk ask = {.template = o->chat_template, .system = o->system, .question = o->chat};
@@ -84,7 +83,7 @@ static void close_export(struct Texts *t) {
     t->exported = (struct ExportSink){0};
 }
 
-// The refusal with the value of --export in front, unless it begins with that place already.
+// Puts --export and its value before an error, unless it begins with them.
 static int export_error(const char *value, int err, struct Error *e) {
     static const char FLAG[] = "--export";
     size_t n = sizeof FLAG - 1;

@@ -1,5 +1,5 @@
-// What the options say of text, opened: the data, what a sample begins with, and the model whose
-// weights are gone on from.
+// The texts and models that the options name, opened: the data, the prompt of samples, and the
+// sources and sinks of weights.
 //
 // Called by train.c. Read next: data/text/data.h.
 #ifndef DATA_FLAGS_TEXTS_H
@@ -7,48 +7,49 @@
 #include "data/flags/options.h"
 #include "kernels/weights.h"
 
-// Where the options are: as the user said them, and with every 0 and auto resolved.
+// The options: as the user gave them, and with every 0 and auto resolved.
 struct TextOptions {
-    const struct Flags *flags; // over the latter
+    const struct Flags *flags; // over `resolved`
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
-    bool samples;     // are wanted, and so their prompt
-    bool evals;       // and --eval's files
+    bool samples;     // samples are printed: the prompt is needed
+    bool evals;       // --eval's files are needed
     int processes;    // of the job, which open the same texts
     uint64_t trained; // samples that the run trains on
 };
 
 struct Texts {
-    struct TextOptions of;      // the caller's; all behind it outlives the struct
-    struct DataFound found;     // filled by texts_open; or by another process's, and `opens`
-    bool opens;                 // what is found, without preparing it
+    struct TextOptions of;      // the caller's; its pointers outlive this struct
+    struct DataFound found;     // filled by texts_open, or from another process
+    bool opens;                 // open what another process has found, and prepare nothing
     struct Data *data;          // shared by the ranks of a process
-    struct Ids prompt;          // where samples are wanted,
-    struct Ids stops;           // and what ends them
-    struct Evals evals;         // where items are evaluated
-    struct ImportSource model;  // where weights come from (--init),
-    struct ExportSink exported; // and go to (--export)
+    struct Ids prompt;          // of samples
+    struct Ids stops;           // tokens that end a sample
+    struct Evals evals;         // items to evaluate
+    struct ImportSource model;  // weights of --init
+    struct ExportSink exported; // of --export
 };
 
-// Opens t->model, where there is an --init. Errors: the kind's.
+// Opens t->model, if there is an --init. Errors: the kind's.
 int texts_open_model(struct Texts *t, struct Error *e);
 
-// Opens t->exported, where there is an --export, again if it is open. vocab 0: it is not known yet.
-// dtype: the run's. Errors: the kind's.
+// Opens t->exported, if there is an --export; reopens it if it is open. vocab 0: it is not known
+// yet. dtype: the run's. Errors: the kind's.
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
-// Prepares and opens them. What the data chose where nothing was said (the length of
-// a short text's sequences, the tokenizer) is put into both places, and so into config.json: a
-// resumed run is not to choose again. Errors: data_open's, data_prompt's, evals_open's.
+// Prepares and opens the data, the prompt and the evaluations. Values that the data choose (the
+// sequence length of a short text, the tokenizer) go into `said` and `resolved`, and so into
+// config.json: a resumed run must not choose again. Errors: data_open's, data_prompt's,
+// evals_open's.
 int texts_open(struct Texts *t, struct Error *e);
-void texts_close(struct Texts *t); // one that is not open: nothing
+void texts_close(struct Texts *t); // does nothing if it is not open
 
-// The vocabulary that they would have, and whether documents are packed into sequences; and the
-// length of sequences, into its resolved place. Errors: data_predict's.
+// Predicts the vocabulary, whether documents are packed into sequences, and the sequence length
+// (into *seq_len of the options). Errors: data_predict's.
 int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e);
 
-// What a sample of n ids says, which begins with the prompt: without what ended it, and of an
-// answer to --chat without the question. free() it.
+// Returns the text of a sample of n ids, which begins with the prompt; without the stop token, and
+// for --chat without the question. free() it.
 char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n);
 
 // options_identity of the struct Texts *. free() it.
