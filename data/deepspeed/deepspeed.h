@@ -1,19 +1,19 @@
-// DeepSpeed's configuration files: a verdict on every key, and the flags that they stand for.
+// DeepSpeed's configuration files: a verdict on every key, and the flags that the keys set.
 //
-// Whoever comes from DeepSpeed brings a JSON file with some of its 400 keys. Each has a row
-// (rows_train.c, rows_zero.c, rows_rest.c; a key that is one flag's has the flag's) that says
-// whether it is honoured, and by which flag; equal by design, and why; not applicable, and why; or
-// refused, and what to use instead. Nothing
-// is passed over in silence: a key without a row is an error with the nearest one that there is, or
-// told, where none is near and DeepSpeed passes over it; a value of another type is an error. What
-// is wrong between keys, or between the file and the command line, is told all at once.
+// A user of DeepSpeed brings a JSON file with some of its 400 keys. Each key has a row
+// (rows_train.c, rows_zero.c, rows_rest.c, or that of a flag, Flag.deepspeed) with its verdict:
+// honoured, and by which flag; equal by design, and why; not applicable, and why; or refused, and
+// what to use instead. No key is ignored silently: one without a row is an error that names the
+// nearest known key; if none is near and DeepSpeed ignores it too, it is reported. A value of
+// another type is an error. All contradictions, between keys and with the command line, are
+// reported at once.
 //
-// What a file does not say has DeepSpeed's default where that shapes the numbers (no clipping;
-// AdamW's betas in a given optimizer block), unless the line says otherwise; "auto" leaves the flag
-// as it is, given or default, as Transformers and Accelerate use the word.
+// An absent key has DeepSpeed's default if that shapes the numbers (no clipping; AdamW's betas in a
+// given optimizer block), unless the line sets the flag. "auto" leaves the flag as it is, given or
+// default, as in Transformers and Accelerate.
 //
-// Called by data/flags/deepspeed.c, which knows the flags. The list of keys that rows are tested
-// against is made by scripts/gen/deepspeed_keys.py. Next: rows.h, then resolve.c and groups.c.
+// Called by data/flags/deepspeed.c, which has the flags. scripts/gen/deepspeed_keys.py makes the
+// list of keys against which rows are tested. Next: rows.h, then resolve.c and groups.c.
 #ifndef DATA_DEEPSPEED_DEEPSPEED_H
 #define DATA_DEEPSPEED_DEEPSPEED_H
 #include "kernels/flag.h"
@@ -21,57 +21,57 @@
 #include <stdio.h>
 
 enum DsVerdict {
-    DS_HONOURED,       // it sets a flag, or takes part in it
-    DS_EQUAL,          // any value gives what is done here
-    DS_NOT_APPLICABLE, // it is of something that is not here, and changes no result
-    DS_REFUSED,        // where it is on
+    DS_HONOURED,       // it sets a flag, alone or with others
+    DS_EQUAL,          // every value means what is done here anyway
+    DS_NOT_APPLICABLE, // it belongs to something that does not exist here, and changes no result
+    DS_REFUSED,        // it is refused if it is on
 };
 
-// A key of a file, or one that the file lacks and whose default is taken.
+// A key of a file, or an absent key whose default is taken.
 struct DsLine {
     char *key, *value;
     bool absent;
     enum DsVerdict verdict;
     const char *flag; // the flag that it sets, without its dashes; NULL: none
     char *to;         // the flag's value
-    const char *as;   // "auto": the flag that it leaves as it is; NULL: it is none
-    char *why;        // what else there is to say; NULL: nothing
+    const char *as;   // "auto": the flag that it leaves as it is; NULL: another value
+    char *why;        // a remark; NULL: none
 };
 
-// A file, resolved.
+// A resolved file.
 struct DeepSpeed {
     char *path;
     struct DsLine *lines;
     size_t n;
 };
 
-// The flags as the reader sees them, over a struct that it does not.
+// An interface to the flags, whose struct the reader does not know.
 struct DsFlags {
     const void *context;
-    const struct Flag *table; // their n rows, of which some have a key
+    const struct Flag *table; // n rows, some with a key
     size_t n;
-    size_t ranks; // all that there are
-    // The present value. free() it.
+    size_t ranks; // of the whole job
+    // Returns the present value. free() it.
     char *(*value)(const void *context, const char *flag);
-    // Did the user give it, other than by the file that is read?
+    // True if the user gave the flag, other than by the file that is read.
     bool (*given)(const void *context, const char *flag);
-    // Is the text a value of the flag, and the present one? `where` opens the error line. Errors:
-    // -EINVAL.
+    // Parses the text as a value of the flag. *same: it is the present one. `where` opens the error
+    // line. Errors: -EINVAL.
     int (*check)(const void *context, const char *flag, const char *where, const char *text,
                  bool *same, struct Error *e);
 };
 
-// Resolves the text of n bytes; *out is the caller's to close, also after an error. Errors: -EINVAL
-// with all that is wrong, each with its key, value and what would be right.
+// Resolves the text of n bytes. The caller closes *out, also after an error. Errors: -EINVAL with
+// all that is wrong, each with its key, value and what would be right.
 int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,
                    struct DeepSpeed *out, struct Error *e);
 void deepspeed_close(struct DeepSpeed *d);
 
-// The resolved table: key, value, and the flag or the reason. What flags are that "auto" leaves as
-// they are is not known here: who knows it sets these lines' reasons before.
+// Prints the resolved table: key, value, and the flag or the reason. The caller has set the reason
+// of each "auto", as the flags' final values are not known here.
 void deepspeed_print(const struct DeepSpeed *d, FILE *out);
 
-// All rows, as --help deepspeed shows them, for the flags of a table.
+// Prints all rows for --help deepspeed, with the flags of a table.
 void deepspeed_print_rows(const struct Flag *flags, size_t n, FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-// Keys of precision, of ZeRO and its offload, and others that are more than a flag's value: see
+// Keys of precision, of ZeRO and its offload, and others that are not simply a flag's value: see
 // plan.h.
 #include "data/deepspeed/plan.h"
 
@@ -9,7 +9,7 @@
 
 // ---- precision ----
 
-// What a key says of itself.
+// A key's value: absent, "auto" or a bool.
 enum Said { SAID_NOTHING, SAID_AUTO, SAID_FALSE, SAID_TRUE };
 
 static enum Said said(const struct DsPlan *p, const char *key) {
@@ -50,7 +50,7 @@ static void set_loss_scale(struct DsPlan *p) {
             plan_set(p, rows[i].key, rows[i].flag, base_format("%s", rows[i].otherwise));
 }
 
-// Gradients are sent in the format that they are kept in.
+// Returns our name of a dtype. Gradients are sent in the format in which they are kept.
 static const char *dtype_named(const char *name) {
     static const char *const names[][5] = {{"fp32", "float32", "float", "torch.float32", NULL},
                                            {"bf16", "bfloat16", "torch.bfloat16", NULL},
@@ -140,7 +140,7 @@ static void set_bool(struct DsPlan *p, const char *key, const char *flag, const 
         plan_set(p, key, flag, base_format("%s", cJSON_IsTrue(value) ? on : off));
 }
 
-// One of the two blocks. Returns whether it goes to a disk.
+// Sets the tier of one offload block. Returns true if that is a disk.
 static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_key,
                      const char *flag) {
     const cJSON *device = plan_value(p, device_key), *path = plan_value(p, path_key);
@@ -154,7 +154,7 @@ static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_
     return disk;
 }
 
-// Gradients go with the optimizer's state; a file that has that on a disk already needs no flag.
+// Gradients go with the optimizer's state; if that is on NVMe already, no flag is set.
 static void set_gradients_tier(struct DsPlan *p) {
     static const char key[] = ZERO "offload_gradients", place[] = ZERO "offload_gradients.device";
     const cJSON *device = plan_value(p, place), *on = plan_value(p, key);
@@ -191,7 +191,7 @@ static void set_disk(struct DsPlan *p, bool used) {
             plan_note(p, rows[i].key, "nothing is offloaded to nvme");
 }
 
-// The stage, once it is set.
+// Returns the stage, after set_stage.
 static double stage_of(const struct DsPlan *p) {
     const cJSON *stage = plan_value(p, ZERO "stage");
     if (stage)
@@ -200,7 +200,7 @@ static double stage_of(const struct DsPlan *p) {
     return by_flag ? plan_flag_number(p, "zero") : 0;
 }
 
-// MiCS: shards over some ranks, and replicas of them.
+// Sets MiCS: shards over some ranks, and replicas of them.
 static void set_shards(struct DsPlan *p) {
     static const char key[] = ZERO "mics_shard_size";
     const cJSON *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
@@ -266,7 +266,7 @@ static void set_prefetch(struct DsPlan *p, const char *key) {
         plan_note(p, key, "whole units are fetched ahead: --prefetch says how many");
 }
 
-// DeepSpeed had no clipping by default for most of its life.
+// Sets no clipping, which was DeepSpeed's default up to 0.19.0.
 static void set_no_clip(struct DsPlan *p) {
     plan_set(p, "gradient_clipping", "clip", base_format("0"));
     plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");

@@ -1,7 +1,7 @@
-// Keys of a step that mean something only together: batches, optimizer, schedule. See plan.h.
+// Keys of a step that are resolved together: batches, optimizer, schedule. See plan.h.
 //
-// Where DeepSpeed has a default that shapes the numbers, it is set for an absent key, with the line
-// before it. Sources: DeepSpeed 0.19.8, runtime/config.py (_set_batch_related_parameters),
+// An absent key sets DeepSpeed's default if that shapes the numbers; the command line takes
+// precedence. Sources: DeepSpeed 0.19.8, runtime/config.py (_set_batch_related_parameters),
 // runtime/engine.py (_configure_basic_optimizer), ops/adam, runtime/lr_schedules.py.
 #include "data/deepspeed/plan.h"
 
@@ -15,7 +15,7 @@
 static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_size_per_gpu",
                   STEPS[] = "gradient_accumulation_steps";
 
-// A count of at least 1; 0: it is not known. Anything else is refused.
+// Returns a count of at least 1, or 0 if it is absent. Refuses other values.
 static double count_of(struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (value && value->valuedouble < 1)
@@ -27,8 +27,8 @@ static bool is_whole(double x) {
     return x >= 1 && x == floor(x);
 }
 
-// Ranks with micro-batches of their own. What does not go into --ranks is refused as without a
-// file.
+// Returns the number of data-parallel ranks. A --tp that does not divide --ranks is refused later,
+// as without a file.
 static double data_ranks(const struct DsPlan *p) {
     const cJSON *parts = plan_value(p, PLAN_AUTOTP);
     double tp = parts && parts->valuedouble >= 1 ? parts->valuedouble : plan_flag_number(p, "tp");
@@ -36,7 +36,7 @@ static double data_ranks(const struct DsPlan *p) {
     return fmod(ranks, places) == 0 ? ranks / places : ranks;
 }
 
-// "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
+// Refuses: "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
 static void refuse_product(struct DsPlan *p, double train, double micro, double steps) {
     double ranks = data_ranks(p);
     const char *parallel = ranks == (double)p->flags->ranks ? "" : "data-parallel ";
@@ -50,14 +50,14 @@ static void refuse_product(struct DsPlan *p, double train, double micro, double 
     free(of);
 }
 
-// A size that "auto" or the line leaves to the flag; 0: nothing does.
+// Returns the flag's value if "auto" or the line leaves the key to it; else 0.
 static double of_flag(const struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *any = plan_any(p, key);
     bool asked = ds_is_auto(any) || (!plan_value(p, key) && plan_given(p, flag));
     return asked ? plan_flag_number(p, flag) : 0;
 }
 
-// With 0 for what is not known, completes the three as DeepSpeed does.
+// Completes the three sizes as DeepSpeed does; 0: unknown.
 static void complete(double *train, double *micro, double *steps, double ranks) {
     if (!*steps && !(*train && *micro))
         *steps = 1;
@@ -128,7 +128,7 @@ static void copy_or(struct DsPlan *p, const char *key, const char *flag, const c
         plan_set(p, key, flag, base_format("%s", otherwise));
 }
 
-// The scheduler's rate goes before the optimizer's.
+// True if the scheduler has a learning rate, which takes precedence over the optimizer's.
 static const char *scheduler_type(const struct DsPlan *p);
 static bool scheduler_has_lr(const struct DsPlan *p) {
     static const char key[] = "scheduler.params.warmup_max_lr";
@@ -175,7 +175,7 @@ static const char *scheduler_type(const struct DsPlan *p) {
     return type ? type->valuestring : NULL;
 }
 
-// The rate that the run has when flags are set so far: the file's, or the flag's.
+// Returns the learning rate that is set so far: the file's, or the flag's.
 static double lr_of(const struct DsPlan *p) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
@@ -186,7 +186,7 @@ static double lr_of(const struct DsPlan *p) {
     return plan_flag_number(p, "lr");
 }
 
-// A product has the digits that a person would write for it: 0.01 of 1e-5 is 1e-07.
+// Sets the rates. A product has the digits that a person would write: 0.01 of 1e-5 is 1e-07.
 static void set_rates(struct DsPlan *p, const char *type) {
     if (strcmp(type, "WarmupCosineLR") == 0) {
         const cJSON *least = plan_value(p, SCHED "warmup_min_ratio");
@@ -225,7 +225,7 @@ static void set_length(struct DsPlan *p, const char *type) {
         plan_set(p, SCHED "warmup_num_steps", "warmup", base_format("1000"));
 }
 
-// What another kind has would be passed over.
+// Refuses keys of other kinds of schedule, which would have no effect.
 static void refuse_others(struct DsPlan *p, const char *type) {
     static const struct {
         const char *key, *kinds;
@@ -269,7 +269,7 @@ void plan_scheduler(struct DsPlan *p) {
     set_rates(p, type->valuestring);
     set_length(p, type->valuestring);
     bool linear =
-        shape && strcmp(shape->valuestring, "linear") == 0; // DeepSpeed takes all else for log
+        shape && strcmp(shape->valuestring, "linear") == 0; // for DeepSpeed all else is "log"
     if (shape || !ds_is_auto(plan_any(p, SCHED "warmup_type")))
         plan_set(p, SCHED "warmup_type", "warmup-type",
                  base_format("%s", linear ? "linear" : "log"));

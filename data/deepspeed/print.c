@@ -1,4 +1,4 @@
-// The tables that a person reads: a configuration, resolved, and all rows. See deepspeed.h.
+// Prints the table of a resolved configuration, and that of all rows: see deepspeed.h.
 #include "data/deepspeed/rows.h"
 #include "kernels/show.h"
 
@@ -7,7 +7,7 @@
 
 enum { KEY_COLUMN = 2, SAY_COLUMN = 52, VALUE_MAX = 24 };
 
-// Pads from column `at` to `column`, on a new line where it is passed.
+// Pads from column `at` to `column`, on a new line if that is passed.
 static void pad_to(FILE *out, int at, int column) {
     if (at >= column)
         fprintf(out, "\n%*s", column, "");
@@ -20,7 +20,7 @@ static const char *skip_prefix(const char *text, const char *prefix) {
     return strncmp(text, prefix, n) == 0 ? text + n : text;
 }
 
-// "equal by design: ...", "--zero 2", "--clip 0; absent: ...".
+// Returns "equal by design: ...", "--zero 2", "--clip 0; absent: ...".
 static char *describe_line(const struct DsLine *line) {
     bool default_taken = line->flag && line->absent;
     if (line->flag)
@@ -51,7 +51,7 @@ void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
     }
 }
 
-// "--clip; absent: 0", "not applicable: ...".
+// Returns "--clip; absent: 0", "not applicable: ...".
 static char *describe_row(const struct DsRow *row) {
     const char *why = row->why ? row->why : "";
     if (row->flag)

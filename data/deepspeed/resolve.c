@@ -1,11 +1,10 @@
-// From a text to the resolved table: see deepspeed.h.
+// Resolves the text of a configuration: see deepspeed.h.
 //
-// First every key that is in the file, in its order: has it a row, has its value a type that the
-// row allows, is it refused? Then keys that mean something only together, group by group (groups.c,
-// groups_train.c, sparse.c), which set flags, also for what is absent, and keys that are one flag's
-// (Flag.deepspeed). At last each flag that is
-// set is held against the line, and against the other keys that set it. All that is wrong goes into
-// one text.
+// First, each key of the file, in its order: it must have a row and a type that the row allows, and
+// must not be refused. Second, groups of keys that are resolved together (groups.c, groups_train.c,
+// sparse.c) set flags, also for absent keys; and keys of a single flag (Flag.deepspeed) set theirs.
+// Third, each flag that was set is compared with the line, and with other keys that set it. All
+// problems go into one text.
 #include "data/deepspeed/plan.h"
 #include "data/json.h"
 
@@ -30,7 +29,7 @@ void plan_refuse(struct DsPlan *p, const char *format, ...) {
 
 const cJSON *plan_any(const struct DsPlan *p, const char *key) {
     const cJSON *value = p->root;
-    while (value && *key) { // a name, and what is behind its dot
+    while (value && *key) { // a name, then the path after its dot
         char *name = base_format("%.*s", (int)strcspn(key, "."), key);
         value = cJSON_GetObjectItemCaseSensitive(value, name);
         key += strlen(name);
@@ -124,9 +123,9 @@ static void pass_over(struct DsPlan *p, const char *key, const cJSON *value, con
     add_line(p, key, value, DS_NOT_APPLICABLE)->why = base_format("%s", why);
 }
 
-// DeepSpeed passes over most of them, also those that somebody has misspelt.
+// Reports a key without a row. DeepSpeed ignores most of them, also misspelt ones.
 static void report_unknown(struct DsPlan *p, const char *key, const cJSON *value) {
-    // Nobody reads behind the end of the line.
+    // The error line is full: no more suggestions.
     char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(&p->tables, key) : NULL;
     if (nearest)
         plan_refuse(p, "unknown key %.80s; did you mean %s?", key, nearest);
@@ -144,7 +143,7 @@ static void refuse_type(struct DsPlan *p, const char *key, const cJSON *value,
     free(text);
 }
 
-// A value whose row refuses it where it is on.
+// Refuses a value that is on, of a DS_REFUSED row.
 static void check_refused(struct DsPlan *p, const struct DsRow *row, const char *key,
                           const cJSON *value, bool off) {
     bool on = !off && ds_is_on(row, value);
@@ -157,7 +156,7 @@ static void check_refused(struct DsPlan *p, const struct DsRow *row, const char 
 
 static void resolve_object(struct DsPlan *p, const cJSON *object, const char *path);
 
-// Inside a block that one row is for, a second row may refuse some of its keys.
+// Checks a key inside a block that has one row: a second row may refuse it.
 static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *key,
                          const cJSON *value) {
     bool other;
@@ -168,7 +167,7 @@ static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *
         resolve_object(p, value, key);
 }
 
-// Whether a block is on must be legible.
+// Checks that a block's "enabled" is a bool.
 static void check_enabled(struct DsPlan *p, const char *path, const cJSON *object) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     if (!value || cJSON_IsBool(value) || cJSON_IsNull(value) || ds_is_auto(value))
@@ -178,7 +177,7 @@ static void check_enabled(struct DsPlan *p, const char *path, const cJSON *objec
     free(key);
 }
 
-// `off`: its object says of itself that it is.
+// Resolves a key. `off`: its object has "enabled": false.
 static void resolve_key(struct DsPlan *p, const char *key, const cJSON *value, bool off) {
     bool inside;
     char expected[80];
@@ -206,7 +205,7 @@ static void resolve_key(struct DsPlan *p, const char *key, const cJSON *value, b
     }
 }
 
-// What people write to themselves, or have put aside.
+// True for a key that is a comment, or commented out.
 static bool is_comment(const char *key) {
     return (*key && strchr("_/#$", *key)) || strncasecmp(key, "comment", strlen("comment")) == 0;
 }
@@ -227,7 +226,7 @@ static void resolve_object(struct DsPlan *p, const cJSON *object, const char *pa
     }
 }
 
-// A model's config.json, or a trainer's arguments, are easily given for it.
+// Refuses a file without any known key, such as a model's config.json or a trainer's arguments.
 static void check_is_deepspeed(struct DsPlan *p) {
     bool inside, known = !p->root->child;
     const cJSON *m;
@@ -239,7 +238,7 @@ static void check_is_deepspeed(struct DsPlan *p) {
 
 // ---- the flags ----
 
-// Keys that have a flag's value as it is.
+// Sets flags by the keys that have simply a flag's value.
 static void plan_of_flags(struct DsPlan *p) {
     const struct DsTable *t = &p->tables.table[DS_FLAGS];
     for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {
@@ -254,7 +253,7 @@ static void plan_of_flags(struct DsPlan *p) {
     }
 }
 
-// Two keys that set one flag must agree; the second of them is told.
+// Returns an earlier key that sets the same flag, with which line i must agree; NULL: none.
 static const struct DsLine *set_before(const struct DeepSpeed *d, size_t i) {
     for (size_t j = 0; j < i; j++)
         if (d->lines[j].flag && strcmp(d->lines[j].flag, d->lines[i].flag) == 0)
@@ -262,7 +261,7 @@ static const struct DsLine *set_before(const struct DeepSpeed *d, size_t i) {
     return NULL;
 }
 
-// Each value of a flag must be one, and what the line says. What is only a default gives way.
+// Checks that a value is one of its flag, and equal to the line's. A mere default gives way.
 static void check_flag(struct DsPlan *p, size_t i) {
     struct DsLine *line = &p->out->lines[i];
     const struct DsLine *before = set_before(p->out, i);
@@ -289,7 +288,7 @@ static void check_flag(struct DsPlan *p, size_t i) {
     free(where);
 }
 
-// "auto" is the flag as it is, or will be: others may follow it, and data and --fit choose some.
+// Finds the flag of an "auto", whose value may still depend on other flags, the data or --fit.
 static void find_auto(const struct DsPlan *p, struct DsLine *line) {
     bool inside;
     const struct DsRow *row = ds_row(&p->tables, line->key, &inside);
@@ -321,7 +320,7 @@ static int resolve(struct DsPlan *p, struct Error *e) {
     return finish(p, e);
 }
 
-// A key that an object anywhere in the value has twice, which DeepSpeed refuses, or NULL.
+// Returns a key that any object in the value has twice, which DeepSpeed refuses; NULL: none.
 static const char *find_repeated(const cJSON *value) {
     const char *twice = cJSON_IsObject(value) ? json_repeated_key(value) : NULL;
     const cJSON *m;

@@ -1,4 +1,4 @@
-// Finding a key's row, and what a value is to it: see rows.h.
+// Finds the row of a key, and checks values against it: see rows.h.
 #include "data/deepspeed/rows.h"
 
 #include "kernels/nearest.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A switch, a text, a number or a whole one.
+// Returns the type of a flag's key: a switch, a text, a number or a whole number.
 static const char *kinds_of(const struct Flag *f) {
     return flag_is_switch(f)        ? "b"
            : f->type == FLAG_STRING ? "t"
@@ -36,7 +36,7 @@ void ds_tables_close(struct DsTables *t) {
 
 // ---- a key's row ----
 
-// Whether `key` is one of the names in `list`, which `between` stands between.
+// True if `key` is one of the names in `list`, which are separated by `between`.
 static bool is_one_of(const char *list, char between, const char *key, size_t n) {
     const char both[] = {between, 0};
     for (const char *at = list; *at; at += at[0] == between) {
@@ -48,7 +48,7 @@ static bool is_one_of(const char *list, char between, const char *key, size_t n)
     return false;
 }
 
-// The first name of a row's key.
+// Returns the length of the first name of a row's key.
 static size_t first_name(const struct DsRow *row) {
     return strcspn(row->key, "|");
 }
@@ -97,7 +97,7 @@ static const char *last_name(const char *path, size_t *parent) {
     return dot ? dot + 1 : path;
 }
 
-// Looks at one known path; one in the same object is nearer than one that is elsewhere.
+// Compares with a known path. One in the same object is nearer than one in another.
 static void try_path(const char *key, const char *path, size_t *best, char **nearest) {
     size_t here, there;
     const char *name = last_name(key, &here), *known = last_name(path, &there);
@@ -144,7 +144,7 @@ char *ds_nearest(const struct DsTables *tables, const char *key) {
 // ---- an object ----
 
 bool ds_is_closed(const char *key) {
-    // pydantic's models and constructors' arguments; all else is a dictionary, asked for some keys.
+    // pydantic's models and constructors' arguments; other objects may have any key.
     static const char *const closed[] = {"comet.",
                                          "comms_logger.",
                                          "csv_monitor.",
@@ -190,7 +190,7 @@ char *ds_print(const cJSON *value) {
     return shown;
 }
 
-// Whether an "enabled" inside the value is not false.
+// True if any "enabled" inside the value is on.
 static bool has_enabled(const cJSON *value) {
     const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(value, "enabled"), *m;
     bool on = enabled && !cJSON_IsNull(enabled) && !ds_is_auto(enabled) && !cJSON_IsFalse(enabled);

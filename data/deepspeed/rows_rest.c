@@ -1,5 +1,5 @@
-// Keys of what a run tells and saves, and of DeepSpeed's other libraries. A row is key, types,
-// verdict, flag, what to say, keys inside: see rows.h.
+// Keys of logs and checkpoints, and of DeepSpeed's other libraries. A row is key, types, verdict,
+// flag, reason, keys inside: see rows.h.
 #include "data/deepspeed/rows.h"
 
 #define SPARSE "takes part in --sparse-attention"

@@ -1,5 +1,5 @@
 // Keys of a step: batches, precision, optimizer, schedule, gradients. A row is key, types, verdict,
-// flag, what to say, keys inside: see rows.h. Those without a flag's copy are resolved by groups.c.
+// flag, reason, keys inside: see rows.h. groups.c resolves those that are not one flag's value.
 #include "data/deepspeed/rows.h"
 
 static const char unscaled[] = "bf16 needs no loss scale; DeepSpeed passes over it, or refuses it";

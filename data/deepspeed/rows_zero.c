@@ -1,5 +1,5 @@
-// Keys of ZeRO, offload, disks and kept activations. A row is key, types, verdict, flag, what to
-// say, keys inside: see rows.h.
+// Keys of ZeRO, offload, disks and activation checkpointing. A row is key, types, verdict, flag,
+// reason, keys inside: see rows.h.
 #include "data/deepspeed/rows.h"
 
 #define ZERO "zero_optimization."

@@ -1,7 +1,7 @@
-// Keys of sparse attention, which together are one flag: see plan.h.
+// Keys of sparse attention, which together set one flag: see plan.h.
 //
-// The flag has DeepSpeed's own words (MODE:KEY=VALUE,...), and says of a key that a mode has not
-// which it has. Sources: DeepSpeed 0.16.9, runtime/config.py (get_sparse_attention);
+// The flag uses DeepSpeed's own words (MODE:KEY=VALUE,...), and its parser refuses a key that a
+// mode does not have. Sources: DeepSpeed 0.16.9, runtime/config.py (get_sparse_attention);
 // ops/sparse_attention/sparsity_config.py.
 #include "data/deepspeed/plan.h"
 
@@ -22,7 +22,7 @@ static const char *const keys[] = {"block",
                                    "global_block_indices",
                                    "global_block_end_indices"};
 
-// A value as the flag has it: lists with + between their numbers.
+// Returns a value as the flag writes it: the numbers of a list are joined by +.
 static char *value_of(const cJSON *value) {
     if (!cJSON_IsArray(value))
         return ds_text(value);
@@ -46,7 +46,7 @@ static bool is_numbers(const cJSON *list) {
     return all;
 }
 
-// The file's default is bidirectional, or says nothing: a language model has one direction.
+// Checks "attention", whose default is bidirectional; a language model is always unidirectional.
 static void check_direction(struct DsPlan *p) {
     const cJSON *way = plan_value(p, SPARSE "attention");
     if (way && strcmp(way->valuestring, "unidirectional") != 0)
@@ -63,7 +63,7 @@ void plan_sparse(struct DsPlan *p) {
         return;
     char *text = base_format("%s", mode ? mode->valuestring : "fixed");
     const char *separator = ":";
-    bool dense = strcmp(text, "dense") == 0; // which has a block, and no use for it
+    bool dense = strcmp(text, "dense") == 0; // has a "block" that it does not use
     for (size_t i = 0; !dense && i < sizeof keys / sizeof keys[0]; i++) {
         char *key = base_format(SPARSE "%s", keys[i]);
         const cJSON *value = plan_value(p, key);
@@ -77,7 +77,7 @@ void plan_sparse(struct DsPlan *p) {
         }
         free(key);
     }
-    // Their file's default of bigbird's random blocks is not that of their class, which is ours.
+    // The file's default for bigbird's random blocks differs from the class's, which is ours.
     bool bigbird = strcmp(text, "bigbird") == 0 || strncmp(text, "bigbird:", 8) == 0;
     if (bigbird && !plan_any(p, SPARSE "num_random_blocks"))
         base_append(&text, "%snum_random_blocks=0", separator);
