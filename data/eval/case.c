@@ -1,4 +1,4 @@
-// Letters by a table that a script made of Python's: see case.h, scripts/gen/case_table.py.
+// Looks letters up in a table made from Python's: see case.h, scripts/gen/case_table.py.
 #include "data/eval/case.h"
 
 #include "data/eval/case_table.h"

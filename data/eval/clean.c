@@ -1,4 +1,4 @@
-// Four replacements, one after the other: see clean.h.
+// Cleans texts by four replacements, one after the other: see clean.h.
 #include "data/eval/clean.h"
 
 #include "data/eval/case.h"
@@ -26,8 +26,7 @@ static char *stripped(const char *text) {
     return copy;
 }
 
-// In place, as `to` is not longer than `from`; from left to right, and what was put in is not
-// looked at again.
+// Replaces from left to right, in place: `to` is not longer than `from`, and is not searched again.
 static void replace(char *text, const char *from, const char *to) {
     size_t skip = strlen(from), n = strlen(to);
     char *out = text;
@@ -40,7 +39,7 @@ static void replace(char *text, const char *from, const char *to) {
     *out = 0;
 }
 
-// Each bracket with the nearest that closes it, where that stands on the same line.
+// Removes each [...] up to the nearest closing bracket on the same line.
 static void drop_brackets(char *text) {
     char *out = text;
     while (*text) {

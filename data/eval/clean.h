@@ -1,15 +1,15 @@
-// What lm-eval's harness makes of HellaSwag's texts before it encodes them (its task `hellaswag`,
+// Cleans HellaSwag's texts as lm-eval's harness does before it encodes them (its task `hellaswag`,
 // version 1.0: lm_eval/tasks/hellaswag/utils.py).
 #ifndef DATA_EVAL_CLEAN_H
 #define DATA_EVAL_CLEAN_H
 #include <stddef.h>
 
-// The text without white space at its ends, with ". " for " [title]", without what stands in
-// brackets on one line, and with one space for two. Valid UTF-8, a zero byte at its end. free() it.
+// Returns the text (valid UTF-8) without white space at its ends, with ". " for " [title]", without
+// text in brackets on one line, and with one space for two. It ends in a zero byte. free() it.
 char *clean_text(const char *text);
 
-// The context: clean_text of "LABEL: A B", with B capitalized. free() it. NULL where
-// case_capitalize cannot.
+// Returns the context: clean_text of "LABEL: A B", with B capitalized. free() it. NULL: B cannot be
+// (case_capitalize).
 char *clean_query(const char *label, const char *a, const char *b);
 
 // Counts the bytes of the text before the white space at its end.

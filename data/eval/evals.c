@@ -1,4 +1,4 @@
-// From --eval's value to items: see evals.h.
+// Reads the items that --eval names: see evals.h.
 #include "data/eval/evals.h"
 
 #include "data/file.h"
@@ -11,7 +11,7 @@
 static const char HELLASWAG[] = "hellaswag:";
 static const size_t FILE_BYTES_MAX = (size_t)1 << 30;
 
-// The next of the parts between commas; free() it. *at moves behind it, to NULL behind the last.
+// Returns the next of the parts between commas; free() it. *at moves after it, or becomes NULL.
 static char *next_part(const char **at) {
     size_t n = strcspn(*at, ",");
     char *part = base_format("%.*s", (int)n, *at);
@@ -19,7 +19,7 @@ static char *next_part(const char **at) {
     return part;
 }
 
-// The file that a part names; NULL: none.
+// Returns the file that a part names; NULL: none.
 static const char *file_of(const char *part) {
     size_t n = sizeof HELLASWAG - 1;
     return strncmp(part, HELLASWAG, n) == 0 && part[n] ? part + n : NULL;

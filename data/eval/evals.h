@@ -1,4 +1,4 @@
-// What --eval names, opened: the files of items, and whether perplexity is asked for.
+// --eval: opens the files of items that it names. It may also ask for perplexity ("ppl").
 //
 // Called by data/flags/texts.c, once the tokenizer is known. Read next: hellaswag.h, items.h.
 #ifndef DATA_EVAL_EVALS_H
@@ -15,16 +15,16 @@ struct Evals {
     size_t count;
 };
 
-// Whether --eval is understood, and its files are there. *ppl: it names ppl. NULL: nothing is asked
-// for. Errors: -EINVAL, file_open's.
+// Checks the text of --eval, and that its files exist. *ppl: it names ppl. text NULL: no --eval.
+// Errors: -EINVAL, file_open's.
 int evals_check(const char *text, bool *ppl, struct Error *e);
 
-// Reads the files. evals_close is due in any case. Errors: file_read's, hellaswag_parse's.
+// Reads the files. Call evals_close also after an error. Errors: file_read's, hellaswag_parse's.
 int evals_open(struct Evals *out, const char *text, const struct EvalSpec *spec, struct Error *e);
-void evals_close(struct Evals *evals); // one that is not open: nothing
+void evals_close(struct Evals *evals); // does nothing if it is not open
 
-// The accuracy by each measure, -1 where the file allows none; logprob has room for the scores of
-// all sequences, those of the first protocol first.
+// The accuracy by each measure, -1 if the file does not allow it. logprob: the scores of all
+// sequences, those of the first protocol first.
 struct EvalResult {
     const char *name;
     size_t items;
@@ -32,7 +32,7 @@ struct EvalResult {
 };
 struct EvalResult evals_result(const struct EvalTask *task, const double *logprob);
 
-// The file's name without its folders.
+// Returns a task's file name without its folders.
 const char *evals_short_name(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-// HellaSwag's lines of JSON to token sequences: see hellaswag.h. Next: clean.c, hellaswag_bin.c.
+// Encodes HellaSwag's lines of JSON as sequences: see hellaswag.h. Next: clean.c, hellaswag_bin.c.
 #include "data/eval/hellaswag.h"
 
 #include "data/eval/clean.h"
@@ -17,13 +17,13 @@ enum { LINE_BYTES_MAX = 1 << 20 };
 enum Field { LABEL_TEXT, CTX, CTX_A, CTX_B, NTEXT };
 static const char *const field_names[] = {"activity_label", "ctx", "ctx_a", "ctx_b"};
 
-// A line on its way to sequences.
+// The state of reading a line.
 struct ItemReading {
     const struct EvalSpec *spec;
     struct EvalItems *out;
     const char *name;
     size_t line;     // counted from 1
-    size_t too_long; // the first line that llm.c's protocol has no room for; 0: none
+    size_t too_long; // the first line that is too long for llm.c's protocol; 0: none
     const char *text[NTEXT];
     const cJSON *endings;
     int label;
@@ -36,7 +36,7 @@ static int refuse(const struct ItemReading *r, const char *what, struct Error *e
 
 // ---- JSON ----
 
-// The only member of that name; NULL, with a line, where there is none, or a second.
+// Returns the only member of that name; NULL, with an error, if there is none or a second.
 static const cJSON *member(const struct ItemReading *r, const cJSON *object, const char *name,
                            struct Error *e) {
     const cJSON *item, *found = NULL;
@@ -69,7 +69,7 @@ static int read_endings(struct ItemReading *r, const cJSON *object, struct Error
                      r->line, EVAL_CHOICES_MAX);
 }
 
-// As a number, or as the digit that Hugging Face's copy of the data set has.
+// Reads the label: a number, or a text of digits as in Hugging Face's copy of the data set.
 static int read_label(struct ItemReading *r, const cJSON *object, struct Error *e) {
     const cJSON *item = member(r, object, "label", e);
     int n = cJSON_GetArraySize(r->endings);
@@ -110,7 +110,7 @@ static int read_object(struct ItemReading *r, const cJSON *object, struct Error 
 
 // ---- tokens ----
 
-// Behind the token that begins a text, if the tokenizer has one.
+// Encodes a text, after the tokenizer's begin token, if it has one.
 static int encode(const struct ItemReading *r, const char *text, size_t n, struct Ids *ids,
                   struct Error *e) {
     int32_t begin = tokenizer_begin(r->spec->tokenizer);
@@ -122,7 +122,7 @@ static int encode(const struct ItemReading *r, const char *text, size_t n, struc
     return err ? error_set(e, err, why.id, "%s: line %zu: %s", r->name, r->line, why.text) : 0;
 }
 
-// The harness's: a text of context and answer, and of its tokens those behind the context's count.
+// Adds lm-eval's sequence: context and answer as one text, whose tokens after the context's count.
 static int add_lm_eval(struct ItemReading *r, const char *query, const char *choice,
                        struct Error *e) {
     size_t T = r->spec->seq_len, cut = 0;
@@ -253,7 +253,7 @@ static void warn_lengths(const struct ItemReading *r) {
                  r->name, r->too_long, r->spec->seq_len);
 }
 
-// A tokenizer of numbers takes no text, not even the emptiest.
+// Refuses a tokenizer of numbers, which encodes no text, not even an empty one.
 static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const char *name,
                            struct Error *e) {
     struct Ids ids = {0};

@@ -5,17 +5,17 @@
 //   JSONL   the data set's own: an object a line, with activity_label, ctx, ctx_a, ctx_b, endings
 //           and label. The texts are encoded by the run's tokenizer, for two protocols:
 //             lm-eval's  "LABEL: CTX_A Ctx_b", cleaned (clean.h), a space and the cleaned ending,
-//                        encoded as one text; of its tokens as many as the context has alone are
-//                        the context. What is longer than the model's sequences loses its beginning
-//             llm.c's    ctx, and a space with the ending, encoded each by itself
+//                        encoded as one text; the context is as many of its tokens as the context
+//                        has when encoded alone. A text that is too long loses its beginning
+//             llm.c's    ctx, and a space with the ending, encoded separately
 //   .bin    llm.c's, magic 20240522: 256 int32 (magic, version 1, items, bytes of the longest),
 //           then for each item uint16: 65535, its bytes, its number, label, endings, and for the
-//           context and each ending a count and ids. The ids are those of GPT-2's tokenizer, and
-//           the text is gone, so there is llm.c's protocol alone.
+//           context and each ending a count and ids. The ids are GPT-2's, without the text, so only
+//           llm.c's protocol is possible.
 //
-// Where the tokenizer's files say that a text begins with a token, each sequence does. Text never
-// becomes a control token. llm.c stops at an item that is longer than the model's sequences; so a
-// .bin is refused for one, and a JSONL then has lm-eval's protocol alone.
+// If the tokenizer has a begin token, each sequence begins with it. Text never becomes a control
+// token. llm.c stops at an item that is longer than the model's sequences; so a .bin with such an
+// item is refused, and a JSONL file has lm-eval's protocol alone.
 //
 // Called by evals.c; fuzzed by tests/fuzz/fuzz_eval.c.
 #ifndef DATA_EVAL_HELLASWAG_H
@@ -31,8 +31,8 @@ struct EvalSpec {
     size_t limit;          // items to read; 0: all
 };
 
-// Fills in *out from a file of `n` bytes, with a zero byte behind them; items_free is due in any
-// case. `name` opens the error line. Errors: -EINVAL with the line, or the item, and what is wrong.
+// Fills in *out from a file of `n` bytes and a zero byte; call items_free also after an error.
+// `name` opens the error line. Errors: -EINVAL with the line, or the item, and what is wrong.
 int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const char *name,
                     const char *bytes, size_t n, struct Error *e);
 

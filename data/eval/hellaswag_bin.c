@@ -1,5 +1,5 @@
-// llm.c's file of HellaSwag's tokens: see hellaswag.h for the format. Its writer is
-// dev/data/data_common.py (write_evalfile) there, its reader llmc/dataloader.h (EvalLoader).
+// Reads llm.c's file of HellaSwag's tokens: see hellaswag.h for the format. llm.c writes it in
+// dev/data/data_common.py (write_evalfile), and reads it in llmc/dataloader.h (EvalLoader).
 #include "data/eval/hellaswag.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static uint16_t word(const struct BinReading *r, size_t at) {
     return w;
 }
 
-// The count and the ids at *at of an item that ends at `end`.
+// Reads the count and the ids at *at of an item that ends at `end`.
 static int read_ids(struct BinReading *r, size_t *at, size_t end, struct Error *e) {
     size_t count = *at + 2 <= end ? word(r, *at) : 0;
     if (!count || count > (end - *at) / 2 - 1)

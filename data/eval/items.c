@@ -1,4 +1,4 @@
-// Lists that grow, and choices by scores: see items.h.
+// Growing lists of items, and choices by scores: see items.h.
 #include "data/eval/items.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void items_free(struct EvalItems *s) {
     *s = (struct EvalItems){0};
 }
 
-// What answer c's log-probability is divided by.
+// Returns the number by which answer c's log-probability is divided.
 static double divisor(const struct EvalItems *s, size_t i, enum EvalMeasure m, int c) {
     const struct EvalItem *item = &s->item[i];
     const struct Sequence *q = &s->list[EVAL_LLMC].sequence[item->first[EVAL_LLMC] + (size_t)c];

@@ -1,11 +1,11 @@
-// Characters of UTF-8 that is known to be valid (data/text/text.h: text_find_invalid).
+// Characters of valid UTF-8 (checked by text_find_invalid of data/text/text.h).
 #ifndef DATA_EVAL_UTF8_H
 #define DATA_EVAL_UTF8_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// The character at text[*at], *at < n; *at moves behind it.
+// Returns the character at text[*at], *at < n; *at moves after it.
 static inline int32_t utf8_next(const char *text, size_t n, size_t *at) {
     uint8_t lead = (uint8_t)text[(*at)++];
     int32_t c = lead < 0x80   ? lead
@@ -17,7 +17,7 @@ static inline int32_t utf8_next(const char *text, size_t n, size_t *at) {
     return c;
 }
 
-// Writes a character, at most 4 bytes. Returns how many.
+// Writes a character of at most 4 bytes. Returns its bytes.
 static inline size_t utf8_write(int32_t c, char *out) {
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -34,7 +34,7 @@ static inline size_t utf8_count(const char *text, size_t n) {
     return count;
 }
 
-// White space as Python's str.strip has it.
+// True for white space of Python's str.strip.
 static inline bool utf8_is_space(int32_t c) {
     return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
