@@ -1,5 +1,5 @@
-// From config.json to flags: see config.h. The table of keys comes first, then windows, which are
-// spelled in more ways than one; rotary embedding, too, is config_rope.c's. (transformers 4 and 5.)
+// Reads config.json as flags: see config.h. First the table of keys, then windows, which have more
+// than one spelling. config_rope.c reads rotary embedding. (transformers 4 and 5.)
 #include "data/hf/config.h"
 
 #include "data/hf/config_read.h"
@@ -13,11 +13,11 @@
 
 enum { SEQ_LEN_USUAL = 2048 }; // tokens, as in presets.c
 
-// As model_type says it, which is as --family does.
+// The values of model_type, which are those of --family.
 static const char *const class_name[HF_NCLASS] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
 
-// A number of config.json that is a flag's value. NAN: the class has no such key; 0: where the key
-// is absent or null the value follows from others (hf_config_complete).
+// A number of config.json that is a flag's value, and its default. NAN: the class has no such key;
+// 0: if the key is absent or null, the value follows from others (hf_config_complete).
 static const struct Number {
     const char *flag, *key[2]; // of gpt2, and of all others
     double otherwise[HF_NCLASS];
@@ -34,14 +34,14 @@ static const struct Number {
     {"head-size", {NULL, "head_dim"}, {NAN, 0, 0, 0, 128}},
 };
 
-// Other words for gpt2's keys, which transformers lets go before them.
+// Synonyms of gpt2's keys, which take precedence in transformers.
 static const char *const gpt2_words[][2] = {{"n_layer", "num_hidden_layers"},
                                             {"n_head", "num_attention_heads"},
                                             {"n_embd", "hidden_size"},
                                             {"n_positions", "max_position_embeddings"}};
 
-// Keys with which our computation would be another: each may be absent, or have one of these
-// values. Of booleans: false, or true where it is written so.
+// Keys that would change the computation: each may be absent, or have one of these values. A
+// boolean must be false, unless "true" is listed.
 static const struct Must {
     const char *key, *values;
     bool of[HF_NCLASS];
@@ -127,7 +127,7 @@ void hf_config_complete(struct cJSON *flags) {
     }
 }
 
-// Is the word one of some with spaces between them?
+// True if the word is one of a list that is separated by spaces.
 static bool is_among(const char *words, const char *word) {
     size_t n = strlen(word);
     for (const char *at = words; (at = strstr(at, word)); at += n)
@@ -152,7 +152,7 @@ static int check_must(struct HfReading *r, const struct Must *m) {
 
 // ---- windows ----
 
-// How many layers have a window, as layer_types says, of those that it names; ours is one for all.
+// Counts the layers that have a window, and all that layer_types names. Our window is one for all.
 static int count_sliding(struct HfReading *r, const cJSON *types, size_t *sliding, size_t *named) {
     const cJSON *item;
     if (!cJSON_IsArray(types))
@@ -170,7 +170,7 @@ static int count_sliding(struct HfReading *r, const cJSON *types, size_t *slidin
     return 0;
 }
 
-// Qwen's, where a window is on: the layers behind the first max_window_layers have it.
+// Counts Qwen's layers with a window, if it is on: those after the first max_window_layers.
 static int count_behind(struct HfReading *r, size_t layers, size_t *sliding) {
     const cJSON *item = hf_config_value(r->config, "max_window_layers");
     double full = item ? item->valuedouble : 28;
@@ -182,7 +182,7 @@ static int count_behind(struct HfReading *r, size_t layers, size_t *sliding) {
     return 0;
 }
 
-// The window that layers have which slide; *width 0: there is none, and null says so, too.
+// Reads the window of sliding layers; *width 0: there is none, as for null.
 static int read_width(struct HfReading *r, double *width) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->config, "sliding_window");
     const cJSON *use = hf_config_value(r->config, "use_sliding_window");
@@ -197,8 +197,8 @@ static int read_width(struct HfReading *r, double *width) {
     return 0;
 }
 
-// Llama has none, whatever its file says of one; Mistral has one in all layers, unless layer_types
-// makes another model of it.
+// Reads the window. Llama has none, whatever its file says; Mistral has one in all layers, unless
+// layer_types says otherwise.
 static int read_window(struct HfReading *r) {
     const cJSON *types = hf_config_value(r->config, "layer_types");
     bool mistral = r->class == HF_MISTRAL;
@@ -231,7 +231,7 @@ static int read_tie(struct HfReading *r) {
     return 0;
 }
 
-// A model of very long sequences is trained on shorter ones where nobody says how long they are.
+// Shortens the default seq-len of a model of very long sequences.
 static void shorten(cJSON *flags) {
     cJSON *length = cJSON_GetObjectItemCaseSensitive(flags, "seq-len");
     if (length->valuedouble > SEQ_LEN_USUAL)
@@ -260,9 +260,9 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
     return err;
 }
 
-// ---- what is passed over ----
+// ---- ignored keys ----
 
-// Adds to *told, between commas, the keys of a list whose values are not 0.
+// Adds the keys of a list whose values are not 0 to *told, separated by commas.
 static void list_dropout(const struct HfReading *r, char **told) {
     static const char *const gpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop", NULL};
     static const char *const others[] = {"attention_dropout", NULL};
@@ -310,7 +310,7 @@ bool hf_config_same_text(const char *a, const char *b) {
     return *a == *b;
 }
 
-// Sequences may be shorter than a model's own, and gpt2 alone has an embedding of positions.
+// True if the flag must be equal in two models: seq-len may differ, and only gpt2 has positions.
 static bool is_compared(const cJSON *flags, const char *flag) {
     const cJSON *family = cJSON_GetObjectItemCaseSensitive(flags, "family");
     if (strcmp(flag, "positions") == 0)
@@ -318,7 +318,7 @@ static bool is_compared(const cJSON *flags, const char *flag) {
     return strcmp(flag, "seq-len") != 0;
 }
 
-// A head is tied unless it is said to be "off": "auto" is "on".
+// True if two values are equal. For "tie", "auto" is "on".
 static bool same_value(const cJSON *a, const cJSON *b) {
     if (strcmp(a->string, "tie") == 0)
         return (strcmp(a->valuestring, "off") == 0) == (strcmp(b->valuestring, "off") == 0);

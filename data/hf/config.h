@@ -1,9 +1,9 @@
-// Hugging Face's config.json as flags of ours.
+// Reads Hugging Face's config.json as our flags, and writes flags as a config.json.
 //
-// What a model's config.json says becomes flags, as if they stood in a configuration file: so the
-// run's own config.json repeats them, and --help explains them. Keys that are absent have the
-// default of the model's class in transformers, which differs from class to class; config.c holds
-// these as a table. A key whose value would mean another computation than ours is refused by name.
+// A model's config.json becomes flags, as if they were in a configuration file: so the run's own
+// config.json repeats them, and --help explains them. An absent key has the default of the model's
+// class in transformers, which config.c has as a table. A key whose value would mean a computation
+// different from ours is refused by name.
 #ifndef DATA_HF_CONFIG_H
 #define DATA_HF_CONFIG_H
 #include "data/hf/names.h"
@@ -15,37 +15,37 @@ struct cJSON;
 // for errors. Errors: -EINVAL with the file, the key, its value and what would be right.
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e);
 
-// What is passed over in such a config and is to be told, a line break behind each line; free() it.
+// Returns log lines about keys that are ignored, each with a line break; free() them.
 char *hf_config_told(const struct cJSON *config, const char *path);
 
-// Fills in what the rest of such flags decides: sizes that are 0 (kv-heads: heads, head-size:
-// channels / heads, ffn: 4 channels, positions: seq-len), and the usual numbers of norms and
-// angles.
+// Fills in the flags that follow from others: sizes that are 0 (kv-heads: heads, head-size:
+// channels / heads, ffn: 4 channels, positions: seq-len), and the usual constants of norms and
+// rotary embedding.
 void hf_config_complete(struct cJSON *flags);
 
-// Whether two values of a flag say the same, numbers in them compared as numbers: "linear:2" and
+// True if two values of a flag are equal, with numbers compared as numbers: "linear:2" and
 // "linear:2.0".
 bool hf_config_same_text(const char *a, const char *b);
 
-// Refuses complete flags of a model, which stand in `where`, if those of this run differ; a
-// vocabulary of 0 is not known yet. Errors: -EINVAL with the flag and both values.
+// Refuses a model whose complete flags differ from this run's; a vocabulary of 0 is not known yet.
+// `where` names the model's file. Errors: -EINVAL with the flag and both values.
 int hf_config_check_same(const struct cJSON *model, const char *where, const struct cJSON *run,
                          struct Error *e);
 
-// The sizes that complete flags have.
+// Copies the sizes out of complete flags.
 void hf_config_sizes(const struct cJSON *flags, struct HfSizes *sizes);
 
-// The ids that begin and end a text; -1: none does.
+// The ids that begin and end a text; -1: none.
 struct HfEnds {
     int32_t begin, end;
 };
 
-// The way back: the text of a config.json, from complete flags (config_write.c). free() *text.
-// Errors: -EINVAL for what a folder of the family cannot say.
+// Writes the text of a config.json from complete flags (config_write.c). free() *text. Errors:
+// -EINVAL for a model that a folder of the family cannot express.
 int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds ends, char **text,
                     struct Error *e);
 
-// Or the text of that config, with another dtype. Returns 0.
+// Writes the text of an existing config with another dtype. Returns 0.
 int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **text);
 
 #endif

@@ -1,4 +1,4 @@
-// What the readers of config.json share: config.c, and config_rope.c for rotary embedding.
+// The state of reading config.json, for config.c, and for config_rope.c (rotary embedding).
 #ifndef DATA_HF_CONFIG_READ_H
 #define DATA_HF_CONFIG_READ_H
 #include "kernels/base.h"
@@ -11,25 +11,25 @@ struct HfReading {
     const cJSON *config;
     const char *path; // of config, for errors
     enum HfClass class;
-    cJSON *flags; // which it becomes
+    cJSON *flags; // the result
     struct Error *e;
 };
 
-// A member that is there and not null; else NULL.
+// Returns a member that is present and not null; else NULL.
 const cJSON *hf_config_value(const cJSON *object, const char *key);
 
-// An error line with the file, the key and its value. Returns -EINVAL.
+// Sets an error with the file, the key and its value. Returns -EINVAL.
 int hf_config_refuse(struct HfReading *r, const char *key, const cJSON *item, const char *expected);
 
-// The flags rope-theta and rope-scaling. `positions`: max_position_embeddings, or what the class
-// has for it. Errors: -EINVAL.
+// Sets the flags rope-theta and rope-scaling. `positions`: max_position_embeddings, or the class's
+// default. Errors: -EINVAL.
 int hf_config_rope(struct HfReading *r, double positions);
 
-// Whether rope_scaling, which counts, says something else than the rope_parameters beside it.
+// True if rope_scaling, which takes precedence, differs from rope_parameters in the same file.
 bool hf_config_rope_differs(const cJSON *config);
 
-// The way back, from complete flags: with_theta: rope_parameters of transformers 5; without: what 4
-// calls rope_scaling.
+// Makes the JSON object from complete flags. with_theta: rope_parameters of transformers 5; else
+// rope_scaling of transformers 4.
 cJSON *hf_config_rope_object(const cJSON *flags, bool with_theta);
 
 #endif

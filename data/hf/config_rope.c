@@ -1,6 +1,6 @@
 // Rotary embedding in config.json: see config_read.h. transformers 4 wrote rope_theta and
-// rope_scaling, 5 writes rope_parameters with the base in it; which of them counts where a file has
-// both, and what is taken where a number is absent, is as transformers 5 has it.
+// rope_scaling, 5 writes rope_parameters, which includes the base. If a file has both, or lacks a
+// number, the result is that of transformers 5.
 #include "data/hf/config_read.h"
 
 #include "data/json_members.h"
@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is read of rope_scaling or rope_parameters, and who it is.
+// The object that is read, rope_scaling or rope_parameters, and its name.
 struct RopeObject {
     const cJSON *object; // NULL: there is neither
     const char *name;
     double positions;
 };
 
-// The first goes before the second.
+// The first takes precedence.
 static const char *const rope_names[] = {"rope_scaling", "rope_parameters"};
 
-// An empty object is as good as none.
+// Finds the object. An empty one counts as absent.
 static int find_rope(struct HfReading *r, struct RopeObject *rope) {
     for (int i = 0; i < 2 && !rope->object; i++) {
         const cJSON *item = hf_config_value(r->config, rope_names[i]);
@@ -41,7 +41,7 @@ static int refuse_absent(struct HfReading *r, const struct RopeObject *rope, con
                      r->path, rope->name, key);
 }
 
-// A number above 0; *value is left where it is absent or null.
+// Reads a number above 0; *value is unchanged if it is absent or null.
 static int read_number(struct HfReading *r, const cJSON *object, const char *key, double *value) {
     const cJSON *item = hf_config_value(object, key);
     if (!item)
@@ -52,7 +52,7 @@ static int read_number(struct HfReading *r, const cJSON *object, const char *key
                : hf_config_refuse(r, key, item, "a number above 0");
 }
 
-// transformers turns all of a head where nothing is stretched, whatever is said of a part.
+// Refuses a partial_rotary_factor, which transformers ignores if there is no scaling.
 static int check_part(struct HfReading *r, const struct RopeObject *rope) {
     static const char KEY[] = "partial_rotary_factor";
     const cJSON *item = hf_config_value(rope->object, KEY);
@@ -60,7 +60,7 @@ static int check_part(struct HfReading *r, const struct RopeObject *rope) {
     return item && item->valuedouble != 1 ? hf_config_refuse(r, KEY, item, "1") : 0;
 }
 
-// The same, which must be there.
+// Reads a number above 0 that must be present.
 static int need_number(struct HfReading *r, const struct RopeObject *rope, const char *key,
                        double *value) {
     *value = 0;
@@ -68,7 +68,7 @@ static int need_number(struct HfReading *r, const struct RopeObject *rope, const
     return err || *value > 0 ? err : refuse_absent(r, rope, key);
 }
 
-// The length of the first training: beside the object goes before inside it.
+// Reads the length of the first training; the key outside of the object takes precedence.
 static int read_original(struct HfReading *r, const struct RopeObject *rope, double *value) {
     static const char KEY[] = "original_max_position_embeddings";
     bool beside = hf_config_value(r->config, KEY) != NULL;
@@ -94,7 +94,7 @@ static int read_llama3(struct HfReading *r, const struct RopeObject *rope, char 
     return err;
 }
 
-// The factor of cosines and sines: YaRN's, of two scales if there are two, or one that is named.
+// Reads attention_factor, or computes YaRN's, from mscale and mscale_all_dim if both are given.
 static int read_attention(struct HfReading *r, const struct RopeObject *rope, double factor,
                           double *attention) {
     double one = 0, other = 0;
@@ -108,7 +108,7 @@ static int read_attention(struct HfReading *r, const struct RopeObject *rope, do
     return err ? err : read_number(r, rope->object, "attention_factor", attention);
 }
 
-// A factor that is null is that of the two lengths.
+// Reads YaRN's numbers. A factor that is null is the ratio of the two lengths.
 static int read_yarn(struct HfReading *r, const struct RopeObject *rope, char **text) {
     const cJSON *truncate = cJSON_GetObjectItemCaseSensitive(rope->object, "truncate");
     double factor = 0, original, fast = 32, slow = 1, attention;
@@ -219,7 +219,7 @@ bool hf_config_rope_differs(const cJSON *config) {
     return differs;
 }
 
-// ---- the way back -------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static void add_numbers(cJSON *rope, const char *type, const char *const *keys,
                         const double *values, int n) {

@@ -1,5 +1,5 @@
-// From flags to config.json: see config.h. Rotary embedding and the dtype are written as
-// transformers 4 reads them, and again as 5 does; each passes over the other's.
+// Writes flags as a config.json: see config.h. Rotary embedding and the dtype are written twice,
+// for transformers 4 and for 5; each ignores the keys of the other.
 #include "data/hf/config.h"
 
 #include "data/hf/config_read.h"
@@ -55,12 +55,12 @@ static void write_gpt2(cJSON *config, const cJSON *flags) {
     cJSON_AddStringToObject(config, "activation_function", "gelu_new");
 }
 
-// A key that is absent would mean the class's own, which a smaller vocabulary may not have.
+// Adds an id or null: without the key, the class's default id might exceed the vocabulary.
 static void add_id(cJSON *config, const char *key, int32_t id) {
     cJSON_AddItemToObject(config, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
 }
 
-// Qwen's layers slide where it is said of each.
+// Adds the window; Qwen needs a layer_types entry for each layer.
 static void write_window(cJSON *config, const cJSON *flags, const char *family) {
     cJSON_AddNumberToObject(config, "sliding_window", json_number(flags, "attention-window"));
     if (strcmp(family, "mistral") == 0)
@@ -95,7 +95,7 @@ static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
         cJSON_AddNullToObject(config, "sliding_window");
 }
 
-// What a folder of the family has no word for.
+// Refuses a model that a folder of the family cannot express.
 static int check(const cJSON *flags, const char *family, struct Error *e) {
     bool gpt2 = strcmp(family, "gpt2") == 0;
     const char *sparse = json_text(flags, "sparse-attention");

@@ -1,4 +1,4 @@
-// See export.h. What config.json says is config_write.c's.
+// Writes a model's folder: see export.h. config_write.c makes config.json.
 #include "data/hf/export.h"
 
 #include "data/file.h"
@@ -17,16 +17,16 @@
 
 enum { COPIED_BYTES_MAX = 1 << 28 };
 
-// ---- what else belongs to a model ----
+// ---- copies of the imported folder's files ----
 
 struct Copying {
     struct HfExport *x;
-    bool checks; // that it can be read, and no more
+    bool checks; // only check that files can be read
     struct Error *e;
     int err;
 };
 
-// What the run's text has in its place is not, and of another tokenizer nothing but the licence.
+// True if a file is copied: the run's text does not replace it (and has no other tokenizer).
 static bool is_copied(const struct HfText *text, const char *name) {
     static const char *const begins[] = {
         "tokenizer", "special_tokens_map", "chat_template", "generation_config.json",
@@ -66,7 +66,7 @@ static int copy_file(const struct Copying *c, const char *path, const char *name
     return err;
 }
 
-// Of folders, such as one with several tokenizers, none is copied; a link may lead to a file.
+// Copies or checks a file. Folders are not copied; a link may lead to a file.
 static bool copy_one(int folder, const char *name, void *copying) {
     struct Copying *c = copying;
     struct stat st;
@@ -95,8 +95,8 @@ static int copy_all(struct HfExport *x, bool checks, struct Error *e) {
 
 // ---- opening ----
 
-// config.json is copied, so it must say what the run's model is: on a resume its folder is named
-// again, and may be another, or changed.
+// Checks that the config.json to copy describes the run's model: on a resume, --init may name
+// another folder, or one that has changed.
 static int check_config(const struct HfExport *x, const cJSON *run, struct Error *e) {
     static const char WINDOW[] = "attention-window", SPARSE[] = "sparse-attention";
     const char *folder = x->from->folder.path;
@@ -106,7 +106,7 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
     cJSON *flags = err ? NULL : cJSON_Parse(text);
     if (flags && !cJSON_HasObjectItem(flags, WINDOW))
         cJSON_AddNumberToObject(flags, WINDOW, 0);
-    if (flags) // no folder has another
+    if (flags) // a folder has dense attention only
         cJSON_AddStringToObject(flags, SPARSE, "dense");
     if (flags)
         err = hf_config_check_same(flags, where, run, e);
@@ -120,7 +120,7 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
 int hf_export_open(struct HfExport *x, const char *path, const struct ExportModel *model,
                    const struct HfModel *from, struct Error *e) {
     int length = (int)strlen(path);
-    while (length > 1 && path[length - 1] == '/') // the folder aside is beside it
+    while (length > 1 && path[length - 1] == '/') // PATH.writing is beside it
         length--;
     *x = (struct HfExport){
         .path = base_format("%.*s", length, path), .from = from, .dtype = model->dtype};
@@ -182,7 +182,7 @@ static void lay_out(struct HfExport *x) {
     x->laid_out = true;
 }
 
-// Of what is copied, nothing: a tokenizer is small beside weights.
+// Checks the free space for weights and config.json. Copied files are small compared with weights.
 static int check_room(void *export, struct Error *e) {
     struct HfExport *x = export;
     lay_out(x);

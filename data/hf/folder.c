@@ -1,4 +1,4 @@
-// Opening a model's folder, and finding its tensors: see folder.h.
+// Opens a model's folder, and finds its tensors: see folder.h.
 #include "data/hf/folder.h"
 
 #include "data/file.h"
@@ -16,7 +16,7 @@ static const char SINGLE[] = "model.safetensors", INDEX[] = "model.safetensors.i
 
 // ---- files --------------------------------------------------------------------------------------
 
-// A tree, and the text that it was made from; free() both.
+// Reads a JSON file as a tree; free() the tree and the text.
 static int read_json(const char *path, size_t bytes_max, cJSON **tree, char **text, size_t *bytes,
                      struct Error *e) {
     *tree = NULL;
@@ -40,7 +40,7 @@ static int compare_texts(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// A name of a file in the folder itself.
+// True if the name is that of a file in the folder itself.
 static bool is_plain_name(const char *name) {
     return name && *name && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, "..");
 }
@@ -78,15 +78,15 @@ static const struct Safetensors *find_file(const struct HfFolder *f, const char 
     return NULL;
 }
 
-// Each tensor must be where the index says. What a shard has besides is found, too, and refused by
-// whoever does not ask for it.
+// Checks that each tensor is where the index says. Tensors that the index lacks are found, too, and
+// refused later if they are not used.
 static int check_map(const struct HfFolder *f, const cJSON *map, const char *path,
                      struct Error *e) {
     const cJSON *item;
     const struct Safetensors *file = NULL;
     const char *name = "";
     cJSON_ArrayForEach(item, map) {
-        if (strcmp(name, item->valuestring)) // neighbours are mostly in the same file
+        if (strcmp(name, item->valuestring)) // consecutive tensors are mostly in one file
             file = find_file(f, name = item->valuestring);
         if (!file || !safetensors_find(file, item->string))
             return error_set(e, -EINVAL, E_HF_INDEX,
@@ -118,14 +118,14 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
     return code;
 }
 
-// Of a link that leads nowhere, as into a cache without its blobs, and of what cannot be looked at,
-// the opening says why.
+// True if there is nothing of that name. A broken link (into a cache without its blobs), or a file
+// that cannot be examined, is not absent: opening it reports why.
 static bool is_absent(const char *path) {
     struct stat st;
     return lstat(path, &st) && errno == ENOENT;
 }
 
-// One file comes before an index, as in transformers.
+// Opens the weights. A single file takes precedence over an index, as in transformers.
 static int open_weights(struct HfFolder *f, struct Error *e) {
     char *single = base_format("%s/%s", f->path, SINGLE);
     char *index = base_format("%s/%s", f->path, INDEX);
@@ -153,7 +153,7 @@ static int compare_names(const void *a, const void *b) {
                   ((const struct HfTensor *)b)->tensor->name);
 }
 
-// All files' tensors in one list.
+// Lists the tensors of all files, sorted by name.
 static int list_tensors(struct HfFolder *f, struct Error *e) {
     size_t room = 1, n = 0;
     for (size_t i = 0; i < f->nfile; i++)
@@ -227,7 +227,7 @@ const struct HfTensor *hf_folder_ask(struct HfFolder *f, const char *name) {
     return t;
 }
 
-// What old versions of transformers saved with the weights, and newer ones pass over.
+// True for a mask or table that old versions of transformers saved, and new ones ignore.
 static bool is_mask(const char *name) {
     static const char *const ends[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
     size_t n = strlen(name);

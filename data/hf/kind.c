@@ -1,4 +1,4 @@
-// See kind.h.
+// "hf:DIR": see kind.h.
 #include "data/hf/kind.h"
 #include "data/hf/export.h"
 #include "data/hf/model.h"

@@ -1,7 +1,7 @@
-// "hf:DIR" as a kind of place that weights come from or go to: its row of the list in train.c.
+// "hf:DIR" as a source and sink of weights: a row of the list in train.c.
 //
-// An export that follows an import from another folder copies what that one has beside its weights.
-// Read next: model.h, export.h.
+// An export after an import from such a folder copies the files beside its weights. Read next:
+// model.h, export.h.
 #ifndef DATA_HF_KIND_H
 #define DATA_HF_KIND_H
 #include "kernels/weights.h"

@@ -29,7 +29,7 @@ static char *find_gguf(const char *folder) {
     return path;
 }
 
-// Of a folder without config.json: it may be what PEFT saves, or have a GGUF alone.
+// Refuses a folder without config.json, which may have an adapter of PEFT's or a GGUF file.
 static int refuse_folder(const char *folder, struct Error *e) {
     char *adapter = base_format("%s/adapter_config.json", folder), *gguf = find_gguf(folder);
     int err = -ENOENT;
@@ -105,7 +105,7 @@ enum Dtype hf_model_dtype(const struct HfModel *m) {
 
 static const char HEAD[] = "lm_head.weight";
 
-// Of a matrix that is embedding and head, a file may have kept either name.
+// Finds the pieces of a parameter. A tied matrix may have the embedding's name or the head's.
 static size_t pieces_of(const struct HfModel *m, int layer, const char *param,
                         struct HfPiece pieces[HF_PIECES_MAX]) {
     size_t n = hf_pieces(m->family, param, layer, &m->sizes, pieces);
@@ -123,7 +123,7 @@ static int ask(void *model, int layer, const char *param, struct Error *e) {
     return hf_pieces_ask(&m->folder, pieces, n, e);
 }
 
-// transformers may have saved a head that is tied, a second time.
+// Checks a tied head that transformers has saved a second time.
 static int check_tied_head(struct HfModel *m, struct Error *e) {
     struct HfPiece tokens[HF_PIECES_MAX];
     const struct HfTensor *head = hf_folder_find(&m->folder, HEAD);

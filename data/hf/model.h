@@ -1,9 +1,8 @@
-// A Hugging Face folder as a source of weights: what --init hf:DIR opens.
+// A Hugging Face folder as a source of weights, for --init hf:DIR.
 //
-// Its config.json becomes flags before anything else happens (hf_model_flags). Then whoever makes
-// the model asks for each parameter by our name for it, and the folder must have all of them, in
-// their shapes, and nothing else. Elements are read in ranges, by as many ranks at a time as like.
-// Read next: config.h, names.h, pieces.h.
+// First, its config.json becomes flags (hf_model_flags). Then the loader asks for each parameter by
+// our name, and the folder must have all of them, in their shapes, and nothing else. Elements are
+// read in ranges, by any number of ranks at the same time. Read next: config.h, names.h, pieces.h.
 #ifndef DATA_HF_MODEL_H
 #define DATA_HF_MODEL_H
 #include "data/hf/folder.h"
@@ -15,24 +14,24 @@ struct HfModel {
     char *family;
     struct HfSizes sizes;
     bool tied;
-    size_t seq_len; // as in struct ImportSource,
-    char *told;     // and this
+    size_t seq_len; // these two: see struct ImportSource
+    char *told;
 };
 
-// The flags that the config.json of a folder stands for, as a JSON object; free() *text. Errors:
-// those of file_read and hf_config_flags.
+// Reads the config.json of a folder as flags, a JSON object; free() *text. Errors: those of
+// file_read and hf_config_flags.
 int hf_model_flags(const char *folder, char **text, struct Error *e);
 
-// Errors: those of hf_folder_open and hf_config_flags. hf_model_close in any case.
+// Errors: those of hf_folder_open and hf_config_flags. Call hf_model_close also after an error.
 int hf_model_open(struct HfModel *m, const char *folder, struct Error *e);
-void hf_model_close(struct HfModel *m); // one that is not open: nothing
+void hf_model_close(struct HfModel *m); // does nothing if it is not open
 
-// The format of its first matrix.
+// Returns the format of its first matrix.
 enum Dtype hf_model_dtype(const struct HfModel *m);
 
-// The model as a source of weights; it must stay open. It may have a head's matrix beside a tied
-// one, if that is a copy of the token embedding, or in place of it, and else no tensor that it is
-// not asked for.
+// Returns the model as a source of weights; it must stay open. If the head is tied, the folder may
+// have its matrix instead of the token embedding, or besides as an equal copy. Any other tensor
+// that is not asked for is an error.
 struct ImportSource hf_model_source(struct HfModel *m);
 
 #endif

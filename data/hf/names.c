@@ -1,12 +1,12 @@
-// Names of parameters in Hugging Face's folders: see names.h.
+// The names of parameters in Hugging Face's folders: see names.h.
 #include "data/hf/names.h"
 
 #include <string.h>
 
 enum Size { NONE, C, Q, KV, QKV, HS, F, V, P };
 
-// A tensor, and the parameter it is part of. The rows of one parameter stand together, in the order
-// in which they are stacked. # is the layer's number.
+// A tensor, and the parameter of which it is a part. The rows of a parameter follow each other, in
+// the order in which they are stacked. # is the layer's number.
 struct NameRow {
     const char *param;
     const char *name;

@@ -1,12 +1,12 @@
-// What our parameters are called in Hugging Face's folders, as a table.
+// A table of our parameters' names in Hugging Face's folders.
 //
-// Where we have one matrix, transformers may have several, stacked here from the first row on:
-// queries, keys and values; gate and up projection. GPT-2's matrices are Conv1D's there, stored as
-// (in, out): ours transposed. All else is the same: matrices (out, in), the last index fastest, and
-// rotary embeddings in pairs (i, i + head size / 2).
+// Some of our matrices are several of transformers', stacked by rows: queries, keys and values;
+// gate and up projection. GPT-2's matrices are Conv1D's there, stored as (in, out): ours
+// transposed. All else is the same: matrices (out, in), the last index fastest, and rotary
+// embeddings in pairs (i, i + head size / 2).
 //
-// The table knows names and sizes, not which parameters a model has: a bias that the model lacks
-// is not asked for. Used by pieces.h, which reads and writes the elements.
+// The table has names and sizes of all parameters that a model may have. Used by pieces.h, which
+// reads and writes the elements.
 #ifndef DATA_HF_NAMES_H
 #define DATA_HF_NAMES_H
 #include "kernels/base.h"
@@ -23,20 +23,20 @@ struct HfSizes {
 
 enum { HF_PIECES_MAX = 3 };
 
-// Rows [row, row + rows) of a parameter of ours, and the tensor that has them, whole: (rows, cols),
-// or (cols, rows) where it is transposed, or (rows) where cols is 0: a vector.
+// Rows [row, row + rows) of a parameter of ours, which are a whole tensor: (rows, cols), or (cols,
+// rows) if it is transposed, or (rows) if cols is 0: a vector.
 struct HfPiece {
     char name[64];
     size_t row, rows, cols;
     bool transposed;
 };
 
-// The pieces of a parameter, from its first row on without gaps; returns how many, at most
-// HF_PIECES_MAX, and 0 for a parameter that the family has no name for. Parameters: wte, wpe,
-// norm.weight, norm.bias (the last norm), weight (the head's matrix, where it is not wte), and of a
-// block `layer`: norm1.*, norm2.*, attention.qkv.*, attention.q_norm.weight,
-// attention.k_norm.weight, attention.proj.*, mlp.fc.* (SwiGLU: the gate's rows, then the up
-// projection's), mlp.out.*, each .weight or .bias.
+// Writes the pieces of a parameter, from its first row on without gaps. Returns their number, at
+// most HF_PIECES_MAX; 0: the family has no such parameter. Parameters: wte, wpe, norm.weight,
+// norm.bias (the last norm), weight (the head's matrix, unless it is wte), and of block `layer`:
+// norm1.*, norm2.*, attention.qkv.*, attention.q_norm.weight, attention.k_norm.weight,
+// attention.proj.*, mlp.fc.* (SwiGLU: the gate's rows, then the up projection's), mlp.out.*, each
+// .weight or .bias.
 size_t hf_pieces(const char *family, const char *param, int layer, const struct HfSizes *sizes,
                  struct HfPiece pieces[HF_PIECES_MAX]);
 

@@ -1,7 +1,7 @@
-// Parameters' elements in and out of tensors: see pieces.h.
+// Reads parameters' elements from tensors, and writes them: see pieces.h.
 //
-// Reading and writing walk the same runs: elements that lie side by side in the file, and at a
-// fixed distance in the parameter.
+// Both walk the same runs: elements that are adjacent in the file, and at a fixed distance in the
+// parameter.
 #include "data/hf/pieces.h"
 
 #include "data/json.h"
@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { GATHERED = 4096 }; // elements of a transposed run that are moved at once
+enum { GATHERED = 4096 }; // elements of a transposed run that are copied at once
 
-// `n` elements from `at` on in the tensor; in the caller's range the first is element `from`, and
+// Elements at .. at + n - 1 of the tensor. In the caller's range the first is element `from`, and
 // the next ones are `distance` elements apart.
 struct PieceRun {
     uint64_t at;
@@ -25,7 +25,7 @@ struct PieceSide {
     const struct HfFolder *folder;
     const struct HfWriter *writer;
     const struct HfTensor *tensor; // of the folder
-    size_t place;                  // of the writer
+    size_t index;                  // of the tensor in the writer
     float *out;
     const float *values;
 };
@@ -66,7 +66,7 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
 
 // ---- a run --------------------------------------------------------------------------------------
 
-// Of a tensor that the model has: one that is not finite would end in steps that are all skipped.
+// Reads elements, and refuses one that is not finite: with it, all training steps would be skipped.
 static int read_elements(const struct HfTensor *t, uint64_t at, size_t n, float *out,
                          struct Error *e) {
     int err = safetensors_read(t->file, t->tensor, at, n, out, e);
@@ -96,27 +96,27 @@ static int read_run(const struct PieceSide *s, struct PieceRun r, struct Error *
 static int write_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
     float gathered[GATHERED];
     if (r.distance == 1)
-        return hf_write_range(s->writer, s->place, r.at, r.n, s->values + r.from, e);
+        return hf_write_range(s->writer, s->index, r.at, r.n, s->values + r.from, e);
     int code = 0;
     for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
         step = size_min(r.n, GATHERED);
         for (size_t i = 0; i < step; i++)
             gathered[i] = s->values[r.from + i * r.distance];
-        code = hf_write_range(s->writer, s->place, r.at, step, gathered, e);
+        code = hf_write_range(s->writer, s->index, r.at, step, gathered, e);
     }
     return code;
 }
 
 // ---- the runs of a piece ------------------------------------------------------------------------
 
-// Of a piece, columns [first, first + cols) alone.
+// Columns [first, first + cols) of a piece.
 struct Window {
     uint64_t first, cols;
 };
 
-// Elements [begin, end) of a piece's window, in our order; the first is element `from` of the
-// caller's range. Column c of ours is row c of the tensor: element r of it is element r * cols + c
-// of the window.
+// Moves elements [begin, end) of a piece's window, in our order; the first is element `from` of the
+// caller's range. Our column c is the tensor's row c, whose element r is element r * cols + c of
+// the window.
 static int move_transposed(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
                            uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     int code = 0;
@@ -133,7 +133,7 @@ static int move_transposed(const struct PieceSide *s, const struct HfPiece *p, s
     return code;
 }
 
-// Of some columns, a run in each row.
+// The same for any piece. A window of some columns has a run in each row.
 static int move_piece(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
                       uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     bool all = w.cols == p->cols;
@@ -155,13 +155,13 @@ static void find_tensor(struct PieceSide *s, const char *name) {
         CHECK(s->tensor, "tensor %s was not asked for", name);
         return;
     }
-    for (s->place = 0; s->place < s->writer->ntensor; s->place++)
-        if (!strcmp(s->writer->place[s->place].name, name))
+    for (s->index = 0; s->index < s->writer->ntensor; s->index++)
+        if (!strcmp(s->writer->place[s->index].name, name))
             return;
     CHECK(false, "tensor %s is not among those to be written", name);
 }
 
-// Moves what the pieces have of [first, first + n).
+// Moves the elements of [first, first + n) that the pieces have.
 static int move_whole(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
                       uint64_t first, size_t n, struct Error *e) {
     int code = 0;
@@ -193,8 +193,7 @@ static int move(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
 
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
                    const struct WeightsRange *range, float *out, struct Error *e) {
-    uint64_t end = 0,
-             first = weights_at(range, 0); // of a parameter without a piece, all is padding
+    uint64_t end = 0, first = weights_at(range, 0); // without a piece, all elements are padding
     size_t n = range->n;
     if (npiece) {
         const struct HfPiece *last = &piece[npiece - 1];

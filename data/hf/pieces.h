@@ -1,13 +1,12 @@
-// Elements of a parameter of ours, read from a folder's tensors or written to them.
+// Reads and writes a parameter's elements in a folder's tensors.
 //
-// A rank holds a range of a parameter's elements, in the order in which we store them: rows, the
-// last index fastest. The range may begin and end in the middle of a row, and have some columns
-// alone (kernels/weights.h). These functions find out which bytes of which tensors that is: of a
-// matrix that is stored as we do, one run in each piece, or of some columns one in each row; of a
-// transposed one, a run in each of its rows. What the pieces do not have (the rows that pad
-// the vocabulary) is 0 when read, and passed over when written.
+// A rank holds a range of a parameter's elements, in our order: rows, the last index fastest. The
+// range may begin and end in the middle of a row, and have only some columns (kernels/weights.h).
+// These functions find its bytes in the tensors: a matrix in our layout has one run in each piece,
+// or in each row for some columns; a transposed one, a run in each of its rows. Elements without a
+// piece (the rows that pad the vocabulary) are read as 0, and not written.
 //
-// Called by whoever loads and saves models, once for each parameter and part of it.
+// Called by model.c and export.c, once for each parameter and part of it.
 #ifndef DATA_HF_PIECES_H
 #define DATA_HF_PIECES_H
 #include "data/hf/folder.h"
@@ -15,20 +14,20 @@
 #include "data/hf/write.h"
 #include "kernels/weights.h"
 
-// Asks the folder for the tensors of these pieces. Errors, -EINVAL: one is not there, has another
-// shape, or is of a dtype that cannot be read.
+// Asks the folder for the tensors of these pieces. Errors, -EINVAL: one is missing, has another
+// shape, or a dtype that cannot be read.
 int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece, struct Error *e);
 
-// The tensor of a piece, for hf_writer_init; its name is the piece's.
+// Returns the tensor of a piece, for hf_writer_init; its name is the piece's.
 struct HfOut hf_piece_out(const struct HfPiece *piece);
 
-// Reads these elements of the parameter into `out`; some columns alone only of one that is one
-// piece. The pieces must have been asked for. Errors: those of safetensors_read; -EINVAL for an
+// Reads these elements of the parameter into `out`. A range of some columns needs a parameter of
+// one piece. The pieces must have been asked for. Errors: those of safetensors_read; -EINVAL for an
 // element that is not finite.
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
                    const struct WeightsRange *range, float *out, struct Error *e);
 
-// Writes them. Each piece is a tensor of the writer. Errors: those of hf_write_range.
+// Writes these elements. Each piece is a tensor of the writer. Errors: those of hf_write_range.
 int hf_pieces_write(const struct HfWriter *w, const struct HfPiece *piece, size_t npiece,
                     const struct WeightsRange *range, const float *values, struct Error *e);
 

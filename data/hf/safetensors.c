@@ -1,4 +1,4 @@
-// Reading a safetensors file: see safetensors.h for the format and what is doubted.
+// Reads a safetensors file: see safetensors.h for the format and the checks.
 #include "data/hf/safetensors.h"
 
 #include "data/file.h"
@@ -13,8 +13,8 @@
 
 enum { LENGTH_BYTES = 8 };
 
-// Every dtype whose elements are whole bytes. Of another one the size is not known: its tensors'
-// offsets must fit, whatever their shape says.
+// All dtypes whose elements are whole bytes. The size of another dtype is unknown, so its tensors'
+// offsets are not compared with their shapes.
 static const struct Known {
     const char *name;
     size_t bytes;
@@ -72,7 +72,7 @@ static int read_shape(const cJSON *list, struct Tensor *t, const char *path, str
     return 0;
 }
 
-// Offsets in the header count from its end on; those of the tensor, from the file's beginning.
+// Reads offsets that count from the header's end, as offsets from the file's beginning.
 static int read_offsets(const cJSON *list, struct Tensor *t, uint64_t header_end,
                         uint64_t file_bytes, const char *path, struct Error *e) {
     uint64_t begin, end;
@@ -151,7 +151,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(((const struct Tensor *)a)->name, ((const struct Tensor *)b)->name);
 }
 
-// From the header's end to the file's, each byte belongs to one tensor. Sorts them by place.
+// Sorts the tensors by offset, and checks that they fill the file without gaps or overlaps.
 static int check_places(struct Safetensors *f, uint64_t header_end, uint64_t file_bytes,
                         struct Error *e) {
     uint64_t at = header_end;
@@ -190,7 +190,7 @@ static int read_tree(const cJSON *tree, struct Safetensors *f, uint64_t header_e
     return code;
 }
 
-// The length, which the header's text must not exceed.
+// Reads the header's length, and checks it against the limit and the file.
 static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_t *length,
                        struct Error *e) {
     uint8_t bytes[LENGTH_BYTES];

@@ -1,4 +1,4 @@
-// See text.h. First the tokenizer's files, then what a chat template adds, then the ends.
+// Makes the files of the run's text: tokenizer, chat template, end tokens. See text.h.
 #include "data/hf/text.h"
 
 #include "data/bpe/steps.h"
@@ -17,14 +17,14 @@ enum { FILE_BYTES_MAX = 256 << 20, JSON_BYTES_MAX = 64 << 20 };
 static const char CONFIG[] = "tokenizer_config.json", TEMPLATE[] = "chat_template.jinja",
                   SPECIAL[] = "special_tokens_map.json", GENERATION[] = "generation_config.json";
 
-// What there is to go by.
+// The state of hf_text_make.
 struct Making {
     struct HfText *x;
     const struct Tokenizer *tokenizer;
     const char *family;
     const struct HfFolder *from;
-    char *folder;  // of the tokenizer's file, or of the imported one's; NULL: it is of no file
-    bool imported; // its files are copied by export.c
+    char *folder;  // the folder of the tokenizer's file; NULL: it has no file
+    bool imported; // that is the imported folder, whose files export.c copies
     struct Error *e;
 };
 
@@ -68,7 +68,7 @@ static bool same_folder(const char *a, const char *b) {
     return same;
 }
 
-// A file beside the tokenizer's, as it is, if it is there.
+// Copies a file from the tokenizer's folder, if it exists.
 static int copy_beside(struct Making *m, const char *name) {
     char *path = base_format("%s/%s", m->folder, name), *text = NULL;
     size_t n;
@@ -79,7 +79,7 @@ static int copy_beside(struct Making *m, const char *name) {
     return err;
 }
 
-// The ids of bytes are the bytes, each of which has a letter of its own in these files.
+// Adds a tokenizer.json of single bytes: the id is the byte, which has a letter in ByteLevel.
 static void add_byte_tokenizer(struct HfText *x) {
     cJSON *vocab = cJSON_CreateObject();
     for (int b = 0; b < 256; b++) {
@@ -121,7 +121,7 @@ static int copy_tokenizer(struct Making *m) {
 
 // ---- tokenizer_config.json ----------------------------------------------------------------------
 
-// A JSON file of the tokenizer's folder; *object NULL: it is not there.
+// Reads a JSON file of the tokenizer's folder; *object NULL: it does not exist.
 static int read_object(struct Making *m, const char *name, cJSON **object) {
     *object = NULL;
     if (!m->folder)
@@ -146,8 +146,8 @@ static void set_token(const struct Making *m, cJSON *config, const char *key, in
     free(text);
 }
 
-// One for a tokenizer that has none: transformers then takes the file as it is, whatever class the
-// family usually has.
+// Makes a tokenizer_config.json for a tokenizer that has none, so that transformers reads the file
+// as it is, instead of with the family's usual class.
 static cJSON *make_config(const struct Making *m) {
     cJSON *config = cJSON_CreateObject();
     cJSON_AddStringToObject(config, "tokenizer_class", "PreTrainedTokenizerFast");
@@ -169,7 +169,7 @@ static void drop_file(struct HfText *x, const char *name) {
 
 // ---- a chat template ----------------------------------------------------------------------------
 
-// The file beside names an end, too, which transformers lets go before.
+// Sets the end token of special_tokens_map.json, which takes precedence in transformers.
 static int set_special_end(struct Making *m, int32_t end) {
     cJSON *special;
     int err = read_object(m, SPECIAL, &special);
@@ -182,7 +182,7 @@ static int set_special_end(struct Making *m, int32_t end) {
     return err;
 }
 
-// `jinja` is the caller's no more; NULL: the tokenizer has the template already.
+// Writes tokenizer_config.json. Frees `jinja`; NULL: the tokenizer has the template already.
 static int write_config(struct Making *m, char *jinja, int32_t stop) {
     cJSON *config;
     int err = read_object(m, CONFIG, &config);
@@ -206,7 +206,7 @@ static int write_config(struct Making *m, char *jinja, int32_t stop) {
 
 // ---- generation_config.json ---------------------------------------------------------------------
 
-// Appends an id that is not among them.
+// Appends an id unless the list has it. Returns true if it was appended.
 static bool add_id(cJSON *ids, int32_t id) {
     const cJSON *item;
     cJSON_ArrayForEach(item, ids) if (item->valuedouble == (double)id) return false;
@@ -225,7 +225,7 @@ static cJSON *list_of(const cJSON *ids) {
     return list;
 }
 
-// generate() stops at these alone: those that the imported folder names, and where ours stops.
+// Writes the only ids at which generate() stops: the imported folder's, and those of our template.
 static int write_ends(struct Making *m, const int32_t *stops, size_t count) {
     static const char KEY[] = "eos_token_id";
     cJSON *generation = NULL;
@@ -256,7 +256,7 @@ static int write_ends(struct Making *m, const int32_t *stops, size_t count) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-// A template that is not known says nothing: nobody was trained with it.
+// Adds the chat template and its end tokens, unless it is unknown: then the run did not use it.
 static int add_template_and_ends(struct Making *m, const char *named) {
     struct Template *t = NULL;
     struct Error why;
@@ -275,7 +275,7 @@ static int add_template_and_ends(struct Making *m, const char *named) {
     return err ? err : write_ends(m, stops, count);
 }
 
-// AutoTokenizer does not ask what class a qwen2's tokenizer is (transformers 5.24).
+// Warns that AutoTokenizer ignores the class of a qwen2's tokenizer (transformers 5.24).
 static void warn_of_qwen2(const struct Making *m) {
     if (strcmp(m->family, "qwen2") == 0 && !m->imported)
         m->x->told = base_format("AutoTokenizer reads every tokenizer of a qwen2 as Qwen's own; "

@@ -1,9 +1,8 @@
-// Writing a model's folder: see write.h for who calls what when. Where the tensors lie is
-// write_layout.c's.
+// Writes a model's folder: see write.h for the order of calls. write_layout.c decides where tensors
+// lie.
 //
-// PATH.writing holds a file of the name MARKER from its first moment to behind its renaming, and
-// is locked while its maker lives. A folder of that name with a marker and without a lock is a dead
-// run's, and is removed; any other is somebody's, and stays.
+// PATH.writing has a file MARKER until it is renamed, and is locked while its maker lives. A folder
+// of that name with a marker and without a lock is a dead run's, and is removed; any other is kept.
 #include "data/hf/write.h"
 
 #include "data/file.h"
@@ -19,9 +18,9 @@
 #include <unistd.h>
 
 static const char MARKER[] = ".writing";
-static const char KIND[] = "a folder"; // what an export makes
+static const char KIND[] = "a folder"; // an export is one
 
-// ---- the folder aside ---------------------------------------------------------------------------
+// ---- PATH.writing -------------------------------------------------------------------------------
 
 static bool remove_file(int folder, const char *name, void *context) {
     (void)context;
@@ -35,7 +34,7 @@ static bool note_file(int folder, const char *name, void *any) {
     return !(*(bool *)any = true);
 }
 
-// The marker goes last, so that a removal which is cut short can be taken up again.
+// Removes PATH.writing, the marker last, so that the next run can complete an interrupted removal.
 static void remove_aside(const char *path, int folder) {
     folder_for_all(folder, remove_file, NULL);
     unlinkat(folder, MARKER, 0);
@@ -62,7 +61,7 @@ int hf_writer_check(const char *path, const char *flag, struct Error *e) {
     return code;
 }
 
-// Makes the folder aside, takes its lock, and marks it.
+// Makes PATH.writing, takes its lock, and marks it.
 static int make_aside(struct HfWriter *w, struct Error *e) {
     int made = mkdir(w->aside, 0777), code = 0;
     if (made && errno == EEXIST) {
@@ -81,9 +80,9 @@ static int make_aside(struct HfWriter *w, struct Error *e) {
         rmdir(w->aside);
         return code;
     }
-    if (!file_hold(w->folder)) { // between mkdir and here it was taken for a dead run's
+    if (!file_hold(w->folder)) { // another run has taken it for a dead run's since mkdir
         close(w->folder);
-        w->folder = -1; // it may be the other's, which nobody but that run may remove
+        w->folder = -1; // it may be the other run's, which alone may remove it
         return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes there; wait for it",
                          w->aside);
     }
@@ -178,12 +177,12 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
         code = file_rename_new(w->aside, w->path, KIND, e);
     if (code)
         return code;
-    // The export is whole by now: what a disk refuses once it is asked again, and else told.
+    // The export is complete: a failed removal of the marker is tried once more, then logged.
     if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) && errno != ENOENT)
         log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty and not part of the export",
                  w->path, MARKER, strerror(errno));
     close(w->folder);
-    w->folder = -1; // what lies there now is no torso, whatever fails from here on
+    w->folder = -1; // from here on nothing of that name is a torso
     code = folder_sync(w->path, e);
     return code ? code : folder_sync_above(w->path, e);
 }

@@ -1,9 +1,8 @@
-// Where a writer's tensors lie: shards, headers, index. See write.h.
+// Lays out a writer's tensors: shards, headers, index. See write.h.
 //
-// Tensors keep their order. A shard is begun when the next tensor would take it over the limit. A
-// header is padded with spaces, so that the tensors begin at a multiple of 8 bytes, as other
-// writers have it. transformers refuses files whose header does not say that they are its own
-// ("format": "pt").
+// Tensors keep their order. A new shard begins when the next tensor would exceed the limit. A
+// header is padded with spaces, so that the tensors begin at a multiple of 8 bytes, as with other
+// writers. transformers refuses files whose header lacks "format": "pt".
 #include "data/hf/write.h"
 
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static uint64_t count_elements(const struct HfOut *t) {
     return count;
 }
 
-// Bytes behind the header, in place[].begin; the shard, in place[].file.
+// Sets place[].begin, counted from the header's end, and the shard place[].file.
 static void place_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64_t shard_bytes) {
     uint64_t used = 0;
     w->nfile = 1;
@@ -54,7 +53,7 @@ static void close_text(FILE *f) {
         base_out_of_memory(0, "a safetensors header");
 }
 
-// The JSON of shard `file`, and the bytes of its tensors.
+// Returns the JSON header of shard `file`, and the bytes of its tensors.
 static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, size_t file,
                          size_t *n, uint64_t *bytes) {
     static const char *const names[NDTYPE] = {"F32", "BF16", "F16"};
