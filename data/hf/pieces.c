@@ -156,7 +156,7 @@ static void find_tensor(struct PieceSide *s, const char *name) {
         return;
     }
     for (s->index = 0; s->index < s->writer->ntensor; s->index++)
-        if (!strcmp(s->writer->place[s->index].name, name))
+        if (!strcmp(s->writer->entry[s->index].name, name))
             return;
     CHECK(false, "tensor %s is not among those to be written", name);
 }

@@ -144,7 +144,7 @@ int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_
 int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size_t n,
                    const float *values, struct Error *e) {
     CHECK(tensor < w->ntensor, "tensor %zu of %zu", tensor, w->ntensor);
-    const struct HfPlace *p = &w->place[tensor];
+    const struct HfEntry *p = &w->entry[tensor];
     const struct HfShard *file = &w->file[p->file];
     CHECK(first <= p->count && n <= p->count - first, "%s: %zu elements from %llu of %llu", p->name,
           n, (unsigned long long)first, (unsigned long long)p->count);

@@ -25,7 +25,7 @@ struct HfOut {
     uint64_t shape[TENSOR_MAX_DIM];
 };
 
-struct HfPlace {
+struct HfEntry {
     char *name;
     size_t file;
     uint64_t begin; // offset in the file
@@ -44,7 +44,7 @@ struct HfWriter {
     char *path, *aside;
     enum Dtype dtype;
     size_t ntensor;
-    struct HfPlace *place; // in the order given
+    struct HfEntry *entry; // in the order given
     size_t nfile;
     struct HfShard *file;
     char *index; // NULL: there is one file

@@ -18,8 +18,8 @@ static uint64_t count_elements(const struct HfOut *t) {
     return count;
 }
 
-// Sets place[].begin, counted from the header's end, and the shard place[].file.
-static void place_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64_t shard_bytes) {
+// Sets entry[].begin, counted from the header's end, and the shard entry[].file.
+static void lay_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64_t shard_bytes) {
     uint64_t used = 0;
     w->nfile = 1;
     for (size_t i = 0; i < w->ntensor; i++) {
@@ -28,8 +28,8 @@ static void place_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64
             w->nfile++;
             used = 0;
         }
-        w->place[i] =
-            (struct HfPlace){base_format("%s", tensor[i].name), w->nfile - 1, used, count};
+        w->entry[i] =
+            (struct HfEntry){base_format("%s", tensor[i].name), w->nfile - 1, used, count};
         used += bytes;
     }
 }
@@ -62,14 +62,14 @@ static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, s
     fprintf(f, "{\"__metadata__\":{\"format\":\"pt\"}");
     *bytes = 0;
     for (size_t i = 0; i < w->ntensor; i++) {
-        if (w->place[i].file != file)
+        if (w->entry[i].file != file)
             continue;
         check_name(tensor[i].name);
         fprintf(f, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensor[i].name, names[w->dtype]);
         for (int d = 0; d < tensor[i].ndim; d++)
             fprintf(f, "%s%llu", d ? "," : "", (unsigned long long)tensor[i].shape[d]);
-        unsigned long long begin = w->place[i].begin;
-        *bytes = begin + w->place[i].count * dtype_size(w->dtype);
+        unsigned long long begin = w->entry[i].begin;
+        *bytes = begin + w->entry[i].count * dtype_size(w->dtype);
         fprintf(f, "],\"data_offsets\":[%llu,%llu]}", begin, (unsigned long long)*bytes);
     }
     fprintf(f, "}");
@@ -103,15 +103,15 @@ static char *index_text(const struct HfWriter *w) {
     char *text;
     size_t n;
     for (size_t i = 0; i < w->ntensor; i++)
-        parameters += w->place[i].count;
+        parameters += w->entry[i].count;
     FILE *f = open_text(&text, &n);
     fprintf(f,
             "{\n  \"metadata\": {\n    \"total_parameters\": %llu,\n    \"total_size\": %llu\n  "
             "},\n  \"weight_map\": {",
             parameters, parameters * dtype_size(w->dtype));
     for (size_t i = 0; i < w->ntensor; i++)
-        fprintf(f, "%s\n    \"%s\": \"%s\"", i ? "," : "", w->place[i].name,
-                w->file[w->place[i].file].name);
+        fprintf(f, "%s\n    \"%s\": \"%s\"", i ? "," : "", w->entry[i].name,
+                w->file[w->entry[i].file].name);
     fprintf(f, "\n  }\n}\n");
     close_text(f);
     return text;
@@ -122,20 +122,20 @@ void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *te
     *w = (struct HfWriter){
         .path = base_format("%s", path), .dtype = dtype, .ntensor = n, .folder = -1};
     w->aside = base_format("%s.writing", path);
-    w->place = base_alloc_zeroed((n + 1) * sizeof *w->place);
-    place_tensors(w, tensor, shard_bytes);
+    w->entry = base_alloc_zeroed((n + 1) * sizeof *w->entry);
+    lay_tensors(w, tensor, shard_bytes);
     w->file = base_alloc_zeroed(w->nfile * sizeof *w->file);
     for (size_t i = 0; i < w->nfile; i++)
         make_header(w, tensor, i);
     for (size_t i = 0; i < n; i++)
-        w->place[i].begin += w->file[w->place[i].file].header_bytes;
+        w->entry[i].begin += w->file[w->entry[i].file].header_bytes;
     if (w->nfile > 1)
         w->index = index_text(w);
 }
 
 void hf_writer_free(struct HfWriter *w) {
     for (size_t i = 0; i < w->ntensor; i++)
-        free(w->place[i].name);
+        free(w->entry[i].name);
     for (size_t i = 0; i < w->nfile; i++) {
         if (w->file[i].fd >= 0)
             close(w->file[i].fd);
@@ -145,7 +145,7 @@ void hf_writer_free(struct HfWriter *w) {
     }
     if (w->folder >= 0)
         close(w->folder);
-    free(w->place);
+    free(w->entry);
     free(w->file);
     free(w->index);
     free(w->path);

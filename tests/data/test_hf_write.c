@@ -250,7 +250,7 @@ static void shards_hold_what_fits(void **state) {
         hf_writer_init(&w, out, three, 3, F32, cases[i].limit);
         assert_int_equal(w.nfile, cases[i].nfile);
         for (int j = 0; j < 3; j++)
-            assert_int_equal(w.place[j].file, cases[i].file[j]);
+            assert_int_equal(w.entry[j].file, cases[i].file[j]);
         assert_true((w.index != NULL) == (w.nfile > 1));
         if (w.nfile == 3) {
             struct Error e = {0};
