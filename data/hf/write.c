@@ -35,7 +35,7 @@ static bool note_file(int folder, const char *name, void *any) {
 }
 
 // Removes PATH.writing, the marker last, so that the next run can complete an interrupted removal.
-static void remove_aside(const char *path, int folder) {
+static void remove_tmp(const char *path, int folder) {
     folder_for_all(folder, remove_file, NULL);
     unlinkat(folder, MARKER, 0);
     rmdir(path);
@@ -47,44 +47,44 @@ static bool is_torso(int folder) {
     return !any || folder_has_file(folder, MARKER, NULL);
 }
 
-static const struct Torso torso = {O_DIRECTORY, is_torso, remove_aside};
+static const struct Torso torso = {O_DIRECTORY, is_torso, remove_tmp};
 
 int hf_writer_check(const char *path, const char *flag, struct Error *e) {
-    char *before = base_format("%s ", flag), *aside = base_format("%s.writing", path);
+    char *before = base_format("%s ", flag), *tmp_path = base_format("%s.writing", path);
     int code = file_check_new(path, before, KIND, e);
     if (!code)
         code = file_check_place(path, flag, e);
     if (!code)
-        code = file_check_torso(aside, &torso, false, e);
-    free(aside);
+        code = file_check_torso(tmp_path, &torso, false, e);
+    free(tmp_path);
     free(before);
     return code;
 }
 
 // Makes PATH.writing, takes its lock, and marks it.
-static int make_aside(struct HfWriter *w, struct Error *e) {
-    int made = mkdir(w->aside, 0777), code = 0;
+static int make_tmp(struct HfWriter *w, struct Error *e) {
+    int made = mkdir(w->tmp_path, 0777), code = 0;
     if (made && errno == EEXIST) {
-        code = file_check_torso(w->aside, &torso, true, e);
+        code = file_check_torso(w->tmp_path, &torso, true, e);
         if (code)
             return code;
-        made = mkdir(w->aside, 0777);
+        made = mkdir(w->tmp_path, 0777);
     }
     if (made)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot make the folder %s: %s", w->aside,
+        return error_set(e, -errno, E_FILE_WRITE, "cannot make the folder %s: %s", w->tmp_path,
                          strerror(errno));
-    w->folder = open(w->aside, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    w->folder = open(w->tmp_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (w->folder < 0) {
-        code = error_set(e, -errno, E_FILE_WRITE, "cannot open the folder %s: %s", w->aside,
+        code = error_set(e, -errno, E_FILE_WRITE, "cannot open the folder %s: %s", w->tmp_path,
                          strerror(errno));
-        rmdir(w->aside);
+        rmdir(w->tmp_path);
         return code;
     }
     if (!file_hold(w->folder)) { // another run has taken it for a dead run's since mkdir
         close(w->folder);
         w->folder = -1; // it may be the other run's, which alone may remove it
         return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes there; wait for it",
-                         w->aside);
+                         w->tmp_path);
     }
     return hf_writer_put(w, MARKER, "", 0, e);
 }
@@ -107,7 +107,7 @@ int hf_writer_make(struct HfWriter *w, struct Error *e) {
     int code = file_check_new(w->path, "", KIND, e);
     if (code)
         return code;
-    code = make_aside(w, e);
+    code = make_tmp(w, e);
     for (size_t i = 0; i < w->nfile && !code; i++)
         code = make_file(w, &w->file[i], e);
     if (!code && w->index)
@@ -134,7 +134,7 @@ int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_
         return error_set(e, -EINVAL, E_EXPORT_NAME, "%s: \"%s\" is not a name for a file in it",
                          w->path, name);
     int err = file_put(w->folder, name, bytes, n);
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s/%s: %s", w->aside, name,
+    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s/%s: %s", w->tmp_path, name,
                            strerror(-err))
                : 0;
 }
@@ -172,9 +172,9 @@ int hf_writer_sync(const struct HfWriter *w, struct Error *e) {
 // ---- the end ------------------------------------------------------------------------------------
 
 int hf_writer_commit(struct HfWriter *w, struct Error *e) {
-    int code = folder_sync(w->aside, e);
+    int code = folder_sync(w->tmp_path, e);
     if (!code)
-        code = file_rename_new(w->aside, w->path, KIND, e);
+        code = file_rename_new(w->tmp_path, w->path, KIND, e);
     if (code)
         return code;
     // The export is complete: a failed removal of the marker is tried once more, then logged.
@@ -189,7 +189,7 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
 
 void hf_writer_abandon(struct HfWriter *w) {
     if (w->folder >= 0)
-        remove_aside(w->aside, w->folder);
+        remove_tmp(w->tmp_path, w->folder);
     for (size_t i = 0; i < w->nfile; i++) {
         if (w->file[i].fd >= 0)
             close(w->file[i].fd);

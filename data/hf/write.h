@@ -41,7 +41,7 @@ struct HfShard {
 };
 
 struct HfWriter {
-    char *path, *aside;
+    char *path, *tmp_path;
     enum Dtype dtype;
     size_t ntensor;
     struct HfEntry *entry; // in the order given

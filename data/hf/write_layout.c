@@ -93,7 +93,7 @@ static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t f
     shard->name = w->nfile == 1
                       ? base_format("model.safetensors")
                       : base_format("model-%05zu-of-%05zu.safetensors", file + 1, w->nfile);
-    shard->path = base_format("%s/%s", w->aside, shard->name);
+    shard->path = base_format("%s/%s", w->tmp_path, shard->name);
     shard->fd = -1;
     free(text);
 }
@@ -121,7 +121,7 @@ void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *te
                     enum Dtype dtype, uint64_t shard_bytes) {
     *w = (struct HfWriter){
         .path = base_format("%s", path), .dtype = dtype, .ntensor = n, .folder = -1};
-    w->aside = base_format("%s.writing", path);
+    w->tmp_path = base_format("%s.writing", path);
     w->entry = base_alloc_zeroed((n + 1) * sizeof *w->entry);
     lay_tensors(w, tensor, shard_bytes);
     w->file = base_alloc_zeroed(w->nfile * sizeof *w->file);
@@ -149,7 +149,7 @@ void hf_writer_free(struct HfWriter *w) {
     free(w->file);
     free(w->index);
     free(w->path);
-    free(w->aside);
+    free(w->tmp_path);
     *w = (struct HfWriter){.folder = -1};
 }
 

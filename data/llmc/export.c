@@ -86,36 +86,36 @@ static const struct Torso torso = {.is = is_torso};
 int llmc_export_open(struct LlmcExport *x, const char *path, const struct ExportModel *model,
                      struct Error *e) {
     *x = (struct LlmcExport){
-        .path = base_format("%s", path), .aside = base_format("%s.writing", path), .fd = -1};
+        .path = base_format("%s", path), .tmp_path = base_format("%s.writing", path), .fd = -1};
     int err = read_shape(&x->shape, model, e);
     if (!err)
         err = file_check_new(path, "--export ", KIND, e);
     if (!err)
         err = file_check_place(path, "--export", e);
-    return err ? err : file_check_torso(x->aside, &torso, false, e);
+    return err ? err : file_check_torso(x->tmp_path, &torso, false, e);
 }
 
 void llmc_export_close(struct LlmcExport *x) {
     if (x->fd >= 0)
         close(x->fd);
     free(x->path);
-    free(x->aside);
+    free(x->tmp_path);
     *x = (struct LlmcExport){.fd = -1};
 }
 
-// ---- the file aside -----------------------------------------------------------------------------
+// ---- PATH.writing -------------------------------------------------------------------------------
 
-static int open_aside(struct LlmcExport *x, int how, struct Error *e) {
-    x->fd = open(x->aside, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
+static int open_tmp(struct LlmcExport *x, int how, struct Error *e) {
+    x->fd = open(x->tmp_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
     return x->fd < 0 ? error_set(e, -errno, E_FILE_WRITE, "cannot %s %s: %s", how ? "make" : "open",
-                                 x->aside, strerror(errno))
+                                 x->tmp_path, strerror(errno))
                      : 0;
 }
 
 static void abandon_file(void *export) {
     struct LlmcExport *x = export;
     if (x->made)
-        unlink(x->aside);
+        unlink(x->tmp_path);
     x->made = false;
 }
 
@@ -124,27 +124,27 @@ static int make_file(void *export, struct Error *e) {
     int err = file_check_new(x->path, "", KIND, e);
     if (err)
         return err;
-    err = open_aside(x, O_CREAT | O_EXCL, e);
+    err = open_tmp(x, O_CREAT | O_EXCL, e);
     if (err == -EEXIST) {
-        err = file_check_torso(x->aside, &torso, true, e);
-        err = err ? err : open_aside(x, O_CREAT | O_EXCL, e);
+        err = file_check_torso(x->tmp_path, &torso, true, e);
+        err = err ? err : open_tmp(x, O_CREAT | O_EXCL, e);
     }
     if (err)
         return err;
     if (!file_hold(x->fd)) // since it was made another run has taken it for a dead one's
         return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes it; wait for it",
-                         x->aside);
+                         x->tmp_path);
     x->made = true; // only now: what has the name else may be the other's
-    err = range_write_bytes(x->fd, x->aside, 0, MARKER, sizeof MARKER, e);
+    err = range_write_bytes(x->fd, x->tmp_path, 0, MARKER, sizeof MARKER, e);
     if (!err)
-        err = range_reserve(x->fd, x->aside, llmc_bytes(&x->shape), e);
+        err = range_reserve(x->fd, x->tmp_path, llmc_bytes(&x->shape), e);
     if (err)
         abandon_file(x);
     return err;
 }
 
 static int join_file(void *export, struct Error *e) {
-    return open_aside(export, 0, e);
+    return open_tmp(export, 0, e);
 }
 
 // ---- elements and the end -----------------------------------------------------------------------
@@ -180,7 +180,7 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
             e, -ERANGE, E_EXPORT_VALUE,
             "%s: %s of layer %d has %.9g, which %s cannot hold; use --export-dtype fp32", x->path,
             param, layer, (double)values[over], dtype_name(dtype));
-    return range_write(x->fd, x->aside, dtype, begin + first * dtype_size(dtype), n, values, e);
+    return range_write(x->fd, x->tmp_path, dtype, begin + first * dtype_size(dtype), n, values, e);
 }
 
 static int write_range(void *export, int layer, const char *param, const struct WeightsRange *range,
@@ -195,7 +195,7 @@ static int write_range(void *export, int layer, const char *param, const struct 
 
 static int sync_file(void *export, struct Error *e) {
     const struct LlmcExport *x = export;
-    return fsync(x->fd) ? error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", x->aside,
+    return fsync(x->fd) ? error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", x->tmp_path,
                                     strerror(errno))
                         : 0;
 }
@@ -204,11 +204,11 @@ static int commit_file(void *export, struct Error *e) {
     struct LlmcExport *x = export;
     uint8_t header[LLMC_HEADER_BYTES];
     llmc_write_header(&x->shape, header);
-    int err = range_write_bytes(x->fd, x->aside, 0, header, sizeof header, e);
+    int err = range_write_bytes(x->fd, x->tmp_path, 0, header, sizeof header, e);
     if (!err)
         err = sync_file(x, e);
     if (!err)
-        err = file_rename_new(x->aside, x->path, KIND, e);
+        err = file_rename_new(x->tmp_path, x->path, KIND, e);
     if (err)
         return err;
     x->made = false; // what lies there now is whole, whatever fails from here on

@@ -12,7 +12,7 @@
 #include "kernels/weights.h"
 
 struct LlmcExport {
-    char *path, *aside;
+    char *path, *tmp_path;
     struct LlmcShape shape;
     int fd;
     bool made; // by this process, and not yet renamed
