@@ -215,7 +215,7 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     int code = 0;
     for (size_t s = 0; !code && s < d->named.count; s++)
         code = hash_source(d, s, &h, e);
-    const char *path = d->aside ? NULL : data_tokenizer_path(d);
+    const char *path = d->display_only ? NULL : data_tokenizer_path(d);
     if (!code && path) {
         char *model;
         size_t bytes;

@@ -32,7 +32,7 @@ struct Data {
     struct Tokenizer *tokenizer; // of all but text
     char *fitted;                // --tokenizer, where the text chose it
     char *own;                   // the tokenizer's file in the model's folder, or NULL
-    bool aside;                  // ids have that one, which changes nothing but what is printed
+    bool display_only;           // the tokenizer is that one, for printing ids and for --eval alone
     size_t vocab;
     uint64_t fingerprint;
 };

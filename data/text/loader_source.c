@@ -176,8 +176,8 @@ static void open_own(struct Data *d) {
     int code = tokenizer_open_spec(&d->tokenizer, &spec, &e);
     if (!code)
         code = loader_choose_vocab(d, &e);
-    d->aside = !code;
-    if (d->aside)
+    d->display_only = !code;
+    if (d->display_only)
         return;
     tokenizer_close(d->tokenizer);
     d->tokenizer = NULL;

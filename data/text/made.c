@@ -60,20 +60,20 @@ static bool is_whole(const struct Made *m, const char *folder, bool tells) {
 
 // Aside; then it gets its name, in place of a damaged one where there is one.
 static int make(const struct Made *m, const char *folder, struct Error *e) {
-    struct AtomicFile aside;
-    int code = cache_aside_open(&aside, folder, e);
+    struct AtomicFile tmp;
+    int code = cache_aside_open(&tmp, folder, e);
     if (code)
         return code;
-    code = m->fill(m->context, aside.tmp_path, e);
+    code = m->fill(m->context, tmp.tmp_path, e);
     if (!code)
-        code = use_list(m, aside.tmp_path, NULL, e);
+        code = use_list(m, tmp.tmp_path, NULL, e);
     if (!code)
-        code = cache_aside_commit(&aside, folder, e);
+        code = cache_aside_commit(&tmp, folder, e);
     if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
         struct Error cause = *e;
         error_set(e, code, cause.id, "--cache %s: %s", m->cache_dir, cause.text);
     }
-    cache_aside_close(&aside, m->names);
+    cache_aside_close(&tmp, m->names);
     return code;
 }
 

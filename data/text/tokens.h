@@ -89,7 +89,7 @@ int token_file_read_bits(const struct TokenFile *f, enum TokenBits which, size_t
 
 // A shard in the making. The file appears under its name when it is whole.
 struct TokenWriter {
-    struct AtomicFile aside;
+    struct AtomicFile tmp;
     struct TokenLayout layout;
     size_t vocab;
     char *buffer;

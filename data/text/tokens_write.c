@@ -15,11 +15,11 @@ static int open_layout(struct TokenWriter *w, const char *path, const struct Tok
                        size_t vocab, struct Error *e) {
     static const char zeros[TOKENS_HEADER_BYTES];
     *w = (struct TokenWriter){.layout = *layout, .vocab = vocab};
-    int code = atomic_file_open(&w->aside, path, e);
+    int code = atomic_file_open(&w->tmp, path, e);
     if (code)
         return code;
     w->buffer = base_alloc(BUFFER_IDS * layout->id_bytes);
-    code = file_write(w->aside.fd, w->aside.path, zeros, sizeof zeros, e); // finish() fills it in
+    code = file_write(w->tmp.fd, w->tmp.path, zeros, sizeof zeros, e); // finish() fills it in
     if (code)
         token_writer_abandon(w);
     return code;
@@ -38,7 +38,7 @@ int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab
 static int flush(struct TokenWriter *w, struct Error *e) {
     size_t bytes = w->buffered * w->layout.id_bytes;
     w->buffered = 0;
-    return file_write(w->aside.fd, w->aside.path, w->buffer, bytes, e);
+    return file_write(w->tmp.fd, w->tmp.path, w->buffer, bytes, e);
 }
 
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e) {
@@ -62,7 +62,7 @@ int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count,
         return error_set(e, -EINVAL, E_FILE_TOO_LARGE,
                          "cannot write %s: a token shard holds at most 2147483647 tokens; split "
                          "the text into several shards",
-                         w->aside.path);
+                         w->tmp.path);
     return 0;
 }
 
@@ -104,11 +104,11 @@ static int write_header(struct TokenWriter *w, struct Error *e) {
     }
     if (w->layout.documents)
         memcpy((char *)header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
-    if (lseek(w->aside.fd, 0, SEEK_SET) < 0)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", w->aside.path,
+    if (lseek(w->tmp.fd, 0, SEEK_SET) < 0)
+        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", w->tmp.path,
                          strerror(errno));
-    return file_write(w->aside.fd, w->aside.path, header,
-                      w->layout.id_bytes == 4 ? sizeof header : 12, e);
+    return file_write(w->tmp.fd, w->tmp.path, header, w->layout.id_bytes == 4 ? sizeof header : 12,
+                      e);
 }
 
 static void free_buffers(struct TokenWriter *w) {
@@ -122,7 +122,7 @@ static void free_buffers(struct TokenWriter *w) {
 int token_writer_finish(struct TokenWriter *w, struct Error *e) {
     int code = flush(w, e);
     for (int b = 0; !code && b < 2 && w->layout.documents; b++)
-        code = file_write(w->aside.fd, w->aside.path, w->bits[b], (w->count + 7) / 8, e);
+        code = file_write(w->tmp.fd, w->tmp.path, w->bits[b], (w->count + 7) / 8, e);
     if (!code)
         code = write_header(w, e);
     if (code) {
@@ -130,10 +130,10 @@ int token_writer_finish(struct TokenWriter *w, struct Error *e) {
         return code;
     }
     free_buffers(w);
-    return atomic_file_commit(&w->aside, e);
+    return atomic_file_commit(&w->tmp, e);
 }
 
 void token_writer_abandon(struct TokenWriter *w) {
     free_buffers(w);
-    atomic_file_abandon(&w->aside);
+    atomic_file_abandon(&w->tmp);
 }
