@@ -1,4 +1,4 @@
-// See export.h.
+// Writes a model file of llm.c: see export.h.
 #include "data/llmc/export.h"
 #include "data/file.h"
 #include "data/json_members.h"
@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 static const char MARKER[LLMC_HEADER_BYTES] = "zero.c has not written all of this model\n";
-static const char KIND[] = "a file"; // what an export makes
+static const char KIND[] = "a file"; // an export is one
 
-// ---- what a file can say ------------------------------------------------------------------------
+// ---- models that llm.c has ----------------------------------------------------------------------
 
-// llm.c's GPT-2 is one program, in which all of this is fixed.
+// Refuses flags that differ from llm.c's GPT-2, where they are constants.
 static int check_model(const cJSON *flags, struct Error *e) {
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
     const struct {
@@ -131,10 +131,10 @@ static int make_file(void *export, struct Error *e) {
     }
     if (err)
         return err;
-    if (!file_hold(x->fd)) // since it was made another run has taken it for a dead one's
+    if (!file_hold(x->fd)) // another run has taken it for a dead run's since it was made
         return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes it; wait for it",
                          x->tmp_path);
-    x->made = true; // only now: what has the name else may be the other's
+    x->made = true; // only now: before, the file may be another run's
     err = range_write_bytes(x->fd, x->tmp_path, 0, MARKER, sizeof MARKER, e);
     if (!err)
         err = range_reserve(x->fd, x->tmp_path, llmc_bytes(&x->shape), e);
@@ -163,7 +163,7 @@ static int check_room(void *export, struct Error *e) {
     return file_check_room(x->path, "--export ", llmc_bytes(&x->shape), e);
 }
 
-// Elements that lie side by side.
+// Writes adjacent elements.
 static int write_beside(const struct LlmcExport *x, int layer, const char *param, uint64_t first,
                         size_t n, const float *values, struct Error *e) {
     uint64_t count, begin = llmc_find(&x->shape, layer, param, &count);
@@ -211,7 +211,7 @@ static int commit_file(void *export, struct Error *e) {
         err = file_rename_new(x->tmp_path, x->path, KIND, e);
     if (err)
         return err;
-    x->made = false; // what lies there now is whole, whatever fails from here on
+    x->made = false; // the file is complete from here on
     log_line(LOG_NORMAL, "exported llmc:%s", x->path);
     return file_sync_name(x->path, e);
 }

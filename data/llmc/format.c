@@ -1,4 +1,4 @@
-// See format.h.
+// llm.c's model file: see format.h.
 #include "data/llmc/format.h"
 
 #include <errno.h>
@@ -56,12 +56,12 @@ static uint64_t side(const struct LlmcShape *s, enum Side side) {
     return sides[side];
 }
 
-// Of one layer.
+// Returns the elements of a tensor in one layer.
 static uint64_t elements(const struct LlmcShape *s, const struct TensorRow *r) {
     return side(s, r->rows) * side(s, r->cols);
 }
 
-// Of all layers.
+// Returns the elements of a tensor in all layers.
 static uint64_t all_elements(const struct LlmcShape *s, const struct TensorRow *r) {
     return elements(s, r) * (r->in_layers ? s->layers : 1);
 }
@@ -115,8 +115,7 @@ static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype,
     return refuse(path, header, VERSION, "3 (fp32) or 5 (bf16)", e);
 }
 
-// That the sizes are some, and that a file could have so many elements: only then they can be
-// counted.
+// Checks that the sizes are positive, and that the number of elements does not overflow.
 static int check_sizes(const char *path, const uint8_t *header, struct Error *e) {
     for (enum Field field = MAX_SEQ_LEN; field < NFIELD; field++)
         if (get(header, field) <= 0)

@@ -1,4 +1,4 @@
-// See kind.h.
+// "llmc:FILE": see kind.h.
 #include "data/llmc/kind.h"
 #include "data/llmc/export.h"
 #include "data/llmc/model.h"

@@ -1,4 +1,4 @@
-// "llmc:FILE" as a kind of place that weights come from or go to: its row of the list in train.c.
+// "llmc:FILE" as a source and sink of weights: a row of the list in train.c.
 //
 // Read next: model.h, export.h.
 #ifndef DATA_LLMC_KIND_H

@@ -1,4 +1,4 @@
-// See model.h.
+// Reads a model file of llm.c: see model.h.
 #include "data/llmc/model.h"
 #include "data/file.h"
 #include "data/range.h"
@@ -57,13 +57,13 @@ static int ask(void *model, int layer, const char *param, struct Error *e) {
     return 0;
 }
 
-// A file has no other tensors than those of its header's sizes.
+// Always succeeds: the header's sizes decide which tensors a file has.
 static int asked_all(void *model, struct Error *e) {
     (void)model, (void)e;
     return 0;
 }
 
-// Elements that lie side by side.
+// Reads adjacent elements.
 static int read_beside(const struct LlmcModel *m, int layer, const char *param, uint64_t first,
                        size_t n, float *out, struct Error *e) {
     uint64_t count, begin = llmc_find(&m->shape, layer, param, &count);

@@ -1,4 +1,4 @@
-// Appending to a file on a disk that may be full for a while: see appender.h.
+// Appends to a file on a disk that may be full for a while: see appender.h.
 #include "data/log/appender.h"
 
 #include "data/file.h"

@@ -1,4 +1,4 @@
-// Report and progress of a run as one: see console.h.
+// Passes steps to the report and to the progress line: see console.h.
 #include "data/log/console.h"
 
 void console_step(void *teller, struct LogStep *s, double seconds) {

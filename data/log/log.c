@@ -1,4 +1,4 @@
-// Writing log.jsonl: see log.h for the lines.
+// Writes log.jsonl: see log.h for the lines.
 #include "data/log/log.h"
 #include "data/file.h"
 #include "data/json.h"
@@ -16,8 +16,8 @@
 
 // ---- resume ----
 
-// Our own file and nothing else: no link, which another may have planted, and no pipe, whose open
-// would wait for a reader.
+// Opens a regular file and nothing else: no link, which another user may have planted, and no pipe,
+// whose open would wait for a reader.
 static int open_own(const char *path, int flags, int *fd, struct Error *e) {
     struct stat st;
     *fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -30,7 +30,7 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
     return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is not a regular file", path);
 }
 
-// The step of a line, or -1 for anything but a whole line with a JSON object that has one.
+// Returns the step of a line; -1: it is no complete line with a JSON object that has a step.
 static int64_t step_of_line(const char *line, size_t n) {
     struct Error ignored;
     uint64_t step;
@@ -85,7 +85,7 @@ int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struc
     *l = (struct Appender){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
     bool fresh = last_step == RUNLOG_FRESH;
     int code = fresh ? file_replace(l->path, "", 0, e) : cut_back(l->path, last_step, e);
-    if (code == -ENOENT && !fresh) { // it was moved away: a new one begins
+    if (code == -ENOENT && !fresh) { // the log was moved away: a new one begins
         e->text[0] = 0;
         code = 0;
     }
@@ -100,7 +100,7 @@ int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struc
 
 enum { NUMBER_BYTES = 32 };
 
-// The shortest decimal that reads back to the same float, or null. Returns `text`.
+// Formats the shortest decimal that reads back to the same float, or null. Returns `text`.
 static const char *float_text(char text[NUMBER_BYTES], float x) {
     int digits = 1;
     do
@@ -109,7 +109,7 @@ static const char *float_text(char text[NUMBER_BYTES], float x) {
     return isfinite(x) ? text : "null";
 }
 
-// Measured times: a fixed number of decimals says how far they can be trusted.
+// Formats a measured time with a fixed number of decimals, which shows its accuracy.
 static const char *measure_text(char text[NUMBER_BYTES], double x) {
     snprintf(text, NUMBER_BYTES, fabs(x) < 1e15 ? "%.3f" : "%.6g", x);
     return isfinite(x) ? text : "null";
@@ -168,7 +168,7 @@ void runlog_write_eval(struct Appender *l, uint64_t step, const struct EvalResul
     free(whole);
 }
 
-// Of numbers, six digits: a share, or seconds.
+// Numbers, which are shares or seconds, have six decimals.
 void runlog_write_note(struct Appender *l, const struct LogNote *note) {
     char line[1024];
     int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"%s\":%s%s", note->step, note->what,

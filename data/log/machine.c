@@ -1,4 +1,4 @@
-// What is known of the machine: see machine.h. Sources are /proc and sched_getaffinity.
+// Measures the machine: see machine.h. Sources are /proc and sched_getaffinity.
 #include "data/log/machine.h"
 
 #include "data/cache.h"
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// The number behind `key` in a file of "key   value ..." lines, or 0.
+// Returns the number after `key` in a file of "key   value ..." lines, or 0.
 static size_t number_in(const char *path, const char *key) {
     FILE *f = fopen(path, "r");
     char line[256];
@@ -39,7 +39,7 @@ void machine_peak_reset(void) {
     FILE *f = fopen("/proc/self/clear_refs", "w");
     if (!f)
         return;
-    fputs("5", f); // proc(5): the peak becomes what is resident now
+    fputs("5", f); // proc(5): resets the peak to the present resident set
     fclose(f);
 }
 
@@ -74,7 +74,7 @@ static void cpu_model(char *out, size_t bytes) {
         fclose(f);
 }
 
-// ---- what others do ----
+// ---- other processes ----
 
 bool machine_read_times(struct CpuTimes *t) {
     // proc(5): user nice system idle iowait irq softirq steal, of all CPUs together.
@@ -101,11 +101,11 @@ double machine_share_of_others(const struct CpuTimes *from, const struct CpuTime
     return all > 0 && others > 0 ? others / all : 0;
 }
 
-// ---- what is kept ----
+// ---- stored measurements ----
 
-// A line of the file is "name|cpu model|value", and " again" behind it where the value is in doubt.
+// A line of the file is "name|cpu model|value", followed by " again" if the value is in doubt.
 static const char AGAIN[] = " again";
-static const double BUSY_SHARE = 0.1; // of the CPUs' time, with others: a measurement is in doubt
+static const double BUSY_SHARE = 0.1; // a measurement is in doubt if others used more CPU time
 
 struct Kept {
     char *path, *text; // of the file
@@ -144,7 +144,7 @@ static void kept_close(struct Kept *k) {
     free(k->text);
 }
 
-// The file without the lines under this name. free() it.
+// Returns the file without the lines of this name. free() it.
 static char *others_of(const struct Kept *k) {
     char *text = base_alloc(strlen(k->text) + 1), *to = text;
     for (const char *line = k->text; *line;) {
@@ -158,7 +158,7 @@ static char *others_of(const struct Kept *k) {
     return text;
 }
 
-// Puts a line into the file, in place of what was there under this name.
+// Replaces the line of this name in the file.
 static void kept_write(struct Kept *k, const char *cache_dir, double value, bool doubted) {
     struct Error ignored;
     char *others = others_of(k);
@@ -170,7 +170,7 @@ static void kept_write(struct Kept *k, const char *cache_dir, double value, bool
     free(text);
 }
 
-// Measurements follow one another, and take up to half a minute in all.
+// Logs the first wait: all measurements together take up to half a minute.
 static void log_wait(const char *path) {
     static bool told;
     if (!told)

@@ -1,19 +1,19 @@
-// Measurements of this machine that are made once and kept in the cache folder.
+// Measurements of this machine that are made once and stored in the cache folder.
 //
-// They are speeds, and what disturbs a measurement only makes it slower. So one that was made while
-// others used the machine is good for its run, but in doubt: the next run measures again, and the
-// larger is kept. So is one that training has exceeded (machine_doubt).
+// They are speeds, which a disturbance can only reduce. So a measurement made while other processes
+// used the machine serves its run, but is in doubt: the next run measures again, and the larger
+// value is stored. So is a value that training has exceeded (machine_doubt).
 #ifndef DATA_LOG_MACHINE_H
 #define DATA_LOG_MACHINE_H
 #include "kernels/base.h"
 
-// The value kept under `name` for this CPU model; without one, or where it is in doubt, the larger
-// of it and measure(context), which is then kept. A cache that cannot be written costs the next run
-// a new measurement and nothing else.
+// Returns the value stored under `name` for this CPU model. If there is none, or it is in doubt,
+// stores and returns the larger of it and measure(context). If the cache cannot be written, the
+// next run measures again.
 double machine_measured(const char *cache_dir, const char *name, double (*measure)(void *context),
                         void *context);
 
-// What is kept under `name` was exceeded, so it cannot be all that this machine can do.
+// Marks the value under `name` as in doubt, because training was faster.
 void machine_doubt(const char *cache_dir, const char *name);
 
 // Seconds of all CPUs since the system began (steal, of a virtual machine, counts as busy), and of
@@ -21,16 +21,16 @@ void machine_doubt(const char *cache_dir, const char *name);
 struct CpuTimes {
     double busy, idle, own;
 };
-bool machine_read_times(struct CpuTimes *t); // false: the system does not say
-// The share of the CPUs' time that other processes took between the two.
+bool machine_read_times(struct CpuTimes *t); // false: the system does not report them
+// Returns the share of the CPUs' time that other processes took between the two.
 double machine_share_of_others(const struct CpuTimes *from, const struct CpuTimes *to);
 
-// Bytes of this process that lie in memory now (resident set size).
+// Returns the present resident set size of this process, in bytes.
 size_t machine_resident_bytes(void);
-// The most that ever did, or did since the last reset (where the system allows one).
+// Returns its peak, since the last reset if the system allows one.
 size_t machine_peak_bytes(void);
 void machine_peak_reset(void);
-// Bytes that are not in use now, on the machine or within the limit of the process's control group.
+// Returns the free bytes on the machine, or within the limit of the process's control group.
 size_t machine_free_bytes(void);
 size_t machine_cores(void); // that this process may run on
 

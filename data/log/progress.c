@@ -1,4 +1,4 @@
-// The progress line: see progress.h for what it looks like where.
+// Draws the progress line: see progress.h for its forms.
 #include "data/log/progress.h"
 
 #include "kernels/show.h"
@@ -14,7 +14,7 @@
 static const double REDRAW_S = 0.1;       // more often only costs time
 static const double SMOOTHING_MIN = 0.02; // the rate remembers about 50 steps
 
-// A terminal that understands "erase to the end of the line".
+// True for a terminal that understands "erase to the end of the line".
 static bool can_redraw(FILE *out) {
     const char *term = getenv("TERM");
     return isatty(fileno(out)) && term && *term && strcmp(term, "dumb");
@@ -51,8 +51,8 @@ static void format_time_left(char *text, double seconds) {
         snprintf(text, PART_BYTES, "%" PRIu64 "d%02" PRIu64 "h left", s / 86400, s / 3600 % 24);
 }
 
-// Joins the parts that fit into `width` columns. Where they do not all fit, the least important go
-// first; the step stays always.
+// Joins the parts that fit into `width` columns. The least important are dropped first; the step
+// always stays.
 static void join_parts(char *text, char parts[NPART][PART_BYTES], size_t width) {
     // order of parts: step, loss, norm, lr, rate, light, MFU, time left
     static const int first_to_go[NPART - 1] = {3, 2, 5, 6, 4, 7, 1};
@@ -76,7 +76,7 @@ double progress_plain_nan(float x) {
     return isnan(x) ? (double)NAN : (double)x;
 }
 
-// Three digits in all, also of a round number: 2.00, and 100 without a point behind it.
+// Formats a norm with three digits, also a round one: 2.00, and 100 without a point.
 static void format_norm(char *text, float norm) {
     int n = snprintf(text, PART_BYTES, "norm %#.3g", progress_plain_nan(norm));
     if (text[n - 1] == '.')
@@ -106,7 +106,7 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
 
 // ---- drawing ----
 
-// One column stays free: writing into the last makes some terminals wrap.
+// Returns the columns to use. The last one stays free: writing there makes some terminals wrap.
 static size_t columns_of(FILE *out) {
     struct winsize size;
     if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 2)
@@ -114,7 +114,7 @@ static size_t columns_of(FILE *out) {
     return size_min(size.ws_col, PROGRESS_TEXT_BYTES) - 1;
 }
 
-// First of each message.
+// Erases the live line, before each message.
 static void erase(struct Progress *p) {
     base_wait_for_reader(p->out);
     if (p->live && *p->text)
@@ -128,9 +128,9 @@ static void draw(struct Progress *p) {
     fflush(p->out);
 }
 
-// A step takes as long as the time since the last one was reported: validation, samples and
-// checkpoints are in it, as they will be in the time left. The first step also pays for what is
-// done once (memory touched for the first time, code made by libraries), so the second replaces it.
+// Measures a step as the time since the last report: validation, samples and checkpoints are in it,
+// as they will be in the time left. The first step includes work that is done once (first touches
+// of memory, code made by libraries), so the second replaces it.
 static void measure(struct Progress *p, const struct ProgressStep *s, double now) {
     if (s->step <= p->step_last)
         return;
@@ -144,8 +144,8 @@ static void measure(struct Progress *p, const struct ProgressStep *s, double now
     p->time_shown = now;
 }
 
-// A step with the speed of some steps up to it: where a host lets its machines run by turns, one
-// step runs at full speed and another stands.
+// Returns a step with the speed averaged over recent steps: on a host whose virtual machines take
+// turns, one step runs at full speed and another stands.
 static struct ProgressStep smoothed(const struct Progress *p, const struct ProgressStep *s) {
     struct ProgressStep out = *s;
     double times = 1 / (p->token_s * s->tokens_per_s);
@@ -189,7 +189,7 @@ void progress_message(struct Progress *p, const char *format, ...) {
     va_end(args);
 }
 
-// A line, or several, that may be printed as they are.
+// Prints a line, or several, that need no escapes.
 static void print_text(struct Progress *p, const char *text) {
     erase(p);
     fprintf(p->out, "%s\n", text);
@@ -202,7 +202,7 @@ void progress_vmessage(struct Progress *p, const char *format, va_list args) {
         return;
     if (vasprintf(&said, format, args) < 0)
         base_out_of_memory(0, "a line");
-    size_t size = 4 * strlen(said) + 1; // where each byte is escaped
+    size_t size = 4 * strlen(said) + 1; // enough if each byte is escaped
     char *text = base_alloc(size);
     show_text(text, size, said);
     print_text(p, text);

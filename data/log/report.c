@@ -1,4 +1,4 @@
-// The two logs of a run as one, beside its flags: see report.h.
+// Writes the two logs of a run, and its flags: see report.h.
 #include "data/log/report.h"
 
 #include "data/file.h"

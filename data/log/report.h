@@ -1,5 +1,5 @@
-// What a run leaves behind for its readers: config.json, log.jsonl (log.h), a TensorBoard event
-// file (tensorboard.h) and memory.json, in one folder.
+// The files that a run writes into --out for its readers: config.json, log.jsonl (log.h), a
+// TensorBoard event file (tensorboard.h) and memory.json.
 #ifndef DATA_LOG_REPORT_H
 #define DATA_LOG_REPORT_H
 #include "data/flags/flags.h"
@@ -12,13 +12,13 @@ struct Report {
     bool open;
 };
 
-// Before a run: can report_open, and what follows it, write into the folder? Makes nothing. Each
-// file's name is free, or a file's own: a link, a pipe, a device or a folder there is refused.
-// Errors: -EINVAL; file_check_folder's.
+// Before a run: checks that report_open and the calls after it can write into the folder. Makes
+// nothing. Each name must be free or a regular file; a link, a pipe, a device or a folder is
+// refused. Errors: -EINVAL; file_check_folder's.
 int report_check(const char *folder, struct Error *e);
 
-// Makes the folder, --out. last_step: as in runlog_open. Errors: -errno.
-// Before it was opened, as on ranks that do not write, the calls below do nothing.
+// Makes the folder, --out. last_step: as in runlog_open. Errors: -errno. If it is not open, as on
+// ranks that do not write, the calls below do nothing.
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
                 bool tensorboard, struct Error *e);
 void report_step(struct Report *r, const struct LogStep *s);
@@ -28,13 +28,13 @@ void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_
 void report_eval(struct Report *r, uint64_t step, const struct EvalResult *result);
 // Writes memory.json into the folder: memory and traffic, predicted and measured. Errors: -errno.
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
-// Only in log.jsonl: see runlog_write_counts.
+// Writes into log.jsonl alone: see runlog_write_counts.
 void report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
                    const uint64_t counts[], int n);
-// Forces to the disk what both have so far. What is on the disk before a checkpoint is, that
-// checkpoint's resume finds: the log has no gap. Errors: -errno.
+// Syncs both logs to the disk. Called before a checkpoint, so that the log has no gap after a
+// resume. Errors: -errno.
 int report_sync(struct Report *r, struct Error *e);
-// Forces both to the disk and releases them in any case; a zeroed struct: nothing. Errors: -errno.
+// Syncs both, and frees them also after an error; a zeroed struct: does nothing. Errors: -errno.
 int report_close(struct Report *r, struct Error *e);
 
 #endif

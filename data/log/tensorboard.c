@@ -1,7 +1,7 @@
-// TensorBoard's event file: see tensorboard.h for the format.
+// Writes TensorBoard's event file: see tensorboard.h for the format.
 //
-// Numbers are put into the buffer byte by byte, low byte first, so the code does not depend on the
-// machine's byte order.
+// Numbers are written byte by byte, low byte first, so the code does not depend on the machine's
+// byte order.
 #include "data/log/tensorboard.h"
 #include "data/file.h"
 
@@ -33,7 +33,7 @@ uint32_t crc32c_masked(const void *bytes, size_t n) {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-// ---- protocol buffers: what a field of a message looks like in bytes ----
+// ---- protocol buffers: the bytes of a message's fields ----
 
 enum { MESSAGE_BYTES = 1024 };
 
@@ -55,7 +55,7 @@ static void write_fixed(struct ProtoMessage *m, uint64_t value, size_t n) {
     write_bytes(m, bytes, n);
 }
 
-// Seven bits a byte, the low ones first; the top bit says that more follow.
+// Writes seven bits a byte, the low ones first; the top bit means that more follow.
 static void write_varint(struct ProtoMessage *m, uint64_t value) {
     for (; value > 127; value >>= 7)
         write_fixed(m, (value & 127) | 128, 1);
@@ -87,7 +87,7 @@ static void write_float(struct ProtoMessage *m, unsigned field, float value) {
     write_fixed(m, bits, 4);
 }
 
-// A string or a message inside a message.
+// Writes a string, or a message inside a message.
 static void write_block(struct ProtoMessage *m, unsigned field, const void *bytes, size_t n) {
     write_key(m, field, WIRE_BYTES);
     write_varint(m, n);
@@ -147,7 +147,7 @@ static double clock_since_1970(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// A new file under a name that sorts after the earlier ones, also within one second.
+// Makes a new file whose name sorts after the earlier ones, also within one second.
 static int create_file(struct EventFile *f, const char *folder, struct Error *e) {
     char host[256] = "localhost";
     if (gethostname(host, sizeof host - 1))
@@ -172,7 +172,7 @@ static int create_file(struct EventFile *f, const char *folder, struct Error *e)
     return code;
 }
 
-// The version record, and on resume the mark from which step on older records are void.
+// Writes the version record, and on resume the mark from which step on older records are void.
 static void write_opening(struct EventFile *f, int64_t last_step) {
     static const char version[] = "brain.Event:2";
     struct ProtoMessage event, session = {.n = 0};
@@ -195,7 +195,7 @@ int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, 
     write_opening(f, last_step);
     code = appender_sync(&f->file, e);
     if (code) {
-        struct Error ignored; // the first failure is the one to tell
+        struct Error ignored; // the first failure is the one to report
         unlink(f->file.path);
         appender_close(&f->file, &ignored);
     }
@@ -246,7 +246,7 @@ void event_file_write_eval(struct EventFile *f, uint64_t step, const struct Eval
             char tag[96];
             int n = snprintf(tag, sizeof tag, "eval/%.64s/%s", evals_short_name(result->name),
                              eval_measure_names[m]);
-            for (int i = 0; i < n; i++) // a tag is UTF-8, which a cut name need not be
+            for (int i = 0; i < n; i++) // a tag must be UTF-8, but a cut name may not be
                 tag[i] = tag[i] >= ' ' && tag[i] <= '~' ? tag[i] : '_';
             summary_add(&summary, tag, (float)result->accuracy[m]);
         }

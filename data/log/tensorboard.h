@@ -1,14 +1,14 @@
 // A TensorBoard event file, written without TensorFlow.
 //
-// The file FOLDER/events.out.tfevents.TIME.HOST is a row of records. Each is a protocol buffer in
-// the frame of TensorFlow's TFRecord format (all numbers little-endian):
+// The file FOLDER/events.out.tfevents.TIME.HOST is a sequence of records. Each is a protocol buffer
+// in the frame of TensorFlow's TFRecord format (all numbers little-endian):
 //
 //     uint64 length | uint32 masked CRC-32C of length | payload | uint32 masked CRC-32C of payload
 //
 // The payload is an Event: wall time, step, and either the file's version (the first record), a set
-// of named scalars, or the mark that a run was resumed. Only the few fields that are needed are
-// encoded here by hand (source: event.proto and summary.proto of TensorFlow; the wire format is
-// documented at protobuf.dev).
+// of named scalars, or the mark that a run was resumed. The few fields that are needed are encoded
+// by hand (source: event.proto and summary.proto of TensorFlow; the wire format is documented at
+// protobuf.dev).
 //
 // Called by report.c. `tensorboard --logdir OUT` reads it.
 #ifndef DATA_LOG_TENSORBOARD_H
@@ -21,24 +21,24 @@ struct EventFile {
 };
 
 // Begins a new file in `folder`; the files of earlier runs stay. last_step as in runlog_open: a
-// resumed run tells TensorBoard to forget what earlier files say of later steps. Errors: -errno.
-// appender_close of `file` is due if it succeeds.
+// resumed run makes TensorBoard discard later steps of earlier files. Errors: -errno. After success
+// call appender_close of `file`.
 int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e);
 
-// train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and what else is known of
-// train/tokens_seen, train/light, train/mfu and train/loss_scale. Of a zeroed struct, which has no
-// file, nothing.
+// Writes train/loss, train/grad_norm, train/lr and train/tokens_per_s at the step, and if they are
+// known train/tokens_seen, train/light, train/mfu and train/loss_scale. Does nothing for a zeroed
+// struct, which has no file.
 void event_file_write_step(struct EventFile *f, const struct LogStep *s);
-// WHAT/NAME for each value of a note; of a word nothing.
+// Writes WHAT/NAME for each value of a note; nothing for a note that is a word.
 void event_file_write_note(struct EventFile *f, const struct LogNote *note);
-// val/loss and val/perplexity at the step, and unless it is 0, as not known, val/bits_per_byte.
+// Writes val/loss and val/perplexity at the step, and val/bits_per_byte unless it is 0 (not known).
 void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte);
 
-// eval/FILE/acc and its like, of those that are known; FILE without its folders.
+// Writes eval/FILE/acc and its like, if they are known; FILE without its folders.
 void event_file_write_eval(struct EventFile *f, uint64_t step, const struct EvalResult *result);
 
-// CRC-32C (Castagnoli) of n bytes as in RFC 3720, and as TFRecord stores it: rotated and shifted,
-// because a checksum over data that itself contains checksums is weak.
+// Return CRC-32C (Castagnoli) of n bytes as in RFC 3720, and as TFRecord stores it: rotated and
+// shifted, because a checksum over data that contains checksums is weak.
 uint32_t crc32c(const void *bytes, size_t n);
 uint32_t crc32c_masked(const void *bytes, size_t n);
 
