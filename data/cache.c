@@ -105,7 +105,7 @@ static bool is_own(const char *name, const char *const own[]) {
     return false;
 }
 
-// What a folder may hold to be removed, and how much that is.
+// The only names that a folder to remove may have in it, and the bytes of its files.
 struct Owned {
     const char *const *names; // NULL behind the last
     double bytes;

@@ -10,7 +10,7 @@
 #define DATA_CACHE_H
 #include "kernels/atomic_file.h"
 
-// Where --cache points by default: $XDG_CACHE_HOME/zero.c, else $HOME/.cache/zero.c, else
+// Returns the default of --cache: $XDG_CACHE_HOME/zero.c, else $HOME/.cache/zero.c, else
 // /tmp/zero.c-UID. free() it.
 char *cache_default_folder(void);
 

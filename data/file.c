@@ -1,4 +1,4 @@
-// Reading and replacing whole files: see file.h for why nothing is changed in place.
+// Reads and replaces whole files: see file.h.
 #include "data/file.h"
 
 #include "kernels/folder.h"
@@ -49,8 +49,8 @@ static int refuse(const char *flag, const char *path, mode_t mode, struct Error 
 
 int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e) {
     *fd = -1;
-    // To open a device may do something to it, so its kind is asked for first; and once more
-    // behind open, when nobody can change it any longer. Of a pipe, open would wait for a writer.
+    // Opening a device may have effects, and opening a pipe would wait for a writer, so the kind is
+    // checked first; and again after open, when it can no longer change.
     if (!stat(path, st) && !S_ISREG(st->st_mode))
         return refuse(flag, path, st->st_mode, e);
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -83,8 +83,7 @@ ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from) {
     return (ssize_t)have;
 }
 
-// Reads until the end or until bytes_max + 1 bytes are there. Not by st_size: pipes and /proc have
-// none.
+// Reads to the end, or bytes_max + 1 bytes. It does not use st_size, which pipes and /proc lack.
 static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
     size_t room = 4096, n = 0;
     char *p = malloc(room + 1);
@@ -115,7 +114,7 @@ static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
     return 0;
 }
 
-// Reads what is open, closes it, and says what went wrong. *text is NULL before, and after that.
+// Reads an open file and closes it. *text is NULL before, and after an error.
 static int read_open(int fd, const char *path, size_t bytes_max, char **text, size_t *bytes,
                      struct Error *e) {
     int code = read_all(fd, bytes_max, text, bytes);
@@ -203,7 +202,7 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
     if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
         return 0;
     int err = -errno;
-    if (err == -EINVAL || err == -ENOSYS) { // a file system that cannot say "only if it is free"
+    if (err == -EINVAL || err == -ENOSYS) { // the file system has no RENAME_NOREPLACE
         int code = file_check_new(to, "", kind, e);
         if (code)
             return code;
@@ -238,14 +237,14 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
     char *copy = base_format("%s", *path ? path : ".");
     struct stat st;
     while (stat(copy, &st) && (errno == ENOENT || errno == ENOTDIR) &&
-           strcmp(copy, ".") != 0) { // up to what is there
+           strcmp(copy, ".") != 0) { // up to a path that exists
         char *slash = strrchr(copy, '/');
         if (slash == copy)
             slash++;
         if (slash)
             *slash = 0;
         else
-            strcpy(copy, "."); // a name without a slash has at least the room
+            strcpy(copy, "."); // it fits: a name has at least one byte
     }
     bool itself = strcmp(copy, path) == 0;
     const char *colon = itself ? "" : ": ", *above = itself ? "" : copy;
@@ -279,7 +278,7 @@ int file_check_place(const char *path, const char *flag, struct Error *e) {
                    : 0;
     char *folder = base_format("./%s", path);
     const char *start = *path == '/' ? folder + 2 : folder;
-    *strrchr(folder, '/') = 0; // there is one: folder begins with "./"
+    *strrchr(folder, '/') = 0; // there is a slash: folder begins with "./"
     int code = 0;
     if (access(*start ? start : "/", W_OK | X_OK))
         code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s", flag, path,

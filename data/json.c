@@ -1,4 +1,4 @@
-// JSON that others wrote: see json.h.
+// Reads JSON from untrusted files: see json.h.
 #include "data/json.h"
 
 #include "data/file.h"
@@ -12,8 +12,8 @@
 // values in a file.
 enum { VALUES_MAX = 4000000 };
 
-// At least as many as there are: every value but the first of its list stands behind a comma, and
-// the first behind a bracket. Those inside strings count, too.
+// Returns an upper bound of the number of values: every value follows a comma or a bracket. Those
+// inside strings count, too.
 static size_t count_values(const char *text, size_t n) {
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
@@ -26,7 +26,7 @@ bool json_has_zero(const char *json, size_t n) {
         if (json[i] == '\\') {
             if (memcmp(json + i + 1, "u0000", 5) == 0)
                 return true;
-            i++; // what is escaped
+            i++; // the escaped character
         }
     return false;
 }
@@ -61,7 +61,7 @@ struct cJSON *json_parse(const char *text, size_t n, size_t *at) {
     return NULL;
 }
 
-// Where the text is none, for a person: line and column from 1.
+// Reports where the text is not JSON, by line and column from 1.
 static void refuse_syntax(const char *path, const char *text, size_t at, struct Error *e) {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < at; i++) {

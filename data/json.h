@@ -1,9 +1,8 @@
-// JSON that others wrote: parsed by cJSON, with the doubts that cJSON does not have.
+// Parses JSON from untrusted files by cJSON, with checks that cJSON lacks.
 //
-// Of a key that is there twice, cJSON would find the first and Python the last; of a number behind
-// 2^53 not every digit counts; behind the object there could be anything; and a text of 100 MB that
-// is nothing but commas would take gigabytes as a tree. All of that is refused. Used by all readers
-// but that of chats, whose lines are long (data/chat/scan.h).
+// cJSON would take the first of two equal keys, Python the last; a number past 2^53 loses digits;
+// anything may follow the object; and 100 MB of commas would take gigabytes as a tree. All of that
+// is refused. Used by all readers but that of chats, whose lines are long (data/chat/scan.h).
 #ifndef DATA_JSON_H
 #define DATA_JSON_H
 #include "kernels/base.h"
@@ -11,7 +10,7 @@
 struct cJSON;
 
 // Parses n bytes that are one JSON object and nothing else; cJSON_Delete the tree. NULL: they are
-// not, from byte *at on.
+// not; byte *at is wrong.
 struct cJSON *json_parse(const char *text, size_t n, size_t *at);
 
 // Parses as json_parse. NULL, with the line "PATH: ..." in *e: the text is not an object, has too
@@ -22,16 +21,16 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
 // (file.h) refuses.
 struct cJSON *json_read(const char *path, struct Error *e);
 
-// Whether a string of the JSON holds "\u0000", a zero byte, where cJSON would end the string.
+// True if a string of the JSON holds "\u0000", a zero byte, at which cJSON would end the string.
 bool json_has_zero(const char *json, size_t n);
 
-// Returns a key that the object has twice, or NULL. The object's own.
+// Returns a key that the object has twice, or NULL. The text belongs to the object.
 const char *json_repeated_key(const struct cJSON *object);
 
-// Whether the item is a whole number from 0 to 2^53, which goes into *value.
+// True if the item is a whole number from 0 to 2^53, which goes into *value.
 bool json_is_count(const struct cJSON *item, uint64_t *value);
 
-// A name out of a file, for an error line: what cannot be printed is "?", and a long one is cut.
+// A name from a file, for an error line: unprintable bytes are "?", and a long name is cut.
 struct JsonShown {
     char text[128];
 };

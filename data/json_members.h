@@ -1,18 +1,17 @@
-// What a member of a JSON object says, where a file may lack it or have something else there.
+// Members of a JSON object that may be missing or of another type.
 //
-// Used by what writes models' files (data/hf, data/llmc). Texts that others wrote are parsed, and
-// doubted, by data/json.h.
+// Used by the writers and readers of models' files. data/json.h parses and checks untrusted texts.
 #ifndef DATA_JSON_MEMBERS_H
 #define DATA_JSON_MEMBERS_H
 #include <cjson/cJSON.h>
 
-// 0 where it is no number.
+// Returns the number, or 0 if there is none.
 static inline double json_number(const cJSON *object, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-// "" where it is no text. The object's own.
+// Returns the text, which belongs to the object, or "" if there is none.
 static inline const char *json_text(const cJSON *object, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
     return cJSON_IsString(item) ? item->valuestring : "";

@@ -1,4 +1,4 @@
-// See range.h.
+// Ranges of large files: see range.h.
 #include "data/range.h"
 #include "data/file.h"
 
@@ -9,8 +9,8 @@
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// The n elements of 16 bits that lie in the upper half of `out` become fp32. Value i lies at or
-// behind the place that result i takes, and no result reaches a value that is still to come.
+// Converts the n elements of 16 bits in the upper half of `out` to fp32, in place: result i never
+// overwrites a value after i.
 static void widen(float *out, size_t n, enum Dtype dtype) {
     const char *from = (const char *)out + n * sizeof(uint16_t);
     for (size_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, 
 }
 
 size_t range_overflow(enum Dtype dtype, const float *values, size_t n) {
-    // Half a unit past the largest: from there on, rounding to nearest ends at infinity.
+    // Half a unit past the largest number: from there on, rounding to nearest gives infinity.
     static const float limits[NDTYPE] = {INFINITY, 0x1.ffp127f, 65520.0f};
     size_t i = 0;
     while (i < n && fabsf(values[i]) < limits[dtype])

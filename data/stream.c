@@ -1,4 +1,4 @@
-// Files from front to back: see stream.h.
+// Reads files from front to back: see stream.h.
 #include "data/stream.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static ssize_t read_file(struct DataStream *s, void *bytes, size_t n, struct Err
     return got;
 }
 
-// Reads on where less than so many packed bytes are there. Returns how many are.
+// Reads until `bytes` packed bytes are in the buffer, or the file ends. Returns how many there are.
 static ssize_t need(struct DataStream *s, size_t bytes, struct Error *e) {
     if (s->end - s->begin >= bytes)
         return (ssize_t)(s->end - s->begin);
@@ -82,7 +82,7 @@ static int refuse(const struct DataStream *s, enum ErrorId id, const char *what,
                      (unsigned long long)(s->at - (s->end - s->begin)), what, more);
 }
 
-// Between two streams: is there another? What is no stream is refused.
+// Returns 1 if a stream begins, 0 at the end of the file. Refuses other bytes.
 static int begin_stream(struct DataStream *s, struct Error *e) {
     ssize_t left = need(s, UNPACK_HEAD_BYTES, e);
     while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {
@@ -101,7 +101,7 @@ static int begin_stream(struct DataStream *s, struct Error *e) {
                   : refuse(s, E_UNPACK_FORMAT, "it is not packed with ", s->unpack->format, e);
 }
 
-// One step of the library's, which has ended a stream, or come further, or is refused.
+// Calls the library once. It ends a stream, makes progress, or reports damage.
 static int step(struct DataStream *s, struct Unpacking *u, struct Error *e) {
     const char *wrong = "the unpacking stops";
     size_t room = u->out_bytes;

@@ -36,7 +36,7 @@ static int gz_step(void *state, struct Unpacking *u, const char **wrong) {
         return 1;
     }
     *wrong = z->msg ? z->msg : "it is none of gzip's";
-    return said == Z_OK || said == Z_BUF_ERROR ? 0 : -1; // the second: nothing more to do for now
+    return said == Z_OK || said == Z_BUF_ERROR ? 0 : -1; // Z_BUF_ERROR: no progress for now
 }
 
 static void gz_close(void *state) {

@@ -1,5 +1,5 @@
-// zstd, by libzstd: see unpack.h. A frame may say that it needs a window of gigabytes; more than
-// WINDOW_LOG is refused, as zstd's own program does.
+// zstd, by libzstd: see unpack.h. A frame may ask for a window of gigabytes; more than WINDOW_LOG
+// is refused, as by zstd's own program.
 #include "data/unpack.h"
 #include "kernels/base.h"
 
@@ -9,17 +9,17 @@
 
 enum { WINDOW_LOG = 27 };
 
-// A frame, or one that is to be skipped (RFC 8878, 3.1.2).
+// True for a frame, or a skippable frame (RFC 8878, 3.1.2).
 static bool zst_begins(const uint8_t m[UNPACK_MAGIC_BYTES]) {
     bool frame = m[0] == 0x28 && m[1] == 0xb5 && m[2] == 0x2f && m[3] == 0xfd;
     return frame || ((m[0] & 0xf0) == 0x50 && m[1] == 0x2a && m[2] == 0x4d && m[3] == 0x18);
 }
 
-// The library does not always compare a frame's length with what its head says.
+// The library does not always compare a frame's length with its header, so this does.
 struct Zst {
     ZSTD_DStream *z;
     bool inside;                   // of a frame
-    unsigned long long says, made; // how long it is
+    unsigned long long says, made; // its length: by the header, and unpacked so far
 };
 
 static void *zst_open(void) {
@@ -57,7 +57,7 @@ static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
     ZSTD_ErrorCode code = ZSTD_getErrorCode(said);
     if (code == ZSTD_error_memory_allocation)
         base_give_up(E_MEMORY_REFUSED, "no memory to unpack zstd");
-    // Other names that the library has for what is wrong depend on how much room there was.
+    // The library's other errors depend on how much space there was.
     *wrong = code == ZSTD_error_frameParameter_windowTooLarge
                  ? "it needs a window of more than 128 MiB; pack it without --long"
              : code == ZSTD_error_checksum_wrong ? "its checksum does not agree"
