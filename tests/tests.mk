@@ -92,7 +92,7 @@ RIG_cpu := tests/lib/rig_cpu
 # the library where they are linked, so that 120 MB of GPUs' kernels stay out of each of them.
 TEST_SHARED := $(if $(filter releaseyes,$(MODE)$(HAVE_CUDA)),kernels/cuda/none) \
     $(if $(filter releaseyes,$(MODE)$(HAVE_NCCL)),zero/comm/nccl_none) \
-    $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
+    $(call IN,lib,test values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_90a := variant_kernels

@@ -5,6 +5,7 @@
 #include "tests/cusim/probes.h"
 #include "tests/cusim/sim.h"
 #include "tests/lib/cusim_help.h"
+#include "tests/lib/test.h"
 #include "tests/lib/values.h"
 
 #include "kernels/dtype.h"
@@ -60,8 +61,7 @@ static void add_and_sum(void) {
     cudaFree(x);
     cudaFree(y);
 }
-static void test_add_and_sum(void **state) {
-    (void)state;
+TEST(test_add_and_sum) {
     for_each_order(add_and_sum);
 }
 
@@ -77,8 +77,7 @@ static void reverse(void) {
     cudaFree(x);
     cudaFree(y);
 }
-static void test_async_copy(void **state) {
-    (void)state;
+TEST(test_async_copy) {
     for_each_order(reverse);
 }
 
@@ -104,8 +103,7 @@ static void product(void) {
     cudaFree(b_gpu);
     cudaFree(d);
 }
-static void test_matrices(void **state) {
-    (void)state;
+TEST(test_matrices) {
     for_each_order(product);
 }
 
@@ -117,30 +115,8 @@ static void count(void) {
     assert_int_equal(n, 150);
     cudaFree(counter);
 }
-static void test_atomics(void **state) {
-    (void)state;
+TEST(test_atomics) {
     for_each_order(count);
-}
-
-// What is allowed, to the last byte, thread and register. (test_resources goes one further.)
-static void test_allowed(void **state) {
-    (void)state;
-    enum { MOST = 227 << 10 };
-    float *y = on_gpu(NULL, 64), got = 0;
-    for (int a = 0; a < NPROBEACCESS; a++) {
-        cudaMemsetAsync(y, 0, 64, stream);
-        probe_access(stream, (enum ProbeAccess)a, y, 16);
-    }
-    probe_bounds(stream, y, 64);
-    probe_shared(stream, y, 1, 48 << 10, 0);
-    probe_shared(stream, y, 1, MOST, MOST);
-    sim_tell_registers(rows_of("1024", "40"));
-    probe_shared(stream, y, 1, MOST - 1024, MOST - 1024);
-    sim_tell_registers(rows_of("0", "128"));
-    probe_shared(stream, y, 512, 4, 0);
-    fetch(&got, y, sizeof got);
-    assert_true(got == 3);
-    cudaFree(y);
 }
 
 // ---- faults of kernels ----
@@ -153,8 +129,7 @@ static void make_fault(void) {
     cudaStreamSynchronize(stream);
 }
 
-static void test_faults(void **state) {
-    (void)state;
+TEST(test_faults) {
     static const char *const says[NPROBEFAULT] = {
         [FAULT_NO_BARRIER] = "race in shared memory",
         [FAULT_OVERWRITTEN] = "race in shared memory",
@@ -185,8 +160,7 @@ static void test_faults(void **state) {
 }
 
 // Where races are not looked for, what is read too early is still no number.
-static void test_async_copy_early(void **state) {
-    (void)state;
+TEST(test_async_copy_early) {
     float values[64] = {0};
     float *y = on_gpu(values, sizeof values);
     sim_set_order(SIM_REVERSE, 1);
@@ -205,8 +179,7 @@ static void make_access(void) {
     cudaStreamSynchronize(stream);
 }
 
-static void test_alignment(void **state) {
-    (void)state;
+TEST(test_alignment) {
     static const struct {
         int bytes;
         const char *says;
@@ -266,8 +239,7 @@ static void one_warp_too_many(void) { // 16 of 24 are in one part of the four
     probe_shared(stream, on_gpu(NULL, 4), 17 * 32, 4, 0);
 }
 
-static void test_resources(void **state) {
-    (void)state;
+TEST(test_resources) {
     child_says(too_many_threads, "probes.cu:");
     child_says(too_many_threads, "launch of bounds_kernel: a block of 65 threads, its "
                                  "__launch_bounds__ are 64");
@@ -285,8 +257,7 @@ static void test_resources(void **state) {
 }
 
 // What the checks know of kernels/ is known of each kernel.
-static void test_reported(void **state) {
-    (void)state;
+TEST(test_reported) {
     const char *missing = sim_unreported();
     if (missing)
         fail_msg("docs/registers.md (scripts/bench/gpu_registers.sh writes it):\n%s", missing);
@@ -370,8 +341,7 @@ static void blocking_stream(void) {
     cudaStreamCreateWithFlags(&s, cudaStreamDefault);
 }
 
-static void test_memory_faults(void **state) {
-    (void)state;
+TEST(test_memory_faults) {
     child_says(read_past_end, "read of 4 bytes out of bounds: byte 124 of allocation");
     child_says(read_past_end, "probes.cu:");
     child_says(read_past_end, "block (0,0,0), thread (31,0,0)");
@@ -392,20 +362,30 @@ static void test_memory_faults(void **state) {
     child_says(blocking_stream, "forbidden");
 }
 
+// The last one: the limit that it raises, and its report, stay so.
+// What is allowed, to the last byte, thread and register. (test_resources goes one further.)
+TEST(test_allowed) {
+    enum { MOST = 227 << 10 };
+    float *y = on_gpu(NULL, 64), got = 0;
+    for (int a = 0; a < NPROBEACCESS; a++) {
+        cudaMemsetAsync(y, 0, 64, stream);
+        probe_access(stream, (enum ProbeAccess)a, y, 16);
+    }
+    probe_bounds(stream, y, 64);
+    probe_shared(stream, y, 1, 48 << 10, 0);
+    probe_shared(stream, y, 1, MOST, MOST);
+    sim_tell_registers(rows_of("1024", "40"));
+    probe_shared(stream, y, 1, MOST - 1024, MOST - 1024);
+    sim_tell_registers(rows_of("0", "128"));
+    probe_shared(stream, y, 512, 4, 0);
+    fetch(&got, y, sizeof got);
+    assert_true(got == 3);
+    cudaFree(y);
+}
+
 static int open_stream(void **state) {
     (void)state;
     return cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0);
 }
 
-int main(void) {
-    // The limit that the last one raises, and its report, stay so.
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add_and_sum),      cmocka_unit_test(test_async_copy),
-        cmocka_unit_test(test_matrices),         cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_faults),           cmocka_unit_test(test_memory_faults),
-        cmocka_unit_test(test_alignment),        cmocka_unit_test(test_resources),
-        cmocka_unit_test(test_async_copy_early), cmocka_unit_test(test_reported),
-        cmocka_unit_test(test_allowed),
-    };
-    return cmocka_run_group_tests(tests, open_stream, NULL);
-}
+AROUND_ALL(open_stream, NULL);

@@ -1,15 +1,12 @@
 // What the simulator counts of a kernel's memory (counters.cc), held against counts by hand.
 #include "tests/cusim/probes.h"
 #include "tests/cusim/sim.h"
+#include "tests/lib/test.h"
 #include "tests/lib/values.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { FLOATS = 1024 };
 
@@ -51,8 +48,7 @@ static void count_random(unsigned *each, unsigned *both) {
     }
 }
 
-static void sectors_are_those_of_a_gpu(void **state) {
-    (void)state;
+TEST(sectors_are_those_of_a_gpu) {
     // Loads; the stores are 8 more: of 64 floats, side by side.
     static const struct {
         const char *name;
@@ -88,8 +84,7 @@ static void sectors_are_those_of_a_gpu(void **state) {
 }
 
 // What is called small is counted apart from its second time on; L1 is each block's own.
-static void small_operands_are_apart(void **state) {
-    (void)state;
+TEST(small_operands_are_apart) {
     for (int small = 0; small < 2; small++) {
         sim_count(true);
         if (small)
@@ -114,8 +109,7 @@ static void small_operands_are_apart(void **state) {
     }
 }
 
-static void nothing_is_counted_unasked(void **state) {
-    (void)state;
+TEST(nothing_is_counted_unasked) {
     sim_count(false);
     probe_add(stream, y, x, 1, 64);
     cudaStreamSynchronize(stream);
@@ -124,8 +118,7 @@ static void nothing_is_counted_unasked(void **state) {
 
 // ---- banks ----
 
-static void passes_are_those_of_a_gpu(void **state) {
-    (void)state;
+TEST(passes_are_those_of_a_gpu) {
     static const struct {
         const char *name;
         unsigned written, read, ideal; // ideal: of both
@@ -156,8 +149,7 @@ static void passes_are_those_of_a_gpu(void **state) {
 }
 
 // One pass for each lane that changes the same word.
-static void atomics_take_turns(void **state) {
-    (void)state;
+TEST(atomics_take_turns) {
     sim_count(true);
     probe_count_shared(stream, (unsigned *)y);
     expect_passes("atomics", counts_of("count_shared_kernel"), 1 + 32 + 1, 3);
@@ -175,11 +167,4 @@ static int open_stream(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sectors_are_those_of_a_gpu), cmocka_unit_test(small_operands_are_apart),
-        cmocka_unit_test(nothing_is_counted_unasked), cmocka_unit_test(passes_are_those_of_a_gpu),
-        cmocka_unit_test(atomics_take_turns),
-    };
-    return cmocka_run_group_tests(tests, open_stream, NULL);
-}
+AROUND_ALL(open_stream, NULL);

@@ -8,17 +8,14 @@
 // A limit is what a kernel needs as it is. Where one becomes better, its limit and the table
 // follow.
 #include "tests/lib/moved.h"
+#include "tests/lib/test.h"
 
 #include <ctype.h>
 #include <glob.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 // What sets a kernel's pace: memory, arithmetic, or nothing but its launch, as it moves some KB.
 enum Pace { MEMORY, ARITHMETIC, LAUNCH };
@@ -169,7 +166,7 @@ static int kernels_of(const char *path) {
     return n;
 }
 
-static void every_kernel_is_counted(void **state) {
+TEST(every_kernel_is_counted) {
     glob_t files;
     int n = 0, wanted = 0;
     (void)state;
@@ -187,8 +184,7 @@ static void keep(const struct Moved *m, const char *what, double is, double most
         fail_msg("%s, %s: %s %.3f, at most %.2f", m->kernel, m->operands, what, is, most);
 }
 
-static void kernels_keep_to_their_limits(void **state) {
-    (void)state;
+TEST(kernels_keep_to_their_limits) {
     for (int i = 0; i < rows.n; i++) {
         const struct Moved *m = &rows.row[i];
         const struct Limit *l = limit_of(m->kernel);
@@ -208,8 +204,7 @@ static void expect_tight(const struct Limit *l, const char *what, double most, d
                  limit);
 }
 
-static void limits_are_no_higher_than_needed(void **state) {
-    (void)state;
+TEST(limits_are_no_higher_than_needed) {
     for (size_t k = 0; k < NLIMIT; k++) {
         double moved = 0, asked = 0, most_passes = 0;
         for (int i = 0; i < rows.n; i++) {
@@ -226,7 +221,7 @@ static void limits_are_no_higher_than_needed(void **state) {
     }
 }
 
-static void few_move_more_than_they_must(void **state) {
+TEST(few_move_more_than_they_must) {
     int above = 0;
     (void)state;
     for (size_t i = 0; i < NLIMIT; i++) {
@@ -240,7 +235,7 @@ static void few_move_more_than_they_must(void **state) {
     assert_true(above <= MOST_ABOVE);
 }
 
-static void the_documentation_has_this_table(void **state) {
+TEST(the_documentation_has_this_table) {
     static char text[1 << 18];
     const char *mark = "<!-- test_cusim_memory table -->\n\n";
     char *now = NULL;
@@ -266,16 +261,11 @@ static int run_all(void **state) {
     return 0;
 }
 
+AROUND_ALL(run_all, NULL);
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_is_counted),
-        cmocka_unit_test(kernels_keep_to_their_limits),
-        cmocka_unit_test(limits_are_no_higher_than_needed),
-        cmocka_unit_test(few_move_more_than_they_must),
-        cmocka_unit_test(the_documentation_has_this_table),
-    };
     if (argc < 2)
-        return cmocka_run_group_tests_name("kernels' memory", tests, run_all, NULL);
+        return run_all_tests();
     if (argc > 2 || strcmp(argv[1], "table") != 0) {
         fprintf(stderr, "test_cusim_memory: %s: give nothing, or table\n", argv[1]);
         return 2;

@@ -9,6 +9,7 @@
 #include "tests/cusim/probes.h"
 #include "tests/cusim/sim.h"
 #include "tests/lib/cusim_help.h"
+#include "tests/lib/test.h"
 
 enum { N = 64, STEPS = 7, IN = 2, COMPUTE = 0, COMM = 1, NSTREAMS = 3 };
 
@@ -135,8 +136,7 @@ static size_t races_of(enum Wrong wrong) {
     return sim_races();
 }
 
-static void test_right_program(void **state) {
-    (void)state;
+TEST(test_right_program) {
     for (int i = 0; i < NSCHEDULES; i++)
         for (int overlap = 0; overlap < 2; overlap++) {
             use_schedule(i);
@@ -145,8 +145,7 @@ static void test_right_program(void **state) {
         }
 }
 
-static void test_each_synchronisation_is_needed(void **state) {
-    (void)state;
+TEST(test_each_synchronisation_is_needed) {
     run_pipeline(RIGHT, true);
     size_t count = made;
     assert_true(count >= 40);
@@ -162,8 +161,7 @@ static void test_each_synchronisation_is_needed(void **state) {
         }
 }
 
-static void test_faults_1_to_3(void **state) {
-    (void)state;
+TEST(test_faults_1_to_3) {
     for (int wrong = RIGHT + 1; wrong < NO_WRONG; wrong++)
         for (int i = 0; i < NSCHEDULES; i++) {
             use_schedule(i);
@@ -173,8 +171,7 @@ static void test_faults_1_to_3(void **state) {
 }
 
 // Fault 4, overlap that makes runs differ, shows in the numbers too, where a schedule is unkind.
-static void test_fault_in_numbers(void **state) {
-    (void)state;
+TEST(test_fault_in_numbers) {
     int bad = 0;
     for (int i = 0; i < NSCHEDULES; i++) {
         use_schedule(i);
@@ -217,8 +214,7 @@ static void close_all(void) {
 }
 
 // A wait is for the latest record at the time of the call, not for one made after it.
-static void test_wait_is_for_latest_record(void **state) {
-    (void)state;
+TEST(test_wait_is_for_latest_record) {
     use_schedule(0);
     for (int late = 0; late < 2; late++) {
         cudaEvent_t e;
@@ -238,8 +234,7 @@ static void test_wait_is_for_latest_record(void **state) {
     }
 }
 
-static void test_host_reads_pinned_early(void **state) {
-    (void)state;
+TEST(test_host_reads_pinned_early) {
     use_schedule(0);
     for (int early = 0; early < 2; early++) {
         open_all();
@@ -253,8 +248,7 @@ static void test_host_reads_pinned_early(void **state) {
     }
 }
 
-static void test_free_while_used(void **state) {
-    (void)state;
+TEST(test_free_while_used) {
     use_schedule(0);
     open_all();
     float *z;
@@ -269,8 +263,7 @@ static void add_on_host(void *p) {
     ((float *)p)[0] += 1;
 }
 
-static void test_host_function(void **state) {
-    (void)state;
+TEST(test_host_function) {
     for (int i = 0; i < NSCHEDULES; i++) {
         use_schedule(i);
         open_all();
@@ -285,8 +278,7 @@ static void test_host_function(void **state) {
     }
 }
 
-static void test_copies_between_gpus(void **state) {
-    (void)state;
+TEST(test_copies_between_gpus) {
     sim_set_gpus(2);
     open_all();
     float *far, back = 1;
@@ -300,19 +292,4 @@ static void test_copies_between_gpus(void **state) {
     close_all();
     sim_set_gpus(1);
     assert_int_equal(sim_races(), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_program),
-        cmocka_unit_test(test_each_synchronisation_is_needed),
-        cmocka_unit_test(test_faults_1_to_3),
-        cmocka_unit_test(test_fault_in_numbers),
-        cmocka_unit_test(test_wait_is_for_latest_record),
-        cmocka_unit_test(test_host_reads_pinned_early),
-        cmocka_unit_test(test_free_while_used),
-        cmocka_unit_test(test_host_function),
-        cmocka_unit_test(test_copies_between_gpus),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

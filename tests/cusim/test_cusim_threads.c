@@ -2,6 +2,7 @@
 // by its seed, locks order what they should, nobody really waits, and a deadlock is told.
 #include "tests/cusim/probes.h"
 #include "tests/lib/cusim_help.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -68,8 +69,7 @@ static void two_threads(void) {
     close_all();
 }
 
-static void test_threads(void **state) {
-    (void)state;
+TEST(test_threads) {
     for (int i = 0; i < NSCHEDULES; i++)
         for (int with_lock = 0; with_lock < 2; with_lock++) {
             use_schedule(i);
@@ -81,8 +81,7 @@ static void test_threads(void **state) {
         }
 }
 
-static void test_replay(void **state) {
-    (void)state;
+TEST(test_replay) {
     int first[40], different = 0;
     locked = false;
     be_silent(true);
@@ -118,8 +117,7 @@ static void wait_for_nobody(void) {
 }
 
 // A deadline comes at once when nothing else can go on.
-static void test_timed_wait(void **state) {
-    (void)state;
+TEST(test_timed_wait) {
     struct timespec before, until, after;
     clock_gettime(CLOCK_MONOTONIC, &before);
     until = before;
@@ -131,19 +129,8 @@ static void test_timed_wait(void **state) {
     assert_true(after.tv_sec - before.tv_sec >= 3600);
 }
 
-static void test_ends(void **state) {
-    (void)state;
+TEST(test_ends) {
     use_schedule(0);
     child_says(host_function_calls_cuda, "a host function of a stream calls CUDA");
     child_says(wait_for_nobody, "deadlock: the main thread waits for a condition variable");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_timed_wait),
-        cmocka_unit_test(test_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

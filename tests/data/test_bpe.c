@@ -5,6 +5,7 @@
 #include "data/bpe/read.h"
 #include "data/text/encode.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -59,8 +60,7 @@ static void check_strings(const char *name, const char *strings, size_t bytes) {
     tokenizer_close(t);
 }
 
-static void ids_are_the_references(void **state) {
-    (void)state;
+TEST(ids_are_the_references) {
     size_t bytes;
     char *strings = scratch_read(FIXTURES, "strings.bin", &bytes);
     for (int i = 0; i < NAMES; i++)
@@ -70,8 +70,7 @@ static void ids_are_the_references(void **state) {
 
 // The words of texts, with "|" between two: what the reference's pre-tokenizers give. (Few merges
 // of the fixtures reach across the ends of words, so that ids alone would not show them.)
-static void words_are_the_references(void **state) {
-    (void)state;
+TEST(words_are_the_references) {
     static const struct {
         enum SplitKind kind;
         const char *words;
@@ -156,8 +155,7 @@ static char *large_text(size_t *n) {
     return text;
 }
 
-static void threads_change_no_id(void **state) {
-    (void)state;
+TEST(threads_change_no_id) {
     size_t n;
     char *text = large_text(&n);
     for (int k = 0; k < NAMES; k++) {
@@ -182,8 +180,7 @@ static void threads_change_no_id(void **state) {
 }
 
 // At every place where a text may be cut, both parts have the ids of the whole.
-static void cuts_change_no_id(void **state) {
-    (void)state;
+TEST(cuts_change_no_id) {
     size_t n, cuts = 0;
     char *text = large_text(&n);
     struct Error e;
@@ -230,8 +227,7 @@ static size_t put_point(char *at, uint32_t c) {
     return n;
 }
 
-static void every_character_comes_back(void **state) {
-    (void)state;
+TEST(every_character_comes_back) {
     char *text = base_alloc(4 * UNICODE_POINTS);
     size_t n = 0, got_n;
     for (uint32_t c = 0; c < UNICODE_POINTS; c++)
@@ -250,8 +246,7 @@ static void every_character_comes_back(void **state) {
     free(text);
 }
 
-static void text_that_is_none_is_refused(void **state) {
-    (void)state;
+TEST(text_that_is_none_is_refused) {
     struct Tokenizer *t = open_fixture("llama3");
     struct Ids ids = {0};
     struct Error e;
@@ -276,16 +271,14 @@ static void check_ends(const char *name, const char *begin, const char *end, boo
     tokenizer_close(t);
 }
 
-static void texts_begin_and_end_as_the_files_say(void **state) {
-    (void)state;
+TEST(texts_begin_and_end_as_the_files_say) {
     check_ends("gpt2", NULL, "<|endoftext|>", false);
     check_ends("llama3", "<|begin_of_text|>", "<|eot_id|>", false);
     check_ends("qwen2", NULL, "<|im_end|>", true);
     check_ends("smollm", NULL, "<|im_end|>", true);
 }
 
-static void what_people_wrote_has_no_control_token(void **state) {
-    (void)state;
+TEST(what_people_wrote_has_no_control_token) {
     static const char text[] = "a<|im_end|>b<tool_call>";
     struct Tokenizer *t = open_fixture("qwen2");
     struct Ids ids = {0};
@@ -313,8 +306,7 @@ static void what_people_wrote_has_no_control_token(void **state) {
 }
 
 // At the first place where any token begins, the longest is found.
-static void the_longest_added_token_is_found(void **state) {
-    (void)state;
+TEST(the_longest_added_token_is_found) {
     static char texts[][6] = {"<a", "<a>", "<a>bc", "b"};
     static const char text[] = "x<a>bd<a<a>bcb";
     static const size_t begins[] = {1, 4, 6, 8, 13}, found[] = {1, 3, 0, 2, 3};
@@ -357,8 +349,7 @@ static void refuse(const char *name, const char *old, const char *new, const cha
     free(file);
 }
 
-static void what_is_not_built_is_refused(void **state) {
-    (void)state;
+TEST(what_is_not_built_is_refused) {
     refuse("gpt2", "\"BPE\"", "\"Unigram\"", "E_BPE_UNSUPPORTED model \"Unigram\"");
     refuse("gpt2", "\"BPE\"", "\"WordPiece\"", "E_BPE_UNSUPPORTED model \"WordPiece\"");
     refuse("gpt2", "\"dropout\":null", "\"dropout\":0.5", "E_BPE_UNSUPPORTED");
@@ -381,8 +372,7 @@ static void what_is_not_built_is_refused(void **state) {
            "{\"SpecialToken\":{\"id\":\"<|begin_of_text|>\"", "E_BPE_TEMPLATE");
 }
 
-static void what_is_broken_is_refused(void **state) {
-    (void)state;
+TEST(what_is_broken_is_refused) {
     refuse("gpt2", "\"!\":0", "\"!\":1", "E_BPE_VOCAB");
     refuse("gpt2", "\"!\":0,", "", "E_BPE_VOCAB");
     refuse("gpt2", "\"#\":", "\"!\":", "E_BPE_VOCAB");
@@ -400,8 +390,7 @@ static void what_is_broken_is_refused(void **state) {
 }
 
 // Its tokenizer.json goes before its tokenizer.model, as in transformers.
-static void a_folder_stands_for_its_tokenizer(void **state) {
-    (void)state;
+TEST(a_folder_stands_for_its_tokenizer) {
     char *folder = scratch_make();
     struct TokenizerSpec spec;
     struct Error e;
@@ -422,22 +411,4 @@ static void a_folder_stands_for_its_tokenizer(void **state) {
     free(model);
     free(json);
     scratch_remove(folder);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_the_references),
-        cmocka_unit_test(words_are_the_references),
-        cmocka_unit_test(threads_change_no_id),
-        cmocka_unit_test(cuts_change_no_id),
-        cmocka_unit_test(every_character_comes_back),
-        cmocka_unit_test(text_that_is_none_is_refused),
-        cmocka_unit_test(texts_begin_and_end_as_the_files_say),
-        cmocka_unit_test(what_people_wrote_has_no_control_token),
-        cmocka_unit_test(the_longest_added_token_is_found),
-        cmocka_unit_test(what_is_not_built_is_refused),
-        cmocka_unit_test(what_is_broken_is_refused),
-        cmocka_unit_test(a_folder_stands_for_its_tokenizer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "data/bpe/read.h"
 #include "data/text/encode.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -135,8 +136,7 @@ static bool is_left_out(const cJSON *kind) {
     return needs && !has_regex();
 }
 
-static void ids_of_every_kind(void **state) {
-    (void)state;
+TEST(ids_of_every_kind) {
     cJSON *rows = load_tree("kinds/kinds.json"), *letters = load_tree("kinds/letters.json");
     cJSON *marks = load_tree("kinds/marks.json");
     size_t bytes, sums_bytes, kinds = 0, parts[2] = {0, 0};
@@ -174,8 +174,7 @@ static const char gaps[] =
     "\"\xc4\x8a\":5,\"ab\":6,\"c<unk>\":7,\"<unk><unk>\":8},"
     "\"merges\":[\"a b\",\"c <unk>\",\"<unk> <unk>\"]}}";
 
-static void bytes_without_a_piece(void **state) {
-    (void)state;
+TEST(bytes_without_a_piece) {
     static const char *const settings[] = {"\"unk_token\":null,", "\"unk_token\":\"<unk>\",",
                                            "\"unk_token\":\"<unk>\",\"fuse_unk\":true,"};
     static const struct {
@@ -229,8 +228,7 @@ static int append(void *ids, const struct Ids *more, size_t done, struct Error *
 }
 
 // No place is one where this text may be cut, so it is one stretch from the first on.
-static void a_text_that_is_never_cut(void **state) {
-    (void)state;
+TEST(a_text_that_is_never_cut) {
     static const char pre[] =
         "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
         "\"pattern\":"
@@ -265,8 +263,7 @@ static void a_text_that_is_never_cut(void **state) {
 }
 
 // A mark in front of the first part alone: not behind a token, whether the text has it or not.
-static void what_follows_a_token_is_not_first(void **state) {
-    (void)state;
+TEST(what_follows_a_token_is_not_first) {
     cJSON *base = load_tree("kinds/marks.json");
     cJSON *sets =
         cJSON_Parse("{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81"
@@ -297,8 +294,7 @@ static void what_follows_a_token_is_not_first(void **state) {
     cJSON_Delete(base);
 }
 
-static void an_unknown_token_is_a_piece(void **state) {
-    (void)state;
+TEST(an_unknown_token_is_a_piece) {
     char *json = base_format(gaps, "\"unk_token\":\"<none>\",");
     struct Bpe b;
     struct Error e;
@@ -307,8 +303,7 @@ static void an_unknown_token_is_a_piece(void **state) {
     free(json);
 }
 
-static void what_is_missing_is_told(void **state) {
-    (void)state;
+TEST(what_is_missing_is_told) {
     char *folder = scratch_make();
     for (int k = 0; k < 2; k++) {
         char *json = base_format(gaps, k ? "\"unk_token\":\"<unk>\"," : "");
@@ -342,8 +337,7 @@ static const char split[] =
     "false,\"use_regex\":false}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
 
 // ByteLevel puts a space in front of each part that a split leaves: behind a cut none would be.
-static void no_cut_where_parts_begin_with_a_space(void **state) {
-    (void)state;
+TEST(no_cut_where_parts_begin_with_a_space) {
     static const char text[] = "ab cd ab", before[] = "add_prefix_space\":false";
     for (int with = 0; with < 2; with++) {
         char *json = base_format(split, "b");
@@ -371,8 +365,7 @@ static void open_pattern(const char *pattern, const char *wanted) {
     free(json);
 }
 
-static void patterns_that_are_not_read(void **state) {
-    (void)state;
+TEST(patterns_that_are_not_read) {
     open_pattern("(?<n>a)", "E_BPE_PATTERN byte 0");
     open_pattern("a(?m:.)", "E_BPE_PATTERN byte 1");
     open_pattern("(*UCP)a", "E_BPE_PATTERN byte 0");
@@ -395,16 +388,14 @@ static void patterns_that_are_not_read(void **state) {
     open_pattern("a\\\\", "E_BPE_PATTERN byte 1");
 }
 
-static void patterns_that_are_not_compiled(void **state) {
-    (void)state;
+TEST(patterns_that_are_not_compiled) {
     open_pattern("(?<=a+)b", has_regex() ? "E_BPE_PATTERN (?<=a+)b"
                                          : "the pattern (?<=a+)b: this program was built without "
                                            "PCRE2: install libpcre2-dev");
 }
 
 // The place is that of the text, whatever part of it is encoded.
-static void a_pattern_that_is_never_done(void **state) {
-    (void)state;
+TEST(a_pattern_that_is_never_done) {
     if (!has_regex())
         skip();
     char *json = base_format(split, "(?:a+)+[bc](?:x|y)"), text[200];
@@ -423,28 +414,11 @@ static void a_pattern_that_is_never_done(void **state) {
     free(json);
 }
 
-static void a_half_is_in_a_word_but_not_in_brackets(void **state) {
+TEST(a_half_is_in_a_word_but_not_in_brackets) {
     for (int in = 0; in < 2; in++, (void)state) {
         struct PatternReader r = {.text = "\\w", .n = 2};
         struct PointSet s = {0};
         assert_true(!pattern_read_escape(&r, &s, in, &(bool){0}) && set_has(&s, 0xbd) == !in);
         set_free(&s);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_of_every_kind),
-        cmocka_unit_test(bytes_without_a_piece),
-        cmocka_unit_test(a_text_that_is_never_cut),
-        cmocka_unit_test(no_cut_where_parts_begin_with_a_space),
-        cmocka_unit_test(what_follows_a_token_is_not_first),
-        cmocka_unit_test(an_unknown_token_is_a_piece),
-        cmocka_unit_test(what_is_missing_is_told),
-        cmocka_unit_test(a_half_is_in_a_word_but_not_in_brackets),
-        cmocka_unit_test(patterns_that_are_not_read),
-        cmocka_unit_test(patterns_that_are_not_compiled),
-        cmocka_unit_test(a_pattern_that_is_never_done),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

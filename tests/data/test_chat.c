@@ -4,6 +4,7 @@
 #include "data/chat/ask.h"
 #include "tests/lib/chat_fixture.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 static const uint32_t JINJA_HASH = 0x0f1ae211;
 
@@ -63,7 +64,7 @@ static void check_question(const struct Template *t, const struct Expected *x,
     masked_free(&m);
 }
 
-static void templates_and_masks_are_those_of_transformers(void **state) {
+TEST(templates_and_masks_are_those_of_transformers) {
     struct Fixture *f = *state;
     assert_int_equal(f->forms, 16);
     for (size_t k = 0; k < f->forms; k++) {
@@ -86,7 +87,7 @@ static void templates_and_masks_are_those_of_transformers(void **state) {
 }
 
 // A template's text, with its newlines as letters or as escapes, is its form; any other is none.
-static void templates_are_known_by_their_text(void **state) {
+TEST(templates_are_known_by_their_text) {
     struct Fixture *f = *state;
     const char *texts[] = {
         "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
@@ -117,7 +118,7 @@ static void templates_are_known_by_their_text(void **state) {
 
 // As Jinja text a form is known again. That it renders the same is not seen here: of another hash,
 // tests/torch/chat_jinja.py has to say so.
-static void templates_go_out_as_jinja(void **state) {
+TEST(templates_go_out_as_jinja) {
     struct Fixture *f = *state;
     uint32_t hash = 0;
     for (size_t k = 0; k < f->forms; k++) {
@@ -140,7 +141,7 @@ static void templates_go_out_as_jinja(void **state) {
         fail_msg("the texts have the hash %#x", hash);
 }
 
-static void a_message_never_becomes_a_control_token(void **state) {
+TEST(a_message_never_becomes_a_control_token) {
     struct Fixture *f = *state;
     for (size_t k = 0; k < f->forms; k++) {
         const struct Expected *x = &f->form[k];
@@ -175,7 +176,7 @@ static void a_message_never_becomes_a_control_token(void **state) {
 }
 
 // A tokenizer that changes the text: whose each token is follows the changed text.
-static void masks_follow_a_text_that_is_normalised(void **state) {
+TEST(masks_follow_a_text_that_is_normalised) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "chatml")->toy;
     struct Message messages[] = {{ROLE_USER, "AAA", 3, false}, {ROLE_ASSISTANT, "AbA", 3, false}};
@@ -197,7 +198,7 @@ static void masks_follow_a_text_that_is_normalised(void **state) {
 
 // ---- forms of one's own, and questions ----------------------------------------------------------
 
-static void a_form_can_be_a_file(void **state) {
+TEST(a_form_can_be_a_file) {
     struct Fixture *f = *state;
     static const struct {
         const char *text, *error;
@@ -253,7 +254,7 @@ static void a_form_can_be_a_file(void **state) {
     assert_int_equal(template_open(&t, toy_tokenizer(toy), "/nowhere/x.json", &e), -ENOENT);
 }
 
-static void a_question_ends_where_its_answer_begins(void **state) {
+TEST(a_question_ends_where_its_answer_begins) {
     struct Fixture *f = *state;
     const struct Toy *toy = &chat_form(f, "llama3.2")->toy;
     const struct Tokenizer *t = toy_tokenizer(toy);
@@ -282,15 +283,4 @@ static void a_question_ends_where_its_answer_begins(void **state) {
     ids_free(&expected);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_and_masks_are_those_of_transformers),
-        cmocka_unit_test(templates_are_known_by_their_text),
-        cmocka_unit_test(templates_go_out_as_jinja),
-        cmocka_unit_test(a_message_never_becomes_a_control_token),
-        cmocka_unit_test(masks_follow_a_text_that_is_normalised),
-        cmocka_unit_test(a_form_can_be_a_file),
-        cmocka_unit_test(a_question_ends_where_its_answer_begins),
-    };
-    return cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
-}
+AROUND_ALL(chat_set_up, chat_tear_down);

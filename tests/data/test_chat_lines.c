@@ -4,6 +4,7 @@
 #include "tests/lib/chat_fixture.h"
 #include "tests/lib/examples_text.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 static int read_bytes(struct Fixture *f, const struct Toy *toy, const char *name, const void *bytes,
                       size_t n, char **all, struct Error *e) {
@@ -15,7 +16,7 @@ static int read_bytes(struct Fixture *f, const struct Toy *toy, const char *name
     return err;
 }
 
-static void texts_and_completions_count_as_they_should(void **state) {
+TEST(texts_and_completions_count_as_they_should) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "mistral-v1")->toy; // <s> 600, </s> 601
     toy.merges = 0;
@@ -140,7 +141,7 @@ static const struct {
     {"", "E_EXAMPLES_NONE", NULL},
 };
 
-static void a_wrong_line_is_told_with_its_number(void **state) {
+TEST(a_wrong_line_is_told_with_its_number) {
     struct Fixture *f = *state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *form = bad[i].form ? bad[i].form : "chatml";
@@ -205,7 +206,7 @@ static const struct {
     {"text=a,prompt=b,completion=c,messages=d,output=e", "", "", "E_DATA_MAP"},
 };
 
-static void a_map_says_what_is_what(void **state) {
+TEST(a_map_says_what_is_what) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "chatml")->toy;
     toy.merges = 0;
@@ -226,7 +227,7 @@ static void a_map_says_what_is_what(void **state) {
 }
 
 // Lines are read across the pieces that the file comes in, whatever their lengths.
-static void long_lines_are_read_whole(void **state) {
+TEST(long_lines_are_read_whole) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "mistral-v1")->toy;
     enum { LONG = 700000 };
@@ -246,7 +247,7 @@ static void long_lines_are_read_whole(void **state) {
     free(lines);
 }
 
-static void a_line_without_end_is_refused(void **state) {
+TEST(a_line_without_end_is_refused) {
     struct Fixture *f = *state;
     char *path = scratch_write(f->folder, "long.jsonl", "\n", 1), *all = base_format("%s", "");
     struct ChatSpec chat = {0};
@@ -282,14 +283,8 @@ static int read_file(const char *form, const char *path) {
     return err ? 2 : 0;
 }
 
+AROUND_ALL(chat_set_up, chat_tear_down);
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_and_completions_count_as_they_should),
-        cmocka_unit_test(a_wrong_line_is_told_with_its_number),
-        cmocka_unit_test(a_map_says_what_is_what),
-        cmocka_unit_test(long_lines_are_read_whole),
-        cmocka_unit_test(a_line_without_end_is_refused),
-    };
-    return argc == 3 ? read_file(argv[1], argv[2])
-                     : cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
+    return argc == 3 ? read_file(argv[1], argv[2]) : run_all_tests();
 }

@@ -1,6 +1,7 @@
 // Configuration files: config.json repeats a run bit by bit, and each mistake in a file is named.
 #include "data/file.h"
 #include "tests/lib/flags_fixture.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +16,7 @@ static int load(struct Fixture *x, const char *json) {
 }
 
 // Sets every flag away from its default, saves, and loads into fresh options.
-static void a_saved_configuration_reads_back_exactly(void **state) {
+TEST(a_saved_configuration_reads_back_exactly) {
     struct Fixture *x = *state;
     assert_int_equal(PARSE(x, "--batch", "9007199254740993", "--lr", "0.30000000000000004",
                            "--shift", "-2147483648", "--beta2", "0", "--device-mem",
@@ -40,7 +41,7 @@ static void a_saved_configuration_reads_back_exactly(void **state) {
     flags_free(&g);
 }
 
-static void floats_survive_bitwise(void **state) {
+TEST(floats_survive_bitwise) {
     struct Fixture *x = *state;
     static const double values[] = {DBL_MIN, DBL_MAX, 0x1.fffffffffffffp-1, 1e17,
                                     0.1,     4e-300,  123456789.123456789,  6e-4};
@@ -54,7 +55,7 @@ static void floats_survive_bitwise(void **state) {
     }
 }
 
-static void the_line_overrides_the_file_wherever_it_stands(void **state) {
+TEST(the_line_overrides_the_file_wherever_it_stands) {
     struct Fixture *x = *state;
     static const char json[] = "{\"batch\": 3, \"lr\": 0.5, \"device-mem\": \"2Gi\", \"zero\": 1}";
     assert_int_equal(file_replace(x->path, json, strlen(json), &x->error), 0);
@@ -75,7 +76,7 @@ static void the_line_overrides_the_file_wherever_it_stands(void **state) {
     }
 }
 
-static void mistakes_of_the_file_are_named(void **state) {
+TEST(mistakes_of_the_file_are_named) {
     static const struct {
         const char *json, *says;
     } bad[] = {
@@ -122,7 +123,7 @@ static void mistakes_of_the_file_are_named(void **state) {
 }
 
 // A run writes all flags; who resumes an old one gave of them only what it lists.
-static void an_old_name_is_told_where_it_was_given(void **state) {
+TEST(an_old_name_is_told_where_it_was_given) {
     static const struct {
         const char *json;
         bool told;
@@ -142,7 +143,7 @@ static void an_old_name_is_told_where_it_was_given(void **state) {
     ERROR_SAYS(x, "E_CONFIG_KEY", "leave out \"memory-cap\"");
 }
 
-static void an_unwritable_folder_is_an_error_and_leaves_the_old_file(void **state) {
+TEST(an_unwritable_folder_is_an_error_and_leaves_the_old_file) {
     struct Fixture *x = *state;
     assert_int_equal(flags_save_json(&x->flags, "/nonexistent/config.json", &x->error), -ENOENT);
     ERROR_SAYS(x, "E_FILE_WRITE /nonexistent/config.json");
@@ -165,7 +166,7 @@ static void an_unwritable_folder_is_an_error_and_leaves_the_old_file(void **stat
 }
 
 // Devices without an end and pipes without a writer: refused, and nobody waits.
-static void what_is_no_file_is_not_read(void **state) {
+TEST(what_is_no_file_is_not_read) {
     struct Fixture *x = *state;
     char *text;
     size_t n;
@@ -178,16 +179,4 @@ static void what_is_no_file_is_not_read(void **state) {
     alarm(0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(a_saved_configuration_reads_back_exactly),
-        TEST(floats_survive_bitwise),
-        TEST(the_line_overrides_the_file_wherever_it_stands),
-        TEST(mistakes_of_the_file_are_named),
-        TEST(an_old_name_is_told_where_it_was_given),
-        TEST(an_unwritable_folder_is_an_error_and_leaves_the_old_file),
-        TEST(what_is_no_file_is_not_read),
-    };
-    return cmocka_run_group_tests_name("config", tests, NULL, NULL) ? 1 : 0;
-}
+AROUND_EACH(setup, teardown);

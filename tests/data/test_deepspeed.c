@@ -4,6 +4,7 @@
 // own. Runs from the repository's root: tests/fixtures/deepspeed/ has the files.
 #include "data/deepspeed/rows.h"
 #include "tests/lib/deepspeed_line.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,8 +13,7 @@
 
 // ---- keys ----
 
-static void test_every_key_has_a_verdict(void **state) {
-    (void)state;
+TEST(test_every_key_has_a_verdict) {
     FILE *file = fopen(FOLDER "keys.txt", "r");
     assert_non_null(file);
     struct Read r;
@@ -68,8 +68,7 @@ static void look_at(char *text) {
     free(words);
 }
 
-static void test_files_are_what_is_expected(void **state) {
-    (void)state;
+TEST(test_files_are_what_is_expected) {
     FILE *file = fopen(FOLDER "expected.txt", "r");
     assert_non_null(file);
     char text[512];
@@ -87,8 +86,7 @@ static void test_files_are_what_is_expected(void **state) {
 
 // ---- texts ----
 
-static void test_what_is_not_json_is_refused_with_its_line(void **state) {
-    (void)state;
+TEST(test_what_is_not_json_is_refused_with_its_line) {
     static const char *const rows[][2] = {
         {"{\n\"fp16\": {\"enabled\": true},\n}", "E_JSON_SYNTAX ds.json: line 3, column"},
         {"{\"optimizer\": {\"params\": {\"betas\": [1,\n]}}}", "E_JSON_SYNTAX line 2, column 1:"},
@@ -115,8 +113,7 @@ static void test_what_is_not_json_is_refused_with_its_line(void **state) {
     is_set("\xef\xbb\xbf{\"gradient_clipping\": 2.5e-1}", "", "clip", "0.25");
 }
 
-static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
-    (void)state;
+TEST(test_the_line_goes_before_defaults_and_against_keys) {
     is_set("{}", "", "clip", "0");
     is_set("{}", "--clip 0.5", "clip", "0.5");
     is_set("{\"gradient_clipping\": 0.5}", "--clip 0.5", "clip", "0.5");
@@ -153,8 +150,7 @@ static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
     "{\"zero_optimization\": {\"stage\": " #stage ", \"mics_shard_size\": " #size "}}"
 
 // MiCS' shards, and what tells where time goes.
-static void test_flags_that_deepspeed_has_other_names_for(void **state) {
-    (void)state;
+TEST(test_flags_that_deepspeed_has_other_names_for) {
     is_set(MICS(3, 2), "--ranks 4", "zero-shard-size", "2");
     is_set(MICS(1, 4), "--ranks 4", "zero-shard-size", "4");
     is_set(MICS(3, -1), "--ranks 4", "zero-shard-size", "0");
@@ -186,8 +182,7 @@ static void test_flags_that_deepspeed_has_other_names_for(void **state) {
 }
 
 // What --config says is as the line; what a resumed run was started with gives way.
-static void test_other_files(void **state) {
-    (void)state;
+TEST(test_other_files) {
     static const char flags[] = "{\"clip\": 2, \"zero\": \"3\"}";
     char *folder = scratch_make();
     char *path = scratch_write(folder, "config.json", flags, strlen(flags));
@@ -212,8 +207,7 @@ static double next_number(char **text) {
     return strtod(strsep(text, " "), NULL);
 }
 
-static void test_schedules_are_deepspeeds(void **state) {
-    (void)state;
+TEST(test_schedules_are_deepspeeds) {
     FILE *file = fopen(FOLDER "schedules.txt", "r");
     assert_non_null(file);
     char text[2048];
@@ -256,8 +250,7 @@ static void read_rates(const char *text, double rates[5]) {
 }
 
 // Ours are the run's; DeepSpeed's engine is one step behind them.
-static void test_deepspeeds_engine_is_one_step_behind(void **state) {
-    (void)state;
+TEST(test_deepspeeds_engine_is_one_step_behind) {
     FILE *file = fopen(FOLDER "first_steps.txt", "r");
     assert_non_null(file);
     char text[256];
@@ -286,18 +279,4 @@ static void test_deepspeeds_engine_is_one_step_behind(void **state) {
     }
     fclose(file);
     assert_int_equal(n, 6);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_key_has_a_verdict),
-        cmocka_unit_test(test_files_are_what_is_expected),
-        cmocka_unit_test(test_what_is_not_json_is_refused_with_its_line),
-        cmocka_unit_test(test_the_line_goes_before_defaults_and_against_keys),
-        cmocka_unit_test(test_flags_that_deepspeed_has_other_names_for),
-        cmocka_unit_test(test_other_files),
-        cmocka_unit_test(test_schedules_are_deepspeeds),
-        cmocka_unit_test(test_deepspeeds_engine_is_one_step_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

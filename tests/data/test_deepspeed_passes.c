@@ -2,6 +2,7 @@
 // Its own verdicts are in passes.txt (scripts/gen/deepspeed_passes.py). What is near a key is
 // refused all the same. Runs from the repository's root.
 #include "tests/lib/deepspeed_line.h"
+#include "tests/lib/test.h"
 
 // The text without a part of it, and the comma before that.
 static char *without(const char *text, const char *part) {
@@ -31,8 +32,7 @@ static void expect_same_flags(struct Read *r, const char *text) {
     free(rest);
 }
 
-static void test_what_deepspeed_passes_over_is_no_reason_to_refuse(void **state) {
-    (void)state;
+TEST(test_what_deepspeed_passes_over_is_no_reason_to_refuse) {
     FILE *file = fopen(FOLDER "passes.txt", "r");
     assert_non_null(file);
     char text[2048];
@@ -60,8 +60,7 @@ static void test_what_deepspeed_passes_over_is_no_reason_to_refuse(void **state)
 }
 
 // What is off stays off where the other format is "auto".
-static void test_formats_that_are_off(void **state) {
-    (void)state;
+TEST(test_formats_that_are_off) {
     static const char half[] =
         "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": false}}";
     is_set(half, "", "dtype", "fp32");
@@ -75,8 +74,7 @@ static void test_formats_that_are_off(void **state) {
 #define BATCHES ", \"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 4"
 
 // autotp_size is --tp, and what is left of the ranks multiplies batches.
-static void test_tensor_parallelism_is_tp(void **state) {
-    (void)state;
+TEST(test_tensor_parallelism_is_tp) {
     is_set(PARTED(4, ""), "--ranks 8", "tp", "4");
     is_set(PARTED(0, ""), "--ranks 8 --tp 2", "tp", "2");
     is_set(PARTED("auto", ""), "--ranks 8 --tp 2", "tp", "2");
@@ -93,8 +91,7 @@ static void test_tensor_parallelism_is_tp(void **state) {
 }
 
 // What DeepSpeed passes over may be a mistake all the same.
-static void test_what_is_near_a_key_is_refused(void **state) {
-    (void)state;
+TEST(test_what_is_near_a_key_is_refused) {
     refused("{\"fp16\": {\"enabld\": true}}", "", "E_DEEPSPEED_KEYS fp16.enabled?");
     refused("{\"autotuning\": {\"enabld\": true}}", "", "E_DEEPSPEED_KEYS autotuning.enabled?");
     refused("{\"commet\": {\"enabled\": false}}", "", "E_DEEPSPEED_KEYS comet?");
@@ -107,14 +104,4 @@ static void test_what_is_near_a_key_is_refused(void **state) {
     is_set("{\"autotuning\": {\"arg_mappings\": {\"train_batch_size \": \"--b\"}}}", "", "zero",
            "0");
     is_set("{\"steps_per_print\": 20000000000000000}", "", "log-every", "20000000000000000");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_deepspeed_passes_over_is_no_reason_to_refuse),
-        cmocka_unit_test(test_formats_that_are_off),
-        cmocka_unit_test(test_tensor_parallelism_is_tp),
-        cmocka_unit_test(test_what_is_near_a_key_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

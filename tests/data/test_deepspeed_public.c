@@ -2,6 +2,7 @@
 // them says (tests/fixtures/deepspeed/public.txt, by scripts/gen/deepspeed_public.py). Each is read
 // as ./train reads it, and its flags are resolved as for a plan. Runs from the repository's root.
 #include "tests/lib/deepspeed_line.h"
+#include "tests/lib/test.h"
 
 // Whether `outer` is the path `inner`, or that of an object around it.
 static bool is_around(const char *outer, const char *inner) {
@@ -71,8 +72,7 @@ static void look_at(char *head, const char *json) {
     free(line);
 }
 
-static void test_public_configurations_train_as_they_are(void **state) {
-    (void)state;
+TEST(test_public_configurations_train_as_they_are) {
     FILE *file = fopen(FOLDER "public.txt", "r");
     assert_non_null(file);
     char text[1024], head[1024] = "", open[256] = "";
@@ -105,11 +105,4 @@ static void test_public_configurations_train_as_they_are(void **state) {
     free(json);
     print_message("%d train, %d are refused\n", trains, refused);
     assert_true(trains >= 60 && trains >= 0.9 * (trains + refused));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_public_configurations_train_as_they_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

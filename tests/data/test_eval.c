@@ -8,6 +8,7 @@
 #include "data/file.h"
 #include "tests/lib/eval_fixture.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -19,7 +20,7 @@ static void expect_text(const char *what, const cJSON *pair, const char *got) {
         fail_msg("%s of \"%s\": \"%s\", not \"%s\"", what, from, got, want);
 }
 
-static void texts_are_cleaned_as_lm_eval_does(void **state) {
+TEST(texts_are_cleaned_as_lm_eval_does) {
     const struct Fixture *f = *state;
     const cJSON *pair;
     cJSON_ArrayForEach(pair, fixture_get(f, "clean")) {
@@ -29,7 +30,7 @@ static void texts_are_cleaned_as_lm_eval_does(void **state) {
     }
 }
 
-static void capitals_are_pythons(void **state) {
+TEST(capitals_are_pythons) {
     const struct Fixture *f = *state;
     const cJSON *pair;
     char got[256];
@@ -45,7 +46,7 @@ static void capitals_are_pythons(void **state) {
                      3);
 }
 
-static void every_letter_has_pythons_case(void **state) {
+TEST(every_letter_has_pythons_case) {
     const struct Fixture *f = *state;
     uint64_t hash = 0xcbf29ce484222325;
     char text[16], out[64], shown[17];
@@ -115,7 +116,7 @@ static void expect_characters(const struct EvalItems *items, const cJSON *want) 
     assert_true(more > 5); // endings have bytes that are no characters
 }
 
-static void items_have_the_references_tokens(void **state) {
+TEST(items_have_the_references_tokens) {
     const struct Fixture *f = *state;
     struct EvalItems items;
     fixture_read(f, "items.jsonl", f->tokenizer, &items);
@@ -127,7 +128,7 @@ static void items_have_the_references_tokens(void **state) {
 }
 
 // lm-eval cuts their beginnings; llm.c stops.
-static void long_items_have_one_protocol(void **state) {
+TEST(long_items_have_one_protocol) {
     const struct Fixture *f = *state;
     struct EvalItems items;
     fixture_read(f, "long.jsonl", f->tokenizer, &items);
@@ -140,7 +141,7 @@ static void long_items_have_one_protocol(void **state) {
     items_free(&items);
 }
 
-static void a_bin_has_llm_cs_protocol(void **state) {
+TEST(a_bin_has_llm_cs_protocol) {
     const struct Fixture *f = *state;
     struct Tokenizer *ids;
     struct EvalItems items;
@@ -152,7 +153,7 @@ static void a_bin_has_llm_cs_protocol(void **state) {
     tokenizer_close(ids);
 }
 
-static void verdicts_are_the_references(void **state) {
+TEST(verdicts_are_the_references) {
     const struct Fixture *f = *state;
     const cJSON *item;
     struct EvalItems items;
@@ -178,8 +179,7 @@ static void verdicts_are_the_references(void **state) {
     items_free(&items);
 }
 
-static void a_limit_reads_no_further(void **state) {
-    (void)state;
+TEST(a_limit_reads_no_further) {
     static const char good[] = "{\"activity_label\":\"\",\"ctx\":\"a\",\"ctx_a\":\"a\",\"ctx_b\":"
                                "\"\",\"endings\":[\"b\",\"c\"],\"label\":1}\n\nnonsense";
     struct Tokenizer *byte;
@@ -235,8 +235,7 @@ static const struct {
     {"\xff", "E_UTF8 line 2: byte 0"},
 };
 
-static void a_bad_line_is_named(void **state) {
-    (void)state;
+TEST(a_bad_line_is_named) {
     struct Tokenizer *byte;
     tokenizer_open_byte(&byte);
     struct EvalSpec spec = {byte, 256, 24, 0};
@@ -280,7 +279,7 @@ static void refused_bin(const struct Fixture *f, bool head, size_t at, int32_t t
     (void)f;
 }
 
-static void a_bad_bin_is_refused(void **state) {
+TEST(a_bad_bin_is_refused) {
     const struct Fixture *f = *state;
     refused_bin(f, true, 1, 2, 0, "E_HELLASWAG_BIN version 2 with 30");
     refused_bin(f, true, 2, 0, 0, "E_HELLASWAG_BIN version 1 with 0");
@@ -308,7 +307,7 @@ static void a_bad_bin_is_refused(void **state) {
     refused_bin(f, false, 6, FIXTURE_VOCAB, 0, "E_HELLASWAG_BIN item 0: id 211");
 }
 
-static void a_bin_of_other_ids_is_refused(void **state) {
+TEST(a_bin_of_other_ids_is_refused) {
     const struct Fixture *f = *state;
     struct EvalItems items = {0};
     struct Error e = {0};
@@ -330,8 +329,7 @@ static void a_bin_of_other_ids_is_refused(void **state) {
     free(bin);
 }
 
-static void what_is_asked_for_is_checked(void **state) {
-    (void)state;
+TEST(what_is_asked_for_is_checked) {
     static const char *const bad[] = {"", "x", "ppl,", ",ppl", "hellaswag", "hellaswag:", "ppl:x"};
     bool ppl;
     struct Error e = {0};
@@ -351,20 +349,4 @@ static void what_is_asked_for_is_checked(void **state) {
     assert_string_equal(evals_short_name("hellaswag:b.jsonl"), "b.jsonl");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_cleaned_as_lm_eval_does),
-        cmocka_unit_test(capitals_are_pythons),
-        cmocka_unit_test(every_letter_has_pythons_case),
-        cmocka_unit_test(items_have_the_references_tokens),
-        cmocka_unit_test(long_items_have_one_protocol),
-        cmocka_unit_test(a_bin_has_llm_cs_protocol),
-        cmocka_unit_test(verdicts_are_the_references),
-        cmocka_unit_test(a_limit_reads_no_further),
-        cmocka_unit_test(a_bad_line_is_named),
-        cmocka_unit_test(a_bad_bin_is_refused),
-        cmocka_unit_test(a_bin_of_other_ids_is_refused),
-        cmocka_unit_test(what_is_asked_for_is_checked),
-    };
-    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
-}
+AROUND_ALL(fixture_setup, fixture_teardown);

@@ -3,6 +3,7 @@
 #include "data/text/examples.h"
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -63,7 +64,7 @@ static char *prepare(const struct Fixture *f) {
     return path;
 }
 
-static void examples_become_documents(void **state) {
+TEST(examples_become_documents) {
     struct Fixture *f = *state;
     char *path = prepare(f);
     struct TokenFile t;
@@ -100,7 +101,7 @@ static void expect_key(const struct Fixture *f, const char *path, bool same) {
     free(key);
 }
 
-static void what_goes_in_is_told_apart(void **state) {
+TEST(what_goes_in_is_told_apart) {
     struct Fixture *f = *state;
     struct stat before, after;
     char *path = prepare(f), *again;
@@ -129,7 +130,7 @@ static void what_goes_in_is_told_apart(void **state) {
     free(path);
 }
 
-static void a_damaged_one_is_made_anew(void **state) {
+TEST(a_damaged_one_is_made_anew) {
     struct Fixture *f = *state;
     char *path = prepare(f), *list = base_format("%s/cache/*/checksums", f->folder);
     char *remove = base_format("rm %s", list);
@@ -150,7 +151,7 @@ static void a_damaged_one_is_made_anew(void **state) {
     free(path);
 }
 
-static void failures_leave_nothing(void **state) {
+TEST(failures_leave_nothing) {
     struct Fixture *f = *state;
     char *path, hex[SHA256_HEX_BYTES];
     struct Error e;
@@ -189,7 +190,7 @@ static void expect_end(int want) {
 }
 
 // Those that die leave a folder aside, which the next removes; those at the same time share.
-static void the_dead_are_cleared_away(void **state) {
+TEST(the_dead_are_cleared_away) {
     struct Fixture *f = *state;
     char *one = base_format("test $(ls '%s' | wc -l) = 1", f->cache);
     char *clear = base_format("rm -rf '%s'", f->cache);
@@ -216,13 +217,4 @@ static void the_dead_are_cleared_away(void **state) {
     free(one);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(examples_become_documents, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_goes_in_is_told_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_damaged_one_is_made_anew, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(failures_leave_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_dead_are_cleared_away, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("prepared examples", tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

@@ -5,6 +5,7 @@
 #include "tests/lib/http_file.h"
 #include "tests/lib/https_server.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,7 +43,7 @@ static void flip(const char *path, uint64_t bit) {
 
 // ---- what is damaged ----------------------------------------------------------------------------
 
-static void every_flip_is_found(void **state) {
+TEST(every_flip_is_found) {
     struct HttpFile *f = *state;
     struct Error e;
     http_file_start(f, answer_well);
@@ -64,7 +65,7 @@ static void every_flip_is_found(void **state) {
     http_file_stop(f);
 }
 
-static void what_cannot_be_fetched_again_is_named(void **state) {
+TEST(what_cannot_be_fetched_again_is_named) {
     struct HttpFile *f = *state;
     struct Error e;
     http_file_start(f, answer_well);
@@ -81,7 +82,7 @@ static void what_cannot_be_fetched_again_is_named(void **state) {
 }
 
 // An earlier version has kept no checksums, and its downloads may be large.
-static void a_file_without_a_checksum_gets_one(void **state) {
+TEST(a_file_without_a_checksum_gets_one) {
     struct HttpFile *f = *state;
     struct Error e;
     http_file_start(f, answer_well);
@@ -97,7 +98,7 @@ static void a_file_without_a_checksum_gets_one(void **state) {
 }
 
 // A .part that is a link or a pipe is not written to.
-static void a_part_is_a_file_of_ours(void **state) {
+TEST(a_part_is_a_file_of_ours) {
     struct HttpFile *f = *state;
     struct Error e;
     char *victim = scratch_write(f->folder, "victim", "precious", 8), *text;
@@ -133,7 +134,7 @@ static void expect_not_followed(struct HttpFile *f, const char *location) {
     assert_int_equal(scratch_count_files(f->folder), 0);
 }
 
-static void redirections_keep_to_the_web(void **state) {
+TEST(redirections_keep_to_the_web) {
     struct HttpFile *f = *state;
     char ftp[64];
     http_file_start(f, send_elsewhere);
@@ -158,7 +159,7 @@ int curl_easy_perform(void *curl) {
 }
 
 // What begins with https stays there: whoever sits between may read and change the rest.
-static void https_does_not_become_http(void **state) {
+TEST(https_does_not_become_http) {
     struct HttpFile *f = *state;
     struct HttpsServer tls;
     struct Error e;
@@ -199,7 +200,7 @@ static void send_without_end(struct HttpServer *s, int c, int nth) {
         http_send(c, s->body, s->body_bytes);
 }
 
-static void what_does_not_end_is_given_up(void **state) {
+TEST(what_does_not_end_is_given_up) {
     struct HttpFile *f = *state;
     struct Error e;
     http_file_start(f, send_without_end);
@@ -213,7 +214,7 @@ static void what_does_not_end_is_given_up(void **state) {
 }
 
 // What a file:// URL names must be a file, or reading it would never begin or never end.
-static void devices_are_not_fetched(void **state) {
+TEST(devices_are_not_fetched) {
     struct HttpFile *f = *state;
     struct Error e;
     char *pipe = base_format("%s/pipe", f->folder), *url = base_format("file://%s", pipe);
@@ -231,18 +232,4 @@ static void devices_are_not_fetched(void **state) {
     free(url);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(every_flip_is_found),
-        TEST(what_cannot_be_fetched_again_is_named),
-        TEST(a_file_without_a_checksum_gets_one),
-        TEST(a_part_is_a_file_of_ours),
-        TEST(redirections_keep_to_the_web),
-        TEST(https_does_not_become_http),
-        TEST(what_does_not_end_is_given_up),
-        TEST(devices_are_not_fetched),
-    };
-    return cmocka_run_group_tests_name("fetched files", tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

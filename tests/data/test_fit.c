@@ -5,6 +5,7 @@
 #include "data/text/prepare.h"
 #include "kernels/dtype.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <sys/stat.h>
 #include <errno.h>
@@ -72,7 +73,7 @@ static void expect_fit(const struct Fixture *f, size_t train_bytes, size_t lette
     assert_in_range(val_bytes, train_bytes / 9, train_bytes / 9 + 1);
 }
 
-static void pieces_grow_with_the_text(void **state) {
+TEST(pieces_grow_with_the_text) {
     const struct Fixture *f = *state;
     expect_fit(f, 20000, 0, 0);
     expect_fit(f, (256 << 10) - 1, 0, 0);
@@ -85,7 +86,7 @@ static void pieces_grow_with_the_text(void **state) {
     assert_int_equal(scratch_count_files(f->folder), 1); // nothing was made
 }
 
-static void pieces_are_more_than_letters(void **state) {
+TEST(pieces_are_more_than_letters) {
     const struct Fixture *f = *state;
     expect_fit(f, 300000, 200, 512);
     expect_fit(f, 300000, 228, 512); // and 26, space and newline: 256
@@ -117,7 +118,7 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
     assert_false(packed);
 }
 
-static void the_tokenizer_that_fits_is_made(void **state) {
+TEST(the_tokenizer_that_fits_is_made) {
     const struct Fixture *f = *state;
     struct DataSpec spec = spec_of(f);
     write_text(f, 300000, 0);
@@ -134,7 +135,7 @@ static void the_tokenizer_that_fits_is_made(void **state) {
 }
 
 // Only trying tells that a text has no 512 pieces.
-static void a_text_that_repeats_itself_becomes_bytes(void **state) {
+TEST(a_text_that_repeats_itself_becomes_bytes) {
     const struct Fixture *f = *state;
     size_t bytes = 400 << 10;
     char *text = base_alloc(bytes);
@@ -155,7 +156,7 @@ static void a_text_that_repeats_itself_becomes_bytes(void **state) {
 
 // ---- the length of a sequence -------------------------------------------------------------------
 
-static void short_texts_have_short_sequences(void **state) {
+TEST(short_texts_have_short_sequences) {
     const struct Fixture *f = *state;
     struct DataSpec spec = spec_of(f);
     static const struct {
@@ -186,7 +187,7 @@ static void short_texts_have_short_sequences(void **state) {
 
 // ---- bits per byte ------------------------------------------------------------------------------
 
-static void bits_are_counted_by_bytes(void **state) {
+TEST(bits_are_counted_by_bytes) {
     const struct Fixture *f = *state;
     struct DataSpec spec = spec_of(f);
     struct Data *d;
@@ -223,14 +224,4 @@ static void bits_are_counted_by_bytes(void **state) {
     data_close(d);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pieces_grow_with_the_text, setup, teardown),
-        cmocka_unit_test_setup_teardown(pieces_are_more_than_letters, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_tokenizer_that_fits_is_made, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_text_that_repeats_itself_becomes_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(short_texts_have_short_sequences, setup, teardown),
-        cmocka_unit_test_setup_teardown(bits_are_counted_by_bytes, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+AROUND_EACH(setup, teardown);

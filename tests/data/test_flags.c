@@ -5,11 +5,12 @@
 #include "data/file.h"
 #include "tests/lib/flags_fixture.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <limits.h>
 
-static void defaults_are_set(void **state) {
+TEST(defaults_are_set) {
     struct Fixture *x = *state;
     struct Options *o = &x->options;
     assert_int_equal(o->batch, 8);
@@ -24,7 +25,7 @@ static void defaults_are_set(void **state) {
         assert_false(flags_was_set(&x->flags, table[i].name));
 }
 
-static void line_sets_every_type(void **state) {
+TEST(line_sets_every_type) {
     struct Fixture *x = *state;
     struct Options *o = &x->options;
     assert_int_equal(PARSE(x, "--batch", "12", "--lr=3e-4", "--shift", "-7", "--dtype", "bf16",
@@ -42,7 +43,7 @@ static void line_sets_every_type(void **state) {
     assert_false(flags_was_set(&x->flags, "layers"));
 }
 
-static void last_of_a_repeated_flag_wins(void **state) {
+TEST(last_of_a_repeated_flag_wins) {
     struct Fixture *x = *state;
     assert_int_equal(
         PARSE(x, "--batch", "2", "--out=a", "--quiet", "--batch=3", "--no-quiet", "--out", ""), 0);
@@ -51,7 +52,7 @@ static void last_of_a_repeated_flag_wins(void **state) {
     assert_string_equal(x->options.out, "");
 }
 
-static void sizes_take_suffixes(void **state) {
+TEST(sizes_take_suffixes) {
     static const struct {
         const char *text;
         uint64_t value;
@@ -111,7 +112,7 @@ static void sizes_take_suffixes(void **state) {
     }
 }
 
-static void signed_numbers_have_their_own_limits(void **state) {
+TEST(signed_numbers_have_their_own_limits) {
     struct Fixture *x = *state;
     assert_int_equal(PARSE(x, "--shift", "-2147483648"), 0);
     assert_true(x->options.shift == INT_MIN);
@@ -127,7 +128,7 @@ static void signed_numbers_have_their_own_limits(void **state) {
     ERROR_SAYS(x, "E_FLAG_INTEGER --batch", "'-4'");
 }
 
-static void numbers_are_whole_and_in_range(void **state) {
+TEST(numbers_are_whole_and_in_range) {
     struct Fixture *x = *state;
     static const char *const bad[] = {"3e-4x", "",   "nan", "inf", "0x1p3",
                                       "1,5",   " 1", "1 ",  "--",  "e5"};
@@ -153,7 +154,7 @@ static void numbers_are_whole_and_in_range(void **state) {
     assert_int_equal(PARSE(x, "--layers", "0"), 0); // the default: as the model has
 }
 
-static void mistakes_of_the_line_are_named(void **state) {
+TEST(mistakes_of_the_line_are_named) {
     struct Fixture *x = *state;
     assert_int_equal(PARSE(x, "--bacth", "4"), -EINVAL);
     ERROR_SAYS(x, "E_FLAG_UNKNOWN --bacth", "--batch?");
@@ -194,7 +195,7 @@ static void mistakes_of_the_line_are_named(void **state) {
     assert_int_equal(PARSE(x, "--=3"), -EINVAL);
 }
 
-static void values_are_told_as_text(void **state) {
+TEST(values_are_told_as_text) {
     struct Fixture *x = *state;
     assert_int_equal(PARSE(x, "--device-mem", "1.5k", "--lr", "6e-4", "--zero", "3"), 0);
     static const char *const expected[][2] = {
@@ -207,7 +208,7 @@ static void values_are_told_as_text(void **state) {
     }
 }
 
-static void names_of_others_are_answered_with_ours(void **state) {
+TEST(names_of_others_are_answered_with_ours) {
     struct Fixture *x = *state;
     assert_int_equal(PARSE(x, "--zero_stage", "2"), -EINVAL);
     ERROR_SAYS(x, "E_FLAG_UNKNOWN --zero_stage", "--zero;");
@@ -226,8 +227,7 @@ static void names_of_others_are_answered_with_ours(void **state) {
     free(text);
 }
 
-static void help_shows_every_flag_within_100_columns(void **state) {
-    (void)state;
+TEST(help_shows_every_flag_within_100_columns) {
     struct Flag wide[NFLAG + 2];
     memcpy(wide, table, sizeof table);
     wide[NFLAG] = (struct Flag){
@@ -279,7 +279,7 @@ static char *help_of_topic(struct Fixture *x, const char *topic, int status) {
     return text;
 }
 
-static void help_has_topics(void **state) {
+TEST(help_has_topics) {
     struct Fixture *x = *state;
     static const struct {
         const char *topic, *has, *has_not;
@@ -302,7 +302,7 @@ static void help_has_topics(void **state) {
 }
 
 // What was not written on the line is told with its source; names that begin alike are apart.
-static void refusals_tell_where_values_come_from(void **state) {
+TEST(refusals_tell_where_values_come_from) {
     struct Fixture *x = *state;
     static const char json[] = "{\"lr\": 0.5, \"batch\": 3}";
     assert_int_equal(file_replace(x->path, json, strlen(json), &x->error), 0);
@@ -331,21 +331,4 @@ static void refusals_tell_where_values_come_from(void **state) {
     assert_string_equal(x->error.text, "--beta2 0.5: wrong");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(defaults_are_set),
-        TEST(line_sets_every_type),
-        TEST(last_of_a_repeated_flag_wins),
-        TEST(sizes_take_suffixes),
-        TEST(signed_numbers_have_their_own_limits),
-        TEST(numbers_are_whole_and_in_range),
-        TEST(mistakes_of_the_line_are_named),
-        TEST(values_are_told_as_text),
-        TEST(help_has_topics),
-        TEST(refusals_tell_where_values_come_from),
-        cmocka_unit_test_setup_teardown(names_of_others_are_answered_with_ours, setup, teardown),
-        cmocka_unit_test(help_shows_every_flag_within_100_columns),
-    };
-    return cmocka_run_group_tests_name("flags", tests, NULL, NULL) ? 1 : 0;
-}
+AROUND_EACH(setup, teardown);

@@ -3,6 +3,7 @@
 #include "data/hf/folder.h"
 #include "data/hf/write.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,8 +111,7 @@ static int write_two(struct HfWriter *w, struct Error *e) {
 
 // ---- complete or not there ----------------------------------------------------------------------
 
-static void nothing_stays_of_a_failure(void **state) {
-    (void)state;
+TEST(nothing_stays_of_a_failure) {
     int failures = 0;
     for (int fail_at = 1;; fail_at++) {
         struct HfWriter w;
@@ -141,8 +141,7 @@ static void nothing_stays_of_a_failure(void **state) {
     assert_true(is_there(out));
 }
 
-static void files_are_sized_without_fallocate(void **state) {
-    (void)state;
+TEST(files_are_sized_without_fallocate) {
     struct HfWriter w;
     struct Error e = {0};
     struct stat st;
@@ -156,8 +155,7 @@ static void files_are_sized_without_fallocate(void **state) {
     assert_false(is_there(aside) || is_there(out));
 }
 
-static void existing_folders_stay(void **state) {
-    (void)state;
+TEST(existing_folders_stay) {
     struct HfWriter w;
     struct Error e = {0};
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
@@ -185,8 +183,7 @@ static void existing_folders_stay(void **state) {
     free(nowhere);
 }
 
-static void links_are_not_followed(void **state) {
-    (void)state;
+TEST(links_are_not_followed) {
     struct HfWriter w;
     struct Error e = {0};
     char *other = base_format("%s/other", folder);
@@ -203,8 +200,7 @@ static void links_are_not_followed(void **state) {
 }
 
 // A dead run's folder aside goes; that of a living one, and what is no export's, stay.
-static void dead_runs_are_swept(void **state) {
-    (void)state;
+TEST(dead_runs_are_swept) {
     struct HfWriter w, again;
     struct Error e = {0};
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
@@ -234,8 +230,7 @@ static void dead_runs_are_swept(void **state) {
 }
 
 // It took our folder, still unmarked, for a dead run's, and made its own of the same name.
-static void an_overtaker_keeps_its_files(void **state) {
-    (void)state;
+TEST(an_overtaker_keeps_its_files) {
     struct HfWriter late, other;
     struct Error e = {0};
     hf_writer_init(&late, out, two, 2, F32, HF_SHARD_BYTES);
@@ -250,8 +245,7 @@ static void an_overtaker_keeps_its_files(void **state) {
 }
 
 // In all formats: the largest, and what is rounded to it, are written; what is no number never is.
-static void no_value_becomes_infinite(void **state) {
-    (void)state;
+TEST(no_value_becomes_infinite) {
     static const struct {
         enum Dtype dtype;
         float fits, over;
@@ -273,8 +267,7 @@ static void no_value_becomes_infinite(void **state) {
     }
 }
 
-static void names_stay_in_the_folder(void **state) {
-    (void)state;
+TEST(names_stay_in_the_folder) {
     struct HfWriter w;
     struct Error e = {0};
     hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
@@ -286,16 +279,4 @@ static void names_stay_in_the_folder(void **state) {
     hf_writer_free(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nothing_stays_of_a_failure, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(files_are_sized_without_fallocate, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(existing_folders_stay, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(dead_runs_are_swept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_overtaker_keeps_its_files, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_value_becomes_infinite, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_stay_in_the_folder, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

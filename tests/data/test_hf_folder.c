@@ -5,6 +5,7 @@
 #include "data/json.h"
 #include "tests/lib/hf_families.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -48,8 +49,7 @@ static void ask_params(struct HfFolder *f, const struct Family *family, const ch
     }
 }
 
-static void families_are_read_whole(void **state) {
-    (void)state;
+TEST(families_are_read_whole) {
     for (size_t i = 0; i < NFAMILY; i++) {
         char *path = base_format(FIXTURES "%s", families[i].folder);
         struct HfFolder f;
@@ -72,8 +72,7 @@ static void families_are_read_whole(void **state) {
 }
 
 // Element (row, col) of ours is element (col, row) of GPT-2's.
-static void transposed_matrices_are_turned(void **state) {
-    (void)state;
+TEST(transposed_matrices_are_turned) {
     struct HfFolder f;
     struct HfPiece piece[HF_PIECES_MAX];
     struct Error e = {0};
@@ -94,8 +93,7 @@ static void transposed_matrices_are_turned(void **state) {
 }
 
 // The rows of queries, keys and values, and of gate and up, in this order.
-static void stacked_matrices_are_in_order(void **state) {
-    (void)state;
+TEST(stacked_matrices_are_in_order) {
     static const struct {
         const char *param, *name;
         size_t row, rows;
@@ -175,8 +173,7 @@ static void expect_refused(int want, const char *part) {
     assert_true(!f.path && !f.file && !f.config);
 }
 
-static void names_without_their_first_word(void **state) {
-    (void)state;
+TEST(names_without_their_first_word) {
     empty_folder();
     put("config.json", "{\"model_type\": \"gpt2\"}");
     put_tensors("model.safetensors", "h.0.ln_1.bias layers.0.x transformer.wpe lm_head.weight");
@@ -195,8 +192,7 @@ static void names_without_their_first_word(void **state) {
     hf_folder_close(&f);
 }
 
-static void masks_are_passed_over(void **state) {
-    (void)state;
+TEST(masks_are_passed_over) {
     empty_folder();
     put("config.json", "{}");
     put_tensors("model.safetensors", "h.0.attn.bias transformer.h.1.attn.masked_bias "
@@ -215,8 +211,7 @@ static void masks_are_passed_over(void **state) {
     hf_folder_close(&f);
 }
 
-static void shards_by_their_index(void **state) {
-    (void)state;
+TEST(shards_by_their_index) {
     empty_folder();
     put("config.json", "{}");
     put_tensors("b.safetensors", "two three");
@@ -236,8 +231,7 @@ static void shards_by_their_index(void **state) {
     hf_folder_close(&f);
 }
 
-static void bad_indices_are_refused(void **state) {
-    (void)state;
+TEST(bad_indices_are_refused) {
     static const struct {
         const char *index, *part;
         int code;
@@ -269,8 +263,7 @@ static void bad_indices_are_refused(void **state) {
     }
 }
 
-static void folders_without_a_part_are_refused(void **state) {
-    (void)state;
+TEST(folders_without_a_part_are_refused) {
     empty_folder();
     expect_refused(-ENOENT, "E_FILE_READ config.json");
     put("config.json", "{\"a\": 1");
@@ -284,8 +277,7 @@ static void folders_without_a_part_are_refused(void **state) {
     expect_refused(-EINVAL, "E_SAFETENSORS_HEADER model.safetensors: 1");
 }
 
-static void wrong_shapes_are_refused(void **state) {
-    (void)state;
+TEST(wrong_shapes_are_refused) {
     struct HfFolder f;
     struct HfPiece piece[HF_PIECES_MAX];
     struct HfSizes other = small;
@@ -303,8 +295,7 @@ static void wrong_shapes_are_refused(void **state) {
 }
 
 // The value of tensor i is i + 1, and 20,000 values are 0 but for a last one.
-static void copies_are_compared(void **state) {
-    (void)state;
+TEST(copies_are_compared) {
     empty_folder();
     put("config.json", "{}");
     put_tensors("a.safetensors", "one two");
@@ -345,18 +336,4 @@ static void copies_are_compared(void **state) {
     free(bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_are_read_whole),
-        cmocka_unit_test(transposed_matrices_are_turned),
-        cmocka_unit_test(stacked_matrices_are_in_order),
-        cmocka_unit_test(names_without_their_first_word),
-        cmocka_unit_test(masks_are_passed_over),
-        cmocka_unit_test(shards_by_their_index),
-        cmocka_unit_test(bad_indices_are_refused),
-        cmocka_unit_test(folders_without_a_part_are_refused),
-        cmocka_unit_test(wrong_shapes_are_refused),
-        cmocka_unit_test(copies_are_compared),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+AROUND_ALL(set_up, tear_down);

@@ -5,6 +5,7 @@
 #include "data/hf/pieces.h"
 #include "tests/lib/hf_families.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <cjson/cJSON.h>
 #include <sys/stat.h>
@@ -168,8 +169,7 @@ static void expect_same_tensors(const struct HfFolder *f, const struct HfFolder 
     }
 }
 
-static void families_are_written_as_they_were(void **state) {
-    (void)state;
+TEST(families_are_written_as_they_were) {
     for (size_t i = 0; i < NFAMILY; i++) {
         char *path = base_format(FIXTURES "%s", families[i].folder);
         struct Model *m = list_model(&families[i]);
@@ -204,8 +204,7 @@ static void families_are_written_as_they_were(void **state) {
 
 // ---- form ---------------------------------------------------------------------------------------
 
-static void one_file_has_no_index(void **state) {
-    (void)state;
+TEST(one_file_has_no_index) {
     struct HfWriter w;
     struct Error e = {0};
     size_t n;
@@ -234,8 +233,7 @@ static void one_file_has_no_index(void **state) {
     free(path);
 }
 
-static void shards_hold_what_fits(void **state) {
-    (void)state;
+TEST(shards_hold_what_fits) {
     static const struct {
         uint64_t limit;
         size_t nfile, file[3];
@@ -268,8 +266,7 @@ static void shards_hold_what_fits(void **state) {
 }
 
 // Beyond 4 GiB all offsets hold; nothing of it is written here.
-static void large_models_are_laid_out(void **state) {
-    (void)state;
+TEST(large_models_are_laid_out) {
     static const struct HfOut large[] = {{"a", 2, {100000, 100000}}, {"b", 2, {70000, 100000}}};
     struct HfWriter w;
     hf_writer_init(&w, out, large, 2, BF16, HF_SHARD_BYTES);
@@ -280,8 +277,7 @@ static void large_models_are_laid_out(void **state) {
     hf_writer_free(&w);
 }
 
-static void values_are_rounded_to_the_nearest(void **state) {
-    (void)state;
+TEST(values_are_rounded_to_the_nearest) {
     // Ties in bf16 (1 + 2^-8, 1 + 3 * 2^-8) and in fp16 (1 + 2^-11, 1 + 3 * 2^-11); what fp16 has
     // not, in whose place it gets its largest.
     static const float all[10] = {0x1.01p0f,     0x1.03p0f, 0x1.002p0f, 0x1.006p0f,  -0x1.01p0f,
@@ -323,8 +319,7 @@ static void values_are_rounded_to_the_nearest(void **state) {
 }
 
 // More than is rounded at once, and from the middle on.
-static void long_ranges_are_written(void **state) {
-    (void)state;
+TEST(long_ranges_are_written) {
     enum { N = 50000, FROM = 4321 };
     static const struct HfOut one[] = {{"long.weight", 1, {N}}};
     static float values[N], got[N];
@@ -345,14 +340,4 @@ static void long_ranges_are_written(void **state) {
     hf_writer_free(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(families_are_written_as_they_were, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_file_has_no_index, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(shards_hold_what_fits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(large_models_are_laid_out, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(values_are_rounded_to_the_nearest, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(long_ranges_are_written, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

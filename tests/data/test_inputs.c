@@ -3,6 +3,7 @@
 // writes to, nothing reads a device, and no signal ends the process.
 #include "data/text/data.h"
 #include "tests/lib/shard_files.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +35,7 @@ static int32_t start_of(struct Data *d, uint64_t i) {
 }
 
 // More files than a process may hold open, unless it asks for more.
-static void a_set_of_many_files_is_read(void **state) {
+TEST(a_set_of_many_files_is_read) {
     struct ShardFiles *f = *state;
     enum { FILES = 150 };
     char *folder = base_format("%s/many", f->folder), name[16];
@@ -58,7 +59,7 @@ static void a_set_of_many_files_is_read(void **state) {
 // ---- what changes, and what is no file ----------------------------------------------------------
 
 // Training goes on as long as the files are those that were opened; then there is a line.
-static void fault_20_a_file_that_is_cut_is_told(void **state) {
+TEST(fault_20_a_file_that_is_cut_is_told) {
     struct ShardFiles *f = *state;
     struct Data *d = open_data(f->train, f);
     int32_t x[T], y[T];
@@ -100,7 +101,7 @@ static int open_pipe(struct Data **d, const struct DataSpec *spec, const void *b
     return code;
 }
 
-static void a_pipe_is_read_whole(void **state) {
+TEST(a_pipe_is_read_whole) {
     struct ShardFiles *f = *state;
     enum { BYTES = 200000 }; // more than a pipe holds at once
     char *text = base_alloc(BYTES), *path = base_format("%s/pipe", f->folder);
@@ -136,7 +137,7 @@ static void a_pipe_is_read_whole(void **state) {
 }
 
 // A pipe without an end: what may be read is, and then there is a line.
-static void an_endless_pipe_is_given_up(void **state) {
+TEST(an_endless_pipe_is_given_up) {
     struct ShardFiles *f = *state;
     char *path = base_format("%s/pipe", f->folder), *text = NULL;
     char bytes[5000] = {0};
@@ -165,7 +166,7 @@ static void expect_error(const struct DataSpec *spec, int want, const char *part
     assert_null(d);
 }
 
-static void what_is_no_file_is_refused(void **state) {
+TEST(what_is_no_file_is_refused) {
     struct ShardFiles *f = *state;
     struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};
     char *pipe = base_format("%s/train_0.bin", f->folder);
@@ -194,13 +195,4 @@ static void what_is_no_file_is_refused(void **state) {
     free(pipe);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, shard_files_open, shard_files_close)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_set_of_many_files_is_read), TEST(fault_20_a_file_that_is_cut_is_told),
-        TEST(a_pipe_is_read_whole),        TEST(an_endless_pipe_is_given_up),
-        TEST(what_is_no_file_is_refused),
-    };
-    return cmocka_run_group_tests_name("data of others", tests, NULL, NULL);
-}
+AROUND_EACH(shard_files_open, shard_files_close);

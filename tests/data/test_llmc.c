@@ -3,6 +3,7 @@
 #include "data/hf/folder.h"
 #include "data/hf/kind.h"
 #include "tests/lib/llmc_by_hand.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -25,8 +26,7 @@ static void expect_values(void *source, int layer, const char *param, size_t beg
                      (double)value(begin + i));
 }
 
-static void parameters_are_where_llm_c_puts_them(void **state) {
-    (void)state;
+TEST(parameters_are_where_llm_c_puts_them) {
     for (int32_t version = 3; version <= 5; version += 2) {
         struct ImportSource s;
         struct Error e = {0};
@@ -39,8 +39,7 @@ static void parameters_are_where_llm_c_puts_them(void **state) {
     }
 }
 
-static void the_header_is_told_as_flags(void **state) {
-    (void)state;
+TEST(the_header_is_told_as_flags) {
     char *text, *where;
     struct Error e = {0};
     write_version(3);
@@ -61,8 +60,7 @@ static void refused(const int32_t head[256], long more, const char *line) {
     assert_error(llmc_weights.flags(path, &text, &where, &e), -EINVAL, &e, line);
 }
 
-static void what_cannot_be_right_is_refused(void **state) {
-    (void)state;
+TEST(what_cannot_be_right_is_refused) {
     static const struct {
         int field;
         int32_t value;
@@ -149,8 +147,7 @@ static void expect_tensor(const struct HfFolder *f, const char *name, size_t row
                 fail_msg("%s, element (%zu, %zu): %g", name, r, c, (double)out[r * cols + c]);
 }
 
-static void a_folder_of_it_has_the_same_values(void **state) {
-    (void)state;
+TEST(a_folder_of_it_has_the_same_values) {
     struct Copy c;
     struct HfFolder f;
     struct Error e = {0};
@@ -179,12 +176,4 @@ static void a_folder_of_it_has_the_same_values(void **state) {
     free(out);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        LLMC_TEST(parameters_are_where_llm_c_puts_them),
-        LLMC_TEST(the_header_is_told_as_flags),
-        LLMC_TEST(what_cannot_be_right_is_refused),
-        LLMC_TEST(a_folder_of_it_has_the_same_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

@@ -3,6 +3,7 @@
 // and what somebody else has put there stays.
 #include "data/hf/kind.h"
 #include "tests/lib/llmc_by_hand.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,8 +103,7 @@ static void write_all(enum Dtype dtype) {
         s[i].close(s[i].context);
 }
 
-static void a_file_is_as_llm_c_has_it(void **state) {
-    (void)state;
+TEST(a_file_is_as_llm_c_has_it) {
     for (int half = 0; half < 2; half++) {
         int32_t head[256];
         float one = 0;
@@ -129,8 +129,7 @@ static void a_file_is_as_llm_c_has_it(void **state) {
     }
 }
 
-static void other_models_are_refused(void **state) {
-    (void)state;
+TEST(other_models_are_refused) {
     static const struct {
         const char *from, *to, *line;
     } cases[] = {
@@ -161,8 +160,7 @@ static void other_models_are_refused(void **state) {
 
 static const struct ExportModel model32 = {.flags = model_flags, .dtype = F32};
 
-static void existing_files_stay(void **state) {
-    (void)state;
+TEST(existing_files_stay) {
     struct ExportSink s, other;
     struct Error e = {0};
     write_version(3);
@@ -184,8 +182,7 @@ static void existing_files_stay(void **state) {
 
 // A dead run's file aside goes; that of a living one, and what is no export's, stay.
 // Of both kinds, before anything is made.
-static void a_disk_that_is_too_small_is_told_early(void **state) {
-    (void)state;
+TEST(a_disk_that_is_too_small_is_told_early) {
     const struct WeightsKind *const kinds[] = {&llmc_weights, &hf_weights};
     for (int i = 0; i < 2; i++) {
         struct ExportSink s;
@@ -203,8 +200,7 @@ static void a_disk_that_is_too_small_is_told_early(void **state) {
 }
 
 // It took our file, still empty, for a dead run's, and made its own of the same name.
-static void an_overtaker_keeps_its_file(void **state) {
-    (void)state;
+TEST(an_overtaker_keeps_its_file) {
     struct ExportSink s, other;
     struct Error e = {0};
     assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
@@ -219,8 +215,7 @@ static void an_overtaker_keeps_its_file(void **state) {
     other.close(other.context);
 }
 
-static void dead_runs_are_swept(void **state) {
-    (void)state;
+TEST(dead_runs_are_swept) {
     struct ExportSink s, other;
     struct Error e = {0};
     pid_t child = fork();
@@ -269,8 +264,7 @@ static int write_some(struct Error *e) {
     return code;
 }
 
-static void nothing_stays_of_a_failure(void **state) {
-    (void)state;
+TEST(nothing_stays_of_a_failure) {
     int failures = 0;
     for (int fail_at = 1;; fail_at++) {
         struct Error e = {0};
@@ -294,15 +288,4 @@ static void nothing_stays_of_a_failure(void **state) {
     assert_true(is_there(path));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        LLMC_TEST(a_file_is_as_llm_c_has_it),
-        LLMC_TEST(other_models_are_refused),
-        LLMC_TEST(existing_files_stay),
-        LLMC_TEST(an_overtaker_keeps_its_file),
-        LLMC_TEST(dead_runs_are_swept),
-        LLMC_TEST(nothing_stays_of_a_failure),
-        LLMC_TEST(a_disk_that_is_too_small_is_told_early),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

@@ -3,6 +3,7 @@
 // used.
 #include "data/text/data.h"
 #include "tests/lib/shard_files.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -49,7 +50,7 @@ static int32_t start_of(struct Data *d, uint64_t i) {
 
 // ---- the order of samples -----------------------------------------------------------------------
 
-static void an_epoch_repeats_nothing(void **state) {
+TEST(an_epoch_repeats_nothing) {
     struct ShardFiles *f = *state;
     struct Data *d = open_data(f->glob, f->val, f, 1);
     assert_int_equal(data_epoch_samples(d), 83);
@@ -76,7 +77,7 @@ static int count_equal(struct Data *a, uint64_t at_a, struct Data *b, uint64_t a
     return equal;
 }
 
-static void seeds_and_epochs_differ(void **state) {
+TEST(seeds_and_epochs_differ) {
     struct ShardFiles *f = *state;
     struct Data *a = open_data(f->glob, f->val, f, 1), *b = open_data(f->glob, f->val, f, 2);
     struct Data *same = open_data(f->glob, f->val, f, 1);
@@ -89,7 +90,7 @@ static void seeds_and_epochs_differ(void **state) {
 }
 
 // Checkpoints rely on the order: it must not change from one version of this program to the next.
-static void the_order_is_fixed(void **state) {
+TEST(the_order_is_fixed) {
     struct ShardFiles *f = *state;
     struct Data *d = open_data(f->glob, f->val, f, 1337);
     static const int32_t want[8] = {1128, 1176, 1333, 768, 816, 128, 464, 960};
@@ -100,7 +101,7 @@ static void the_order_is_fixed(void **state) {
 
 // However many ranks share the steps, together they see the samples that one rank sees, in its
 // order; also after a resume on another number of ranks.
-static void fault_17_order_is_the_same_for_any_world(void **state) {
+TEST(fault_17_order_is_the_same_for_any_world) {
     struct ShardFiles *f = *state;
     enum { GLOBAL = 12, STEPS = 20 };
     struct Data *alone = open_data(f->glob, f->val, f, 5);
@@ -143,14 +144,14 @@ static void check_val(struct Data *d, int32_t first, uint64_t samples) {
     }
 }
 
-static void validation_files_are_read_in_order(void **state) {
+TEST(validation_files_are_read_in_order) {
     struct ShardFiles *f = *state;
     struct Data *d = open_data(f->glob, f->val, f, 1);
     check_val(d, 50000, 6);
     data_close(d);
 }
 
-static void training_never_sees_a_validation_token(void **state) {
+TEST(training_never_sees_a_validation_token) {
     struct ShardFiles *f = *state;
     struct Data *d = open_data(f->train, NULL, f, 1);
     assert_int_equal(data_train_tokens(d), 900);
@@ -170,7 +171,7 @@ static void training_never_sees_a_validation_token(void **state) {
 
 // ---- text, random ids, names --------------------------------------------------------------------
 
-static void text_becomes_samples(void **state) {
+TEST(text_becomes_samples) {
     struct ShardFiles *f = *state;
     char text[2001];
     for (int i = 0; i < 2000; i++)
@@ -194,7 +195,7 @@ static void text_becomes_samples(void **state) {
     free(path);
 }
 
-static void random_ids_need_no_file(void **state) {
+TEST(random_ids_need_no_file) {
     struct ShardFiles *f = *state;
     struct DataSpec spec = {.data = "random", .cache_dir = f->cache, .seq_len = T, .vocab = 37};
     struct Data *d;
@@ -231,7 +232,7 @@ static int open_fetched(struct Data **d, const struct ShardFiles *f, uint64_t sa
 
 // A name's shards come from its home, as many as the run's samples lie in: here from a folder that
 // plays it, with only some of the files there.
-static void shards_are_fetched_as_needed(void **state) {
+TEST(shards_are_fetched_as_needed) {
     struct ShardFiles *f = *state;
     char *home = base_format("%s/home", f->folder), *inner = base_format("%s/fineweb10B", home);
     char *url = base_format("file://%s", home), *cached = base_format("%s/fineweb10B", f->cache);
@@ -275,7 +276,7 @@ static void shards_are_fetched_as_needed(void **state) {
 
 // What one process has prepared others open as it lies in the cache, also where what it was made of
 // is gone.
-static void others_open_what_was_found(void **state) {
+TEST(others_open_what_was_found) {
     struct ShardFiles *f = *state;
     char text[20000];
     for (size_t i = 0; i < sizeof text; i++)
@@ -325,7 +326,7 @@ static void others_open_what_was_found(void **state) {
 
 // Who opens what another process has looked at finds no wrong id there, unless somebody has changed
 // the file meanwhile.
-static void what_was_found_has_been_checked(void **state) {
+TEST(what_was_found_has_been_checked) {
     struct ShardFiles *f = *state;
     char *path = write_numbers(f->folder, "found.bin", 0, 1000);
     struct DataSpec spec = {.data = path,
@@ -367,9 +368,8 @@ static int open_many(const char *folder, rlim_t most) {
 }
 
 // All shards stay open: as many as the process may have, which is told where that is too few.
-static void many_shards_are_allowed_or_told(void **state) {
+TEST(many_shards_are_allowed_or_told) {
     char *folder = scratch_make(), name[32];
-    (void)state;
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "train_%d.bin", i);
         free(write_numbers(folder, name, 100 * i, 40));
@@ -387,7 +387,7 @@ static void many_shards_are_allowed_or_told(void **state) {
     scratch_remove(folder);
 }
 
-static void a_url_is_told_by_its_content(void **state) {
+TEST(a_url_is_told_by_its_content) {
     struct ShardFiles *f = *state;
     char *url = base_format("file://%s", f->train);
     struct Data *d = open_data(url, NULL, f, 1), *local = open_data(f->train, NULL, f, 1);
@@ -416,7 +416,7 @@ static uint64_t fingerprint_of(const char *data, const char *val, const struct S
     return fingerprint;
 }
 
-static void fingerprints_tell_data_apart(void **state) {
+TEST(fingerprints_tell_data_apart) {
     struct ShardFiles *f = *state;
     uint64_t a = fingerprint_of(f->train, f->val, f, T, 1);
     assert_int_equal(a, fingerprint_of(f->train, f->val, f, T, 2)); // the seed is no data
@@ -441,7 +441,7 @@ static void expect_error(const struct DataSpec *spec, int want, const char *part
     assert_null(d);
 }
 
-static void bad_data_is_told(void **state) {
+TEST(bad_data_is_told) {
     struct ShardFiles *f = *state;
     struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};
     char *pattern = base_format("%s/nothing_*.bin", f->folder);
@@ -482,7 +482,7 @@ static void bad_data_is_told(void **state) {
     free(all);
 }
 
-static void bad_shards_are_told(void **state) {
+TEST(bad_shards_are_told) {
     struct ShardFiles *f = *state;
     struct DataSpec s = {.data = f->train, .cache_dir = f->cache, .seq_len = T, .vocab = 999};
     expect_error(&s, -EINVAL, "E_SHARD_VOCAB token 999");
@@ -510,24 +510,4 @@ static void bad_shards_are_told(void **state) {
     free(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_repeats_nothing),
-        cmocka_unit_test(seeds_and_epochs_differ),
-        cmocka_unit_test(the_order_is_fixed),
-        cmocka_unit_test(fault_17_order_is_the_same_for_any_world),
-        cmocka_unit_test(validation_files_are_read_in_order),
-        cmocka_unit_test(training_never_sees_a_validation_token),
-        cmocka_unit_test(text_becomes_samples),
-        cmocka_unit_test(random_ids_need_no_file),
-        cmocka_unit_test(shards_are_fetched_as_needed),
-        cmocka_unit_test(others_open_what_was_found),
-        cmocka_unit_test(what_was_found_has_been_checked),
-        cmocka_unit_test(many_shards_are_allowed_or_told),
-        cmocka_unit_test(a_url_is_told_by_its_content),
-        cmocka_unit_test(fingerprints_tell_data_apart),
-        cmocka_unit_test(bad_data_is_told),
-        cmocka_unit_test(bad_shards_are_told),
-    };
-    return cmocka_run_group_tests_name("data", tests, set_up, shard_files_close);
-}
+AROUND_ALL(set_up, shard_files_close);

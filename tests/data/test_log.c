@@ -2,6 +2,7 @@
 #include "data/file.h"
 #include "data/log/log.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -74,7 +75,7 @@ static double number_of(const cJSON *object, const char *key) {
     return item->valuedouble;
 }
 
-static void lines_are_as_documented(void **state) {
+TEST(lines_are_as_documented) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0, 0, 0, 0};
@@ -102,7 +103,7 @@ static void lines_are_as_documented(void **state) {
 }
 
 // What a run may tell besides, and notes.
-static void notes_are_as_documented(void **state) {
+TEST(notes_are_as_documented) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {2, 1.5f, 1, 0.5f, 10, 100, 0, 0.71, 0.4019, 163840};
@@ -118,7 +119,7 @@ static void notes_are_as_documented(void **state) {
     assert_int_equal(appender_close(&x->log, &x->error), 0);
 }
 
-static void floats_read_back_bitwise(void **state) {
+TEST(floats_read_back_bitwise) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     enum { N = 4000 };
@@ -151,7 +152,7 @@ static void floats_read_back_bitwise(void **state) {
     free(text);
 }
 
-static void what_is_not_finite_becomes_null(void **state) {
+TEST(what_is_not_finite_becomes_null) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0, 0, 0, 0};
@@ -164,7 +165,7 @@ static void what_is_not_finite_becomes_null(void **state) {
                   "{\"step\":1,\"val_loss\":89,\"perplexity\":null}\n");
 }
 
-static void the_longest_line_fits(void **state) {
+TEST(the_longest_line_fits) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {UINT64_MAX, -1.17549449e-38f, -3.40282347e+38f, -1.40129846e-45f,
@@ -180,7 +181,7 @@ static void the_longest_line_fits(void **state) {
 }
 
 // A run of 6 steps with validation at 0, 2, 4, 6 dies; it resumes from the checkpoint of step 4.
-static void resume_drops_the_later_steps(void **state) {
+TEST(resume_drops_the_later_steps) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     for (uint64_t step = 0; step <= 6; step++) {
@@ -205,7 +206,7 @@ static void resume_drops_the_later_steps(void **state) {
     free(cut);
 }
 
-static void resume_drops_torn_lines(void **state) {
+TEST(resume_drops_torn_lines) {
     struct Fixture *x = *state;
     static const char old[] =
         "{\"step\":1,\"loss\":9}\nnot JSON\n{\"loss\":3}\n{\"step\":\"2\"}\n\n"
@@ -220,7 +221,7 @@ static void resume_drops_torn_lines(void **state) {
 }
 
 // A log from before there was a loss scale, or of a run in bf16: its lines stay as they are.
-static void resume_keeps_lines_without_a_loss_scale(void **state) {
+TEST(resume_keeps_lines_without_a_loss_scale) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     write_step(x, 1, 9);
@@ -238,13 +239,13 @@ static void resume_keeps_lines_without_a_loss_scale(void **state) {
     free(old);
 }
 
-static void resume_without_a_log_begins_one(void **state) {
+TEST(resume_without_a_log_begins_one) {
     struct Fixture *x = *state;
     open_log(x, 4);
     expect_log(x, "");
 }
 
-static void resume_from_step_0_keeps_the_first_validation(void **state) {
+TEST(resume_from_step_0_keeps_the_first_validation) {
     struct Fixture *x = *state;
     static const char old[] = "{\"step\":0,\"val_loss\":9}\n{\"step\":1,\"loss\":9}\n";
     assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
@@ -282,14 +283,14 @@ static void expect_cut(struct Fixture *x, const char *old, int64_t last_step, co
 #define V(n) "{\"step\":" #n ",\"val_loss\":1}\n"
 
 // Lines of other kinds come behind later steps, and again where a run that is done goes on.
-static void resume_says_nothing_of_a_whole_log(void **state) {
+TEST(resume_says_nothing_of_a_whole_log) {
     struct Fixture *x = *state;
     static const char whole[] = V(0) S(1) S(2) "{\"step\":1,\"breakdown\":{}}\n" S(3) V(3) V(3);
     expect_cut(x, whole, 3, whole, "");
     expect_cut(x, V(0) S(1) S(2) S(3) V(3), 2, V(0) S(1) S(2), "");
 }
 
-static void resume_drops_what_is_no_object(void **state) {
+TEST(resume_drops_what_is_no_object) {
     struct Fixture *x = *state;
     expect_cut(x, S(1) "{\"step\":2,\"loss\":1}x\n" S(3), 3, S(1) S(3),
                "%s: dropped 1 line that cannot be read\n");
@@ -298,7 +299,7 @@ static void resume_drops_what_is_no_object(void **state) {
 }
 
 // /dev/full refuses each write, as a full disk does.
-static void fault_19_a_full_disk_is_told(void **state) {
+TEST(fault_19_a_full_disk_is_told) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
@@ -313,7 +314,7 @@ static void fault_19_a_full_disk_is_told(void **state) {
     assert_null(x->log.path);
 }
 
-static void a_resume_on_a_full_disk_leaves_the_old_log(void **state) {
+TEST(a_resume_on_a_full_disk_leaves_the_old_log) {
     struct Fixture *x = *state;
     static const char old[] = "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":8}\n";
     assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
@@ -331,7 +332,7 @@ static void a_resume_on_a_full_disk_leaves_the_old_log(void **state) {
 
 // What lies there under the log's name and is no file of ours: nothing is opened through it, and
 // nobody waits.
-static void only_a_file_is_a_log(void **state) {
+TEST(only_a_file_is_a_log) {
     struct Fixture *x = *state;
     char other[128];
     snprintf(other, sizeof other, "%s/other", x->folder);
@@ -357,7 +358,7 @@ static void only_a_file_is_a_log(void **state) {
 }
 
 // A full disk tears a line: the half is taken away again, and the whole comes before the next.
-static void a_torn_line_is_written_anew(void **state) {
+TEST(a_torn_line_is_written_anew) {
     struct Fixture *x = *state;
     struct LogStep s = {.step = 1, .loss = 2};
     open_log(x, RUNLOG_FRESH);
@@ -380,7 +381,7 @@ static void a_torn_line_is_written_anew(void **state) {
                   "\"tokens_per_s\":0.000,\"step_ms\":0.000}\n");
 }
 
-static void a_log_is_forced_to_the_disk(void **state) {
+TEST(a_log_is_forced_to_the_disk) {
     struct Fixture *x = *state;
     struct Appender none = {.fd = -1};
     assert_int_equal(appender_sync(&none, &x->error), 0);
@@ -396,33 +397,10 @@ static void a_log_is_forced_to_the_disk(void **state) {
     close(ends[1]);
 }
 
-static void a_missing_folder_is_told(void **state) {
+TEST(a_missing_folder_is_told) {
     struct Fixture *x = *state;
     assert_int_equal(runlog_open(&x->log, "/nonexistent", RUNLOG_FRESH, &x->error), -ENOENT);
     assert_true(error_is(&x->error, "E_FILE_WRITE /nonexistent/log.jsonl"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(lines_are_as_documented),
-        TEST(notes_are_as_documented),
-        TEST(floats_read_back_bitwise),
-        TEST(what_is_not_finite_becomes_null),
-        TEST(the_longest_line_fits),
-        TEST(resume_drops_the_later_steps),
-        TEST(resume_drops_torn_lines),
-        TEST(resume_without_a_log_begins_one),
-        TEST(resume_from_step_0_keeps_the_first_validation),
-        TEST(resume_says_nothing_of_a_whole_log),
-        TEST(resume_drops_what_is_no_object),
-        TEST(fault_19_a_full_disk_is_told),
-        TEST(a_resume_on_a_full_disk_leaves_the_old_log),
-        TEST(a_missing_folder_is_told),
-        TEST(resume_keeps_lines_without_a_loss_scale),
-        TEST(only_a_file_is_a_log),
-        TEST(a_torn_line_is_written_anew),
-        TEST(a_log_is_forced_to_the_disk),
-    };
-    return cmocka_run_group_tests_name("log", tests, NULL, NULL) ? 1 : 0;
-}
+AROUND_EACH(setup, teardown);

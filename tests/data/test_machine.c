@@ -3,6 +3,7 @@
 #include "data/log/machine.h"
 #include "data/file.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <math.h>
 #include <signal.h>
@@ -71,7 +72,7 @@ static size_t count_lines(const struct Fixture *f, const char *part) {
     return n;
 }
 
-static void a_speed_is_measured_once(void **state) {
+TEST(a_speed_is_measured_once) {
     struct Fixture *f = *state;
     expect(f, "products", 100, 100, 1);
     expect(f, "copies", 7, 7, 2);
@@ -82,7 +83,7 @@ static void a_speed_is_measured_once(void **state) {
     assert_int_equal(count_lines(f, "|"), 3);
 }
 
-static void what_is_in_doubt_is_measured_again(void **state) {
+TEST(what_is_in_doubt_is_measured_again) {
     struct Fixture *f = *state;
     machine_doubt(f->folder, "products"); // of nothing there is no doubt
     expect(f, "products", 100, 100, 1);
@@ -105,7 +106,7 @@ static void what_is_in_doubt_is_measured_again(void **state) {
 }
 
 // A file that something else has damaged: a name twice, a last line that is torn.
-static void a_damaged_file_is_mended(void **state) {
+TEST(a_damaged_file_is_mended) {
     struct Fixture *f = *state;
     expect(f, "products", 100, 100, 1);
     trust(f);
@@ -120,8 +121,7 @@ static void a_damaged_file_is_mended(void **state) {
     assert_int_equal(count_lines(f, "copies"), 1);
 }
 
-static void others_are_told_from_oneself(void **state) {
-    (void)state;
+TEST(others_are_told_from_oneself) {
     struct CpuTimes from = {100, 1000, 5}, to;
     to = (struct CpuTimes){102, 1002, 7}; // two CPUs for two seconds, one of them ours
     assert_true(machine_share_of_others(&from, &to) == 0);
@@ -143,7 +143,7 @@ static double wait_a_while(void *fixture) {
 }
 
 // As many processes as there are CPUs, and a measurement beside them.
-static void a_busy_machine_leaves_a_doubt(void **state) {
+TEST(a_busy_machine_leaves_a_doubt) {
     struct Fixture *f = *state;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     pid_t *child = base_alloc((size_t)cpus * sizeof *child);
@@ -164,13 +164,4 @@ static void a_busy_machine_leaves_a_doubt(void **state) {
     expect(f, "products", 50, 100, 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_speed_is_measured_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_in_doubt_is_measured_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_damaged_file_is_mended, setup, teardown),
-        cmocka_unit_test_setup_teardown(others_are_told_from_oneself, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_busy_machine_leaves_a_doubt, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+AROUND_EACH(setup, teardown);

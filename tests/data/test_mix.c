@@ -3,6 +3,7 @@
 #include "data/text/mix.h"
 #include "data/text/named.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -29,8 +30,7 @@ static void expect_shares(const size_t *weight, size_t sources, uint64_t n) {
     mix_close(&m);
 }
 
-static void shares_are_exact(void **state) {
-    (void)state;
+TEST(shares_are_exact) {
     expect_shares((size_t[]){1}, 1, 10);
     expect_shares((size_t[]){3, 1}, 2, 1000);
     expect_shares((size_t[]){30, 10}, 2, 1000);
@@ -56,8 +56,7 @@ static void expect_names(const char *data, const char *const *name, const size_t
     named_free(&got);
 }
 
-static void names_have_weights(void **state) {
-    (void)state;
+TEST(names_have_weights) {
     char *folder = scratch_make(), *path = scratch_write(folder, "a.txt:3", "x", 1);
     char *both = base_format("%s:2\nb", path);
 #define NAMES(...) (const char *const[]){__VA_ARGS__}
@@ -75,8 +74,7 @@ static void names_have_weights(void **state) {
     scratch_remove(folder);
 }
 
-static void weights_that_are_none_are_refused(void **state) {
-    (void)state;
+TEST(weights_that_are_none_are_refused) {
     static const char *const wrong[] = {"a:0", "a:10001", "a:1.5", "a:-1", "a:99999999999999999999",
                                         "a:3x"};
     struct NamedSources n;
@@ -89,13 +87,4 @@ static void weights_that_are_none_are_refused(void **state) {
         many[i] = i % 2 ? '\n' : 'a';
     many[sizeof many - 1] = 0;
     assert_error(named_read(&n, many, &e), -EINVAL, &e, "E_DATA_NAMES 64");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_are_exact),
-        cmocka_unit_test(names_have_weights),
-        cmocka_unit_test(weights_that_are_none_are_refused),
-    };
-    return cmocka_run_group_tests_name("mix", tests, NULL, NULL);
 }

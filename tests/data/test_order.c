@@ -2,9 +2,9 @@
 // that leaves nothing where it was.
 #include "data/text/order.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
-static void the_shuffle_is_a_bijection(void **state) {
-    (void)state;
+TEST(the_shuffle_is_a_bijection) {
     static bool seen[5000];
     static const uint64_t sizes[] = {1,  2,  3,  4,   5,   7,   8,    9,    15,   16,  17,
                                      63, 64, 65, 255, 256, 257, 1000, 4095, 4096, 4097};
@@ -21,8 +21,7 @@ static void the_shuffle_is_a_bijection(void **state) {
 }
 
 // Each place is hit by item 0 equally often over many keys, and neighbours do not stay neighbours.
-static void the_shuffle_mixes(void **state) {
-    (void)state;
+TEST(the_shuffle_mixes) {
     enum { N = 100, KEYS = 100000 };
     int hits[N] = {0}, neighbours = 0;
     for (uint64_t key = 0; key < KEYS; key++) {
@@ -35,8 +34,7 @@ static void the_shuffle_mixes(void **state) {
     assert_in_range(neighbours, 800, 1200);  // 990 expected
 }
 
-static void a_large_shuffle_stays_inside(void **state) {
-    (void)state;
+TEST(a_large_shuffle_stays_inside) {
     const uint64_t n = 100000000003; // past 2^32
     uint64_t largest = 0;
     for (uint64_t i = 0; i < 10000; i++) {
@@ -45,13 +43,4 @@ static void a_large_shuffle_stays_inside(void **state) {
         largest = p > largest ? p : largest;
     }
     assert_true(largest > n / 100 * 99);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_shuffle_is_a_bijection),
-        cmocka_unit_test(the_shuffle_mixes),
-        cmocka_unit_test(a_large_shuffle_stays_inside),
-    };
-    return cmocka_run_group_tests_name("the shuffle", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 // example once; and what is held out is never trained on.
 #include "data/text/pack.h"
 #include "tests/lib/jsonl_files.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -76,7 +77,7 @@ static uint64_t check_sequence(const int32_t *x, const int32_t *y, const int32_t
     return counted;
 }
 
-static void sequences_are_full(void **state) {
+TEST(sequences_are_full) {
     struct Fixture *f = *state;
     static const size_t lengths[] = {256, 512, 1024, 2048};
     for (size_t k = 0; k < 4; k++) {
@@ -111,7 +112,7 @@ static void sequences_are_full(void **state) {
 
 // Ranks that read their samples alone, in no special order, have what one rank has; and an epoch is
 // another order of the same sequences.
-static void ranks_read_the_same(void **state) {
+TEST(ranks_read_the_same) {
     struct Fixture *f = *state;
     struct DataSpec spec = spec_of(f, f->a, T);
     struct Data *one = open_spec(&spec), *ranks[3];
@@ -144,7 +145,7 @@ static void ranks_read_the_same(void **state) {
 }
 
 // The last tenth of the examples, whose numbers the letters tell: a run of them in order.
-static void a_tenth_is_held_out(void **state) {
+TEST(a_tenth_is_held_out) {
     struct Fixture *f = *state;
     char *path = base_format("%s/numbers.jsonl", f->folder);
     FILE *file = fopen(path, "wb");
@@ -181,7 +182,7 @@ static void a_tenth_is_held_out(void **state) {
 
 // Packing and seeds are part of what a checkpoint compares; what was prepared is a token file that
 // is itself data, with the same sequences.
-static void prepared_examples_are_data(void **state) {
+TEST(prepared_examples_are_data) {
     struct Fixture *f = *state;
     struct DataSpec spec = spec_of(f, f->b, T);
     struct Data *jsonl = open_spec(&spec);
@@ -215,7 +216,7 @@ static void prepared_examples_are_data(void **state) {
 }
 
 // Three of a to one of b, each in its own order and epochs; both validation parts, in turn.
-static void sources_take_turns(void **state) {
+TEST(sources_take_turns) {
     struct Fixture *f = *state;
     char *data = base_format("%s:3\n%s", f->a, f->b);
     struct DataSpec spec = spec_of(f, data, T), spec_a = spec_of(f, f->a, T);
@@ -254,7 +255,7 @@ static void sources_take_turns(void **state) {
 }
 
 // llmq's masks without documents: windows as ever, and what does not count is told and counted.
-static void masks_alone_count(void **state) {
+TEST(masks_alone_count) {
     struct Fixture *f = *state;
     char *path = base_format("%s/masked.bin", f->folder), header[1024 + 401 * 4 + 51] = {0};
     memcpy(header, "BIN.TOK\n", 8);
@@ -295,7 +296,7 @@ static void expect_error(const struct DataSpec *spec, const char *part) {
     assert_null(d);
 }
 
-static void what_does_not_go_together_is_refused(void **state) {
+TEST(what_does_not_go_together_is_refused) {
     struct Fixture *f = *state;
     char *text = scratch_write(f->folder, "text.txt", "some text to train on\n", 22);
     char *empty = scratch_write(f->folder, "none.jsonl", "\n", 0);
@@ -343,7 +344,7 @@ static void what_does_not_go_together_is_refused(void **state) {
     free(question);
 }
 
-static void a_plan_knows(void **state) {
+TEST(a_plan_knows) {
     struct Fixture *f = *state;
     char *list = base_format("%s:2\n%s", f->a, f->b), *glob = base_format("%s/*.jsonl", f->folder);
     const struct {
@@ -372,8 +373,7 @@ static void a_plan_knows(void **state) {
 
 // A file that is sorted by topic, all of whose documents are of one length: neighbours are no more
 // likely to be in one sequence than by chance.
-static void what_is_sorted_is_mixed(void **state) {
-    (void)state;
+TEST(what_is_sorted_is_mixed) {
     enum { DOCUMENTS = 600, PLACES = 40, SEQ = 256, TOGETHER = SEQ / PLACES };
     struct Pack p = {.count = DOCUMENTS, .room = DOCUMENTS};
     p.piece = base_alloc(DOCUMENTS * sizeof *p.piece);
@@ -392,17 +392,4 @@ static void what_is_sorted_is_mixed(void **state) {
     pack_free(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sequences_are_full, set_up, tear_down),
-        cmocka_unit_test(what_is_sorted_is_mixed),
-        cmocka_unit_test_setup_teardown(ranks_read_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_tenth_is_held_out, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(prepared_examples_are_data, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sources_take_turns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(masks_alone_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_does_not_go_together_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_plan_knows, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("packing", tests, NULL, NULL);
-}
+AROUND_EACH(set_up, tear_down);

@@ -6,6 +6,7 @@
 #include "data/text/text.h"
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -25,8 +26,7 @@ static void expect_sha256(const char *text, size_t bytes, size_t step, const cha
     assert_string_equal(hex, want);
 }
 
-static void sha256_meets_its_vectors(void **state) {
-    (void)state;
+TEST(sha256_meets_its_vectors) {
     expect_sha256("", 0, 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     expect_sha256("abc", 3, 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     const char *two_blocks = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
@@ -55,8 +55,7 @@ static void expect_invalid(const char *text, size_t at) {
     }
 }
 
-static void utf8_is_told_from_other_bytes(void **state) {
-    (void)state;
+TEST(utf8_is_told_from_other_bytes) {
     expect_invalid("plain ASCII, long enough", 24);
     expect_invalid("\xc2\x80 \xdf\xbf", 5);
     expect_invalid("\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf", 12);
@@ -76,8 +75,7 @@ static void utf8_is_told_from_other_bytes(void **state) {
     expect_invalid("caf\xe9 in Latin-1", 3);
 }
 
-static void the_split_is_at_nine_tenths(void **state) {
-    (void)state;
+TEST(the_split_is_at_nine_tenths) {
     char text[3000];
     memset(text, 'x', sizeof text);
     assert_int_equal(text_split(text, 10), 9);
@@ -101,8 +99,7 @@ static void load(struct Text *t, char *path) {
     assert_ok(text_load(t, &file, 1, &e), &e);
 }
 
-static void folders_are_read_in_order(void **state) {
-    (void)state;
+TEST(folders_are_read_in_order) {
     char *folder = scratch_make(), *inner = base_format("%s/m", folder);
     char *hidden = base_format("%s/.git", folder), *link = base_format("%s/a-link", folder);
     assert_int_equal(mkdir(inner, 0777), 0);
@@ -137,8 +134,7 @@ static void expect_text_error(char *path, int want, const char *part) {
     assert_null(t.data);
 }
 
-static void what_is_no_text_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_text_is_refused) {
     char *folder = scratch_make();
     expect_text_error(folder, -EINVAL, "E_FILE_EMPTY");
     expect_text_error("/no/such/file", -ENOENT, "E_FILE_READ");
@@ -236,8 +232,7 @@ static void check_shards(const struct Prepared *p, const char *text_path) {
     text_free(&t);
 }
 
-static void shards_hold_the_text(void **state) {
-    (void)state;
+TEST(shards_hold_the_text) {
     struct Place place;
     struct Prepared p;
     struct Error e;
@@ -261,8 +256,7 @@ static void shards_hold_the_text(void **state) {
     place_remove(&place);
 }
 
-static void validation_text_can_be_given(void **state) {
-    (void)state;
+TEST(validation_text_can_be_given) {
     struct Place place;
     struct Prepared p;
     struct Error e;
@@ -294,8 +288,7 @@ static size_t prepare_and_count(const struct Place *place) {
     return scratch_count_files(place->cache) / 3; // two shards each, and their checksums
 }
 
-static void the_cache_tells_inputs_apart(void **state) {
-    (void)state;
+TEST(the_cache_tells_inputs_apart) {
     struct Place place;
     place_make(&place, 1000);
     assert_int_equal(prepare_and_count(&place), 1);
@@ -314,8 +307,7 @@ static void the_cache_tells_inputs_apart(void **state) {
     place_remove(&place);
 }
 
-static void the_cache_is_used(void **state) {
-    (void)state;
+TEST(the_cache_is_used) {
     struct Place place;
     struct Prepared a, b;
     struct Error e;
@@ -362,8 +354,7 @@ static void prepare_at_once(const struct Place *place) {
 
 // Eight processes want the same text at once: each gets it whole, and one folder remains. So it is
 // where the folder that they find is damaged.
-static void runs_at_the_same_time_share(void **state) {
-    (void)state;
+TEST(runs_at_the_same_time_share) {
     struct Place place;
     struct Prepared p;
     struct Error e;
@@ -379,8 +370,7 @@ static void runs_at_the_same_time_share(void **state) {
     place_remove(&place);
 }
 
-static void failures_leave_nothing_behind(void **state) {
-    (void)state;
+TEST(failures_leave_nothing_behind) {
     struct Place place;
     struct Prepared p;
     struct Error e;
@@ -401,8 +391,7 @@ static void failures_leave_nothing_behind(void **state) {
     place_remove(&place);
 }
 
-static void the_default_cache_needs_no_home(void **state) {
-    (void)state;
+TEST(the_default_cache_needs_no_home) {
     unsetenv("XDG_CACHE_HOME");
     setenv("HOME", "/home/x", 1);
     char *a = cache_default_folder();
@@ -416,22 +405,4 @@ static void the_default_cache_needs_no_home(void **state) {
     free(a);
     free(b);
     free(c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sha256_meets_its_vectors),
-        cmocka_unit_test(utf8_is_told_from_other_bytes),
-        cmocka_unit_test(the_split_is_at_nine_tenths),
-        cmocka_unit_test(folders_are_read_in_order),
-        cmocka_unit_test(what_is_no_text_is_refused),
-        cmocka_unit_test(shards_hold_the_text),
-        cmocka_unit_test(validation_text_can_be_given),
-        cmocka_unit_test(the_cache_is_used),
-        cmocka_unit_test(the_cache_tells_inputs_apart),
-        cmocka_unit_test(runs_at_the_same_time_share),
-        cmocka_unit_test(failures_leave_nothing_behind),
-        cmocka_unit_test(the_default_cache_needs_no_home),
-    };
-    return cmocka_run_group_tests_name("prepared text", tests, NULL, NULL);
 }

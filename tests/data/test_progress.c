@@ -4,16 +4,14 @@
 // The terminal is a pseudo-terminal pair; what the program writes is played into a small model of a
 // screen that knows carriage return, newline and "erase to the end of the line".
 #include "data/log/progress.h"
+#include "tests/lib/test.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static double now; // the clock that the tests turn
 
@@ -38,8 +36,7 @@ static void show(struct Progress *p, uint64_t step, double seconds) {
 
 // ---- plain ----
 
-static void plain_lines_are_the_first_every_nth_and_the_last(void **state) {
-    (void)state;
+TEST(plain_lines_are_the_first_every_nth_and_the_last) {
     char *text = NULL;
     size_t n;
     FILE *out = tmpfile();
@@ -71,8 +68,7 @@ static void plain_lines_are_the_first_every_nth_and_the_last(void **state) {
     fclose(out);
 }
 
-static void a_resumed_run_shows_its_first_step(void **state) {
-    (void)state;
+TEST(a_resumed_run_shows_its_first_step) {
     char *text = NULL;
     size_t n;
     FILE *out = tmpfile();
@@ -91,8 +87,7 @@ static void a_resumed_run_shows_its_first_step(void **state) {
     fclose(out);
 }
 
-static void the_rate_follows_a_change_and_forgets_a_slow_start(void **state) {
-    (void)state;
+TEST(the_rate_follows_a_change_and_forgets_a_slow_start) {
     FILE *out = tmpfile();
     struct Progress p;
     start(&p, out, 0, 100000, 0);
@@ -167,8 +162,7 @@ static void terminal_close(struct Terminal *t) {
     close(t->fd);
 }
 
-static void a_terminal_has_one_line_and_messages_above(void **state) {
-    (void)state;
+TEST(a_terminal_has_one_line_and_messages_above) {
     struct Terminal t;
     struct Progress p;
     terminal_open(&t, 120);
@@ -196,8 +190,7 @@ static void a_terminal_has_one_line_and_messages_above(void **state) {
     terminal_close(&t);
 }
 
-static void fast_steps_are_not_all_drawn(void **state) {
-    (void)state;
+TEST(fast_steps_are_not_all_drawn) {
     struct Terminal t;
     struct Progress p;
     terminal_open(&t, 120);
@@ -210,8 +203,7 @@ static void fast_steps_are_not_all_drawn(void **state) {
     terminal_close(&t);
 }
 
-static void a_message_draws_the_newest_step(void **state) {
-    (void)state;
+TEST(a_message_draws_the_newest_step) {
     struct Terminal t;
     struct Progress p;
     terminal_open(&t, 120);
@@ -227,8 +219,7 @@ static void a_message_draws_the_newest_step(void **state) {
     terminal_close(&t);
 }
 
-static void a_narrow_window_keeps_what_matters(void **state) {
-    (void)state;
+TEST(a_narrow_window_keeps_what_matters) {
     static const struct {
         unsigned short width;
         const char *line;
@@ -255,8 +246,7 @@ static void a_narrow_window_keeps_what_matters(void **state) {
     }
 }
 
-static void a_terminal_that_cannot_erase_gets_plain_lines(void **state) {
-    (void)state;
+TEST(a_terminal_that_cannot_erase_gets_plain_lines) {
     struct Terminal t;
     struct Progress p;
     terminal_open(&t, 120);
@@ -271,8 +261,7 @@ static void a_terminal_that_cannot_erase_gets_plain_lines(void **state) {
     terminal_close(&t);
 }
 
-static void nothing_is_faster_than_light(void **state) {
-    (void)state;
+TEST(nothing_is_faster_than_light) {
     char *text = NULL;
     size_t n;
     FILE *out = open_memstream(&text, &n);
@@ -294,8 +283,7 @@ static void nothing_is_faster_than_light(void **state) {
 }
 
 // A host that throttles: by turns a step at the speed of light, and one at a twelfth of it.
-static void one_step_does_not_make_the_speed(void **state) {
-    (void)state;
+TEST(one_step_does_not_make_the_speed) {
     char text[256];
     FILE *out = tmpfile();
     struct Progress p;
@@ -312,8 +300,7 @@ static void one_step_does_not_make_the_speed(void **state) {
     fclose(out);
 }
 
-static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
-    (void)state;
+TEST(numbers_that_are_not_finite_have_their_usual_names) {
     char text[256];
     FILE *out = tmpfile();
     struct Progress p;
@@ -331,8 +318,7 @@ static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
 }
 
 // MFU stands behind the share of the measured speed; without a peak there is none.
-static void utilisation_is_told_where_the_peak_is_known(void **state) {
-    (void)state;
+TEST(utilisation_is_told_where_the_peak_is_known) {
     char text[256];
     FILE *out = tmpfile();
     struct Progress p;
@@ -344,8 +330,7 @@ static void utilisation_is_told_where_the_peak_is_known(void **state) {
     fclose(out);
 }
 
-static void norms_have_three_digits(void **state) {
-    (void)state;
+TEST(norms_have_three_digits) {
     static const struct {
         float norm;
         const char *text;
@@ -364,23 +349,4 @@ static void norms_have_three_digits(void **state) {
             fail_msg("expected '%s' in '%s'", cases[i].text, text);
         fclose(out);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_have_three_digits),
-        cmocka_unit_test(utilisation_is_told_where_the_peak_is_known),
-        cmocka_unit_test(plain_lines_are_the_first_every_nth_and_the_last),
-        cmocka_unit_test(a_resumed_run_shows_its_first_step),
-        cmocka_unit_test(the_rate_follows_a_change_and_forgets_a_slow_start),
-        cmocka_unit_test(a_terminal_has_one_line_and_messages_above),
-        cmocka_unit_test(fast_steps_are_not_all_drawn),
-        cmocka_unit_test(a_message_draws_the_newest_step),
-        cmocka_unit_test(a_narrow_window_keeps_what_matters),
-        cmocka_unit_test(a_terminal_that_cannot_erase_gets_plain_lines),
-        cmocka_unit_test(nothing_is_faster_than_light),
-        cmocka_unit_test(one_step_does_not_make_the_speed),
-        cmocka_unit_test(numbers_that_are_not_finite_have_their_usual_names),
-    };
-    return cmocka_run_group_tests_name("progress", tests, NULL, NULL) ? 1 : 0;
 }

@@ -5,6 +5,7 @@
 #include "data/json.h"
 #include "data/range.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -81,8 +82,7 @@ static void expect_bytes_refused(const void *bytes, size_t n, const char *part) 
 
 // ---- what is read -------------------------------------------------------------------------------
 
-static void reads_what_transformers_wrote(void **state) {
-    (void)state;
+TEST(reads_what_transformers_wrote) {
     struct Safetensors f;
     struct Error e = {0};
     assert_ok(safetensors_open(FIXTURES "inv_freq.safetensors", &f, &e), &e);
@@ -126,14 +126,12 @@ static void expect_all_patterns(const char *spelled, enum Dtype dtype) {
     free(header);
 }
 
-static void converts_every_pattern(void **state) {
-    (void)state;
+TEST(converts_every_pattern) {
     expect_all_patterns("BF16", BF16);
     expect_all_patterns("F16", F16);
 }
 
-static void slow_reads_go_on(void **state) {
-    (void)state;
+TEST(slow_reads_go_on) {
     read_most = 4099;
     expect_all_patterns("BF16", BF16);
     read_most = 0;
@@ -141,8 +139,7 @@ static void slow_reads_go_on(void **state) {
 
 // 3 M elements: no read is of more than 4 MB, and all values come, those of a place of one's own,
 // too.
-static void large_tensors_come_in_parts(void **state) {
-    (void)state;
+TEST(large_tensors_come_in_parts) {
     enum { N = 3 << 20 };
     for (int half = 0; half < 2; half++) {
         char *header =
@@ -172,8 +169,7 @@ static void large_tensors_come_in_parts(void **state) {
     }
 }
 
-static void odd_but_right_headers_open(void **state) {
-    (void)state;
+TEST(odd_but_right_headers_open) {
     // No tensor; one element; no element; out of order; spaces behind; a dtype of half bytes.
     static const struct {
         const char *header;
@@ -199,8 +195,7 @@ static void odd_but_right_headers_open(void **state) {
     }
 }
 
-static void other_dtypes_are_listed_only(void **state) {
-    (void)state;
+TEST(other_dtypes_are_listed_only) {
     char *path =
         write_file("{\"i\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[0,16]}}", 16);
     struct Safetensors f;
@@ -219,8 +214,7 @@ static void other_dtypes_are_listed_only(void **state) {
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" #begin        \
     "," #end "]}"
 
-static void damaged_headers_are_refused(void **state) {
-    (void)state;
+TEST(damaged_headers_are_refused) {
     expect_refused("{" TENSOR("a", "F32", "2", 0, 8) "}", 7, "E_SAFETENSORS_OFFSETS");
     expect_refused("{" TENSOR("a", "F32", "2", 0, 8) "}", 9, "E_SAFETENSORS_OFFSETS 1");
     expect_refused("{" TENSOR("a", "F32", "2", 0, 12) "}", 12, "E_SAFETENSORS_TENSOR 12");
@@ -252,8 +246,7 @@ static void damaged_headers_are_refused(void **state) {
                    "E_SAFETENSORS_OFFSETS");
 }
 
-static void missing_keys_are_refused(void **state) {
-    (void)state;
+TEST(missing_keys_are_refused) {
     expect_refused("{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", 8,
                    "E_SAFETENSORS_TENSOR \"dtype\"");
     expect_refused("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8,
@@ -271,8 +264,7 @@ static void missing_keys_are_refused(void **state) {
     expect_refused("{\"a\":[]}", 0, "E_SAFETENSORS_TENSOR");
 }
 
-static void other_texts_are_refused(void **state) {
-    (void)state;
+TEST(other_texts_are_refused) {
     expect_refused("", 0, "E_JSON_SYNTAX");
     expect_refused("[]", 0, "E_JSON_SYNTAX");
     expect_refused("{", 0, "E_JSON_SYNTAX");
@@ -287,8 +279,7 @@ static void other_texts_are_refused(void **state) {
     free(many);
 }
 
-static void false_lengths_are_refused(void **state) {
-    (void)state;
+TEST(false_lengths_are_refused) {
     expect_bytes_refused("", 0, "E_SAFETENSORS_HEADER 0");
     expect_bytes_refused("\2\0\0\0\0\0\0", 7, "E_SAFETENSORS_HEADER 7");
     expect_bytes_refused("\3\0\0\0\0\0\0\0{}", 10, "E_SAFETENSORS_HEADER 10");
@@ -297,8 +288,7 @@ static void false_lengths_are_refused(void **state) {
                          "E_SAFETENSORS_HEADER 18446744073709551615");
 }
 
-static void only_files_are_opened(void **state) {
-    (void)state;
+TEST(only_files_are_opened) {
     struct Safetensors f;
     struct Error e = {0};
     char *pipe_path = base_format("%s/pipe", folder), *link_path = base_format("%s/link", folder);
@@ -316,8 +306,7 @@ static void only_files_are_opened(void **state) {
     free(link_path);
 }
 
-static void a_file_that_shrinks_is_told(void **state) {
-    (void)state;
+TEST(a_file_that_shrinks_is_told) {
     char *path = write_file("{" TENSOR("a", "F32", "2", 0, 8) "}", 8);
     struct Safetensors f;
     struct Error e = {0};
@@ -329,20 +318,4 @@ static void a_file_that_shrinks_is_told(void **state) {
     free(path);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_transformers_wrote),
-        cmocka_unit_test(converts_every_pattern),
-        cmocka_unit_test(slow_reads_go_on),
-        cmocka_unit_test(large_tensors_come_in_parts),
-        cmocka_unit_test(odd_but_right_headers_open),
-        cmocka_unit_test(other_dtypes_are_listed_only),
-        cmocka_unit_test(damaged_headers_are_refused),
-        cmocka_unit_test(missing_keys_are_refused),
-        cmocka_unit_test(other_texts_are_refused),
-        cmocka_unit_test(false_lengths_are_refused),
-        cmocka_unit_test(only_files_are_opened),
-        cmocka_unit_test(a_file_that_shrinks_is_told),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+AROUND_ALL(set_up, tear_down);

@@ -4,6 +4,7 @@
 #include "tests/lib/chat_fixture.h"
 #include "tests/lib/examples_text.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #define SHAPES "tests/fixtures/shapes/"
 
@@ -71,7 +72,7 @@ static bool check_file(struct Fixture *f, const char *name, const char *ending, 
     return any;
 }
 
-static void each_shape_gives_what_transformers_gives(void **state) {
+TEST(each_shape_gives_what_transformers_gives) {
     size_t rendered = 0, plain = 0;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         rendered += check_file(*state, shapes[i].name, "jsonl", "chatml", false);
@@ -81,14 +82,14 @@ static void each_shape_gives_what_transformers_gives(void **state) {
     assert_int_equal(plain, 5);
 }
 
-static void a_list_gives_what_lines_give(void **state) {
+TEST(a_list_gives_what_lines_give) {
     size_t rendered = 0;
     for (size_t i = 0; i < SHAPE_COUNT; i++)
         rendered += check_file(*state, shapes[i].name, "json", "chatml", false);
     assert_int_equal(rendered, SHAPE_COUNT);
 }
 
-static void both_may_be_packed(void **state) {
+TEST(both_may_be_packed) {
     size_t rendered = 0;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         rendered += check_file(*state, shapes[i].name, "jsonl", "chatml", true);
@@ -122,7 +123,7 @@ static const struct {
     {"\xef\xbb\xbf", "", "E_EXAMPLES_NONE"},
 };
 
-static void a_list_is_read_strictly(void **state) {
+TEST(a_list_is_read_strictly) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "chatml")->toy;
     struct ChatSpec chat = {0};
@@ -143,7 +144,7 @@ static void a_list_is_read_strictly(void **state) {
 }
 
 // Elements are read across the pieces that the file comes in, and no longer than lines may be.
-static void a_long_element_is_read_whole(void **state) {
+TEST(a_long_element_is_read_whole) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "chatml")->toy;
     struct ChatSpec chat = {0};
@@ -205,7 +206,7 @@ static char *logged(struct Fixture *f, const char *lines) {
     return logged_in(f, "chatml", true, lines);
 }
 
-static void the_shape_is_told_with_its_first_example(void **state) {
+TEST(the_shape_is_told_with_its_first_example) {
     struct Fixture *f = *state;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         char *path = base_format(SHAPES "%s.jsonl", shapes[i].name), *line = NULL;
@@ -254,7 +255,7 @@ static const struct {
     {"chatml", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n", NULL, false},
 };
 
-static void texts_without_an_end_are_told(void **state) {
+TEST(texts_without_an_end_are_told) {
     for (size_t i = 0; i < sizeof endless / sizeof endless[0]; i++) {
         char *log = logged_in(*state, endless[i].form, endless[i].end, endless[i].lines);
         bool said = strstr(log, "may not stop") != NULL;
@@ -264,15 +265,4 @@ static void texts_without_an_end_are_told(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_shape_gives_what_transformers_gives),
-        cmocka_unit_test(a_list_gives_what_lines_give),
-        cmocka_unit_test(both_may_be_packed),
-        cmocka_unit_test(a_list_is_read_strictly),
-        cmocka_unit_test(a_long_element_is_read_whole),
-        cmocka_unit_test(the_shape_is_told_with_its_first_example),
-        cmocka_unit_test(texts_without_an_end_are_told),
-    };
-    return cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
-}
+AROUND_ALL(chat_set_up, chat_tear_down);

@@ -3,6 +3,7 @@
 // tests/fixtures/packed, made by scripts/gen/packed_fixtures.py with Python's gzip and zstandard.
 #include "data/stream.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -135,15 +136,15 @@ static void check_whole(struct Case *c) {
     free(path);
 }
 
-static void each_packing_gives_its_text(void **state) {
+TEST(each_packing_gives_its_text) {
     for_each_file(*state, check_whole);
 }
 
-static void what_python_refuses_is_refused_with_its_byte(void **state) {
+TEST(what_python_refuses_is_refused_with_its_byte) {
     for_each_file(*state, check_case);
 }
 
-static void a_file_that_is_not_packed_is_read_as_it_is(void **state) {
+TEST(a_file_that_is_not_packed_is_read_as_it_is) {
     struct Bytes packed = read_fixture("plain.gz");
     static const char *const names[] = {"plain", "plain.gz.txt", ".gz", "plain.GZ"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -159,7 +160,7 @@ static void a_file_that_is_not_packed_is_read_as_it_is(void **state) {
 }
 
 // A frame that says 35 bytes in its head, and ends with none.
-static void a_frame_of_another_length_is_refused(void **state) {
+TEST(a_frame_of_another_length_is_refused) {
     static const char frame[] = "\x28\xb5\x2f\xfd\x20\x23\x01\0";
     char text[ROOM], *path = scratch_write(*state, "short.zst", frame, sizeof frame);
     struct Error e;
@@ -169,7 +170,7 @@ static void a_frame_of_another_length_is_refused(void **state) {
 }
 
 // 1.5 MB that nothing can pack: more than a piece on its way in.
-static void long_files_are_unpacked_whole(void **state) {
+TEST(long_files_are_unpacked_whole) {
     static const char *const commands[] = {"gzip", "zstd"};
     static const char *const endings[] = {".gz", ".zst"};
     enum { LONG = 1500000 };
@@ -205,13 +206,4 @@ static int set_up(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_packing_gives_its_text),
-        cmocka_unit_test(what_python_refuses_is_refused_with_its_byte),
-        cmocka_unit_test(a_file_that_is_not_packed_is_read_as_it_is),
-        cmocka_unit_test(a_frame_of_another_length_is_refused),
-        cmocka_unit_test(long_files_are_unpacked_whole),
-    };
-    return cmocka_run_group_tests(tests, set_up, scratch_tear_down);
-}
+AROUND_ALL(set_up, scratch_tear_down);

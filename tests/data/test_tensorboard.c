@@ -5,18 +5,16 @@
 #include "data/file.h"
 #include "data/log/tensorboard.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 // ---- the reader ----
 
@@ -200,8 +198,7 @@ static char *read_back(struct Fixture *x, struct Bytes *b) {
 }
 
 // The vectors of RFC 3720, appendix B.4, and the usual check value.
-static void crc32c_has_the_known_values(void **state) {
-    (void)state;
+TEST(crc32c_has_the_known_values) {
     uint8_t bytes[32] = {0};
     assert_int_equal(crc32c("123456789", 9), 0xe3069283u);
     assert_int_equal(crc32c("", 0), 0);
@@ -221,7 +218,7 @@ static double fixed_clock(void) {
     return 1234567890.25;
 }
 
-static void scalars_read_back(void **state) {
+TEST(scalars_read_back) {
     struct Fixture *x = *state;
     open_file(x, RUNLOG_FRESH);
     x->file.clock = fixed_clock;
@@ -266,7 +263,7 @@ static void scalars_read_back(void **state) {
     assert_int_equal(appender_close(&x->file.file, &x->error), 0);
 }
 
-static void what_else_is_told_reads_back(void **state) {
+TEST(what_else_is_told_reads_back) {
     struct Fixture *x = *state;
     open_file(x, RUNLOG_FRESH);
     struct LogStep s = {7, 2.5f, 1, 1, 1, 20, 0, 0.5, 0.25, 1 << 20};
@@ -291,7 +288,7 @@ static void what_else_is_told_reads_back(void **state) {
     free(text);
 }
 
-static void the_name_says_time_and_host_and_never_repeats(void **state) {
+TEST(the_name_says_time_and_host_and_never_repeats) {
     struct Fixture *x = *state;
     char host[256] = "", names[3][512] = {""};
     gethostname(host, sizeof host - 1);
@@ -305,7 +302,7 @@ static void the_name_says_time_and_host_and_never_repeats(void **state) {
     }
 }
 
-static void a_resumed_run_voids_later_steps(void **state) {
+TEST(a_resumed_run_voids_later_steps) {
     struct Fixture *x = *state;
     open_file(x, 41);
     struct Bytes b;
@@ -318,7 +315,7 @@ static void a_resumed_run_voids_later_steps(void **state) {
     free(text);
 }
 
-static void what_cannot_be_written_is_told(void **state) {
+TEST(what_cannot_be_written_is_told) {
     struct Fixture *x = *state;
     assert_int_equal(event_file_open(&x->file, "/nonexistent", RUNLOG_FRESH, &x->error), -ENOENT);
     assert_true(error_is(&x->error, "E_FILE_WRITE /nonexistent/events.out.tfevents."));
@@ -335,15 +332,4 @@ static void what_cannot_be_written_is_told(void **state) {
     assert_int_equal(appender_close(&x->file.file, &x->error), -ENOSPC);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        cmocka_unit_test(crc32c_has_the_known_values),
-        TEST(scalars_read_back),
-        TEST(what_else_is_told_reads_back),
-        TEST(the_name_says_time_and_host_and_never_repeats),
-        TEST(a_resumed_run_voids_later_steps),
-        TEST(what_cannot_be_written_is_told),
-    };
-    return cmocka_run_group_tests_name("tensorboard", tests, NULL, NULL) ? 1 : 0;
-}
+AROUND_EACH(setup, teardown);

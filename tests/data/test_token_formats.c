@@ -3,6 +3,7 @@
 // is refused.
 #include "data/text/pack.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -30,8 +31,7 @@ static void expect_ids(struct TokenFile *f, const int32_t *want, size_t n) {
     free(got);
 }
 
-static void llm_c_s_wide_shards_are_read(void **state) {
-    (void)state;
+TEST(llm_c_s_wide_shards_are_read) {
     char *folder = scratch_make();
     const int32_t header[3] = {20240801, 7, 4}, ids[4] = {0, 128255, 65536, 7};
     char *path = write_bytes(folder, header, sizeof header, ids, sizeof ids);
@@ -54,8 +54,7 @@ static void llm_c_s_wide_shards_are_read(void **state) {
 }
 
 // As scripts/tokenize_data.py makes them: a header full of stars, and the mask's last byte padded.
-static void llmq_s_shards_are_read(void **state) {
-    (void)state;
+TEST(llmq_s_shards_are_read) {
     char *folder = scratch_make(), header[TOKENS_HEADER_BYTES], rest[46] = {0};
     const int32_t fields[5] = {2, 4, 11, 151936, 1};
     memset(header, '*', sizeof header);
@@ -81,8 +80,7 @@ static void llmq_s_shards_are_read(void **state) {
     scratch_remove(folder);
 }
 
-static void the_bytes_are_llmq_s(void **state) {
-    (void)state;
+TEST(the_bytes_are_llmq_s) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct TokenWriter w;
     struct Error e;
@@ -104,8 +102,7 @@ static void the_bytes_are_llmq_s(void **state) {
     scratch_remove(folder);
 }
 
-static void documents_come_back(void **state) {
-    (void)state;
+TEST(documents_come_back) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct TokenWriter w;
     struct TokenFile f;
@@ -159,8 +156,7 @@ static void expect_refusal(const int32_t fields[5], const char *documents, size_
     scratch_remove(folder);
 }
 
-static void headers_that_lie_are_refused(void **state) {
-    (void)state;
+TEST(headers_that_lie_are_refused) {
     static const char none[8], some[] = "DOCSTART";
     expect_refusal((int32_t[]){1, 4, 10, 100, 0}, none, 40, "E_SHARD_HEADER version 1");
     expect_refusal((int32_t[]){2, 2, 10, 100, 0}, none, 20, "E_SHARD_HEADER id: 2");
@@ -175,8 +171,7 @@ static void headers_that_lie_are_refused(void **state) {
 }
 
 // What is accepted, but begins no document.
-static void the_first_id_begins_a_document(void **state) {
-    (void)state;
+TEST(the_first_id_begins_a_document) {
     char *folder = scratch_make(), rest[44] = {0};
     const int32_t fields[5] = {2, 4, 10, 100, 1};
     char header[36] = "BIN.TOK\n";
@@ -194,16 +189,4 @@ static void the_first_id_begins_a_document(void **state) {
     pack_free(&p);
     free(path);
     scratch_remove(folder);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llm_c_s_wide_shards_are_read),
-        cmocka_unit_test(llmq_s_shards_are_read),
-        cmocka_unit_test(the_bytes_are_llmq_s),
-        cmocka_unit_test(documents_come_back),
-        cmocka_unit_test(headers_that_lie_are_refused),
-        cmocka_unit_test(the_first_id_begins_a_document),
-    };
-    return cmocka_run_group_tests_name("token formats", tests, NULL, NULL);
 }

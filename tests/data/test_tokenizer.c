@@ -6,6 +6,7 @@
 #include "data/text/spm_check.h"
 #include "kernels/dtype.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -127,8 +128,7 @@ static void check_random_text(const struct Tokenizer *t) {
     }
 }
 
-static void bytes_come_back(void **state) {
-    (void)state;
+TEST(bytes_come_back) {
     struct Tokenizer *t;
     tokenizer_open_byte(&t);
     assert_int_equal(tokenizer_vocab(t), 256);
@@ -138,7 +138,7 @@ static void bytes_come_back(void **state) {
     tokenizer_close(t);
 }
 
-static void a_trained_model_gives_text_back(void **state) {
+TEST(a_trained_model_gives_text_back) {
     struct Fixture *f = *state;
     assert_int_equal(tokenizer_vocab(f->t), 700);
     check_hard_cases(f->t);
@@ -148,7 +148,7 @@ static void a_trained_model_gives_text_back(void **state) {
 }
 
 // More than one stretch of 16 KiB without a newline or space: cut between characters.
-static void a_long_line_comes_back(void **state) {
+TEST(a_long_line_comes_back) {
     struct Fixture *f = *state;
     size_t n = 100000;
     char *text = base_alloc(n);
@@ -162,7 +162,7 @@ static void a_long_line_comes_back(void **state) {
     free(text);
 }
 
-static void training_is_repeatable(void **state) {
+TEST(training_is_repeatable) {
     struct Fixture *f = *state;
     char *model;
     size_t bytes;
@@ -173,7 +173,7 @@ static void training_is_repeatable(void **state) {
     free(model);
 }
 
-static void too_many_pieces_are_told(void **state) {
+TEST(too_many_pieces_are_told) {
     struct Fixture *f = *state;
     char *model = NULL;
     size_t bytes;
@@ -184,7 +184,7 @@ static void too_many_pieces_are_told(void **state) {
     assert_null(model);
 }
 
-static void decoding_is_concatenation(void **state) {
+TEST(decoding_is_concatenation) {
     struct Fixture *f = *state;
     const char *text = "  static int\n\nopen_text(struct Data *d) \xe2\x82\xac";
     struct Ids ids = {0};
@@ -208,8 +208,7 @@ static void decoding_is_concatenation(void **state) {
     ids_free(&ids);
 }
 
-static void ids_are_numbers(void **state) {
-    (void)state;
+TEST(ids_are_numbers) {
     struct Tokenizer *t;
     struct Ids ids = {0};
     struct Error e;
@@ -230,8 +229,7 @@ static void ids_are_numbers(void **state) {
     tokenizer_close(t);
 }
 
-static void the_flag_is_parsed(void **state) {
-    (void)state;
+TEST(the_flag_is_parsed) {
     struct TokenizerSpec s;
     struct Error e;
     assert_ok(tokenizer_parse(&s, "train:8192", &e), &e);
@@ -255,7 +253,7 @@ static void the_flag_is_parsed(void **state) {
 }
 
 // Every cut and many single wrong bytes: refused with a line, or harmless; never a crash.
-static void damaged_models_are_refused(void **state) {
+TEST(damaged_models_are_refused) {
     struct Fixture *f = *state;
     struct Error e;
     struct Spm *s;
@@ -312,7 +310,7 @@ static int check_table_with(const struct Fixture *f, uint32_t at, uint32_t unit,
     return code;
 }
 
-static void tables_that_lead_outside_are_refused(void **state) {
+TEST(tables_that_lead_outside_are_refused) {
     struct Fixture *f = *state;
     struct Error e;
     assert_ok(check_table_with(f, 0, 0, 1024, &e), &e);
@@ -333,7 +331,7 @@ static void tables_that_lead_outside_are_refused(void **state) {
     assert_error(check_table_with(f, 0, 0, 0, &e), -EINVAL, &e, "E_SENTENCEPIECE");
 }
 
-static void a_leaf_without_replacement_is_refused(void **state) {
+TEST(a_leaf_without_replacement_is_refused) {
     struct Fixture *f = *state;
     struct Error e;
     // Unit 0 names a leaf at its own place 0 xor 0: as a leaf, its value is itself, far too large.
@@ -356,7 +354,7 @@ static struct Spm *open_with(const struct Fixture *f, const char *fields, size_t
 
 // A model's own samples are for sentences with a space in front; they must not bar it from reading
 // streams.
-static void a_self_test_is_left_out(void **state) {
+TEST(a_self_test_is_left_out) {
     static const char sample[] = "\x22\x0b\x0a\x09\x0a\x01x\x12\x04none"; // "x" should give "none"
     struct Spm *s = open_with(*state, sample, sizeof sample - 1);
     assert_int_equal(spm_vocab(s), 700);
@@ -365,7 +363,7 @@ static void a_self_test_is_left_out(void **state) {
 
 // A model that asks for a space in front gets it where a text begins, and there alone; runs of
 // spaces are not folded, whatever it asks for.
-static void a_text_begins_with_the_space_that_the_model_wants(void **state) {
+TEST(a_text_begins_with_the_space_that_the_model_wants) {
     struct Fixture *f = *state;
     static const char text[] = " int   main (void)";
     struct Spm *s = open_with(f, "\x1a\x04\x18\x01\x20\x01", 6);
@@ -405,7 +403,7 @@ static void *encode_pieces(void *caller) {
     return NULL;
 }
 
-static void callers_share_a_tokenizer(void **state) {
+TEST(callers_share_a_tokenizer) {
     const struct Fixture *f = *state;
     struct Tokenizer *t;
     struct Error e;
@@ -428,22 +426,4 @@ static void callers_share_a_tokenizer(void **state) {
     tokenizer_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_back),
-        cmocka_unit_test(a_trained_model_gives_text_back),
-        cmocka_unit_test(a_long_line_comes_back),
-        cmocka_unit_test(training_is_repeatable),
-        cmocka_unit_test(too_many_pieces_are_told),
-        cmocka_unit_test(decoding_is_concatenation),
-        cmocka_unit_test(ids_are_numbers),
-        cmocka_unit_test(the_flag_is_parsed),
-        cmocka_unit_test(damaged_models_are_refused),
-        cmocka_unit_test(tables_that_lead_outside_are_refused),
-        cmocka_unit_test(a_leaf_without_replacement_is_refused),
-        cmocka_unit_test(a_self_test_is_left_out),
-        cmocka_unit_test(a_text_begins_with_the_space_that_the_model_wants),
-        cmocka_unit_test(callers_share_a_tokenizer),
-    };
-    return cmocka_run_group_tests_name("tokenizers", tests, set_up, tear_down);
-}
+AROUND_ALL(set_up, tear_down);

@@ -3,6 +3,7 @@
 // changes while it is read; and a disk that fills up at any write leaves nothing behind.
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,8 +88,7 @@ static void expect_ids(struct TokenFile *f, size_t at, size_t n) {
 
 // ---- tests --------------------------------------------------------------------------------------
 
-static void shards_are_read_back(void **state) {
-    (void)state;
+TEST(shards_are_read_back) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     static const size_t counts[] = {1, 2, 999, 32767, 32768, 32769, 100000};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
@@ -110,8 +110,7 @@ static void shards_are_read_back(void **state) {
     scratch_remove(folder);
 }
 
-static void the_bytes_are_llm_c_s(void **state) {
-    (void)state;
+TEST(the_bytes_are_llm_c_s) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenWriter w;
@@ -147,8 +146,7 @@ static void expect_refusal(const char *folder, int32_t magic, int32_t version, i
     free(path);
 }
 
-static void wrong_files_are_refused(void **state) {
-    (void)state;
+TEST(wrong_files_are_refused) {
     char *folder = scratch_make();
     const int32_t magic = 20240520;
     expect_refusal(folder, magic, 1, 10, 0, 0, "E_SHARD_SIZE 0");
@@ -171,8 +169,7 @@ static void wrong_files_are_refused(void **state) {
     scratch_remove(folder);
 }
 
-static void the_last_id_is_checked_too(void **state) {
-    (void)state;
+TEST(the_last_id_is_checked_too) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenWriter w;
@@ -189,8 +186,7 @@ static void the_last_id_is_checked_too(void **state) {
     scratch_remove(folder);
 }
 
-static void a_short_read_is_read_on(void **state) {
-    (void)state;
+TEST(a_short_read_is_read_on) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenFile f;
@@ -252,8 +248,7 @@ static void changing_expect(struct Changing *c, const char *part) {
     scratch_remove(c->folder);
 }
 
-static void fault_20_a_shard_that_changes_is_told(void **state) {
-    (void)state;
+TEST(fault_20_a_shard_that_changes_is_told) {
     struct Changing c;
     changing_open(&c); // cut: to read a mapping would be the end
     assert_int_equal(truncate(c.path, TOKENS_HEADER_BYTES + 2 * 100), 0);
@@ -269,8 +264,7 @@ static void fault_20_a_shard_that_changes_is_told(void **state) {
 }
 
 // Ids that nobody has looked at before are told when they are read.
-static void ids_that_were_not_checked_are_told(void **state) {
-    (void)state;
+TEST(ids_that_were_not_checked_are_told) {
     struct Changing c;
     struct TokenFile f;
     struct Error e;
@@ -286,8 +280,7 @@ static void ids_that_were_not_checked_are_told(void **state) {
 }
 
 // A pipe without a writer, whatever its name: nobody waits for it.
-static void a_pipe_is_no_shard(void **state) {
-    (void)state;
+TEST(a_pipe_is_no_shard) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     struct TokenFile f;
     struct Error e;
@@ -303,8 +296,7 @@ static void a_pipe_is_no_shard(void **state) {
 
 // A disk that is full at write, fsync or rename number k, for every k until none is left to fail:
 // the error is told, the old file stands as it was, and nothing else lies about.
-static void fault_19_disk_full_at_every_write(void **state) {
-    (void)state;
+TEST(fault_19_disk_full_at_every_write) {
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
     const size_t count = 70000;
     struct Error e;
@@ -337,26 +329,9 @@ static void fault_19_disk_full_at_every_write(void **state) {
     scratch_remove(folder);
 }
 
-static void an_unwritable_folder_is_told(void **state) {
-    (void)state;
+TEST(an_unwritable_folder_is_told) {
     struct TokenWriter w;
     struct Error e;
     assert_error(token_writer_open(&w, "/proc/none/a.bin", &e), -ENOENT, &e,
                  "E_FILE_WRITE /proc/none/a.bin");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_are_read_back),
-        cmocka_unit_test(the_bytes_are_llm_c_s),
-        cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(the_last_id_is_checked_too),
-        cmocka_unit_test(a_short_read_is_read_on),
-        cmocka_unit_test(fault_20_a_shard_that_changes_is_told),
-        cmocka_unit_test(ids_that_were_not_checked_are_told),
-        cmocka_unit_test(a_pipe_is_no_shard),
-        cmocka_unit_test(fault_19_disk_full_at_every_write),
-        cmocka_unit_test(an_unwritable_folder_is_told),
-    };
-    return cmocka_run_group_tests_name("token shards", tests, NULL, NULL);
 }

@@ -5,10 +5,11 @@
 
 #include "data/stream.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
-static void what_is_packed_is_refused(void **state) {
+TEST(what_is_packed_is_refused) {
     static const struct {
         const char *name, *error;
     } files[] = {{"a.jsonl.gz", "E_BUILD_LACKS zlib1g-dev"},
@@ -23,7 +24,7 @@ static void what_is_packed_is_refused(void **state) {
     }
 }
 
-static void all_else_is_read(void **state) {
+TEST(all_else_is_read) {
     char *path = scratch_write(*state, "a.jsonl", "xyz", 3), text[8];
     struct DataStream s;
     struct Error e;
@@ -34,8 +35,4 @@ static void all_else_is_read(void **state) {
     free(path);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_is_refused),
-                                       cmocka_unit_test(all_else_is_read)};
-    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
-}
+AROUND_ALL(scratch_set_up, scratch_tear_down);

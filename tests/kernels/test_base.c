@@ -2,6 +2,7 @@
 // up a run that is asked to end, descriptors that were closed, and text that a terminal would obey.
 #include "kernels/show.h"
 #include "tests/lib/child.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,7 @@ static void of_two_threads(const void *context) {
     run_out_of_memory((void *)context);
 }
 
-static void one_line_tells_that_memory_is_out(void **state) {
-    (void)state;
+TEST(one_line_tells_that_memory_is_out) {
     size_t bytes = 12345;
     int status;
     char *said = child_said(of_two_threads, &bytes, &status);
@@ -38,8 +38,7 @@ static void end_as_a_library(const void *unused) {
     exit(1);
 }
 
-static void an_end_by_a_library_has_a_line(void **state) {
-    (void)state;
+TEST(an_end_by_a_library_has_a_line) {
     int status;
     char *said = child_said(end_as_a_library, NULL, &status);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
@@ -95,8 +94,7 @@ static void fail_a_check(void) {
     CHECK(false, "nobody reads this");
 }
 
-static void an_output_that_hangs_does_not_hold_up_who_is_to_end(void **state) {
-    (void)state;
+TEST(an_output_that_hangs_does_not_hold_up_who_is_to_end) {
     static const struct {
         void (*end)(void);
         int status, signal;
@@ -124,8 +122,7 @@ static void *read_later(void *unused) {
     return NULL;
 }
 
-static void a_reader_that_comes_back_gets_the_line(void **state) {
-    (void)state;
+TEST(a_reader_that_comes_back_gets_the_line) {
     pthread_t thread;
     char said[16] = "";
     FILE *out = fdopen(full_pipe(&reader_of_pipe), "w");
@@ -160,8 +157,7 @@ static void look_at_descriptors(const void *context) {
     dprintf(7, right ? "held\n" : "not held\n");
 }
 
-static void closed_descriptors_are_held(void **state) {
-    (void)state;
+TEST(closed_descriptors_are_held) {
     int status;
     char *said = child_said(look_at_descriptors, NULL, &status);
     assert_string_equal(said, "held\n");
@@ -169,7 +165,7 @@ static void closed_descriptors_are_held(void **state) {
 }
 
 // What came from outside, and how a line has it.
-static void what_a_terminal_would_obey_is_escaped(void **state) {
+TEST(what_a_terminal_would_obey_is_escaped) {
     static const char *const shown[][2] = {
         {"a\x1b[31mb\x7f", "a\\x1b[31mb\\x7f"},
         {"caf\u00e9 \U0001f642", "caf\u00e9 \U0001f642"},
@@ -199,16 +195,4 @@ static void what_a_terminal_would_obey_is_escaped(void **state) {
     char kept[64];
     show_masked(kept, sizeof kept, "http://u@h/x\na\x1b");
     assert_string_equal(kept, "http://***@h/x\na\x1b");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_line_tells_that_memory_is_out),
-        cmocka_unit_test(an_end_by_a_library_has_a_line),
-        cmocka_unit_test(an_output_that_hangs_does_not_hold_up_who_is_to_end),
-        cmocka_unit_test(a_reader_that_comes_back_gets_the_line),
-        cmocka_unit_test(closed_descriptors_are_held),
-        cmocka_unit_test(what_a_terminal_would_obey_is_escaped),
-    };
-    return cmocka_run_group_tests_name("base", tests, NULL, NULL) ? 1 : 0;
 }

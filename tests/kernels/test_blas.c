@@ -7,6 +7,7 @@
 #include "tests/kernels/blas_form.h"
 #include "tests/lib/child.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,8 +68,7 @@ static void expect_counts(unsigned long before[NBLAS], unsigned long split, unsi
 // The first proposal that keeps the rules, for this shape and for the next: one that splits a long
 // k, and gives the same bits each time; and never one that adds in any order, in all that this
 // program multiplies.
-static void test_first(void **state) {
-    (void)state;
+TEST(test_first) {
     struct Device *d = open_gpu(), *other = open_gpu();
     unsigned long counts[NBLAS];
     count_now(counts);
@@ -139,8 +139,7 @@ static void expect_way(int major, const struct Form *f, enum Dtype dtype, const 
 
 // On 9.0 in bf16 cuBLASLt is not asked for bias gradients unless a clock has found it quicker.
 // What a checkpoint says of it holds, whichever it is and whoever goes on with it.
-static void test_bgradb_of_hopper(void **state) {
-    (void)state;
+TEST(test_bgradb_of_hopper) {
     if (sim_is_real())
         skip();
     for (int major = 8; major <= 9; major++)
@@ -181,8 +180,7 @@ static float *sloped(struct Device *d, const struct Form *f, enum Dtype dtype, c
 }
 
 // With tuning GELU's slope is a pass of its own where that is the quicker, in 16 bits.
-static void test_autotune_dgelu(void **state) {
-    (void)state;
+TEST(test_autotune_dgelu) {
     struct Form f = {.m = 24, .n = 40, .k = 16, .epilogue = DGELU};
     for (int i = 0; i < 8; i++) {
         enum Dtype dtype = i & 1 ? BF16 : F16;
@@ -209,8 +207,7 @@ static void multiply_in_vain(const void *context) {
 
 // An algorithm that is proposed and not launched: with tuning it is passed over, without it the run
 // ends, with a line about the product.
-static void test_unlaunched(void **state) {
-    (void)state;
+TEST(test_unlaunched) {
     if (sim_is_real())
         skip();
     unsigned long counts[NBLAS];
@@ -234,7 +231,7 @@ static void test_unlaunched(void **state) {
 }
 
 // What is told of a product that is one of cuBLASLt's, and that nothing is told of a CPU.
-static void test_told(void **state) {
+TEST(test_told) {
     struct Device *d = open_gpu(), *cpu = ((const struct Rig *)*state)->device[0][0];
     free(product(d, 0, 500));
     expect_told(d, "m 16 n 24 k 500, C = A' B, bf16 to fp32, epilogue none: by cuBLASLt", true);
@@ -246,8 +243,7 @@ static void test_told(void **state) {
 // The quickest proposal that keeps the rules: 12 runs of each to find it, then it alone. An old C
 // is added to once, although the product is timed many times; without room for a second C it is
 // not.
-static void test_autotune(void **state) {
-    (void)state;
+TEST(test_autotune) {
     struct Device *plain = open_gpu(), *tuned = open_gpu(), *resumed = open_gpu(),
                   *narrow = open_gpu();
     struct Error e = {0};
@@ -287,8 +283,7 @@ static void test_autotune(void **state) {
 }
 
 // What the product overwrites serves for timing, and no scratch is needed.
-static void test_autotune_in_place(void **state) {
-    (void)state;
+TEST(test_autotune_in_place) {
     struct Device *plain = open_gpu(), *tuned = open_gpu();
     unsigned long counts[NBLAS];
     float *untuned = product(plain, 0, 500);
@@ -316,8 +311,7 @@ static void expect_refused(struct Device *d, const void *choices, size_t bytes, 
 
 // Lists that are damaged, or come from elsewhere. Their head: 8 letters, library, GPU, count; then
 // for each product its sizes (m first) and its algorithm.
-static void test_bad_choices(void **state) {
-    (void)state;
+TEST(test_bad_choices) {
     struct Device *d = open_gpu(), *fresh = open_gpu();
     size_t bytes;
     free(product(d, 0, 500));
@@ -354,14 +348,4 @@ static void test_bad_choices(void **state) {
     device_close(fresh);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first),
-                                       cmocka_unit_test(test_autotune),
-                                       cmocka_unit_test(test_autotune_in_place),
-                                       cmocka_unit_test(test_bad_choices),
-                                       cmocka_unit_test(test_bgradb_of_hopper),
-                                       cmocka_unit_test(test_unlaunched),
-                                       cmocka_unit_test(test_autotune_dgelu),
-                                       cmocka_unit_test(test_told)};
-    return cmocka_run_group_tests_name("matrix products on CUDA", tests, rig_setup, rig_teardown);
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -1,13 +1,10 @@
 // Matrix products of the CUDA backend: every form of struct Matmul against the oracle, whether
 // cuBLASLt's part or ours. Read next: test_blas.c.
 #include "tests/kernels/blas_form.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/lib/test.h"
 
 // Sizes and strides that cuBLASLt's epilogues may take, and such that they may not.
-static void test_all_forms(void **state) {
+TEST(test_all_forms) {
     static const size_t sizes[][4] = {
         {24, 40, 16, 0}, {24, 40, 16, 8}, {5, 13, 9, 0}, {7, 8, 3, 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -28,7 +25,7 @@ static void test_all_forms(void **state) {
 // pieces than the simulator allows blocks (PTX_MAX_GRID_Y); 8800 are 69 pieces, more than a warp
 // adds at once. A 16-bit C that is finished in two slices. And a bias or GELU's input out of
 // alignment where matrices are not: parameters lie without gaps in a group.
-static void test_large(void **state) {
+TEST(test_large) {
     static const struct Form forms[] = {
         {.m = 264, .n = 8, .k = 300, .a_transposed = true, .epilogue = DBIAS},
         {.m = 40, .n = 1, .k = 8800, .a_transposed = true, .epilogue = DBIAS},
@@ -43,7 +40,7 @@ static void test_large(void **state) {
 
 // The bias gradient by cuBLASLt, or beside a product where it cannot do both; added to an old one;
 // and where k is split.
-static void test_dbias(void **state) {
+TEST(test_dbias) {
     static const size_t long_k[] = {16, 300};
     for (int i = 0; i < 16; i++) {
         struct Form f = {.m = 24, .n = 40, .a_transposed = true, .epilogue = DBIAS};
@@ -55,8 +52,4 @@ static void test_dbias(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_forms),
-                                       cmocka_unit_test(test_large), cmocka_unit_test(test_dbias)};
-    return cmocka_run_group_tests_name("forms of products on CUDA", tests, rig_setup, rig_teardown);
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -12,6 +12,7 @@
 #include "tests/cusim/sim.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/checkpoint/checkpoint.h"
 
 enum { STEPS = 3 };
@@ -144,8 +145,7 @@ static struct Trained run_as_wished(enum Dtype dtype) {
     return run;
 }
 
-static void training_goes_on(void **state) {
-    (void)state;
+TEST(training_goes_on) {
     struct Trained wish[NDTYPE];
     unsigned long before[3];
     static const int forbidden[3] = {BLAS_INPLACE, BLAS_ROUNDS, BLAS_GREEDY};
@@ -168,8 +168,7 @@ static void train_in_vain(const void *context) {
 }
 
 // Where nothing is left, the line says all that one would ask for.
-static void the_end_is_told(void **state) {
-    (void)state;
+TEST(the_end_is_told) {
     static const char *const words[] = {"cublasLtMatmulAlgoGetHeuristic has no algorithm",
                                         "m 128 n 384 k 128, C = A B'",
                                         "bf16 to fp32, epilogue none",
@@ -187,7 +186,5 @@ static void the_end_is_told(void **state) {
 
 int main(void) {
     sim_set_capability(8, 0);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_is_told),
-                                       cmocka_unit_test(training_goes_on)};
-    return cmocka_run_group_tests_name("refusals of cuBLASLt", tests, NULL, NULL);
+    return run_all_tests();
 }

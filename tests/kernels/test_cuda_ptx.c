@@ -5,14 +5,11 @@
 #include "tests/cusim/sim.h"
 #include "tests/kernels/ptx_kernels.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 static int open_device(void **state) {
     struct Error e = {0};
@@ -76,7 +73,7 @@ static void check_mma(struct Device *device, enum Dtype dtype) {
                          d[i][j], want[i][j]);
 }
 
-static void test_mma(void **state) {
+TEST(test_mma) {
     check_mma(*state, BF16);
     check_mma(*state, F16);
 }
@@ -103,13 +100,12 @@ static void check_ldmatrix(struct Device *device, bool transposed) {
         }
 }
 
-static void test_ldmatrix(void **state) {
+TEST(test_ldmatrix) {
     check_ldmatrix(*state, false);
     check_ldmatrix(*state, true);
 }
 
-static void a_gpu_without_code_is_refused(void **state) {
-    (void)state;
+TEST(a_gpu_without_code_is_refused) {
     struct Device *d;
     struct Error e = {0};
     if (sim_is_real())
@@ -124,11 +120,4 @@ static void a_gpu_without_code_is_refused(void **state) {
     device_close(d);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mma),
-        cmocka_unit_test(test_ldmatrix),
-        cmocka_unit_test(a_gpu_without_code_is_refused),
-    };
-    return cmocka_run_group_tests_name("cuda_ptx", tests, open_device, close_device) != 0;
-}
+AROUND_ALL(open_device, close_device);

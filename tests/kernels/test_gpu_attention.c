@@ -4,12 +4,9 @@
 // small.)
 #include "tests/cusim/sim.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 struct Shape {
     size_t b, t, nh, hs;
@@ -74,14 +71,14 @@ static void expect_same(const struct Rig *rig, struct Device *other, enum Dtype 
 }
 
 // More heads than are started together (AttentionGrid), each with a second block of one row.
-static void test_many_heads(void **state) {
+TEST(test_many_heads) {
     static const struct Shape shape = {5, 129, 16, 64};
     const struct Rig *rig = *state;
     expect_same(rig, rig->device[0][0], BF16, &shape);
 }
 
 // Eight blocks of queries, the last of which see sixteen tiles.
-static void test_long_heads(void **state) {
+TEST(test_long_heads) {
     static const struct Shape shape = {1, 1024, 1, 64};
     const struct Rig *rig = *state;
     expect_same(rig, rig->device[0][0], BF16, &shape);
@@ -93,7 +90,7 @@ static bool takes_minutes(const char *what) {
     return !sim_is_real();
 }
 
-static void test_many_long_heads(void **state) {
+TEST(test_many_long_heads) {
     static const struct Shape shapes[] = {{5, 1024, 16, 64}, {5, 1024, 16, 128}};
     const struct Rig *rig = *state;
     if (takes_minutes("80 heads of 1024 tokens"))
@@ -104,7 +101,7 @@ static void test_many_long_heads(void **state) {
 }
 
 // More blocks than any dimension of a grid but x may have.
-static void test_65600_heads(void **state) {
+TEST(test_65600_heads) {
     static const struct Shape shape = {4100, 3, 16, 64};
     const struct Rig *rig = *state;
     if (takes_minutes("65600 heads"))
@@ -112,12 +109,4 @@ static void test_65600_heads(void **state) {
     expect_same(rig, rig->device[0][0], BF16, &shape);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_heads),
-        cmocka_unit_test(test_long_heads),
-        cmocka_unit_test(test_many_long_heads),
-        cmocka_unit_test(test_65600_heads),
-    };
-    return cmocka_run_group_tests_name("gpu_attention", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -87,8 +88,7 @@ static void expect_gelu(struct Device *d, enum Dtype dtype, float want) {
     }
 }
 
-static void a_gpu_takes_what_is_made_for_it(void **state) {
-    (void)state;
+TEST(a_gpu_takes_what_is_made_for_it) {
     if (!is_testable())
         skip();
     struct Device *d = open_gpu();
@@ -157,8 +157,7 @@ static void expect_refused(const struct Leg *leg, const char *gpu) {
     assert_non_null(strstr(leg->e.text, gpu));
 }
 
-static void a_resumed_run_keeps_its_variants(void **state) {
-    (void)state;
+TEST(a_resumed_run_keeps_its_variants) {
     if (!is_testable())
         skip();
     char *folder = scratch_make();
@@ -187,8 +186,7 @@ static void a_resumed_run_keeps_its_variants(void **state) {
     scratch_remove(folder);
 }
 
-static void a_resumed_run_takes_no_new_variant(void **state) {
-    (void)state;
+TEST(a_resumed_run_takes_no_new_variant) {
     if (!is_testable())
         skip();
     char *folder = scratch_make(), *other = scratch_make();
@@ -205,8 +203,7 @@ static void a_resumed_run_takes_no_new_variant(void **state) {
 }
 
 // A variant that was there and took no arguments may be missing: it computed nothing.
-static void what_never_ran_may_be_missing(void **state) {
-    (void)state;
+TEST(what_never_ran_may_be_missing) {
     if (!is_testable())
         skip();
     struct Device *d = open_gpu(), *lacks;
@@ -225,14 +222,4 @@ static void what_never_ran_may_be_missing(void **state) {
     }
     device_close(d);
     device_close(lacks);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_takes_what_is_made_for_it),
-        cmocka_unit_test(a_resumed_run_keeps_its_variants),
-        cmocka_unit_test(a_resumed_run_takes_no_new_variant),
-        cmocka_unit_test(what_never_ran_may_be_missing),
-    };
-    return cmocka_run_group_tests_name("gpu_variants", tests, NULL, NULL);
 }

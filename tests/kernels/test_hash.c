@@ -1,10 +1,8 @@
 // XXH64 against known values, and in pieces against the whole.
 #include "kernels/hash.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 // The bytes that the algorithm's own project checks itself with: a multiplicative generator's upper
 // byte.
@@ -16,8 +14,7 @@ static void fill(uint8_t *bytes, size_t n) {
     }
 }
 
-static void known_values(void **state) {
-    (void)state;
+TEST(known_values) {
     static const struct {
         size_t n;
         uint64_t seed, sum;
@@ -45,8 +42,7 @@ static void known_values(void **state) {
     assert_true(hash64(NULL, 0, 0) == 0xef46db3751d8e999u);
 }
 
-static void pieces_give_the_sum_of_the_whole(void **state) {
-    (void)state;
+TEST(pieces_give_the_sum_of_the_whole) {
     enum { N = 200 };
     uint8_t bytes[N];
     fill(bytes, N);
@@ -62,8 +58,7 @@ static void pieces_give_the_sum_of_the_whole(void **state) {
         }
 }
 
-static void every_single_bit_counts(void **state) {
-    (void)state;
+TEST(every_single_bit_counts) {
     enum { N = 100 };
     uint8_t bytes[N];
     fill(bytes, N);
@@ -74,13 +69,4 @@ static void every_single_bit_counts(void **state) {
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     assert_true(hash64(bytes, N - 1, 0) != whole);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_values),
-        cmocka_unit_test(pieces_give_the_sum_of_the_whole),
-        cmocka_unit_test(every_single_bit_counts),
-    };
-    return cmocka_run_group_tests_name("hash", tests, NULL, NULL) ? 1 : 0;
 }

@@ -4,11 +4,9 @@
 #define ISA base // of vec.h: this file is compiled for what every x86-64 has
 #include "kernels/cpu/vec.h"
 #include "tests/lib/adamw_case.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 typedef void EachCase(const struct Rig *rig, const struct Case *c);
 
@@ -32,7 +30,7 @@ static void check_oracle(const struct Rig *rig, const struct Case *c) {
     rig_check(rig, adamw_body, c, true);
 }
 
-static void test_oracle(void **state) {
+TEST(test_oracle) {
     each_case(*state, check_oracle, false);
 }
 
@@ -80,7 +78,7 @@ static void check_same_bits(const struct Rig *rig, const struct Case *c) {
     device_close(base);
 }
 
-static void test_same_bits(void **state) {
+TEST(test_same_bits) {
     each_case(*state, check_same_bits, false);
     each_case(*state, check_same_bits, true);
 }
@@ -98,8 +96,7 @@ static void check_fmaf(const float a[4], const float b[4], const float c[4]) {
     }
 }
 
-static void test_fmaf(void **state) {
-    (void)state;
+TEST(test_fmaf) {
     for (uint64_t i = 0; i < 500000; i++) {
         float a[4], b[4], c[4];
         for (int j = 0; j < 4; j++) {
@@ -146,7 +143,7 @@ static void moments_body(struct Run *r, enum Dtype d, const void *shape) {
     run_close(&fp32);
 }
 
-static void test_moments(void **state) {
+TEST(test_moments) {
     for (int i = 0; i < NSIZES; i++) {
         struct Case c = sizes[i];
         c.moments = BF16;
@@ -194,7 +191,7 @@ static void check_param(const struct Rig *rig, const struct Case *c) {
     rig_each(rig, param_body, &skipped);
 }
 
-static void test_param(void **state) {
+TEST(test_param) {
     each_case(*state, check_param, false);
 }
 
@@ -233,12 +230,12 @@ static void check_shards(const struct Rig *rig, const struct Case *c) {
     rig_each(rig, shards_body, c);
 }
 
-static void test_shards(void **state) {
+TEST(test_shards) {
     each_case(*state, check_shards, false);
 }
 
 // A skipped step, parts of an update, and all tables: as of fp32 masters.
-static void test_masters_alike(void **state) {
+TEST(test_masters_alike) {
     for (int i = 0; i < 2 * NSIZES; i++) {
         struct Case c = sizes[i / 2];
         c.master = i % 2 ? MASTER_SPLIT : MASTER_BF16;
@@ -248,12 +245,4 @@ static void test_masters_alike(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle),        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_fmaf),          cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_param),         cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_masters_alike),
-    };
-    return cmocka_run_group_tests_name("kernels_adamw", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

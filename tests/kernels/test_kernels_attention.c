@@ -3,11 +3,9 @@
 // hides is test_kernels_seen.c's.
 #include "kernels/cpu/cpu.h"
 #include "tests/kernels/first.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 struct Shape {
     size_t b, t, nh, hs;
@@ -108,7 +106,7 @@ static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     queue_forward(r, &a);
 }
 
-static void test_forward_oracle(void **state) {
+TEST(test_forward_oracle) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, forward_body, &shapes[i], true);
 }
@@ -158,7 +156,7 @@ static void backward_body(struct Run *r, enum Dtype d, const void *prepared) {
     queue_backward(r, &a);
 }
 
-static void test_backward_oracle(void **state) {
+TEST(test_backward_oracle) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct Prepared p = {.shape = &shapes[i]};
@@ -198,7 +196,7 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     run_expect(r, "dqkv", "PyTorch", values_f32(v, "attention_dqkv", 3 * ROWS), d == F32 ? 32 : 2);
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_body, rig->values);
 }
@@ -255,7 +253,7 @@ static void expect_slopes(struct Layer *l) {
     }
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     static const int32_t first[FB * FT] = {0, 0, 0, 1, 2, 5, 5, 0, 1, 1, 1, 4, 4, 5};
     const struct Rig *rig = *state;
     struct Layer dense = {.oracle = rig->device[0][0], .nkv = FNH};
@@ -310,7 +308,7 @@ static void causal_body(struct Run *r, enum Dtype d, const void *shape) {
     run_close(&two);
 }
 
-static void test_causal(void **state) {
+TEST(test_causal) {
     static const size_t changes[] = {1, 16, 33, 64, 74};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
         rig_each(*state, causal_body, &changes[i]);
@@ -336,17 +334,10 @@ static void nan_body(struct Run *r, enum Dtype d, const void *shape) {
                      dtype_name(d));
 }
 
-static void test_nan(void **state) {
+TEST(test_nan) {
     static const size_t which[] = {0, 1, 2};
     for (size_t i = 0; i < 3; i++)
         rig_each(*state, nan_body, &which[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward_oracle), cmocka_unit_test(test_backward_oracle),
-        cmocka_unit_test(test_torch),          cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_causal),         cmocka_unit_test(test_nan),
-    };
-    return cmocka_run_group_tests_name("kernels_attention", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -1,11 +1,9 @@
 // GELU, embedding and classifier in every table: against the oracle, PyTorch, and finite
 // differences of the oracle.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
@@ -22,7 +20,7 @@ static void gelu_body(struct Run *r, enum Dtype d, const void *shape) {
     r->device->kernels->gelu_forward(compute(r), &a);
 }
 
-static void test_gelu_oracle(void **state) {
+TEST(test_gelu_oracle) {
     static const size_t sizes[] = {1, 3, 17, 1003, 70001};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         rig_check(*state, gelu_body, &sizes[i], true);
@@ -81,7 +79,7 @@ static void gelu_torch_body(struct Run *r, enum Dtype d, const void *values) {
     }
 }
 
-static void test_gelu_all(void **state) {
+TEST(test_gelu_all) {
     rig_each(*state, gelu_all_body, NULL);
 }
 
@@ -145,7 +143,7 @@ static void embed_backward_body(struct Run *r, enum Dtype d, const void *shape) 
     queue_embed_backward(r, &a);
 }
 
-static void test_embed_oracle(void **state) {
+TEST(test_embed_oracle) {
     for (size_t i = 0; i < NEMBEDS; i++) {
         rig_check(*state, embed_forward_body, &embeds[i], true);
         rig_check(*state, embed_backward_body, &embeds[i], true);
@@ -203,7 +201,7 @@ static void classifier_body(struct Run *r, enum Dtype d, const void *shape) {
     r->device->kernels->classifier(compute(r), &a);
 }
 
-static void test_classifier_oracle(void **state) {
+TEST(test_classifier_oracle) {
     static const struct ClassifierShape shapes[] = {
         {1, 1, 1, 1, true, 0},
         {5, 211, 256, 1, true, 0},
@@ -279,7 +277,7 @@ static void big_torch_body(struct Run *r, enum Dtype d, const void *values) {
     }
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, gelu_torch_body, rig->values);
     rig_each(rig, embed_torch_body, rig->values);
@@ -324,7 +322,7 @@ static void expect_slopes(struct Layer *l, const char *name, float *x, const flo
     }
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0], .backward = true};
     for (size_t i = 0; i < FB * FT; i++) {
@@ -368,21 +366,10 @@ static void nan_body(struct Run *r, enum Dtype d, const void *place) {
                  dtype_name(d), loss[0], loss[1], *(const size_t *)place);
 }
 
-static void test_nan(void **state) {
+TEST(test_nan) {
     static const size_t places[] = {0, 7, 16, 49};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         rig_each(*state, nan_body, &places[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gelu_oracle),
-        cmocka_unit_test(test_gelu_all),
-        cmocka_unit_test(test_embed_oracle),
-        cmocka_unit_test(test_classifier_oracle),
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_finite_differences),
-    };
-    return cmocka_run_group_tests_name("kernels_ends", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -2,10 +2,7 @@
 // any index on, and in any columns of a matrix; and the functions that they are made of, against
 // those of the math library.
 #include "tests/lib/rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/lib/test.h"
 
 static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
@@ -75,7 +72,7 @@ static void columns_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void test_columns(void **state) {
+TEST(test_columns) {
     static const struct Columns shapes[] = {
         {1, 1, 0, 1, 0, 1, 0},
         {7, 12, 0, 12, 5, 70, 3}, // all columns
@@ -120,8 +117,7 @@ static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
 
 // The parts of rng_normal, which uses no math library, against those of one: in fp64 far beyond the
 // fp32 that they are rounded to, for all 2^24 arguments but those between the steps.
-static void test_normal_parts(void **state) {
-    (void)state;
+TEST(test_normal_parts) {
     for (uint32_t k = 1; k <= 1u << 24; k += k < 70000 || k > (1u << 24) - 70000 ? 1 : 13) {
         double want = log(k * 0x1p-24), got = rng_log(k);
         if (!(fabs(got - want) <= 1e-10 * fabs(want)))
@@ -136,7 +132,7 @@ static void test_normal_parts(void **state) {
     assert_true(rng_cos(1u << 22) == 0 && rng_cos(3u << 22) == 0);
 }
 
-static void test_fill(void **state) {
+TEST(test_fill) {
     static const struct FillShape shapes[] = {{1, 0, 3}, {1003, 333, 0}, {70001, 64, 1ull << 40}};
     const struct Rig *rig = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -146,11 +142,4 @@ static void test_fill(void **state) {
     rig_each(rig, fill_values_body, rig->values);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_normal_parts),
-    };
-    return cmocka_run_group_tests_name("kernels_fill", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

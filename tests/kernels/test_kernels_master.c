@@ -2,11 +2,9 @@
 // also where a weight is rounded in a tie; bf16 rounds at random, each element with the number that
 // is its own, and with the mean that it should have.
 #include "tests/lib/adamw_case.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 // A run with fp32 masters that begin as those of c do.
 static void run_fp32(struct Run *fp32, const struct Run *like, enum Dtype d, const struct Case *c) {
@@ -48,7 +46,7 @@ static void split_body(struct Run *r, enum Dtype d, const void *shape) {
     run_close(&fp32);
 }
 
-static void test_split(void **state) {
+TEST(test_split) {
     for (int i = 0; i < 4 * NSIZES; i++) {
         struct Case c = sizes[i / 4];
         c.moments = i % 2 ? BF16 : F32;
@@ -82,7 +80,7 @@ static void bf16_body(struct Run *r, enum Dtype d, const void *shape) {
     run_close(&fp32);
 }
 
-static void test_bf16(void **state) {
+TEST(test_bf16) {
     for (int i = 0; i < 4 * NSIZES; i++) {
         struct Case c = sizes[i / 4];
         c.moments = i % 2 ? BF16 : F32;
@@ -97,8 +95,7 @@ static void test_bf16(void **state) {
 
 // The mean of many weights that were rounded at random is that of the weights that were not: an
 // update of a small part of bf16's steps is neither lost nor taken whole, whatever its part.
-static void test_unbiased(void **state) {
-    (void)state;
+TEST(test_unbiased) {
     enum { MANY = 1 << 18 };
     for (int part = 1; part < 16; part++)
         for (int sign = -1; sign <= 1; sign += 2) {
@@ -118,11 +115,4 @@ static void test_unbiased(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_unbiased),
-    };
-    return cmocka_run_group_tests_name("kernels_master", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

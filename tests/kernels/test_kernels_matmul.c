@@ -3,10 +3,7 @@
 // test_matmul_edges.c.
 #include "kernels/cpu/matmul.h"
 #include "tests/lib/rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/lib/test.h"
 
 struct Shape {
     size_t m, n, k;
@@ -44,7 +41,7 @@ static void matmul_body(struct Run *r, enum Dtype d, const void *shape) {
     r->device->kernels->matmul(r->device->queue[QUEUE_COMPUTE], &a);
 }
 
-static void test_oracle(void **state) {
+TEST(test_oracle) {
     static const struct Shape shapes[] = {
         {.m = 1, .n = 1, .k = 1},
         {.m = 17, .n = 36, .k = 29, .tb = true, .bias = true},
@@ -93,7 +90,7 @@ static void gelu_bits_body(struct Run *r, enum Dtype d, const void *shape) {
                  dtype_name(d));
 }
 
-static void test_gelu_bits(void **state) {
+TEST(test_gelu_bits) {
     static const struct Shape shapes[] = {
         {.m = 17, .n = 37, .k = 5}, {.m = 64, .n = 256, .k = 3}, {.m = 130, .n = 515, .k = 40}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
@@ -161,7 +158,7 @@ static void torch_dgelu_body(struct Run *r, enum Dtype d, const void *values) {
     run_expect(r, "dy", "PyTorch", values_f32(v, "linear_dy", R * N), d == F32 ? 8 : 2);
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_forward_body, rig->values);
     rig_each(rig, torch_backward_body, rig->values);
@@ -200,7 +197,7 @@ static void expect_slopes(struct Layer *l, const char *name, float *x, const flo
     }
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0]};
     for (size_t i = 0; i < R * N; i++) {
@@ -273,7 +270,7 @@ static void special_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void test_special(void **state) {
+TEST(test_special) {
     rig_each(*state, special_body, NULL);
 }
 
@@ -295,16 +292,12 @@ static int dnnl_setup(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle), cmocka_unit_test(test_gelu_bits),
-        cmocka_unit_test(test_torch), cmocka_unit_test(test_special)};
-    const struct CMUnitTest oracle_tests[] = {cmocka_unit_test(test_finite_differences)};
-    int failed = cmocka_run_group_tests_name("kernels_matmul", tests, rig_setup, rig_teardown);
-    failed += cmocka_run_group_tests_name("matmul_oracle", oracle_tests, rig_setup, rig_teardown);
+    around_all = (struct Around){rig_setup, rig_teardown};
+    int failed = run_all_tests();
+    around_all.before = dnnl_setup;
     if (matmul_backend_name())
-        failed +=
-            cmocka_run_group_tests_name("kernels_matmul_dnnl", tests, dnnl_setup, rig_teardown);
+        failed += run_all_tests();
     else
         print_message("oneDNN is not in this build, so products through it are not tested\n");
-    return failed != 0;
+    return failed;
 }

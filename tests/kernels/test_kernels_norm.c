@@ -1,10 +1,7 @@
 // Layer norm and RMS norm with their residual addition, forward and backward, in every table:
 // against the oracle, PyTorch, and finite differences of the oracle.
 #include "tests/lib/rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/lib/test.h"
 
 enum Where { SUM_APART, SUM_IN_X, SUM_IN_DELTA, NO_DELTA };
 
@@ -53,7 +50,7 @@ static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     queue_forward(r, &a);
 }
 
-static void test_forward_oracle(void **state) {
+TEST(test_forward_oracle) {
     static const struct Shape shapes[] = {
         {.rows = 1, .c = 36},
         {.rows = 17, .c = 36, .where = SUM_IN_X},
@@ -98,7 +95,7 @@ static void backward_body(struct Run *r, enum Dtype d, const void *shape) {
     queue_backward(r, &a);
 }
 
-static void test_backward_oracle(void **state) {
+TEST(test_backward_oracle) {
     static const struct Shape shapes[] = {
         {.rows = 1, .c = 36},
         {.rows = 17, .c = 36, .accumulate = true},
@@ -195,7 +192,7 @@ static void torch_rms_body(struct Run *r, enum Dtype d, const void *values) {
     run_expect(r, "dweight", "PyTorch", values_f32(v, "rms_dweight", C), d == F32 ? 16 : 1);
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_forward_body, rig->values);
     rig_each(rig, torch_backward_body, rig->values);
@@ -256,7 +253,7 @@ static void check_slopes(struct Layer *l) {
         expect_slopes(l, "dbias", l->bias, dbias, FC);
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0]};
     for (size_t i = 0; i < FR * FC; i++) {
@@ -303,7 +300,7 @@ static void rounding_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void test_rounding(void **state) {
+TEST(test_rounding) {
     rig_each(*state, rounding_body, NULL);
 }
 
@@ -329,20 +326,10 @@ static void nan_body(struct Run *r, enum Dtype d, const void *rms) {
                      i);
 }
 
-static void test_nan(void **state) {
+TEST(test_nan) {
     static const bool rms[] = {false, true};
     rig_each(*state, nan_body, &rms[0]);
     rig_each(*state, nan_body, &rms[1]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward_oracle),
-        cmocka_unit_test(test_backward_oracle),
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_nan),
-    };
-    return cmocka_run_group_tests_name("kernels_norm", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

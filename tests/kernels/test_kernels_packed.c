@@ -6,11 +6,9 @@
 // Attention's share of it, the first key that a query sees, is test_kernels_seen.c's.
 #include "tests/kernels/first.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
@@ -75,7 +73,7 @@ static void nothing_left_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void masked_rows_leave_nothing(void **state) {
+TEST(masked_rows_leave_nothing) {
     static const struct Masked shapes[] = {
         {1, 211, 256, 0, true},   {5, 211, 256, 2, true},     {6, 211, 256, 3, false},
         {17, 129, 129, 5, true},  {2, 50257, 50304, 2, true}, {3, 9217, 9224, 2, false},
@@ -102,7 +100,7 @@ static void plain_body(struct Run *r, enum Dtype d, const void *shape) {
     free(targets);
 }
 
-static void rows_beside_masked_ones_are_the_oracles(void **state) {
+TEST(rows_beside_masked_ones_are_the_oracles) {
     static const struct Masked shapes[] = {
         {5, 211, 256, 2, true},     {17, 129, 129, 5, true},   {17, 3, 3, 2, true},
         {2, 50257, 50304, 2, true}, {3, 9217, 9224, 2, false}, {7, 9217, 9224, 3, true},
@@ -194,7 +192,7 @@ static void rotate_body(struct Run *r, enum Dtype d, const void *shape) {
     r->device->kernels->rotate_backward(compute(r), &a);
 }
 
-static void positions_begin_anew_as_the_oracles(void **state) {
+TEST(positions_begin_anew_as_the_oracles) {
     static const struct Packed shapes[] = {
         {1, 1, 36, 1, false, false},   {3, 17, 36, 5, false, false}, {3, 17, 36, 5, true, false},
         {2, 64, 128, 9, true, true},   {2, 65, 8, 65, false, true}, // a document and a bit
@@ -265,7 +263,7 @@ static void expect_same(const struct Run *a, const struct Run *b, enum Dtype d) 
     run_expect(b, "dwpe", "the packed one", run_result(a, "dwpe"), 8);
 }
 
-static void documents_are_as_alone(void **state) {
+TEST(documents_are_as_alone) {
     const struct Rig *rig = *state;
     for (int table = 0; table < rig->ntable; table++)
         for (enum Dtype d = F32; d < NDTYPE; d++) {
@@ -281,12 +279,4 @@ static void documents_are_as_alone(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masked_rows_leave_nothing),
-        cmocka_unit_test(rows_beside_masked_ones_are_the_oracles),
-        cmocka_unit_test(positions_begin_anew_as_the_oracles),
-        cmocka_unit_test(documents_are_as_alone),
-    };
-    return cmocka_run_group_tests_name("kernels_packed", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

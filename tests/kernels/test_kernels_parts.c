@@ -3,11 +3,9 @@
 // against the oracle's Classifier of the whole. The embedding is test_kernels_parts_embed.c's.
 #include "tests/kernels/parts.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static const char *const logits_of[MAX_PARTS] = {"logits 0", "logits 1", "logits 2", "logits 3"};
 static const char *const loss_of[MAX_PARTS] = {"loss 0", "loss 1", "loss 2", "loss 3"};
@@ -122,7 +120,7 @@ static void whole_body(struct Run *r, enum Dtype d, const void *shape) {
     r->device->kernels->classifier(compute(r), &a);
 }
 
-static void parts_are_the_oracles(void **state) {
+TEST(parts_are_the_oracles) {
     for (size_t i = 0; i < NSHAPES; i++)
         rig_check(*state, parts_body, &shapes[i], true);
 }
@@ -166,7 +164,7 @@ static void knowledge_body(struct Run *r, enum Dtype d, const void *shape) {
             check_knowledge(r, d, s, part, row);
 }
 
-static void parts_know_what_the_formula_says(void **state) {
+TEST(parts_know_what_the_formula_says) {
     for (size_t i = 0; i < NSHAPES; i++)
         rig_each(*state, knowledge_body, &shapes[i]);
 }
@@ -223,7 +221,7 @@ static void check_together(const struct Rig *rig, int table, enum Dtype d, const
     run_close(&parts);
 }
 
-static void parts_together_are_the_classifier(void **state) {
+TEST(parts_together_are_the_classifier) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < NSHAPES; i++)
         for (int table = 0; table < rig->ntable; table++)
@@ -267,16 +265,8 @@ static void no_numbers_body(struct Run *r, enum Dtype d, const void *unused) {
     }
 }
 
-static void no_numbers_reach_all_parts_and_no_more(void **state) {
+TEST(no_numbers_reach_all_parts_and_no_more) {
     rig_each(*state, no_numbers_body, NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_the_oracles),
-        cmocka_unit_test(parts_know_what_the_formula_says),
-        cmocka_unit_test(parts_together_are_the_classifier),
-        cmocka_unit_test(no_numbers_reach_all_parts_and_no_more),
-    };
-    return cmocka_run_group_tests_name("kernels_parts", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -3,11 +3,9 @@
 // lookups where they are added up, the gradients row by row.
 #include "tests/kernels/parts.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static const char *const out_of[MAX_PARTS] = {"out 0", "out 1", "out 2", "out 3"};
 static const char *const dwte_of[MAX_PARTS] = {"dwte 0", "dwte 1", "dwte 2", "dwte 3"};
@@ -115,7 +113,7 @@ static void gradients_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void embedding_parts_are_the_oracles(void **state) {
+TEST(embedding_parts_are_the_oracles) {
     for (size_t i = 0; i < NEMBEDS; i++) {
         rig_check(*state, lookups_body, &embeds[i], true);
         rig_check(*state, gradients_body, &embeds[i], true);
@@ -171,7 +169,7 @@ static void check_embedding(struct Device *device, enum Dtype d, const struct Em
     }
 }
 
-static void embedding_parts_have_the_bits_of_the_whole(void **state) {
+TEST(embedding_parts_have_the_bits_of_the_whole) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < NEMBEDS; i++)
         for (int table = 0; table < rig->ntable; table++)
@@ -179,10 +177,4 @@ static void embedding_parts_have_the_bits_of_the_whole(void **state) {
                 check_embedding(rig->device[table][1], d, &embeds[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embedding_parts_are_the_oracles),
-        cmocka_unit_test(embedding_parts_have_the_bits_of_the_whole),
-    };
-    return cmocka_run_group_tests_name("kernels_parts_embed", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -2,11 +2,9 @@
 // kernels/quantize.h promises: no element is off by more than half a scale, what is not finite
 // shows, and ties go to even.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
@@ -69,7 +67,7 @@ static void requantize_body(struct Run *r, enum Dtype d, const void *shape) {
     r->device->kernels->requantize(compute(r), &a);
 }
 
-static void every_table_has_the_oracles_bits(void **state) {
+TEST(every_table_has_the_oracles_bits) {
     static const struct Shape shapes[] = {
         {8, 1, 1, 1, 1, false},     {8, 255, 1, 1, 1, true},   {8, 257, 1, 1, 1, false},
         {8, 256, 6, 2, 2, false},   {8, 1024, 6, 3, 1, true},  {8, 70001, 1, 1, 1, false},
@@ -155,15 +153,14 @@ static void special_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void a_block_keeps_its_promise(void **state) {
+TEST(a_block_keeps_its_promise) {
     for (int bits = 4; bits <= 8; bits += 4) {
         rig_each(*state, bounds_body, &bits);
         rig_each(*state, special_body, &bits);
     }
 }
 
-static void bytes_are_as_written(void **state) {
-    (void)state;
+TEST(bytes_are_as_written) {
     assert_int_equal(quantized_bytes(8, 1), 5);
     assert_int_equal(quantized_bytes(8, 256), 260);
     assert_int_equal(quantized_bytes(8, 257), 265);
@@ -172,9 +169,4 @@ static void bytes_are_as_written(void **state) {
     assert_int_equal(quantized_bytes(4, 515), 258 + 12);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_table_has_the_oracles_bits),
-                                       cmocka_unit_test(a_block_keeps_its_promise),
-                                       cmocka_unit_test(bytes_are_as_written)};
-    return cmocka_run_group_tests_name("numbers in few bits", tests, rig_setup, rig_teardown);
-}
+AROUND_ALL(rig_setup, rig_teardown);

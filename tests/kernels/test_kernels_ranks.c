@@ -1,11 +1,9 @@
 // The kernels of collectives (sums over ranks, copies of shards) in every table, against the
 // oracle's bits.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
@@ -71,7 +69,7 @@ static void rank_gather_body(struct Run *r, enum Dtype d, const void *shape) {
     table_end(r, &t);
 }
 
-static void test_ranks(void **state) {
+TEST(test_ranks) {
     static const struct RankShape shapes[] = {
         {1, 0, 1, false},     {64, 3, 2, false},  {1003, 64, 3, true}, {17, 5, 4, true},
         {40000, 7, 4, false}, {8192, 0, 1, true}, {4099, 8, 9, true},  {1024, 64, 9, false},
@@ -82,7 +80,4 @@ static void test_ranks(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks)};
-    return cmocka_run_group_tests_name("kernels of collectives", tests, rig_setup, rig_teardown);
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -2,11 +2,9 @@
 // table: against the oracle, PyTorch, finite differences of the oracle, and what a rotation must
 // do.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 enum Norms { NONE, QUERIES, KEYS, BOTH };
 
@@ -83,7 +81,7 @@ static void backward_body(struct Run *r, enum Dtype d, const void *shape) {
     queue_backward(r, &a);
 }
 
-static void test_oracle(void **state) {
+TEST(test_oracle) {
     static const struct Shape shapes[] = {
         {1, 1, 1, 1, 2, NONE, false, false, false, false},
         {2, 5, 3, 1, 2, BOTH, false, true, false, false},
@@ -108,8 +106,7 @@ static void test_oracle(void **state) {
 }
 
 // rig_check knows one thread and two; with three, chunks and rows fall to them unevenly.
-static void test_three_threads(void **state) {
-    (void)state;
+TEST(test_three_threads) {
     static const struct Shape shape = {3, 67, 4, 2, 80, BOTH, false, true, false, false};
     static const char *const results[] = {"dy", "dq_norm", "dk_norm"};
     struct Error e = {0};
@@ -176,7 +173,7 @@ static void torch_normed_body(struct Run *r, enum Dtype d, const void *values) {
     run_expect(r, "dk_norm", "PyTorch", values_f32(v, "rotate_dk_norm", HS), d == F32 ? 8 : 1);
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_plain_body, rig->values);
     rig_each(rig, torch_normed_body, rig->values);
@@ -242,7 +239,7 @@ static void turned_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void test_rotations(void **state) {
+TEST(test_rotations) {
     static const struct Shape shapes[] = {
         {.b = 2, .t = 17, .nh = 3, .nkv = 1, .hs = 6},
         {.b = 1, .t = 33, .nh = 2, .nkv = 2, .hs = 80},
@@ -308,7 +305,7 @@ static void check_slopes(struct Layer *l) {
     }
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0]};
     for (size_t i = 0; i < FSIZE; i++) {
@@ -327,13 +324,4 @@ static void test_finite_differences(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle),
-        cmocka_unit_test(test_three_threads),
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_rotations),
-        cmocka_unit_test(test_finite_differences),
-    };
-    return cmocka_run_group_tests_name("kernels_rotate", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -4,14 +4,11 @@
 //
 // Against the oracle these shapes are in test_kernels_attention.c.
 #include "tests/kernels/seen_case.h"
+#include "tests/lib/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 // One sequence of T tokens: two tiles of the CPU and a block of the GPU, and a part. 64 elements
 // are for the tensor cores where operands are aligned, 9 for no vector's length.
@@ -36,7 +33,7 @@ static void dense_body(struct Device *device, bool skew, enum Dtype d, void *con
     run_close(&none);
 }
 
-static void test_wide_window(void **state) {
+TEST(test_wide_window) {
     int32_t first[T];
     fill(first, &(struct Pattern){.window = T});
     for (size_t i = 0; i < NSIZES; i++) {
@@ -90,7 +87,7 @@ static void unused_body(struct Device *device, bool skew, enum Dtype d, void *co
     case_set_key(&h->c, h->time, 1, 1);
 }
 
-static void test_hidden(void **state) {
+TEST(test_hidden) {
     static const struct {
         struct Pattern pattern;
         size_t time;
@@ -144,7 +141,7 @@ static void unvisited_body(struct Device *device, bool skew, enum Dtype d, void 
     case_free(&queries);
 }
 
-static void test_unvisited(void **state) {
+TEST(test_unvisited) {
     int32_t first[FAR];
     for (size_t i = 0; i < FAR; i++)
         first[i] = pattern_first(&(struct Pattern){.window = FAR_WINDOW}, 0, i);
@@ -240,7 +237,7 @@ static void visits_body(struct Device *device, bool skew, enum Dtype d, void *co
     run_close(&poisoned);
 }
 
-static void test_visits(void **state) {
+TEST(test_visits) {
     static const struct Pattern patterns[] = {
         {.window = 1}, {.window = 65}, {.window = 130}, {.document = 64}, {.document = 90}};
     const struct Rig *rig = *state;
@@ -257,7 +254,7 @@ static void test_visits(void **state) {
 }
 
 // Groups of 2, 3 and 8 query heads, in whole and in parts, with one to five threads.
-static void test_threads(void **state) {
+TEST(test_threads) {
     static const size_t heads[][2] = {{4, 2}, {6, 2}, {8, 1}, {3, 3}};
     const struct Rig *rig = *state;
     for (int i = 1; i < rig->ntable; i++) {
@@ -285,11 +282,4 @@ static void test_threads(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wide_window), cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_unvisited),   cmocka_unit_test(test_visits),
-        cmocka_unit_test(test_threads),
-    };
-    return cmocka_run_group_tests_name("kernels_seen", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -6,6 +6,7 @@
 // test_kernels_sparse_seen.c's.
 #include "kernels/cpu/cpu.h"
 #include "tests/kernels/masked.h"
+#include "tests/lib/test.h"
 
 #include <math.h>
 
@@ -73,7 +74,7 @@ static void plain_attention(const struct Plain *p) {
     free(dqkv);
 }
 
-static void test_mask(void **state) {
+TEST(test_mask) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < NSHAPE; i++) {
         struct Masked m = masked_of(&shapes[i]);
@@ -109,7 +110,7 @@ static void oracle_body(struct Run *r, enum Dtype d, const void *masked) {
     queue_case(r, d, &m->c, slack);
 }
 
-static void test_oracle(void **state) {
+TEST(test_oracle) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < NSHAPE; i += shape_step(rig)) {
         struct Masked m = masked_of(&shapes[i]);
@@ -143,7 +144,7 @@ static double layer_loss(void *context) {
     return loss;
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     static const struct Shape shape = {
         52, 2, 1, 3, "bigbird:different_layout_per_head=true,num_sliding_window_blocks=1", 0};
     const struct Rig *rig = *state;
@@ -180,7 +181,7 @@ static void full_body(struct Device *device, bool skew, enum Dtype d, void *cont
     run_close(&none);
 }
 
-static void test_all_cells(void **state) {
+TEST(test_all_cells) {
     static const struct Shape full[] = {{134, 2, 1, 64, "fixed:num_local_blocks=99", 0},
                                         {134, 2, 1, 9, "fixed:num_local_blocks=99", 0},
                                         {200, 1, 1, 64, "fixed:num_local_blocks=99", 100}};
@@ -207,7 +208,7 @@ static void prefix_body(struct Device *device, bool skew, enum Dtype d, void *co
     run_close(&all);
 }
 
-static void test_prefix(void **state) {
+TEST(test_prefix) {
     static const struct Shape long_ones[] = {{270, 1, 1, 64, "bigbird", 0},
                                              {260, 1, 1, 9, "fixed:num_local_blocks=2", 50}};
     for (size_t i = 0; i < sizeof long_ones / sizeof long_ones[0]; i++) {
@@ -217,13 +218,4 @@ static void test_prefix(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_oracle),
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_all_cells),
-        cmocka_unit_test(test_prefix),
-    };
-    return cmocka_run_group_tests_name("kernels_sparse", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -3,6 +3,7 @@
 //
 // Against a mask and the oracle these shapes are in test_kernels_sparse.c.
 #include "tests/kernels/masked.h"
+#include "tests/lib/test.h"
 
 enum { TILE = LAYOUT_TILE, BLOCK = LAYOUT_OWN };
 
@@ -78,7 +79,7 @@ static size_t most_hidden(const struct Masked *m) {
     return best;
 }
 
-static void test_hidden(void **state) {
+TEST(test_hidden) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < 8; i += shape_step(rig)) {
         struct Hidden h = {.m = masked_of(&shapes[i])};
@@ -194,7 +195,7 @@ static void visits_body(struct Device *device, bool skew, enum Dtype d, void *co
     run_close(&poisoned);
 }
 
-static void test_visits(void **state) {
+TEST(test_visits) {
     const struct Rig *rig = *state;
     size_t left_out = 0;
     for (size_t i = 0; i < 6; i += shape_step(rig))
@@ -208,10 +209,4 @@ static void test_visits(void **state) {
     assert_true(left_out > 0 || shape_step(rig) > 1); // or the NaNs show nothing
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_visits),
-    };
-    return cmocka_run_group_tests_name("kernels_sparse_seen", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

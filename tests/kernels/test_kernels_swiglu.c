@@ -1,10 +1,7 @@
 // SwiGLU, forward and backward, in every table: against the oracle, PyTorch, the formula at every
 // number of 16 bits, and finite differences of the oracle.
 #include "tests/lib/rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/lib/test.h"
 
 struct Shape {
     size_t rows, n;
@@ -37,7 +34,7 @@ static void backward_body(struct Run *r, enum Dtype d, const void *shape) {
     queue_backward(r, &a);
 }
 
-static void test_oracle(void **state) {
+TEST(test_oracle) {
     static const struct Shape shapes[] = {
         {1, 1, false},   {1, 8, false},    {3, 7, true},     {17, 36, false},  {17, 36, true},
         {5, 129, false}, {34, 1003, true}, {3, 2056, false}, {301, 264, true}, {2, 4099, false},
@@ -94,7 +91,7 @@ static void all_body(struct Run *r, enum Dtype d, const void *shape) {
     }
 }
 
-static void test_every_gate(void **state) {
+TEST(test_every_gate) {
     rig_each(*state, all_body, NULL);
 }
 
@@ -117,7 +114,7 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     run_expect(r, "dx", "PyTorch", values_f32(v, "swiglu_dx", TR * 2 * TN), d == F32 ? 4 : 1);
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_body, rig->values);
 }
@@ -141,7 +138,7 @@ static double layer_loss(void *context) {
     return loss;
 }
 
-static void test_finite_differences(void **state) {
+TEST(test_finite_differences) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0]};
     for (size_t i = 0; i < FR * 2 * FN; i++)
@@ -159,12 +156,4 @@ static void test_finite_differences(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle),
-        cmocka_unit_test(test_every_gate),
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_finite_differences),
-    };
-    return cmocka_run_group_tests_name("kernels_swiglu", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

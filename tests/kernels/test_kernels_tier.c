@@ -10,6 +10,7 @@
 #include "tests/lib/child.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
 enum { N = 256 };
 
@@ -106,8 +107,7 @@ static void expect(void (*body)(const void *), int table, const char *line) {
     free(said);
 }
 
-static void an_operand_of_another_tier_is_named(void **state) {
-    (void)state;
+TEST(an_operand_of_another_tier_is_named) {
     for (int i = 0, n = tables(); i < n; i++) {
         expect(reads_far, i, "operand src lies in tier cpu (some weights, byte 512 of 1024)");
         expect(writes_far, i, "operand dst lies in tier cpu (some weights, byte 0 of 1024)");
@@ -117,16 +117,14 @@ static void an_operand_of_another_tier_is_named(void **state) {
 }
 
 // A kernel without a row would end here.
-static void every_kernel_has_operands(void **state) {
-    (void)state;
+TEST(every_kernel_has_operands) {
     const struct Device d = {.name = "none"};
 #define X(op, Args) tier_check_launch(&d, #op, &(struct Args){0});
     KERNEL_LIST(X)
 #undef X
 }
 
-static void runs_that_offload_keep_tiers_apart(void **state) {
-    (void)state;
+TEST(runs_that_offload_keep_tiers_apart) {
     for (int stage = 0; stage < 4; stage++)
         for (int where = 1; where < 8; where++) {
             struct RankSettings s = tiny_settings(where % 3 ? BF16 : F32);
@@ -141,13 +139,4 @@ static void runs_that_offload_keep_tiers_apart(void **state) {
             s.model.layers = 4;
             outcome_of(&s, 3, 1);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_operand_of_another_tier_is_named),
-        cmocka_unit_test(every_kernel_has_operands),
-        cmocka_unit_test(runs_that_offload_keep_tiers_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

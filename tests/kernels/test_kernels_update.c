@@ -1,11 +1,9 @@
 // The kernels of the update (sums, clipping, casts) in every table against the oracle, and with
 // AdamW, which has a file of its own (test_kernels_adamw.c), against PyTorch.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
@@ -43,7 +41,7 @@ static void sum_value_body(struct Run *r, enum Dtype d, const void *shape) {
                  dtype_name(d), s->n, got, (double)want);
 }
 
-static void test_sum(void **state) {
+TEST(test_sum) {
     static const struct SumShape shapes[] = {
         {1, false, false},      {17, true, false},    {17, false, true},     {4096, true, true},
         {100003, false, false}, {100003, true, true}, {65536, false, false}, {1000003, true, false},
@@ -72,7 +70,7 @@ static void sum_special_body(struct Run *r, enum Dtype d, const void *shape) {
                  got);
 }
 
-static void test_sum_special(void **state) {
+TEST(test_sum_special) {
     static const float special[] = {1, INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < 4; i++)
         rig_each(*state, sum_special_body, &special[i]);
@@ -118,7 +116,7 @@ static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
                  s.grad_norm, s.grad_scale, c->norm, c->scale);
 }
 
-static void test_clip(void **state) {
+TEST(test_clip) {
     static const struct ClipCase cases[] = {
         {{9, 16, 0}, 1, 5, 0.2f, false, 1, 6},
         {{9, 16, 0}, 0, 5, 1, false, 1, 5},
@@ -178,7 +176,7 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     run_expect(r, "v", "PyTorch", values_f32(v, "adamw_v", N), 8);
 }
 
-static void test_torch(void **state) {
+TEST(test_torch) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_body, rig->values);
 }
@@ -211,15 +209,14 @@ static void cast_all_body(struct Run *r, enum Dtype src, const void *shape) {
     }
 }
 
-static void test_cast(void **state) {
+TEST(test_cast) {
     for (enum Dtype dst = F32; dst < NDTYPE; dst++)
         rig_each(*state, cast_all_body, &dst);
 }
 
 // f16_from_f32 and f32_from_f16 themselves: the value of each number from its fields, and between
 // it and the next the middle, which goes to the even one, and the numbers beside the middle.
-static void test_f16(void **state) {
-    (void)state;
+TEST(test_f16) {
     for (uint32_t h = 0; h < 0x7c00; h++) {
         double step = h < 0x800 ? 0x1p-24 : ldexp(1, (int)(h >> 10) - 25);
         double value = h < 0x400 ? h * step : (h % 0x400 + 0x400) * step;
@@ -248,7 +245,7 @@ static void test_f16(void **state) {
 
 // bf16_from_f32 itself, which all others are held against, rounds as PyTorch does. The bits of a
 // NaN are a choice: ours keep its upper half, PyTorch's are always the same.
-static void test_bf16_torch(void **state) {
+TEST(test_bf16_torch) {
     const struct Rig *rig = *state;
     size_t n = values_count(rig->values, "bf16_bits");
     assert_true(n > 2000);
@@ -262,12 +259,4 @@ static void test_bf16_torch(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),        cmocka_unit_test(test_sum_special),
-        cmocka_unit_test(test_clip),       cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_cast),       cmocka_unit_test(test_f16),
-        cmocka_unit_test(test_bf16_torch),
-    };
-    return cmocka_run_group_tests_name("kernels_update", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

@@ -4,12 +4,10 @@
 // was asked for. And which way is taken if nobody says so.
 #include "kernels/cpu/instructions.h"
 #include "kernels/cpu/matmul.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 enum { GUARD_BYTES = 64, GAP = 5 };
 enum { ACCUMULATE = 1, BIAS = 2, DGELU = 4, GELU = 8, DBIAS = 16, EPILOGUES = 32 };
@@ -247,8 +245,7 @@ static void sweep(const size_t (*sizes)[3], size_t count, int first, const int *
             device_close(d[w]);
 }
 
-static void test_small_sizes(void **state) {
-    (void)state;
+TEST(test_small_sizes) {
     static const size_t edge[] = {1, 17, 36};
     size_t sizes[27][3];
     for (size_t i = 0; i < 27; i++)
@@ -260,16 +257,14 @@ static void test_small_sizes(void **state) {
 
 // Every combination, where k is one pass of the loops and where it is several, and where C is more
 // than one strip, tile and chunk each way.
-static void test_epilogues(void **state) {
-    (void)state;
+TEST(test_epilogues) {
     static const size_t sizes[][3] = {{17, 36, 36}, {1, 1, 769}, {53, 101, 775}};
     sweep(sizes, 3, 0, NULL, EPILOGUES);
 }
 
 // GPT-2's vocabulary as each of the sizes: several blocks of C, many passes, and for the result of
 // a product with an activation's gradient, several pieces of scratch.
-static void test_vocabulary(void **state) {
-    (void)state;
+TEST(test_vocabulary) {
     static const size_t sizes[][3] = {
         {50257, 3, 2}, {3, 50257, 2}, {2, 3, 50257}, {3, 2, 50257}, {140, 9001, 1}};
     static const int epilogues[] = {BIAS | GELU, ACCUMULATE | DGELU | DBIAS};
@@ -279,8 +274,7 @@ static void test_vocabulary(void **state) {
 
 // A product that is blocked in every direction, checked at some of its elements. Data without
 // references.
-static void test_blocks(void **state) {
-    (void)state;
+TEST(test_blocks) {
     static const struct Case shape = {2100, 2060, 790, true, false, BF16, BF16};
     enum { SAMPLES = 3000, EPILOGUE = ACCUMULATE | BIAS | DBIAS };
     struct Data x = {.c = shape, .lda = 2100 + GAP, .ldb = 2060 + GAP, .ldc = 2060 + GAP};
@@ -328,8 +322,7 @@ static void assert_same_bits(struct Device *d1, struct Device *d2, const struct 
 }
 
 // Every way gives the same bits again; our loops also with another number of threads.
-static void test_same_bits(void **state) {
-    (void)state;
+TEST(test_same_bits) {
     for (int w = 0; w < NWAYS; w++) {
         struct Device *d1 = open_way(&ways[w], 2), *d2 = open_way(&ways[w], ways[w].dnnl ? 2 : 3);
         for (enum Dtype t = F32; d1 && t < NDTYPE; t++) {
@@ -368,8 +361,7 @@ static void check_rows_alone(struct Device *d) {
     data_free(&x);
 }
 
-static void test_rows_alone(void **state) {
-    (void)state;
+TEST(test_rows_alone) {
     int tables = 0;
     for (int w = 0; w < NWAYS - 1; w++) {
         struct Device *d = open_way(&ways[w], 2);
@@ -385,8 +377,7 @@ static void test_rows_alone(void **state) {
 }
 
 // oneDNN says what it multiplies: fp32 on any CPU, bf16 on every one with AVX-512, never fp16.
-static void test_dnnl_takes(void **state) {
-    (void)state;
+TEST(test_dnnl_takes) {
     bool dnnl = matmul_backend_name() != NULL;
     assert_int_equal(matmul_dnnl_takes(F32), dnnl);
     if (instructions_run(INSTRUCTIONS_AVX512))
@@ -395,8 +386,7 @@ static void test_dnnl_takes(void **state) {
 }
 
 // Who multiplies bf16 if nobody says otherwise: oneDNN where the table leaves units idle.
-static void test_choice(void **state) {
-    (void)state;
+TEST(test_choice) {
     for (int w = 0; w < NWAYS - 1; w++) {
         struct Error e;
         struct Device *d;
@@ -411,14 +401,4 @@ static void test_choice(void **state) {
         assert_int_equal(matmul_cache_path(cache, F16), MATMUL_LOOPS);
         device_close(d);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_sizes), cmocka_unit_test(test_epilogues),
-        cmocka_unit_test(test_vocabulary),  cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_rows_alone),
-        cmocka_unit_test(test_dnnl_takes),  cmocka_unit_test(test_choice),
-    };
-    return cmocka_run_group_tests_name("matmul at its edges", tests, NULL, NULL);
 }

@@ -7,15 +7,13 @@
 #include "tests/cusim/sim.h"
 #include "tests/lib/scratch.h"
 #include "tests/bench/step_kernels.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 // cmocka.h and cJSON want the headers above them.
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 enum { B = 2, T = 80, C = 128, NH = 2, L = 2, V = 300, VP = 384, R = B * T, STEPS = 4 };
 
@@ -70,7 +68,7 @@ static bool sums_apart(const struct StepMeasured *m) {
     return strstr(m->products, "epilogue dbias: by our own kernels") != NULL;
 }
 
-static void a_measured_step_does_what_it_must(void **state) {
+TEST(a_measured_step_does_what_it_must) {
     static struct StepMeasured m = {0};
     struct RankSettings s = settings();
     struct Error e;
@@ -98,7 +96,7 @@ static void a_measured_step_does_what_it_must(void **state) {
         assert_int_equal(launches, m.launches);
 }
 
-static void a_table_names_speed_rows_and_gaps(void **state) {
+TEST(a_table_names_speed_rows_and_gaps) {
     static struct StepMeasured m = {0};
     struct RankSettings s = settings();
     struct Error e;
@@ -144,7 +142,7 @@ static double number(const cJSON *event, const char *name) {
     return cJSON_GetObjectItem(cJSON_GetObjectItem(event, "args"), name)->valuedouble;
 }
 
-static void a_trace_says_what_kernels_must_do(void **state) {
+TEST(a_trace_says_what_kernels_must_do) {
     struct RankSettings s = settings();
     char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
     char *text = base_alloc_zeroed(4 << 20);
@@ -183,7 +181,7 @@ static void a_trace_says_what_kernels_must_do(void **state) {
 }
 
 // The host updates, and its queues are timed by the host's clock.
-static void the_host_and_the_gpu_share_a_clock(void **state) {
+TEST(the_host_and_the_gpu_share_a_clock) {
     struct RankSettings s = settings();
     char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
     char *text = base_alloc_zeroed(4 << 20);
@@ -213,7 +211,7 @@ static void the_host_and_the_gpu_share_a_clock(void **state) {
 
 // ---- on paper ----
 
-static void paper_agrees_with_the_run(void **state) {
+TEST(paper_agrees_with_the_run) {
     static struct StepMeasured m = {0};
     static struct StepPaper p;
     struct RankSettings s = settings();
@@ -233,7 +231,7 @@ static void paper_agrees_with_the_run(void **state) {
     }
 }
 
-static void paper_follows_settings(void **state) {
+TEST(paper_follows_settings) {
     static struct StepPaper p;
     struct RankSettings s = settings();
     struct Error e;
@@ -253,7 +251,7 @@ static void paper_follows_settings(void **state) {
     assert_true(all_of(&p.rows, "adamw").bytes == 20 * padded(&s));
 }
 
-static void a_wrong_budget_is_refused(void **state) {
+TEST(a_wrong_budget_is_refused) {
     static char *const lines[][5] = {{"gpt3", "1"},
                                      {"gpt2", "many"},
                                      {"gpt2"},
@@ -298,7 +296,7 @@ static char *printed(char *line) {
 }
 
 // A block stands between "<!-- step_kernels WORDS -->" and "<!-- end -->".
-static void the_documentation_has_this_budget(void **state) {
+TEST(the_documentation_has_this_budget) {
     static char text[1 << 20];
     FILE *f = fopen("docs/gpu.md", "r");
     int blocks = 0;
@@ -320,18 +318,4 @@ static void the_documentation_has_this_budget(void **state) {
         free(now);
     }
     assert_int_equal(blocks, 5);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_measured_step_does_what_it_must),
-        cmocka_unit_test(a_table_names_speed_rows_and_gaps),
-        cmocka_unit_test(a_trace_says_what_kernels_must_do),
-        cmocka_unit_test(the_host_and_the_gpu_share_a_clock),
-        cmocka_unit_test(paper_agrees_with_the_run),
-        cmocka_unit_test(paper_follows_settings),
-        cmocka_unit_test(a_wrong_budget_is_refused),
-        cmocka_unit_test(the_documentation_has_this_budget),
-    };
-    return cmocka_run_group_tests_name("step_kernels", tests, NULL, NULL);
 }

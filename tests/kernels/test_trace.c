@@ -5,6 +5,7 @@
 #include "zero/state.h"
 #include "kernels/trace.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include <cjson/cJSON.h>
@@ -82,8 +83,7 @@ static struct Overlap overlap_with(size_t prefetch) {
     return found;
 }
 
-static void a_unit_computes_while_the_next_arrives(void **state) {
-    (void)state;
+TEST(a_unit_computes_while_the_next_arrives) {
     struct Overlap ahead = overlap_with(1), none = overlap_with(0);
     // On a machine that is busy with other things a queue may come late to its work.
     for (int again = 0; again < 3 && ahead.back < LAYERS - 2; again++)
@@ -152,8 +152,7 @@ static void run_offloaded(void *context, struct Rank *r) {
     o->updating = count_beside(compute, &r->host_trace->ring[QUEUE_COMPUTE], is_update, STEPS, 1);
 }
 
-static void a_unit_computes_while_the_next_comes_from_its_tier(void **state) {
-    (void)state;
+TEST(a_unit_computes_while_the_next_comes_from_its_tier) {
     char *folder = scratch_make_in("build");
     for (enum TierKind tier = TIER_CPU; tier < NTIER; tier++) {
         struct RankSettings s = tiny_settings(BF16);
@@ -208,8 +207,7 @@ static void work_of(struct RankSettings *s, struct Costs *w) {
     tiny_ranks(s, add_work, w);
 }
 
-static void a_step_costs_what_it_must(void **state) {
-    (void)state;
+TEST(a_step_costs_what_it_must) {
     struct RankSettings s = tiny_settings(BF16);
     const struct ModelConfig *c = &s.model;
     struct Costs w;
@@ -231,8 +229,7 @@ static void a_step_costs_what_it_must(void **state) {
 
 // What each level of recomputation repeats, in products of a token with C x C weights, and in those
 // of causal attention: block_run's, and not the last one of the block.
-static void what_is_repeated_is_predicted(void **state) {
-    (void)state;
+TEST(what_is_repeated_is_predicted) {
     static const struct {
         double products, attention;
     } again[NRECOMPUTE] = {[RECOMPUTE_ATTENTION] = {0, 2},
@@ -257,8 +254,7 @@ static void what_is_repeated_is_predicted(void **state) {
 }
 
 // In every family: a SwiGLU's wider product, grouped queries, a head apart, a window.
-static void what_a_family_repeats_is_predicted(void **state) {
-    (void)state;
+TEST(what_a_family_repeats_is_predicted) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (enum Recompute level = 0; level < NRECOMPUTE; level++) {
             struct RankSettings s = tiny_family(i, F32);
@@ -293,8 +289,7 @@ static cJSON *read_json(const char *path) {
     return json;
 }
 
-static void the_file_is_a_chrome_trace(void **state) {
-    (void)state;
+TEST(the_file_is_a_chrome_trace) {
     struct RankSettings s = tiny_settings(F32);
     char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
     s.traced = true;
@@ -401,8 +396,7 @@ static void check_groups(const cJSON *events) {
 
 // A step of two micro-batches, two blocks and 2 ranks at stage 3, whose weights lie in host memory
 // and whose optimizer state the host updates.
-static void waits_and_records_have_names(void **state) {
-    (void)state;
+TEST(waits_and_records_have_names) {
     struct RankSettings s = tiny_settings(BF16);
     char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
     s.traced = true;
@@ -428,17 +422,4 @@ static void waits_and_records_have_names(void **state) {
     cJSON_Delete(json);
     free(path);
     scratch_remove(folder);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_unit_computes_while_the_next_arrives),
-        cmocka_unit_test(a_unit_computes_while_the_next_comes_from_its_tier),
-        cmocka_unit_test(a_step_costs_what_it_must),
-        cmocka_unit_test(what_is_repeated_is_predicted),
-        cmocka_unit_test(what_a_family_repeats_is_predicted),
-        cmocka_unit_test(the_file_is_a_chrome_trace),
-        cmocka_unit_test(waits_and_records_have_names),
-    };
-    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

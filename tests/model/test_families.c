@@ -8,15 +8,13 @@
 #include "model/presets.h"
 #include "data/json_members.h"
 #include "tests/lib/hf_rank.h"
+#include "tests/lib/test.h"
 #include "zero/settings/schedule.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { B = 2, T = 17, STEPS = 3 };
 
@@ -239,8 +237,7 @@ static void check(struct Case c, double tolerance, double after) {
     close_case(&c);
 }
 
-static void test_fp32(void **state) {
-    (void)state;
+TEST(test_fp32) {
     for (int i = 0; i < NFOLDER * NTABLE; i++)
         check((struct Case){.folder = folders[i / NTABLE],
                             .kernels = tables[i % NTABLE],
@@ -249,8 +246,7 @@ static void test_fp32(void **state) {
 }
 
 // Activations made again are the same.
-static void test_recompute(void **state) {
-    (void)state;
+TEST(test_recompute) {
     for (int i = 0; i < NFOLDER; i++)
         for (enum Recompute level = 1; level < NRECOMPUTE; level++)
             check(
@@ -259,8 +255,7 @@ static void test_recompute(void **state) {
                 1e-5, 1e-5);
 }
 
-static void test_bf16(void **state) {
-    (void)state;
+TEST(test_bf16) {
     for (int i = 0; i < NFOLDER * NTABLE; i++)
         check((struct Case){.folder = folders[i / NTABLE],
                             .kernels = tables[i % NTABLE],
@@ -269,8 +264,7 @@ static void test_bf16(void **state) {
               0.03, 0);
 }
 
-static void test_gpu(void **state) {
-    (void)state;
+TEST(test_gpu) {
     for (int i = 0; i < NFOLDER && device_count_cuda() > 0; i++)
         for (enum Dtype d = F32; d <= BF16; d++)
             check((struct Case){.folder = folders[i],
@@ -306,8 +300,7 @@ static void expect_frequencies(const struct Safetensors *f, const cJSON *model) 
                      (double)model_rope_frequency(&c, i), (double)want[i]);
 }
 
-static void test_frequencies(void **state) {
-    (void)state;
+TEST(test_frequencies) {
     struct Error e = {0};
     struct Safetensors f;
     char *text;
@@ -324,8 +317,7 @@ static void test_frequencies(void **state) {
 }
 
 // Models by name have as many parameters as those of that name on their model cards' files.
-static void test_presets(void **state) {
-    (void)state;
+TEST(test_presets) {
     static const struct {
         const char *name;
         uint64_t parameters;
@@ -359,13 +351,4 @@ static void test_presets(void **state) {
                      (unsigned long long)rows[i].parameters);
         params_free(&params);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp32),        cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_bf16),        cmocka_unit_test(test_gpu),
-        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_presets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

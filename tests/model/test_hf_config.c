@@ -7,6 +7,7 @@
 #include "data/json_members.h"
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/state.h"
 
 #include <errno.h>
@@ -105,8 +106,7 @@ static double loss_of(const char *folder, const char *model) {
     return sum / (B * T);
 }
 
-static void test_edits(void **state) {
-    (void)state;
+TEST(test_edits) {
     cJSON *c;
     int n = 0, refusals = 0;
     open_rows("edits.jsonl");
@@ -134,8 +134,7 @@ static void test_edits(void **state) {
     assert_true(n > 40 && refusals > 4);
 }
 
-static void test_rotations(void **state) {
-    (void)state;
+TEST(test_rotations) {
     cJSON *c;
     int n = 0;
     open_rows("rotations.jsonl");
@@ -242,8 +241,7 @@ static int verdict_of(const cJSON *c) {
     return verdict;
 }
 
-static void test_keys(void **state) {
-    (void)state;
+TEST(test_keys) {
     static const char *const words[] = {"honoured", "told", "refused"};
     cJSON *c;
     int n = 0;
@@ -307,8 +305,7 @@ static void try_odd_values(cJSON *config, cJSON *holder, const char *key) {
         cJSON_AddItemToObject(holder, key, usual);
 }
 
-static void test_odd_values(void **state) {
-    (void)state;
+TEST(test_odd_values) {
     static const char *const inside[] = {"rope_type",
                                          "factor",
                                          "low_freq_factor",
@@ -343,11 +340,4 @@ static void test_odd_values(void **state) {
         try_odd_values(config, config, key);
         cJSON_Delete(config);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edits), cmocka_unit_test(test_rotations), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_odd_values)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

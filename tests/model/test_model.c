@@ -3,17 +3,15 @@
 // made the values, and held them against Hugging Face's GPT-2.
 #include "zero/state.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/lib/test.h"
 #include "tests/lib/values.h"
 #include "zero/rank/rank.h"
 #include "zero/settings/schedule.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { L = 2, V = 211, T = 17, B = 3, C = 36, NH = 4, STEPS = 10 };
 
@@ -198,16 +196,14 @@ static void check_step(const struct Setup *s) {
     rank_close(&r);
 }
 
-static void test_step(void **state) {
-    (void)state;
+TEST(test_step) {
     for (size_t i = 0; i < NTABLES; i++)
         for (int threads = 1; threads <= 2; threads++)
             check_step(&(struct Setup){.kernels = tables[i], .nmicro = 1, .threads = threads});
 }
 
 // The same from three micro-batches of one sequence, and with activations made again.
-static void test_step_accumulated(void **state) {
-    (void)state;
+TEST(test_step_accumulated) {
     for (size_t i = 0; i < NTABLES; i++)
         for (enum Recompute level = 0; level < NRECOMPUTE; level++)
             check_step(&(struct Setup){
@@ -215,8 +211,7 @@ static void test_step_accumulated(void **state) {
 }
 
 // The head in chunks of rows, of which the last is smaller.
-static void test_step_chunked(void **state) {
-    (void)state;
+TEST(test_step_chunked) {
     for (size_t i = 0; i < NTABLES; i++)
         check_step(
             &(struct Setup){.kernels = tables[i], .nmicro = 1, .threads = 2, .logit_rows = 16});
@@ -230,8 +225,7 @@ static void drop_key_bias(const struct Param *p, float *x) {
 }
 
 // Ten steps in fp32: all losses and norms within 1e-5, the weights within 1e-4 of each largest.
-static void test_ten_steps(void **state) {
-    (void)state;
+TEST(test_ten_steps) {
     const float *losses = values_f32(values, "losses", STEPS + 1);
     const float *norms = values_f32(values, "norms", STEPS);
     for (size_t t = 0; t < NTABLES; t++) {
@@ -262,8 +256,7 @@ static void test_ten_steps(void **state) {
 }
 
 // The loss without a backward pass is the training loss.
-static void test_eval(void **state) {
-    (void)state;
+TEST(test_eval) {
     for (size_t t = 0; t < NTABLES; t++) {
         struct Setup s = {.kernels = tables[t], .nmicro = 1, .threads = 2, .logit_rows = 16};
         struct Rank r;
@@ -299,8 +292,7 @@ static void expect_direction(struct Rank *r, const struct Setup *s, int g, const
         fail_msg("%s bf16: %s is off by %g of its norm", s->kernels, name, sqrt(difference / size));
 }
 
-static void test_bf16(void **state) {
-    (void)state;
+TEST(test_bf16) {
     for (size_t i = 0; i < 2 * NTABLES; i++) {
         struct Setup s = {.kernels = tables[i / 2], .dtype = BF16, .nmicro = 1, .threads = 2};
         s.grad_dtype = i % 2 ? F32 : BF16;
@@ -342,8 +334,7 @@ static size_t chunk_of(size_t rows, size_t piece_rows) {
 }
 
 // Equal chunks; where a device wants whole tiles, multiples of them that piece_bytes still hold.
-static void test_chunks(void **state) {
-    (void)state;
+TEST(test_chunks) {
     assert_int_equal(chunk_of(1000, 1), 1000);
     assert_int_equal(chunk_of(1001, 1), 501);
     assert_int_equal(chunk_of(2048, 1), 683);
@@ -353,12 +344,4 @@ static void test_chunks(void **state) {
     assert_int_equal(chunk_of(2048, 1000), 683); // no more than a tile: as it comes
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_step),         cmocka_unit_test(test_step_accumulated),
-        cmocka_unit_test(test_step_chunked), cmocka_unit_test(test_ten_steps),
-        cmocka_unit_test(test_eval),         cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_chunks),
-    };
-    return cmocka_run_group_tests_name("model", tests, open_values, close_values) != 0;
-}
+AROUND_ALL(open_values, close_values);

@@ -4,14 +4,11 @@
 // tensor each element of a TP rank's group is; initial values and the hash must not depend on the
 // number of TP ranks.
 #include "model/params.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { MODELS = 7, MOST_TP_SIZE = 4 };
 
@@ -153,8 +150,7 @@ static void check_pieces(struct Case *k) {
     }
 }
 
-static void elements_are_where_they_belong(void **state) {
-    (void)state;
+TEST(elements_are_where_they_belong) {
     for_all(check_pieces);
 }
 
@@ -187,14 +183,12 @@ static void check_find(struct Case *k) {
         }
 }
 
-static void elements_are_found(void **state) {
-    (void)state;
+TEST(elements_are_found) {
     for_all(check_find);
 }
 
 // Over all TP ranks each weight is counted once, and has its index.
-static void weights_are_counted_once(void **state) {
-    (void)state;
+TEST(weights_are_counted_once) {
     for (int i = 0; i < MODELS; i++)
         for (size_t tp_size = 1; tp_size <= MOST_TP_SIZE; tp_size++) {
             struct ModelConfig c = model_of(i);
@@ -248,8 +242,7 @@ static void check_counted(struct Case *k) {
     }
 }
 
-static void counted_elements_are_spans(void **state) {
-    (void)state;
+TEST(counted_elements_are_spans) {
     for_all(check_counted);
 }
 
@@ -305,8 +298,7 @@ static void check_values(struct Case *k) {
     }
 }
 
-static void initial_values_are_those_of_the_whole(void **state) {
-    (void)state;
+TEST(initial_values_are_those_of_the_whole) {
     for_all(check_values);
 }
 
@@ -321,8 +313,7 @@ static uint64_t hash_of(const struct Params *p, bool in_two) {
     return hash;
 }
 
-static void hashes_add_up(void **state) {
-    (void)state;
+TEST(hashes_add_up) {
     for (int i = 0; i < MODELS; i++) {
         struct ModelConfig c = model_of(i);
         uint64_t whole = 0;
@@ -342,8 +333,7 @@ static void hashes_add_up(void **state) {
 
 // ---- the shape ----
 
-static void a_part_has_its_share(void **state) {
-    (void)state;
+TEST(a_part_has_its_share) {
     struct ModelConfig c = model_of(4), whole = model_config_part(&c, 0, 1);
     static const size_t tokens[MOST_TP_SIZE + 1][MOST_TP_SIZE] = {
         [2] = {128, 2}, [3] = {64, 64, 2}, [4] = {64, 64, 2, 0}};
@@ -362,8 +352,7 @@ static void a_part_has_its_share(void **state) {
         }
 }
 
-static void what_does_not_divide_is_refused(void **state) {
-    (void)state;
+TEST(what_does_not_divide_is_refused) {
     struct ModelConfig c = model_of(2);
     struct Error e;
     for (size_t tp_size = 1; tp_size <= MOST_TP_SIZE; tp_size++)
@@ -380,16 +369,4 @@ static void what_does_not_divide_is_refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_are_where_they_belong),
-        cmocka_unit_test(elements_are_found),
-        cmocka_unit_test(weights_are_counted_once),
-        cmocka_unit_test(counted_elements_are_spans),
-        cmocka_unit_test(initial_values_are_those_of_the_whole),
-        cmocka_unit_test(hashes_add_up),
-        cmocka_unit_test(a_part_has_its_share),
-        cmocka_unit_test(what_does_not_divide_is_refused),
-    };
-    return cmocka_run_group_tests_name("pieces", tests, open_device, close_device);
-}
+AROUND_ALL(open_device, close_device);

@@ -6,14 +6,11 @@
 #include "kernels/layout.h"
 #include "model/config.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { MOST = 64 }; // blocks of a sequence here
 
@@ -49,8 +46,7 @@ static void expect_layout(const struct Sparse *s, size_t head, const char *rows,
     assert_int_equal(*rows, '\n');
 }
 
-static void the_patterns_are_deepspeeds(void **state) {
-    (void)state;
+TEST(the_patterns_are_deepspeeds) {
     FILE *f = fopen("tests/fixtures/deepspeed/layouts.txt", "r");
     char *line = NULL, text[400];
     size_t room = 0, heads, blocks, layouts = 0;
@@ -80,8 +76,7 @@ static size_t count(const bool *seen, size_t n) {
 }
 
 // Alone they are the row's own block and `random` different ones, of which its own may be one.
-static void random_blocks_are_as_many_as_asked_for(void **state) {
-    (void)state;
+TEST(random_blocks_are_as_many_as_asked_for) {
     struct Sparse s = sparse_of("variable:different_layout_per_head=true,num_random_blocks=3,"
                                 "local_window_blocks=1,global_block_indices=0");
     s.indices.n = 0; // none global, which no text says
@@ -103,8 +98,7 @@ static void random_blocks_are_as_many_as_asked_for(void **state) {
     assert_int_equal(rows, 200);
 }
 
-static void heads_differ_where_they_are_to(void **state) {
-    (void)state;
+TEST(heads_differ_where_they_are_to) {
     struct Sparse apart = sparse_of("bigbird:different_layout_per_head=true"), one = apart;
     one.per_head = 0;
     size_t differ = 0;
@@ -156,8 +150,7 @@ static void expand(const struct Layout *l, enum LayoutSide side, size_t head, si
 
 // Both sides list the cells that the pattern has and no others, for any length, and the lists of a
 // shorter sequence are those that a longer one begins with.
-static void layouts_list_the_patterns_cells(void **state) {
-    (void)state;
+TEST(layouts_list_the_patterns_cells) {
     static const size_t lengths[] = {1, 16, 63, 64, 65, 128, 300, 513};
     for (size_t i = 0; i < NTEXT; i++)
         for (size_t j = 0; j < sizeof lengths / sizeof lengths[0]; j++) {
@@ -198,8 +191,7 @@ static double counted_share(const struct Sparse *s, size_t first, size_t heads, 
     return (double)n / (double)(heads * t * (t + 1) / 2);
 }
 
-static void shares_are_counts(void **state) {
-    (void)state;
+TEST(shares_are_counts) {
     static const size_t windows[] = {0, 1, 16, 40, 100, 300};
     for (size_t i = 0; i < NTEXT; i++)
         for (size_t j = 0; j < sizeof windows / sizeof windows[0]; j++) {
@@ -213,8 +205,7 @@ static void shares_are_counts(void **state) {
 }
 
 // A part's heads have their numbers in the whole model.
-static void parts_have_their_heads_patterns(void **state) {
-    (void)state;
+TEST(parts_have_their_heads_patterns) {
     struct ModelConfig whole = {
         .layers = 1, .heads = 8, .channels = 64, .seq_len = 300, .vocab = 9};
     struct Error e = {0};
@@ -240,8 +231,7 @@ static void parts_have_their_heads_patterns(void **state) {
 
 // ---- texts ----
 
-static void a_text_is_completed(void **state) {
-    (void)state;
+TEST(a_text_is_completed) {
     static const char *const pairs[][2] = {
         {"dense", "dense"},
         {"fixed", "fixed:block=16,different_layout_per_head=false,num_local_blocks=4,"
@@ -260,8 +250,7 @@ static void a_text_is_completed(void **state) {
     }
 }
 
-static void what_is_no_pattern_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_pattern_is_refused) {
     static const char *const rows[][2] = {
         {"strided", "E_SPARSE_ATTENTION"},
         {"dense:block=16", "E_SPARSE_ATTENTION"},
@@ -299,18 +288,4 @@ static void what_is_no_pattern_is_refused(void **state) {
         if (!error_is(&e, rows[i][1]) || !strstr(e.text, "--sparse-attention"))
             fail_msg("%s: %s; expected %s", rows[i][0], e.text, rows[i][1]);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_patterns_are_deepspeeds),
-        cmocka_unit_test(random_blocks_are_as_many_as_asked_for),
-        cmocka_unit_test(heads_differ_where_they_are_to),
-        cmocka_unit_test(layouts_list_the_patterns_cells),
-        cmocka_unit_test(shares_are_counts),
-        cmocka_unit_test(parts_have_their_heads_patterns),
-        cmocka_unit_test(a_text_is_completed),
-        cmocka_unit_test(what_is_no_pattern_is_refused),
-    };
-    return cmocka_run_group_tests_name("sparse", tests, NULL, NULL) != 0;
 }

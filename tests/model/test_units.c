@@ -6,6 +6,7 @@
 // fetched and stay, what a step moves, and which slot a group takes.
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
+#include "tests/lib/test.h"
 #include "zero/plan/footprint.h"
 
 enum { L = 3, STEPS = 6 };
@@ -54,8 +55,7 @@ static bool is_of(const struct Group *g, const struct Param *p) {
     return p >= g->param && p < g->param + g->nparam;
 }
 
-static void one_group_for_both_ends(void **state) {
-    (void)state;
+TEST(one_group_for_both_ends) {
     struct RankSettings s = settings_of(true, 2, 0);
     struct Params p;
     params_layout(&s.model, 2, 0, 1, &p);
@@ -70,8 +70,7 @@ static void one_group_for_both_ends(void **state) {
     params_free(&p);
 }
 
-static void a_group_for_each_end(void **state) {
-    (void)state;
+TEST(a_group_for_each_end) {
     struct RankSettings s = settings_of(false, 2, 0), tied = settings_of(true, 2, 0);
     struct Params p, q;
     params_layout(&s.model, 2, 0, 1, &p);
@@ -160,16 +159,14 @@ static void check_gradients(size_t nmicro) {
         free(all[i]);
 }
 
-static void gradients_add_up(void **state) {
-    (void)state;
+TEST(gradients_add_up) {
     check_gradients(1);
     check_gradients(2);
 }
 
 // ---- whole runs of the untied model ----
 
-static void stages_agree_untied(void **state) {
-    (void)state;
+TEST(stages_agree_untied) {
     for (int ranks = 1; ranks <= 3; ranks++) {
         struct RankSettings s = settings_of(false, ranks, 0);
         struct Outcome reference = outcome_of(&s, STEPS, STEPS - 1);
@@ -182,8 +179,7 @@ static void stages_agree_untied(void **state) {
 }
 
 // Gradients that are summed on the host between micro-batches, and slots for weights of any tier.
-static void offload_agrees_untied(void **state) {
-    (void)state;
+TEST(offload_agrees_untied) {
     for (int stage = 0; stage <= 3; stage++) {
         struct RankSettings s = settings_of(false, 2, stage);
         s.nmicro = 3;
@@ -211,8 +207,7 @@ static void measure(void *context, struct Rank *r) {
 }
 
 // What each end's group adds: forward, and for the head backward in the same go.
-static void plan_is_what_happens_untied(void **state) {
-    (void)state;
+TEST(plan_is_what_happens_untied) {
     for (int stage = 0; stage <= 3; stage++) {
         struct RankSettings s = settings_of(false, 2, stage);
         struct Plan plan;
@@ -232,13 +227,4 @@ static void plan_is_what_happens_untied(void **state) {
         assert_int_equal(was->traffic.bytes[COMM_ALL_GATHER], 2 * shards * sizeof(float) + report);
         params_free(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_group_for_both_ends), cmocka_unit_test(a_group_for_each_end),
-        cmocka_unit_test(gradients_add_up),        cmocka_unit_test(stages_agree_untied),
-        cmocka_unit_test(offload_agrees_untied),   cmocka_unit_test(plan_is_what_happens_untied),
-    };
-    return cmocka_run_group_tests_name("units", tests, NULL, NULL) != 0;
 }

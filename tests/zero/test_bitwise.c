@@ -1,21 +1,17 @@
 // What may not change a single bit of the weights: running again, recomputation, the size of the
 // arenas' neighbours, resuming.
 #include "zero/state.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/checkpoint/checkpoint.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { STEPS = 6 };
 
-static void a_rerun_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(a_rerun_gives_the_same_bits) {
     for (enum Dtype d = F32; d < NDTYPE; d++) {
         struct RankSettings s = tiny_settings(d);
         uint64_t hash = tiny_run(&s, 1, STEPS);
@@ -25,8 +21,7 @@ static void a_rerun_gives_the_same_bits(void **state) {
     }
 }
 
-static void recomputation_changes_no_bit(void **state) {
-    (void)state;
+TEST(recomputation_changes_no_bit) {
     for (enum Dtype d = F32; d < NDTYPE; d++) {
         struct RankSettings s = tiny_settings(d);
         uint64_t hash = tiny_run(&s, 1, STEPS);
@@ -38,8 +33,7 @@ static void recomputation_changes_no_bit(void **state) {
 }
 
 // Each level keeps less than the one before.
-static void recomputation_saves_memory(void **state) {
-    (void)state;
+TEST(recomputation_saves_memory) {
     struct RankSettings s = tiny_settings(BF16);
     s.model.layers = 8; // where what is kept outweighs what is shared
     size_t last = SIZE_MAX;
@@ -54,8 +48,7 @@ static void recomputation_saves_memory(void **state) {
     }
 }
 
-static void dry_tiers_predict_the_allocation(void **state) {
-    (void)state;
+TEST(dry_tiers_predict_the_allocation) {
     for (enum Dtype d = F32; d < NDTYPE; d++) {
         struct RankSettings s = tiny_settings(d);
         struct Rank dry, real;
@@ -70,8 +63,7 @@ static void dry_tiers_predict_the_allocation(void **state) {
 }
 
 // Faults 14 and 24: every state survives a checkpoint, and so does the order of the data.
-static void fault_14_24_resume_is_bitwise(void **state) {
-    (void)state;
+TEST(fault_14_24_resume_is_bitwise) {
     for (enum Dtype d = F32; d < NDTYPE; d++) {
         char folder[] = "/tmp/zero-bitwise-XXXXXX";
         assert_non_null(mkdtemp(folder));
@@ -101,8 +93,7 @@ static void fault_14_24_resume_is_bitwise(void **state) {
 }
 
 // Fault 9: an update with a gradient that is not finite is skipped, is reported, and harms nothing.
-static void fault_09_a_step_that_is_not_finite_is_skipped(void **state) {
-    (void)state;
+TEST(fault_09_a_step_that_is_not_finite_is_skipped) {
     struct RankSettings s = tiny_settings(F32);
     struct Rank r;
     tiny_open(&r, &s, 1);
@@ -135,8 +126,7 @@ static struct RankSettings fp16_at_the_edge(void) {
 
 // Saved after every step: with the hysteresis whole, used in part and used up, and in the middle of
 // a window. What a resumed run makes of it must be what the run that went on made.
-static void resume_keeps_the_loss_scale(void **state) {
-    (void)state;
+TEST(resume_keeps_the_loss_scale) {
     enum { LAST = 14 };
     struct RankSettings s = fp16_at_the_edge();
     uint64_t whole = tiny_run(&s, 1, LAST);
@@ -175,8 +165,7 @@ static void resume_keeps_the_loss_scale(void **state) {
 }
 
 // The loss is reported as it is, and so is the norm, whatever the scale.
-static void the_loss_scale_divides_out(void **state) {
-    (void)state;
+TEST(the_loss_scale_divides_out) {
     static const float scales[] = {256, 65536};
     struct TinyStep step[2];
     for (int i = 0; i < 2; i++) {
@@ -200,8 +189,7 @@ static void the_loss_scale_divides_out(void **state) {
 
 // A skipped step counts as a step, and not as an update: a first update moves a weight by about the
 // learning rate, 1e-3, also where the steps before it were skipped.
-static void skipped_steps_are_no_updates(void **state) {
-    (void)state;
+TEST(skipped_steps_are_no_updates) {
     struct RankSettings s = tiny_settings(F32);
     struct Rank r;
     tiny_open(&r, &s, 1);
@@ -219,19 +207,4 @@ static void skipped_steps_are_no_updates(void **state) {
     if (!(moved > 0.9e-3 && moved < 1.2e-3))
         fail_msg("the first update moved a weight by %g", moved);
     rank_close(&r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rerun_gives_the_same_bits),
-        cmocka_unit_test(recomputation_changes_no_bit),
-        cmocka_unit_test(recomputation_saves_memory),
-        cmocka_unit_test(dry_tiers_predict_the_allocation),
-        cmocka_unit_test(fault_14_24_resume_is_bitwise),
-        cmocka_unit_test(resume_keeps_the_loss_scale),
-        cmocka_unit_test(the_loss_scale_divides_out),
-        cmocka_unit_test(skipped_steps_are_no_updates),
-        cmocka_unit_test(fault_09_a_step_that_is_not_finite_is_skipped),
-    };
-    return cmocka_run_group_tests_name("bitwise", tests, NULL, NULL);
 }

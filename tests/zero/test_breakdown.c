@@ -4,17 +4,15 @@
 // that compute waits for has a reason.
 #include "zero/state.h"
 #include "kernels/trace.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/rank/breakdown.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
 enum { STEPS = 5, SLOW = 3 }; // that step, from 1, has the sleep
 
@@ -168,8 +166,7 @@ static const struct Case cases[] = {
     {"a slow update", 0, 1, TIER_CPU, HOST_QUEUE, QUEUE_COMPUTE, WAIT_UPDATE, true},
 };
 
-static void compute_waits_for_the_right_reason(void **state) {
-    (void)state;
+TEST(compute_waits_for_the_right_reason) {
     // The simulator's queues take turns in one thread: all of them would sleep.
     bool all = !device_count_cuda();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -187,8 +184,7 @@ static void compute_waits_for_the_right_reason(void **state) {
     }
 }
 
-static void a_queue_that_works_is_no_wait(void **state) {
-    (void)state;
+TEST(a_queue_that_works_is_no_wait) {
     struct Case c = {"a slow kernel", 0, 1, TIER_DEVICE, DEVICE_QUEUE, QUEUE_COMPUTE, 0, false};
     struct Made m;
     if (device_count_cuda())
@@ -202,8 +198,7 @@ static void a_queue_that_works_is_no_wait(void **state) {
 }
 
 // Two ranks at stage 3, and an offloaded update, on whatever device there is.
-static void parts_are_of_a_whole(void **state) {
-    (void)state;
+TEST(parts_are_of_a_whole) {
     for (int offload = 0; offload < 2; offload++) {
         struct Case c = {.name = "steps", .stage = 3, .ranks = 2, .who = NOBODY};
         c.opt_tier = offload ? TIER_CPU : TIER_DEVICE;
@@ -219,8 +214,7 @@ static void parts_are_of_a_whole(void **state) {
 
 // docs/events.md: of "from -> to" in its second column, what compute
 // waits for; or any queue, where the host waits for a GPU's.
-static void each_event_has_a_reason(void **state) {
-    (void)state;
+TEST(each_event_has_a_reason) {
     FILE *f = fopen("docs/events.md", "r");
     char line[2048];
     int events = 0;
@@ -252,8 +246,7 @@ static int one_reason(const char *event) {
 }
 
 // By hand: spans 0 to 10, 10 to 20 and so on, where the clock is ours.
-static void time_is_shared_out_among_spans(void **state) {
-    (void)state;
+TEST(time_is_shared_out_among_spans) {
     struct Tally *t = tally_open(one_reason);
     double zero = base_seconds() + 1; // the first span's begin is the clock's
     tally_cut(t, zero);
@@ -279,15 +272,4 @@ static void time_is_shared_out_among_spans(void **state) {
     assert_true(fabs(c.wait[1] - 10) < 1e-6 && c.wait[0] == 0);
     assert_true(fabs(tally_span(t, 4).wait[1] - 1) < 1e-6);
     tally_close(t);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_is_shared_out_among_spans),
-        cmocka_unit_test(each_event_has_a_reason),
-        cmocka_unit_test(parts_are_of_a_whole),
-        cmocka_unit_test(compute_waits_for_the_right_reason),
-        cmocka_unit_test(a_queue_that_works_is_no_wait),
-    };
-    return cmocka_run_group_tests_name("breakdown", tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 // functions below (Makefile: WRAP), which can fail or end the process at the n-th call.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "kernels/hash.h"
@@ -101,8 +102,7 @@ static bool exists(const char *folder, const char *name) {
 
 // ---- tests ----
 
-static void the_newest_are_kept(void **state) {
-    (void)state;
+TEST(the_newest_are_kept) {
     char *folder = scratch_make();
     struct Rank r;
     open_at_step(&r, 0);
@@ -121,8 +121,7 @@ static void the_newest_are_kept(void **state) {
 }
 
 // Flips one bit, or cuts the file, at many places: each must be refused, and the one before used.
-static void a_damaged_checkpoint_is_refused(void **state) {
-    (void)state;
+TEST(a_damaged_checkpoint_is_refused) {
     char *folder = scratch_make();
     struct Rank r;
     open_at_step(&r, 1);
@@ -157,8 +156,7 @@ static void a_damaged_checkpoint_is_refused(void **state) {
     scratch_remove(folder);
 }
 
-static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
-    (void)state;
+TEST(a_checkpoint_of_another_run_is_refused_by_name) {
     char *folder = scratch_make();
     struct Rank r;
     struct Error e = {0};
@@ -187,8 +185,7 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
     scratch_remove(folder);
 }
 
-static void what_differs_is_a_flag_by_its_name(void **state) {
-    (void)state;
+TEST(what_differs_is_a_flag_by_its_name) {
     char *folder = scratch_make();
     struct Rank r;
     struct Error e = {0};
@@ -244,8 +241,7 @@ static void set_format(const char *path, char number) {
     free(bytes);
 }
 
-static void a_checkpoint_of_another_format_is_refused(void **state) {
-    (void)state;
+TEST(a_checkpoint_of_another_format_is_refused) {
     static const struct {
         char number;
         const char *said;
@@ -271,8 +267,7 @@ static void a_checkpoint_of_another_format_is_refused(void **state) {
     }
 }
 
-static void no_checkpoint_is_a_fresh_start(void **state) {
-    (void)state;
+TEST(no_checkpoint_is_a_fresh_start) {
     char *folder = scratch_make();
     assert_int_equal(resumed_step(folder), 0);
     struct Rank r;
@@ -285,8 +280,7 @@ static void no_checkpoint_is_a_fresh_start(void **state) {
     scratch_remove(folder);
 }
 
-static void a_second_folder_that_cannot_be_read_is_an_error(void **state) {
-    (void)state;
+TEST(a_second_folder_that_cannot_be_read_is_an_error) {
     char *folder = scratch_make(), *path = folder;
     const char *folders[] = {folder, "/proc/self/maps", NULL}; // no folder
     struct Rank r;
@@ -349,27 +343,10 @@ static void attack(enum Fault kind, int expected) {
     assert_true(faults >= 16); // 14 writes, fsync of file and folders, the rename
 }
 
-static void fault_18_killed_at_every_write_fsync_and_rename(void **state) {
-    (void)state;
+TEST(fault_18_killed_at_every_write_fsync_and_rename) {
     attack(FAULT_KILL, 9);
 }
 
-static void fault_19_disk_full_at_every_write(void **state) {
-    (void)state;
+TEST(fault_19_disk_full_at_every_write) {
     attack(FAULT_FULL_DISK, 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_18_killed_at_every_write_fsync_and_rename),
-        cmocka_unit_test(fault_19_disk_full_at_every_write),
-        cmocka_unit_test(the_newest_are_kept),
-        cmocka_unit_test(a_damaged_checkpoint_is_refused),
-        cmocka_unit_test(a_checkpoint_of_another_run_is_refused_by_name),
-        cmocka_unit_test(what_differs_is_a_flag_by_its_name),
-        cmocka_unit_test(a_checkpoint_of_another_format_is_refused),
-        cmocka_unit_test(no_checkpoint_is_a_fresh_start),
-        cmocka_unit_test(a_second_folder_that_cannot_be_read_is_an_error),
-    };
-    return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

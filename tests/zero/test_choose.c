@@ -3,6 +3,7 @@
 // and says the same again. What it counts of a step is what formulas say (zero/rank/rank_step.c); a
 // small model's real steps give each kernel a rate.
 #include "zero/plan/choose.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "tests/lib/outcome.h"
@@ -23,8 +24,7 @@ static double sum(const double n[NKERNEL]) {
     return all;
 }
 
-static void counts_are_what_the_formulas_say(void **state) {
-    (void)state;
+TEST(counts_are_what_the_formulas_say) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (enum Recompute level = 0; level < NRECOMPUTE; level++) {
             struct RankSettings s = tiny_family(i, BF16);
@@ -53,8 +53,7 @@ static double measure_now(const char *where, const char *name, double (*measure)
 }
 
 // Every kernel that a step calls has a rate, and so the step a time.
-static void each_kernel_is_timed(void **state) {
-    (void)state;
+TEST(each_kernel_is_timed) {
     for (int i = 0; i < TINY_FAMILIES; i++) {
         struct RankSettings s = tiny_family(i, BF16);
         struct PassCount count;
@@ -251,8 +250,7 @@ static double compare(const struct ChooseRequest *r, uint64_t seed, int *refused
     return ratio;
 }
 
-static void choices_are_as_good_as_trying_all(void **state) {
-    (void)state;
+TEST(choices_are_as_good_as_trying_all) {
     double worst = 1;
     int refused = 0;
     for (uint64_t seed = 1; seed <= MACHINES; seed++) {
@@ -268,8 +266,7 @@ static void choices_are_as_good_as_trying_all(void **state) {
 
 // Cores that make everything make one thing after the other; the disk alone works beside them. And
 // what a unit waits for at the beginning of a step nothing hides.
-static void times_add_where_cores_are_shared(void **state) {
-    (void)state;
+TEST(times_add_where_cores_are_shared) {
     struct StepWork w = {.moves = {.update = {.in = 100, .read = 30}, .backward = {.out = 50}},
                          .forward = 1,
                          .backward = 2,
@@ -297,8 +294,7 @@ static void times_add_where_cores_are_shared(void **state) {
 
 // A collective is hidden by what it is made beside, and by nothing else: one that is made once only
 // by one micro-batch, and a sum of tensor parallelism by nothing.
-static void collectives_hide_behind_their_pass(void **state) {
-    (void)state;
+TEST(collectives_hide_behind_their_pass) {
     struct StepWork w = {.forward = 4, .backward = 8, .nmicro = 4, .disk_ranks = 1};
     struct Speeds s = {.sent = 10};
     const struct {
@@ -328,8 +324,7 @@ static void collectives_hide_behind_their_pass(void **state) {
 }
 
 // Behind a slow bus and a slow host nothing is offloaded where there is memory for it.
-static void what_is_slow_is_not_chosen(void **state) {
-    (void)state;
+TEST(what_is_slow_is_not_chosen) {
     struct RankSettings s = tiny_settings(BF16);
     struct Choices c;
     struct Error e;
@@ -348,16 +343,4 @@ static void what_is_slow_is_not_chosen(void **state) {
     r.room.of[SHORT_DEVICE] = c.best[0].forecast.is.tier[TIER_DEVICE].peak - 1;
     assert_int_equal(choose(&r, &c, &e), 0);
     assert_true(c.best[0].forecast.is.tier[TIER_DEVICE].peak <= r.room.of[SHORT_DEVICE]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_what_the_formulas_say),
-        cmocka_unit_test(collectives_hide_behind_their_pass),
-        cmocka_unit_test(each_kernel_is_timed),
-        cmocka_unit_test(choices_are_as_good_as_trying_all),
-        cmocka_unit_test(times_add_where_cores_are_shared),
-        cmocka_unit_test(what_is_slow_is_not_chosen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "data/json.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <stdlib.h>
 
@@ -13,8 +14,7 @@
 static const struct Cluster plain = {
     .nodes = 64, .node_gpus = 4, .near = {100, 0.01}, .far = {50, 1}};
 
-static void collectives_by_hand(void **state) {
-    (void)state;
+TEST(collectives_by_hand) {
     const struct {
         struct ClusterGroup group; // ranks of the job, of the group, apart
         enum Collective kind;
@@ -44,8 +44,7 @@ static void collectives_by_hand(void **state) {
     }
 }
 
-static void attention_by_hand(void **state) {
-    (void)state;
+TEST(attention_by_hand) {
     struct Cluster c = {.matmul = 100, .memory = 10, .attention_forward = 7};
     c.attention_backward = 5;
     struct KernelRates r = cluster_rates(&c, 64);
@@ -62,8 +61,7 @@ static void attention_by_hand(void **state) {
 // ---- whole steps ----
 
 // 1F1B of equal stages: p - 1 of m + p - 1 turns are waited for.
-static void bubble_is_that_of_the_schedule(void **state) {
-    (void)state;
+TEST(bubble_is_that_of_the_schedule) {
     struct Cluster c = usual();
     for (size_t p = 1; p <= 8; p *= 2)
         for (size_t m = 1; m <= 64; m *= 8) {
@@ -82,8 +80,7 @@ static void bubble_is_that_of_the_schedule(void **state) {
 
 // The slowest stage tells how long each micro-batch takes; the others how long the first is on its
 // way: 5 layers in two stages are 3 and 2.
-static void stages_that_are_not_equal(void **state) {
-    (void)state;
+TEST(stages_that_are_not_equal) {
     struct Cluster c = usual();
     struct RankSettings s = small(5), three = small(3), two = small(2), four = small(4);
     c.call = 0;
@@ -113,8 +110,7 @@ static struct ClusterForecast once(const struct Cluster *c, const struct RankSet
 
 // A rank's memory is that of every plan; of a pipeline's first stage, with as many micro-batches
 // under way as there are stages.
-static void memory_is_the_plans(void **state) {
-    (void)state;
+TEST(memory_is_the_plans) {
     struct Cluster c = usual();
     struct RankSettings s = small(8), half = small(4);
     struct Error e;
@@ -152,8 +148,7 @@ static void memory_is_the_plans(void **state) {
 }
 
 // The ranks of a node share its memory, its host's rate and its disks.
-static void ranks_share_a_node(void **state) {
-    (void)state;
+TEST(ranks_share_a_node) {
     struct Cluster c = usual();
     struct RankSettings s = small(4);
     s.stage = 3;
@@ -182,8 +177,7 @@ static void add_partial(void *sum, const struct Rehearsed *one) {
 }
 
 // What kernels are counted to send to other places is what the traffic says of a step.
-static void sums_are_the_traffics(void **state) {
-    (void)state;
+TEST(sums_are_the_traffics) {
     for (int i = 0; i < 2 * NRECOMPUTE; i++) {
         struct RankSettings s = small(3);
         struct PassCount count;
@@ -237,8 +231,7 @@ static struct RankSettings draw_run(struct Draw *d) {
 
 // The parts of a step are the step, and none is less than nothing. Of the collectives no more is
 // waited for than they take, with what is moved besides.
-static void parts_are_the_step(void **state) {
-    (void)state;
+TEST(parts_are_the_step) {
     struct Draw d = {11, 0};
     struct Cluster c = usual();
     for (int i = 0; i < 300; i++) {
@@ -256,8 +249,7 @@ static void parts_are_the_step(void **state) {
 }
 
 // Nothing that is faster makes a step slower, and no rate changes what is held.
-static void faster_is_never_slower(void **state) {
-    (void)state;
+TEST(faster_is_never_slower) {
     struct Draw d = {12, 0};
     static const size_t rates[] = {
         offsetof(struct Cluster, matmul),      offsetof(struct Cluster, attention_forward),
@@ -290,8 +282,7 @@ static void faster_is_never_slower(void **state) {
             fail_msg("rate %d matters on no grid", k);
 }
 
-static void what_is_no_grid_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_grid_is_refused) {
     struct Cluster c = usual();
     struct ClusterForecast f;
     struct Error e;
@@ -324,8 +315,7 @@ static void what_is_no_grid_is_refused(void **state) {
 
 // --device-mem and --host-mem-per-rank are limits of each rank, --host-mem of a node, beside the
 // file's.
-static void what_a_flag_allows(void **state) {
-    (void)state;
+TEST(what_a_flag_allows) {
     struct Cluster c = usual();
     struct RankSettings s = small(4);
     struct Error e;
@@ -357,8 +347,7 @@ static void what_a_flag_allows(void **state) {
 }
 
 // The smallest card that has the memory, as its file has it; of several the slowest.
-static void a_card_for_some_memory(void **state) {
-    (void)state;
+TEST(a_card_for_some_memory) {
     const struct {
         size_t bytes;
         const char *file;
@@ -378,8 +367,7 @@ static void a_card_for_some_memory(void **state) {
 }
 
 // What was measured of a disk stays; fp32 is slower than the files' 16 bits.
-static void rates_of_a_card(void **state) {
-    (void)state;
+TEST(rates_of_a_card) {
     struct RankSettings s = small(4);
     struct Cluster c;
     struct Rates rates, slow;
@@ -399,27 +387,4 @@ static void rates_of_a_card(void **state) {
     assert_true(of_fp32.sent == c.far.rate / 8 && of_fp32.host_update == c.host_update / 8);
     assert_true(slow.kernels.of[KERNEL_matmul] < c.matmul && of_fp32.flops < c.matmul);
     assert_true(slow.kernels.of[KERNEL_adamw] == c.memory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_card_for_some_memory),
-        cmocka_unit_test(rates_of_a_card),
-        cmocka_unit_test(collectives_by_hand),
-        cmocka_unit_test(attention_by_hand),
-        cmocka_unit_test(bubble_is_that_of_the_schedule),
-        cmocka_unit_test(stages_that_are_not_equal),
-        cmocka_unit_test(hops_by_hand),
-        cmocka_unit_test(handed_is_the_traffics),
-        cmocka_unit_test(replicas_lie_behind_all_stages),
-        cmocka_unit_test(ends_add_up_the_embedding),
-        cmocka_unit_test(memory_is_the_plans),
-        cmocka_unit_test(ranks_share_a_node),
-        cmocka_unit_test(sums_are_the_traffics),
-        cmocka_unit_test(parts_are_the_step),
-        cmocka_unit_test(faster_is_never_slower),
-        cmocka_unit_test(what_is_no_grid_is_refused),
-        cmocka_unit_test(what_a_flag_allows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,13 @@
 // ranks of a grid lie, who hands on to whom, and how far that is.
 #ifndef TESTS_ZERO_TEST_CLUSTER_GRID_H
 #define TESTS_ZERO_TEST_CLUSTER_GRID_H
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/cluster.h"
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 static bool near_to(double a, double b) {
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
@@ -69,8 +66,7 @@ static struct ClusterForecast forecast(const struct Cluster *c, const struct Ran
 
 // The slowest hop counts, far where neighbouring stages are on two nodes; how many ranks of a node
 // then hand on to other ones is counted by hand.
-static void hops_by_hand(void **state) {
-    (void)state;
+TEST(hops_by_hand) {
     struct Cluster c = usual(); // nodes of 8
     c.far.rate = 1e9;
     const struct {
@@ -101,8 +97,7 @@ static void hops_by_hand(void **state) {
 }
 
 // What a stage hands on is what a run counts: its own rows, where places have parts of them.
-static void handed_is_the_traffics(void **state) {
-    (void)state;
+TEST(handed_is_the_traffics) {
     struct Cluster c = usual();
     c.near.latency = 0;
     for (int parts = 0; parts < 2; parts++) {
@@ -145,8 +140,7 @@ static int groups_of(const struct RankSettings *s, size_t layers) {
 }
 
 // Stages lie between replicas: of 8 stages with shards over 4 ranks they are 32 ranks apart.
-static void replicas_lie_behind_all_stages(void **state) {
-    (void)state;
+TEST(replicas_lie_behind_all_stages) {
     struct Cluster c = only_far_hops(8);
     struct RankSettings s = small(8);
     struct Error e;
@@ -178,8 +172,7 @@ static void note_ends(void *context, const struct Rehearsed *one) {
 }
 
 // The ends of a pipeline add up a tied head's gradient, as much as a run counts.
-static void ends_add_up_the_embedding(void **state) {
-    (void)state;
+TEST(ends_add_up_the_embedding) {
     for (int stage = 0; stage <= 3; stage++) {
         struct Cluster c = only_far_hops(2);
         struct RankSettings s = small(6);

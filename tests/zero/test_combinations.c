@@ -7,10 +7,10 @@
 #include "tests/lib/combination.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 enum { USUALLY = 60 };
 
-static char *folder; // on a disk
 static bool disk;
 
 static uint64_t number_in(const char *variable, uint64_t otherwise) {
@@ -37,14 +37,14 @@ static bool follows(struct Combination *c) {
     return true;
 }
 
-static void plan_is_measured_of_random_combinations(void **state) {
+TEST(plan_is_measured_of_random_combinations) {
     uint64_t n = number_in("COMBINATIONS", USUALLY), seed = number_in("SEED", 1), accepted = 0, i;
     int followed = 0;
     bool show = getenv("SHOW_COMBINATIONS");
     (void)state;
     for (i = 0; accepted < n; i++) {
         struct Combination c;
-        combination_draw(&c, rng_bits(seed, i), disk ? folder : NULL);
+        combination_draw(&c, rng_bits(seed, i), disk ? disk_folder : NULL);
         int err = combination_read(&c);
         if (show)
             print_message("%llu %s\n  %s\n", (unsigned long long)i, combination_text(&c),
@@ -65,14 +65,11 @@ static void plan_is_measured_of_random_combinations(void **state) {
     assert_true(followed > 0);
 }
 
-int main(void) {
+static int open_disk(void **state) {
     struct Error e;
-    folder = scratch_make_in("build");
-    disk = nvme_preflight(&(struct NvmeSettings){.folder = folder}, 0, &e) == 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_is_measured_of_random_combinations),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
+    disk_open(state);
+    disk = nvme_preflight(&(struct NvmeSettings){.folder = disk_folder}, 0, &e) == 0;
+    return 0;
 }
+
+AROUND_ALL(open_disk, disk_close);

@@ -11,19 +11,16 @@
 //
 // Faults 10 and 20 of real trainers are of this kind.
 #include "tests/lib/child.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/comm/grid.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { MOST_RANKS = 5, MOST_CALLS = 16 };
 
@@ -193,8 +190,7 @@ static void run_case(void *context, int rank, struct ThreadGroup *group) {
     end_close(&end);
 }
 
-static void collectives_are_right_and_counted(void **state) {
-    (void)state;
+TEST(collectives_are_right_and_counted) {
     static const size_t sizes[] = {1, 64, 1000, 20000};
     for (enum Dtype d = F32; d <= BF16; d++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -213,8 +209,7 @@ static void collectives_are_right_and_counted(void **state) {
 
 // Every rank is at its own place of its group along every axis, all members of a group name the
 // same members, and ranks of a group differ in that axis alone.
-static void the_grid_has_lines_along_each_axis(void **state) {
-    (void)state;
+TEST(the_grid_has_lines_along_each_axis) {
     struct Grid g = {{2, 3, 4, 5}};
     for (int rank = 0; rank < 2 * 3 * 4 * 5; rank++)
         for (enum Axis axis = 0; axis < NAXIS; axis++) {
@@ -280,8 +275,7 @@ static void split_and_check(void *context, int rank, struct ThreadGroup *group) 
     end_close(&end);
 }
 
-static void groups_along_each_axis_know_their_members(void **state) {
-    (void)state;
+TEST(groups_along_each_axis_know_their_members) {
     static const int shards[] = {1, 2, 3, 6};
     for (size_t i = 0; i < sizeof shards / sizeof shards[0]; i++) {
         struct Split s = {.grid = grid_of(6, 1, shards[i], 1)};
@@ -334,8 +328,7 @@ static void run_away(const void *unused) {
     world_run(&w, stay_away, (void *)unused);
 }
 
-static void who_waits_for_another_is_not_named(void **state) {
-    (void)state;
+TEST(who_waits_for_another_is_not_named) {
     int status;
     char *said = child_said(run_away, NULL, &status);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 2 ||
@@ -391,8 +384,7 @@ static void expect_said(enum Astray how, enum Collective kind, const char *wante
     free(said);
 }
 
-static void fault_10_ranks_out_of_step_are_named(void **state) {
-    (void)state;
+TEST(fault_10_ranks_out_of_step_are_named) {
     for (enum Collective kind = 0; kind < NCOLLECTIVE; kind++) {
         if (kind != COMM_BARRIER)
             expect_said(OTHER_SIZE, kind, "E_COLLECTIVES_DIFFER rank 1 at 1, ");
@@ -401,8 +393,7 @@ static void fault_10_ranks_out_of_step_are_named(void **state) {
     }
 }
 
-static void fault_20_a_rank_that_does_not_come_is_named(void **state) {
-    (void)state;
+TEST(fault_20_a_rank_that_does_not_come_is_named) {
     for (enum Collective kind = 0; kind < NCOLLECTIVE; kind++) {
         char *wanted = base_format("E_RANK_SILENT %s of %d bytes: no sign of rank 1 for 0.5 s",
                                    collective_name(kind), kind == COMM_BARRIER ? 0 : 32);
@@ -424,14 +415,8 @@ static int meet_on_hosts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_are_right_and_counted),
-        cmocka_unit_test(the_grid_has_lines_along_each_axis),
-        cmocka_unit_test(groups_along_each_axis_know_their_members),
-        cmocka_unit_test(who_waits_for_another_is_not_named),
-        cmocka_unit_test(fault_10_ranks_out_of_step_are_named),
-        cmocka_unit_test(fault_20_a_rank_that_does_not_come_is_named),
-    };
-    return cmocka_run_group_tests_name("collectives, met in queues", tests, meet_in_queues, NULL) +
-           cmocka_run_group_tests_name("collectives, met on hosts", tests, meet_on_hosts, NULL);
+    around_all.before = meet_in_queues;
+    int failed = run_all_tests();
+    around_all.before = meet_on_hosts;
+    return failed + run_all_tests();
 }

@@ -9,20 +9,17 @@
 #include "zero/state.h"
 #include "tests/cusim/nccl_sim.h"
 #include "tests/lib/cusim_help.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/comm/nccl.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { MOST_RANKS = 4, PIECE = 128 };
 
@@ -236,8 +233,7 @@ static void check_case(struct Case c, const char *schedule) {
     assert_int_equal(sim_races(), 0);
 }
 
-static void collectives_are_right_and_counted(void **state) {
-    (void)state;
+TEST(collectives_are_right_and_counted) {
     // Even: the simulator looks at 4 bytes together, and a shard of an odd number of 2 bytes would
     // share them with its neighbour.
     static const size_t sizes[] = {2, 32, 34, 1000};
@@ -251,8 +247,7 @@ static void collectives_are_right_and_counted(void **state) {
                        "eager");
 }
 
-static void no_schedule_shows_a_race(void **state) {
-    (void)state;
+TEST(no_schedule_shows_a_race) {
     struct Case c = {.dtype = BF16, .n = 200, .ranks = 3};
     sim_set_schedule(SIM_LAZY, 0);
     check_case(c, "lazy");
@@ -278,8 +273,7 @@ static void train_steps(void *hash, struct Rank *r) {
 }
 
 // Every stage over NCCL has the bits of ranks that share a GPU.
-static void stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(stages_agree_bitwise) {
     for (int ranks = 2; over_nccl && ranks <= MOST_RANKS; ranks += 2) {
         struct RankSettings s = tiny_settings(BF16);
         uint64_t want = 0, hash = 0;
@@ -372,8 +366,7 @@ static void expect_said(struct Way way, int wanted_status, const char *wanted) {
         expect_said_once(way, i, wanted_status, wanted);
 }
 
-static void fault_10_ranks_out_of_step_are_named(void **state) {
-    (void)state;
+TEST(fault_10_ranks_out_of_step_are_named) {
     struct Way way = {OTHER_SIZE, {.check = true}};
     expect_said(way, 2, "E_COLLECTIVES_DIFFER rank 1 at 1, all_gather of 16 bytes");
     way.how = OTHER_KIND;
@@ -383,8 +376,7 @@ static void fault_10_ranks_out_of_step_are_named(void **state) {
         expect_said(way, 99, "NCCL: calls that do not fit");
 }
 
-static void fault_20_a_rank_that_does_not_come_is_named(void **state) {
-    (void)state;
+TEST(fault_20_a_rank_that_does_not_come_is_named) {
     struct Way way = {ABSENT, {.check = true}};
     expect_said(way, 2, "E_RANK_SILENT rank 1 for 0.5 s");
     way.settings.check = false;
@@ -392,8 +384,7 @@ static void fault_20_a_rank_that_does_not_come_is_named(void **state) {
         expect_said(way, 2, "E_RANK_SILENT by rank 1");
 }
 
-static void a_link_that_breaks_ends_the_job(void **state) {
-    (void)state;
+TEST(a_link_that_breaks_ends_the_job) {
     struct Way way = {BROKEN_LINK, {0}};
     if (over_nccl)
         expect_said(way, 2, "E_NCCL rank 1: collective 1, all_gather of 32 bytes");
@@ -413,14 +404,8 @@ static int use_nccl(void **state) {
 
 int main(void) {
     device_load_eagerly_cuda();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_are_right_and_counted),
-        cmocka_unit_test(no_schedule_shows_a_race),
-        cmocka_unit_test(stages_agree_bitwise),
-        cmocka_unit_test(fault_10_ranks_out_of_step_are_named),
-        cmocka_unit_test(fault_20_a_rank_that_does_not_come_is_named),
-        cmocka_unit_test(a_link_that_breaks_ends_the_job),
-    };
-    return cmocka_run_group_tests_name("collectives on one GPU", tests, share_one, NULL) +
-           cmocka_run_group_tests_name("collectives by NCCL", tests, use_nccl, NULL);
+    around_all.before = share_one;
+    int failed = run_all_tests();
+    around_all.before = use_nccl;
+    return failed + run_all_tests();
 }

@@ -7,6 +7,7 @@
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/state_file.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/checkpoint/checkpoint.h"
@@ -142,32 +143,18 @@ static void every_flip_is_found(int ranks, int stage) {
     scratch_remove(f.folder);
 }
 
-static void one_rank(void **state) {
-    (void)state;
+TEST(one_rank) {
     every_flip_is_found(1, 0);
 }
 
-static void two_ranks(void **state) {
-    (void)state;
+TEST(two_ranks) {
     every_flip_is_found(2, 2);
 }
 
-static void three_ranks(void **state) {
-    (void)state;
+TEST(three_ranks) {
     every_flip_is_found(3, 3);
 }
 
-static void seven_ranks(void **state) {
-    (void)state;
+TEST(seven_ranks) {
     every_flip_is_found(7, 3);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(two_ranks),
-        cmocka_unit_test(three_ranks),
-        cmocka_unit_test(seven_ranks),
-    };
-    return cmocka_run_group_tests_name("corruption", tests, NULL, NULL);
 }

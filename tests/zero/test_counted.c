@@ -4,6 +4,7 @@
 // was trained, and give up the same validation.
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
+#include "tests/lib/test.h"
 #include "zero/train/loop.h"
 
 #include <errno.h>
@@ -67,8 +68,7 @@ static void make_steps(void *context, struct Rank *r) {
         m->hash = hash;
 }
 
-static void reading_ahead_changes_no_bit(void **state) {
-    (void)state;
+TEST(reading_ahead_changes_no_bit) {
     struct RankSettings s = tiny_family(4, F32);
     s.packed = true;
     s.threads = 1;
@@ -156,8 +156,7 @@ static void train_until_it_fails(void *context, struct Rank *r) {
     f->validated[rank] = rank_validate(r, &bad, 5, &loss, &e);
 }
 
-static void all_stop_where_one_cannot_count(void **state) {
-    (void)state;
+TEST(all_stop_where_one_cannot_count) {
     struct Failing f = {.told = {false, false}};
     struct RankSettings s = tiny_settings(F32);
     s.ranks = 2;
@@ -169,12 +168,4 @@ static void all_stop_where_one_cannot_count(void **state) {
     assert_true(f.known[0] == f.steps[0] && f.known[1] == f.steps[1]);
     assert_int_equal(f.validated[0], -EINTR);
     assert_int_equal(f.validated[1], -EIO);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reading_ahead_changes_no_bit),
-        cmocka_unit_test(all_stop_where_one_cannot_count),
-    };
-    return cmocka_run_group_tests_name("counted", tests, NULL, NULL);
 }

@@ -14,12 +14,10 @@
 // Faults 8, 9 and 12 of real trainers are of this kind. Read next: test_offload_resume.c.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 enum { STEPS = 10, MOST_RANKS = 3, MOST_GROUPS = 8, NEVER = 1 << 30 };
-
-static bool whole;
-static char *folder; // on a disk
 
 struct Outcome {
     struct TinyStep step[STEPS];
@@ -255,7 +253,7 @@ static struct Case case_of(enum Dtype dtype, int ranks, size_t nmicro, uint64_t 
     s->grad_dtype = nmicro > 1 ? F32 : dtype;
     // So large that fp16 has its overflows among the steps, and finds its scale.
     s->loss_scale = (struct LossScaleSettings){0x1p18f, 1, 3, 2};
-    s->nvme.folder = folder;
+    s->nvme.folder = disk_folder;
     s->delayed = true;
     s->delay_after = after;
     return c;
@@ -315,8 +313,7 @@ static void compare_placements(struct Case c, int first_stage, int end_stage, in
             }
 }
 
-static void fault_08_and_12_late_updates_are_those_of_a_plain_program(void **state) {
-    (void)state;
+TEST(fault_08_and_12_late_updates_are_those_of_a_plain_program) {
     static const uint64_t after[] = {0, 3, NEVER};
     static const size_t micros[] = {1, 3};
     for (int i = 0; i < 3 * 3 * 3 * 2 * 2; i++) {
@@ -332,8 +329,7 @@ static void fault_08_and_12_late_updates_are_those_of_a_plain_program(void **sta
 }
 
 // A delayed update must be another training, or the comparison says nothing.
-static void a_late_update_is_another_training(void **state) {
-    (void)state;
+TEST(a_late_update_is_another_training) {
     struct Case c = case_of(F32, 1, 1, 0);
     struct Outcome late = plain_of(&c);
     c.settings.delay_after = 3;
@@ -348,8 +344,7 @@ static void a_late_update_is_another_training(void **state) {
 
 // fp16 overflows by itself in its first steps; here one rank's gradients are infinite in two steps,
 // while updates are on their way. All ranks skip these two, and only these.
-static void fault_09_a_late_update_is_skipped_by_all(void **state) {
-    (void)state;
+TEST(fault_09_a_late_update_is_skipped_by_all) {
     for (int i = 0; i < NDTYPE * 4; i++) {
         struct Case c = case_of((enum Dtype)(i % NDTYPE), 3, 1, i % 2 ? 2 : 0);
         struct RankSettings *s = &c.settings;
@@ -371,8 +366,7 @@ static void fault_09_a_late_update_is_skipped_by_all(void **state) {
 }
 
 // Whatever queue is slow: a wait that is missing shows as another number.
-static void any_queue_may_be_slow(void **state) {
-    (void)state;
+TEST(any_queue_may_be_slow) {
     for (int i = 0; i < 2 * NQUEUE * 2; i++) {
         struct Case c = case_of(BF16, 2, 1 + (size_t)i % 2 * 2, 1);
         struct RankSettings *s = &c.settings;
@@ -388,16 +382,4 @@ static void any_queue_may_be_slow(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    folder = scratch_make_in("build");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_update_is_another_training),
-        cmocka_unit_test(fault_08_and_12_late_updates_are_those_of_a_plain_program),
-        cmocka_unit_test(fault_09_a_late_update_is_skipped_by_all),
-        cmocka_unit_test(any_queue_may_be_slow),
-    };
-    int failed = cmocka_run_group_tests_name("delay", tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

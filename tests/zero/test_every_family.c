@@ -10,6 +10,7 @@
 // The figures themselves are tests/model/test_families.c's; GPT-2 alone, in more settings, has
 // test_plan.c and test_stages.c.
 #include "tests/lib/planned.h"
+#include "tests/lib/test.h"
 
 enum { STEPS = 3 };
 
@@ -66,8 +67,7 @@ static struct RankSettings settings_of(int family, enum Dtype dtype, int ranks, 
     return s;
 }
 
-static void plan_is_what_happens(void **state) {
-    (void)state;
+TEST(plan_is_what_happens) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (int stage = 0; stage < 4; stage++)
             for (int n = 0; n < 4; n++) {
@@ -79,8 +79,7 @@ static void plan_is_what_happens(void **state) {
 }
 
 // Optimizer, parameters and activations in host memory, one after the other.
-static void plan_of_offload_is_what_happens(void **state) {
-    (void)state;
+TEST(plan_of_offload_is_what_happens) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (int stage = 0; stage < 4; stage++)
             for (int more = 0; more < 3; more++) {
@@ -96,8 +95,7 @@ static void plan_of_offload_is_what_happens(void **state) {
 
 // An embedding apart from the head adds to what is reduced, not to what is gathered: but for
 // padding as much as the one matrix, which is gathered twice.
-static void an_untied_head_is_gathered_once(void **state) {
-    (void)state;
+TEST(an_untied_head_is_gathered_once) {
     for (int i = 0; i < TINY_FAMILIES; i++) {
         struct RankSettings s = settings_of(i, BF16, 4, 2);
         struct Forecast f[2];
@@ -118,8 +116,7 @@ static void an_untied_head_is_gathered_once(void **state) {
 // In the middle of a pipeline a pass begins with the unit that the last one ended with, where it
 // goes the other way: of 2 blocks in 5 micro-batches each is gathered for 10 passes, but where the
 // walk turns round, 4 times at the last block and 3 times at the first (1F1B, one pass ahead).
-static void a_stage_turns_round_with_its_weights(void **state) {
-    (void)state;
+TEST(a_stage_turns_round_with_its_weights) {
     struct RankSettings s = settings_of(1, F32, 6, 5);
     struct Params p;
     struct Forecast middle;
@@ -163,8 +160,7 @@ static void compare_runs(int family, enum Dtype dtype, int ranks) {
             }
 }
 
-static void one_hash(void **state) {
-    (void)state;
+TEST(one_hash) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (enum Dtype d = F32; d <= BF16; d++)
             compare_runs(i, d, 1 + (i + (int)d) % 3);
@@ -173,8 +169,7 @@ static void one_hash(void **state) {
 // ---- what each level keeps ----
 
 // Of a layer and a token: elements, beside the statistics, in the widths of the paper's tensors.
-static void each_level_keeps_its_tensors(void **state) {
-    (void)state;
+TEST(each_level_keeps_its_tensors) {
     for (int i = 0; i < TINY_FAMILIES; i++) {
         struct RankSettings s = settings_of(i, F32, 1, 1);
         const struct ModelConfig *c = &s.model;
@@ -197,16 +192,4 @@ static void each_level_keeps_its_tensors(void **state) {
             rank_close(&dry);
         }
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_is_what_happens),
-        cmocka_unit_test(plan_of_offload_is_what_happens),
-        cmocka_unit_test(an_untied_head_is_gathered_once),
-        cmocka_unit_test(a_stage_turns_round_with_its_weights),
-        cmocka_unit_test(one_hash),
-        cmocka_unit_test(each_level_keeps_its_tensors),
-    };
-    return cmocka_run_group_tests_name("every family", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "data/log/machine.h"
 #include "tests/lib/child.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/footprint.h"
 #include "zero/state.h"
@@ -13,8 +14,6 @@
 #include <string.h>
 
 enum { STEPS = 3 };
-
-static char *folder; // on a disk
 
 struct Row {
     size_t layers, channels, seq_len;
@@ -51,7 +50,7 @@ static struct RankSettings settings_of(const struct Row *row) {
     s.opt_tier = row->opt;
     s.param_tier = row->param;
     s.act_tier = row->act;
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     s.timeout_s = 60;
     return s;
 }
@@ -81,10 +80,9 @@ static void run_row(const void *row) {
             f.is.process_bytes, machine_peak_bytes());
 }
 
-static void the_process_is_predicted(void **state) {
-    (void)state;
+TEST(the_process_is_predicted) {
     struct Error e;
-    bool disk = nvme_preflight(&(struct NvmeSettings){.folder = folder}, 0, &e) == 0;
+    bool disk = nvme_preflight(&(struct NvmeSettings){.folder = disk_folder}, 0, &e) == 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct Row *row = &rows[i];
         if (row->opt == TIER_NVME && !disk)
@@ -104,12 +102,4 @@ static void the_process_is_predicted(void **state) {
     }
 }
 
-int main(void) {
-    folder = scratch_make_in("build");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_process_is_predicted),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

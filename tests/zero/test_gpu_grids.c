@@ -13,10 +13,9 @@
 #include "tests/lib/child.h"
 #include "tests/lib/grids.h"
 #include "tests/lib/left_out.h"
+#include "tests/lib/test.h"
 
 enum { STEPS = 2, RANKS = 4 };
-
-static bool whole; // all schedules, not a part
 
 static void tied_stages(struct RankSettings *s) {
     s->pp = 2;
@@ -124,13 +123,11 @@ static void compare_all(int gpus) {
     sim_set_gpus(1);
 }
 
-static void fault_03_grids_on_one_gpu(void **state) {
-    (void)state;
+TEST(fault_03_grids_on_one_gpu) {
     compare_all(1);
 }
 
-static void fault_03_grids_with_a_gpu_each(void **state) {
-    (void)state;
+TEST(fault_03_grids_with_a_gpu_each) {
     compare_all(RANKS);
 }
 
@@ -142,8 +139,7 @@ static void run_late(const void *settings) {
 }
 
 // Each launch waits until the GPU is idle, and holds up the other ranks meanwhile.
-static void ranks_that_share_a_gpu_may_load_kernels_late(void **state) {
-    (void)state;
+TEST(ranks_that_share_a_gpu_may_load_kernels_late) {
     if (sim_is_real())
         skip();
     for (int i = 0; i < NCASE; i += whole ? 1 : 2) {
@@ -160,8 +156,7 @@ static void ranks_that_share_a_gpu_may_load_kernels_late(void **state) {
 }
 
 // NCCL's kernels wait for each other, so ranks with a GPU each must not: zero/rank/rank_device.c.
-static void ranks_with_a_gpu_each_may_not(void **state) {
-    (void)state;
+TEST(ranks_with_a_gpu_each_may_not) {
     struct RankSettings s = minute_settings(3, 1);
     int status;
     if (sim_is_real())
@@ -176,8 +171,7 @@ static void ranks_with_a_gpu_each_may_not(void **state) {
 }
 
 // What only stages wait for: others have it for other reasons.
-static void a_stage_waits_for_what_is_still_read(void **state) {
-    (void)state;
+TEST(a_stage_waits_for_what_is_still_read) {
     // Events left out by test_gpu_grids:
     static const char *const kinds[] = {
         "wait by in: layer made",
@@ -189,16 +183,4 @@ static void a_stage_waits_for_what_is_still_read(void **state) {
         if (cases[i].set == stages_keep_elsewhere)
             assert_int_equal(left_out_one(&s, kinds[0]), MISSED_RACE);
     }
-}
-
-int main(int argc, char **argv) {
-    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_03_grids_on_one_gpu),
-        cmocka_unit_test(fault_03_grids_with_a_gpu_each),
-        cmocka_unit_test(ranks_that_share_a_gpu_may_load_kernels_late),
-        cmocka_unit_test(ranks_with_a_gpu_each_may_not),
-        cmocka_unit_test(a_stage_waits_for_what_is_still_read),
-    };
-    return cmocka_run_group_tests_name("gpu_grids", tests, NULL, NULL);
 }

@@ -7,12 +7,62 @@
 #include "kernels/cards.h"
 #include "tests/lib/cusim_help.h"
 #include "tests/lib/planned.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
+
+// ---- --device auto: first, as CUDA has not started ----
+
+struct Auto {
+    int ranks, gpus, capability; // 10 times major
+    const char *kernels;
+    enum DeviceKind found;
+    const char *said; // NULL: nothing
+};
+
+static enum FlagSource from_default(const void *flags, const char *name) {
+    (void)flags;
+    (void)name;
+    return FLAG_FROM_DEFAULT;
+}
+
+static void look_for_gpu(const void *context) {
+    const struct Auto *a = context;
+    struct RankSettings s = {.device = NDEVICEKIND, .ranks = a->ranks, .kernels = a->kernels};
+    struct World w = world_of_threads(1);
+    struct SettingsUse use = {.said = {from_default, NULL}};
+    struct Error e = {0};
+    unsetenv("CUDA_MODULE_LOADING");
+    cards_folder = "/none"; // as many cards as the simulator has, not as this machine
+    sim_set_gpus(a->gpus);
+    sim_set_capability(a->capability / 10, 0);
+    CHECK(!rank_device_join(&s, &w, 2, &use, &e), "%s", e.text);
+    CHECK(use.chosen.device == a->found, "device %d", (int)use.chosen.device);
+    CHECK(use.chosen.dtype[DEVICE_CUDA] == BF16, "a GPU that can be opened has bf16");
+    CHECK(a->ranks == 1 || a->kernels || strcmp(sim_module_loading(), "EAGER") == 0,
+          "CUDA was called before its environment was made");
+}
+
+TEST(auto_is_a_gpu_that_can_be_used) {
+    static const char old[] = "--device auto chose cpu: --device cuda: GPU 0 has compute "
+                              "capability 7.0, expected 8.0 or newer";
+    static const struct Auto all[] = {
+        {1, 1, 90, NULL, DEVICE_CUDA, NULL}, {3, 1, 80, NULL, DEVICE_CUDA, NULL},
+        {3, 2, 80, NULL, DEVICE_CUDA, NULL}, // rank_device_open refuses
+        {1, 0, 90, NULL, DEVICE_CPU, NULL},  {1, 1, 70, NULL, DEVICE_CPU, old},
+        {2, 2, 90, "avx2", DEVICE_CPU, NULL}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int status;
+        char *said = child_said(look_for_gpu, &all[i], &status);
+        if (status || (all[i].said ? !strstr(said, all[i].said) : *said != '\0'))
+            fail_msg("case %zu, status %#x: %s", i, (unsigned)status, said);
+        free(said);
+    }
+}
 
 // ---- a kernel that fails ----
 
@@ -52,8 +102,7 @@ static void expect_named(size_t nth, const char *kernel, const char *where) {
     free(said);
 }
 
-static void a_kernel_that_fails_is_named(void **state) {
-    (void)state;
+TEST(a_kernel_that_fails_is_named) {
     if (sim_is_real())
         skip();
     expect_named(0, "kernel 1 (", " of embed_forward, queue 0, step 2, unit 0: CUDA says: ");
@@ -63,8 +112,7 @@ static void a_kernel_that_fails_is_named(void **state) {
 }
 
 // Else it is some later call that says so, and its line says at least which.
-static void without_the_flag_a_call_is_named(void **state) {
-    (void)state;
+TEST(without_the_flag_a_call_is_named) {
     if (sim_is_real())
         skip();
     for (size_t nth = 0; nth < 3; nth++) {
@@ -75,8 +123,7 @@ static void without_the_flag_a_call_is_named(void **state) {
     }
 }
 
-static void the_flag_changes_no_bit(void **state) {
-    (void)state;
+TEST(the_flag_changes_no_bit) {
     struct RankSettings s = tiny_settings(BF16);
     s.device = DEVICE_CUDA;
     uint64_t without = tiny_run(&s, 1, 2);
@@ -139,8 +186,7 @@ static void expect_each(const struct Call *all, size_t n, int ranks, bool chosen
         expect_refused((struct Refused){&all[i], ranks, chosen}, aborts);
 }
 
-static void a_call_that_is_refused_ends_in_one_line(void **state) {
-    (void)state;
+TEST(a_call_that_is_refused_ends_in_one_line) {
     static const struct Call all[] = {
         {"cudaMemcpyAsync", 0, 2,
          "train: GPU 0, cudaMemcpyAsync: ", "E_GPU_MEMORY (cudaErrorMemoryAllocation)"},
@@ -160,8 +206,7 @@ static void a_call_that_is_refused_ends_in_one_line(void **state) {
 
 // A product that cuBLASLt cannot make goes another way, and that has other bits. So what is no
 // answer to the question, memory that is out for example, may not pass for one.
-static void a_choice_that_fails_is_no_refusal(void **state) {
-    (void)state;
+TEST(a_choice_that_fails_is_no_refusal) {
     static const struct Call all[] = {
         {"cublasLtMatmulAlgoGetHeuristic", 0, 3, "train: GPU 0, cublasLtMatmulAlgoGetHeuristic: ",
          "E_GPU_MEMORY (CUBLAS_STATUS_ALLOC_FAILED); the product: m "},
@@ -170,8 +215,7 @@ static void a_choice_that_fails_is_no_refusal(void **state) {
     expect_each(all, sizeof all / sizeof all[0], 1, true, false);
 }
 
-static void a_call_of_one_rank_ends_all(void **state) {
-    (void)state;
+TEST(a_call_of_one_rank_ends_all) {
     static const struct Call all[] = {
         {"cudaStreamWaitEvent", 5, 700, "GPU ", "E_GPU_KERNEL cudaStreamWaitEvent: "},
         {"ncclSend", 3, 2, "(ncclResult_t 2) on GPU ", "E_NCCL NCCL_DEBUG=WARN"},
@@ -181,8 +225,7 @@ static void a_call_of_one_rank_ends_all(void **state) {
 }
 
 // An argument that no GPU takes.
-static void a_mistake_of_ours_aborts(void **state) {
-    (void)state;
+TEST(a_mistake_of_ours_aborts) {
     static const struct Call all[] = {
         {"cudaMemcpyAsync", 0, 1, "cudaMemcpyAsync(dst, src, bytes, ", "(cudaErrorInvalidValue)"},
         {"cudaLaunchKernel", 0, 9, "kernels/cuda/launch.c:", "launch of a kernel: CUDA says: "},
@@ -228,69 +271,15 @@ static void copy_unwritten(void) {
     fputs(to[0] ? "" : "zeros", stderr);
 }
 
-static void unwritten_memory_is_not_read(void **state) {
-    (void)state;
+TEST(unwritten_memory_is_not_read) {
     if (sim_is_real())
         skip();
     child_says(copy_unwritten, "that nobody has written: byte 0 of allocation");
     child_says(update_unwritten, "that nobody has written: byte 0 of allocation");
 }
 
-// ---- --device auto ----
-
-struct Auto {
-    int ranks, gpus, capability; // 10 times major
-    const char *kernels;
-    enum DeviceKind found;
-    const char *said; // NULL: nothing
-};
-
-static enum FlagSource from_default(const void *flags, const char *name) {
-    (void)flags;
-    (void)name;
-    return FLAG_FROM_DEFAULT;
-}
-
-static void look_for_gpu(const void *context) {
-    const struct Auto *a = context;
-    struct RankSettings s = {.device = NDEVICEKIND, .ranks = a->ranks, .kernels = a->kernels};
-    struct World w = world_of_threads(1);
-    struct SettingsUse use = {.said = {from_default, NULL}};
-    struct Error e = {0};
-    unsetenv("CUDA_MODULE_LOADING");
-    cards_folder = "/none"; // as many cards as the simulator has, not as this machine
-    sim_set_gpus(a->gpus);
-    sim_set_capability(a->capability / 10, 0);
-    CHECK(!rank_device_join(&s, &w, 2, &use, &e), "%s", e.text);
-    CHECK(use.chosen.device == a->found, "device %d", (int)use.chosen.device);
-    CHECK(use.chosen.dtype[DEVICE_CUDA] == BF16, "a GPU that can be opened has bf16");
-    CHECK(a->ranks == 1 || a->kernels || strcmp(sim_module_loading(), "EAGER") == 0,
-          "CUDA was called before its environment was made");
-}
-
-static void auto_is_a_gpu_that_can_be_used(void **state) {
-    (void)state;
-    static const char old[] = "--device auto chose cpu: --device cuda: GPU 0 has compute "
-                              "capability 7.0, expected 8.0 or newer";
-    static const struct Auto all[] = {
-        {1, 1, 90, NULL, DEVICE_CUDA, NULL}, {3, 1, 80, NULL, DEVICE_CUDA, NULL},
-        {3, 2, 80, NULL, DEVICE_CUDA, NULL}, // rank_device_open refuses
-        {1, 0, 90, NULL, DEVICE_CPU, NULL},  {1, 1, 70, NULL, DEVICE_CPU, old},
-        {2, 2, 90, "avx2", DEVICE_CPU, NULL}};
-    if (sim_is_real())
-        skip();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        int status;
-        char *said = child_said(look_for_gpu, &all[i], &status);
-        if (status || (all[i].said ? !strstr(said, all[i].said) : *said != '\0'))
-            fail_msg("case %zu, status %#x: %s", i, (unsigned)status, said);
-        free(said);
-    }
-}
-
 // Ranks that share a GPU read each other's buffers; between GPUs NCCL has a buffer for pieces.
-static void pieces_are_planned_where_they_are(void **state) {
-    (void)state;
+TEST(pieces_are_planned_where_they_are) {
     struct RankSettings s = tiny_settings(BF16);
     s.device = DEVICE_CUDA;
     s.ranks = s.stage = 2;
@@ -302,20 +291,4 @@ static void pieces_are_planned_where_they_are(void **state) {
     size_t apart = planned_is_measured(&s, "two GPUs").is.tier[TIER_DEVICE].most[TAG_COMM];
     sim_set_gpus(1);
     assert_int_equal(apart, shared + s.comm_chunk);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_is_a_gpu_that_can_be_used), // first: CUDA has not started
-        cmocka_unit_test(a_kernel_that_fails_is_named),
-        cmocka_unit_test(without_the_flag_a_call_is_named),
-        cmocka_unit_test(a_call_that_is_refused_ends_in_one_line),
-        cmocka_unit_test(a_choice_that_fails_is_no_refusal),
-        cmocka_unit_test(a_call_of_one_rank_ends_all),
-        cmocka_unit_test(a_mistake_of_ours_aborts),
-        cmocka_unit_test(unwritten_memory_is_not_read),
-        cmocka_unit_test(the_flag_changes_no_bit),
-        cmocka_unit_test(pieces_are_planned_where_they_are),
-    };
-    return cmocka_run_group_tests_name("the host's side of a GPU", tests, NULL, NULL);
 }

@@ -15,18 +15,16 @@
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/left_out.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 enum { STEPS = 3 };
-
-static bool whole;
-static char *folder; // on a disk
 
 static const double ratios[] = {1, 0.3, 0.7};
 
 static void offload(struct RankSettings *s, enum TierKind optimizer, enum TierKind param,
                     int ratio) {
     s->threads = 1;
-    s->nvme.folder = folder;
+    s->nvme.folder = disk_folder;
     s->opt_tier = optimizer;
     s->param_tier = param;
     s->offload_ratio = ratios[ratio];
@@ -73,8 +71,7 @@ static void compare_placements(struct RankSettings s) {
     }
 }
 
-static void placements_agree_bitwise(void **state) {
-    (void)state;
+TEST(placements_agree_bitwise) {
     for (int ranks = 1; ranks <= 2; ranks++)
         for (size_t nmicro = 1; nmicro <= 2; nmicro++) {
             struct RankSettings s = minute_settings(0, 3);
@@ -129,8 +126,7 @@ static void compare_masters(struct RankSettings s, const char *name) {
     }
 }
 
-static void masters_agree_bitwise(void **state) {
-    (void)state;
+TEST(masters_agree_bitwise) {
     for (int i = 0; i < TINY_FAMILIES; i++) {
         struct RankSettings s = tiny_family(i, BF16);
         struct Error e;
@@ -170,8 +166,7 @@ static struct RankSettings settings_of(const struct Setup *p) {
     return s;
 }
 
-static void any_schedule(void **state) {
-    (void)state;
+TEST(any_schedule) {
     static const struct Setup setups[] = {
         {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4, TIER_DEVICE},
         {TIER_NVME, TIER_NVME, 3, 0, 1, 2, false, 4, TIER_DEVICE},
@@ -205,8 +200,7 @@ static void any_schedule(void **state) {
 
 // What the host's kernels and the disk do in memory that the GPU copies from and to, and what the
 // disk does to its files.
-static void host_and_disk_are_watched(void **state) {
-    (void)state;
+TEST(host_and_disk_are_watched) {
     // Events left out by test_gpu_offload:
     static const struct {
         struct Setup setup;
@@ -246,8 +240,7 @@ static void host_and_disk_are_watched(void **state) {
 
 // Where a GPU computes, its caller has waited for all of the host's last updates before it queues
 // the next ones. Where a CPU does, nobody has, and only this keeps their files in order.
-static void a_cpu_needs_to_know_what_is_kept(void **state) {
-    (void)state;
+TEST(a_cpu_needs_to_know_what_is_kept) {
     static const struct Setup setup = {TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2, TIER_DEVICE};
     // Events left out by test_gpu_offload:
     static const char *const kinds[] = {
@@ -287,8 +280,7 @@ static void count_idle(void *context, struct Rank *r) {
 // A GPU that is slower than the host, LAZY's, has a unit to compute whenever the thread that queues
 // its work waits for the host, but for the first group's weights: the host begins when the step
 // before is over, and nothing can be computed before they are there.
-static void gpu_has_work_while_the_host_is_waited_for(void **state) {
-    (void)state;
+TEST(gpu_has_work_while_the_host_is_waited_for) {
     static const struct Setup setups[] = {
         {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4, TIER_DEVICE},
         {TIER_CPU, TIER_CPU, 2, 0, 1, 1, false, 4, TIER_DEVICE},
@@ -405,19 +397,10 @@ int main(int argc, char **argv) {
     log_level = LOG_QUIET; // hundreds of runs
     whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
     bool waits = argc > 1 && strcmp(argv[1], "--waits") == 0;
-    folder = scratch_make_in("build");
     const struct CMUnitTest left_out[] = {cmocka_unit_test(every_wait_is_needed)};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placements_agree_bitwise),
-        cmocka_unit_test(masters_agree_bitwise),
-        cmocka_unit_test(any_schedule),
-        cmocka_unit_test(host_and_disk_are_watched),
-        cmocka_unit_test(a_cpu_needs_to_know_what_is_kept),
-        cmocka_unit_test(gpu_has_work_while_the_host_is_waited_for),
-    };
-    int failed = waits ? 0 : cmocka_run_group_tests_name("gpu_offload", tests, NULL, NULL);
+    around_all = (struct Around){disk_open, disk_close};
+    int failed = waits ? 0 : run_all_tests();
     if (waits || whole)
-        failed += cmocka_run_group_tests_name("gpu_offload_waits", left_out, NULL, NULL);
-    scratch_remove(folder);
+        failed += cmocka_run_group_tests(left_out, disk_open, disk_close);
     return failed;
 }

@@ -8,6 +8,7 @@
 #include "tests/lib/child.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/state.h"
 
 // ---- how kernels are loaded ----
@@ -74,8 +75,7 @@ static void expect_all(const struct Start *all, size_t n) {
     }
 }
 
-static void threads_load_at_once_if_they_may_have_a_card_each(void **state) {
-    (void)state;
+TEST(threads_load_at_once_if_they_may_have_a_card_each) {
     static const struct Start all[] = {
         {2, false, NULL, 2, 0, NULL, "EAGER"},
         {1, false, NULL, 2, 0, NULL, ""},
@@ -91,8 +91,7 @@ static void threads_load_at_once_if_they_may_have_a_card_each(void **state) {
     expect_all(all, sizeof all / sizeof all[0]);
 }
 
-static void they_do_where_nothing_tells(void **state) {
-    (void)state;
+TEST(they_do_where_nothing_tells) {
     static const struct Start all[] = {
         {-1, false, NULL, 2, 0, NULL, "EAGER"},
         {0, false, NULL, 2, 0, NULL, "EAGER"},
@@ -106,8 +105,7 @@ static void they_do_where_nothing_tells(void **state) {
 }
 
 // A process sees what its launcher shows it, and others another.
-static void processes_share_the_one_card_of_a_machine(void **state) {
-    (void)state;
+TEST(processes_share_the_one_card_of_a_machine) {
     static const struct Start all[] = {
         {1, false, NULL, 2, 2, NULL, ""},      {1, false, "0", 4, 2, NULL, ""},
         {1, false, NULL, 2, 1, NULL, "EAGER"}, // of two nodes
@@ -117,8 +115,7 @@ static void processes_share_the_one_card_of_a_machine(void **state) {
     expect_all(all, sizeof all / sizeof all[0]);
 }
 
-static void one_rank_does_not_and_a_users_word_is_kept(void **state) {
-    (void)state;
+TEST(one_rank_does_not_and_a_users_word_is_kept) {
     static const struct Start all[] = {
         {2, false, NULL, 1, 0, NULL, ""},
         {2, false, NULL, 2, 0, "LAZY", "LAZY"},
@@ -173,30 +170,16 @@ static char *said_by(struct Run run) {
     return said;
 }
 
-static void what_cuda_takes_is_foreseen(void **state) {
-    (void)state;
+TEST(what_cuda_takes_is_foreseen) {
     free(said_by((struct Run){F32, F32, false, true}));
     free(said_by((struct Run){F16, F16, true, true}));
 }
 
-static void looking_ahead_changes_no_bit_and_no_choice(void **state) {
-    (void)state;
+TEST(looking_ahead_changes_no_bit_and_no_choice) {
     char *with = said_by((struct Run){BF16, F32, false, true});
     char *without = said_by((struct Run){BF16, F32, false, false});
     assert_string_equal(with, without);
     assert_non_null(strstr(with, "cuBLASLt"));
     free(with);
     free(without);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_load_at_once_if_they_may_have_a_card_each),
-        cmocka_unit_test(they_do_where_nothing_tells),
-        cmocka_unit_test(processes_share_the_one_card_of_a_machine),
-        cmocka_unit_test(one_rank_does_not_and_a_users_word_is_kept),
-        cmocka_unit_test(what_cuda_takes_is_foreseen),
-        cmocka_unit_test(looking_ahead_changes_no_bit_and_no_choice),
-    };
-    return cmocka_run_group_tests_name("before a GPU is opened", tests, NULL, NULL);
 }

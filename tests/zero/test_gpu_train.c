@@ -20,12 +20,11 @@
 #include "tests/lib/left_out.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/checkpoint/checkpoint.h"
 
 enum { STEPS = 3 };
 enum { SHORT = 96, LONG = 136 }; // tokens of a wide model's sequence
-
-static bool whole; // everything, not a part
 
 // ---- against the CPU ----
 
@@ -46,15 +45,13 @@ static void expect_the_cpus(struct RankSettings s, int steps, double loss_band, 
     assert_true(cpu.loss[steps - 1] != cpu.loss[0]);
 }
 
-static void losses_are_the_cpus(void **state) {
-    (void)state;
+TEST(losses_are_the_cpus) {
     expect_the_cpus(gpu_settings(F32, 1, 0), LONG_STEPS, 1e-5, 1e-4);
 }
 
 // Packed and masked: GPT-2's positions begin anew by a sort of their own, Mistral's by its table,
 // and its window ends at its document's start.
-static void packed_losses_are_the_cpus(void **state) {
-    (void)state;
+TEST(packed_losses_are_the_cpus) {
     struct RankSettings s = gpu_settings(F32, 1, 0);
     s.packed = true;
     expect_the_cpus(s, STEPS, 1e-5, 1e-4);
@@ -76,8 +73,7 @@ static void packed_losses_are_the_cpus(void **state) {
 // own way, so their mean moves less by the root of their number. In fp16 that is finer, but from
 // the second step on weights differ: AdamW moves one whose gradient is near 0 by its sign. Losses
 // were seen to differ by 7e-5 in either format, and norms by 6e-4; the bands are 3 to 5 times that.
-static void losses_are_the_cpus_on_tensor_cores(void **state) {
-    (void)state;
+TEST(losses_are_the_cpus_on_tensor_cores) {
     for (enum Dtype d = BF16; d < NDTYPE; d++) {
         struct RankSettings s = wide_settings(d, 1, 0, LONG);
         expect_the_cpus(s, 2 * STEPS, 0x1p-8 / sqrt((double)s.model.seq_len), 0x1p-9);
@@ -87,8 +83,7 @@ static void losses_are_the_cpus_on_tensor_cores(void **state) {
 // That these runs are what they are for. Attention's forward pass has two products of a pair of
 // tiles, its backward pass three for dQ and four for dK and dV: without one of its kernels a step
 // would have less than 3.5 times the forward pass's. Each layer has four biases and one GELU.
-static void wide_runs_use_tensor_cores(void **state) {
-    (void)state;
+TEST(wide_runs_use_tensor_cores) {
     if (sim_is_real())
         skip();
     for (enum Dtype d = BF16; d < NDTYPE; d++) {
@@ -146,8 +141,7 @@ static void stop_or_resume(void *context, struct Rank *r) {
         s->hash = hash;
 }
 
-static void tuned_runs_resume(void **state) {
-    (void)state;
+TEST(tuned_runs_resume) {
     struct RankSettings s = gpu_settings(BF16, 2, 3);
     s.autotune = true;
     struct Stop stop = {.folder = scratch_make()};
@@ -189,24 +183,21 @@ static void compare_stages(struct RankSettings s, int from) {
             }
 }
 
-static void stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(stages_agree_bitwise) {
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (int ranks = 2; ranks <= 4; ranks += 2)
             if (whole || (d == F32) == (ranks == 2))
                 compare_stages(gpu_settings(d, ranks, 0), 0);
 }
 
-static void stages_agree_on_tensor_cores(void **state) {
-    (void)state;
+TEST(stages_agree_on_tensor_cores) {
     compare_stages(wide_settings(BF16, 2, 0, SHORT), 0);
     compare_stages(wide_settings(F16, 2, 0, SHORT), whole ? 0 : 3);
 }
 
 // What is recomputed, with a stage for each level, and a plan that is met to the byte. A part has
 // one level of each family, and the one that drops the MLP.
-static void every_family_agrees_bitwise(void **state) {
-    (void)state;
+TEST(every_family_agrees_bitwise) {
     for (int i = 0; i < TINY_FAMILIES; i++) {
         struct RankSettings s = tiny_family(i, i % 2 ? F32 : BF16);
         s.device = DEVICE_CUDA;
@@ -228,8 +219,7 @@ static void every_family_agrees_bitwise(void **state) {
     }
 }
 
-static void fault_04_overlap_changes_no_bit(void **state) {
-    (void)state;
+TEST(fault_04_overlap_changes_no_bit) {
     for (int stage = 0; stage < 4; stage++) {
         struct RankSettings s = gpu_settings(BF16, 2, stage);
         s.nmicro = 2;
@@ -244,8 +234,7 @@ static void fault_04_overlap_changes_no_bit(void **state) {
 
 // ---- the same bits, in whatever order things happen ----
 
-static void fault_03_any_schedule_on_tensor_cores(void **state) {
-    (void)state;
+TEST(fault_03_any_schedule_on_tensor_cores) {
     if (sim_is_real())
         skip();
     struct RankSettings s = wide_settings(F16, 2, 3, SHORT);
@@ -262,8 +251,7 @@ static void fault_03_any_schedule_on_tensor_cores(void **state) {
     sim_set_order(SIM_FORWARD, 0);
 }
 
-static void fault_03_any_schedule(void **state) {
-    (void)state;
+TEST(fault_03_any_schedule) {
     if (sim_is_real())
         skip();
     for (int stage = 0; stage < 4; stage += 3) {
@@ -299,8 +287,7 @@ static const char *const shown[] = {
 };
 
 // At the end of a step the host waits for its results, which makes up for some of them.
-static void fault_01_fault_02_every_wait_is_needed(void **state) {
-    (void)state;
+TEST(fault_01_fault_02_every_wait_is_needed) {
     static struct LeftOut all;
     if (sim_is_real())
         skip();
@@ -321,23 +308,4 @@ static void fault_01_fault_02_every_wait_is_needed(void **state) {
     assert_true(all.count >= 20);
     assert_int_equal(left_out_unneeded(&all), 0);
     left_out_expect(&all, shown, sizeof shown / sizeof shown[0]);
-}
-
-int main(int argc, char **argv) {
-    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_the_cpus),
-        cmocka_unit_test(packed_losses_are_the_cpus),
-        cmocka_unit_test(losses_are_the_cpus_on_tensor_cores),
-        cmocka_unit_test(wide_runs_use_tensor_cores),
-        cmocka_unit_test(tuned_runs_resume),
-        cmocka_unit_test(stages_agree_bitwise),
-        cmocka_unit_test(stages_agree_on_tensor_cores),
-        cmocka_unit_test(every_family_agrees_bitwise),
-        cmocka_unit_test(fault_04_overlap_changes_no_bit),
-        cmocka_unit_test(fault_03_any_schedule),
-        cmocka_unit_test(fault_03_any_schedule_on_tensor_cores),
-        cmocka_unit_test(fault_01_fault_02_every_wait_is_needed),
-    };
-    return cmocka_run_group_tests_name("gpu_train", tests, NULL, NULL);
 }

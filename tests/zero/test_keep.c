@@ -11,6 +11,7 @@
 #include "model/sample.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 #include "zero/plan/footprint.h"
@@ -19,9 +20,6 @@
 
 enum { LAYERS = 5, STEPS = 4, TRACED = 2, TEXT = 12 };
 
-static bool whole;
-static char *folder; // on a disk
-
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
     struct RankSettings s = tiny_settings(dtype);
     s.model.layers = LAYERS;
@@ -29,7 +27,7 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicr
     s.ranks = ranks;
     s.nmicro = nmicro;
     s.grad_dtype = nmicro > 1 ? F32 : dtype;
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     return s;
 }
 
@@ -121,8 +119,7 @@ static void compare_stage(enum Dtype dtype, int ranks, size_t nmicro, int stage)
             }
 }
 
-static void fault_08_and_12_activations_come_back_bitwise(void **state) {
-    (void)state;
+TEST(fault_08_and_12_activations_come_back_bitwise) {
     for (enum Dtype d = F32; d <= BF16; d++)
         for (int ranks = 1; ranks <= 3; ranks++)
             for (size_t nmicro = 1; nmicro <= 3; nmicro += 2)
@@ -134,8 +131,7 @@ static void fault_08_and_12_activations_come_back_bitwise(void **state) {
 // ---- slow queues ----
 
 // Each is slow alone: what does not wait for it then comes too early.
-static void fault_04_slow_queues_change_no_bit(void **state) {
-    (void)state;
+TEST(fault_04_slow_queues_change_no_bit) {
     static const enum Queue queues[] = {QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT};
     struct RankSettings s = settings_of(F32, 1, 2);
     struct Training reference = run(&s);
@@ -227,8 +223,7 @@ static struct Taken measured(const struct RankSettings *s) {
     return t;
 }
 
-static void what_is_taken_and_moved_was_predicted(void **state) {
-    (void)state;
+TEST(what_is_taken_and_moved_was_predicted) {
     for (int tier = TIER_CPU; tier < NTIER; tier++)
         for (int level = RECOMPUTE_NONE; level < NRECOMPUTE; level++)
             for (size_t nmicro = 1; nmicro <= 3; nmicro += 2) {
@@ -260,8 +255,7 @@ static void measure_stage(void *context, struct Rank *r) {
     memcpy(t->tier, r->tier, sizeof t->tier);
 }
 
-static void stages_keep_each_micro_batch_elsewhere(void **state) {
-    (void)state;
+TEST(stages_keep_each_micro_batch_elsewhere) {
     static const size_t layers[] = {2, 2, 4}, sets[] = {3, 2, 1};
     for (int rank = 0; rank < 3; rank++) {
         struct RankSettings s = settings_of(F32, 3, 5);
@@ -290,8 +284,7 @@ static size_t bytes_at(enum TierKind act_tier, size_t layers, enum TierKind at) 
     return measured(&s).tier[at].most[TAG_ACTIVATION];
 }
 
-static void the_device_holds_as_much_of_any_depth(void **state) {
-    (void)state;
+TEST(the_device_holds_as_much_of_any_depth) {
     for (enum TierKind to = TIER_CPU; to < NTIER; to++) {
         assert_int_equal(bytes_at(to, 3, TIER_DEVICE), bytes_at(to, 12, TIER_DEVICE));
         size_t few = bytes_at(to, 3, to), many = bytes_at(to, 12, to);
@@ -305,8 +298,7 @@ static void the_device_holds_as_much_of_any_depth(void **state) {
 }
 
 // A device too small for all layers' activations holds those of a run that offloads them.
-static void a_model_that_does_not_fit_trains(void **state) {
-    (void)state;
+TEST(a_model_that_does_not_fit_trains) {
     struct RankSettings s = settings_of(F32, 1, 1);
     struct Training reference = run(&s);
     struct Rank r;
@@ -391,8 +383,7 @@ static struct Overlap overlap_with(enum TierKind tier, size_t prefetch) {
 }
 
 // A busy machine, or its disk, may be late now and then, but not each time.
-static void a_layer_computes_while_others_come_and_go(void **state) {
-    (void)state;
+TEST(a_layer_computes_while_others_come_and_go) {
     for (enum TierKind tier = TIER_CPU; tier < NTIER; tier++)
         for (size_t prefetch = 0; prefetch < 2; prefetch++) {
             struct Overlap found = {0};
@@ -406,19 +397,4 @@ static void a_layer_computes_while_others_come_and_go(void **state) {
         }
 }
 
-int main(int argc, char **argv) {
-    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    folder = scratch_make_in("build");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_08_and_12_activations_come_back_bitwise),
-        cmocka_unit_test(fault_04_slow_queues_change_no_bit),
-        cmocka_unit_test(what_is_taken_and_moved_was_predicted),
-        cmocka_unit_test(stages_keep_each_micro_batch_elsewhere),
-        cmocka_unit_test(the_device_holds_as_much_of_any_depth),
-        cmocka_unit_test(a_model_that_does_not_fit_trains),
-        cmocka_unit_test(a_layer_computes_while_others_come_and_go),
-    };
-    int failed = cmocka_run_group_tests_name("keep", tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

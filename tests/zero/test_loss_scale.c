@@ -1,14 +1,11 @@
 // The loss scale's state machine, against sequences that were worked out by hand from its rules:
 // initial scale, hysteresis, halving, the minimum, the window, and what each of them resets.
 #include "zero/train/loss_scale.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 // A sequence of steps, a letter each: '.' a good one, '!' an overflow; and the scale and what is
 // left of the hysteresis after each of them.
@@ -71,8 +68,7 @@ static const struct Sequence sequences[] = {
     {"no scale: 1 for ever", {1, 1, 0, 1}, "..!!!..", {1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1}},
 };
 
-static void sequences_worked_out_by_hand(void **state) {
-    (void)state;
+TEST(sequences_worked_out_by_hand) {
     for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
         const struct Sequence *s = &sequences[i];
         struct LossScale got = loss_scale_start(&s->settings);
@@ -88,8 +84,7 @@ static void sequences_worked_out_by_hand(void **state) {
 }
 
 // DeepSpeed's usual settings over a long run: the 1000th good step doubles, not the 999th.
-static void the_usual_window(void **state) {
-    (void)state;
+TEST(the_usual_window) {
     const struct LossScaleSettings usual = {65536, 1, 1000, 2};
     struct LossScale s = loss_scale_start(&usual);
     for (int i = 0; i < 999; i++)
@@ -106,16 +101,14 @@ static void the_usual_window(void **state) {
     assert_true(s.scale == 262144 && s.hysteresis == 2);
 }
 
-static void no_scale_is_that_of_the_table(void **state) {
-    (void)state;
+TEST(no_scale_is_that_of_the_table) {
     struct LossScale s = loss_scale_start(&loss_scale_none);
     for (int i = 0; i < 3000; i++)
         loss_scale_update(&s, &loss_scale_none, i % 7 == 0);
     assert_true(s.scale == 1);
 }
 
-static void what_an_overflow_did_is_told(void **state) {
-    (void)state;
+TEST(what_an_overflow_did_is_told) {
     static const char *const said[] = {
         ", the loss scale stays at 4 (of --loss-scale-hysteresis 2 left)",
         ", the loss scale stays at 4 (of --loss-scale-hysteresis 1 left)",
@@ -130,14 +123,4 @@ static void what_an_overflow_did_is_told(void **state) {
         loss_scale_describe(&before, &now, text, sizeof text);
         assert_string_equal(text, said[i]);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequences_worked_out_by_hand),
-        cmocka_unit_test(the_usual_window),
-        cmocka_unit_test(no_scale_is_that_of_the_table),
-        cmocka_unit_test(what_an_overflow_did_is_told),
-    };
-    return cmocka_run_group_tests_name("loss scale", tests, NULL, NULL);
 }

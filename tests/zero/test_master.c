@@ -9,10 +9,9 @@
 // Read next: test_offload_resume.c, where they are saved and resumed.
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 enum { STEPS = 12 };
-
-static char *folder; // on a disk
 
 static struct RankSettings settings_of(enum MasterFormat master, enum Dtype moments, int ranks) {
     struct RankSettings s = tiny_settings(BF16);
@@ -22,7 +21,7 @@ static struct RankSettings settings_of(enum MasterFormat master, enum Dtype mome
     s.ranks = ranks;
     s.master_format = master;
     s.moments_dtype = moments;
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     s.offload_ratio = 1;
     return s;
 }
@@ -45,8 +44,7 @@ static void expect_everywhere(const struct Outcome *want, struct RankSettings s)
             }
 }
 
-static void one_result_in_all_stages_and_tiers(void **state) {
-    (void)state;
+TEST(one_result_in_all_stages_and_tiers) {
     for (int ranks = 1; ranks <= 3; ranks += 2) {
         enum Dtype moments = ranks == 1 ? BF16 : F32;
         struct RankSettings fp32 = settings_of(MASTER_FP32, moments, ranks);
@@ -60,8 +58,7 @@ static void one_result_in_all_stages_and_tiers(void **state) {
 }
 
 // Weights that are in use are another update's than the newest.
-static void late_updates_have_one_result(void **state) {
-    (void)state;
+TEST(late_updates_have_one_result) {
     for (enum MasterFormat f = MASTER_SPLIT; f < NMASTER; f++) {
         struct RankSettings plain = settings_of(f == MASTER_SPLIT ? MASTER_FP32 : f, F32, 2), s;
         plain.delayed = true;
@@ -78,8 +75,7 @@ static void late_updates_have_one_result(void **state) {
 }
 
 // Micro-batches, wide gradients, several threads, every table of kernels that has AdamW's bits.
-static void other_settings_change_nothing(void **state) {
-    (void)state;
+TEST(other_settings_change_nothing) {
     for (enum MasterFormat f = MASTER_SPLIT; f < NMASTER; f++) {
         struct RankSettings s = settings_of(f == MASTER_SPLIT ? MASTER_FP32 : f, F32, 1);
         s.nmicro = 3;
@@ -126,8 +122,7 @@ static void expect_bytes(struct RankSettings s, enum TierKind opt, enum TierKind
                  b.padded, device, host);
 }
 
-static void each_takes_its_bytes(void **state) {
-    (void)state;
+TEST(each_takes_its_bytes) {
     static const size_t bytes[NMASTER] = {4, 2, 0};
     for (enum MasterFormat f = 0; f < NMASTER; f++) {
         struct RankSettings s = settings_of(f, BF16, 1);
@@ -140,15 +135,4 @@ static void each_takes_its_bytes(void **state) {
     }
 }
 
-int main(void) {
-    folder = scratch_make_in("build");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_result_in_all_stages_and_tiers),
-        cmocka_unit_test(late_updates_have_one_result),
-        cmocka_unit_test(other_settings_change_nothing),
-        cmocka_unit_test(each_takes_its_bytes),
-    };
-    int failed = cmocka_run_group_tests_name("master", tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

@@ -5,12 +5,9 @@
 #include "zero/comm/nccl_watch.h"
 
 #include "tests/lib/cusim_help.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <time.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { ROUNDS = 20, CHAIN = 6 };
 
@@ -66,8 +63,7 @@ static double overfill(struct Watch *watch) {
 
 // The watcher's own pace is a look each tenth of a second, and the host's pauses let it fall back
 // into that: without a word to it these rounds take nearly 2 seconds.
-static void a_full_ring_has_room_at_once(void **state) {
-    (void)state;
+TEST(a_full_ring_has_room_at_once) {
     struct Fixture w;
     watched_open(&w, 60);
     double seconds = 0;
@@ -82,8 +78,7 @@ static void a_full_ring_has_room_at_once(void **state) {
 }
 
 // The comm queue may be the last to run, or run only when somebody waits.
-static void a_full_ring_has_room_in_any_schedule(void **state) {
-    (void)state;
+TEST(a_full_ring_has_room_in_any_schedule) {
     for (int i = 0; i < rounds(); i++) {
         struct Fixture w;
         use_schedule(i);
@@ -114,8 +109,7 @@ static void queue_collective(struct Fixture *w, uint64_t sequence, double second
     watch_end(&w->watch);
 }
 
-static void a_collective_that_does_not_end_is_late(void **state) {
-    (void)state;
+TEST(a_collective_that_does_not_end_is_late) {
     for (int i = 0; i < rounds(); i++) {
         struct Fixture w;
         use_schedule(i);
@@ -132,8 +126,7 @@ static void a_collective_that_does_not_end_is_late(void **state) {
 }
 
 // Its queue is busy for long, then collectives end one by one, all together for long.
-static void what_goes_on_is_not_late(void **state) {
-    (void)state;
+TEST(what_goes_on_is_not_late) {
     for (int i = 0; i < rounds(); i++) {
         struct Fixture w;
         use_schedule(i);
@@ -186,21 +179,9 @@ static int count_late(const char *name, double before_s, double seconds) {
     return lates;
 }
 
-static void each_of_its_events_is_needed(void **state) {
-    (void)state;
+TEST(each_of_its_events_is_needed) {
     use_schedule(0);
     assert_true(count_late(NULL, 1.5, 0) == 0 && count_late(NULL, 0, 1.5) > 0);
     assert_true(count_late(events[0], 1.5, 0) > 0);
     assert_true(count_late(events[1], 0, 1.5) == 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_ring_has_room_at_once),
-        cmocka_unit_test(a_full_ring_has_room_in_any_schedule),
-        cmocka_unit_test(a_collective_that_does_not_end_is_late),
-        cmocka_unit_test(what_goes_on_is_not_late),
-        cmocka_unit_test(each_of_its_events_is_needed),
-    };
-    return cmocka_run_group_tests_name("the watcher of collectives", tests, NULL, NULL) != 0;
 }

@@ -4,6 +4,7 @@
 #include "tests/lib/child.h"
 #include "tests/lib/disk_faults.h"
 #include "tests/lib/nvme_store.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,21 +29,18 @@ static void sizes_round_trip(struct NvmeSettings settings, size_t step) {
     store_close(&s);
 }
 
-static void fault_11_every_size_at_odd_offsets_and_addresses(void **state) {
-    (void)state;
+TEST(fault_11_every_size_at_odd_offsets_and_addresses) {
     sizes_round_trip((struct NvmeSettings){.block_bytes = UNIT, .depth = 2}, 1);
 }
 
-static void other_blocks_and_depths(void **state) {
-    (void)state;
+TEST(other_blocks_and_depths) {
     sizes_round_trip((struct NvmeSettings){.depth = 1}, 7);
     sizes_round_trip((struct NvmeSettings){.block_bytes = 3 * UNIT, .depth = 5, .check = true}, 5);
 }
 
 // Whole units go straight to and from the caller's memory; the last bytes of a file are no whole
 // unit.
-static void aligned_sizes_and_the_files_end(void **state) {
-    (void)state;
+TEST(aligned_sizes_and_the_files_end) {
     struct Store s = store_open((struct NvmeSettings){.block_bytes = 4 * UNIT, .check = true});
     struct Error e;
     for (size_t i = 0; i < 300; i++) {
@@ -64,8 +62,7 @@ static void aligned_sizes_and_the_files_end(void **state) {
 // ---- many pieces ----
 
 // Neighbours that share units, in both files, written by one call and read by another.
-static void pieces_that_share_units(void **state) {
-    (void)state;
+TEST(pieces_that_share_units) {
     struct Store s = store_open((struct NvmeSettings){.block_bytes = UNIT, .check = true});
     struct Error e;
     for (int round = 0; round < 300; round++) {
@@ -95,8 +92,7 @@ static void pieces_that_share_units(void **state) {
 
 // All pieces are under way at once, but never more requests than the depth; every byte is counted,
 // and what is registered is used through its registration.
-static void pieces_are_under_way_together(void **state) {
-    (void)state;
+TEST(pieces_are_under_way_together) {
     struct DiskFaults f;
     disk_faults_init(&f);
     struct Store s =
@@ -154,8 +150,7 @@ static void *read_between(void *context) {
     return NULL;
 }
 
-static void one_thread_reads_while_another_writes(void **state) {
-    (void)state;
+TEST(one_thread_reads_while_another_writes) {
     struct Store s = store_open((struct NvmeSettings){.block_bytes = UNIT, .check = true});
     struct Error e;
     assert_ok(store_put(&s, TAG_PARAM, 0, 200 * STRIPE, 0, &e), &e);
@@ -187,8 +182,7 @@ static void flip_bit(struct Store *s, enum Tag tag, uint64_t at) {
     assert_int_equal(pwrite(fd, unit, UNIT, begin), UNIT);
 }
 
-static void a_flipped_bit_is_found(void **state) {
-    (void)state;
+TEST(a_flipped_bit_is_found) {
     struct Store s = store_open((struct NvmeSettings){.check = true});
     struct Error e;
     assert_ok(store_put(&s, TAG_OPTIMIZER, 0, FILE_BYTES, 0, &e), &e);
@@ -208,8 +202,7 @@ static void a_flipped_bit_is_found(void **state) {
     store_close(&s);
 }
 
-static void a_flipped_bit_is_not_looked_for_without_check(void **state) {
-    (void)state;
+TEST(a_flipped_bit_is_not_looked_for_without_check) {
     struct Store s = store_open((struct NvmeSettings){0});
     struct Error e;
     assert_ok(store_put(&s, TAG_PARAM, 0, FILE_BYTES, 0, &e), &e);
@@ -231,8 +224,7 @@ static void assert_refused(struct NvmeSettings s, uint64_t bytes, int code, cons
     assert_null(n);
 }
 
-static void folders_and_sizes_that_are_refused(void **state) {
-    (void)state;
+TEST(folders_and_sizes_that_are_refused) {
     char *folder = folder_of_this_program(), *file = scratch_write(folder, "file", "x", 1);
     char *missing = base_format("%s/missing", folder);
     struct statvfs v;
@@ -267,8 +259,7 @@ static void try_as_nobody(const void *folder) {
     _exit(code == -EACCES ? 0 : 1);
 }
 
-static void a_folder_that_may_not_be_written_is_refused(void **state) {
-    (void)state;
+TEST(a_folder_that_may_not_be_written_is_refused) {
     char *folder = folder_of_this_program();
     int status;
     assert_int_equal(chmod(folder, 0500), 0);
@@ -279,8 +270,7 @@ static void a_folder_that_may_not_be_written_is_refused(void **state) {
     scratch_remove(folder);
 }
 
-static void a_good_folder_passes_and_is_measured(void **state) {
-    (void)state;
+TEST(a_good_folder_passes_and_is_measured) {
     char *folder = folder_of_this_program();
     struct NvmeSettings s = {.folder = folder};
     struct Error e;
@@ -294,8 +284,7 @@ static void a_good_folder_passes_and_is_measured(void **state) {
 }
 
 // The measured speed is that of the disk, not of its cache in this program: a disk of 40 MB/s.
-static void a_slow_disk_measures_slow(void **state) {
-    (void)state;
+TEST(a_slow_disk_measures_slow) {
     char *folder = folder_of_this_program();
     struct DiskFaults f;
     disk_faults_init(&f);
@@ -309,8 +298,7 @@ static void a_slow_disk_measures_slow(void **state) {
 
 // ---- after a crash ----
 
-static void nothing_is_left_after_kill_9(void **state) {
-    (void)state;
+TEST(nothing_is_left_after_kill_9) {
     char *folder = folder_of_this_program(), byte = 0;
     int pipes[2], status;
     assert_int_equal(pipe(pipes), 0);
@@ -348,8 +336,7 @@ static void read_past_the_end(const void *context) {
               &e);
 }
 
-static void bytes_outside_the_file_end_the_process(void **state) {
-    (void)state;
+TEST(bytes_outside_the_file_end_the_process) {
     struct Store s = store_open((struct NvmeSettings){0});
     int status;
     char *said = child_said(read_past_the_end, s.nvme, &status);
@@ -357,24 +344,4 @@ static void bytes_outside_the_file_end_the_process(void **state) {
     assert_non_null(strstr(said, "are not in it"));
     free(said);
     store_close(&s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_11_every_size_at_odd_offsets_and_addresses),
-        cmocka_unit_test(other_blocks_and_depths),
-        cmocka_unit_test(aligned_sizes_and_the_files_end),
-        cmocka_unit_test(pieces_that_share_units),
-        cmocka_unit_test(pieces_are_under_way_together),
-        cmocka_unit_test(one_thread_reads_while_another_writes),
-        cmocka_unit_test(a_flipped_bit_is_found),
-        cmocka_unit_test(a_flipped_bit_is_not_looked_for_without_check),
-        cmocka_unit_test(folders_and_sizes_that_are_refused),
-        cmocka_unit_test(a_folder_that_may_not_be_written_is_refused),
-        cmocka_unit_test(a_good_folder_passes_and_is_measured),
-        cmocka_unit_test(a_slow_disk_measures_slow),
-        cmocka_unit_test(nothing_is_left_after_kill_9),
-        cmocka_unit_test(bytes_outside_the_file_end_the_process),
-    };
-    return cmocka_run_group_tests_name("nvme", tests, NULL, NULL) ? 1 : 0;
 }

@@ -3,6 +3,7 @@
 #include "tests/lib/disk_faults.h"
 #include "tests/lib/nvme_store.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
 
@@ -18,8 +19,7 @@ static struct Store open_on(struct DiskFaults *f, bool check) {
 // ---- short ----
 
 // Half of the requests move so much and no more, in either direction.
-static void fault_11_13_short_by_every_size(void **state) {
-    (void)state;
+TEST(fault_11_13_short_by_every_size) {
     struct DiskFaults f;
     struct Store s = open_on(&f, false);
     struct Error e;
@@ -36,8 +36,7 @@ static void fault_11_13_short_by_every_size(void **state) {
 }
 
 // Every request is short, but moves a unit: it takes more of them.
-static void fault_13_all_short(void **state) {
-    (void)state;
+TEST(fault_13_all_short) {
     struct DiskFaults f;
     struct Store s = open_on(&f, true);
     struct Error e;
@@ -50,8 +49,7 @@ static void fault_13_all_short(void **state) {
     store_close(&s);
 }
 
-static void no_progress_is_an_error(void **state) {
-    (void)state;
+TEST(no_progress_is_an_error) {
     struct DiskFaults f;
     struct Store s = open_on(&f, false);
     struct Error e;
@@ -72,8 +70,7 @@ static void no_progress_is_an_error(void **state) {
     store_close(&s);
 }
 
-static void interruptions_are_passed_over(void **state) {
-    (void)state;
+TEST(interruptions_are_passed_over) {
     struct DiskFaults f;
     struct Store s = open_on(&f, true);
     struct Error e;
@@ -125,21 +122,18 @@ static void each_fails(bool write, int error, const char *cause) {
     store_close(&s);
 }
 
-static void fault_19_no_space_at_every_write(void **state) {
-    (void)state;
+TEST(fault_19_no_space_at_every_write) {
     each_fails(true, ENOSPC, "E_NVME_IO");
 }
 
-static void input_output_errors_at_every_request(void **state) {
-    (void)state;
+TEST(input_output_errors_at_every_request) {
     each_fails(true, EIO, "E_NVME_IO Input/output error");
     each_fails(false, EIO, "E_NVME_IO Input/output error");
 }
 
 // The kernel refuses the queue's service, and not one request: the transfer ends with the line, and
 // so does every later one.
-static void a_queue_that_fails_is_an_error(void **state) {
-    (void)state;
+TEST(a_queue_that_fails_is_an_error) {
     struct Error e;
     for (int64_t number = 0; number < 4; number++) {
         struct DiskFaults f;
@@ -155,8 +149,7 @@ static void a_queue_that_fails_is_an_error(void **state) {
     }
 }
 
-static void memory_that_cannot_be_registered_is_used(void **state) {
-    (void)state;
+TEST(memory_that_cannot_be_registered_is_used) {
     struct DiskFaults f;
     struct Store s = open_on(&f, false);
     struct Error e;
@@ -170,8 +163,7 @@ static void memory_that_cannot_be_registered_is_used(void **state) {
 
 // ---- slow ----
 
-static void a_disk_of_1_megabyte_a_second(void **state) {
-    (void)state;
+TEST(a_disk_of_1_megabyte_a_second) {
     struct DiskFaults f;
     struct Store s = open_on(&f, true);
     struct Error e;
@@ -183,19 +175,4 @@ static void a_disk_of_1_megabyte_a_second(void **state) {
     assert_ok(store_get(&s, TAG_PARAM, 777, 250000, 0, &e), &e);
     assert_true(base_seconds() - start > 0.49);
     store_close(&s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_11_13_short_by_every_size),
-        cmocka_unit_test(fault_13_all_short),
-        cmocka_unit_test(no_progress_is_an_error),
-        cmocka_unit_test(interruptions_are_passed_over),
-        cmocka_unit_test(fault_19_no_space_at_every_write),
-        cmocka_unit_test(input_output_errors_at_every_request),
-        cmocka_unit_test(a_queue_that_fails_is_an_error),
-        cmocka_unit_test(memory_that_cannot_be_registered_is_used),
-        cmocka_unit_test(a_disk_of_1_megabyte_a_second),
-    };
-    return cmocka_run_group_tests_name("nvme_faults", tests, NULL, NULL) ? 1 : 0;
 }

@@ -12,12 +12,10 @@
 // Faults 8 and 12 of real trainers are of this kind.
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/state.h"
 
 enum { STEPS = 20 };
-
-static bool whole;
-static char *folder; // on a disk
 
 static struct Outcome run(const struct RankSettings *s) {
     return outcome_of(s, STEPS, STEPS / 2);
@@ -32,7 +30,7 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicr
     s.grad_dtype = nmicro > 1 ? F32 : dtype;
     // So large that fp16 has its overflows among the steps, and finds its scale.
     s.loss_scale = (struct LossScaleSettings){0x1p20f, 1, 5, 2};
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     return s;
 }
 
@@ -76,8 +74,7 @@ static void compare_placements(enum Dtype dtype, int ranks, size_t nmicro) {
     }
 }
 
-static void fault_08_and_12_placements_agree_bitwise(void **state) {
-    (void)state;
+TEST(fault_08_and_12_placements_agree_bitwise) {
     static const size_t micros[] = {1, 2, 3, 5};
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (int ranks = 1; ranks <= 3; ranks++)
@@ -101,8 +98,7 @@ static void train_with_slow_writes(void *context, struct Rank *r) {
 
 // Where an update has fewer pieces than there are buffers, no piece waits for another's buffer, and
 // only the mark of what is kept holds an update's reads back until the last one is on disk.
-static void an_update_reads_what_the_last_one_wrote(void **state) {
-    (void)state;
+TEST(an_update_reads_what_the_last_one_wrote) {
     for (int stage = 0; stage < 4; stage += 2) {
         struct RankSettings s = settings_of(BF16, 2, 1);
         s.model.layers = 1;
@@ -115,15 +111,9 @@ static void an_update_reads_what_the_last_one_wrote(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
+static int open_quietly(void **state) {
     log_level = LOG_QUIET; // hundreds of runs
-    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    folder = scratch_make_in("build");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_update_reads_what_the_last_one_wrote),
-        cmocka_unit_test(fault_08_and_12_placements_agree_bitwise),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
+    return disk_open(state);
 }
+
+AROUND_ALL(open_quietly, disk_close);

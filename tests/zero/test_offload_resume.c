@@ -11,6 +11,7 @@
 // test_reshape.c.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/checkpoint/checkpoint.h"
@@ -18,8 +19,6 @@
 #include <errno.h>
 
 enum { MOST_STEPS = 84, GLOBAL_BATCH = 12, PLACES = NTIER * NTIER };
-
-static char *folder; // on a disk
 
 static const char identity[] = "--lr 0.001\n";
 
@@ -93,8 +92,8 @@ static void run_leg(void *context, struct Rank *r) {
     for (int i = 0; i < leg->before; i++)
         tiny_step(r);
     if (leg->loads)
-        err = checkpoint_resume(&r->zero, (const char *const[]){folder, NULL}, "auto", leg->text,
-                                NULL, &e);
+        err = checkpoint_resume(&r->zero, (const char *const[]){disk_folder, NULL}, "auto",
+                                leg->text, NULL, &e);
     if (!err)
         keep_state(r, &leg->loaded);
     for (int i = 0; i < leg->steps && !err; i++) {
@@ -102,8 +101,8 @@ static void run_leg(void *context, struct Rank *r) {
         if (r->shard_group->rank == 0)
             leg->step[i] = step;
         if (leg->saves_each || i + 1 == leg->steps)
-            err = checkpoint_save(&r->zero, folder, leg->text, (struct CheckpointKeep){.newest = 1},
-                                  &e);
+            err = checkpoint_save(&r->zero, disk_folder, leg->text,
+                                  (struct CheckpointKeep){.newest = 1}, &e);
     }
     if (!err)
         keep_state(r, &leg->saved);
@@ -178,7 +177,7 @@ static struct RankSettings settings_of(const struct Continued *c) {
     s.moments_dtype = c->moments;
     s.master_format = c->master;
     s.loss_scale = (struct LossScaleSettings){0x1p18f, 1, 5, 2};
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     s.delayed = c->late;
     s.delay_after = c->after;
     s.opt_tier = c->late ? TIER_CPU : TIER_DEVICE;
@@ -228,16 +227,16 @@ static void expect_close(const struct TinyStep *want, const struct Leg *leg, int
 static void run_chain(const struct Continued *c) {
     bool went[PLACES][PLACES] = {{false}};
     struct Leg never = {.settings = settings_of(c), .steps = MOST_STEPS};
-    char *own = folder;
+    char *own = disk_folder;
     int place = c->late ? 1 : 0, legs = 0, tiers = c->late ? NTIER - 1 : NTIER;
     struct Whole saved = {0};
     go_well(&never); // its checkpoint is of a later step: the chain has another folder
     leg_free(&never);
-    folder = scratch_make_in("build");
+    disk_folder = scratch_make_in("build");
     for (; place >= 0; place = next_place(went, place, c->late), legs++) {
         struct Leg leg = {.settings = settings_of(c), .steps = 1, .loads = legs > 0};
         place_leg(&leg.settings, c, place, legs);
-        leg.settings.nvme.folder = folder;
+        leg.settings.nvme.folder = disk_folder;
         go_well(&leg);
         if (legs)
             expect_state(&saved, &leg);
@@ -249,14 +248,13 @@ static void run_chain(const struct Continued *c) {
     }
     assert_int_equal(legs, tiers * NTIER * tiers * NTIER + 1);
     free(saved.x);
-    scratch_remove(folder);
-    folder = own;
+    scratch_remove(disk_folder);
+    disk_folder = own;
 }
 
 // ---- tests ----
 
-static void fault_14_every_tier_resumes_every_other_bitwise(void **state) {
-    (void)state;
+TEST(fault_14_every_tier_resumes_every_other_bitwise) {
     static const struct Continued chains[] = {
         {F32, F32, .ranks = 2, .nmicro = 1},
         {BF16, BF16, .ranks = 2, .nmicro = 1},
@@ -268,8 +266,7 @@ static void fault_14_every_tier_resumes_every_other_bitwise(void **state) {
         run_chain(&chains[i]);
 }
 
-static void fault_14_a_late_update_is_resumed_bitwise(void **state) {
-    (void)state;
+TEST(fault_14_a_late_update_is_resumed_bitwise) {
     static const struct Continued chains[] = {
         {BF16, F32, .late = true, .ranks = 2, .nmicro = 1},
         {F32, F32, .late = true, .after = 3, .ranks = 1, .nmicro = 1},
@@ -281,8 +278,7 @@ static void fault_14_a_late_update_is_resumed_bitwise(void **state) {
         run_chain(&chains[i]);
 }
 
-static void fault_15_other_ranks_in_other_tiers_go_on(void **state) {
-    (void)state;
+TEST(fault_15_other_ranks_in_other_tiers_go_on) {
     static const struct Continued chains[] = {{F32, F32, .nmicro = 1},
                                               {F32, F32, .late = true, .after = 1, .nmicro = 1},
                                               {BF16, BF16, .nmicro = 1, .master = MASTER_SPLIT},
@@ -292,8 +288,7 @@ static void fault_15_other_ranks_in_other_tiers_go_on(void **state) {
 }
 
 // Saving finishes the host's update in the middle of its time; the run that goes on is the same.
-static void a_save_changes_nothing(void **state) {
-    (void)state;
+TEST(a_save_changes_nothing) {
     for (int i = 0; i < 2 * PLACES; i++) {
         struct Continued c = {BF16, F32, i < PLACES, 1, 2, 1, (enum MasterFormat)(i % NMASTER)};
         struct Leg leg = {.settings = settings_of(&c), .steps = 6}, saves;
@@ -313,14 +308,13 @@ static void a_save_changes_nothing(void **state) {
 }
 
 // Loading into a run that is under way, whose host has updates to make: nothing of it is left.
-static void a_run_may_go_back(void **state) {
-    (void)state;
-    char *own = folder;
+TEST(a_run_may_go_back) {
+    char *own = disk_folder;
     for (int i = 0; i < 2 * PLACES; i++) {
         struct Continued c = {BF16, F32, i < PLACES, 1, 2, 1, (enum MasterFormat)(i % NMASTER)};
         if (c.late && i % NTIER == TIER_DEVICE)
             continue;
-        folder = scratch_make_in("build");
+        disk_folder = scratch_make_in("build");
         struct Leg first = {.settings = settings_of(&c), .steps = 3}, fresh, back;
         place_leg(&first.settings, &c, i % PLACES, i);
         go_well(&first);
@@ -335,9 +329,9 @@ static void a_run_may_go_back(void **state) {
         leg_free(&first);
         leg_free(&fresh);
         leg_free(&back);
-        scratch_remove(folder);
+        scratch_remove(disk_folder);
     }
-    folder = own;
+    disk_folder = own;
 }
 
 // ---- what cannot be resumed ----
@@ -350,14 +344,9 @@ static void expect_refusal(struct Leg leg, int err, const char *said) {
     assert_error(leg.err, err, &leg.error, said);
 }
 
-static void make_folder(void) {
-    folder = scratch_make_in("build");
-}
-
-static void late_and_not_late_are_told_apart(void **state) {
-    (void)state;
-    char *own = folder;
-    make_folder();
+TEST(late_and_not_late_are_told_apart) {
+    char *own = disk_folder;
+    disk_folder = scratch_make_in("build");
     struct Continued late = {BF16, F32, true, 1, 1, 1, MASTER_FP32}, plain = late;
     plain.late = false;
     const char *of_late = "--lr 0.001\n--delay-after 1\n";
@@ -369,33 +358,20 @@ static void late_and_not_late_are_told_apart(void **state) {
     expect_refusal(other, -EINVAL, "E_CHECKPOINT_IDENTITY \"--delay-after 1\"");
     other.text = of_late; // a run that lies about itself
     expect_refusal(other, -EBADMSG, "E_CHECKPOINT_DAMAGED");
-    scratch_remove(folder);
-    make_folder();
+    scratch_remove(disk_folder);
+    disk_folder = scratch_make_in("build");
     struct Leg usual = {.settings = settings_of(&plain), .steps = 3};
-    usual.settings.nvme.folder = folder;
+    usual.settings.nvme.folder = disk_folder;
     go_well(&usual);
     leg_free(&usual);
     struct Leg again = leg;
-    again.settings.nvme.folder = folder;
+    again.settings.nvme.folder = disk_folder;
     expect_refusal(again, -EINVAL, "E_CHECKPOINT_IDENTITY \"--delay-after 1\"");
     again.text = identity;
     expect_refusal(again, -EBADMSG, "E_CHECKPOINT_DAMAGED");
     log_level = LOG_NORMAL;
-    scratch_remove(folder);
-    folder = own;
+    scratch_remove(disk_folder);
+    disk_folder = own;
 }
 
-int main(void) {
-    make_folder();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_14_every_tier_resumes_every_other_bitwise),
-        cmocka_unit_test(fault_14_a_late_update_is_resumed_bitwise),
-        cmocka_unit_test(fault_15_other_ranks_in_other_tiers_go_on),
-        cmocka_unit_test(a_save_changes_nothing),
-        cmocka_unit_test(a_run_may_go_back),
-        cmocka_unit_test(late_and_not_late_are_told_apart),
-    };
-    int failed = cmocka_run_group_tests_name("offload_resume", tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

@@ -7,6 +7,7 @@
 // part of it at every stage, with beta1 1/2 exactly half the gradient.
 #include "zero/state.h"
 #include "tests/lib/planned.h"
+#include "tests/lib/test.h"
 
 enum { SAMPLES = 18, T = 17, DOCUMENTS_MOST = SAMPLES * T };
 
@@ -226,8 +227,7 @@ static void expect_near(const struct Step *want, const struct RankSettings *alon
 static const int tried[] = {0, 3, 4, 6};
 enum { FAMILIES = sizeof tried / sizeof tried[0] };
 
-static void packed_is_unpacked(void **state) {
-    (void)state;
+TEST(packed_is_unpacked) {
     for (int f = 0; f < FAMILIES; f++) {
         struct Documents d = {.count = 0};
         struct RankSettings some = tiny_family(tried[f], F32);
@@ -260,8 +260,7 @@ static void mask_every_second(struct Documents *d, bool change) {
         }
 }
 
-static void another_document_changes_no_bit(void **state) {
-    (void)state;
+TEST(another_document_changes_no_bit) {
     for (int f = 0; f < FAMILIES; f++)
         for (int packed = 0; packed < 2; packed++) {
             struct RankSettings s = settings_of(tried[f], 1, 1, 0);
@@ -290,8 +289,7 @@ static void another_document_changes_no_bit(void **state) {
 
 enum { STEPS = 3 };
 
-static void stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(stages_agree_bitwise) {
     for (int f = 0; f < FAMILIES; f++)
         for (enum Dtype dtype = F32; dtype < NDTYPE; dtype++) {
             struct RankSettings s = tiny_family(tried[f], dtype);
@@ -311,8 +309,7 @@ static void stages_agree_bitwise(void **state) {
 }
 
 // A delayed update is another run, but the same one at every stage.
-static void delayed_updates_agree_bitwise(void **state) {
-    (void)state;
+TEST(delayed_updates_agree_bitwise) {
     struct RankSettings s = tiny_family(0, BF16);
     s.ranks = 2;
     s.threads = 1;
@@ -327,8 +324,7 @@ static void delayed_updates_agree_bitwise(void **state) {
 }
 
 // Accumulation adds in another order, at stages 0 and 1 as at 2 and 3.
-static void other_splits_agree(void **state) {
-    (void)state;
+TEST(other_splits_agree) {
     struct RankSettings s = tiny_family(3, F32);
     s.packed = true;
     s.threads = 1;
@@ -356,8 +352,7 @@ static void other_splits_agree(void **state) {
 // ---- memory ----
 
 // Four arrays of a batch where there is a window besides, else three; else two, as ever.
-static void plan_is_what_happens(void **state) {
-    (void)state;
+TEST(plan_is_what_happens) {
     for (int f = 0; f < FAMILIES; f++)
         for (int i = 0; i < 4; i++) {
             struct RankSettings s = tiny_family(tried[f], i % 2 ? F32 : BF16);
@@ -380,8 +375,7 @@ static void plan_is_what_happens(void **state) {
 
 // ---- nothing counts ----
 
-static void a_step_that_counts_nothing_is_a_gradient_of_zero(void **state) {
-    (void)state;
+TEST(a_step_that_counts_nothing_is_a_gradient_of_zero) {
     for (int ranks = 1; ranks <= 3; ranks += 2)
         for (int stage = 0; stage <= 3; stage += 3) {
             struct Documents d = {.masked = true};
@@ -394,17 +388,4 @@ static void a_step_that_counts_nothing_is_a_gradient_of_zero(void **state) {
                 assert_true(step.gradient[i] == 0);
             free(step.gradient);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_is_unpacked),
-        cmocka_unit_test(another_document_changes_no_bit),
-        cmocka_unit_test(stages_agree_bitwise),
-        cmocka_unit_test(delayed_updates_agree_bitwise),
-        cmocka_unit_test(other_splits_agree),
-        cmocka_unit_test(plan_is_what_happens),
-        cmocka_unit_test(a_step_that_counts_nothing_is_a_gradient_of_zero),
-    };
-    return cmocka_run_group_tests_name("packed", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 // holds it, and written once.
 #include "tests/lib/seats.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include "zero/weights/export.h"
 #include "zero/weights/import.h"
@@ -72,8 +73,7 @@ static void export_store(struct SeatsJob *job, struct Zero *z) {
     seats_note(job, z, export_weights(z, &to, false, &e), &e);
 }
 
-static void weights_come_and_go_by_element(void **state) {
-    (void)state;
+TEST(weights_come_and_go_by_element) {
     static const struct Shape shapes[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {3, 1, 1, 3},
                                           {4, 1, 1, 1}, {2, 2, 1, 3}, {2, 1, 2, 1}};
     static const enum FamilyKind kinds[] = {FAMILY_GPT2, FAMILY_QWEN2, FAMILY_QWEN3};
@@ -97,11 +97,4 @@ static void weights_come_and_go_by_element(void **state) {
             free((void *)s.writes);
             params_free(&s.whole);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_come_and_go_by_element),
-    };
-    return cmocka_run_group_tests_name("part weights", tests, NULL, NULL);
 }

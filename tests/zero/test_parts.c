@@ -2,6 +2,7 @@
 // ranks are read by any other, and initial values and the hash do not tell the grid.
 #include "tests/lib/seats.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include "kernels/hash.h"
 #include "zero/checkpoint/checkpoint.h"
@@ -48,8 +49,7 @@ struct Shape {
     int tp, dp, replicas, stage;
 };
 
-static void any_grid_loads_any_other(void **state) {
-    (void)state;
+TEST(any_grid_loads_any_other) {
     static const struct Shape shapes[] = {{1, 1, 1, 0}, {2, 1, 1, 3}, {4, 1, 1, 0},
                                           {3, 1, 1, 1}, {2, 2, 1, 3}, {1, 3, 1, 2},
                                           {3, 2, 1, 0}, {2, 1, 2, 1}, {4, 2, 1, 2}};
@@ -86,8 +86,7 @@ static void any_grid_loads_any_other(void **state) {
 }
 
 // Long rows, so that runs pass the window in which short ones are read, and chunks.
-static void large_parts_are_read_as_well(void **state) {
-    (void)state;
+TEST(large_parts_are_read_as_well) {
     static const int places[] = {2, 3, 1};
     struct Error e;
     for (int i = 0; i < 3; i++) {
@@ -109,8 +108,7 @@ static void large_parts_are_read_as_well(void **state) {
     }
 }
 
-static void weights_alone_are_loaded_by_any(void **state) {
-    (void)state;
+TEST(weights_alone_are_loaded_by_any) {
     char *folder = scratch_make();
     struct SeatsJob first = seats_job(FAMILY_QWEN3, true, 130, 3, 1);
     first.folder = folder;
@@ -160,8 +158,7 @@ static void count_wrong(struct SeatsJob *job, struct Zero *z) {
 }
 
 // And what one place has is read from its own files.
-static void what_all_have_is_place_0s(void **state) {
-    (void)state;
+TEST(what_all_have_is_place_0s) {
     struct Params p;
     struct SeatsJob first = seats_job(FAMILY_GPT2, false, 61, 2, 1);
     params_layout(&first.c, 1, 1, 2, &p);
@@ -181,8 +178,7 @@ static void what_all_have_is_place_0s(void **state) {
     params_free(&p);
 }
 
-static void another_shape_is_refused(void **state) {
-    (void)state;
+TEST(another_shape_is_refused) {
     char *folder = scratch_make();
     struct SeatsJob first = seats_job(FAMILY_QWEN3, true, 61, 4, 1);
     first.folder = folder;
@@ -211,8 +207,7 @@ static void nothing(struct SeatsJob *job, struct Zero *z) {
     (void)job, (void)z;
 }
 
-static void a_fresh_model_has_one_hash(void **state) {
-    (void)state;
+TEST(a_fresh_model_has_one_hash) {
     static const enum Dtype dtypes[] = {F32, BF16};
     for (int d = 0; d < 2; d++) {
         uint64_t hash = 0;
@@ -225,16 +220,4 @@ static void a_fresh_model_has_one_hash(void **state) {
                 assert_true(job.hash == hash);
             }
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fresh_model_has_one_hash),
-        cmocka_unit_test(any_grid_loads_any_other),
-        cmocka_unit_test(large_parts_are_read_as_well),
-        cmocka_unit_test(weights_alone_are_loaded_by_any),
-        cmocka_unit_test(what_all_have_is_place_0s),
-        cmocka_unit_test(another_shape_is_refused),
-    };
-    return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "zero/pipe/order.h"
 #include "zero/pipe/split.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -144,8 +145,7 @@ static void make(struct Order *o, int stages, size_t micros, double forward, dou
     order_make(o, stages, micros, cost, 0);
 }
 
-static void nobody_waits_for_ever(void **state) {
-    (void)state;
+TEST(nobody_waits_for_ever) {
     for (int stages = 1; stages <= MOST_STAGES; stages++)
         for (size_t micros = 1; micros <= MOST_MICROS; micros++) {
             struct Order o;
@@ -156,8 +156,7 @@ static void nobody_waits_for_ever(void **state) {
 }
 
 // Of one stage it is what a run without a pipeline does.
-static void one_stage_goes_back_at_once(void **state) {
-    (void)state;
+TEST(one_stage_goes_back_at_once) {
     struct Order o;
     struct Pass pass[8] = {0};
     make(&o, 1, 4, 1, 2);
@@ -173,8 +172,7 @@ static void one_stage_goes_back_at_once(void **state) {
 
 // Entries begin when all that they need has ended, and the list is in such an order; balanced, the
 // bubble is (p - 1) / (m + p - 1).
-static void the_bubble_is_the_papers(void **state) {
-    (void)state;
+TEST(the_bubble_is_the_papers) {
     for (int stages = 1; stages <= MOST_STAGES; stages++)
         for (size_t micros = (size_t)stages; micros <= MOST_MICROS; micros++) {
             struct Order o;
@@ -194,8 +192,7 @@ static void the_bubble_is_the_papers(void **state) {
 
 // ---- cuts ----
 
-static void the_largest_part_is_the_least(void **state) {
-    (void)state;
+TEST(the_largest_part_is_the_least) {
     const double cost[] = {0, 1, 1, 1, 1, 1, 1, 1, 1, 5.5};
     struct SplitPart part[10];
     for (int stages = 1; stages <= 10; stages++) {
@@ -215,8 +212,7 @@ static void the_largest_part_is_the_least(void **state) {
     }
 }
 
-static void layers_are_as_said(void **state) {
-    (void)state;
+TEST(layers_are_as_said) {
     static const char *const wrong[] = {"3,3",  "3,3,3", "3,3,2,0", "8,0,0", "3,3,2,",
                                         "3,,5", "a,b,c", "-1,3,6",  "",      "99999999999,1,1"};
     struct ModelConfig c = {.layers = 8};
@@ -231,13 +227,4 @@ static void layers_are_as_said(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (split_stages(&c, RECOMPUTE_NONE, 3, wrong[i], part, &e) == 0)
             fail_msg("--pp-split %s is taken", wrong[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_waits_for_ever),    cmocka_unit_test(one_stage_goes_back_at_once),
-        cmocka_unit_test(the_bubble_is_the_papers), cmocka_unit_test(the_largest_part_is_the_least),
-        cmocka_unit_test(layers_are_as_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,8 +27,6 @@ enum {
     LIMIT_S = 120,
     OUT_IS_SLOW = 100
 };
-
-static char *folder; // on a disk
 
 struct Case {
     int pp, dp, tp;
@@ -97,7 +96,7 @@ static struct RankSettings settings_of(const struct Case *c) {
     s.opt_tier = c->opt;
     s.act_tier = c->act;
     s.partition_activations = c->parts;
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     s.prefetch = c->prefetch;
     s.recompute = c->recompute;
     s.delayed = c->late;
@@ -199,8 +198,7 @@ static int try_case(const struct Case *c, int part) {
     return failed > 0;
 }
 
-static void slow_queues_change_no_bit(void **state) {
-    (void)state;
+TEST(slow_queues_change_no_bit) {
     pid_t child[NCASE * PARTS];
     int failed = 0;
     fflush(NULL);
@@ -224,10 +222,4 @@ static void slow_queues_change_no_bit(void **state) {
     assert_int_equal(failed, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_queues_change_no_bit)};
-    folder = scratch_make_in("build");
-    int failed = cmocka_run_group_tests_name("pipe delay", tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

@@ -7,6 +7,7 @@
 #include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 #include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -29,8 +30,7 @@ static struct RankSettings settings_of(int family, enum Dtype dtype, int stages,
 }
 
 // The two parts of a sum of 17 tokens and 61 words, one behind the other rather than mixed: 6e-8.
-static void gradients_are_of_one_stage(void **state) {
-    (void)state;
+TEST(gradients_are_of_one_stage) {
     for (int f = 0; f < FAMILIES; f++) {
         struct RankSettings alone = settings_of(tried[f], F32, 1, 1);
         struct Gradients want = gradients_of(&alone);
@@ -48,8 +48,7 @@ static void gradients_are_of_one_stage(void **state) {
 }
 
 // Nor does a step leave anything of its gradients to the next one.
-static void steps_are_those_of_one_stage(void **state) {
-    (void)state;
+TEST(steps_are_those_of_one_stage) {
     for (int f = 0; f < FAMILIES; f++)
         for (int stage = 0; stage < 4; stage++) {
             struct RankSettings s = settings_of(tried[f], F32, 1, 1);
@@ -85,8 +84,7 @@ static void expect_same_of_stages(int family, enum Dtype dtype, int from) {
     }
 }
 
-static void stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(stages_agree_bitwise) {
     for (int f = 0; f < FAMILIES; f++)
         for (int i = 0; i < 2 * NDTYPE; i++)
             expect_same_of_stages(tried[f], (enum Dtype)(i / 2), i % 2 * 2);
@@ -126,8 +124,7 @@ static void hash_ends(void *context, struct Rank *r) {
     device_free_host(r->device, part);
 }
 
-static void ends_have_the_same(void **state) {
-    (void)state;
+TEST(ends_have_the_same) {
     for (int f = 0; f < FAMILIES; f++) {
         struct RankSettings s = settings_of(tried[f], BF16, 2, 2);
         struct Ends ends = {0};
@@ -145,8 +142,7 @@ static void ends_have_the_same(void **state) {
 
 // ---- the plan ----
 
-static void plan_is_measured(void **state) {
-    (void)state;
+TEST(plan_is_measured) {
     for (int f = 0; f < FAMILIES; f++)
         for (int i = 0; i < 12; i++) {
             struct RankSettings s =
@@ -154,15 +150,4 @@ static void plan_is_measured(void **state) {
             s.act_tier = TIER_DEVICE;
             planned_is_measured(&s, tiny_family_name(tried[f]));
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_of_one_stage),
-        cmocka_unit_test(steps_are_those_of_one_stage),
-        cmocka_unit_test(stages_agree_bitwise),
-        cmocka_unit_test(ends_have_the_same),
-        cmocka_unit_test(plan_is_measured),
-    };
-    return cmocka_run_group_tests_name("pipelines with a tied head", tests, NULL, NULL);
 }

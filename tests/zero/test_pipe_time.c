@@ -13,6 +13,7 @@
 #include "kernels/cpu/queue.h"
 #include "kernels/kernels.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/pipe/order.h"
 #include "zero/pipe/split.h"
@@ -287,8 +288,7 @@ static void expect_all(const struct Case *c, size_t n) {
 
 static const struct Lengths blocks = {.forward = 30, .backward = 60};
 
-static void stages_that_are_alike(void **state) {
-    (void)state;
+TEST(stages_that_are_alike) {
     static const char *const split[] = {"1,1", "1,1,1", "1,1,1,1"};
     static const size_t micros[][3] = {{1, 2, 8}, {2, 3, 10}, {3, 4, 12}};
     for (int i = 0; i < 3; i++)
@@ -297,8 +297,7 @@ static void stages_that_are_alike(void **state) {
 }
 
 // With ends that take their time, and other counts of layers.
-static void stages_that_are_not(void **state) {
-    (void)state;
+TEST(stages_that_are_not) {
     const struct Lengths ends = {20, 15, 30, 45, 0};
     EXPECT_ALL({2, 6, "1,3", ends, 1, 0}, {2, 1, "3,0", ends, 1, 0}, {3, 7, "2,1,1", ends, 1, 0},
                {3, 2, "1,2,1", ends, 1, 0}, {4, 9, "1,2,2,1", ends, 1, 0},
@@ -307,8 +306,7 @@ static void stages_that_are_not(void **state) {
 
 // What ranks of a stage sum takes a third of what they compute, and no time of theirs. At stage 3
 // nor does it hold up the weights of the next pass, whatever unit that begins with.
-static void stages_that_reduce_meanwhile(void **state) {
-    (void)state;
+TEST(stages_that_reduce_meanwhile) {
     const struct Lengths l = {0, 30, 60, 0, 25}, ends = {30, 30, 60, 30, 25};
     EXPECT_ALL({2, 5, "1,1", l, 2, 2}, {2, 4, "2,2", l, 2, 1}, {3, 5, "1,1,1", l, 2, 2},
                {2, 5, "2,1", l, 2, 0}, {2, 5, "1,1", ends, 2, 3}, {3, 5, "1,2,1", ends, 2, 3});
@@ -323,10 +321,5 @@ static void wake_at_once(void) {
 
 int main(void) {
     wake_at_once();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_that_are_alike),
-        cmocka_unit_test(stages_that_are_not),
-        cmocka_unit_test(stages_that_reduce_meanwhile),
-    };
-    return cmocka_run_group_tests_name("pipe time", tests, NULL, NULL);
+    return run_all_tests();
 }

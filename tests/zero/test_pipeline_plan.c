@@ -3,6 +3,7 @@
 // stages as unlike as they are. What all of them demand is what is refused where there is less.
 // tests/zero/test_plan.sh looks at what is printed.
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/count.h"
 #include "zero/plan/fit.h"
@@ -134,8 +135,7 @@ static struct RankSettings settings_of(int stages, size_t nmicro) {
     return s;
 }
 
-static void stages_take_what_is_forecast(void **state) {
-    (void)state;
+TEST(stages_take_what_is_forecast) {
     for (int stages = 2; stages <= 5; stages++) {
         struct RankSettings s = settings_of(stages, 4);
         compare(&s);
@@ -168,8 +168,7 @@ static struct RankSettings unlike_stages(enum TierKind activations) {
     return s;
 }
 
-static void stages_take_of_other_tiers(void **state) {
-    (void)state;
+TEST(stages_take_of_other_tiers) {
     struct RankSettings s = unlike_stages(TIER_CPU);
     struct Forecast f = forecast(&s, s.ranks);
     assert_true(f.unlike && f.settings.rank == 2 && f.demand.of[TIER_CPU].rank == 1);
@@ -195,8 +194,7 @@ static void refused(const struct RankSettings *s, size_t free_bytes, const char 
 
 // A machine needs room for the sum of what its ranks take, as does a node's limit; a rank's, for
 // the most of any.
-static void what_all_stages_take_is_what_must_fit(void **state) {
-    (void)state;
+TEST(what_all_stages_take_is_what_must_fit) {
     enum { MANY = 1 << 30 };
     struct RankSettings s = unlike_stages(TIER_CPU);
     const struct Demand d = forecast(&s, s.ranks).demand;
@@ -221,8 +219,7 @@ static void what_all_stages_take_is_what_must_fit(void **state) {
 }
 
 // Some 10^14 bytes of activations, for which no disk has room.
-static void the_disk_of_any_stage_is_asked(void **state) {
-    (void)state;
+TEST(the_disk_of_any_stage_is_asked) {
     struct RankSettings s = unlike_stages(TIER_NVME);
     struct Error e;
     char *folder = scratch_make_in("build");
@@ -256,8 +253,7 @@ static double flops_counted(const struct RankSettings *settings, int rank) {
     return flops;
 }
 
-static void work_is_what_kernels_count(void **state) {
-    (void)state;
+TEST(work_is_what_kernels_count) {
     for (enum Recompute level = RECOMPUTE_NONE; level < NRECOMPUTE; level++) {
         struct RankSettings s = settings_of(3, 4);
         s.recompute = level;
@@ -280,8 +276,7 @@ static void work_is_what_kernels_count(void **state) {
 
 // One micro-batch goes through all stages, one after another. Of many, a step takes as many of the
 // slowest stage's passes, and those of the first and the last one through the others.
-static void the_bubble_is_of_unlike_stages(void **state) {
-    (void)state;
+TEST(the_bubble_is_of_unlike_stages) {
     static const char *const splits[] = {"3,1,0", "0,4,0", "1,1,2", "2,2,0"};
     for (int i = 0; i < 4; i++) {
         struct RankSettings s = settings_of(3, 1);
@@ -301,23 +296,9 @@ static void the_bubble_is_of_unlike_stages(void **state) {
     }
 }
 
-static void one_stage_has_none(void **state) {
-    (void)state;
+TEST(one_stage_has_none) {
     struct RankSettings s = settings_of(1, 4);
     struct PipelineForecast f = predict(&s);
     assert_int_equal(f.n, 0);
     pipeline_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_take_what_is_forecast),
-        cmocka_unit_test(stages_take_of_other_tiers),
-        cmocka_unit_test(what_all_stages_take_is_what_must_fit),
-        cmocka_unit_test(the_disk_of_any_stage_is_asked),
-        cmocka_unit_test(work_is_what_kernels_count),
-        cmocka_unit_test(the_bubble_is_of_unlike_stages),
-        cmocka_unit_test(one_stage_has_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,12 @@
 // tiny model equals what its ranks took and sent, to the byte; and both follow the ZeRO paper's
 // formulas. Sizes past 2^31 and 2^32 are counted right.
 #include "zero/state.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/footprint.h"
 #include "zero/comm/world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { MAX_RANKS = 4 };
 
@@ -140,8 +137,7 @@ static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Re
 
 // ---- tests ----
 
-static void plan_equals_measurement(void **state) {
-    (void)state;
+TEST(plan_equals_measurement) {
     for (int stage = 0; stage <= 3; stage++)
         for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
             check(BF16, ranks, stage, 1, RECOMPUTE_NONE);
@@ -150,16 +146,14 @@ static void plan_equals_measurement(void **state) {
         }
 }
 
-static void plan_equals_measurement_with_accumulation(void **state) {
-    (void)state;
+TEST(plan_equals_measurement_with_accumulation) {
     for (int stage = 0; stage <= 3; stage++) {
         check(BF16, 3, stage, 2, RECOMPUTE_NONE);
         check(F32, 2, stage, 3, RECOMPUTE_GELU);
     }
 }
 
-static void replicas_sum_a_shard_once_a_step(void **state) {
-    (void)state;
+TEST(replicas_sum_a_shard_once_a_step) {
     for (int stage = 1; stage <= 3; stage++) {
         struct Run run = {.settings = settings_of(BF16, 4, stage, 3)};
         run.settings.shard_size = 2;
@@ -176,8 +170,7 @@ static struct RankSettings gpt2(int ranks, int stage) {
 }
 
 // At most 3% over the ZeRO paper, section 5: what padding and rounding cost.
-static void model_states_follow_the_paper(void **state) {
-    (void)state;
+TEST(model_states_follow_the_paper) {
     static const int ranks[] = {1, 2, 3, 4, 7, 8, 64};
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         for (int stage = 0; stage <= 3; stage++) {
@@ -193,8 +186,7 @@ static void model_states_follow_the_paper(void **state) {
         }
 }
 
-static void parameter_counts_follow_the_paper(void **state) {
-    (void)state;
+TEST(parameter_counts_follow_the_paper) {
     static const uint64_t psi[] = {1, 7, 7500000000, 1000000000000};
     for (int i = 0; i < 4; i++)
         for (uint64_t n = 1; n <= 1024; n *= 2)
@@ -222,8 +214,7 @@ static double flops_of(const struct RankSettings *s) {
 // MFU's numerator, by hand. GPT-2: 6 * 124,439,808 of the weights, and 6 * 12 * 768 * 1024 of
 // attention, which is half of PaLM's 12 L H Q T for the causal mask. Recomputation, stage, ranks
 // and a padded vocabulary add nothing.
-static void a_token_takes_what_palm_counts(void **state) {
-    (void)state;
+TEST(a_token_takes_what_palm_counts) {
     struct RankSettings s = gpt2(1, 0);
     struct Error e;
     assert_true(flops_of(&s) == 746638848.0 + 56623104.0);
@@ -252,8 +243,7 @@ static void a_token_takes_what_palm_counts(void **state) {
 }
 
 // A block of 12 C^2 + 13 C elements: more than 2^31 in one group for C = 16384, 2^32 for 20480.
-static void fault_22(void **state) {
-    (void)state;
+TEST(fault_22) {
     static const size_t channels[] = {16384, 20480};
     for (int i = 0; i < 2; i++) {
         struct RankSettings s = gpt2(1, 0);
@@ -276,17 +266,4 @@ static void fault_22(void **state) {
         // two slots of gathered blocks, two buckets, and the ends' slot and bucket
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_COMM] == 2 * 2 * (2 * block + ends));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_equals_measurement),
-        cmocka_unit_test(plan_equals_measurement_with_accumulation),
-        cmocka_unit_test(replicas_sum_a_shard_once_a_step),
-        cmocka_unit_test(model_states_follow_the_paper),
-        cmocka_unit_test(parameter_counts_follow_the_paper),
-        cmocka_unit_test(a_token_takes_what_palm_counts),
-        cmocka_unit_test(fault_22),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

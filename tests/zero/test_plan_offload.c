@@ -3,13 +3,12 @@
 // counted in a training step. And what a step takes at least follows from them.
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/plan/fit.h"
 
 #include <errno.h>
 
 enum { MAX_RANKS = 3 };
-
-static char *folder; // on a disk
 
 // ---- ranks that train some steps ----
 
@@ -35,7 +34,7 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicr
     s.ranks = ranks;
     s.nmicro = nmicro;
     s.grad_dtype = nmicro > 1 ? F32 : dtype;
-    s.nvme.folder = folder;
+    s.nvme.folder = disk_folder;
     return s;
 }
 
@@ -63,8 +62,7 @@ static void check_placements(enum Dtype dtype, int ranks, size_t nmicro) {
 }
 
 // Of each format of master weights, also where the device updates, or a part is offloaded.
-static void moved_bytes_of_masters_are_predicted(void **state) {
-    (void)state;
+TEST(moved_bytes_of_masters_are_predicted) {
     for (int i = 0; i < 2 * 4 * NTIER * NTIER; i++) {
         struct RankSettings s = settings_of(BF16, 1 + i % 3, 1);
         s.master_format = i % 2 ? MASTER_SPLIT : MASTER_BF16;
@@ -76,8 +74,7 @@ static void moved_bytes_of_masters_are_predicted(void **state) {
     }
 }
 
-static void moved_bytes_are_predicted(void **state) {
-    (void)state;
+TEST(moved_bytes_are_predicted) {
     for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
         check_placements(BF16, ranks, 1);
         check_placements(F32, ranks, 3);
@@ -85,8 +82,7 @@ static void moved_bytes_are_predicted(void **state) {
 }
 
 // fp32 parameters that are the master weights, delayed updates, and narrow moments.
-static void moved_bytes_of_other_formats_are_predicted(void **state) {
-    (void)state;
+TEST(moved_bytes_of_other_formats_are_predicted) {
     for (int i = 0; i < 72; i++) {
         struct RankSettings s = settings_of(i % 2 ? F32 : BF16, 1 + i % 3, 1 + 2 * (i / 3 % 2));
         s.stage = i / 2 % 4;
@@ -101,8 +97,7 @@ static void moved_bytes_of_other_formats_are_predicted(void **state) {
 }
 
 // Groups that are updated in several pieces (offload/update.c).
-static void moved_bytes_of_long_groups_are_predicted(void **state) {
-    (void)state;
+TEST(moved_bytes_of_long_groups_are_predicted) {
     struct Error e;
     for (int ranks = 1; ranks <= 2; ranks++) {
         struct RankSettings s = settings_of(BF16, ranks, 1);
@@ -117,8 +112,7 @@ static void moved_bytes_of_long_groups_are_predicted(void **state) {
 }
 
 // ZeRO-Offload, section 4.1: a 16-bit gradient goes out, a 16-bit weight comes in.
-static void four_bytes_a_parameter_cross_the_bus(void **state) {
-    (void)state;
+TEST(four_bytes_a_parameter_cross_the_bus) {
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.opt_tier = TIER_CPU;
     struct Forecast f = planned(&s);
@@ -132,8 +126,7 @@ static void four_bytes_a_parameter_cross_the_bus(void **state) {
     assert_true(f.is.moved.read == f.is.moved.written && f.is.moved.read >= 12 * f.padded);
 }
 
-static void without_offload_nothing_is_moved(void **state) {
-    (void)state;
+TEST(without_offload_nothing_is_moved) {
     struct RankSettings s = settings_of(BF16, 2, 1);
     struct Forecast f = planned(&s);
     assert_true(f.is.moved.in + f.is.moved.out + f.is.moved.read + f.is.moved.written == 0);
@@ -141,8 +134,7 @@ static void without_offload_nothing_is_moved(void **state) {
 }
 
 // A step that does not follow another right away has no count: what a validation moved is not its.
-static void counts_are_of_steps_that_follow_another(void **state) {
-    (void)state;
+TEST(counts_are_of_steps_that_follow_another) {
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.opt_tier = s.param_tier = TIER_CPU;
     struct Run one = {.steps = 1, .validate_before = -1}, two = {.steps = 2, .validate_before = 1};
@@ -171,8 +163,7 @@ static void expect_seconds(const struct StepWork *w, double disk, double want) {
 }
 
 // A step with the optimizer on NVMe: backward + max(forward, bytes read / its rate + written).
-static void time_of_a_step(void **state) {
-    (void)state;
+TEST(time_of_a_step) {
     struct StepWork w = work_of(1);
     expect_seconds(&w, 1e6, 2 + 1);
     expect_seconds(&w, 100, 2 + 3);
@@ -187,8 +178,7 @@ static void time_of_a_step(void **state) {
 
 // The device's update follows its backward pass; the host's runs beside the next forward pass, or
 // beside all of the next step where it is late.
-static void time_of_the_updates(void **state) {
-    (void)state;
+TEST(time_of_the_updates) {
     struct StepWork w = {.flops = {1000, 2000}, .nmicro = 1, .disk_ranks = 1};
     struct Speeds s = {.flops = 1000, .update = 100, .host_update = 50};
     w.update = 50;
@@ -209,8 +199,7 @@ static void time_of_the_updates(void **state) {
 }
 
 // 28 bytes a parameter in 16 bits: 12 of fp32 state read and written, a gradient, a weight.
-static void updates_are_predicted(void **state) {
-    (void)state;
+TEST(updates_are_predicted) {
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.param_tier = TIER_CPU;
     struct Forecast f = planned(&s);
@@ -237,8 +226,7 @@ static double measure_now(const char *where, const char *name, double (*measure)
     return measure(context);
 }
 
-static void speeds_of_updates_are_measured(void **state) {
-    (void)state;
+TEST(speeds_of_updates_are_measured) {
     struct RankSettings s = settings_of(BF16, 1, 1);
     struct Speeds speeds;
     struct Error e;
@@ -251,8 +239,7 @@ static void speeds_of_updates_are_measured(void **state) {
     assert_true(speeds.update == 0 && speeds.host_update > 1e6);
 }
 
-static void time_of_what_is_not_known(void **state) {
-    (void)state;
+TEST(time_of_what_is_not_known) {
     struct StepWork w = work_of(1);
     struct Speeds s = {.flops = 1000, .in = 100, .out = 50};
     struct Bound b = bound_of(&w, &s);
@@ -262,8 +249,7 @@ static void time_of_what_is_not_known(void **state) {
     assert_true(b.compute == 0 && b.bus == 0 && b.disk == 0 && b.step == 0);
 }
 
-static void the_longest_link_is_named(void **state) {
-    (void)state;
+TEST(the_longest_link_is_named) {
     struct StepWork w = work_of(1);
     struct Speeds s = {.flops = 1000, .in = 100, .out = 50, .read = 200, .written = 200};
     struct Bound b = bound_of(&w, &s);
@@ -288,8 +274,7 @@ static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e)
 }
 
 // With --device cpu both tiers lie in the machine's memory; a GPU's is its own.
-static void memory_of_all_tiers_together(void **state) {
-    (void)state;
+TEST(memory_of_all_tiers_together) {
     struct RankSettings s = settings_of(BF16, 2, 1);
     s.opt_tier = TIER_CPU;
     struct Forecast f = planned(&s);
@@ -320,8 +305,7 @@ static void memory_of_all_tiers_together(void **state) {
 }
 
 // Some 10^12 parameters, for which no disk has room.
-static void the_disk_is_asked_before_anything_is_taken(void **state) {
-    (void)state;
+TEST(the_disk_is_asked_before_anything_is_taken) {
     struct RankSettings s = settings_of(BF16, 2, 1);
     struct Error e;
     s.model = (struct ModelConfig){320, 128, 16384, 17, 61, .dtype = BF16};
@@ -333,26 +317,4 @@ static void the_disk_is_asked_before_anything_is_taken(void **state) {
     assert_int_equal(fit(&s, SIZE_MAX / 4, &e), -ENOENT);
 }
 
-int main(void) {
-    folder = scratch_make_in("build");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moved_bytes_are_predicted),
-        cmocka_unit_test(moved_bytes_of_masters_are_predicted),
-        cmocka_unit_test(moved_bytes_of_other_formats_are_predicted),
-        cmocka_unit_test(moved_bytes_of_long_groups_are_predicted),
-        cmocka_unit_test(four_bytes_a_parameter_cross_the_bus),
-        cmocka_unit_test(without_offload_nothing_is_moved),
-        cmocka_unit_test(counts_are_of_steps_that_follow_another),
-        cmocka_unit_test(time_of_a_step),
-        cmocka_unit_test(time_of_the_updates),
-        cmocka_unit_test(updates_are_predicted),
-        cmocka_unit_test(speeds_of_updates_are_measured),
-        cmocka_unit_test(time_of_what_is_not_known),
-        cmocka_unit_test(the_longest_link_is_named),
-        cmocka_unit_test(memory_of_all_tiers_together),
-        cmocka_unit_test(the_disk_is_asked_before_anything_is_taken),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(folder);
-    return failed;
-}
+AROUND_ALL(disk_open, disk_close);

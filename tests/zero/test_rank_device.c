@@ -3,13 +3,10 @@
 #include "zero/rank/rank_device.h"
 #include "kernels/library.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 static void expect(struct GpuAssignment seats, enum RankDeviceComm kind, int gpu) {
     struct RankDeviceChoice c = {0};
@@ -26,8 +23,7 @@ static void expect_refused(struct GpuAssignment seats, int code, const char *tex
     assert_error(rank_device_assign(&seats, &c, &e), code, &e, text);
 }
 
-static void the_cpu_needs_no_gpu(void **state) {
-    (void)state;
+TEST(the_cpu_needs_no_gpu) {
     expect((struct GpuAssignment){.ranks = 1, .node_ranks = 1}, RANK_DEVICE_SELF, 0);
     expect((struct GpuAssignment){.ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true},
            RANK_DEVICE_THREAD, 0);
@@ -35,8 +31,7 @@ static void the_cpu_needs_no_gpu(void **state) {
            RANK_DEVICE_MPI, 0);
 }
 
-static void threads_share_one_gpu_or_have_one_each(void **state) {
-    (void)state;
+TEST(threads_share_one_gpu_or_have_one_each) {
     struct GpuAssignment s = {.cuda = true, .ranks = 1, .node_ranks = 1, .gpus = 8, .nccl = true};
     expect(s, RANK_DEVICE_SELF, 0);
     s.ranks = s.node_ranks = 4;
@@ -51,8 +46,7 @@ static void threads_share_one_gpu_or_have_one_each(void **state) {
     expect(s, RANK_DEVICE_NCCL, 3);
 }
 
-static void processes_take_their_own_or_go_by_mpi(void **state) {
-    (void)state;
+TEST(processes_take_their_own_or_go_by_mpi) {
     struct GpuAssignment s = {.cuda = true,
                               .processes = true,
                               .ranks = 16,
@@ -69,8 +63,7 @@ static void processes_take_their_own_or_go_by_mpi(void **state) {
     expect(s, RANK_DEVICE_NCCL, 0);
 }
 
-static void what_is_between_is_refused(void **state) {
-    (void)state;
+TEST(what_is_between_is_refused) {
     struct GpuAssignment s = {.cuda = true, .ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true};
     expect_refused(s, -EINVAL, "E_GPU_RANKS 4 ranks on this machine's 2 GPUs");
     s.processes = true;
@@ -81,32 +74,18 @@ static void what_is_between_is_refused(void **state) {
     expect_refused(s, -ENOTSUP, "E_NCCL");
 }
 
-static void a_gpu_is_shared_if_two_name_it(void **state) {
-    (void)state;
+TEST(a_gpu_is_shared_if_two_name_it) {
     assert_true(rank_device_gpus_apart((const uint64_t[]){7, 9, 8}, 3));
     assert_false(rank_device_gpus_apart((const uint64_t[]){7, 9, 7}, 3));
     assert_false(rank_device_gpus_apart((const uint64_t[]){7, 0, 9}, 3));
     assert_false(rank_device_gpus_apart((const uint64_t[]){0}, 1));
 }
 
-static void a_library_that_is_not_there_is_named(void **state) {
-    (void)state;
+TEST(a_library_that_is_not_there_is_named) {
     const char *const files[] = {"libnone.so.1", NULL}, *const symbols[] = {"none"};
     void *function[1];
     struct Error e;
     assert_error(library_open(files, symbols, function, 1, "none-dev", &e), -ENOTSUP, &e,
                  "E_LIBRARY_MISSING libnone.so.1");
     assert_non_null(strstr(e.text, "none-dev"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cpu_needs_no_gpu),
-        cmocka_unit_test(threads_share_one_gpu_or_have_one_each),
-        cmocka_unit_test(processes_take_their_own_or_go_by_mpi),
-        cmocka_unit_test(what_is_between_is_refused),
-        cmocka_unit_test(a_library_that_is_not_there_is_named),
-        cmocka_unit_test(a_gpu_is_shared_if_two_name_it),
-    };
-    return cmocka_run_group_tests_name("where ranks sit", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 // trainers are of this kind; 17 (data skipped) is in test_order.c too.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/checkpoint/checkpoint.h"
@@ -108,8 +109,7 @@ static void expect_losses(const struct Leg *one, int step, const struct Leg *oth
                      other->ranks, other->stage, other->loss[i], one->loss[step + i], i + 1);
 }
 
-static void fault_15_16_any_shape_resumes_any_other(void **state) {
-    (void)state;
+TEST(fault_15_16_any_shape_resumes_any_other) {
     static const struct {
         int ranks, stage;
     } legs[] = {{4, 3}, {3, 2}, {7, 3}, {1, 0}, {7, 1}, {2, 3}, {3, 0}, {1, 3}};
@@ -142,8 +142,7 @@ static void fault_15_16_any_shape_resumes_any_other(void **state) {
     }
 }
 
-static void fault_14_the_same_shape_resumes_bitwise(void **state) {
-    (void)state;
+TEST(fault_14_the_same_shape_resumes_bitwise) {
     for (int stage = 0; stage < 4; stage++)
         for (enum Dtype d = F32; d <= BF16; d++) {
             char *folder = scratch_make();
@@ -166,8 +165,7 @@ static void fault_14_the_same_shape_resumes_bitwise(void **state) {
 }
 
 // More files than a process may have open.
-static void many_ranks_need_few_descriptors(void **state) {
-    (void)state;
+TEST(many_ranks_need_few_descriptors) {
     enum { RANKS = 12 }; // 144 files, if each rank held all of them
     struct rlimit usual, few;
     char *folder = scratch_make();
@@ -200,8 +198,7 @@ static void damage(const char *folder, int step, int rank, bool removes) {
     free(path);
 }
 
-static void all_ranks_turn_to_the_checkpoint_before(void **state) {
-    (void)state;
+TEST(all_ranks_turn_to_the_checkpoint_before) {
     for (int removes = 0; removes < 2; removes++)
         for (int rank = 0; rank < 3; rank++) {
             char *folder = scratch_make();
@@ -220,14 +217,4 @@ static void all_ranks_turn_to_the_checkpoint_before(void **state) {
                 assert_true(fabs(third.loss[i] - second.loss[i]) <= 1e-6 * second.loss[i]);
             scratch_remove(folder);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_15_16_any_shape_resumes_any_other),
-        cmocka_unit_test(fault_14_the_same_shape_resumes_bitwise),
-        cmocka_unit_test(many_ranks_need_few_descriptors),
-        cmocka_unit_test(all_ranks_turn_to_the_checkpoint_before),
-    };
-    return cmocka_run_group_tests_name("reshape", tests, NULL, NULL);
 }

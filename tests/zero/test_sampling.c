@@ -1,6 +1,7 @@
 // Samples that end before their length: at a token that ends a text, on all ranks alike.
 #include "model/sample.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 
 enum { PROMPT = 3, MADE = 20, RANKS = 3 };
@@ -29,8 +30,7 @@ static void generate(void *context, struct Rank *r) {
     }
 }
 
-static void a_sample_stops_at_the_end_token_on_all_ranks(void **state) {
-    (void)state;
+TEST(a_sample_stops_at_the_end_token_on_all_ranks) {
     for (int stage = 0; stage < 4; stage += 3) {
         struct RankSettings s = tiny_settings(F32);
         struct Sampled x = {.made = 0};
@@ -57,18 +57,9 @@ static void ask_behind_an_end(void *context, struct Rank *r) {
     *made = rank_generate(r, text, PROMPT, 1, &sampling);
 }
 
-static void a_prompt_does_not_end_the_sample(void **state) {
-    (void)state;
+TEST(a_prompt_does_not_end_the_sample) {
     struct RankSettings s = tiny_settings(F32);
     size_t made = 0;
     tiny_ranks(&s, ask_behind_an_end, &made);
     assert_int_equal(made, 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sample_stops_at_the_end_token_on_all_ranks),
-        cmocka_unit_test(a_prompt_does_not_end_the_sample),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

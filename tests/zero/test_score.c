@@ -5,6 +5,7 @@
 #include "kernels/hash.h"
 #include "tests/lib/eval_fixture.h"
 #include "tests/lib/hf_rank.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/rank/score.h"
 #include "zero/weights/import.h"
@@ -102,7 +103,7 @@ static void expect_verdicts(const struct Fixture *f, const struct Scored *s) {
 
 // With each micro-batch's size the first layout is held against numpy, the others to the bit
 // against the first.
-static void scores_are_numpys_in_every_layout(void **state) {
+TEST(scores_are_numpys_in_every_layout) {
     static const struct RowsLaid layouts[] = {
         {1, 0, TIER_DEVICE, TIER_DEVICE, 0}, {3, 0, TIER_DEVICE, TIER_DEVICE, 0},
         {1, 3, TIER_DEVICE, TIER_DEVICE, 0}, {3, 3, TIER_DEVICE, TIER_DEVICE, 0},
@@ -172,8 +173,7 @@ static double slow_score(struct Rank *r, const struct Sequence *q) {
     return sum;
 }
 
-static void scores_are_those_of_logits(void **state) {
-    (void)state;
+TEST(scores_are_those_of_logits) {
     for (int family = 0; family < TINY_FAMILIES; family++) {
         struct Lists l;
         struct Error e = {0};
@@ -225,8 +225,7 @@ static void score_other_lists(void *context, struct Rank *r) {
     }
 }
 
-static void other_items_on_a_rank_are_refused(void **state) {
-    (void)state;
+TEST(other_items_on_a_rank_are_refused) {
     struct RankSettings s = tiny_settings(F32);
     struct Scored scored = {0};
     s.ranks = 2;
@@ -235,11 +234,4 @@ static void other_items_on_a_rank_are_refused(void **state) {
     assert_error(scored.code, -EINVAL, &scored.e, "E_RANKS_DIFFER rank 1");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_numpys_in_every_layout),
-        cmocka_unit_test(scores_are_those_of_logits),
-        cmocka_unit_test(other_items_on_a_rank_are_refused),
-    };
-    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
-}
+AROUND_ALL(fixture_setup, fixture_teardown);

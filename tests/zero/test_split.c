@@ -2,6 +2,7 @@
 // which all of them are tried; by what is computed, recomputation among it. That weights do not
 // depend on the cut is shown by test_pipe.sh.
 #include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
 #include "zero/pipe/split.h"
 
 enum { MOST_UNITS = 11, WHOLE = 1 << 12 };
@@ -59,8 +60,7 @@ static void draw_costs(uint64_t seed, int units, int *cost) {
         cost[units - 1] += WHOLE - 64;
 }
 
-static void the_cut_is_the_one_that_the_rule_names(void **state) {
-    (void)state;
+TEST(the_cut_is_the_one_that_the_rule_names) {
     for (uint64_t seed = 0; seed < 60; seed++)
         for (int units = 1; units <= MOST_UNITS; units++) {
             int cost[MOST_UNITS];
@@ -84,8 +84,7 @@ static void the_cut_is_the_one_that_the_rule_names(void **state) {
 }
 
 // As large a model as may be, cut into as many stages as a run may have.
-static void large_ones_are_cut(void **state) {
-    (void)state;
+TEST(large_ones_are_cut) {
     enum { UNITS = 2002, STAGES = 1000 };
     static double cost[UNITS];
     static struct SplitPart part[STAGES];
@@ -101,8 +100,7 @@ static void large_ones_are_cut(void **state) {
 
 // Layers that the stages of GPT-2 124M have, whose head computes as much as 4.8 of them; or as 3.9
 // that go forward twice.
-static void what_is_recomputed_counts(void **state) {
-    (void)state;
+TEST(what_is_recomputed_counts) {
     static const struct {
         enum Recompute level;
         int stages, layers[4];
@@ -126,13 +124,4 @@ static void what_is_recomputed_counts(void **state) {
                          want[i].layers[s]);
         }
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cut_is_the_one_that_the_rule_names),
-        cmocka_unit_test(large_ones_are_cut),
-        cmocka_unit_test(what_is_recomputed_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,10 +16,10 @@
 // Faults 5 to 9 and 16 of real trainers are of this kind.
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
+#include "tests/lib/test.h"
 
 enum { STEPS = 20, NSIZE = 7 };
 
-static bool whole;
 static struct World world;
 
 // Uneven on purpose: vocabularies and groups that no world size divides, and shards of padding
@@ -92,8 +92,7 @@ static void compare_stages(int size, enum Dtype dtype, int ranks) {
             }
 }
 
-static void fault_05_stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(fault_05_stages_agree_bitwise) {
     for (int size = 0; size < NSIZE; size++)
         for (int ranks = 2; ranks <= 4; ranks++)
             for (enum Dtype d = F32; d < NDTYPE; d++)
@@ -103,8 +102,7 @@ static void fault_05_stages_agree_bitwise(void **state) {
 
 // Any number of units ahead, up to more than there are: near the turn of the walk, units that are
 // fetched ahead for the backward pass are still in use in the forward pass.
-static void any_prefetch_agrees_bitwise(void **state) {
-    (void)state;
+TEST(any_prefetch_agrees_bitwise) {
     static const size_t ahead[] = {0, 3, 4, 5, 6, 7, 8, 9, 64};
     struct RankSettings s = settings_of(0, F32, 2, 0);
     s.model.layers = 8;
@@ -125,8 +123,7 @@ static void expect_close(double a, double b, double tolerance, const struct Rank
         fail_msg("%s: %.9g, not %.9g, at step %d", settings_text(s), b, a, step);
 }
 
-static void fault_08_accumulation_keeps_the_pairs(void **state) {
-    (void)state;
+TEST(fault_08_accumulation_keeps_the_pairs) {
     static const size_t micros[] = {2, 3, 5};
     for (int i = 0; i < 3; i++)
         for (int ranks = 2; ranks <= (whole ? 4 : 3); ranks++) {
@@ -150,8 +147,7 @@ static void fault_08_accumulation_keeps_the_pairs(void **state) {
 
 // The same global batch of 28 sequences. Norm and loss must not know how many ranks there are: a
 // norm that counts a rank's own shard only, or whole gradients once per rank, is far off.
-static void fault_06_07_16_world_sizes_agree(void **state) {
-    (void)state;
+TEST(fault_06_07_16_world_sizes_agree) {
     static const int worlds[] = {1, 2, 4, 7};
     for (int size = 0; size < NSIZE; size++) {
         if (!whole && size != 0 && size != 5 && size != 6)
@@ -225,8 +221,7 @@ static void check_scales(const struct Poisoned *p, const struct RankSettings *s)
     }
 }
 
-static void fault_09_one_bad_rank_makes_all_skip(void **state) {
-    (void)state;
+TEST(fault_09_one_bad_rank_makes_all_skip) {
     for (int i = 0; i < 4 * NDTYPE; i++) {
         int stage = i / NDTYPE;
         struct RankSettings s = settings_of(0, (enum Dtype)(i % NDTYPE), POISONED, stage);
@@ -304,8 +299,7 @@ static void expect_same_ahead(const struct AheadRun *a, const struct AheadRun *b
 
 // The device counts updates and finds the loss scale by itself; each bad step changes what the
 // steps behind it compute, though one of them was queued before.
-static void queued_ahead_skips_change_no_bit(void **state) {
-    (void)state;
+TEST(queued_ahead_skips_change_no_bit) {
     struct Device *d;
     struct Error e;
     assert_int_equal(device_open_cpu(&d, 1, NULL, &e), 0);
@@ -322,14 +316,6 @@ static void queued_ahead_skips_change_no_bit(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_05_stages_agree_bitwise),
-        cmocka_unit_test(any_prefetch_agrees_bitwise),
-        cmocka_unit_test(fault_08_accumulation_keeps_the_pairs),
-        cmocka_unit_test(fault_06_07_16_world_sizes_agree),
-        cmocka_unit_test(fault_09_one_bad_rank_makes_all_skip),
-        cmocka_unit_test(queued_ahead_skips_change_no_bit),
-    };
     const struct CMUnitTest tests_of_processes[] = {
         cmocka_unit_test(fault_05_stages_agree_bitwise),
         cmocka_unit_test(fault_08_accumulation_keeps_the_pairs),
@@ -339,9 +325,8 @@ int main(int argc, char **argv) {
     CHECK(!world_open(&world, 60, &e), "%s", e.text);
     tiny_join(&world);
     // Other worlds, and a rank that goes wrong alone, are for threads.
-    int failed = world.launched
-                     ? cmocka_run_group_tests_name("stages", tests_of_processes, NULL, NULL)
-                     : cmocka_run_group_tests_name("stages", tests, NULL, NULL);
+    int failed =
+        world.launched ? cmocka_run_group_tests(tests_of_processes, NULL, NULL) : run_all_tests();
     world_close(&world);
     return failed;
 }

@@ -8,6 +8,7 @@
 #include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/refused.h"
+#include "tests/lib/test.h"
 #include "zero/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -71,14 +72,12 @@ static void expect_parts_are_whole(int family, bool rows) {
     free(want.gradient);
 }
 
-static void parts_are_the_whole(void **state) {
-    (void)state;
+TEST(parts_are_the_whole) {
     for (int f = 0; f < FAMILIES; f++)
         expect_parts_are_whole(tried[f], false);
 }
 
-static void parts_of_rows_are_the_whole(void **state) {
-    (void)state;
+TEST(parts_of_rows_are_the_whole) {
     for (int f = 0; f < FAMILIES; f++)
         expect_parts_are_whole(tried[f], true);
 }
@@ -103,8 +102,7 @@ static size_t differing(const struct Gradients *a, const struct Gradients *b,
 }
 
 // A sum that is scattered, and gathered behind what rows do alone, is the sum.
-static void rows_change_norms_gradients_alone(void **state) {
-    (void)state;
+TEST(rows_change_norms_gradients_alone) {
     for (int f = 0; f < FAMILIES; f++) {
         struct RankSettings s = with_rows(settings_of(tried[f], F32, 3, 3), true), whole = s;
         whole.sequence_parallel = false;
@@ -117,8 +115,7 @@ static void rows_change_norms_gradients_alone(void **state) {
     }
 }
 
-static void stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(stages_agree_bitwise) {
     for (int f = 0; f < FAMILIES; f++)
         for (int i = 0; i < 2 * NDTYPE; i++) {
             enum Dtype dtype = (enum Dtype)(i / 2);
@@ -160,8 +157,7 @@ static void expect_kept(const struct Forecast *want, const struct Forecast *is,
     assert_int_equal(is->is.moved.out, is->is.moved.in);
 }
 
-static void parts_are_kept_bitwise(void **state) {
-    (void)state;
+TEST(parts_are_kept_bitwise) {
     for (int f = 0; f < FAMILIES; f++)
         for (int tp = 2; tp <= 4; tp++) {
             struct RankSettings s = settings_of(tried[f], BF16, tp, tp);
@@ -219,8 +215,7 @@ static void hash_shared(void *context, struct Rank *r) {
     device_free_host(r->device, part);
 }
 
-static void places_have_the_same(void **state) {
-    (void)state;
+TEST(places_have_the_same) {
     for (int i = 0; i < 2 * FAMILIES; i++) {
         int f = i / 2;
         struct RankSettings s = with_rows(settings_of(tried[f], BF16, 4, 4), i % 2);
@@ -241,8 +236,7 @@ static void places_have_the_same(void **state) {
 
 // ---- the plan ----
 
-static void plan_is_measured(void **state) {
-    (void)state;
+TEST(plan_is_measured) {
     for (int f = 0; f < FAMILIES; f++)
         for (int i = 0; i < 24; i++) {
             struct RankSettings s =
@@ -250,17 +244,4 @@ static void plan_is_measured(void **state) {
             s = with_rows(s, i >= 12);
             planned_is_measured(&s, tiny_family_name(tried[f]));
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_the_whole),
-        cmocka_unit_test(parts_of_rows_are_the_whole),
-        cmocka_unit_test(rows_change_norms_gradients_alone),
-        cmocka_unit_test(stages_agree_bitwise),
-        cmocka_unit_test(parts_are_kept_bitwise),
-        cmocka_unit_test(places_have_the_same),
-        cmocka_unit_test(plan_is_measured),
-    };
-    return cmocka_run_group_tests_name("tensor parallelism", tests, NULL, NULL);
 }

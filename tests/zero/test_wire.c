@@ -7,6 +7,7 @@
 // what a formula says, and the plan. Gradients are compared with sums that are made by hand from
 // all ranks' values, in the same two hops.
 #include "tests/lib/planned.h"
+#include "tests/lib/test.h"
 #include "zero/state.h"
 
 enum { STEPS = 8 };
@@ -34,8 +35,7 @@ static void expect_as(const struct Outcome *want, struct RankSettings s, const c
 
 // ---- one result ----
 
-static void stages_agree_bitwise(void **state) {
-    (void)state;
+TEST(stages_agree_bitwise) {
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (int ranks = 1; ranks <= 4; ranks++) {
             struct RankSettings s = settings_of(d, ranks), plain = s;
@@ -52,8 +52,7 @@ static void stages_agree_bitwise(void **state) {
         }
 }
 
-static void masters_agree_bitwise(void **state) {
-    (void)state;
+TEST(masters_agree_bitwise) {
     for (enum MasterFormat f = MASTER_SPLIT; f < NMASTER; f++) {
         struct RankSettings s = settings_of(BF16, 3);
         struct Outcome fp32 = run(&s);
@@ -65,8 +64,7 @@ static void masters_agree_bitwise(void **state) {
     }
 }
 
-static void tiers_agree_bitwise(void **state) {
-    (void)state;
+TEST(tiers_agree_bitwise) {
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (int late = 0; late < 2; late++) {
             struct RankSettings s = settings_of(d, 2);
@@ -94,8 +92,7 @@ static void tiers_agree_bitwise(void **state) {
         }
 }
 
-static void partitions_agree_bitwise(void **state) {
-    (void)state;
+TEST(partitions_agree_bitwise) {
     for (size_t nmicro = 1; nmicro <= 2; nmicro++) {
         struct RankSettings s = settings_of(BF16, 4);
         s.nmicro = nmicro;
@@ -109,8 +106,7 @@ static void partitions_agree_bitwise(void **state) {
     }
 }
 
-static void replicas_agree_bitwise(void **state) {
-    (void)state;
+TEST(replicas_agree_bitwise) {
     struct RankSettings s = settings_of(F32, 4);
     s.shard_size = 2;
     struct Outcome want = run(&s);
@@ -118,8 +114,7 @@ static void replicas_agree_bitwise(void **state) {
         expect_as(&want, s, "shards over two");
 }
 
-static void gradients_agree_bitwise(void **state) {
-    (void)state;
+TEST(gradients_agree_bitwise) {
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (size_t node = 1; node <= 4; node *= 2) {
             struct RankSettings s = settings_of(d, 4), plain = s;
@@ -199,8 +194,7 @@ static void train_and_look(void *context, struct Rank *r) {
     zero_agree(z, 0);
 }
 
-static void ranks_compute_with_what_came(void **state) {
-    (void)state;
+TEST(ranks_compute_with_what_came) {
     enum { MOST = 1 << 20, GROUPS = 8 };
     float *group[GROUPS];
     for (int g = 0; g < GROUPS; g++)
@@ -308,8 +302,7 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     device_close(d);
 }
 
-static void sums_are_those_of_two_hops(void **state) {
-    (void)state;
+TEST(sums_are_those_of_two_hops) {
     static const int cases[][2] = {{2, 1}, {2, 2}, {4, 2}, {6, 1}, {6, 2}, {6, 3}, {6, 6}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct Sums s = {.near = cases[i][1]};
@@ -356,8 +349,7 @@ static uint64_t reports(const struct RankSettings *s) {
     return (16 + 8 * (s->model.layers + 1) + 63) / 64 * 64;
 }
 
-static void bytes_are_the_formulas(void **state) {
-    (void)state;
+TEST(bytes_are_the_formulas) {
     for (int i = 0; i < 24; i++) {
         struct RankSettings s = settings_of(i % 2 ? F32 : BF16, i % 3 ? 4 : 2);
         s.stage = 1 + i % 3;
@@ -382,8 +374,7 @@ static void bytes_are_the_formulas(void **state) {
 }
 
 // Near m (H - 1) (N / H) B4, far m (N / H - 1) B4; m is 1 at stage 1.
-static void gradients_are_the_formulas(void **state) {
-    (void)state;
+TEST(gradients_are_the_formulas) {
     for (int i = 0; i < 24; i++) {
         struct RankSettings s = settings_of(i % 2 ? F32 : BF16, i % 4 == 3 ? 2 : 4);
         s.stage = 1 + i % 3;
@@ -412,8 +403,7 @@ static void gradients_are_the_formulas(void **state) {
 }
 
 // The messages; and at stages 1 and 2 a shard of weights.
-static void memory_is_the_formulas(void **state) {
-    (void)state;
+TEST(memory_is_the_formulas) {
     for (int stage = 1; stage <= 3; stage++) {
         struct RankSettings s = settings_of(BF16, 4), plain = s;
         s.stage = plain.stage = stage;
@@ -430,21 +420,4 @@ static void memory_is_the_formulas(void **state) {
         assert_int_equal(with.is.tier[TIER_DEVICE].most[TAG_PARAM], whole + shards);
         params_free(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_agree_bitwise),
-        cmocka_unit_test(masters_agree_bitwise),
-        cmocka_unit_test(tiers_agree_bitwise),
-        cmocka_unit_test(partitions_agree_bitwise),
-        cmocka_unit_test(replicas_agree_bitwise),
-        cmocka_unit_test(gradients_agree_bitwise),
-        cmocka_unit_test(ranks_compute_with_what_came),
-        cmocka_unit_test(sums_are_those_of_two_hops),
-        cmocka_unit_test(bytes_are_the_formulas),
-        cmocka_unit_test(gradients_are_the_formulas),
-        cmocka_unit_test(memory_is_the_formulas),
-    };
-    return cmocka_run_group_tests_name("compressed communication", tests, NULL, NULL);
 }
