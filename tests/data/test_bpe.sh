@@ -1,8 +1,6 @@
 #!/bin/bash
 # ./train with somebody's tokenizer.json: given, or as a part of a model's folder; and SentencePiece
 # models that want a space in front. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 fixtures=$(realpath "${BASH_SOURCE%/*}/../fixtures")
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"

@@ -1,8 +1,6 @@
 #!/bin/bash
 # A tiny model that has read one question and its answer, with a tokenizer.json: --chat gives the
 # answer's text and nothing else, and samples end where the text does. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 

@@ -2,8 +2,6 @@
 # ./train with DeepSpeed's files: the four that tutorials repeat train as they are, and are the runs
 # of a person who types the flags: one config.json, one hash. What contradicts is told at once and
 # nothing is written. The table of docs/from-deepspeed.md is the program's. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 files=$PWD/tests/fixtures/deepspeed
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"

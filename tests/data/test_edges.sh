@@ -2,8 +2,6 @@
 # ./train and what lies about its data: pipes are trained on whole, devices refused before they are
 # read, a shard that is cut while it is read costs a line and not a signal, and planted links and
 # caches of others are left alone. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/fresh_runs.sh"
 

@@ -1,8 +1,6 @@
 #!/bin/bash
 # ./train on JSONL: several sources on one line, in config.json and on a resume; epochs; a plan that
 # prepares nothing; and lines that say why not. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/fresh_runs.sh"
 

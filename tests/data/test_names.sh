@@ -2,8 +2,6 @@
 # ./train and names that come from outside: links in a folder of data are followed, and what is
 # passed over is told; no name reaches the terminal with what it would obey, none is cut short; and
 # a URL's password is written down nowhere. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/fresh_runs.sh"
 

@@ -1,5 +1,5 @@
-# Runs of ./train with somebody's model, for test scripts: source this file. TRAIN names the program
-# (default ./train); the models are the fixtures in $models.
+# Runs of ./train with somebody's model, for test scripts: source this file. The models are the
+# fixtures in $models.
 models=$PWD/tests/fixtures/hf
 . "${BASH_SOURCE%/*}/own_folder.sh"
 usual=(--device cpu --dtype fp32 --data random --seq-len 17 --batch 1 --threads 1 --no-tensorboard)

@@ -1,5 +1,6 @@
 # What the tests of ranks as processes share (test_mpi.sh, test_mpi_faults.sh): source this file. It
-# sets train, helpers and folder; with no MPI here it ends the test, which is skipped then.
+# sets train (which TRAIN names, default ./train), helpers and folder; with no MPI here it ends the
+# test, which is skipped then.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # its tests read them
 train=$(realpath "${TRAIN:-./train}")

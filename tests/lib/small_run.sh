@@ -1,7 +1,5 @@
 # A small run in a folder of its own, for a test script of what surrounds one: source this file. It
 # goes into the folder, where text.txt is trained on, and takes it away at the end.
-#
-# TRAIN names the program (default ./train).
 . "${BASH_SOURCE%/*}/own_folder.sh"
 export LC_ALL=C
 cd "$folder" || exit 1

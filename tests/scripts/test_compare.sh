@@ -3,8 +3,6 @@
 # are torn, broken or missing; and on runs of ./train, whose hashes on the way (--hash-every) do not
 # depend on ranks, stages, tiers or late updates, and are those that a run which ends there prints.
 # Tokens seen go on where a run is resumed on other ranks. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 compare=$(realpath scripts/dev/compare.sh)
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"

@@ -1,8 +1,6 @@
 #!/bin/bash
 # A run whose gradients are no longer finite: what was saved before stays, nothing else is saved or
 # exported, status 2, and the command that it names goes on. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 tiny+=(--no-tensorboard)

@@ -2,8 +2,6 @@
 # What --export hf: writes beside weights: the run's tokenizer, its chat template, and the tokens
 # that end a text or an answer; and that --init hf: takes it. Speaks TAP. (What transformers makes
 # of these folders: scripts/dev/exports_torch.sh. Weights and config.json: test_models.sh.)
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 bpe=$PWD/tests/fixtures/bpe

@@ -1,7 +1,5 @@
 #!/bin/bash
 # Fine-tuning: what --init leaves to the run, held against PyTorch. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 

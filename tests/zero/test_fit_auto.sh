@@ -2,8 +2,6 @@
 # --fit auto as a user meets it: it prints the three best and trains with the first, within the
 # limits; flags that are given stay; config.json has the choice, and a resume keeps it; all
 # processes choose the same; where nothing fits one line says what is nearest. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 rm "$XDG_CACHE_HOME/zero.c/machine.txt" # here they are measured

@@ -1,8 +1,6 @@
 #!/bin/bash
 # --keep-best and --patience: the checkpoint with the lowest validation loss stays beside the last,
 # over resumes and kills, and a run ends where no better one comes. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 small_text 12 >text.txt

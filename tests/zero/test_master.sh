@@ -2,8 +2,6 @@
 # --master-dtype as a user meets it: split trains to fp32's weights hash, saves what goes on elsewhere,
 # and exports the same bytes; another value is refused on resume, and with other formats; its name of
 # before is read; and --params knows the bytes. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 

@@ -2,8 +2,6 @@
 # What --init leaves to the run, and what it does not: text and its tokenizer, lengths of sequences,
 # flags on the line and in a configuration, the lines that a run says of them. Speaks TAP. (The
 # weights themselves: test_models.sh.)
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 

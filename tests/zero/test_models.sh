@@ -4,8 +4,6 @@
 # checkpoint's weights go into any other run; and what cannot be read or written is one line, with
 # nothing left behind. Speaks TAP. (What the models compute: tests/model/test_families.c; llm.c's
 # files byte by byte: tests/data/test_llmc.c.)
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 

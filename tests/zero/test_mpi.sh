@@ -1,8 +1,6 @@
 #!/bin/bash
 # Ranks as processes: the bits of thread ranks at every stage, the traffic that MPI itself sees, and
 # what is refused. What happens to a job when a rank fails is in test_mpi_faults.sh. Speaks TAP.
-#
-# TRAIN names the program (default ./train); the helpers lie beside it in tests/.
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 . "${BASH_SOURCE%/*}/../lib/small_text.sh"

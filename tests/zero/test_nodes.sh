@@ -1,8 +1,6 @@
 #!/bin/bash
 # Nodes that have --out each on a disk of their own: what they save, and what a resume finds. Here a
 # node is a folder that its ranks are started in, with the same --out below it. Speaks TAP.
-#
-# TRAIN names the program (default ./train); the helpers lie beside it in tests/.
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 

@@ -2,8 +2,6 @@
 # Pipeline parallelism (--pp): one result for every count of stages and every cut, with what else a
 # stage does, the bytes that were predicted, samples, and what is refused. Speaks TAP. The order of
 # a step is test_pipe.c's.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 . "${BASH_SOURCE%/*}/../lib/planned_run.sh"

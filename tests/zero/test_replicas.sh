@@ -2,8 +2,6 @@
 # Shards over some of the ranks, and replicas of them beyond (--zero-shard-size): one result for
 # every stage, tier and launcher, the bytes that were predicted, checkpoints for any other grid, and
 # what is refused. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 . "${BASH_SOURCE%/*}/../lib/planned_run.sh"

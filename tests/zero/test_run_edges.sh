@@ -2,8 +2,6 @@
 # What lies around a run does it no harm, and it does none to what lies around it: links, a second
 # run in the same folder, checkpoints that are damaged or cannot be read, every signal, data that
 # change while they are read, and a disk that fills up. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 

@@ -2,8 +2,6 @@
 # The folders that a run writes into and reads from stay what they are: moved away while it trains,
 # damaged, without room or out of reach. Speaks TAP. (More of a run's surroundings:
 # test_run_edges.sh.)
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 libfault=$(dirname "$train")/tests/libfault.so

@@ -4,8 +4,6 @@
 # tensor parallelism has the heads' patterns; a checkpoint goes on with its own pattern alone; and
 # what cannot say or keep one refuses it. Speaks TAP. (What a pattern is:
 # tests/model/test_sparse.c.)
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 usual+=(--seq-len 200 --layers 2 --heads 4 --channels 32 --vocab 61 --steps 3 --lr 1e-2)

@@ -2,8 +2,6 @@
 # Tensor parallelism (--tp): one result for every stage, tier and launcher with as many places,
 # the bytes that were predicted, checkpoints and exports that do not depend on the places, samples,
 # and what is refused. Speaks TAP. What the parts are beside the whole: test_tensor.c.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 . "${BASH_SOURCE%/*}/../lib/planned_run.sh"

@@ -1,8 +1,6 @@
 #!/bin/bash
 # Ranks that are threads of one process, which is suspended for longer than they wait for each other
 # (Ctrl-Z, a container that is paused): when it goes on, none of them is missing. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 

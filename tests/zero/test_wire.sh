@@ -3,8 +3,6 @@
 # (--zero-quantized-gradients): one result for every stage, tier and launcher, the bytes that were
 # predicted, near and far, checkpoints that go on exactly and for any other grid, and what is
 # refused. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 . "${BASH_SOURCE%/*}/../lib/planned_run.sh"
