@@ -9,24 +9,7 @@ set -u
 model=("${here[@]}" --data random --vocab 300 --layers 3 --channels 48 --heads 12 --tie off
     --seq-len 16 --batch 1 --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)
 
-# same RANKS ARGUMENT...: has the hash that is wanted, the loss of validation, and the bytes.
-same() {
-    train "$@"
-    [ $status = 0 ] && [ -n "$want" ] && [ "$hash" = "$want" ] &&
-        [ "$(grep 'validation loss' <<<"$said")" = "$validated" ] && exact
-    result $? "$1 ranks, ${*:2}: the same hash, bytes as predicted" "$want; $said"
-}
-
-# compare RANKS ARGUMENT...: what the next ones are to be.
-compare() {
-    train "$@"
-    want=$hash
-    validated=$(grep 'validation loss' <<<"$said")
-    [ $status = 0 ] && [ -n "$want" ]
-    result $? "$1 ranks, ${*:2}: three steps to compare with" "$said"
-}
-
-for micros in 1 2 4 7; do
+for micros in 1 4 7; do
     compare 1 --global-batch $micros
     for p in 2 3 4 5; do
         same $p --pp $p --global-batch $micros
@@ -34,11 +17,8 @@ for micros in 1 2 4 7; do
 done
 compare 1 --global-batch 4
 for how in "2 --pp-split 3,0" "2 --pp-split 0,3" "3 --pp-split 2,1,0" "3 --pp-split 0,1,2" \
-    "2 --zero 1" "3 --zero 2" "4 --zero 3" "3 --zero 3 --prefetch 0" "3 --zero 3 --prefetch 4" \
-    "2 --recompute gelu" "3 --recompute block --zero 3" "4 --recompute mlp" \
-    "3 --zero 3 --offload-param cpu" "2 --offload-optimizer cpu" \
-    "4 --zero 2 --offload-optimizer cpu --offload-param cpu" "3 --overlap off" \
-    "2 --offload-activations cpu" "2 --offload-activations cpu --pp-split 3,0 --prefetch 2" \
+    "3 --zero 3 --prefetch 0" "4 --zero 2 --offload-optimizer cpu --offload-param cpu" \
+    "3 --overlap off" "2 --offload-activations cpu --pp-split 3,0 --prefetch 2" \
     "3 --zero 3 --offload-param cpu --offload-activations cpu --recompute block"; do
     read -r p rest <<<"$how"
     # shellcheck disable=SC2086
@@ -73,11 +53,7 @@ done <<'END'
 END
 
 compare 1 --global-batch 4
-said=$(job 3 "$train" "${model[@]}" --steps 3 --zero 3 --pp 3 --global-batch 4 --check-comm \
-    --out "$folder/job")
-[ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-result $? "3 processes, 3 stages: the hash of threads" "$want; $said"
-rm -rf "$folder/job"
+processes 3 --zero 3 --pp 3 --global-batch 4 --check-comm
 
 # ---- traces ----
 
@@ -190,20 +166,15 @@ rm -rf "$folder/judged"
 
 # ---- what is refused, and what is said ----
 
-refused() {
-    said=$("$train" "${model[@]}" --steps 1 --global-batch 4 "${@:2}" 2>&1)
-    status=$?
-    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && error_is "$1"
-    result $? "refused: ${1:0:70}" "$status: $said"
-}
-refused "E_PP_STAGES --pp 6*5" --ranks 6 --pp 6
-refused "E_PP_SPLIT --pp-split 2,2*--pp 2" --ranks 2 --pp 2 --pp-split 2,2
-refused "E_QUANT_NODES --node-size 3*--ranks 4 / --pp 2;" \
-    --ranks 4 --pp 2 --zero 2 --zero-quantized-gradients --node-size 3
-refused "E_GLOBAL_BATCH --global-batch 3*--batch 1*--ranks 4 / --pp 2;" \
-    --ranks 4 --pp 2 --global-batch 3
-refused "E_SHARD_SIZE_RANKS --zero-shard-size 4*--ranks 4 / --pp 2;" --ranks 4 --pp 2 \
-    --zero 3 --zero-shard-size 4
+refused "more stages than layers and ends" 'E_PP_STAGES --pp 6*5' 6 --pp 6
+refused "a cut of other layers" 'E_PP_SPLIT --pp-split 2,2*--pp 2' 2 --pp 2 --pp-split 2,2
+refused "nodes that divide no stage" 'E_QUANT_NODES --node-size 3*--ranks 4 / --pp 2;' \
+    4 --pp 2 --zero 2 --zero-quantized-gradients --node-size 3 --global-batch 4
+refused "a batch that divides no stage" \
+    'E_GLOBAL_BATCH --global-batch 3*--batch 1*--ranks 4 / --pp 2;' 4 --pp 2 --global-batch 3
+refused "shards over more than a stage" \
+    'E_SHARD_SIZE_RANKS --zero-shard-size 4*--ranks 4 / --pp 2;' \
+    4 --pp 2 --zero 3 --zero-shard-size 4 --global-batch 4
 train 4 --pp 4 --global-batch 3
 [ "$(grep -c 'warning: --pp 4 with 3 micro-batches in a step' <<<"$said")" = 1 ]
 result $? "fewer micro-batches than stages: a warning, once" "$said"

@@ -16,23 +16,14 @@ train 6 --zero 3 --zero-shard-size 6
 result $? "shards over all ranks are shards as they were" "$said"
 
 for shard in 2 3; do
-    train 6 --zero 1 --zero-shard-size $shard
-    want=$hash
-    [ -n "$want" ]
-    result $? "6 ranks, shards over $shard: three steps to compare with" "$said"
+    compare 6 --zero 1 --zero-shard-size $shard
     for how in "--zero 2" "--zero 3" "--zero 3 --prefetch 0 --recompute block" \
         "--zero 1 --offload-optimizer cpu" "--zero 2 --offload-optimizer cpu --offload-param cpu" \
         "--zero 3 --offload-param cpu --offload-activations cpu"; do
-        # shellcheck disable=SC2086
-        train 6 --zero-shard-size $shard $how
-        [ $status = 0 ] && [ "$hash" = "$want" ] && exact
-        result $? "6 ranks, shards over $shard, $how: the same hash, bytes as predicted" "$said"
+        # shellcheck disable=SC2086 # words
+        same 6 --zero-shard-size $shard $how
     done
-    said=$(job 6 "$train" "${model[@]}" --steps 3 --zero 3 --zero-shard-size $shard \
-        --out "$folder/job")
-    [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-    result $? "6 processes, shards over $shard: the hash of threads" "$said"
-    rm -rf "$folder/job"
+    processes 6 --zero 3 --zero-shard-size $shard
 done
 
 # ---- a second partition of the weights: nothing changes but what is sent ----
@@ -71,12 +62,8 @@ want=$(grep '^weights hash' <<<"$said")
 train 6 --zero 3 --steps 6
 [ -n "$want" ] && [ "$hash" = "$want" ]
 result $? "and resumed" "$said"
-said=$(job 4 "$train" "${model[@]}" --steps 3 --zero 3 --zero-hpz-partition-size 2 \
-    --out "$folder/job")
-train 4 --zero 3
-[ -n "$hash" ] && [ "$(grep '^weights hash' <<<"$said")" = "$hash" ]
-result $? "and between processes" "$said"
-rm -rf "$folder/job"
+compare 4 --zero 3
+processes 4 --zero 3 --zero-hpz-partition-size 2
 
 # ---- what leaves a node is counted apart ----
 
@@ -119,11 +106,8 @@ for grid in "4 1 2" "4 3 2" "2 0 2" "6 3 3" "1 0 1" "6 2 2"; do
     read -r ranks stage shard <<<"$grid"
     rm -rf "$folder/out"
     cp -r "$saved" "$folder/out"
-    said=$("$train" --out "$folder/out" --resume auto --steps 3 --ranks "$ranks" --zero "$stage" \
-        --zero-shard-size "$shard" --batch 1 2>&1)
-    [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-    result $? "a checkpoint of 4 ranks, shards over 2, on $ranks ranks, stage $stage, over $shard" \
-        "$said"
+    resumed "a checkpoint of 4 ranks, shards over 2, on $ranks ranks, stage $stage, over $shard" \
+        --steps 3 --ranks "$ranks" --zero "$stage" --zero-shard-size "$shard" --batch 1
 done
 [ "$(find "$saved/checkpoints" -name 'rank-*.state' -size -2k | wc -l)" = 2 ]
 result $? "replicas write nothing twice" "$(ls -l "$saved"/checkpoints/*)"
@@ -134,9 +118,7 @@ result $? "as many ranks in other groups would round otherwise: refused" "$said"
 train 4 --zero 1 --zero-shard-size 2 --save-every 1 --batch 1 --global-batch 4
 want=$hash
 rm -rf "$folder/out/checkpoints/step-00000003"
-said=$("$train" --out "$folder/out" --resume auto --steps 3 2>&1)
-[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-result $? "a resumed run is the run that never stopped" "$said"
+resumed "a resumed run is the run that never stopped" --steps 3
 
 train 4 --zero 3 --zero-shard-size 2 --export "llmc:$folder/one.bin" --batch 1 --dtype fp32
 train 1 --init "llmc:$folder/one.bin" --steps 0 --export "llmc:$folder/two.bin"
@@ -145,11 +127,6 @@ result $? "an export has every parameter once" "$said"
 
 # ---- what is refused ----
 
-refused() { # refused WHAT PATTERN RANKS ARGUMENT...
-    train "${@:3}"
-    [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
-    result $? "refused: $1" "$status: $said"
-}
 refused "a size that divides nothing, with those that do" \
     'E_SHARD_SIZE_RANKS --zero-shard-size 4*--zero-shard-size 1, 2, 3 or 6' 6 --zero 1 \
     --zero-shard-size 4

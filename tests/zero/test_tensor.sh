@@ -10,27 +10,14 @@ model=("${here[@]}" --data random --vocab 300 --layers 2 --channels 48 --heads 1
     --family llama --ffn 96 --seq-len 16 --batch 1 --threads 1 --log-every 1 --val-batches 1
     --no-tensorboard)
 
-for grid in "2 2" "4 2" "4 4" "2 2 --sequence-parallel" "4 4 --sequence-parallel"; do
-    read -r ranks tp <<<"$grid"
+for grid in "2 --tp 2" "4 --tp 2" "4 --tp 4" "2 --tp 2 --sequence-parallel" \
+    "4 --tp 4 --sequence-parallel"; do
+    # shellcheck disable=SC2086 # words
+    compare $grid --zero 0
     # shellcheck disable=SC2086
-    train "$ranks" --tp $tp --zero 0
-    want=$hash
-    [ -n "$want" ] && exact
-    result $? "$ranks ranks, $tp places: three steps to compare with, bytes as predicted" "$said"
-    for how in "--zero 1" "--zero 3" "--zero 3 --prefetch 0 --recompute block" \
-        "--zero 2 --offload-optimizer cpu --offload-param cpu" \
-        "--zero 3 --offload-param cpu --offload-activations cpu --recompute mlp"; do
-        # shellcheck disable=SC2086
-        train "$ranks" --tp $tp $how
-        [ $status = 0 ] && [ "$hash" = "$want" ] && exact
-        result $? "$ranks ranks, $tp places, $how: the same hash, bytes as predicted" "$said"
-    done
+    same $grid --zero 3 --offload-param cpu --offload-activations cpu --recompute mlp
     # shellcheck disable=SC2086
-    said=$(job "$ranks" "$train" "${model[@]}" --steps 3 --zero 3 --tp $tp --check-comm \
-        --out "$folder/job")
-    [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-    result $? "$ranks processes, $tp places: the hash of threads" "$want; $said"
-    rm -rf "$folder/job"
+    processes $grid --zero 3 --check-comm
 done
 for how in "--zero-shard-size 1" "--zero-hpz-partition-size 2" "--save-async --save-every 1" \
     "--adam-dtype bf16 --master-dtype bf16 --dtype bf16" "--dtype fp16 --loss-scale 1099511627776"; do
@@ -42,19 +29,11 @@ done
 
 # ---- parts of what blocks keep ----
 
-train 4 --tp 4 --recompute block --layers 5
-want=$hash
-for how in "" "--offload-activations cpu --zero 3" \
-    "--offload-activations nvme --nvme-path $folder --zero 2"; do
-    # shellcheck disable=SC2086
-    train 4 --tp 4 --recompute block --layers 5 --partition-activations $how
-    [ $status = 0 ] && [ -n "$want" ] && [ "$hash" = "$want" ] && exact
-    result $? "--partition-activations $how: the same hash, bytes as predicted" "$said"
-done
-said=$(job 4 "$train" "${model[@]}" --steps 3 --tp 4 --recompute block --layers 5 \
-    --partition-activations --out "$folder/job")
-[ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-result $? "and by processes" "$want; $said"
+kept=(4 --tp 4 --recompute block --layers 5)
+compare "${kept[@]}"
+same "${kept[@]}" --partition-activations
+same "${kept[@]}" --partition-activations --offload-activations nvme --nvme-path "$folder" --zero 2
+processes "${kept[@]}" --partition-activations
 
 # ---- checkpoints go from grid to grid ----
 
@@ -64,32 +43,24 @@ want=$hash
 for grid in "4 1" "4 2" "1 1" "2 2" "4 4"; do
     read -r ranks tp <<<"$grid"
     for stage in 0 3; do
-        said=$("$train" --out "$folder/out" --resume auto --steps 3 --ranks "$ranks" --tp "$tp" \
-            --zero $stage --batch 1 2>&1)
-        [ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-        result $? "a checkpoint goes on with $ranks ranks, $tp places, stage $stage" "$want; $said"
+        resumed "a checkpoint goes on with $ranks ranks, $tp places, stage $stage" --steps 3 \
+            --ranks "$ranks" --tp "$tp" --zero $stage --batch 1
     done
 done
 said=$("$train" --out "$folder/out" --resume auto --steps 4 --ranks 2 --tp 1 --batch 1 2>&1)
 [ $? = 0 ]
 result $? "one more step without places" "$said"
 want=$(grep '^weights hash' <<<"$said")
-said=$("$train" --out "$folder/out" --resume auto --steps 4 --ranks 4 --tp 2 --batch 1 2>&1)
-[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-result $? "and its checkpoint on two places" "$want; $said"
+resumed "and its checkpoint on two places" --steps 4 --ranks 4 --tp 2 --batch 1
 train 4 --tp 2 --zero 3 --save-every 1
 want=$hash
 rm -rf "$folder/out/checkpoints/step-00000003"
-said=$("$train" --out "$folder/out" --resume auto --steps 3 2>&1)
-[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-result $? "a resumed run is the run that never stopped" "$want; $said"
+resumed "a resumed run is the run that never stopped" --steps 3
 
 train 2 --tp 2 --zero 0 --batch 4 --dtype bf16 --save-every 1
 want=$hash
 rm -rf "$folder/out/checkpoints/step-00000003"
-said=$("$train" --out "$folder/out" --resume auto --steps 3 2>&1)
-[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
-result $? "with its micro-batch and its gradients' format" "$want; $said"
+resumed "with its micro-batch and its gradients' format" --steps 3
 
 # ---- what counts ranks ----
 
@@ -145,11 +116,6 @@ fi
 
 # ---- what is refused ----
 
-refused() { # refused WHAT PATTERN RANKS ARGUMENT...
-    train "${@:3}"
-    [ $status = 2 ] && error_is "$2" && [ "$(wc -l <<<"$said")" = 1 ]
-    result $? "refused: $1" "$status: $said"
-}
 refused "nor the heads, with those that do" 'E_TP_SHAPE --tp 8*1, 2, 4' 8 --tp 8
 said=$("$train" --plan --params 1G --ranks 2 --tp 2 2>&1)
 [ $? = 2 ] && error_is 'E_PARAMS_FLAG --tp 2'
