@@ -2,16 +2,8 @@
 # Standard output and standard error whose reader hangs hold up a run, but not its end by a signal;
 # a slow reader gets all lines, and closed descriptors cost nothing. What is asked for on standard
 # output comes whole. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
-train=${TRAIN:-./train}
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/lib/known_speeds.sh"
-. "${BASH_SOURCE%/*}/lib/tap.sh"
-. "${BASH_SOURCE%/*}/lib/small_text.sh"
+. "${BASH_SOURCE%/*}/lib/own_folder.sh"
 
 text=$folder/text.txt
 small_text 400 >"$text"

@@ -88,16 +88,6 @@ refused "a text with such a one" 'E_BPE_UNSUPPORTED model "Unigram"' --init "hf:
     --data "$text"
 
 # ---- bad input ----
-sed 's/1,3}/1,3}(?<x>)/' "$bpe/llama3/tokenizer.json" >"$folder/bad.json"
-refused "a pattern that is not read" E_BPE_PATTERN \
-    "${shape[@]}" --data "$text" --tokenizer "$folder/bad.json"
-refused "ids past the vocabulary" 'E_VOCAB_SIZE --vocab 211*600 ids' \
-    --init "hf:$fixtures/hf/llama" --data "$text" --tokenizer "$bpe/llama3"
-refused "a folder without any" 'E_FILE_READ tokenizer.json' "${shape[@]}" --data "$text" \
-    --tokenizer "$folder"
-head -c 5000 "$bpe/gpt2/tokenizer.json" >"$folder/cut.json"
-refused "a file that is cut" 'E_JSON_SYNTAX cut.json' "${shape[@]}" --data "$text" \
-    --tokenizer "$folder/cut.json"
 printf '{"eos_token": "<nobody>"}' >"$folder/tokenizer_config.json"
 cp "$bpe/gpt2/tokenizer.json" "$folder/tokenizer.json"
 refused "an end that is no token" 'E_BPE_SPECIAL_TOKEN eos_token "<nobody>"' \

@@ -25,10 +25,6 @@ refused() {
 refused "a sample that begins with nothing" E_PROMPT_EMPTY --sample-only --prompt ''
 refused "a question without a template" \
     'E_CHAT_TEMPLATE --chat-template NAME' --sample-only --chat hi
-refused "a template that the tokenizer has no tokens for" 'E_CHAT_TEMPLATE_TOKENS chatml' \
-    --sample-only --chat hi --chat-template chatml
-refused "a template that nobody knows" 'E_CHAT_TEMPLATE --chat-template nobody: it is not known' \
-    --sample-only --chat hi --chat-template nobody
 refused "a template's file that is not there" 'E_FILE_READ x.json' \
     --sample-only --chat hi --chat-template x.json
 refused "a question and a prompt" 'E_CHAT_FLAG --prompt x' --sample-only --chat hi --prompt x

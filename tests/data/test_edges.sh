@@ -50,8 +50,6 @@ fi
 
 # ---- what is no file ----
 refused "a device without an end" 'E_FILE_KIND --data /dev/zero' --data /dev/zero
-refused "a random device" 'E_FILE_KIND --data /dev/urandom' --data /dev/urandom
-refused "a device as a URL" 'E_FILE_KIND file:///dev/zero' --data file:///dev/zero
 mkdir "$folder/fold" && printf 'abc\xff' >"$folder/fold/x.txt"
 refused "a file of a folder to validate on" 'E_UTF8 --val-data*fold/x.txt: byte 3' --data "$text" \
     --val-data "$folder/fold"

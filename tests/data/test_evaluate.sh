@@ -86,11 +86,7 @@ refused() {
         error_is "$error" "$(cat err)"
     result $? "refused: $name" "status $status: $said $(cat err)"
 }
-sed 7s/label/lable/g items.jsonl >bad.jsonl
-refused "a broken line, by its number" 'E_HELLASWAG_FIELD hellaswag:bad.jsonl: line 7' \
-    "${theirs[@]}" --tokenizer "$pieces" --eval hellaswag:bad.jsonl
 refused "a file that is not there" 'E_FILE_READ hellaswag' --data text.txt --eval hellaswag:no
-refused "an unknown name" 'E_EVAL_NAME "mmlu"' --data text.txt --eval mmlu
 refused "nothing to evaluate" 'E_EVAL_MISSING --eval-only' --out b --resume auto --eval-only
 refused "no weights" 'E_ONLY_CHECKPOINT --eval-only' --data text.txt --eval ppl --eval-only
 refused "an empty --out" 'E_RUN_MISSING --eval-only: --out none' \
@@ -98,7 +94,6 @@ refused "an empty --out" 'E_RUN_MISSING --eval-only: --out none' \
 refused "an interval of nothing" 'E_EVAL_MISSING --eval-every' --data text.txt --eval-every 3
 refused "both" 'E_ONLY_CONFLICT --sample-only --eval-only' \
     --out a --resume auto --sample-only --eval-only
-refused "text without a tokenizer" E_HELLASWAG_TOKENIZER "${theirs[@]}" --eval hellaswag:items.jsonl
 refused "ppl of no data" 'E_DATA_MISSING --data' "${theirs[@]}" --eval ppl
 refused "a trace" 'E_ONLY_CONFLICT --trace x --eval-only' \
     --out a --resume auto --eval-only --trace x

@@ -1,16 +1,10 @@
 #!/bin/bash
 # ./train --plan --show-chain as a user meets it: how one group travels in a step. Speaks TAP.
-#
-# TRAIN names the program (default ./train).
 set -u
-export TRAIN=${TRAIN:-./train}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
 chain() {
-    "$TRAIN" --plan --data random --model gpt2 --device cpu --batch 4 --threads 1 --dtype bf16 \
+    "$train" --plan --data random --model gpt2 --device cpu --batch 4 --threads 1 --dtype bf16 \
         "$@" 2>&1
 }
 said=$(chain --ranks 4 --zero 3 --offload-param cpu --offload-optimizer cpu --global-batch 32 \
@@ -35,7 +29,7 @@ said=$(chain --show-chain head)
 [ $? = 2 ] && error_is "E_SHOW_CHAIN --show-chain head: *expected ends" &&
     ! grep -q "^memory" <<<"$said"
 result $? "a group that the model has not" "$said"
-said=$("$TRAIN" --data random --show-chain ends 2>&1)
+said=$("$train" --data random --show-chain ends 2>&1)
 [ $? = 2 ] && error_is "E_SHOW_CHAIN --show-chain ends: *--plan"
 result $? "of a run there is none" "$said"
 

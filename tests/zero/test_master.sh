@@ -26,10 +26,6 @@ said=$(run bf16 --steps 20 --master-dtype bf16)
 rounded=$(hash_of <<<"$said")
 [ -n "$rounded" ] && [ "$rounded" != "$want" ]
 result $? "bf16 has others" "$said"
-said=$(run bf16-again --steps 20 --master-dtype bf16 --offload-optimizer cpu)
-[ "$(hash_of <<<"$said")" = "$rounded" ]
-result $? "the same where the host updates" "$said"
-
 # ---- the name of before ----
 
 said=$(run old --steps 10 --master split)
@@ -48,13 +44,6 @@ result $? "both in one file are refused" "$said"
 
 # ---- resume ----
 
-for master in split bf16; do
-    run "half-$master" --steps 10 --master-dtype $master >/dev/null
-    said=$(run "half-$master" --steps 20 --master-dtype $master --resume auto --offload-optimizer cpu)
-    [ $master = split ] || want=$rounded
-    [ "$(hash_of <<<"$said")" = "$want" ]
-    result $? "$master: a resumed run has the bits of one that never stopped" "$said"
-done
 # refused NAME ERROR ARGUMENT...: no status 0, and one line, that error's
 refused() {
     local said status name=$1 error=$2

@@ -94,11 +94,6 @@ run --steps 3 --out c2
 [ $status = 0 ]
 result $? "a killed run leaves no lock" "status $status: $said"
 
-rm -rf none
-run --out none --data /no/such
-[ $status = 2 ] && [ ! -e none ]
-result $? "a refused run leaves no folder" "status $status: $said"
-
 # ---- checkpoints that cannot be used ----
 
 for ranks in 1 3; do
@@ -260,11 +255,6 @@ done
 [ -z "$bad" ] && [ $refused -ge 2 ]
 result $? "a folder of checkpoints that cannot be read is not taken for an empty one" \
     "$refused refused;$bad"
-
-# What was not there before goes again where the run is refused, also with a slash behind its name.
-run --out l/ --data /nonexistent
-[ $status = 2 ] && [ ! -e l ]
-result $? "a refused run leaves no folder behind" "status $status: $said"
 
 # A folder that two runs are to save in, too, is one run's.
 rm -rf m m2 also2

@@ -84,14 +84,9 @@ result $? "refused: a dense run that is to go on sparse" "$said"
 
 # ---- what is refused ----
 
-refused "no pattern" "E_SPARSE_ATTENTION --sparse-attention strided" --sparse-attention strided
-refused "a key that a mode has not" "E_SPARSE_ATTENTION block, num_sliding_window_blocks" \
-    --sparse-attention local:num_local_blocks=4
 refused "blocks that are no cells" "E_SPARSE_ATTENTION block=N*40" --sparse-attention fixed:block=40
 refused "a sequence longer than patterns go" "E_SEQ_LEN --seq-len 262145*262144" \
     --sparse-attention local --seq-len 262145 --device-mem 1G
-refused "both directions" "E_SPARSE_ATTENTION attention=unidirectional" \
-    --sparse-attention bigbird:attention=bidirectional
 refused "a folder that cannot say it" "E_EXPORT_MODEL gpt2*--sparse-attention fixed:" \
     --sparse-attention fixed --export "hf:$folder/new"
 refused "a file of llm.c that cannot say it" "E_EXPORT_MODEL --sparse-attention fixed:" \
