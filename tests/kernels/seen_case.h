@@ -5,13 +5,11 @@
 #ifndef TESTS_KERNELS_SEEN_CASE_H
 #define TESTS_KERNELS_SEEN_CASE_H
 #include "tests/kernels/first.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 // The operands of both passes. first: (T), or NULL. layout: whose lists lie in the host's memory,
 // of so many bytes; begin NULL: none.
@@ -55,6 +53,26 @@ static inline void case_set_key(struct Case *c, size_t time, float key, float va
         at[i] = key;
         at[n + i] = value;
     }
+}
+
+// Queries of 0, which weigh all that they see alike, so that results count keys: keys and values are
+// 1 from time `begin` to `end` alone, and one element of each head's output counts.
+static inline void case_set_visits(struct Case *c, size_t begin, size_t end) {
+    memset(c->qkv, 0, qkv_size(c) * sizeof *c->qkv);
+    memset(c->dout, 0, out_size(c) * sizeof *c->dout);
+    for (size_t i = begin; i < size_min(c->t, end); i++)
+        case_set_key(c, i, 1, 1);
+    for (size_t i = 0; i < out_size(c); i += c->hs)
+        c->dout[i] = 1;
+}
+
+// size: of the largest term of the difference that it is.
+static inline void expect_near(const struct Run *r, enum Dtype d, const char *what, size_t i,
+                               double is, double want, double size) {
+    double slack = d == F32 ? 1e-5 : 1.6e-2;
+    if (!(fabs(is - want) <= slack * size))
+        fail_msg("%s %s: %s of time %zu is %g; visited once each, tiles make it %g",
+                 r->device->kernels->name, dtype_name(d), what, i, is, want);
 }
 
 // How far results may lie from the oracle's (output_poison).

@@ -242,15 +242,8 @@ static void expect_slopes(struct Layer *l) {
     a.dqkv = dqkv;
     l->oracle->kernels->attention_backward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs(dqkv[i]));
-    for (size_t i = 0; i < n; i++) {
-        double slope = rig_slope(layer_loss, l, &l->qkv[i], 0x1p-5f);
-        if (!(fabs(slope - dqkv[i]) <= 1e-4 * most))
-            fail_msg("%zu key heads: dqkv[%zu] is %g, its finite difference %g", l->nkv, i, dqkv[i],
-                     slope);
-    }
+    struct RigSlopes s = {layer_loss, l, 0x1p-5f, 1e-4, 1};
+    rig_expect_slopes(&s, "dqkv", l->qkv, dqkv, n);
 }
 
 TEST(test_finite_differences) {

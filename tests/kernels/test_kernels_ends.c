@@ -313,15 +313,6 @@ static double layer_loss(void *context) {
     return loss;
 }
 
-static void expect_slopes(struct Layer *l, const char *name, float *x, const float *gradient,
-                          size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        double slope = rig_slope(layer_loss, l, &x[i], 0x1p-5f);
-        if (!(fabs(slope - gradient[i]) <= 1e-4))
-            fail_msg("%s[%zu] is %g, its finite difference %g", name, i, gradient[i], slope);
-    }
-}
-
 TEST(test_finite_differences) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0], .backward = true};
@@ -343,8 +334,9 @@ TEST(test_finite_differences) {
     l.oracle->kernels->embed_backward(l.oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l.oracle, QUEUE_COMPUTE);
     l.backward = false;
-    expect_slopes(&l, "dwte", l.wte, dwte, FV * FC);
-    expect_slopes(&l, "dwpe", l.wpe, dwpe, FT * FC);
+    struct RigSlopes s = {layer_loss, &l, 0x1p-5f, 1e-4, 1};
+    rig_expect_slopes(&s, "dwte", l.wte, dwte, FV * FC);
+    rig_expect_slopes(&s, "dwpe", l.wpe, dwpe, FT * FC);
 }
 
 // A NaN among the logits reaches the loss: that is how a broken run is noticed.

@@ -222,18 +222,6 @@ static double layer_loss(void *context) {
     return loss;
 }
 
-static void expect_slopes(struct Layer *l, const char *name, float *x, const float *gradient,
-                          size_t n) {
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs(gradient[i]));
-    for (size_t i = 0; i < n; i++) {
-        double slope = rig_slope(layer_loss, l, &x[i], 0x1p-5f);
-        if (!(fabs(slope - gradient[i]) <= 1e-4 * most))
-            fail_msg("%s[%zu] is %g, its finite difference %g", name, i, gradient[i], slope);
-    }
-}
-
 static void check_slopes(struct Layer *l) {
     layer_loss(l);
     float dx[FR * FC] = {0}, dweight[FC], dbias[FC];
@@ -247,10 +235,11 @@ static void check_slopes(struct Layer *l) {
     a.dbias = l->rms ? NULL : dbias;
     l->oracle->kernels->norm_backward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    expect_slopes(l, "dx", l->x, dx, FR * FC);
-    expect_slopes(l, "dweight", l->weight, dweight, FC);
+    struct RigSlopes s = {layer_loss, l, 0x1p-5f, 1e-4, 1};
+    rig_expect_slopes(&s, "dx", l->x, dx, FR * FC);
+    rig_expect_slopes(&s, "dweight", l->weight, dweight, FC);
     if (!l->rms)
-        expect_slopes(l, "dbias", l->bias, dbias, FC);
+        rig_expect_slopes(&s, "dbias", l->bias, dbias, FC);
 }
 
 TEST(test_finite_differences) {

@@ -275,15 +275,6 @@ static double layer_loss(void *context) {
     return loss;
 }
 
-static void expect_slopes(struct Layer *l, const char *name, float *x, const float *gradient,
-                          size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        double slope = rig_slope(layer_loss, l, &x[i], 0x1p-6f);
-        if (!(fabs(slope - gradient[i]) <= 3e-4))
-            fail_msg("%s[%zu] is %g, its finite difference %g", name, i, gradient[i], slope);
-    }
-}
-
 static void check_slopes(struct Layer *l) {
     float dx[FSIZE], dq_norm[FHS], dk_norm[FHS];
     memcpy(dx, l->dy, sizeof dx);
@@ -298,10 +289,11 @@ static void check_slopes(struct Layer *l) {
     }
     l->oracle->kernels->rotate_backward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    expect_slopes(l, "dx", l->x, dx, FSIZE);
+    struct RigSlopes s = {layer_loss, l, 0x1p-6f, 3e-4, 1};
+    rig_expect_slopes(&s, "dx", l->x, dx, FSIZE);
     if (l->normed) {
-        expect_slopes(l, "dq_norm", l->q_norm, dq_norm, FHS);
-        expect_slopes(l, "dk_norm", l->k_norm, dk_norm, FHS);
+        rig_expect_slopes(&s, "dq_norm", l->q_norm, dq_norm, FHS);
+        rig_expect_slopes(&s, "dk_norm", l->k_norm, dk_norm, FHS);
     }
 }
 

@@ -170,25 +170,6 @@ static size_t seen_keys(const struct Case *c, size_t query, size_t begin, size_t
     return from < to ? to - from : 0;
 }
 
-static void set_visits(struct Visits *v) {
-    struct Case *c = &v->c;
-    memset(c->qkv, 0, qkv_size(c) * sizeof *c->qkv);
-    memset(c->dout, 0, out_size(c) * sizeof *c->dout);
-    for (size_t i = v->tile * TILE; i < size_min(c->t, (v->tile + 1) * TILE); i++)
-        case_set_key(c, i, 1, 1);
-    for (size_t i = 0; i < out_size(c); i += c->hs)
-        c->dout[i] = 1;
-}
-
-// size: of the largest term of the difference that it is.
-static void expect_near(const struct Run *r, enum Dtype d, const char *what, size_t i, double is,
-                        double want, double size) {
-    double slack = d == F32 ? 1e-5 : 1.6e-2;
-    if (!(fabs(is - want) <= slack * size))
-        fail_msg("%s %s: %s of time %zu is %g; visited once each, tiles make it %g",
-                 r->device->kernels->name, dtype_name(d), what, i, is, want);
-}
-
 static void expect_counts(const struct Run *r, enum Dtype d, const struct Visits *v) {
     const struct Case *c = &v->c;
     size_t begin = v->tile * TILE, end = begin + TILE, width = (c->nh + 2 * c->nkv) * c->hs;
@@ -218,7 +199,7 @@ static void visits_body(struct Device *device, bool skew, enum Dtype d, void *co
     struct Run counted, poisoned;
     if (skew || d == F16) // bf16 goes the same ways
         return;
-    set_visits(v);
+    case_set_visits(&v->c, v->tile * TILE, (v->tile + 1) * TILE);
     run_case(&counted, device, skew, d, &v->c);
     expect_counts(&counted, d, v);
     for (size_t i = v->tile * TILE; i < size_min(v->c.t, (v->tile + 1) * TILE); i++)

@@ -154,14 +154,8 @@ TEST(test_finite_differences) {
     struct Run r;
     run_case(&r, l.oracle, false, F32, &m.c);
     const float *dqkv = run_result(&r, "dqkv");
-    double most = 0;
-    for (size_t i = 0; i < qkv_size(&m.c); i++)
-        most = fmax(most, fabs((double)dqkv[i]));
-    for (size_t i = 0; i < qkv_size(&m.c); i++) {
-        double slope = rig_slope(layer_loss, &l, &m.c.qkv[i], 0x1p-5f);
-        if (!(fabs(slope - (double)dqkv[i]) <= 1e-4 * most))
-            fail_msg("dqkv[%zu] is %g, its finite difference %g", i, dqkv[i], slope);
-    }
+    struct RigSlopes s = {layer_loss, &l, 0x1p-5f, 1e-4, 1};
+    rig_expect_slopes(&s, "dqkv", m.c.qkv, dqkv, qkv_size(&m.c));
     run_close(&r);
     free(l.out);
     free(l.lse);

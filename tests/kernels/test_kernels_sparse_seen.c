@@ -112,24 +112,6 @@ static size_t seen_keys(const struct Masked *m, size_t head, size_t query, size_
     return n;
 }
 
-static void set_visits(struct Visits *v) {
-    struct Case *c = &v->m.c;
-    memset(c->qkv, 0, qkv_size(c) * sizeof *c->qkv);
-    memset(c->dout, 0, out_size(c) * sizeof *c->dout);
-    for (size_t i = v->tile * TILE; i < size_min(c->t, (v->tile + 1) * TILE); i++)
-        case_set_key(c, i, 1, 1);
-    for (size_t i = 0; i < out_size(c); i += c->hs)
-        c->dout[i] = 1;
-}
-
-static void expect_near(const struct Run *r, enum Dtype d, const char *what, size_t i, double is,
-                        double want, double size) {
-    double slack = d == F32 ? 1e-5 : 1.6e-2;
-    if (!(fabs(is - want) <= slack * size))
-        fail_msg("%s %s: %s of time %zu is %g; visited once each, tiles make it %g",
-                 r->device->kernels->name, dtype_name(d), what, i, is, want);
-}
-
 // What the queries of all heads give to the value at time i.
 static double counted_dv(const struct Masked *m, size_t key_head, size_t i) {
     size_t group = m->c.nh / m->c.nkv;
@@ -181,7 +163,7 @@ static void visits_body(struct Device *device, bool skew, enum Dtype d, void *co
     struct Run counted, poisoned;
     if (skew || d == F16) // bf16 goes the same ways
         return;
-    set_visits(v);
+    case_set_visits(&v->m.c, v->tile * TILE, (v->tile + 1) * TILE);
     run_case(&counted, device, skew, d, c);
     expect_counts(&counted, d, v);
     for (size_t i = v->tile * TILE; i < size_min(c->t, (v->tile + 1) * TILE); i++)

@@ -149,11 +149,8 @@ TEST(test_finite_differences) {
     struct SwigluBackward a = {FR, FN, F32, l.x, l.dy, dx};
     l.oracle->kernels->swiglu_backward(l.oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l.oracle, QUEUE_COMPUTE);
-    for (size_t i = 0; i < FR * 2 * FN; i++) {
-        double slope = rig_slope(layer_loss, &l, &l.x[i], 0x1p-5f);
-        if (!(fabs(slope - dx[i]) <= 1e-4))
-            fail_msg("dx[%zu] is %g, its finite difference %g", i, dx[i], slope);
-    }
+    struct RigSlopes s = {layer_loss, &l, 0x1p-5f, 1e-4, 1};
+    rig_expect_slopes(&s, "dx", l.x, dx, FR * 2 * FN);
 }
 
 AROUND_ALL(rig_setup, rig_teardown);

@@ -1,11 +1,9 @@
 // The rig that kernels are tested in. See rig.h.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 enum { GUARD_BYTES = 192, GUARD_BYTE = 0xff, SCRATCH_EDGE = 1 << 14 };
 
@@ -325,15 +323,27 @@ void rig_each(const struct Rig *rig, RigBody *body, const void *shape) {
     }
 }
 
-double rig_slope(double (*f)(void *context), void *context, float *x, float h) {
+static double slope_of(const struct RigSlopes *s, float *x) {
     static const double weight[4] = {1, -8, 8, -1}; // of f at -2h, -h, h, 2h
     static const float step[4] = {-2, -1, 1, 2};
     float middle = *x;
     double sum = 0;
     for (int i = 0; i < 4; i++) {
-        *x = middle + step[i] * h;
-        sum += weight[i] * f(context);
+        *x = middle + step[i] * s->h;
+        sum += weight[i] * s->f(s->context);
     }
     *x = middle;
-    return sum / (12.0 * h);
+    return sum / (12.0 * (double)s->h);
+}
+
+void rig_expect_slopes(const struct RigSlopes *s, const char *name, float *x, const float *gradient,
+                       size_t n) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)gradient[i]));
+    for (size_t i = 0; i < n; i += s->every ? s->every : 1) {
+        double slope = slope_of(s, &x[i]), is = (double)gradient[i];
+        if (!(fabs(slope - is) <= s->near * most))
+            fail_msg("%s[%zu] is %g, its finite difference %g", name, i, is, slope);
+    }
 }

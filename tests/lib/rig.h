@@ -103,9 +103,17 @@ void rig_check(const struct Rig *rig, RigBody *body, const void *shape, bool sam
 // body on every table, all dtypes, skewed; body calls run_finish and checks the outputs itself.
 void rig_each(const struct Rig *rig, RigBody *body, const void *shape);
 
-// The slope of f(context) in *x by the central four-point rule with step h: its error is h^4 / 30
-// times the fifth derivative, so that fp32 outputs allow a step large enough to drown their
-// rounding.
-double rig_slope(double (*f)(void *context), void *context, float *x, float h);
+// Slopes of f(context) by the central four-point rule with step h: their error is h^4 / 30 times the
+// fifth derivative, so that fp32 outputs allow a step large enough to drown their rounding.
+struct RigSlopes {
+    double (*f)(void *context);
+    void *context;
+    float h;
+    double near;  // of the largest gradient
+    size_t every; // of so many elements one is looked at; 0: all
+};
+// Fails the test where a gradient of n elements is not f's slope in x.
+void rig_expect_slopes(const struct RigSlopes *s, const char *name, float *x, const float *gradient,
+                       size_t n);
 
 #endif
