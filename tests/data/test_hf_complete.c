@@ -1,47 +1,14 @@
 // The folder of a model that is written is complete or not there, whichever call the disk refuses;
 // what a dead run has left goes, and what somebody else has put there stays.
 #include "data/hf/folder.h"
-#include "data/hf/write.h"
-#include "tests/lib/scratch.h"
+#include "tests/lib/full_disk.h"
+#include "tests/lib/hf_out.h"
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 
-// ---- a disk that fails on purpose ---------------------------------------------------------------
-// These stand in front of the C library's: call number `fail_at`, counted over all of them, says
-// that the disk is full.
-
-static int disk_calls, disk_fail_at;
-static bool no_fallocate;
-
-static bool disk_fails(void) {
-    if (++disk_calls != disk_fail_at)
-        return false;
-    errno = ENOSPC;
-    return true;
-}
-
-ssize_t write(int fd, const void *bytes, size_t n) {
-    return disk_fails() ? -1 : syscall(SYS_write, fd, bytes, n);
-}
-
-ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
-    return disk_fails() ? -1 : syscall(SYS_pwrite64, fd, bytes, n, at);
-}
-
-int fallocate(int fd, int mode, off_t from, off_t n) {
-    if (no_fallocate)
-        return errno = EOPNOTSUPP, -1;
-    return disk_fails() ? -1 : (int)syscall(SYS_fallocate, fd, mode, from, n);
-}
-
-int fsync(int fd) {
-    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
-}
+// ---- another export, and a full disk ----
 
 // Another export to the same place, which comes right behind our mkdir.
 static struct HfWriter *overtaker;
@@ -56,40 +23,7 @@ int mkdir(const char *path, mode_t mode) {
     return made;
 }
 
-int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
-    return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
-}
-
-// ---- helpers ------------------------------------------------------------------------------------
-
-static char *folder, *out, *aside;
-
-static int set_up(void **state) {
-    (void)state;
-    folder = scratch_make();
-    out = base_format("%s/out", folder);
-    aside = base_format("%s/out.writing", folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    disk_fail_at = 0;
-    no_fallocate = false;
-    scratch_remove(folder);
-    free(out);
-    free(aside);
-    return 0;
-}
-
-static bool is_there(const char *path) {
-    struct stat st;
-    return !lstat(path, &st);
-}
-
-// A tensor of 10 elements and one of 2 by 3.
-static const struct HfOut two[] = {{"first.weight", 1, {10}}, {"second.weight", 2, {2, 3}}};
-static const float counted[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+// ---- helpers ----
 
 static int write_two(struct HfWriter *w, struct Error *e) {
     int code = hf_writer_make(w, e);

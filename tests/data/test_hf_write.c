@@ -4,11 +4,10 @@
 #include "data/json.h"
 #include "data/hf/pieces.h"
 #include "tests/lib/hf_families.h"
-#include "tests/lib/scratch.h"
+#include "tests/lib/hf_out.h"
 #include "tests/lib/test.h"
 
 #include <cjson/cJSON.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 // ---- helpers ------------------------------------------------------------------------------------
@@ -16,29 +15,6 @@
 // Not more than 1,000 bytes at once.
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
     return syscall(SYS_pwrite64, fd, bytes, size_min(n, 1000), at);
-}
-
-static char *folder, *out, *aside;
-
-static int set_up(void **state) {
-    (void)state;
-    folder = scratch_make();
-    out = base_format("%s/out", folder);
-    aside = base_format("%s/out.writing", folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    scratch_remove(folder);
-    free(out);
-    free(aside);
-    return 0;
-}
-
-static bool is_there(const char *path) {
-    struct stat st;
-    return !lstat(path, &st);
 }
 
 static char *read_text(const char *path, size_t *n) {
@@ -49,10 +25,6 @@ static char *read_text(const char *path, size_t *n) {
     fclose(f);
     return text;
 }
-
-// A tensor of 10 elements and one of 2 by 3.
-static const struct HfOut two[] = {{"first.weight", 1, {10}}, {"second.weight", 2, {2, 3}}};
-static const float counted[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 // Writes config.json, forces all to the disk, and names the folder.
 static void finish(struct HfWriter *w) {

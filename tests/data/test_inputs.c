@@ -11,29 +11,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { T = 16, VOCAB = 60000 };
-
-static struct Data *open_data(const char *data, const struct ShardFiles *f) {
-    struct DataSpec spec = {.data = data,
-                            .val_data = f->val,
-                            .cache_dir = f->cache,
-                            .seq_len = T,
-                            .vocab = VOCAB,
-                            .seed = 1};
-    struct Data *d;
-    struct Error e;
-    assert_ok(data_open(&d, &spec, &e), &e);
-    return d;
-}
-
-// The first token of sample i.
-static int32_t start_of(struct Data *d, uint64_t i) {
-    int32_t x[T], y[T];
-    struct Error e;
-    assert_ok(data_train_batch(d, i, 1, &(struct Batch){x, y, NULL}, &e), &e);
-    return x[0];
-}
-
 // More files than a process may hold open, unless it asks for more.
 TEST(a_set_of_many_files_is_read) {
     struct ShardFiles *f = *state;
@@ -48,7 +25,7 @@ TEST(a_set_of_many_files_is_read) {
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
     few.rlim_max = usual.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    struct Data *d = open_data(folder, f);
+    struct Data *d = open_data(folder, f->val, f, 1);
     for (uint64_t i = 0; i < 2 * 2 * FILES; i++)
         assert_int_equal(start_of(d, i) / 100, i / 2 % FILES);
     data_close(d);
@@ -61,7 +38,7 @@ TEST(a_set_of_many_files_is_read) {
 // Training goes on as long as the files are those that were opened; then there is a line.
 TEST(fault_20_a_file_that_is_cut_is_told) {
     struct ShardFiles *f = *state;
-    struct Data *d = open_data(f->train, f);
+    struct Data *d = open_data(f->train, f->val, f, 1);
     int32_t x[T], y[T];
     struct Error e;
     assert_ok(data_train_batch(d, 0, 1, &(struct Batch){x, y, NULL}, &e), &e);

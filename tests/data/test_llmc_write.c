@@ -2,6 +2,7 @@
 // file is complete or not there, whichever call the disk refuses; what a dead run has left goes,
 // and what somebody else has put there stays.
 #include "data/hf/kind.h"
+#include "tests/lib/full_disk.h"
 #include "tests/lib/llmc_by_hand.h"
 #include "tests/lib/test.h"
 
@@ -11,33 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-// ---- a disk that fails on purpose ---------------------------------------------------------------
-// These stand in front of the C library's: call number `disk_fail_at` says that the disk is full.
-
-static int disk_calls, disk_fail_at;
-
-static bool disk_fails(void) {
-    if (++disk_calls != disk_fail_at)
-        return false;
-    errno = ENOSPC;
-    return true;
-}
-
-ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
-    return disk_fails() ? -1 : syscall(SYS_pwrite64, fd, bytes, n, at);
-}
-
-int fallocate(int fd, int mode, off_t from, off_t n) {
-    return disk_fails() ? -1 : (int)syscall(SYS_fallocate, fd, mode, from, n);
-}
-
-int fsync(int fd) {
-    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
-    return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
-}
+// ---- a disk that fails on purpose (full_disk.h), and another export ----
 
 // Bytes that are left on it.
 static uint64_t disk_room = 1 << 30;

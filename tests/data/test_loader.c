@@ -11,8 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { T = 16, VOCAB = 60000 };
-
 // Three training shards of 1000, 333 and 17 tokens (62, 20 and 1 samples) and a validation shard of
 // 100.
 static int set_up(void **state) {
@@ -21,31 +19,6 @@ static int set_up(void **state) {
     free(write_numbers(f->folder, "train_2.bin", 1000, 333));
     free(write_numbers(f->folder, "train_3.bin", 1333, 17));
     return 0;
-}
-
-static struct Data *open_data(const char *data, const char *val, const struct ShardFiles *f,
-                              uint64_t seed) {
-    struct DataSpec spec = {.data = data,
-                            .val_data = val,
-                            .cache_dir = f->cache,
-                            .seq_len = T,
-                            .vocab = VOCAB,
-                            .seed = seed};
-    struct Data *d;
-    struct Error e;
-    assert_ok(data_open(&d, &spec, &e), &e);
-    return d;
-}
-
-// First token of sample i; checks that inputs and targets are the window that begins there.
-static int32_t start_of(struct Data *d, uint64_t i) {
-    int32_t x[T], y[T];
-    struct Error e;
-    assert_ok(data_train_batch(d, i, 1, &(struct Batch){x, y, NULL}, &e), &e);
-    for (int t = 0; t < T; t++)
-        if (x[t] != x[0] + t || y[t] != x[t] + 1)
-            fail_msg("sample %d: x[%d] = %d, y = %d", (int)i, t, x[t], y[t]);
-    return x[0];
 }
 
 // ---- the order of samples -----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // each call brings; every kind of damaged or foreign file is refused with its reason, also one that
 // changes while it is read; and a disk that fills up at any write leaves nothing behind.
 #include "data/text/tokens.h"
+#include "tests/lib/full_disk.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
@@ -9,31 +10,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-// ---- a disk that fails on purpose ---------------------------------------------------------------
-// These stand in front of the C library's: call number `fail_at`, counted over all three, says that
-// the disk is full.
-
-static int disk_calls, disk_fail_at;
-
-static bool disk_fails(void) {
-    if (++disk_calls != disk_fail_at)
-        return false;
-    errno = ENOSPC;
-    return true;
-}
-
-ssize_t write(int fd, const void *bytes, size_t n) {
-    return disk_fails() ? -1 : syscall(SYS_write, fd, bytes, n);
-}
-
-int fsync(int fd) {
-    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-int rename(const char *from, const char *to) {
-    return disk_fails() ? -1 : (int)syscall(SYS_rename, from, to);
-}
 
 // ---- a disk that is slow to answer --------------------------------------------------------------
 // Where read_most is set, each call brings so many bytes at most, and every third is interrupted.

@@ -99,6 +99,4 @@ static inline void for_all(Each *each, void *context) {
                  tensors[i].begin + (size_t)l * tensors[i].count, tensors[i].count);
 }
 
-#define LLMC_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
 #endif

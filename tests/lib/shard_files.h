@@ -1,6 +1,7 @@
 // Token shards for the tests of data: ids that tell where they come from.
 #ifndef TESTS_LIB_SHARD_FILES_H
 #define TESTS_LIB_SHARD_FILES_H
+#include "data/text/data.h"
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
 
@@ -45,6 +46,33 @@ static inline int shard_files_close(void **state) {
     free(f->glob);
     free(f);
     return 0;
+}
+
+enum { T = 16, VOCAB = 60000 };
+
+static inline struct Data *open_data(const char *data, const char *val, const struct ShardFiles *f,
+                                     uint64_t seed) {
+    struct DataSpec spec = {.data = data,
+                            .val_data = val,
+                            .cache_dir = f->cache,
+                            .seq_len = T,
+                            .vocab = VOCAB,
+                            .seed = seed};
+    struct Data *d;
+    struct Error e;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    return d;
+}
+
+// First token of sample i; checks that inputs and targets are the window that begins there.
+static inline int32_t start_of(struct Data *d, uint64_t i) {
+    int32_t x[T], y[T];
+    struct Error e;
+    assert_ok(data_train_batch(d, i, 1, &(struct Batch){x, y, NULL}, &e), &e);
+    for (int t = 0; t < T; t++)
+        if (x[t] != x[0] + t || y[t] != x[t] + 1)
+            fail_msg("sample %d: x[%d] = %d, y = %d", (int)i, t, x[t], y[t]);
+    return x[0];
 }
 
 #endif
