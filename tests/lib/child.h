@@ -1,16 +1,12 @@
 // Runs something that may end the process, in a child, and hears what it says.
 #ifndef TESTS_LIB_CHILD_H
 #define TESTS_LIB_CHILD_H
-#include "kernels/base.h"
+#include "tests/lib/refused.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { CHILD_SAYS_BYTES = 4096 };
 

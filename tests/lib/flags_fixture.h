@@ -5,12 +5,9 @@
 #include "data/flags/flags.h"
 #include "tests/lib/refused.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 struct Options {
     size_t batch, memory;

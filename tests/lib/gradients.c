@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static struct StepState still_settings(const struct Rank *r) {
+struct StepState gradients_still(const struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0, .steps = 10};
     struct AdamSettings adam = {0.5, 0.95, 1e-8, 0, 0};
     return schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
@@ -62,7 +62,7 @@ static void make_step(void *context, struct Rank *r) {
     struct Error e;
     uint64_t hash = zero_weights_hash(&r->zero);
     enlarge_weights(r);
-    struct StepState settings = still_settings(r);
+    struct StepState settings = gradients_still(r);
     struct BatchSource from = tiny_source(r);
     CHECK(!rank_queue_step(r, &from, &settings, &e), "%s", e.text);
     struct StepResult result = zero_step_wait(&r->zero);

@@ -19,4 +19,7 @@ struct Gradients gradients_of(const struct RankSettings *s);
 void gradients_expect_near(const struct Gradients *want, const struct Gradients *is,
                            const struct RankSettings *s, double near, const char *what);
 
+// Settings of a step whose update moves no weight: its first moment is half the gradient.
+struct StepState gradients_still(const struct Rank *r);
+
 #endif

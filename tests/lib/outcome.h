@@ -6,14 +6,11 @@
 #define TESTS_LIB_OUTCOME_H
 
 #include "tests/lib/tiny.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { OUTCOME_STEPS = 20, OUTCOME_VALIDATED = 7 }; // steps at the most; samples of a validation
 

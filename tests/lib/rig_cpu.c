@@ -1,11 +1,8 @@
 // The rig's devices in a build for the CPU: every kernel table that this CPU runs.
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 int rig_open_devices(struct Rig *rig) {
     static const char *const names[MAX_TABLES] = {"oracle", "base",       "avx2",

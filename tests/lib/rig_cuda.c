@@ -2,11 +2,7 @@
 #include "tests/lib/rig.h"
 
 #include "tests/cusim/sim.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
+#include "tests/lib/test.h"
 
 int rig_open_devices(struct Rig *rig) {
     struct Error e = {0};

@@ -5,14 +5,10 @@
 #include "data/file.h"
 #include "tests/lib/refused.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 // A fresh folder; scratch_remove() it.
 static inline char *scratch_make_in(const char *root) {

@@ -6,12 +6,9 @@
 #include "zero/master/master.h"
 #include "zero/replica/replica.h"
 #include "zero/weights/weights_hash.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 struct RankInfo {
     struct Device *device;

@@ -1,12 +1,9 @@
 // See tiny.h.
 #include "zero/state.h"
 #include "tests/lib/tiny.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

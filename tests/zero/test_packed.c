@@ -6,6 +6,7 @@
 // Gradients are read from the first moment of an update that moves no weight: each rank has its
 // part of it at every stage, with beta1 1/2 exactly half the gradient.
 #include "zero/state.h"
+#include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/test.h"
 
@@ -100,12 +101,6 @@ static void keep_gradients(struct Step *s, struct Rank *r) {
     device_free_host(r->device, part);
 }
 
-static struct StepState still_settings(const struct Rank *r) {
-    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0, .steps = 10};
-    struct AdamSettings adam = {0.5, 0.95, 1e-8, 0, 0};
-    return schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
-}
-
 // Fresh weights are so small that a token's loss hardly knows what it attends to.
 static void enlarge_weights(struct Rank *r) {
     struct Zero *z = &r->zero;
@@ -124,7 +119,7 @@ static void enlarge_weights(struct Rank *r) {
 static void make_step(void *context, struct Rank *r) {
     struct Step *s = context;
     enlarge_weights(r);
-    struct StepState settings = still_settings(r);
+    struct StepState settings = gradients_still(r);
     struct Error e;
     float validation;
     CHECK(!rank_queue_step(r, &s->from, &settings, &e), "%s", e.text);
