@@ -58,13 +58,11 @@ worse=0 tried=0
 for tp in 1 2 4; do
     for zero in 0 1 3; do
         for recompute in none mlp block; do
-            for batch in 1 4; do
-                said=$(plan $good "${model[@]}" --tp $tp --zero $zero --recompute $recompute \
-                    --batch $batch --json) || continue # it does not fit
-                tried=$((tried + 1))
-                awk -v a="$best" -v b="$(step <<<"$said")" '
-                    BEGIN { exit !(a > 0 && a <= 1.01 * b) }' || worse=$((worse + 1))
-            done
+            said=$(plan $good "${model[@]}" --tp $tp --zero $zero --recompute $recompute \
+                --batch 4 --json) || continue # it does not fit
+            tried=$((tried + 1))
+            awk -v a="$best" -v b="$(step <<<"$said")" '
+                BEGIN { exit !(a > 0 && a <= 1.01 * b) }' || worse=$((worse + 1))
         done
     done
 done
@@ -188,9 +186,13 @@ for file in docs/clusters/*.json; do
     [ -z "$missing" ] && [ -n "$keys" ]
     result $? "every number of docs/clusters/$kind.json has a source" "$missing"
 done
-points=$(scripts/bench/scaling_points.sh 2>"$folder/said")
+points=$(MOST=1 scripts/bench/scaling_points.sh 2>"$folder/said")
 status=$?
-[ $status = 0 ] && [ "$(grep -c '^| [0-9]' <<<"$points")" = 15 ]
+[ $status = 1 ]
+result $? "a median that is too large is told" "$status: $(tail -n 1 <<<"$points")"
+median=$(sed -n 's/^Median error of the points held out .*: \(.*\)%\.$/\1/p' <<<"$points")
+[ "$(grep -c '^| [0-9]' <<<"$points")" = 15 ] &&
+    awk -v median="$median" 'BEGIN { exit !(median > 0 && median <= 20) }'
 result $? "the median error of the points that were held out is at most 20%" \
     "$points$(cat "$folder/said")"
 missing=$(while read -r line; do
@@ -198,15 +200,12 @@ missing=$(while read -r line; do
 done <<<"$points")
 [ -z "$missing" ]
 result $? "docs/scaling.md has each of them as the program says it" "$missing"
-said=$(MOST=1 scripts/bench/scaling_points.sh 2>&1)
-[ $? = 1 ]
-result $? "a median that is too large is told" "$(tail -n 1 <<<"$said")"
 said=$(scripts/bench/scaling_table.sh --check docs/scaling.md 2>&1)
 [ $? = 0 ] && grep -q '^[1-9][0-9]* rows, 0 wrong$' <<<"$said"
 result $? "so has it the table of weak scaling ($(tail -n 1 <<<"$said"))" "$said"
-sed 's/\(| 7B | 64 | \)[0-9]*/\199999/' docs/scaling.md >"$folder/wrong.md"
+sed -n 's/\(| 7B | 64 | \)[0-9]*/\199999/p' docs/scaling.md >"$folder/wrong.md"
 said=$(scripts/bench/scaling_table.sh --check "$folder/wrong.md" 2>&1)
-[ $? = 1 ] && grep -q ', 1 wrong$' <<<"$said"
+[ $? = 1 ] && grep -q '^1 rows, 1 wrong$' <<<"$said"
 result $? "and a wrong row is found" "$said"
 
 echo "1..$count"
