@@ -213,15 +213,7 @@ TEST(a_map_says_what_is_what) {
     for (size_t i = 0; i < sizeof mapped / sizeof mapped[0]; i++) {
         struct ChatSpec chat = {.name = "chatml", .map = mapped[i].map};
         char *path = scratch_write(f->folder, "x.jsonl", mapped[i].lines, strlen(mapped[i].lines));
-        char *all = base_format("%s", "");
-        struct Error e = {0};
-        int err =
-            examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e);
-        if (err != (mapped[i].error ? -EINVAL : 0) ||
-            (mapped[i].error && !error_is(&e, mapped[i].error)))
-            fail_msg("%s: %s: expected ... %s", mapped[i].map, e.text, mapped[i].error);
-        assert_string_equal(all, mapped[i].ids);
-        free(all);
+        expect_examples(path, toy_tokenizer(&toy), &chat, mapped[i].ids, mapped[i].error);
         free(path);
     }
 }

@@ -136,13 +136,6 @@ TEST(an_endless_pipe_is_given_up) {
     free(path);
 }
 
-static void expect_error(const struct DataSpec *spec, int want, const char *part) {
-    struct Data *d;
-    struct Error e;
-    assert_error(data_open(&d, spec, &e), want, &e, part);
-    assert_null(d);
-}
-
 TEST(what_is_no_file_is_refused) {
     struct ShardFiles *f = *state;
     struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};

@@ -407,13 +407,6 @@ TEST(fingerprints_tell_data_apart) {
 
 // ---- bad input ----------------------------------------------------------------------------------
 
-static void expect_error(const struct DataSpec *spec, int want, const char *part) {
-    struct Data *d = (struct Data *)spec;
-    struct Error e;
-    assert_error(data_open(&d, spec, &e), want, &e, part);
-    assert_null(d);
-}
-
 TEST(bad_data_is_told) {
     struct ShardFiles *f = *state;
     struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};

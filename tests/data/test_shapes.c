@@ -130,15 +130,7 @@ TEST(a_list_is_read_strictly) {
     toy.merges = 0;
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         char *path = scratch_write(f->folder, "x.json", lists[i].file, strlen(lists[i].file));
-        char *all = base_format("%s", "");
-        struct Error e = {0};
-        int err =
-            examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e);
-        if (err != (lists[i].error ? -EINVAL : 0) ||
-            (lists[i].error && !error_is(&e, lists[i].error)))
-            fail_msg("%s: %s: expected ... %s", lists[i].file, e.text, lists[i].error);
-        assert_string_equal(all, lists[i].ids);
-        free(all);
+        expect_examples(path, toy_tokenizer(&toy), &chat, lists[i].ids, lists[i].error);
         free(path);
     }
 }

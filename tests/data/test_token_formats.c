@@ -32,7 +32,7 @@ static void expect_ids(struct TokenFile *f, const int32_t *want, size_t n) {
 }
 
 TEST(llm_c_s_wide_shards_are_read) {
-    char *folder = scratch_make();
+    char *folder = *state;
     const int32_t header[3] = {20240801, 7, 4}, ids[4] = {0, 128255, 65536, 7};
     char *path = write_bytes(folder, header, sizeof header, ids, sizeof ids);
     struct TokenFile f;
@@ -50,12 +50,11 @@ TEST(llm_c_s_wide_shards_are_read) {
     assert_error(token_file_open(&f, path, TOKENS_VOCAB_MAX, &e), -EINVAL, &e,
                  "E_SHARD_VOCAB id 4294967295");
     free(path);
-    scratch_remove(folder);
 }
 
 // As scripts/tokenize_data.py makes them: a header full of stars, and the mask's last byte padded.
 TEST(llmq_s_shards_are_read) {
-    char *folder = scratch_make(), header[TOKENS_HEADER_BYTES], rest[46] = {0};
+    char *folder = *state, header[TOKENS_HEADER_BYTES], rest[46] = {0};
     const int32_t fields[5] = {2, 4, 11, 151936, 1};
     memset(header, '*', sizeof header);
     header[sizeof header - 1] = '\n';
@@ -77,11 +76,10 @@ TEST(llmq_s_shards_are_read) {
     assert_memory_equal(bits, "\1\1\0\0\0\0\0\0\1", 9);
     token_file_close(&f);
     free(path);
-    scratch_remove(folder);
 }
 
 TEST(the_bytes_are_llmq_s) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct TokenWriter w;
     struct Error e;
     assert_ok(token_writer_open_wide(&w, path, 151936, true, &e), &e);
@@ -99,11 +97,10 @@ TEST(the_bytes_are_llmq_s) {
     fclose(f);
     assert_memory_equal(got, want, 1046);
     free(path);
-    scratch_remove(folder);
 }
 
 TEST(documents_come_back) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct TokenWriter w;
     struct TokenFile f;
     struct Error e;
@@ -138,7 +135,6 @@ TEST(documents_come_back) {
     free(counts);
     free(ids);
     free(path);
-    scratch_remove(folder);
 }
 
 static void expect_refusal(const int32_t fields[5], const char *documents, size_t bytes,
@@ -172,7 +168,7 @@ TEST(headers_that_lie_are_refused) {
 
 // What is accepted, but begins no document.
 TEST(the_first_id_begins_a_document) {
-    char *folder = scratch_make(), rest[44] = {0};
+    char *folder = *state, rest[44] = {0};
     const int32_t fields[5] = {2, 4, 10, 100, 1};
     char header[36] = "BIN.TOK\n";
     memcpy(header + 8, fields, sizeof fields);
@@ -188,5 +184,6 @@ TEST(the_first_id_begins_a_document) {
     token_file_close(&f);
     pack_free(&p);
     free(path);
-    scratch_remove(folder);
 }
+
+AROUND_EACH(scratch_set_up, scratch_tear_down);

@@ -65,7 +65,7 @@ static void expect_ids(struct TokenFile *f, size_t at, size_t n) {
 // ---- tests --------------------------------------------------------------------------------------
 
 TEST(shards_are_read_back) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     static const size_t counts[] = {1, 2, 999, 32767, 32768, 32769, 100000};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         struct Error e;
@@ -83,11 +83,10 @@ TEST(shards_are_read_back) {
     }
     assert_int_equal(scratch_count_files(folder), 1); // nothing left aside
     free(path);
-    scratch_remove(folder);
 }
 
 TEST(the_bytes_are_llm_c_s) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenWriter w;
     assert_ok(token_writer_open(&w, path, &e), &e);
@@ -101,7 +100,6 @@ TEST(the_bytes_are_llm_c_s) {
     fclose(f);
     assert_memory_equal(got, want, 1030);
     free(path);
-    scratch_remove(folder);
 }
 
 // A file of `n` bytes whose header is magic, version, count, and whose ids are all `id`.
@@ -123,7 +121,7 @@ static void expect_refusal(const char *folder, int32_t magic, int32_t version, i
 }
 
 TEST(wrong_files_are_refused) {
-    char *folder = scratch_make();
+    char *folder = *state;
     const int32_t magic = 20240520;
     expect_refusal(folder, magic, 1, 10, 0, 0, "E_SHARD_SIZE 0");
     expect_refusal(folder, magic, 1, 10, 0, 1023, "E_SHARD_SIZE 1023");
@@ -142,11 +140,10 @@ TEST(wrong_files_are_refused) {
     assert_error(token_file_open(&f, "/no/such/file", 100, &e), -ENOENT, &e,
                  "E_FILE_READ /no/such/file");
     assert_error(token_file_open(&f, folder, 100, &e), -EISDIR, &e, "E_FILE_KIND");
-    scratch_remove(folder);
 }
 
 TEST(the_last_id_is_checked_too) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenWriter w;
     struct TokenFile f;
@@ -159,11 +156,10 @@ TEST(the_last_id_is_checked_too) {
     token_file_close(&f);
     assert_error(token_file_open(&f, path, 99, &e), -EINVAL, &e, "E_SHARD_VOCAB token 500");
     free(path);
-    scratch_remove(folder);
 }
 
 TEST(a_short_read_is_read_on) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenFile f;
     assert_ok(write_shard(path, 20000, &e), &e);
@@ -177,7 +173,6 @@ TEST(a_short_read_is_read_on) {
         read_most = 0;
     }
     free(path);
-    scratch_remove(folder);
 }
 
 // ---- files that change while they are read ------------------------------------------------------
@@ -257,7 +252,7 @@ TEST(ids_that_were_not_checked_are_told) {
 
 // A pipe without a writer, whatever its name: nobody waits for it.
 TEST(a_pipe_is_no_shard) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct TokenFile f;
     struct Error e;
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -267,13 +262,12 @@ TEST(a_pipe_is_no_shard) {
     assert_error(token_file_open(&f, "/dev/zero", 100, &e), -EINVAL, &e, "E_FILE_KIND");
     alarm(0);
     free(path);
-    scratch_remove(folder);
 }
 
 // A disk that is full at write, fsync or rename number k, for every k until none is left to fail:
 // the error is told, the old file stands as it was, and nothing else lies about.
 TEST(fault_19_disk_full_at_every_write) {
-    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    char *folder = *state, *path = base_format("%s/a.bin", folder);
     const size_t count = 70000;
     struct Error e;
     assert_ok(write_shard(path, 7, &e), &e);
@@ -302,7 +296,6 @@ TEST(fault_19_disk_full_at_every_write) {
     assert_true(failures >=
                 6); // header, three flushes, header again, fsync, rename, fsync of the folder
     free(path);
-    scratch_remove(folder);
 }
 
 TEST(an_unwritable_folder_is_told) {
@@ -311,3 +304,5 @@ TEST(an_unwritable_folder_is_told) {
     assert_error(token_writer_open(&w, "/proc/none/a.bin", &e), -ENOENT, &e,
                  "E_FILE_WRITE /proc/none/a.bin");
 }
+
+AROUND_EACH(scratch_set_up, scratch_tear_down);

@@ -72,7 +72,6 @@ TEST(a_measured_step_does_what_it_must) {
     static struct StepMeasured m = {0};
     struct RankSettings s = settings();
     struct Error e;
-    (void)state;
     assert_int_equal(step_measure(&s, STEPS, &m, &e), 0);
     assert_true(all_of(&m.rows, "matmul").flops == 6 * R * MATRICES);
     assert_int_equal(all_of(&m.rows, "matmul").launches, 12 * L + 3 + (sums_apart(&m) ? 8 * L : 0));
@@ -105,7 +104,6 @@ TEST(a_table_names_speed_rows_and_gaps) {
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
     double tokens, ms;
-    (void)state;
     assert_int_equal(device_open_cuda(&d, 0, &e), 0);
     struct StepCeilings c = step_ceilings(d, 1 << 12, 16);
     device_close(d);
@@ -142,21 +140,27 @@ static double number(const cJSON *event, const char *name) {
     return cJSON_GetObjectItem(cJSON_GetObjectItem(event, "args"), name)->valuedouble;
 }
 
+// The trace that `write` leaves at the path that is its context. cJSON_Delete() it.
+static cJSON *trace_of(const struct RankSettings *s, RankBody *write) {
+    char *folder = scratch_make(), *path = base_format("%s/trace.json", folder), *text;
+    size_t n;
+    struct Error e;
+    tiny_ranks(s, write, path);
+    assert_int_equal(file_read(path, 4 << 20, &text, &n, &e), 0);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    free(text);
+    free(path);
+    scratch_remove(folder);
+    return json;
+}
+
 TEST(a_trace_says_what_kernels_must_do) {
     struct RankSettings s = settings();
-    char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
-    char *text = base_alloc_zeroed(4 << 20);
     double flops = 0;
     int biased = 0, waits = 0;
-    (void)state;
     s.traced = true;
-    tiny_ranks(&s, write_traced, path);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    assert_true(fread(text, 1, (4 << 20) - 1, f) > 0);
-    fclose(f);
-    cJSON *json = cJSON_Parse(text), *event;
-    assert_non_null(json);
+    cJSON *json = trace_of(&s, write_traced), *event;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
         waits += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "wait: backward done") &&
                  !strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X");
@@ -175,27 +179,15 @@ TEST(a_trace_says_what_kernels_must_do) {
     assert_int_equal(biased, L);
     assert_int_equal(waits, L + 1); // the stream's, one for each group
     cJSON_Delete(json);
-    free(text);
-    free(path);
-    scratch_remove(folder);
 }
 
 // The host updates, and its queues are timed by the host's clock.
 TEST(the_host_and_the_gpu_share_a_clock) {
     struct RankSettings s = settings();
-    char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
-    char *text = base_alloc_zeroed(4 << 20);
     int host = 0;
-    (void)state;
     s.traced = true;
     s.opt_tier = TIER_CPU;
-    tiny_ranks(&s, write_second, path);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    assert_true(fread(text, 1, (4 << 20) - 1, f) > 0);
-    fclose(f);
-    cJSON *json = cJSON_Parse(text), *event;
-    assert_non_null(json);
+    cJSON *json = trace_of(&s, write_second), *event;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
         if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") != 0)
             continue;
@@ -204,9 +196,6 @@ TEST(the_host_and_the_gpu_share_a_clock) {
     }
     assert_true(host > 0);
     cJSON_Delete(json);
-    free(text);
-    free(path);
-    scratch_remove(folder);
 }
 
 // ---- on paper ----
@@ -216,7 +205,6 @@ TEST(paper_agrees_with_the_run) {
     static struct StepPaper p;
     struct RankSettings s = settings();
     struct Error e;
-    (void)state;
     assert_int_equal(step_measure(&s, STEPS, &m, &e), 0);
     assert_int_equal(step_count(&s, sums_apart(&m), &p, &e), 0);
     assert_true(p.rows.n > 20);
@@ -235,7 +223,6 @@ TEST(paper_follows_settings) {
     static struct StepPaper p;
     struct RankSettings s = settings();
     struct Error e;
-    (void)state;
     for (int apart = 0; apart < 2; apart++) { // dy of four products, 3C, C, 4C, C; and their sums
         assert_int_equal(step_count(&s, apart, &p, &e), 0);
         struct StepRow sums = all_of(&p.rows, "matmul dbias");
@@ -264,7 +251,6 @@ TEST(a_wrong_budget_is_refused) {
                                        "E_FLAG_STRAY_WORD v100",
                                        "E_GPU_CAPABILITY --hopper-attention",
                                        "E_MEMORY_REFUSED"};
-    (void)state;
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
         struct Error e = {0};
         int argc = 0;
@@ -300,7 +286,6 @@ TEST(the_documentation_has_this_budget) {
     static char text[1 << 20];
     FILE *f = fopen("docs/gpu.md", "r");
     int blocks = 0;
-    (void)state;
     assert_non_null(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);

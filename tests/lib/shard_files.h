@@ -75,4 +75,12 @@ static inline int32_t start_of(struct Data *d, uint64_t i) {
     return x[0];
 }
 
+// Data of this spec are refused so.
+static inline void expect_error(const struct DataSpec *spec, int want, const char *said) {
+    struct Data *d = (struct Data *)spec;
+    struct Error e;
+    assert_error(data_open(&d, spec, &e), want, &e, said);
+    assert_null(d);
+}
+
 #endif

@@ -46,28 +46,22 @@ said=$(run --init "hf:$models/qwen3" --kv-heads 0 --attention-window 0 --tie aut
 seen=$(run --init "hf:$models/qwen3" --steps 1 | hash_of)
 [ "$seen" ] && [ "$(hash_of <<<"$said")" = "$seen" ]
 result $? "0 and auto are the model's own" "$said"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
-    --json 2>&1)
-grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
-result $? "sequences are as long as the model's" "$said"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
-    --json --seq-len 0 2>&1)
-grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
-result $? "and where the line leaves it to the model" "$said"
+# lengths NAME WANT ARGUMENT...: a plan's sequences have so many tokens.
+lengths() {
+    said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json "${@:3}" 2>&1)
+    grep -q "\"seq_len\":[[:space:]]*$2," <<<"$said"
+    result $? "$1" "$said"
+}
+lengths "sequences are as long as the model's" 40 --init "hf:$models/qwen3"
+lengths "and where the line leaves it to the model" 40 --init "hf:$models/qwen3" --seq-len 0
 echo '{"seq-len": 0}' >"$folder/three.json"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
-    --json --config "$folder/three.json" 2>&1)
-grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
-result $? "or a file does" "$said"
+lengths "or a file does" 40 --init "hf:$models/qwen3" --config "$folder/three.json"
 said=$(run --init "hf:$models/qwen3" --steps 1)
 ! grep -a -- '--positions' "$folder/out/checkpoints/step-00000001/rank-0000.state" >"$folder/said"
 result $? "a rotary embedding has no positions in its identity" "$(cat "$folder/said")"
 run --layers 2 --channels 48 --heads 4 --vocab 200 --steps 1 --export "llmc:$folder/first.bin" \
     >"$folder/said"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
-    --init "llmc:$folder/first.bin" 2>&1)
-grep -q '"seq_len":[[:space:]]*17,' <<<"$said"
-result $? "and as llm.c's" "$said"
+lengths "and as llm.c's" 17 --init "llmc:$folder/first.bin"
 said=$(run --init "hf:$models/qwen3" --seq-len 41 --steps 1)
 [ "$(grep -c -- '^--seq-len 41: the model of --init supports at most 40 ' <<<"$said")" = 1 ] &&
     grep -q '^weights hash' <<<"$said"
@@ -78,10 +72,7 @@ result $? "and its own are not" "$said"
 mkdir "$folder/long"
 sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' \
     "$models/qwen3/config.json" >"$folder/long/config.json"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
-    --init "hf:$folder/long" 2>&1)
-grep -q '"seq_len":[[:space:]]*2048,' <<<"$said"
-result $? "but for very long ones" "$said"
+lengths "but for very long ones" 2048 --init "hf:$folder/long"
 run --layers 2 --channels 48 --heads 4 --vocab 200 --steps 1 >"$folder/said"
 cp -r "$folder/out" "$folder/worded"
 sed -i 's/^--layers 2$/--layers x/' "$folder/worded/checkpoints/step-00000001/rank-0000.state"
