@@ -169,7 +169,6 @@ static int kernels_of(const char *path) {
 TEST(every_kernel_is_counted) {
     glob_t files;
     int n = 0, wanted = 0;
-    (void)state;
     assert_int_equal(glob("kernels/cuda/*.cu*", 0, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++)
         n += kernels_of(files.gl_pathv[i]);
@@ -223,7 +222,6 @@ TEST(limits_are_no_higher_than_needed) {
 
 TEST(few_move_more_than_they_must) {
     int above = 0;
-    (void)state;
     for (size_t i = 0; i < NLIMIT; i++) {
         const struct Limit *l = &limits[i];
         bool is_above = l->pace == MEMORY && l->moved > MOST_MOVED;
@@ -240,7 +238,6 @@ TEST(the_documentation_has_this_table) {
     const char *mark = "<!-- test_cusim_memory table -->\n\n";
     char *now = NULL;
     size_t bytes;
-    (void)state;
     FILE *f = fopen("docs/gpu.md", "r"), *out = open_memstream(&now, &bytes);
     assert_non_null(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);

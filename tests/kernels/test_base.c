@@ -177,7 +177,6 @@ TEST(what_a_terminal_would_obey_is_escaped) {
         {"http://user:se/cr et@host/x", "http://***@host/x"},
         {"http://host:80/@x: a@b", "http://host:80/@x: a@b"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         char text[64], again[64];
         size_t n = show_line(text, sizeof text, shown[i][0]);

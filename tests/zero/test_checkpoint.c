@@ -103,7 +103,7 @@ static bool exists(const char *folder, const char *name) {
 // ---- tests ----
 
 TEST(the_newest_are_kept) {
-    char *folder = scratch_make();
+    char *folder = *state;
     struct Rank r;
     open_at_step(&r, 0);
     for (int i = 0; i < 4; i++) {
@@ -117,12 +117,11 @@ TEST(the_newest_are_kept) {
     assert_true(exists(folder, "step-00000004"));
     assert_false(exists(folder, "writing"));
     assert_int_equal(resumed_step(folder), 4);
-    scratch_remove(folder);
 }
 
 // Flips one bit, or cuts the file, at many places: each must be refused, and the one before used.
 TEST(a_damaged_checkpoint_is_refused) {
-    char *folder = scratch_make();
+    char *folder = *state;
     struct Rank r;
     open_at_step(&r, 1);
     save(&r, folder, 0);
@@ -153,11 +152,10 @@ TEST(a_damaged_checkpoint_is_refused) {
     }
     log_level = LOG_NORMAL;
     free(path);
-    scratch_remove(folder);
 }
 
 TEST(a_checkpoint_of_another_run_is_refused_by_name) {
-    char *folder = scratch_make();
+    char *folder = *state;
     struct Rank r;
     struct Error e = {0};
     open_at_step(&r, 1);
@@ -182,11 +180,10 @@ TEST(a_checkpoint_of_another_run_is_refused_by_name) {
         checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, NULL, &e),
         -EINVAL);
     rank_close(&r);
-    scratch_remove(folder);
 }
 
 TEST(what_differs_is_a_flag_by_its_name) {
-    char *folder = scratch_make();
+    char *folder = *state;
     struct Rank r;
     struct Error e = {0};
     open_at_step(&r, 1);
@@ -221,7 +218,6 @@ TEST(what_differs_is_a_flag_by_its_name) {
     assert_int_equal(checkpoint_load(&r.zero, path, moved, &e), 0);
     rank_close(&r);
     free(path);
-    scratch_remove(folder);
 }
 
 // The number in a file's first line, with the right hash behind the file.
@@ -268,7 +264,7 @@ TEST(a_checkpoint_of_another_format_is_refused) {
 }
 
 TEST(no_checkpoint_is_a_fresh_start) {
-    char *folder = scratch_make();
+    char *folder = *state;
     assert_int_equal(resumed_step(folder), 0);
     struct Rank r;
     struct Error e = {0};
@@ -277,11 +273,10 @@ TEST(no_checkpoint_is_a_fresh_start) {
                 0); // but one that is named must exist
     assert_non_null(strstr(e.text, folder));
     rank_close(&r);
-    scratch_remove(folder);
 }
 
 TEST(a_second_folder_that_cannot_be_read_is_an_error) {
-    char *folder = scratch_make(), *path = folder;
+    char *folder = *state, *path = folder;
     const char *folders[] = {folder, "/proc/self/maps", NULL}; // no folder
     struct Rank r;
     struct Error e = {0};
@@ -293,7 +288,6 @@ TEST(a_second_folder_that_cannot_be_read_is_an_error) {
     assert_true(checkpoint_resume(&r.zero, folders, "auto", identity, NULL, &e) < 0);
     assert_true(error_is(&e, "E_CHECKPOINT_READ /proc/self/maps"));
     rank_close(&r);
-    scratch_remove(folder);
 }
 
 // Saves step 1, then step 2 with a fault at call n. Returns the exit status of the process that did
@@ -350,3 +344,5 @@ TEST(fault_18_killed_at_every_write_fsync_and_rename) {
 TEST(fault_19_disk_full_at_every_write) {
     attack(FAULT_FULL_DISK, 1);
 }
+
+AROUND_EACH(scratch_set_up, scratch_tear_down);

@@ -6,7 +6,6 @@
 // COMBINATIONS=200 SEED=7 runs as many others.
 #include "tests/lib/combination.h"
 #include "tests/lib/planned.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
 enum { USUALLY = 60 };
@@ -41,7 +40,6 @@ TEST(plan_is_measured_of_random_combinations) {
     uint64_t n = number_in("COMBINATIONS", USUALLY), seed = number_in("SEED", 1), accepted = 0, i;
     int followed = 0;
     bool show = getenv("SHOW_COMBINATIONS");
-    (void)state;
     for (i = 0; accepted < n; i++) {
         struct Combination c;
         combination_draw(&c, rng_bits(seed, i), disk ? disk_folder : NULL);

@@ -8,8 +8,6 @@
 //
 // All of it twice: with meetings in the queues, and with meetings of the hosts, as ranks that share
 // a GPU hold them.
-//
-// Faults 10 and 20 of real trainers are of this kind.
 #include "tests/lib/child.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"

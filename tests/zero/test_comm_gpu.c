@@ -4,8 +4,6 @@
 // simulator, and no schedule may show a race. Then what goes wrong: ranks whose calls do not fit, a
 // rank that does not come, a link that breaks. On real GPUs the schedules mean nothing, and what
 // needs more GPUs than there are is left out.
-//
-// Faults 1, 10 and 20 of real trainers are of this kind.
 #include "zero/state.h"
 #include "tests/cusim/nccl_sim.h"
 #include "tests/lib/cusim_help.h"

@@ -11,7 +11,7 @@
 //   test_delay           a covering part
 //   test_delay --whole   everything; an hour or more
 //
-// Faults 8, 9 and 12 of real trainers are of this kind. Read next: test_offload_resume.c.
+// Read next: test_offload_resume.c.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"

@@ -4,7 +4,6 @@
 // queues, threads and libraries, is most of it. tests/zero/test_plan.sh looks at ./train's own.
 #include "data/log/machine.h"
 #include "tests/lib/child.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/footprint.h"

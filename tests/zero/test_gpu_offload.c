@@ -14,7 +14,6 @@
 //   test_gpu_offload --whole   every combination; each kind in every setup
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/left_out.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
 enum { STEPS = 3 };

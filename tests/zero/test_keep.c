@@ -4,9 +4,7 @@
 //   test_keep           a covering part of all combinations
 //   test_keep --whole   all
 //
-// Offloaded activations beside other offloaded state: test_offload.c. Faults 4, 8 and 12 of real
-// trainers are of this kind: overlap that changes a run, accumulation with offload, and a disk that
-// does not give back what it got.
+// Offloaded activations beside other offloaded state: test_offload.c.
 #include "kernels/trace.h"
 #include "model/sample.h"
 #include "tests/lib/outcome.h"

@@ -8,7 +8,6 @@
 //
 // Read next: test_offload_resume.c, where they are saved and resumed.
 #include "tests/lib/outcome.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
 enum { STEPS = 12 };

@@ -8,10 +8,7 @@
 //
 //   test_offload           a covering part
 //   test_offload --whole   all tiers with all stages, ranks and formats; some ten minutes
-//
-// Faults 8 and 12 of real trainers are of this kind.
 #include "tests/lib/outcome.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "zero/state.h"
 

@@ -4,7 +4,6 @@
 // works on. Bits of runs are compared in test_pipe.sh.
 #include "zero/pipe/order.h"
 #include "zero/pipe/split.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
 #include <math.h>

@@ -11,7 +11,6 @@
 // The time goes into sleeping queues, so each grid has processes of its own beside the others.
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
 #include <signal.h>

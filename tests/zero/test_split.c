@@ -1,7 +1,6 @@
 // How layers are cut into stages (zero/pipe/split.h): of all cuts the one that the rule names, for
 // which all of them are tried; by what is computed, recomputation among it. That weights do not
 // depend on the cut is shown by test_pipe.sh.
-#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "zero/pipe/split.h"
 

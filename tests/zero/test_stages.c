@@ -12,8 +12,6 @@
 //
 // The whole prints a line for each size, world and format, which must not depend on whether ranks
 // are threads or processes: scripts/dev/stage_matrix.sh compares them.
-//
-// Faults 5 to 9 and 16 of real trainers are of this kind.
 #include "zero/state.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/test.h"
