@@ -22,7 +22,7 @@
 
 enum { FEW_TRIES = 2 }; // where there is no connection, or hardly one
 
-// What comes slower than this, for as long as a server may be silent, is given up: a megabyte would
+// A transfer slower than this, for as long as a server may be silent, is given up: a megabyte would
 // take a quarter of an hour.
 static const long LEAST_RATE = 1000; // bytes/s
 
@@ -39,7 +39,7 @@ struct CurlTransfer {
     struct Error disk;
     int disk_code; // of a failed write, with its line in `disk`
 
-    // Of this attempt:
+    // The state of one attempt:
     uint64_t have_at_begin;
     char answer_tag[PART_TAG_BYTES];
     uint64_t answer_from; // Content-Range: the first byte
@@ -156,8 +156,8 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     return n;
 }
 
-// Which protocols may be used, and which when a server sends us elsewhere. The names came with
-// libcurl 7.85; before it there were bits.
+// Sets the protocols that may be used, and those of redirections: by names from libcurl 7.85 on,
+// before it by bits.
 #if LIBCURL_VERSION_NUM >= 0x075500
 static void set_protocols(CURL *c, bool secure, bool local) {
     const char *web = secure ? "https" : "http,https";

@@ -1,7 +1,7 @@
-// See encode.h.
+// Encodes by threads: see encode.h.
 //
-// In rounds: each thread gets a stretch of some 1 MiB, and when all are done their ids are taken. A
-// stretch takes milliseconds, and stretches are alike, so that nobody waits long.
+// In each round every thread encodes a stretch of some 1 MiB; when all are done, their ids are
+// taken. Stretches take milliseconds, and similar times, so that no thread waits long.
 #include "data/text/encode.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void *encode_stretch(void *stretch) {
     return NULL;
 }
 
-// Cuts up to n stretches off the text, from *at on. Returns how many there are.
+// Cuts up to n stretches off the text, from *at on. Returns their number.
 static size_t cut_round(struct EncodeStretch *s, size_t n, const char *text, size_t bytes,
                         size_t *at) {
     size_t count = 0;
@@ -41,7 +41,7 @@ static size_t cut_round(struct EncodeStretch *s, size_t n, const char *text, siz
     return count;
 }
 
-// The caller encodes the first one, and such as no thread could be had for.
+// Encodes the stretches; the caller's thread, the first one and those for which there is no thread.
 static void encode_round(struct EncodeStretch *s, size_t n) {
     for (size_t i = 1; i < n; i++)
         s[i].started = !pthread_create(&s[i].thread, NULL, encode_stretch, &s[i]);
@@ -53,8 +53,8 @@ static void encode_round(struct EncodeStretch *s, size_t n) {
             pthread_join(s[i].thread, NULL);
 }
 
-// The ids of the stretches, in their order. A text that cannot be cut where it was is encoded from
-// there on in one stretch; *at is its end then.
+// Passes on the ids of the stretches, in their order. If the text could not be cut after one, it is
+// encoded from there on in one stretch, and *at becomes its end.
 static int emit_round(struct EncodeStretch *s, size_t n, size_t bytes, size_t *at, IdsTaker *take,
                       void *context, struct Error *e) {
     int code = 0;

@@ -1,4 +1,4 @@
-// JSONL to a token shard: see examples.h.
+// Encodes JSONL as a token shard: see examples.h.
 #include "data/text/examples.h"
 #include "data/text/made.h"
 #include "data/text/sums.h"
@@ -16,7 +16,7 @@ static const char FORMAT[] = "zero.c prepared examples 1";
 static const char PREFIX[] = "examples";
 static const char *const names[] = {"tokens.bin", SUMS_NAME, NULL};
 
-// ---- what goes in -------------------------------------------------------------------------------
+// ---- inputs -------------------------------------------------------------------------------------
 
 static int hash_file(struct Sha256 *h, const char *before, const char *path, struct stat *st,
                      struct Error *e) {
@@ -32,7 +32,7 @@ static int hash_file(struct Sha256 *h, const char *before, const char *path, str
     return 0;
 }
 
-// The tokenizer's ids follow from its file, and its template may have come with it.
+// Hashes the tokenizer's file, which decides the ids, and its own chat template.
 static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, struct Error *e) {
     const struct Tokenizer *t = spec->tokenizer;
     const char *path = tokenizer_path(t), *own = tokenizer_chat_template(t);
@@ -45,12 +45,12 @@ static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, str
     if (spec->chat.map)
         made_hash(h, spec->chat.map, strlen(spec->chat.map));
     int code = path ? hash_file(h, "--tokenizer", path, &st, e) : 0;
-    if (!code && *name && !stat(name, &st) && S_ISREG(st.st_mode)) // a file of prefixes
+    if (!code && *name && !stat(name, &st) && S_ISREG(st.st_mode)) // --chat-template FILE.json
         code = hash_file(h, "--chat-template", name, &st, e);
     return code;
 }
 
-// stats: [file_count] of the files as they were.
+// Hashes all inputs. stats[file_count]: of the files as they were.
 static int hash_inputs(const struct ExamplesSpec *spec, struct stat *stats,
                        char hex[SHA256_HEX_BYTES], struct Error *e) {
     struct Sha256 h;
@@ -65,7 +65,7 @@ static int hash_inputs(const struct ExamplesSpec *spec, struct stat *stats,
     return code;
 }
 
-// What was hashed is what was read, or the folder would have a wrong name for good.
+// Checks that the files are still those that were hashed: else the folder would keep a wrong name.
 static int check_unchanged(const struct ExamplesSpec *spec, const struct stat *stats,
                            struct Error *e) {
     for (size_t i = 0; i < spec->file_count; i++) {
@@ -82,7 +82,7 @@ static int check_unchanged(const struct ExamplesSpec *spec, const struct stat *s
     return 0;
 }
 
-// ---- what comes out -----------------------------------------------------------------------------
+// ---- the shard ----------------------------------------------------------------------------------
 
 struct Taking {
     struct TokenWriter writer;
@@ -151,7 +151,7 @@ static int append_first(void *context, const struct Example *x, struct Error *e)
     return 1;
 }
 
-// What examples are is told by whoever encodes them; where that was another run, of the first.
+// Logs the first example, if another run has encoded them: else encoding logs them.
 static int log_first(const struct ExamplesSpec *spec, struct Error *e) {
     int code = examples_read(spec->files[0].path, spec->flag, spec->tokenizer, &spec->chat,
                              append_first, NULL, e);

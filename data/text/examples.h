@@ -1,9 +1,8 @@
-// JSONL to a token shard: its examples (data/chat/example.h) one behind the other, each a document
-// with a mask, in the format of tokens.h.
+// Encodes JSONL as a token shard: its examples (data/chat/example.h) in order, each a document with
+// a mask, in the format of tokens.h.
 //
-// What is made lies in one folder of the cache, named by a hash of all that went in: the files, the
-// tokenizer's file, and the template that makes text of conversations (made.h). Called by
-// data/text/loader_source.c.
+// The shard lies in a folder of the cache that is named by a hash of all inputs: the files, the
+// tokenizer's file, and the chat template (made.h). Called by data/text/loader_source.c.
 #ifndef DATA_TEXT_EXAMPLES_H
 #define DATA_TEXT_EXAMPLES_H
 #include "data/chat/example.h"
@@ -13,19 +12,19 @@
 struct ExamplesSpec {
     const struct SourceFile *files; // of JSONL
     size_t file_count;
-    const char *flag; // that named them, for error lines
+    const char *flag; // the flag that named them, for error lines
     const struct Tokenizer *tokenizer;
     struct ChatSpec chat;
     const char *cache_dir;
 };
 
-// *path: the shard; free() it. hex: what its folder is named by. Errors: those of examples_read, of
-// files and of the cache; -EINVAL where there is no example; -EIO for a file that has changed
-// meanwhile.
+// Finds or makes the shard *path; free() it. hex: the hash in its folder's name. Errors: those of
+// examples_read, of files and of the cache; -EINVAL if there is no example; -EIO for a file that
+// has changed meanwhile.
 int examples_prepare(const struct ExamplesSpec *spec, char **path, char hex[SHA256_HEX_BYTES],
                      struct Error *e);
 
-// The shard of that made_number; free() it.
+// Returns the path of the shard with this made_number; free() it.
 char *examples_path(const char *cache_dir, uint64_t number);
 
 #endif

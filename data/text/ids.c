@@ -1,4 +1,4 @@
-// The growing list of ids: doubles its room, so that appending costs constant time.
+// The growing list of ids: doubles its capacity, so that appending costs constant time.
 #include "data/text/ids.h"
 #include "kernels/base.h"
 

@@ -1,4 +1,4 @@
-// A growing list of token ids: what a tokenizer writes into. Read by C and C++.
+// A growing list of token ids, into which a tokenizer writes. Included by C and C++.
 #ifndef DATA_TEXT_IDS_H
 #define DATA_TEXT_IDS_H
 #include <stddef.h>
@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 void ids_append(struct Ids *ids, int32_t id);
-void ids_free(struct Ids *ids); // leaves an empty list, fit for use
+void ids_free(struct Ids *ids); // leaves an empty list, which may be used again
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-// From --data, --val-data and --tokenizer to data that are open: see data.h. Next: loader_source.c,
-// which opens one source, and loader_ask.c, which makes batches of them.
+// Opens --data, --val-data and --tokenizer: see data.h. Next: loader_source.c, which opens one
+// source, and loader_ask.c, which reads batches.
 #include "data/text/loader.h"
 
 #include "data/cache.h"
@@ -67,7 +67,7 @@ bool loader_is_of_documents(const struct Data *d) {
     return any;
 }
 
-// The examples, in sequences.
+// Packs the examples into sequences, and logs how full these are.
 static int pack(struct Data *d, struct Error *e) {
     struct PackLoss loss = {0};
     bool together = d->spec.pack != PACK_OFF;
@@ -104,7 +104,7 @@ static int pack(struct Data *d, struct Error *e) {
     return 0;
 }
 
-// The first name's training part has to be enough, and that of all validation parts.
+// True if there is a validation sample, and each source has a training sample.
 static bool has_windows(struct Data *d) {
     bool all = data_val_samples(d) != 0;
     for (size_t s = 0; s < d->named.count; s++)
@@ -118,7 +118,7 @@ static void set_seq_len(struct Data *d, size_t n) {
     d->spec.seq_len = n;
 }
 
-// Sequences no longer than the longest document, which is what memory is then needed for.
+// Makes sequences no longer than the longest document, which saves memory.
 static int fit_documents(struct Data *d, struct Error *e) {
     size_t longest = 0, most = size_min(d->spec.longest, d->spec.seq_len);
     int code = 0;
@@ -135,7 +135,7 @@ static int fit_documents(struct Data *d, struct Error *e) {
     return 0;
 }
 
-// Data too short for one sequence of the default length has shorter ones, and says so.
+// Shortens the sequences of data too short for one of the default length, and logs it.
 static void fit_seq_len(struct Data *d) {
     size_t usual = d->spec.seq_len, n = usual;
     while (!has_windows(d)) {
@@ -148,7 +148,7 @@ static void fit_seq_len(struct Data *d) {
         loader_log_seq_len(n, usual, data_val_tokens(d));
 }
 
-// "give more data", and the longest sequence that one of the shards has, with its last target.
+// Writes "give more data", and the longest --seq-len that one of the shards allows.
 static void describe_longest(const struct ShardSet *set, char *text, size_t bytes) {
     size_t most = 0;
     for (size_t s = 0; s < set->count; s++)
@@ -158,9 +158,9 @@ static void describe_longest(const struct ShardSet *set, char *text, size_t byte
         snprintf(text + at, bytes - (size_t)at, ", or --seq-len %zu at most", most - 1);
 }
 
-// Is there a sample in the set?
-static int check_room(struct Data *d, size_t s, struct ShardSet *set, const char *part,
-                      struct Error *e) {
+// Checks that the set has a sample.
+static int check_samples(struct Data *d, size_t s, struct ShardSet *set, const char *part,
+                         struct Error *e) {
     if (shards_windows(set))
         return 0;
     bool given = set == &d->source[s].val && d->spec.val_data;
@@ -178,15 +178,15 @@ static int check_room(struct Data *d, size_t s, struct ShardSet *set, const char
                      part, (unsigned long long)shards_tokens(set), room);
 }
 
-static int check_rooms(struct Data *d, struct Error *e) {
+static int check_all_samples(struct Data *d, struct Error *e) {
     int code = 0;
     for (size_t s = 0; !code && s < d->named.count; s++)
-        code = check_room(d, s, &d->source[s].train, "training", e);
+        code = check_samples(d, s, &d->source[s].train, "training", e);
     return code || data_val_samples(d) ? code
-                                       : check_room(d, 0, &d->source[0].val, "validation", e);
+                                       : check_samples(d, 0, &d->source[0].val, "validation", e);
 }
 
-// Of one source without documents, what it was when there were no others.
+// Hashes a source. A single source without documents has the hash that older versions gave it.
 static int hash_source(struct Data *d, size_t s, struct Sha256 *h, struct Error *e) {
     struct DataSource *source = &d->source[s];
     uint64_t weight = d->named.source[s].weight, packed = d->spec.pack != PACK_OFF;
@@ -230,7 +230,7 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     return code;
 }
 
-// Whether an error begins with a file of that folder.
+// True if an error begins with a file of that folder.
 static bool is_below(const char *text, const char *folder) {
     size_t n = folder ? strlen(folder) : 0;
     return n && !strncmp(text, folder, n) && (text[n] == '/' || text[n - 1] == '/');
@@ -298,7 +298,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     if (!code && d->spec.seq_len_fits && !loader_is_of_documents(d))
         fit_seq_len(d);
     if (!code)
-        code = check_rooms(d, e);
+        code = check_all_samples(d, e);
     if (!code)
         code = make_fingerprint(d, e);
     free(cache_dir);

@@ -1,6 +1,5 @@
-// Data that are open, as the files of this module share them: loader.c opens and closes them,
-// loader_source.c one source of several, loader_predict.c forecasts them, loader_ask.c answers what
-// data.h lets others ask.
+// Open data, shared by this module's files: loader.c opens and closes them, loader_source.c one
+// source of several, loader_predict.c predicts them, loader_ask.c has the queries of data.h.
 #ifndef DATA_TEXT_LOADER_H
 #define DATA_TEXT_LOADER_H
 #include "data/text/data.h"
@@ -9,15 +8,15 @@
 #include "data/text/prepare.h"
 #include "data/text/shards.h"
 
-enum { FIT_SEQ_LEN_MIN = 8 }; // of data that is short
+enum { FIT_SEQ_LEN_MIN = 8 }; // the shortest sequences of short data
 
-// What one name stands for.
+// A source: one name of --data.
 struct DataSource {
-    const char *name; // the list's
+    const char *name; // owned by `named`
     struct Source files;
     struct Prepared prepared; // of text
-    uint64_t number[2];       // in the names of the folders that were made, by part
-    // Of JSONL, by training and validation: the shards made of it, and what tells them from others.
+    uint64_t number[2];       // in the names of the prepared folders: training, validation
+    // The same for JSONL: the shards' paths, and the hashes of their inputs.
     char *examples[2], key[2][SHA256_HEX_BYTES];
     struct ShardSet train, val;
 };
@@ -25,37 +24,37 @@ struct DataSource {
 struct Data {
     struct DataSpec spec;
     struct NamedSources named;
-    struct DataSource *source; // [named.count], all of one kind. The first has --val-data's, which
-        // is then the only validation part
+    struct DataSource *source; // [named.count], all of one kind. With --val-data, the first has the
+        // only validation part
     struct Source val_source;
     struct Mix mix;
-    struct Tokenizer *tokenizer; // of all but text
-    char *fitted;                // --tokenizer, where the text chose it
+    struct Tokenizer *tokenizer; // of all kinds but text
+    char *fitted;                // --tokenizer, if the data chose it
     char *own;                   // the tokenizer's file in the model's folder, or NULL
     bool display_only;           // the tokenizer is that one, for printing ids and for --eval alone
     size_t vocab;
     uint64_t fingerprint;
 };
 
-// Readers of files say --data of whatever they read. Where the file is one of --val-data's, or was
-// to be fetched, the line gets the flag that it came from.
+// Corrects the flag of an error: readers of files always say --data. An error of a file of
+// --val-data gets that flag, and one without a flag gets --data.
 void loader_blame(const struct Data *d, int code, struct Error *e);
 
 static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
     return d->tokenizer ? d->tokenizer : d->source[0].prepared.tokenizer;
 }
 
-// Does any of the files say where documents begin?
+// True if any of the files marks where documents begin.
 bool loader_is_of_documents(const struct Data *d);
 
-// Finds what the names stand for, and whether it is of one kind that goes with the other flags.
+// Opens --data and --val-data, which must be of one kind that goes with the other flags.
 int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e);
 void loader_close_names(struct Data *d);
 
-// The tokenizer's file in the model's folder; NULL: there is none. free() it.
+// Returns the tokenizer's file in the model's folder; NULL: there is none. free() it.
 char *loader_find_own(const struct DataSpec *spec);
 
-// The tokenizer that --tokenizer names, of ids or JSONL, and the vocabulary.
+// Open the tokenizer of ids or JSONL, by --tokenizer or its default; and choose the vocabulary.
 int loader_open_tokenizer(struct Data *d, struct Error *e);
 int loader_choose_vocab(struct Data *d, struct Error *e);
 
@@ -67,11 +66,11 @@ int loader_refuse_ids(const char *source, bool jsonl, struct Error *e);
 int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e);
 void loader_close_source(struct DataSource *s);
 
-// Text alone, of source s: prepares it, or with `fit` only tells what fits it.
+// Prepares the text of source s, or with `fit` only finds the tokenizer that fits it.
 int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct TokenizerSpec *fit,
                      size_t *val_bytes, struct Error *e);
 
-// A plan says it as the run does.
+// Logs that sequences are shorter than the default, for a plan and for a run.
 void loader_log_seq_len(size_t n, size_t usual, uint64_t val_tokens);
 
 #endif

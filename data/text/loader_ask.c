@@ -1,4 +1,4 @@
-// What is asked of data that are open, from the vocabulary to a batch: see data.h.
+// Queries of open data, from the vocabulary to a batch: see data.h.
 #include "data/text/loader.h"
 #include "kernels/dtype.h"
 
@@ -33,7 +33,7 @@ bool data_packed(const struct Data *d) {
     return d->spec.pack != PACK_OFF && loader_is_of_documents(d);
 }
 
-// Of all sources, the training parts or what validates.
+// Sums a query over the training or the validation parts of all sources.
 static uint64_t ask(const struct Data *d, bool val, uint64_t (*question)(const struct ShardSet *)) {
     uint64_t answer = 0;
     for (size_t s = 0; s < d->named.count; s++)
@@ -68,7 +68,7 @@ uint64_t data_fingerprint(const struct Data *d) {
     return d->fingerprint;
 }
 
-// A sample's set, and its number there. seed: of its order there, NULL where it is in order.
+// A sample's set, and its number there. seed: of the set's order; NULL: it is not shuffled.
 struct TokenPosition {
     const struct ShardSet *set;
     uint64_t number, own;
@@ -90,7 +90,7 @@ static void find_val(const struct Data *d, uint64_t i, struct TokenPosition *at)
     *at = (struct TokenPosition){.set = &d->source[s].val, .number = i};
 }
 
-// With `counted` only counts; else reads.
+// Reads samples; with `counted` only counts their targets.
 static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t n,
                         const struct Batch *batch, uint64_t *counted, struct Error *e) {
     size_t t = d->spec.seq_len;
@@ -147,8 +147,8 @@ int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids
     return err;
 }
 
-// The first of some files, and how many follow.
-static char *add_place(char *line, const char *part, const struct ShardSet *set) {
+// Appends the path of the first of some files, and how many follow.
+static char *add_path(char *line, const char *part, const struct ShardSet *set) {
     const char *path = set->count ? set->shard[0].file.path : NULL;
     char more[40] = "";
     if (set->count > 1)
@@ -162,8 +162,8 @@ static char *add_place(char *line, const char *part, const struct ShardSet *set)
 char *data_places(const struct Data *d) {
     char *line = base_format("%s", "");
     for (size_t s = 0; s < d->named.count; s++) {
-        line = add_place(line, "train", &d->source[s].train);
-        line = add_place(line, "validation", &d->source[s].val);
+        line = add_path(line, "train", &d->source[s].train);
+        line = add_path(line, "validation", &d->source[s].val);
     }
     return line;
 }

@@ -14,14 +14,14 @@ void loader_log_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
              usual, (unsigned long long)val_tokens);
 }
 
-// What fits the data, if it is text, and how short it is.
+// Finds the tokenizer that fits the data without --tokenizer, and the seq_len of a short text.
 static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *e) {
     struct PrepareSpec spec = {0};
     size_t val_bytes = 0, usual = d->spec.seq_len;
     int code = loader_open_names(d, d->spec.cache_dir, e);
     enum SourceKind kind = code ? SOURCE_RANDOM : d->source[0].files.kind;
     bool examined = kind == SOURCE_TEXT || kind == SOURCE_JSONL;
-    if (examined && d->spec.tokenizer) // that of the model's folder
+    if (examined && d->spec.tokenizer) // loader_open_names took it from the model's folder
         code = tokenizer_parse(fit, d->spec.tokenizer, e);
     else if (kind == SOURCE_TEXT)
         code = loader_read_text(d, 0, &spec, fit, &val_bytes, e);
@@ -35,7 +35,7 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
     return code;
 }
 
-// What a plan knows of the sources without fetching or preparing anything.
+// The properties of the sources that are known without fetching or preparing anything.
 struct Foreseen {
     const char *jsonl; // a source of JSONL, by its content or its name, or NULL
     const char *text;  // a source of text, or NULL
@@ -100,7 +100,7 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
                                 : predict_fit(&d, &fit, e);
     if (!code)
         code = check_foreseen(&d, &foreseen, fit.kind, e);
-    if (!code && fit.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
+    if (!code && fit.kind == TOKENIZER_TRAIN) // training yields that many pieces, or fails
         tokenizer_open_ids(&d.tokenizer, fit.pieces);
     else if (!code && fit.kind == TOKENIZER_BYTE)
         tokenizer_open_byte(&d.tokenizer);

@@ -1,4 +1,4 @@
-// From one name of --data to its shards, by the kind of what it names: see loader.h.
+// Opens the shards of one name of --data, by its kind: see loader.h.
 #include "data/text/examples.h"
 #include "data/text/loader.h"
 #include "data/text/made.h"
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum {
-    DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
+    DEFAULT_VOCAB = 50257, // GPT-2's, which most token shards have
     RANDOM_TOKENS = 1 << 24,
 };
 
@@ -24,12 +24,12 @@ static const char *kind_name(enum SourceKind kind) {
     return names[kind];
 }
 
-// Is it read once, and what was made of it from then on?
+// True if sources of this kind are read once, and then a prepared shard instead.
 static bool is_made(enum SourceKind kind) {
     return kind == SOURCE_TEXT || kind == SOURCE_JSONL;
 }
 
-// A pipe gives what it carries to one reader, and that once.
+// Refuses a pipe if there are several processes: only one of them could read it.
 static int check_pipe(const struct Data *d, const char *flag, const char *name, struct Error *e) {
     if (d->spec.processes <= 1 || !name || !source_is_pipe(name))
         return 0;
@@ -39,8 +39,7 @@ static int check_pipe(const struct Data *d, const char *flag, const char *name, 
                      flag, name, d->spec.processes);
 }
 
-// A model that others trained knows the ids of its own tokenizer, which are not those of one that
-// fits the text.
+// Chooses the model's own tokenizer for --init: it knows no other ids. Fails if it brings none.
 static int check_model(struct Data *d, struct Error *e) {
     if (!d->spec.model || d->spec.tokenizer)
         return 0;
@@ -55,7 +54,7 @@ static int check_model(struct Data *d, struct Error *e) {
                      d->source[0].name, kind_name(d->source[0].files.kind), d->spec.model);
 }
 
-// Each text would learn a tokenizer of its own.
+// Refuses several texts without a common tokenizer: each would train its own.
 static int check_texts(const struct Data *d, struct Error *e) {
     const char *t = d->spec.tokenizer;
     if (d->named.count == 1 || (t && strncmp(t, "train:", 6)))
@@ -164,8 +163,8 @@ char *loader_find_own(const struct DataSpec *spec) {
     return file;
 }
 
-// That of the model's folder, for ids: what is read with it is samples and what --eval asks, never
-// the data, so one that cannot be read is passed over, and that is said.
+// Opens the tokenizer of the model's folder for token shards. It only decodes samples and encodes
+// --eval's texts, so one that cannot be read is logged and ignored.
 static void open_own(struct Data *d) {
     struct TokenizerSpec spec;
     struct Error e = {0};
@@ -184,7 +183,7 @@ static void open_own(struct Data *d) {
     log_line(LOG_NORMAL, "--init %s: samples are numbers: %s", d->spec.model, e.text);
 }
 
-// Of ids that others made it can be given, or prompts and samples are numbers. JSONL has bytes.
+// Without --tokenizer, prompts and samples of token shards are numbers, and JSONL is bytes.
 int loader_open_tokenizer(struct Data *d, struct Error *e) {
     open_own(d);
     if (d->tokenizer)
@@ -231,7 +230,7 @@ int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct 
     return code;
 }
 
-// A shard that was prepared.
+// Opens a prepared shard.
 static void open_made(struct Data *d, struct DataSource *s, int part, char *path) {
     struct SourceFile file = {.path = path};
     struct SourceFiles files = {&file, 1};
@@ -281,7 +280,7 @@ static int open_shards(struct Data *d, size_t s, struct Error *e) {
     return 0;
 }
 
-// part: 1 is what validates.
+// Prepares and opens JSONL. part: 0 training, 1 validation.
 static int prepare_examples(struct Data *d, struct DataSource *s, int part, const char *cache_dir,
                             struct Error *e) {
     const struct DataFound *found = d->spec.found;
@@ -316,7 +315,7 @@ static int open_random(struct Data *d, struct Error *e) {
     struct DataSource *s = d->source;
     size_t tokens = size_max(RANDOM_TOKENS, 64 * (d->spec.seq_len + 1));
     shards_open_random(&s->train, tokens, d->spec.seq_len, d->vocab, 2 * d->spec.seed);
-    // The end of a run validates on all of it, and random ids teach nothing: so it is short.
+    // The end of a run validates on all of it, and random ids cannot be learned: so it is short.
     shards_open_random(&s->val, 8 * d->spec.seq_len + 1, d->spec.seq_len, d->vocab,
                        2 * d->spec.seed + 1);
     (void)e;

@@ -1,4 +1,4 @@
-// Folders of the cache that are made once: see made.h.
+// Finds or makes folders of the cache: see made.h.
 #include "data/text/made.h"
 #include "data/cache.h"
 #include "data/text/sums.h"
@@ -24,7 +24,7 @@ void made_hash(struct Sha256 *h, const void *bytes, size_t n) {
     sha256_update(h, bytes, n);
 }
 
-// Writes the list of a folder's files, or with `state` finds out what it says of them.
+// Writes the checksums of a folder's files, or with `state` compares them.
 static int use_list(const struct Made *m, const char *folder, enum SumsState *state,
                     struct Error *e) {
     char **path = base_alloc_zeroed(m->count * sizeof *path);
@@ -43,7 +43,7 @@ static int use_list(const struct Made *m, const char *folder, enum SumsState *st
     return code;
 }
 
-// Is it there, with the files that were made? `tells`: a damaged one is said.
+// True if the folder exists with undamaged files. `tells`: logs damage.
 static bool is_whole(const struct Made *m, const char *folder, bool tells) {
     enum SumsState state;
     struct Error why;
@@ -58,7 +58,7 @@ static bool is_whole(const struct Made *m, const char *folder, bool tells) {
     return state == SUMS_AGREE;
 }
 
-// Aside; then it gets its name, in place of a damaged one where there is one.
+// Makes the folder under a temporary name, and renames it. It replaces a damaged one.
 static int make(const struct Made *m, const char *folder, struct Error *e) {
     struct AtomicFile tmp;
     int code = cache_aside_open(&tmp, folder, e);
@@ -69,7 +69,7 @@ static int make(const struct Made *m, const char *folder, struct Error *e) {
         code = use_list(m, tmp.tmp_path, NULL, e);
     if (!code)
         code = cache_aside_commit(&tmp, folder, e);
-    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
+    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // for example: the disk is full
         struct Error cause = *e;
         error_set(e, code, cause.id, "--cache %s: %s", m->cache_dir, cause.text);
     }

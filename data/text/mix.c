@@ -1,10 +1,10 @@
-// Several sources in one sequence of samples: see mix.h.
+// Interleaves several sources: see mix.h.
 #include "data/text/mix.h"
 
 #include <stdlib.h>
 
-// Of the sources whose next sample may come at turn t, the one that must come first. Sample k of a
-// source with weight w belongs to turns floor(k W / w) .. ceil((k + 1) W / w) - 1.
+// Returns the source with the earliest deadline among those whose next sample may come at turn t.
+// Sample k of a source with weight w belongs to turns floor(k W / w) .. ceil((k + 1) W / w) - 1.
 static size_t choose(const struct Mix *m, const uint32_t *had, size_t t) {
     size_t best = 0, soonest = SIZE_MAX;
     for (size_t s = 0; s < m->sources; s++) {

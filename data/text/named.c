@@ -1,4 +1,4 @@
-// The sources that --data names: see named.h.
+// Reads the names of --data: see named.h.
 #include "data/text/named.h"
 #include "data/text/mix.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Where ":WEIGHT" begins, if the name ends so; else NULL.
+// Returns the ":WEIGHT" at the end of the name, or NULL.
 static const char *find_weight(const char *name) {
     const char *colon = strrchr(name, ':'), *scheme = strstr(name, "://");
     if (!colon || colon == name || colon == scheme || !access(name, F_OK))

@@ -1,8 +1,8 @@
 // The sources that --data names, each with its weight.
 //
-// A source is a line of the text, NAME or NAME:WEIGHT; the flag given several times makes several
-// lines. NAME:WEIGHT that is itself a file's name is that file, with weight 1, and the number in
-// http://HOST:80 is no weight. Called by data/text/loader.c.
+// A source is a line of the text, NAME or NAME:WEIGHT; a repeated flag makes several lines. If a
+// file has the name NAME:WEIGHT, it is that file, with weight 1; the number in http://HOST:80 is no
+// weight. Called by data/text/loader.c.
 #ifndef DATA_TEXT_NAMED_H
 #define DATA_TEXT_NAMED_H
 #include "kernels/base.h"
@@ -17,7 +17,7 @@ struct NamedSources {
     size_t count;
 };
 
-// Errors: -EINVAL for an empty name, a weight that is none, or more sources than MIX_SOURCES_MAX.
+// Errors: -EINVAL for an empty name, a malformed weight, or more sources than MIX_SOURCES_MAX.
 int named_read(struct NamedSources *n, const char *data, struct Error *e);
 void named_free(struct NamedSources *n);
 

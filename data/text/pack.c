@@ -1,5 +1,5 @@
-// Documents packed into sequences: see pack.h. From top to bottom: where documents are, which
-// sequence each goes into, and a sequence's ids.
+// Packs documents into sequences: see pack.h. From top to bottom: finding documents, choosing the
+// sequence of each, and reading a sequence's ids.
 #include "data/text/pack.h"
 
 #include "data/text/order.h"
@@ -10,16 +10,16 @@
 
 enum { STRETCH_BITS = 1 << 15, PIECES_TOGETHER = 1 << 16, SHORT_SHARE = 4, NONE = -1 };
 
-// Of the one order in which documents are packed, whatever the run's seed.
+// The key of the order in which short documents are packed, the same for every seed of a run.
 static const uint64_t ORDER_KEY = 0x7061636b;
 
 // ---- finding ------------------------------------------------------------------------------------
 
-// The document that a walk over the bits is in.
+// The document at the present position of a walk over the bits.
 struct Found {
     size_t at, places;
     uint64_t counted, lost;
-    bool last; // whether the target at the place before counts, if it is this document's
+    bool last; // the target of the position before counts, if it is in this document
 };
 
 static void keep(struct Pack *p, const struct Found *d, size_t seq_len, struct PackLoss *loss) {
@@ -72,7 +72,7 @@ int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t en
 int pack_longest(const struct TokenFile *f, size_t begin, size_t end, size_t *longest,
                  struct Error *e) {
     uint8_t *starts = base_alloc(STRETCH_BITS);
-    size_t first = begin; // id of the document that the walk is in
+    size_t first = begin; // first id of the present document
     int code = 0;
     for (size_t at = begin, n; !code && at < end; at += n) {
         n = size_min(end - at, STRETCH_BITS);
@@ -108,16 +108,16 @@ int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Err
 
 // ---- packing ------------------------------------------------------------------------------------
 
-// Sequences in the making, of one stretch of documents. Lists are of numbers of sequences or
-// pieces; NONE ends them.
+// Unfinished sequences of one stretch of documents. Lists link indices of sequences or pieces, and
+// end with NONE.
 struct Bins {
-    int32_t *of_room; // [seq_len + 1] the last sequence that has so many places left ...
-    int32_t *before;  // [n] ... and the one before that
-    uint64_t *some;   // a bit per room: there is one
+    int32_t *of_room; // [seq_len + 1] the last sequence with so many free positions ...
+    int32_t *before;  // [n] ... and the one before that in its list
+    uint64_t *some;   // a bit for each list that is not empty
     int32_t *newest;  // [n] a sequence's last piece,
     int32_t *older;   // [n] the piece before a piece in its sequence,
     int32_t *bin;     // [n] the sequence of a piece
-    uint32_t *room;   // [n] of a sequence
+    uint32_t *room;   // [n] a sequence's free positions
     size_t count;
 };
 
@@ -128,7 +128,7 @@ static void set_room(struct Bins *b, int32_t bin, uint32_t room) {
     b->some[room / 64] |= UINT64_C(1) << room % 64;
 }
 
-// The sequence with the least room that is at least so much, taken from its list; NONE.
+// Takes the sequence with the fewest free positions, but enough, off its list; NONE: there is none.
 static int32_t pop_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
     size_t word = places / 64;
     uint64_t bits = b->some[word] >> places % 64 << places % 64;
@@ -157,13 +157,12 @@ static void place(struct Bins *b, int32_t piece, uint32_t places, size_t seq_len
     set_room(b, bin, b->room[bin] - places);
 }
 
-// By which a piece is put in order: one of many that fit into a sequence is as good as another.
+// Returns the sort key of a piece: long ones come first, and all short ones are equal.
 static size_t rank_of(const struct PackPiece *piece, size_t seq_len) {
     return piece->places > seq_len / SHORT_SHARE ? seq_len - piece->places : seq_len;
 }
 
-// The numbers of n pieces, long ones first, the longest before all, and what is alike shuffled: a
-// counting sort.
+// Sorts the indices of n pieces by rank_of, equal ones shuffled: a counting sort.
 static void sort_by_length(const struct PackPiece *piece, size_t n, size_t seq_len,
                            int32_t *order) {
     size_t *at = base_alloc_zeroed((seq_len + 2) * sizeof *at);
@@ -178,7 +177,7 @@ static void sort_by_length(const struct PackPiece *piece, size_t n, size_t seq_l
     free(at);
 }
 
-// The sequences in the order of their first documents, behind those that p has.
+// Appends the sequences to p, in the order of their first documents.
 static void emit(struct Pack *p, const struct Bins *b, const struct PackPiece *piece, size_t n,
                  struct PackPiece *out, size_t done) {
     bool *told = base_alloc_zeroed(n);
@@ -194,7 +193,7 @@ static void emit(struct Pack *p, const struct Bins *b, const struct PackPiece *p
     free(told);
 }
 
-// The next so many numbers of a block.
+// Returns the next `count` numbers of a block.
 static int32_t *cut(int32_t **left, size_t count) {
     int32_t *part = *left;
     *left += count;
@@ -263,7 +262,7 @@ uint64_t pack_filled(const struct Pack *p, size_t window) {
     return filled;
 }
 
-// The piece at place t of its sequence; ids and counts: (seq_len + 1), lent.
+// Reads a piece to position t of its sequence; ids and counts: buffers of (seq_len + 1).
 static int read_piece(const struct TokenFile *f, const struct PackPiece *piece, size_t t,
                       int32_t *ids, uint8_t *counts, const struct Batch *b, struct Error *e) {
     size_t n = piece->places;
@@ -290,7 +289,7 @@ int pack_read(const struct Pack *p, const struct TokenFile *f, size_t window, si
         code = read_piece(f, &p->piece[i], t, ids, counts, b, e);
         t += p->piece[i].places;
     }
-    for (; !code && t < seq_len; t++) { // each a document of its own, so that none attends to it
+    for (; !code && t < seq_len; t++) { // padding: each position is a document of its own
         b->inputs[t] = 0;
         b->targets[t] = UNCOUNTED;
         if (b->starts)

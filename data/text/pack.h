@@ -1,54 +1,55 @@
-// Documents packed into sequences: which of them lie side by side in which.
+// Packs documents into sequences.
 //
-// A document of L ids has L - 1 places, each an input and the id that follows as its target; the
-// last id is nobody's input, so two documents need no room between them. None is split: what is
-// longer than a sequence is cut there, and what is left of it is lost (struct PackLoss says how
-// much). What no document fills has targets that count for nothing.
+// A document of L ids has L - 1 positions, each an input and the next id as its target; the last id
+// is no input, so documents need no gap between them. None is split: one longer than a sequence is
+// truncated, and the rest is lost (struct PackLoss counts it). Padding positions have targets that
+// do not count.
 //
 // Documents go into sequences by best fit, the longest first (Johnson, "Near-optimal bin packing
-// algorithms", MIT 1973), and those of up to a quarter of a sequence last, in one shuffled order:
-// almost no room is lost, and what lies together in a file, or is of one length, because it is of
-// one kind, is spread over many sequences. All of it happens within stretches of 65,536 documents,
-// and is a function of their lengths alone: every rank finds the same sequences, and no epoch packs
-// anew. Their order is shards.c's, which calls this.
+// algorithms", MIT 1973), and those of up to a quarter of a sequence last, in a shuffled order: few
+// positions are padding, and similar documents, which are adjacent in a file or of equal length,
+// are spread over many sequences. Packing works within stretches of 65,536 documents, and is a
+// function of their lengths alone: every rank finds the same sequences, in every epoch. shards.c,
+// which calls this, orders the sequences.
 #ifndef DATA_TEXT_PACK_H
 #define DATA_TEXT_PACK_H
 #include "data/text/tokens.h"
 #include "kernels/batch.h"
 
-// What a sequence has of one document.
+// The part of a document that is in a sequence.
 struct PackPiece {
-    uint64_t at;              // its first id
-    uint32_t places, counted; // how many of its targets count
+    uint64_t at;              // index of its first id
+    uint32_t places, counted; // its positions, and how many of their targets count
 };
 
 struct Pack {
-    struct PackPiece *piece; // once packed, those of a sequence side by side
+    struct PackPiece *piece; // after packing, in the order of sequences
     size_t count, room;
     size_t *first; // [windows + 1] the first piece of each sequence
     size_t windows;
 };
 
-// What the length of a sequence costs.
+// The losses by the limited length of sequences.
 struct PackLoss {
-    uint64_t documents, cut; // in all; longer than a sequence
-    uint64_t targets, empty; // that counted, and are cut off; documents in which none counts
+    uint64_t documents, cut; // all documents; those longer than a sequence
+    uint64_t targets, empty; // counted targets that are cut off; documents without a counted target
 };
 
-// Finds the documents of ids begin .. end - 1, both where one begins or the file ends; *loss grows.
-// p is empty. Errors: those of token_file_read; -EINVAL where the first id begins no document.
+// Finds the documents of ids begin .. end - 1; begin and end are the beginning of a document or the
+// file's end. Adds to *loss. p is empty. Errors: those of token_file_read; -EINVAL if the first id
+// begins no document.
 int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
               struct PackLoss *loss, struct Error *e);
 
-// *longest becomes the places of the longest of them, if it is less.
+// Raises *longest to the positions of the longest document.
 int pack_longest(const struct TokenFile *f, size_t begin, size_t end, size_t *longest,
                  struct Error *e);
 
-// Packs what was found; together: into as few sequences as may be, else each into its own.
+// Packs the documents that were found: together, into few sequences; else each into its own.
 void pack_make(struct Pack *p, size_t seq_len, bool together);
 void pack_free(struct Pack *p);
 
-// Count the targets of a sequence that count, and its places that documents take.
+// Return the targets of a sequence that count, and its positions that documents fill.
 uint64_t pack_counted(const struct Pack *p, size_t window);
 uint64_t pack_filled(const struct Pack *p, size_t window);
 
@@ -57,8 +58,8 @@ uint64_t pack_filled(const struct Pack *p, size_t window);
 int pack_read(const struct Pack *p, const struct TokenFile *f, size_t window, size_t seq_len,
               const struct Batch *b, struct Error *e);
 
-// Where document number `document` (from 0) begins, counted from id 0; with SIZE_MAX the number of
-// documents. Errors: those of token_file_read.
+// Finds the index of the first id of document number `document` (from 0). SIZE_MAX: *at becomes the
+// number of documents. Errors: those of token_file_read.
 int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Error *e);
 
 #endif

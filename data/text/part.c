@@ -1,4 +1,4 @@
-// A file that arrives in pieces: see part.h.
+// Partial downloads: see part.h.
 #include "data/text/part.h"
 #include "data/file.h"
 #include "data/text/sha256.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- what is here -------------------------------------------------------------------------------
+// ---- the whole file -----------------------------------------------------------------------------
 
 static bool has_sha256(const char *path, const char *sha256, struct Error *damage) {
     char hex[SHA256_HEX_BYTES];
@@ -32,7 +32,7 @@ static bool has_sha256(const char *path, const char *sha256, struct Error *damag
 
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage) {
     struct stat st;
-    struct Error ignored; // a cache that cannot be written has no sums, and is used all the same
+    struct Error ignored; // a cache that cannot be written is used without checksums
     *damage = (struct Error){0};
     if (stat(path, &st))
         return false;
@@ -50,11 +50,11 @@ bool part_is_whole(const char *path, const char *sha256, struct Error *damage) {
 
 // ---- the part -----------------------------------------------------------------------------------
 
-// What an earlier run wrote down about the part that it left.
+// Reads the tag of the part that an earlier run left.
 static void read_tag(struct Part *p) {
     char *tag;
     size_t tag_bytes;
-    struct Error ignored; // no tag: nothing is known
+    struct Error ignored; // without a tag, the version is unknown
     if (file_read(p->path_tag, PART_TAG_BYTES - 1, &tag, &tag_bytes, &ignored))
         return;
     if (!strpbrk(tag, "\r\n"))
@@ -110,7 +110,7 @@ bool part_may_continue(const struct Part *p) {
 }
 
 int part_start_over(struct Part *p, const char *tag, struct Error *e) {
-    struct Error ignored; // without the tag a later run starts over too, which is right
+    struct Error ignored; // without the tag, a later run correctly starts over
     p->have = 0;
     snprintf(p->tag, sizeof p->tag, "%s", tag);
     if (p->tag[0])
@@ -126,8 +126,7 @@ int part_start_over(struct Part *p, const char *tag, struct Error *e) {
 int part_append(struct Part *p, const void *bytes, size_t n, struct Error *e) {
     int code = file_write(p->fd, p->path_part, bytes, n, e);
     if (code)
-        // What of these bytes has reached the file is cut off again, so that the part's size says
-        // how many are good.
+        // Truncates the file to the bytes before this call, so that its size is that of good bytes.
         (void)(ftruncate(p->fd, (off_t)p->have) + lseek(p->fd, 0, SEEK_END));
     else
         p->have += n;
@@ -153,10 +152,10 @@ int part_check(struct Part *p, const char *source, struct Error *e) {
 }
 
 int part_finish(struct Part *p, struct Error *e) {
-    struct Error ignored; // without it, the next run takes the file as it is
+    struct Error ignored; // without checksums, the next run accepts the file as it is
     char *list = base_format("%s.sum", p->path);
     const char *path = p->path;
-    unlink(list); // of a damaged file, which this one replaces
+    unlink(list); // the checksum of the damaged file that this one replaces
     int code = file_rename_synced(&p->fd, p->path_part, p->path);
     if (code)
         error_set(e, code, E_FILE_WRITE, "cannot write %s: %s", p->path, strerror(-code));

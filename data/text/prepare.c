@@ -1,6 +1,6 @@
-// Text to token shards: see prepare.h for what is promised.
+// Encodes text as token shards: see prepare.h.
 //
-// In the cache: text-HASH/train.bin, val.bin, checksums and, where it was trained here,
+// In the cache: text-HASH/train.bin, val.bin, checksums and, if it was trained here,
 // tokenizer.model.
 #include "data/text/prepare.h"
 #include "data/file.h"
@@ -18,11 +18,11 @@
 
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared text 1";
-static const char GIVEN[] = "begins as the tokenizer says"; // with a tokenizer's file
+static const char GIVEN[] = "begins as the tokenizer says"; // hashed for a tokenizer's file
 
 enum { PIECE_TEXT_BYTES = 512, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
 
-// The two parts of the text: of one text, or of two.
+// The training and the validation part, of one text or of two.
 struct Parts {
     struct Text all, val_text;
     const char *train, *val;
@@ -58,7 +58,7 @@ static void free_parts(struct Parts *p) {
 
 // ---- the tokenizer that fits ----
 
-// How many different characters valid UTF-8 has.
+// Counts the different characters of valid UTF-8.
 static size_t count_letters(const char *text, size_t bytes) {
     const unsigned char *p = (const unsigned char *)text;
     uint8_t *seen = base_alloc_zeroed(0x110000 / 8);
@@ -102,7 +102,7 @@ static bool is_given(const struct PrepareSpec *spec) {
     return spec->tokenizer.kind == TOKENIZER_MODEL || spec->tokenizer.kind == TOKENIZER_JSON;
 }
 
-// The file, and what beside it decides how a text begins.
+// Hashes the tokenizer's file, and the files beside it that decide how a text begins.
 static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, struct Error *e) {
     char *file = tokenizer_file(&spec->tokenizer), *text;
     const char *slash = strrchr(file, '/');
@@ -129,7 +129,7 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
     return code;
 }
 
-// The name of the folder: a hash of all that decides what is in it.
+// Hashes all inputs to the number in the folder's name.
 static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts, uint64_t *number,
                        struct Error *e) {
     struct Sha256 h;
@@ -157,7 +157,7 @@ enum { TRAIN, VAL, MODEL, NFILES };
 static const char *const names[] = {
     [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", SUMS_NAME, NULL};
 
-// Where ids go to, and when it was last said how far it is.
+// The writer of ids, and the time of the last log line about progress.
 struct Sink {
     struct TokenWriter writer;
     size_t bytes;
@@ -302,8 +302,7 @@ static int prepare_parts(struct Prepared *p, const struct PrepareSpec *spec,
     return code ? code : prepare_open(p, spec, made.number, parts->val_bytes, e);
 }
 
-// With the tokenizer that fits; where the text has not that many pieces, which only trying can
-// tell, with bytes.
+// Prepares with the tokenizer that fits; with bytes if training finds too few pieces in the text.
 static int prepare_fitting(struct Prepared *p, const struct PrepareSpec *spec,
                            const struct Parts *parts, struct Error *e) {
     struct PrepareSpec fitted = *spec;

@@ -9,15 +9,15 @@ enum { SHA256_BYTES = 32, SHA256_HEX_BYTES = 65 }; // digest; 64 lowercase digit
 struct Sha256 {
     uint32_t state[8];
     uint64_t total_bytes;
-    uint8_t block[64]; // the first total_bytes % 64 of it are waiting
+    uint8_t block[64]; // its first total_bytes % 64 bytes are not hashed yet
 };
 
 void sha256_init(struct Sha256 *h);
 void sha256_update(struct Sha256 *h, const void *data, size_t bytes);
-void sha256_final(struct Sha256 *h, uint8_t digest[SHA256_BYTES]); // h is used up
+void sha256_final(struct Sha256 *h, uint8_t digest[SHA256_BYTES]); // ends the use of h
 void sha256_hex(const uint8_t digest[SHA256_BYTES], char hex[SHA256_HEX_BYTES]);
 
-// The digest of an open file from its beginning, as text. Returns 0 or -errno of pread.
+// Hashes an open file from its beginning; the digest is text. Returns 0 or -errno of pread.
 int sha256_file(int fd, char hex[SHA256_HEX_BYTES]);
 
 #endif

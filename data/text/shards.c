@@ -56,14 +56,14 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
     return 0;
 }
 
-// How many tokens shard s has, or documents.
+// Counts the tokens of shard s, or its documents.
 static int measure(struct ShardSet *set, size_t s, size_t *n, struct Error *e) {
     int code = shards_ready(set, s, e);
     *n = set->shard[s].end;
     return code || !set->documents ? code : pack_seek(&set->shard[s].tokens, SIZE_MAX, n, e);
 }
 
-// From the first of the last tenth on, shard s is val's: number `from` of its tokens or documents.
+// Moves the tokens or documents of shard s from number `from` on into `val`.
 static int move(struct ShardSet *train, size_t s, struct ShardSet *val, size_t from,
                 struct Error *e) {
     struct Shard *shard = &train->shard[s], *held = &val->shard[val->count];
@@ -145,8 +145,8 @@ uint64_t shards_windows(const struct ShardSet *set) {
     return total;
 }
 
-// Which shard holds sample *i of one epoch; *i becomes its place there. The number of shards if the
-// epoch is shorter; *i is then what is left.
+// Returns the shard with sample *i of one epoch; *i becomes its index there. If the epoch is
+// shorter, returns the number of shards, and *i is reduced by the epoch's samples.
 static size_t find_shard(const struct ShardSet *set, uint64_t *i) {
     size_t s = 0;
     for (uint64_t windows; s < set->count && *i >= (windows = windows_of(set, s)); s++)
@@ -184,7 +184,7 @@ static int read_window(const struct ShardSet *set, const struct Shard *shard, ui
     return code;
 }
 
-// Which window of which shard sample i is.
+// Returns the shard of sample i, and the window there.
 static const struct Shard *locate(const struct ShardSet *set, const uint64_t *seed, uint64_t i,
                                   uint64_t *window) {
     uint64_t epoch = 0, windows = shards_windows(set);

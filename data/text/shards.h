@@ -31,7 +31,7 @@ struct ShardSet {
     uint64_t random_seed;
 };
 
-// What the files' paths and URLs are stays the caller's, and must outlive the set.
+// The files' paths and URLs stay the caller's, and must outlive the set.
 void shards_open(struct ShardSet *set, const struct SourceFiles *files, size_t seq_len,
                  size_t vocab);
 void shards_open_random(struct ShardSet *set, size_t tokens, size_t seq_len, size_t vocab,
@@ -52,7 +52,7 @@ int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e);
 // Makes sequences of documents, where there are any: together, as pack_make says. *loss grows.
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e);
 
-// Of the shards that are ready: all of them where the files are here.
+// Count the tokens and windows of the open shards, which are all shards if the files are local.
 uint64_t shards_tokens(const struct ShardSet *set);
 uint64_t shards_windows(const struct ShardSet *set);
 

@@ -1,4 +1,4 @@
-// From what the user wrote to files: see sources.h.
+// Finds the files that a name of --data stands for: see sources.h.
 #include "data/text/sources.h"
 #include "data/cache.h"
 #include "data/stream.h"
@@ -25,7 +25,7 @@ static const char FINEWEB_HOME[] =
 
 enum { SHAKESPEARE_BYTES = 1115394, FINEWEB_SHARDS = 103, NAME_BYTES_MAX = 100 };
 
-// Takes over both strings.
+// Appends a file. The list frees both strings.
 static void files_add(struct SourceFiles *files, char *path, char *url) {
     files->file =
         base_realloc(files->file, (files->count + 1) * sizeof *files->file, "a list of files");
@@ -56,7 +56,7 @@ void source_drop(struct Source *s) {
 
 // ---- names --------------------------------------------------------------------------------------
 
-// The address of a name's file: at its home, or at the mirror that the user has set.
+// Returns the URL of a name's file: at its home, or at $ZERO_MIRROR.
 static char *address_of(const char *name, const char *home, const char *file) {
     const char *mirror = getenv("ZERO_MIRROR");
     if (mirror && *mirror)
@@ -102,7 +102,7 @@ static bool is_url(const char *text) {
            !strncmp(text, "file://", 7);
 }
 
-// A URL as config.json has it, without what nobody else should read.
+// Refuses a URL from config.json, whose password or query is masked there.
 static int refuse_masked(const char *flag, const char *url, struct Error *e) {
     return error_set(e, -EINVAL, E_URL_SECRET,
                      "%s %s: its password or query is written down nowhere; give %s with the whole "
@@ -110,7 +110,7 @@ static int refuse_masked(const char *flag, const char *url, struct Error *e) {
                      flag, url, flag);
 }
 
-// Fetches a URL into the cache, under a name that keeps its ending and tells different URLs apart.
+// Fetches a URL into the cache, under a name with its ending and a hash of the URL.
 static int fetch_url(char **path, const char *url, const char *cache_dir, struct Error *e) {
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];
@@ -121,10 +121,10 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     sha256_final(&h, digest);
     sha256_hex(digest, hex);
     const char *host = strstr(url, "://") + 3, *bare = host + strcspn(host, "?#"), *name = bare;
-    const char *first = host + strcspn(host, "/?#"); // a host may have a password in front
+    const char *first = host + strcspn(host, "/?#"); // a password may precede the host
     while (name > first && name[-1] != '/')
         name--;
-    if (bare - name > NAME_BYTES_MAX) // its end says what the file is
+    if (bare - name > NAME_BYTES_MAX) // keep its end, which names the format
         name = bare - NAME_BYTES_MAX;
     *path = base_format("%s/%.12s-%.*s", folder, hex, (int)(bare - name), name);
     struct Download d = {.url = url, .path = *path, .cache_dir = cache_dir};
@@ -144,8 +144,8 @@ static int by_path(const void *a, const void *b) {
     return strcmp(((const struct SourceFile *)a)->path, ((const struct SourceFile *)b)->path);
 }
 
-// Is this a folder of shards: does a NAME.bin in it begin like one? Then every NAME.bin counts, in
-// the order of their names, so that a damaged one is told and not left out.
+// Lists a folder of shards: if one NAME.bin begins like a shard, every NAME.bin is taken, in the
+// order of names, so that a damaged one is reported and not left out.
 static int list_shards(struct SourceFiles *files, const char *flag, const char *folder,
                        struct Error *e) {
     DIR *d = opendir(folder);
@@ -187,8 +187,8 @@ static bool is_examples(const char *path) {
     return stream_ends_in(path, ".jsonl") || stream_ends_in(path, ".json");
 }
 
-// Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden. So
-// is one of NAME.json alone; beside other files these are text.
+// Lists a folder of JSONL, at any depth: then all its files but hidden ones must be JSONL. A folder
+// of NAME.json alone counts as one; beside other files these are text.
 static int list_jsonl(struct SourceFiles *files, const char *flag, const char *folder,
                       struct Error *e) {
     struct Walk walk;
@@ -218,7 +218,7 @@ static enum SourceKind kind_of(const char *path) {
     return is_examples(path) ? SOURCE_JSONL : token_file_detect(path) ? SOURCE_SHARDS : SOURCE_TEXT;
 }
 
-// Files of one kind: by the name or the content of the first, and the others must agree.
+// Decides the kind by the name or the content of the first file; the others must agree.
 static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
     const struct SourceFile *file = s->train.file;
     s->kind = kind_of(file[0].path);
@@ -238,7 +238,7 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
     return 0;
 }
 
-// What is neither file nor folder: a device may have no end, and a pipe among files no writer.
+// Refuses anything but files and folders: a device may have no end, and a pipe no writer.
 static int check_mode(const char *flag, const char *path, mode_t mode, struct Error *e) {
     if (S_ISREG(mode) || S_ISDIR(mode))
         return 0;
@@ -253,7 +253,7 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
     f = &s->train.file[0];
     s->kind = SOURCE_TEXT;
     log_line(LOG_NORMAL, "%s %s: it is a pipe, and read to its end", flag, path);
-    // A command that never ends is to be told before it has taken all memory.
+    // A command that never ends must be refused before it has taken all memory.
     size_t most = stream_memory_max();
     int code = file_read_pipe(path, most, &f->carried, &f->carried_bytes, e);
     if (code)

@@ -1,14 +1,13 @@
-// The shim over SentencePiece: see spm.h for what it promises. No exception leaves this file.
+// The shim over SentencePiece: see spm.h. No exception leaves this file.
 //
 // Three points need care:
 //  - The library writes a space as U+2581 inside its pieces, so a U+2581 in the text itself would
 //    come back as a space. Such a character is spelled in bytes here, around the library.
-//  - The library reads a text as one sentence, in memory many times its size. So text is handed
-//    over in stretches that end with a line; as a newline is a piece of its own, the ids are the
-//    same.
-//  - A model may ask for a space at the front of every sentence, and for runs of spaces to be
-//    folded: a stream has neither. Protocol buffers merge a message that occurs twice, so six bytes
-//    behind the model switch both off. The space is put in front of a whole text, here.
+//  - The library reads a text as one sentence, in memory many times its size. So text is passed in
+//    stretches that end with a line; as a newline is a piece of its own, the ids are the same.
+//  - A model may add a space at the front of every sentence, and fold runs of spaces: a stream has
+//    neither. Protocol buffers merge a message that occurs twice, so six bytes after the model
+//    switch both off. This file adds the space at the front of a whole text.
 #include "data/text/spm.h"
 #include "data/text/spm_check.h"
 extern "C" {
@@ -37,20 +36,20 @@ namespace {
 
 constexpr string_view SPACE = "\xe2\x96\x81";                // U+2581, the library's space
 constexpr string_view STREAM("\x1a\x04\x18\x00\x20\x00", 6); // no dummy prefix, spaces kept
-constexpr size_t STRETCH_BYTES = 16384; // of text, given to the library at once
+constexpr size_t STRETCH_BYTES = 16384; // of text, passed to the library at once
 constexpr size_t LINE_BYTES = 4096;     // longest sentence in training
 constexpr size_t TRAINING_BYTES = 16 << 20;
 
-// The library's messages open with a source line and a condition in brackets; what follows is for
-// people.
+// Returns the readable part of a message of the library, after a source line and a condition in
+// brackets.
 string message_of(const sentencepiece::util::Status &status) {
     string text = status.ToString();
     size_t at = text.rfind("] ");
     return at == string::npos || at + 2 == text.size() ? text : text.substr(at + 2);
 }
 
-// A place at or before `wanted` (above 0) where `text` may be cut: behind a newline, else before a
-// space, else between two characters.
+// Returns an offset at or before `wanted` (above 0) where `text` may be cut: after a newline, else
+// before a space, else between two characters.
 size_t find_cut(string_view text, size_t wanted) {
     if (wanted >= text.size())
         return text.size();
@@ -66,7 +65,7 @@ size_t find_cut(string_view text, size_t wanted) {
     return at;
 }
 
-// Lines of the text, without their newlines; of a large text evenly spread ones.
+// Iterates over the lines of the text, without newlines; over evenly spread ones if it is large.
 class Lines : public sentencepiece::SentenceIterator {
   public:
     explicit Lines(string_view text) : rest(text), every(text.size() / TRAINING_BYTES + 1) {
@@ -100,9 +99,9 @@ class Lines : public sentencepiece::SentenceIterator {
 
 struct Spm {
     sentencepiece::SentencePieceProcessor processor;
-    std::vector<string> bytes_of; // id -> the bytes it stands for
+    std::vector<string> bytes_of; // id -> its bytes
     int space_bytes[3];           // the byte pieces that spell U+2581, or -1 without byte pieces
-    bool adds_space;              // in front of a text
+    bool adds_space;              // a text gets a space at its front
 };
 
 static int train_model(string_view text, size_t pieces, string *model, struct Error *e) {
@@ -215,7 +214,7 @@ static int open_model(struct Spm *s, string_view model, const char *name, struct
     return 0;
 }
 
-// What the library throws (std::bad_alloc, Darts' own) becomes an error line like any other.
+// Turns an exception of the library (std::bad_alloc, Darts' own) into an error line.
 template <typename Action> static int guarded(struct Error *e, const char *doing, Action action) {
     try {
         return action();

@@ -1,14 +1,14 @@
-// Walks a .model file: a protocol-buffer message (protobuf.dev, "Encoding") of the kind ModelProto.
+// Checks a .model file: a protocol-buffer message (protobuf.dev, "Encoding") of type ModelProto.
 //
 //   ModelProto      1: piece, repeated   2: trainer      3: normalizer
 //                   4: self test         5: denormalizer
 //   piece           1: text   2: score, fp32   3: type
-//   normalizer      2: the compiled table of replacements   3: a space in front of a text
+//   normalizer      2: the compiled table of replacements   3: a space at the front of a text
 //
-// The table is a 32-bit length, a double-array trie of so many bytes (Yata's darts-clone) and
-// behind it the replacements, each ended by a zero byte. The trie is an array of 32-bit units: from
-// unit i every step goes to (i xor offset) xor byte, so a unit is safe when the 256 places around i
-// xor offset exist; a leaf holds the place of its replacement.
+// The table is a 32-bit length, a double-array trie of so many bytes (Yata's darts-clone) and then
+// the replacements, each ended by a zero byte. The trie is an array of 32-bit units: from unit i
+// every step goes to (i xor offset) xor byte, so a unit is safe if the 256 units around i xor
+// offset exist; a leaf holds the offset of its replacement.
 #include "data/text/spm_check.h"
 #include "kernels/base.h"
 
@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECES_MAX = 65536 }; // what 16-bit token shards can name
+enum { PIECES_MAX = 65536 }; // the ids of 16-bit token shards
 
 struct Field {
     uint32_t number, wire;
@@ -42,7 +42,7 @@ static bool read_varint(struct ProtoReader *r, uint64_t *value) {
     return false;
 }
 
-// The next field of a message. False when the bytes are no field.
+// Reads the next field of a message. False: the bytes are no field.
 static bool read_field(struct ProtoReader *r, struct Field *f) {
     uint64_t key, bytes;
     if (!read_varint(r, &key) || key >> 3 == 0 || key >> 32)
@@ -87,7 +87,7 @@ static const char *check_piece(const struct Field *piece) {
     return text_bytes ? NULL : "a piece is empty";
 }
 
-// The steps of a double array: where unit i leads (bits 10-30, times 256 where bit 9 is set).
+// Returns the offset of a unit of the double array: bits 10-30, times 256 if bit 9 is set.
 static uint32_t unit_offset(uint32_t unit) {
     return (unit >> 10) << ((unit & 0x200) >> 6);
 }
@@ -105,8 +105,7 @@ static const char *check_table(const uint8_t *table, size_t bytes) {
     for (size_t i = 0; i < units; i++) {
         uint32_t unit, leaf;
         memcpy(&unit, table + 4 + 4 * i, 4);
-        // A leaf's label matches no byte, so nothing leads on from it; of the root no label is
-        // asked.
+        // A leaf's label matches no byte, so no step leaves it. The root's label is not used.
         if (i && unit & 0x80000000u)
             continue;
         size_t base = i ^ unit_offset(unit);
@@ -121,8 +120,8 @@ static const char *check_table(const uint8_t *table, size_t bytes) {
     return NULL;
 }
 
-// A normalizer's or denormalizer's fields. A message that comes twice is merged by the library:
-// each part is checked on its own, and of a repeated table the last one counts.
+// Checks a normalizer's or denormalizer's fields. The library merges a message that occurs twice:
+// each part is checked, and of a repeated table the last one counts.
 static const char *check_normalizer(const struct Field *normalizer) {
     struct ProtoReader r = {normalizer->data, normalizer->data + normalizer->bytes};
     struct Field f;
@@ -172,7 +171,7 @@ int spm_check_model(const char *model, size_t model_bytes, const char *name, str
 bool spm_adds_space(const char *model, size_t model_bytes) {
     struct ProtoReader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
     struct Field f, in;
-    bool adds = true; // where it does not say
+    bool adds = true; // the default
     while (r.at < r.end && read_field(&r, &f)) {
         if (f.number != 3 || f.wire != 2)
             continue;

@@ -27,7 +27,7 @@ void spm_close(struct Spm *s) {
     (void)s;
 }
 
-// The rest needs an open model, and there can be none.
+// Never called: spm_open has refused every model.
 size_t spm_vocab(const struct Spm *s) {
     CHECK(0, "spm_vocab(%p) without SentencePiece", (const void *)s);
 }

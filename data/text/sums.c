@@ -1,5 +1,5 @@
-// Checksums of files as a list beside them: see sums.h. To check is to write the list anew, in
-// memory, and to compare: so a list that is damaged itself is noticed, too.
+// Writes and checks lists of checksums: see sums.h. A check computes the list again, in memory, and
+// compares, so a damaged list is noticed, too.
 #include "data/text/sums.h"
 #include "data/file.h"
 #include "kernels/hash.h"
@@ -13,7 +13,7 @@ static const char TITLE[] = "zero.c checksums 1\n";
 
 enum { PIECE_BYTES = 1 << 20, LIST_BYTES_MAX = 1 << 16 };
 
-// The line of a file; free() it. Errors: -errno.
+// Makes the line of a file; free() it. Errors: -errno.
 static int line_of(const char *path, char **line, struct Error *e) {
     struct stat st;
     struct Hash64 h;
@@ -54,7 +54,7 @@ int sums_write(const char *list, const char *const paths[], size_t count, struct
     return code;
 }
 
-// Does the list go on with the line of this file? *at becomes the place behind it.
+// True if the list has the line of this file at *at, which moves after it.
 static bool check_file(const char *list, const char *text, size_t bytes, size_t *at,
                        const char *path, struct Error *e) {
     char *line;
@@ -93,7 +93,7 @@ int sums_check_beside(const char *path, struct Error *e) {
     char *list = base_format("%.*s%s", (int)(name - path), path, SUMS_NAME), *text, *line;
     char *end_of_line = base_format(" %s\n", name);
     size_t bytes;
-    struct Error ignored; // no list: others made the file
+    struct Error ignored; // no list: another program made the file
     int code = 0;
     if (!file_read(list, LIST_BYTES_MAX, &text, &bytes, &ignored)) {
         if (strstr(text, end_of_line) && !(code = line_of(path, &line, e))) {

@@ -1,4 +1,4 @@
-// Reading text: see text.h for what counts as text.
+// Reads text: see text.h for what counts as text.
 #include "data/text/text.h"
 #include "data/stream.h"
 #include "data/text/walk.h"
@@ -10,7 +10,7 @@
 
 enum { SNIFF_BYTES = 8192 };
 
-// The length of the UTF-8 character at p, of which `left` bytes are there; 0 if it is none.
+// Returns the length of the UTF-8 character at p, where `left` bytes are left; 0: it is invalid.
 static size_t character_bytes(const unsigned char *p, size_t left) {
     unsigned char lead = p[0];
     if (lead < 0x80)
@@ -70,8 +70,8 @@ static int check_text(const char *path, const char *data, size_t bytes, struct E
     return 0;
 }
 
-// A format by a file's first bytes that is not read, such as "Parquet"; NULL: none that is known.
-// *rows: it has a data set's rows, and is nothing that merely lies in a folder of texts.
+// Returns the unsupported format of a file's first bytes, such as "Parquet"; NULL: none is known.
+// *rows: it has a data set's rows, unlike files that may accompany texts in a folder.
 static const char *unread_format(const char *head, size_t bytes, bool *rows) {
     static const struct {
         const char *begin, *name;
@@ -91,7 +91,7 @@ static const char *unread_format(const char *head, size_t bytes, bool *rows) {
     return NULL;
 }
 
-// Of a file that was named by the user, or a pipe.
+// Refuses a file named by the user, or a pipe, that looks like JSONL.
 static int check_examples(const char *path, const char *data, size_t bytes, struct Error *e) {
     size_t at = file_mark_bytes(data, bytes);
     if (bytes - at < 2 || data[at] != '{' || data[at + 1] != '"')
@@ -103,7 +103,7 @@ static int check_examples(const char *path, const char *data, size_t bytes, stru
         path);
 }
 
-// The text of one file behind what there is, if it is text.
+// Appends the text of one file, if it is text.
 static int append(struct Text *t, const char *path, const char *data, size_t bytes,
                   struct Error *e) {
     bool rows;
@@ -141,8 +141,8 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
     return 0;
 }
 
-// What is packed, or its first SNIFF_BYTES where a zero byte among them says that it is no text.
-// *data NULL: there is none.
+// Unpacks a file. `sniff`: stops after SNIFF_BYTES if there is a zero byte, as it is no text. *data
+// NULL: there are no bytes.
 static int read_packed(const char *path, bool sniff, char **data, size_t *bytes, struct Error *e) {
     size_t most = stream_memory_max(), room = SNIFF_BYTES;
     struct DataStream s;

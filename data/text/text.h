@@ -1,7 +1,7 @@
-// Text from files, folders and what pipes carried, as one stretch of valid UTF-8.
+// Reads text from files, folders and pipes, as one stretch of valid UTF-8.
 //
-// Files are joined in the order given, folders in the order of their names, with a newline between
-// two files where the first does not end in one. Called by data/text/prepare.c; fuzzed by
+// Files are joined in the given order, those of folders in the order of their names, with a newline
+// after a file that does not end in one. Called by data/text/prepare.c; fuzzed by
 // tests/fuzz/fuzz_text.c.
 #ifndef DATA_TEXT_TEXT_H
 #define DATA_TEXT_TEXT_H
@@ -13,10 +13,10 @@ struct Text {
 };
 
 // Reads files and folders. In a folder every regular file counts (walk.h), except that one with a
-// zero byte in its first 8 KiB is no text, and left out; a log line tells how many.
-// Errors: -errno of reading; -ENOMEM; of what is packed those of data/stream.h, and -EFBIG past a
-// quarter of the memory; -EINVAL for a file that is not UTF-8 (with the place), holds a zero byte,
-// or where there is no text at all.
+// zero byte in its first 8 KiB is no text, and left out; a log line counts these. Errors: -errno of
+// reading; -ENOMEM; for packed files those of data/stream.h, and -EFBIG past a quarter of the
+// memory; -EINVAL for a file that is not UTF-8 (with the byte) or has a zero byte, and if there is
+// no text.
 int text_load(struct Text *t, const struct SourceFile *files, size_t count, struct Error *e);
 void text_free(struct Text *t);
 

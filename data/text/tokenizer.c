@@ -1,4 +1,4 @@
-// The tokenizers behind one face: see tokenizer.h.
+// One interface to all tokenizers: see tokenizer.h.
 #include "data/text/tokenizer.h"
 #include "data/bpe/read.h"
 #include "data/file.h"
@@ -29,9 +29,8 @@ struct Tokenizer {
     struct Spare *spare;
 };
 
-// Room of tokenizer_encode, and the words that it has met: whoever encodes takes it and gives it
-// back, and to clear it anew for each text would take longer than most texts do. NULL: somebody has
-// it, or nobody has needed one yet.
+// The buffers and cached words of tokenizer_encode, which takes them and gives them back: clearing
+// them for each text would take longer than most texts. NULL: in use, or not made yet.
 struct Spare {
     _Atomic(struct BpeWork *) work;
     _Atomic(size_t) missing; // bytes that had no piece
@@ -196,7 +195,7 @@ const char *tokenizer_path(const struct Tokenizer *t) {
     return t->path;
 }
 
-// Numbers between white space.
+// Reads numbers that are separated by white space.
 static int encode_ids(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                       struct Error *e) {
     size_t i = 0;
@@ -289,7 +288,7 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
         work = bpe_work_open();
     struct BpeText whole = {text, bytes, .plain = plain, .follows = follows};
     int err = encode_json(t, work, &whole, ids, e);
-    bpe_work_close(atomic_exchange(&t->spare->work, work)); // another thread's
+    bpe_work_close(atomic_exchange(&t->spare->work, work)); // closes another thread's
     return err;
 }
 
@@ -349,7 +348,7 @@ const char *tokenizer_chat_template(const struct Tokenizer *t) {
     return t->chat_template;
 }
 
-// The bytes of one id; `scratch` (16 bytes) holds what is made on the spot.
+// Returns the bytes of one id. They may be in `scratch` (16 bytes).
 static const char *piece_of(const struct Tokenizer *t, int32_t id, char *scratch, size_t *bytes) {
     *bytes = 0;
     if (id < 0 || (size_t)id >= t->vocab)

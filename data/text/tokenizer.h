@@ -1,15 +1,14 @@
-// Text to token ids and back, by one of four tokenizers:
+// Converts text to token ids and back, by one of four tokenizers:
 //
 //   byte        256 ids, one per byte; no file
 //   NAME.model  a SentencePiece model, trained here (data/text/prepare.c) or elsewhere
 //   NAME.json   a tokenizer.json of Hugging Face's, BPE (data/bpe/bpe.h)
-//   ids         for token shards whose tokenizer is not at hand: text is a list of numbers, such
-//               as "464 3290"
+//   ids         for token shards without their tokenizer: text is a list of numbers, such as
+//               "464 3290"
 //
 // A folder stands for its tokenizer.json, as in transformers, or else its tokenizer.model.
 //
-// Used by data/text/prepare.c to make shards and by sampling to read prompts and print what the
-// model says.
+// Used by data/text/prepare.c to make shards, and by sampling to read prompts and print samples.
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 #include "data/text/ids.h"
@@ -19,7 +18,7 @@ enum { MODEL_BYTES_MAX = 256 << 20 }; // of a tokenizer's file
 
 struct Tokenizer;
 
-// What --tokenizer can say; without it, the one that fits the text (data/text/prepare.h).
+// The kinds of --tokenizer. FIT: no flag; the one that fits the text (data/text/prepare.h).
 enum TokenizerKind {
     TOKENIZER_BYTE,
     TOKENIZER_MODEL,
@@ -30,8 +29,8 @@ enum TokenizerKind {
 };
 struct TokenizerSpec {
     enum TokenizerKind kind;
-    size_t pieces;    // TRAIN: of the vocabulary to be made
-    const char *path; // MODEL, JSON: part of the text that was parsed, a file or its folder
+    size_t pieces;    // TRAIN: of the vocabulary to train
+    const char *path; // MODEL, JSON: a file or its folder; part of the text that was parsed
 };
 
 // Reads "byte", "train:N", "ids", a path that ends in .model or .json, or a folder. Errors: -EINVAL
@@ -44,65 +43,64 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
 int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *e);
 // Opens the file that a spec of these two kinds names. Errors: -errno of reading, -EINVAL.
 int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e);
-// The file that such a spec names. free() it.
+// Returns the file that such a spec names. free() it.
 char *tokenizer_file(const struct TokenizerSpec *spec);
 void tokenizer_close(struct Tokenizer *t); // NULL is allowed
 
 enum TokenizerKind tokenizer_kind(const struct Tokenizer *t); // BYTE, MODEL, JSON or IDS
 size_t tokenizer_vocab(const struct Tokenizer *t);
 const char *tokenizer_describe(const struct Tokenizer *t); // one line for a log header
-const char *tokenizer_path(const struct Tokenizer *t);     // its file; NULL where there is none
+const char *tokenizer_path(const struct Tokenizer *t);     // its file; NULL: it has none
 
-// Appends the ids of a UTF-8 text, as the reference implementation gives them without special
-// tokens around: a caller puts tokenizer_begin in front where a text begins. A control token of a
-// tokenizer.json that is written out in it becomes that token. Errors: -EINVAL (ids: for text that
-// is no list of ids below the vocabulary; JSON: not UTF-8). May be called from several threads.
+// Appends the ids of a UTF-8 text, those of the reference implementation without special tokens:
+// the caller adds tokenizer_begin at the beginning of a text. The text of a control token of a
+// tokenizer.json becomes that token. Errors: -EINVAL (ids: for text that is no list of ids below
+// the vocabulary; JSON: not UTF-8). May be called from several threads.
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e);
 
-// The same, but no part of the text becomes a control token, whatever it says: for what people
-// wrote inside a conversation.
+// The same, but no part of the text becomes a control token: for the contents of messages.
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e);
 
-// Whether the tokenizer puts a mark in front of a text's first part alone. Then the text after a
-// control token is encoded by the function that follows, as part of a text that began before it.
+// True if the tokenizer puts a mark at the front of a text alone. Then text after a control token
+// is encoded by tokenizer_encode_behind, as the continuation of a text.
 bool tokenizer_has_first(const struct Tokenizer *t);
 int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
                             struct Ids *ids, struct Error *e);
 
-// What became, since this was asked last, of bytes that the vocabulary of a tokenizer.json has no
-// piece for, as the reference implementation has it: "3 bytes ... are left out", or become its
-// unk_token. free() it; NULL: there were none.
+// Reports the bytes since the last call for which the vocabulary of a tokenizer.json has no piece:
+// "3 bytes ... are left out", or become its unk_token, as in the reference implementation. free()
+// it; NULL: there were none.
 char *tokenizer_missing(const struct Tokenizer *t);
 
-// The id of the control token that is written so ("<|im_end|>"); -1: there is none.
+// Returns the id of the control token with this text ("<|im_end|>"); -1: there is none.
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text);
 
-// What a token is written as, such as "<|im_end|>", also a control token of a .model, which
+// Returns the text of a token, such as "<|im_end|>", also of a control token of a .model, which
 // decodes to nothing; NULL: there is no such id. free() it.
 char *tokenizer_token_text(const struct Tokenizer *t, int32_t id);
 
-// The ids that begin and end a text, as the tokenizer's files say; -1: none does. A text begins
-// with what the reference puts there: the token of tokenizer.json's template, or bos_token where
-// tokenizer_config.json says add_bos_token; a .model's <s>, unless add_bos_token is false. It ends
-// with the template's token, or eos_token; </s>.
+// Return the ids that begin and end a text, by the tokenizer's files; -1: none. As in the
+// reference, a text begins with the token of tokenizer.json's template, or with bos_token if
+// tokenizer_config.json has add_bos_token; for a .model with <s>, unless add_bos_token is false. It
+// ends with the template's token, or eos_token; for a .model with </s>.
 int32_t tokenizer_begin(const struct Tokenizer *t);
 int32_t tokenizer_end(const struct Tokenizer *t);
 
-// The chat template that came with the tokenizer, as Jinja text; NULL: none did.
+// Returns the tokenizer's chat template, as Jinja text; NULL: it has none.
 const char *tokenizer_chat_template(const struct Tokenizer *t);
 
-// The text of `count` ids, *bytes long (it may hold zero bytes, and a zero byte lies behind it);
-// free() it. The text of two lists is the text of the joined list, so samples can be printed as
-// they grow. A model's sample may break a letter between two ids: byte ids give invalid UTF-8 then.
-// An id at or past tokenizer_vocab (a padded vocabulary has such) stands for nothing.
+// Returns the text of `count` ids, *bytes long (it may have zero bytes, and a zero byte follows
+// it); free() it. The texts of two lists joined are the text of the joined list, so samples can be
+// printed as they grow. A sample may break a character between two byte ids: that is invalid UTF-8.
+// An id at or past tokenizer_vocab (from a padded vocabulary) has no text.
 char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t *bytes);
 
 // ---- for encode.h ----
 
-// What a thread needs to encode a text in parts, and a part of valid UTF-8: `at` bytes of the text
-// lie in front of it, `behind` follow it in memory.
+// One thread's buffers for encoding a text in parts, and a part of valid UTF-8: `at` bytes of the
+// text precede it, `behind` bytes follow it in memory.
 struct TokenizerWork;
 struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t);
 void tokenizer_work_close(struct TokenizerWork *w); // NULL is allowed
@@ -110,13 +108,13 @@ struct TextPart {
     const char *text;
     size_t bytes, behind, at;
 };
-// Errors: those of tokenizer_encode; -EAGAIN, with nothing appended: the text cannot be cut behind
+// Errors: those of tokenizer_encode; -EAGAIN, with nothing appended: the text cannot be cut after
 // this part.
 int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
                           const struct TextPart *p, struct Ids *ids, struct Error *e);
 
-// How many bytes a part may have, about `wanted`, so that the parts' ids are those of the text: if
-// tokenizer_encode_part takes them.
+// Returns the bytes of a part, about `wanted`, such that the parts' ids are those of the whole
+// text, unless tokenizer_encode_part fails with -EAGAIN.
 size_t tokenizer_cut(const struct Tokenizer *t, const char *text, size_t bytes, size_t wanted);
 
 #endif

@@ -66,7 +66,7 @@ static bool is_same(const struct stat *a, const struct stat *b) {
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-// One call of fstat, half a microsecond; a write that it cannot see yet is seen at the next read.
+// Takes one fstat, half a microsecond. A write that it cannot see yet is seen at the next read.
 static int check_unchanged(const struct TokenFile *f, struct Error *e) {
     struct stat now;
     char how[96];

@@ -1,4 +1,4 @@
-// The headers of token shards: see tokens.h for what stands in them.
+// Reads the headers of token shards: see tokens.h for their formats.
 #include "data/text/tokens.h"
 #include "data/text/tokens_layout.h"
 
@@ -35,7 +35,7 @@ static int refuse_version(const char *name, int32_t version, int32_t only, struc
                      only);
 }
 
-// llmq's, with our documents or without.
+// Reads llmq's header, with our documents or without.
 static int read_llmq(const char *header, const char *name, struct TokenLayout *l, int32_t *count,
                      struct Error *e) {
     int32_t version = int_at(header, LLMQ_VERSION), bytes = int_at(header, LLMQ_ID_BYTES);

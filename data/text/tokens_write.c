@@ -1,5 +1,5 @@
-// Writing token shards: see tokens.h. Ids go to the disk as they come; the bits of documents, a
-// sixteenth of that, are kept until the end.
+// Writes token shards: see tokens.h. Ids are written as they come; the bits of documents, a
+// sixteenth of their size, are kept until the end.
 #include "data/text/tokens.h"
 #include "data/text/tokens_layout.h"
 
@@ -86,7 +86,7 @@ int token_writer_document(struct TokenWriter *w, const int32_t *ids, const uint8
         return code;
     grow_bits(w, w->count);
     w->bits[TOKEN_STARTS][first / 8] |= (uint8_t)(1 << first % 8);
-    for (size_t i = 1; i < count; i++) // id i is the target at the place before it
+    for (size_t i = 1; i < count; i++) // id i is the target of position i - 1
         if (!counts || counts[i])
             w->bits[TOKEN_COUNTS][(first + i - 1) / 8] |= (uint8_t)(1 << (first + i - 1) % 8);
     return 0;

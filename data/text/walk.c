@@ -1,4 +1,4 @@
-// The files of a folder: see walk.h. Next: sources.c.
+// Lists the files of a folder: see walk.h. Next: sources.c.
 #include "data/text/walk.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static void add(struct Walk *w, const char *path) {
     w->path[w->count++] = base_format("%s", path);
 }
 
-// fts says of a link only that it leads to nothing.
+// Refuses a broken link. fts does not report why it is broken.
 static int refuse_link(const char *flag, const char *path, struct Error *e) {
     struct stat st;
     int err = stat(path, &st) ? errno : ENOENT;
@@ -33,7 +33,7 @@ static int refuse_folder(const char *flag, const char *path, int err, struct Err
 
 static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, struct Error *e) {
     if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
-        w->hidden += entry->fts_info != FTS_DP; // a folder comes back when it is done
+        w->hidden += entry->fts_info != FTS_DP; // a folder comes a second time, after its files
         if (entry->fts_info == FTS_D)
             fts_set(walk, entry, FTS_SKIP);
         return 0;
@@ -48,7 +48,7 @@ static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry,
     case FTS_SLNONE:
         return refuse_link(flag, entry->fts_path, e);
     case FTS_DC:
-        // All paths of fts are the beginnings of one.
+        // The path of the cycle's folder is a prefix of this path.
         return error_set(e, -ELOOP, E_DATA_LINK,
                          "%s %s: the link leads back to %.*s, without an end; remove it", flag,
                          entry->fts_path, (int)entry->fts_cycle->fts_pathlen, entry->fts_path);
