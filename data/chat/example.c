@@ -73,7 +73,7 @@ static void check_end(struct Examples *x, const struct Ids *ids, bool raw) {
 }
 
 static void warn_endless(const struct Examples *x, const char *flag) {
-    if (x->endless && x->chat->told)
+    if (x->endless && x->chat->logged)
         log_line(LOG_NORMAL,
                  "%s %s: %zu of %zu texts (%s is the first) %s: a model that learns from them "
                  "may not stop",
@@ -184,11 +184,11 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
 // Logs the first line of each kind, with its shape, template and ids.
 static void log_first_line(const struct Examples *x, const char *flag) {
     const struct Shape *shape = x->line.shape;
-    unsigned bit = 1u << shape->kind, *told = x->chat->told;
+    unsigned bit = 1u << shape->kind, *logged = x->chat->logged;
     size_t counted = 0;
-    if (!told || *told & bit)
+    if (!logged || *logged & bit)
         return;
-    *told |= bit;
+    *logged |= bit;
     for (size_t i = 1; i < x->made.ids.count; i++)
         counted += x->made.counts[i];
     bool plain = shape->kind == LINE_TEXT || shape->kind == LINE_PROMPT;

@@ -17,7 +17,7 @@ struct Example {
 struct ChatSpec {
     const char *name; // --chat-template; NULL: the tokenizer's own (tokenizer_chat_template)
     const char *map;  // --data-map; NULL: members are known by their names
-    unsigned *told;   // 1 << kind of the lines whose first example was logged; NULL: none is logged
+    unsigned *logged; // 1 << kind of the lines whose first example was logged; NULL: none is logged
 };
 
 // A callback for each example, in the order of the file. A result other than 0 ends the reading and

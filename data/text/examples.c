@@ -167,12 +167,12 @@ char *examples_path(const char *cache_dir, uint64_t number) {
 
 int examples_prepare(const struct ExamplesSpec *asked, char **path, char hex[SHA256_HEX_BYTES],
                      struct Error *e) {
-    unsigned told = 0;
+    unsigned logged = 0;
     struct ExamplesSpec spec = *asked;
     struct stat *stats = base_alloc_zeroed(spec.file_count * sizeof *stats);
     struct Filling filling = {&spec, stats};
     bool found = false;
-    spec.chat.told = &told;
+    spec.chat.logged = &logged;
     *path = NULL;
     int code = hash_inputs(&spec, stats, hex, e);
     struct Made made = {spec.cache_dir, PREFIX,  code ? 0 : made_number(hex), names, 1,

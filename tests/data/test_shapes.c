@@ -171,7 +171,7 @@ static char *logged_in(struct Fixture *f, const char *form, bool end, const char
     unsigned told = 0;
     toy.merges = 0;
     toy.end = end ? toy.end : -1;
-    struct ChatSpec chat = {.name = form, .told = &told};
+    struct ChatSpec chat = {.name = form, .logged = &told};
     char *path = scratch_write(f->folder, "told.jsonl", lines, strlen(lines));
     char *log = base_format("%s/log", f->folder), *text = base_alloc_zeroed(4096);
     char *all = base_format("%s", "");
