@@ -313,7 +313,7 @@ static size_t space_before(const struct Bpe *b, const uint8_t *text, size_t from
     return end;
 }
 
-static size_t space_behind(const struct Bpe *b, const uint8_t *text, size_t n, size_t from) {
+static size_t space_after(const struct Bpe *b, const uint8_t *text, size_t n, size_t from) {
     for (size_t w; from < n && is_space(b, text + from, &w);)
         from += w;
     return from;
@@ -347,7 +347,7 @@ static int cut_out(struct Call *c, const struct AddedSet *set, struct Stretch s,
         if (a->lstrip && begin > done)
             begin = space_before(c->b, s.text, done, begin);
         if (a->rstrip)
-            end = space_behind(c->b, s.text, s.n, end);
+            end = space_after(c->b, s.text, s.n, end);
         int err = encode_between(c, &s, done, begin, rest);
         if (err)
             return err;
@@ -364,20 +364,20 @@ static int encode_normalized(struct Call *c, struct Stretch s) {
 }
 
 // Bytes after a cut that are read along, so that the end of the word before it is seen.
-enum { BEHIND_MAX = 256 };
+enum { AFTER_MAX = 256 };
 
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
                struct Error *e) {
     struct Call c = {b, w, ids, t->plain, e};
     struct Stretch s = {.text = (const uint8_t *)t->text,
-                        .n = t->n + size_min(t->behind, BEHIND_MAX),
-                        .cut = t->behind ? t->n : SIZE_MAX,
+                        .n = t->n + size_min(t->after, AFTER_MAX),
+                        .cut = t->after ? t->n : SIZE_MAX,
                         .at = t->at,
                         .begins = !t->inside && !t->follows,
                         .middle = t->inside};
-    while (s.n < t->n + t->behind && (s.text[s.n] & 0xc0) == 0x80)
+    while (s.n < t->n + t->after && (s.text[s.n] & 0xc0) == 0x80)
         s.n++;
-    s.open = s.n < t->n + t->behind;
+    s.open = s.n < t->n + t->after;
     size_t count = ids->count, missing = w->missing;
     int err = cut_out(&c, &b->raw, s, encode_normalized);
     if (err) {
@@ -401,7 +401,7 @@ size_t bpe_missing(struct BpeWork *w) {
 }
 
 // True if an added token ends at byte `at`. The text after one begins like a text of its own.
-static bool is_behind_added(const struct Bpe *b, const char *text, size_t at) {
+static bool follows_added(const struct Bpe *b, const char *text, size_t at) {
     for (size_t i = 0; i < b->nadded; i++) {
         size_t n = b->added[i].bytes;
         if (n <= at && !memcmp(text + at - n, b->added[i].text, n))
@@ -414,7 +414,7 @@ size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted) {
     if (b->one_stretch || wanted >= n)
         return n;
     size_t cut = split_cut(&b->unicode, (const uint8_t *)text, n, wanted);
-    while (cut < n && is_behind_added(b, text, cut)) {
+    while (cut < n && follows_added(b, text, cut)) {
         size_t before = cut > 1 ? split_cut(&b->unicode, (const uint8_t *)text, n, cut - 1) : n;
         cut = before < cut ? before : n;
     }

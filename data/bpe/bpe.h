@@ -64,11 +64,11 @@ void bpe_work_close(struct BpeWork *w); // NULL is allowed
 struct BpeText {
     const char *text;
     size_t n;
-    size_t behind; // bytes of the longer text that follow in memory; then n is from bpe_cut
-    size_t at;     // its offset in the longer text, for error lines
-    bool inside;   // the longer text has bytes before it
-    bool plain;    // special tokens are not recognised in it
-    bool follows;  // it follows a token that is not part of it
+    size_t after; // bytes of the longer text that follow in memory; then n is from bpe_cut
+    size_t at;    // its offset in the longer text, for error lines
+    bool inside;  // the longer text has bytes before it
+    bool plain;   // special tokens are not recognised in it
+    bool follows; // it follows a token that is not part of it
 };
 
 // Appends the ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut after these n

@@ -10,7 +10,7 @@ static char peek(const struct PatternReader *r, size_t ahead) {
     return r->at + ahead < r->n ? r->text[r->at + ahead] : 0;
 }
 
-// ---- behind a backslash ----
+// ---- escapes ----
 
 // Reads \p{NAME}, \p{^NAME} or \P{NAME}.
 static int read_property(struct PatternReader *r, struct PointSet *s) {

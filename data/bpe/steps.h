@@ -54,7 +54,7 @@ void step_close(struct Step *s);
 struct Stretch {
     const uint8_t *text;
     size_t n, cut; // words before `cut` are taken; SIZE_MAX: all of them
-    size_t at;     // its offset in the text to encode, for error lines; not exact if written anew
+    size_t at;     // its offset in the text to encode, for errors; not exact if it is rewritten
     bool begins;   // the text begins with it, and no token stands before that
     bool middle;   // the text was cut before it, so that nothing may be prepended
     bool open;     // the text goes on after its n bytes

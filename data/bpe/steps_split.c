@@ -242,7 +242,7 @@ static int split_regex(struct Splitting *x) {
         if (found == REGEX_LIMIT)
             return refuse(x, byte_at(x, ascii, &character, &byte, from));
         if (found == REGEX_FOUND && at[0] == at[1] && at[1] == last) {
-            from++; // no empty match right behind a match
+            from++; // no empty match right after a match
             continue;
         }
         size_t begin = byte_at(x, ascii, &character, &byte, at[0]);

@@ -29,7 +29,7 @@ static size_t decoded_bytes(const struct Tokenizer *t, const int32_t *ids, size_
 
 static int encode(const struct Writer *w, size_t bytes, struct Ids *ids, struct Error *e) {
     if (w->out->ids.count && tokenizer_has_first(w->t))
-        return tokenizer_encode_behind(w->t, w->text, bytes, !w->raw, ids, e);
+        return tokenizer_encode_after(w->t, w->text, bytes, !w->raw, ids, e);
     return w->raw ? tokenizer_encode(w->t, w->text, bytes, ids, e)
                   : tokenizer_encode_plain(w->t, w->text, bytes, ids, e);
 }

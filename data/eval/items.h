@@ -23,7 +23,7 @@ enum EvalMeasure {
     EVAL_LLMC_ACC, // llm.c: by the mean of log-probabilities
     NEVALMEASURE
 };
-extern const char *const eval_measure_names[]; // "acc", ...; NULL behind the last
+extern const char *const eval_measure_names[]; // "acc", ...; ends in NULL
 
 enum { EVAL_CHOICES_MAX = 16 };
 

@@ -171,7 +171,7 @@ static int count_sliding(struct HfReading *r, const cJSON *types, size_t *slidin
 }
 
 // Counts Qwen's layers with a window, if it is on: those after the first max_window_layers.
-static int count_behind(struct HfReading *r, size_t layers, size_t *sliding) {
+static int count_after(struct HfReading *r, size_t layers, size_t *sliding) {
     const cJSON *item = hf_config_value(r->config, "max_window_layers");
     double full = item ? item->valuedouble : 28;
     if (item && !(cJSON_IsNumber(item) && full >= 0 && full == floor(full)))
@@ -210,7 +210,7 @@ static int read_window(struct HfReading *r) {
     if (!err && types)
         err = count_sliding(r, types, &sliding, &named);
     else if (!err && width > 0 && !mistral)
-        err = count_behind(r, layers, &sliding);
+        err = count_after(r, layers, &sliding);
     if (err)
         return err;
     if (sliding && sliding < named)

@@ -42,7 +42,7 @@ struct Foreseen {
     bool documents;    // a source is JSONL, or token shards that say where documents begin
 };
 
-// Looks at a local source. One that cannot be opened is passed over, because a plan needs no data.
+// Looks at a local source. One that cannot be opened is skipped, because a plan needs no data.
 static void foresee_local(struct Foreseen *f, const char *name) {
     struct Source s;
     struct TokenFile file;

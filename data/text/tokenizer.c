@@ -253,7 +253,7 @@ int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
     if (t->kind == TOKENIZER_MODEL)
         return spm_encode(t->spm, p->text, p->bytes, p->at == 0, ids, e);
     if (t->kind == TOKENIZER_JSON) {
-        struct BpeText text = {p->text, p->bytes, p->behind, p->at, .inside = p->at > 0};
+        struct BpeText text = {p->text, p->bytes, p->after, p->at, .inside = p->at > 0};
         return encode_json(t, w->bpe, &text, ids, e);
     }
     for (size_t i = 0; i < p->bytes; i++)
@@ -310,8 +310,8 @@ bool tokenizer_has_first(const struct Tokenizer *t) {
     return t->kind == TOKENIZER_JSON && bpe_has_first(&t->bpe);
 }
 
-int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
-                            struct Ids *ids, struct Error *e) {
+int tokenizer_encode_after(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
+                           struct Ids *ids, struct Error *e) {
     CHECK(t->kind == TOKENIZER_JSON, "tokenizer %d", t->kind);
     return encode_bpe(t, text, bytes, plain, true, ids, e);
 }

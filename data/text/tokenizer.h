@@ -64,10 +64,10 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
                            struct Ids *ids, struct Error *e);
 
 // True if the tokenizer puts a mark at the front of a text alone. Then text after a control token
-// is encoded by tokenizer_encode_behind, as the continuation of a text.
+// is encoded by tokenizer_encode_after, as the continuation of a text.
 bool tokenizer_has_first(const struct Tokenizer *t);
-int tokenizer_encode_behind(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
-                            struct Ids *ids, struct Error *e);
+int tokenizer_encode_after(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
+                           struct Ids *ids, struct Error *e);
 
 // Reports the bytes since the last call for which the vocabulary of a tokenizer.json has no piece:
 // "3 bytes ... are left out", or become its unk_token, as in the reference implementation. free()
@@ -100,13 +100,13 @@ char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t cou
 // ---- for encode.h ----
 
 // One thread's buffers for encoding a text in parts, and a part of valid UTF-8: `at` bytes of the
-// text precede it, `behind` bytes follow it in memory.
+// text precede it, `after` bytes follow it in memory.
 struct TokenizerWork;
 struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t);
 void tokenizer_work_close(struct TokenizerWork *w); // NULL is allowed
 struct TextPart {
     const char *text;
-    size_t bytes, behind, at;
+    size_t bytes, after, at;
 };
 // Errors: those of tokenizer_encode; -EAGAIN, with nothing appended: the text cannot be cut after
 // this part.

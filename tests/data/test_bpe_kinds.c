@@ -56,7 +56,7 @@ static bool check_parts(const struct Bpe *b, struct BpeWork *w, const char *text
     struct Ids ids = {0};
     struct Error e;
     size_t cut = bpe_cut(b, text, n, wanted);
-    struct BpeText first = {.text = text, .n = cut, .behind = n - cut};
+    struct BpeText first = {.text = text, .n = cut, .after = n - cut};
     struct BpeText second = {.text = text + cut, .n = n - cut, .at = cut, .inside = true};
     int err = cut < n ? bpe_encode(b, w, &first, &ids, &e) : -EAGAIN;
     if (err) {

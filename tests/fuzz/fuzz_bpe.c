@@ -131,7 +131,7 @@ static int encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *
     int err = bpe_encode(b, w, t, ids, &e);
     CHECK(!err || ids->count == count, "%d: %zu ids more", err, ids->count - count);
     CHECK(err != -EINVAL || (e.text[0] && !strchr(e.text, '\n')), "a refusal of no line");
-    CHECK(!err || err == -EINVAL || (err == -EAGAIN && t->behind), "error %d", err);
+    CHECK(!err || err == -EINVAL || (err == -EAGAIN && t->after), "error %d", err);
     return err;
 }
 
@@ -139,7 +139,7 @@ static void check_parts(const struct Bpe *b, struct BpeWork *w, const char *text
                         const struct Ids *whole, size_t missing) {
     struct Ids ids = {0};
     size_t cut = bpe_cut(b, text, n, n / 2 + 1);
-    struct BpeText first = {.text = text, .n = cut, .behind = n - cut};
+    struct BpeText first = {.text = text, .n = cut, .after = n - cut};
     struct BpeText second = {.text = text + cut, .n = n - cut, .at = cut, .inside = true};
     bpe_missing(w);
     if (cut < n && !encode(b, w, &first, &ids) && !encode(b, w, &second, &ids)) {
