@@ -30,7 +30,7 @@ static void train(void *context, struct Rank *r) {
 static struct PipelineForecast predict(const struct RankSettings *s) {
     struct PipelineForecast f;
     struct Error e = {0};
-    if (pipeline_predict(s, s->ranks, &f, &e))
+    if (pipeline_predict(s, &f, &e))
         fail_msg("%s", e.text);
     return f;
 }

@@ -143,7 +143,7 @@ static int check_disk(const struct FitRequest *r, const struct Forecast *f, stru
 static int print(const struct FitRequest *r, const struct Forecast *f, const char *advice,
                  struct Error *e) {
     struct PipelineForecast pipeline;
-    int err = pipeline_predict(r->settings, r->ranks_here, &pipeline, e);
+    int err = pipeline_predict(r->settings, &pipeline, e);
     if (!err && r->json) {
         char *json = table_json(f, &pipeline, NULL, advice);
         fputs(json, r->out);
