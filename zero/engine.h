@@ -115,8 +115,8 @@ static inline struct HostCopy *zero_last_copy(struct Zero *z) {
 }
 
 // ---- reports.c: see report.h, too ----
-// Hands `mine` to all ranks: all[r] becomes rank r's. Waits for it.
-void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
+// Hands `mine` to all ranks, and waits for theirs: rank r's is at [r], until the next call.
+const uint64_t *zero_share(struct Zero *z, uint64_t mine);
 
 // 0 if all ranks say 0, else the error (a negative errno) of the lowest rank that does not.
 int zero_agree(struct Zero *z, int err);

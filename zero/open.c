@@ -117,6 +117,7 @@ static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
     z->reports = (char *)z->control + control;
     if (err || tier_is_dry(device))
         return err;
+    z->shared = base_alloc_zeroed(rows * sizeof *z->shared);
     for (int i = 0; i < HOST_COPIES; i++) {
         struct HostCopy *copy = &z->host_copy[i];
         copy->sent = device_alloc_host(z->device, sizeof *copy->sent);
@@ -288,6 +289,7 @@ void zero_close(struct Zero *z) {
     free(z->train);
     free(z->pass);
     free(z->forward);
+    free(z->shared);
     for (int i = 0; i < HOST_COPIES; i++) {
         struct HostCopy *copy = &z->host_copy[i];
         device_close_event(z->device, copy->received_all);

@@ -39,8 +39,7 @@ struct Pass;
 struct Zero;
 
 struct Placement {
-    struct Comm
-        *shard_group; // its ranks keep a shard of every group each: dp; NULL: each rank keeps all
+    struct Comm *shard_group; // ranks that keep a shard of every group each; NULL: each keeps all
     struct Tier *tier;
     enum Dtype dtype;
 };
@@ -134,6 +133,7 @@ struct Zero {
     struct StepState *control;  // on the device
     size_t report_bytes;        // of one row
     char *reports;              // on the device: (size) rows of struct RankReport
+    uint64_t *shared;           // (size): what zero_share returns
     struct HostCopy *host_copy; // (HOST_COPIES), in turn
     struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
     const struct Parallel *parallel;

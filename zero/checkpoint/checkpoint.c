@@ -178,16 +178,16 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
 // checkpoint_newest.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
                          struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine, newest = 0;
+    uint64_t mine, newest = 0;
     int found = checkpoint_newest(folders, *step, path, &mine, e);
     int err = zero_agree(z, found < 0 ? found : 0);
     bool also = found == 1 && !checkpoint_is_below(*path, folders[0]);
     free(found == 1 ? *path : NULL);
     *path = NULL;
-    zero_share(z, found == 1 ? mine << 1 | !also : 0, all); // of one step in two, the first
+    // Of one step in two, the first.
+    const uint64_t *all = zero_share(z, found == 1 ? mine << 1 | !also : 0);
     for (int r = 0; r < z->all->size; r++)
         newest = all[r] > newest ? all[r] : newest;
-    free(all);
     if (err || !newest)
         return err;
     *step = newest >> 1;

@@ -52,11 +52,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
 static int32_t shared_token(struct Rank *r, int32_t drawn) {
     if (r->zero.parallel->stages == 1)
         return drawn;
-    uint64_t *all = base_alloc_zeroed((size_t)r->all->size * sizeof *all);
-    zero_share(&r->zero, (uint64_t)drawn, all);
-    int32_t token = (int32_t)all[r->all->size - 1];
-    free(all);
-    return token;
+    return (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
 }
 
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,

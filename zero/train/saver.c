@@ -37,15 +37,6 @@ static bool free_bytes(const char *folder, uint64_t *bytes) {
     return !err;
 }
 
-static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
-    uint64_t *all = base_alloc_zeroed((size_t)s->zero->all->size * sizeof *all), sum = 0;
-    zero_share(s->zero, mine, all);
-    for (int r = 0; r < s->zero->all->size; r++)
-        sum += all[r];
-    free(all);
-    return sum;
-}
-
 // Of one folder, on rank 0; what cannot be asked is tried.
 static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e) {
     uint64_t bytes;
@@ -82,12 +73,11 @@ static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
 static uint64_t wanted_bytes(const struct Saver *s, int place) {
     const struct LocalDisk *d = disk_of(s, place);
     const struct Comm *c = s->zero->all;
-    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all), sum = 0;
-    zero_share(s->zero, checkpoint_bytes(s->zero, s->identity), all);
+    const uint64_t *all = zero_share(s->zero, checkpoint_bytes(s->zero, s->identity));
+    uint64_t sum = 0;
     for (int r = 0; r < c->size; r++)
         if (!disk_is_local(d) || d->keeper[r] == d->keeper[c->rank])
             sum += all[r];
-    free(all);
     return sum;
 }
 
@@ -111,18 +101,21 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
     return err ? err : checkpoint_clear(s->folder[0], e);
 }
 
+// The first rank that says so; as many as there are: none does.
+static int first_rank(const struct Saver *s, bool mine) {
+    const uint64_t *all = zero_share(s->zero, mine);
+    int first = 0;
+    while (first < s->zero->all->size && !all[first])
+        first++;
+    return first;
+}
+
 // No waiting lifts `ulimit -f`. The first rank whose file is larger says it.
 static int check_limit(const struct Saver *s, struct Error *e) {
     const struct Comm *c = s->zero->all;
     struct rlimit most;
     uint64_t bytes = checkpoint_bytes(s->zero, s->identity);
-    bool over = !getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur;
-    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all);
-    zero_share(s->zero, over, all);
-    int first = 0;
-    while (first < c->size && !all[first])
-        first++;
-    free(all);
+    int first = first_rank(s, !getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur);
     if (first != c->rank)
         return first < c->size ? -EFBIG : 0;
     char *takes = size_text(bytes), *allowed = size_text(most.rlim_cur);
@@ -213,14 +206,7 @@ static void log_failure(uint64_t step, const struct Error *e) {
 // On all ranks, of which those that have seen what went wrong have a line: the first of these says
 // it. (A disk that is full is full for all of them.)
 static void log_failure_once(const struct Saver *s, uint64_t step, const struct Error *e) {
-    const struct Comm *all = s->zero->all;
-    uint64_t *seen = base_alloc_zeroed((size_t)all->size * sizeof *seen);
-    zero_share(s->zero, e->text[0] != 0, seen);
-    int first = 0;
-    while (first < all->size && !seen[first])
-        first++;
-    free(seen);
-    if (first == all->rank)
+    if (first_rank(s, e->text[0] != 0) == s->zero->all->rank)
         log_failure(step, e);
 }
 
@@ -360,7 +346,7 @@ static bool waits(struct Saver *s, unsigned stops) {
     bool go_on = true;
     for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        go_on = sum_over_ranks(s, request_stops() != stops) == 0;
+        go_on = zero_agree(s->zero, request_stops() != stops ? -EINTR : 0) == 0;
     }
     return go_on;
 }

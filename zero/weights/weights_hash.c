@@ -3,11 +3,9 @@
 
 #include "zero/state.h"
 
-#include <stdlib.h>
-
 // Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each shard's once.
 uint64_t zero_weights_hash(struct Zero *z) {
-    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
+    uint64_t hash = 0, sum = 0;
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_finish(z);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -21,10 +19,8 @@ uint64_t zero_weights_hash(struct Zero *z) {
         }
     }
     device_free_host(z->device, chunk);
-    zero_share(z, hash, all);
-    hash = 0;
+    const uint64_t *all = zero_share(z, hash);
     for (int r = 0; r < z->all->size; r++)
-        hash += all[r];
-    free(all);
-    return hash;
+        sum += all[r];
+    return sum;
 }
