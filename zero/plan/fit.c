@@ -15,15 +15,6 @@ struct Advice {
     struct Trials trials;
 };
 
-// The largest batch that fits, among those that make a run and are smaller than what was said.
-static bool try_batches(struct Advice *s, struct Candidate c, const size_t *batch, size_t n) {
-    size_t fitting = candidates_fitting(batch, n, c, trials_fit, &s->trials);
-    if (!fitting)
-        return false;
-    c.batch = batch[fitting - 1];
-    return trials_fit(&s->trials, &c); // others fitted before
-}
-
 struct Change {
     struct Candidate is;
     uint64_t distance;
@@ -53,7 +44,7 @@ static size_t sort_changes(const struct Advice *s, const struct Candidate *list,
     return found;
 }
 
-// Among n candidates, of a lower stage or not; and of those with a smaller batch.
+// Among n candidates, of a lower stage or not; and of those with the largest smaller batch.
 static bool search_among(struct Advice *s, const struct Candidate *list, size_t n, bool lower) {
     const struct RankSettings *said = &s->run->settings;
     size_t *batch, nbatch = candidates_batches(said, said->batch - 1, &batch);
@@ -64,7 +55,7 @@ static bool search_among(struct Advice *s, const struct Candidate *list, size_t 
         found = trials_fit(&s->trials, &change[i].is);
     changes = found ? 0 : sort_changes(s, list, n, true, lower, change); // which changes training
     for (size_t i = 0; i < changes && !found; i++)
-        found = try_batches(s, change[i].is, batch, nbatch);
+        found = candidates_largest(batch, nbatch, change[i].is, trials_fit, &s->trials);
     free(change);
     free(batch);
     return found;

@@ -48,11 +48,6 @@ static size_t chunk_bytes(struct Rank *dry) {
     return size_min(STATE_CHUNK, largest_shard(dry)) * sizeof(float);
 }
 
-// Beside it the two halves of split master weights (zero/master/master.c).
-static size_t halves_bytes(struct Rank *dry, const struct RankSettings *s) {
-    return s->master_format == MASTER_SPLIT ? chunk_bytes(dry) : 0;
-}
-
 // What is narrow is read into the middle of a chunk, which need not be aligned.
 static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
     const struct Tier *nvme = &dry->tier[TIER_NVME];
@@ -72,11 +67,12 @@ static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
     return s->processes && s->ranks > 1 ? 2 * size_min(s->comm_chunk, whole) : 0;
 }
 
-// Of one rank: its devices' queues and threads; the host's batches; and the chunk through
-// which state leaves.
+// Of one rank: its devices' queues and threads; the host's batches; and the chunk through which
+// state leaves, beside the two halves of split master weights (zero/master/master.c).
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t bytes = chunk_bytes(dry) + halves_bytes(dry, s) + feed_host_bytes(s) + ahead_bytes(s) +
-                   exchange_bytes(dry, s);
+    size_t chunks = s->master_format == MASTER_SPLIT ? 2 : 1;
+    size_t bytes =
+        chunks * chunk_bytes(dry) + feed_host_bytes(s) + ahead_bytes(s) + exchange_bytes(dry, s);
     if (s->device == DEVICE_CPU)
         bytes += device_own_bytes_cpu(dry->device);
     if (dry->host)
