@@ -59,24 +59,22 @@ int checkpoint_clear(const char *folder, struct Error *e) {
     return err;
 }
 
+static int refuse_folder(const char *what, const char *folder, struct Error *e) {
+    return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot %s folder %s: %s", what, folder,
+                     strerror(errno));
+}
+
 static int begin_aside(struct CheckpointSave *s, struct Error *e) {
     bool made = mkdir(s->folder, 0777) == 0;
     if (!made && errno != EEXIST)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->folder,
-                         strerror(errno));
+        return refuse_folder("create", s->folder, e);
     s->home = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->home < 0)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot open folder %s: %s", s->folder,
-                         strerror(errno));
+        return refuse_folder("open", s->folder, e);
     int err = made ? folder_sync_above(s->folder, e) : 0;
     if (!err)
         err = checkpoint_clear(s->folder, e);
-    if (err)
-        return err;
-    if (mkdir(s->aside, 0777) != 0)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->aside,
-                         strerror(errno));
-    return 0;
+    return err || mkdir(s->aside, 0777) == 0 ? err : refuse_folder("create", s->aside, e);
 }
 
 // Another run may have the name of the folder by now, and writes there in its own right.

@@ -27,6 +27,12 @@ static inline int checkpoint_place(const struct CheckpointFiles *f, int file) {
     return grid_coord(&f->file[0].head.grid, file, AXIS_TP);
 }
 
+// ---- file.c ----
+
+// The errors of a file: -errno, as it is; and -EBADMSG.
+int checkpoint_unreadable(const char *path, struct Error *e);
+int checkpoint_damaged(const char *path, const char *why, struct Error *e);
+
 // ---- read.c ----
 
 // Reads what this rank keeps of each group's first arrays: [0, arrays).

@@ -156,10 +156,10 @@ int checkpoint_remove(const char *path) {
 }
 
 static bool is_refused(const struct CheckpointRefused *refused, uint64_t step) {
-    bool found = false;
-    for (size_t i = 0; refused && i < refused->n; i++)
-        found = found || refused->step[i] == step;
-    return found;
+    size_t i = 0;
+    while (refused && i < refused->n && refused->step[i] != step)
+        i++;
+    return refused && i < refused->n;
 }
 
 // A damaged one would otherwise take the place of one that can be gone back to.

@@ -97,19 +97,15 @@ static bool is_same(const struct IdentityLine *has, const struct IdentityLine *w
     return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
 }
 
-// The first flag, or else the first other line, in which two identities differ; either may lack it.
-static bool find_difference(const char *stored, const char *wanted, bool flags, bool same_ranks,
-                            struct IdentityLine *has, struct IdentityLine *want) {
-    for (const char *s = stored; *s;) {
-        *has = next_line(&s);
-        *want = line_named(wanted, has);
-        if (!is_same(has, want) && is_flag(has) == flags && (same_ranks || !is_of_the_ranks(has)))
-            return true;
-    }
-    for (const char *w = wanted; *w;) {
-        *want = next_line(&w);
-        *has = line_named(stored, want);
-        if (!has->text && is_flag(want) == flags && (same_ranks || !is_of_the_ranks(want)))
+// The first flag, or else the first other line, of `text` that the other identity has not so, or
+// that it lacks altogether (`missing`).
+static bool find_difference(const char *text, const char *other, bool missing, bool flags,
+                            bool same_ranks, struct IdentityLine *line, struct IdentityLine *its) {
+    while (*text) {
+        *line = next_line(&text);
+        *its = line_named(other, line);
+        bool differs = missing ? !its->text : !is_same(line, its);
+        if (differs && is_flag(line) == flags && (same_ranks || !is_of_the_ranks(line)))
             return true;
     }
     return false;
@@ -119,8 +115,11 @@ static bool find_difference(const char *stored, const char *wanted, bool flags, 
 static int compare_identity(const char *path, const char *stored, const char *wanted,
                             bool same_ranks, struct Error *e) {
     struct IdentityLine has, want;
-    if (!find_difference(stored, wanted, true, same_ranks, &has, &want) &&
-        !find_difference(stored, wanted, false, same_ranks, &has, &want))
+    bool found = false;
+    for (int others = 0; others < 2 && !found; others++)
+        found = find_difference(stored, wanted, false, !others, same_ranks, &has, &want) ||
+                find_difference(wanted, stored, true, !others, same_ranks, &want, &has);
+    if (!found)
         return 0;
     char *had = has.text ? line_text(&has) : NULL, *wants = want.text ? line_text(&want) : NULL;
     char *why = !had     ? base_format("lacks \"%s\"", wants)
@@ -141,6 +140,13 @@ static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
     return a->scale == b->scale && a->hysteresis == b->hysteresis && a->good == b->good;
 }
 
+static int refuse_shape(const char *path, struct Error *e) {
+    return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
+                     "checkpoint %s holds a model of another shape; give the flags of the model "
+                     "that was saved",
+                     path);
+}
+
 // Does a file have its place among those of this model? *next: for each place and group, where the
 // files before it end; becomes where it ends.
 static int check_file(const struct CheckpointFiles *f, int number, uint64_t *next,
@@ -153,8 +159,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
         memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
         strcmp(h->identity, first->identity) != 0)
-        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: this file belongs to another checkpoint", path);
+        return checkpoint_damaged(path, "this file belongs to another checkpoint", e);
     const struct Params *saved = &f->saved[checkpoint_place(f, number)];
     next += checkpoint_place(f, number) * saved->ngroup;
     bool same = h->ngroup == (uint32_t)saved->ngroup;
@@ -169,22 +174,16 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
                              path, (unsigned long long)part->begin);
         next[g] += part->count;
     }
-    return same ? 0
-                : error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                            "checkpoint %s holds a model of another shape; give the flags of the "
-                            "model that was saved",
-                            path);
+    return same ? 0 : refuse_shape(path, e);
 }
 
 // ---- the files ----
 
 static void files_close(struct CheckpointFiles *f) {
-    if (f->held >= 0)
-        close(f->held);
-    if (f->folder >= 0)
-        close(f->folder);
-    if (f->fetched >= 0)
-        close(f->fetched);
+    const int descriptor[] = {f->held, f->folder, f->fetched};
+    for (int i = 0; i < 3; i++)
+        if (descriptor[i] >= 0)
+            close(descriptor[i]);
     for (int i = 0; i < f->count; i++) {
         checkpoint_head_free(&f->file[i].head);
         free(f->file[i].path);
@@ -252,9 +251,10 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
     bool has = f->head.narray == NSTATE_LATE;
     if (has == offload_is_late_after(z, f->head.step))
         return 0;
-    return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                     "checkpoint %s is damaged: %s the weights before a delayed update", f->path,
-                     has ? "it should not have" : "it lacks");
+    return checkpoint_damaged(f->path,
+                              has ? "it should not have the weights before a delayed update"
+                                  : "it lacks the weights before a delayed update",
+                              e);
 }
 
 // Lays out the groups of each place that saved.
@@ -263,10 +263,7 @@ static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error
     struct Error ignored;
     int places = h->grid.size[AXIS_TP];
     if (model_config_check_parts(&z->params->config, (size_t)places, &ignored))
-        return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                         "checkpoint %s holds a model of another shape; give the flags of the "
-                         "model that was saved",
-                         f->file[0].path);
+        return refuse_shape(f->file[0].path, e);
     f->saved = base_alloc_zeroed((size_t)places * sizeof *f->saved);
     for (f->places = 0; f->places < places; f->places++)
         params_layout(&z->params->config, 1, (size_t)f->places, (size_t)places,
@@ -284,9 +281,7 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
         err = check_file(f, i, next, e);
     for (int i = 0; i < f->places * groups && !err; i++)
         if (next[i] != f->saved[i / groups].group[i % groups].numel)
-            err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                            "checkpoint %s is damaged: its files lack some elements",
-                            f->file[0].path);
+            err = checkpoint_damaged(f->file[0].path, "its files lack some elements", e);
     free(next);
     return err;
 }

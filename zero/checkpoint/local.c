@@ -282,8 +282,7 @@ static int fetch_file(struct Fetch *x, int i, char *room, struct Error *e) {
     if (sees)
         err = checkpoint_file_open(x->f->folder, file->path, &fd, &file->head, e);
     if (!err && sees && fstat(fd, &st))
-        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", file->path,
-                        strerror(errno));
+        err = checkpoint_unreadable(file->path, e);
     err = zero_agree(x->z, err);
     if (!err && !x->shared[i]) {
         int from = owns ? fd : -1;
@@ -360,10 +359,8 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
         f->held = checkpoint_hold(f->folder);
     int teller = agree_on_save(&x, &count), err = 0;
     if (count < 1 || count > CHECKPOINT_FILES_MAX)
-        err = z->all->rank
-                  ? -EBADMSG
-                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                              "checkpoint %s is damaged: no node can read any of its files", path);
+        err = z->all->rank ? -EBADMSG
+                           : checkpoint_damaged(path, "no node can read any of its files", e);
     if (!err) {
         name_files(&x, count);
         survey(&x);

@@ -62,8 +62,7 @@ static int open_file(struct CheckpointReader *r, int place, int g, uint64_t i, s
     else if (!(err = checkpoint_file_open(f->folder, from->path, &r->fd, &again, e)))
         checkpoint_head_free(&again);
     if (from->fetched && r->fd < 0)
-        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", from->path,
-                        strerror(errno));
+        err = checkpoint_unreadable(from->path, e);
     if (!err)
         r->file = file;
     return err;
