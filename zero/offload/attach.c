@@ -120,9 +120,8 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
 }
 
 static void close_group(struct OffloadGroup *s) {
-    struct Mark *marks[] = {&s->new_weights_made, &s->state_stored};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        mark_close(marks[i]);
+    mark_close(&s->new_weights_made);
+    mark_close(&s->state_stored);
     tier_free(&s->second_grad);
     tier_free(&s->new_weights);
 }

@@ -154,8 +154,8 @@ void move_out(struct Mover *m, const struct Move *v) {
 
 // ---- at once ----
 
-static void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
-                     bool out) {
+void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
+              bool out) {
     struct NvmePiece piece = {b->tag, b->offset + offset, mem, bytes};
     struct Error e;
     if (b->tier->kind == TIER_NVME) {
@@ -171,13 +171,4 @@ static void move_now(struct Mover *m, const struct Block *b, size_t offset, void
         device_copy(m->device, q, to, from, bytes);
         device_sync_queue(m->device, q);
     }
-}
-
-void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now(m, b, offset, mem, bytes, false);
-}
-
-void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
-                  size_t bytes) {
-    move_now(m, b, offset, (void *)mem, bytes, true);
 }

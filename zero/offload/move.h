@@ -82,10 +82,9 @@ struct MovePieces {
 void move_read(struct Mover *m, const struct MovePieces *p);
 void move_write(struct Mover *m, const struct MovePieces *p);
 
-// Reads or writes a piece of a block of any tier, from or to host memory, now. mem: of
+// Reads a piece of a block of any tier into host memory (out: writes it from there), now. mem: of
 // device_alloc_host. The queues that use the block are idle.
-void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes);
-void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
-                  size_t bytes);
+void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
+              bool out);
 
 #endif

@@ -9,11 +9,11 @@ static float *alloc_chunk(struct Zero *z) {
 }
 
 void state_io_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now_in(&offload_of(z)->mover, b, offset, mem, bytes);
+    move_now(&offload_of(z)->mover, b, offset, mem, bytes, false);
 }
 
 void state_io_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now_out(&offload_of(z)->mover, b, offset, mem, bytes);
+    move_now(&offload_of(z)->mover, b, offset, mem, bytes, true);
 }
 
 void state_io_init(struct Zero *z, int g) {
@@ -58,9 +58,9 @@ void state_io_store(struct Zero *z, int g, bool late) {
         for (size_t j = 0; j < n && dtype != F32; j++)
             dtype_store(chunk, dtype, j, chunk[j]);
         if (!late)
-            move_now_out(&o->mover, param, at + i * size, chunk, n * size);
+            move_now(&o->mover, param, at + i * size, chunk, n * size, true);
         if (new_weights->tier)
-            move_now_out(&o->mover, new_weights, i * size, chunk, n * size);
+            move_now(&o->mover, new_weights, i * size, chunk, n * size, true);
     }
     device_free_host(z->device, chunk);
 }
