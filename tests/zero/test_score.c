@@ -6,7 +6,7 @@
 #include "tests/lib/eval_fixture.h"
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/tiny.h"
-#include "zero/rank/score.h"
+#include "zero/rank/rank.h"
 #include "zero/weights/import.h"
 
 #include <errno.h>

@@ -133,6 +133,21 @@ double rank_mean_loss(const struct Rank *r, const struct StepResult *result);
 int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e);
 
+// How likely the model finds given tokens, as evaluations ask (score.c).
+//
+// logprob[i] becomes the log-probability (nats) that the model gives to tokens from .. count - 1 of
+// sequence i, each after all before it: their sum. A sequence has at most seq_len + 1 tokens, as
+// the last is never an input. All ranks call it with the same list and get the same numbers.
+//
+// At any stage and tier, as it walks as validation does. Sequences are cut into micro-batches, of
+// --batch sequences of about one length, before they are dealt out to ranks: so the results do not
+// depend on how many ranks there are, to the bit, with the same --batch and --threads.
+//
+// Errors: -EINVAL where a rank has another list; -EINTR, without a text, if a rank was told to stop
+// meanwhile.
+int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double *logprob,
+               struct Error *e);
+
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
 // the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
 // Fewer where one of s->stops is drawn, which is the last then. All ranks call it with the same

@@ -1,5 +1,5 @@
-// Scoring sequences in micro-batches, each by one rank: see score.h. Next: rank.c (rank_validate).
-#include "zero/rank/score.h"
+// Scoring sequences in micro-batches, each by one rank: see rank.h. Next: rank_step.c (rank_validate).
+#include "zero/rank/rank.h"
 
 #include "kernels/hash.h"
 

@@ -5,10 +5,9 @@
 #include "kernels/hash.h"
 #include "kernels/trace.h"
 #include "zero/train/diverged.h"
-#include "zero/train/loss_scale.h"
-#include "zero/weights/weights_hash.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +162,22 @@ static void save(struct Trainer *t) {
     judge_finish(&t->judge);
     saver_save(&t->saver);
     t->clock_at = base_seconds();
+}
+
+void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
+                         size_t bytes) {
+    double scale = (double)after->scale;
+    *text = '\0';
+    if (before->scale == 0)
+        return;
+    if (after->hysteresis < before->hysteresis)
+        snprintf(text, bytes,
+                 ", the loss scale stays at %.10g (of --loss-scale-hysteresis %" PRIu64 " left)",
+                 scale, after->hysteresis);
+    else if (after->scale < before->scale)
+        snprintf(text, bytes, ", the loss scale is halved to %.10g", scale);
+    else
+        snprintf(text, bytes, ", the loss scale stays at %.10g, its minimum", scale);
 }
 
 static void log_skipped(struct Trainer *t, const struct StepResult *result) {

@@ -88,6 +88,11 @@ int trainer_run(struct Trainer *t, struct Error *e);
 // rank_validate's, the hook's, export_weights'; -EINTR a stop was asked for.
 int trainer_evaluate(struct Trainer *t, struct Error *e);
 
+// Writes what an overflow did to the loss scale, as a line's end: ", the loss scale is halved to 2".
+// A scale of 0 before it: there is none, and nothing to say.
+void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
+                         size_t bytes);
+
 // Remembers the first error that ends the run, and asks all ranks to stop.
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e);
 

@@ -16,4 +16,8 @@
 // process is not rank 0's. Errors: the sink's, of any rank.
 int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e);
 
+// The hash of all master weights, by which runs are told apart to the last bit: model/params.h has
+// what a range of them adds. All ranks call it, and wait.
+uint64_t zero_weights_hash(struct Zero *z);
+
 #endif
