@@ -3,7 +3,7 @@
 // counted in a training step. And what a step takes at least follows from them.
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
-#include "zero/plan/fit.h"
+#include "zero/plan/predict.h"
 
 #include <errno.h>
 

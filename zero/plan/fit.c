@@ -1,7 +1,16 @@
-// Does a run fit, and if not, what would make it? See fit.h.
-#include "zero/plan/fit.h"
+// Does a run fit, and if not, what would make it?
+//
+// Three things are limited: the device's memory, by what there is or by --device-mem; the host's,
+// likewise or by --host-mem and --host-mem-per-rank; and the disk. A forecast costs some
+// milliseconds, so the question of what would fit is answered by trying: the same run at a higher
+// stage, with more recomputation, with both; with more and more of it offloaded to the host; with
+// split master weights, where nobody chose; with less offloaded, where the host's memory is short;
+// with the disk, which comes before that where the user named one; then with a smaller batch, which
+// changes the training too; and at last all of this at a lower stage than was said.
+//
+// Called by predict.c. Next: candidates.c.
+#include "zero/plan/predict.h"
 
-#include "zero/plan/candidates.h"
 #include "zero/plan/table.h"
 
 #include <errno.h>

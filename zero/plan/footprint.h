@@ -5,7 +5,7 @@
 // rank that has trained. A forecast is of one rank. Most are equal, since shards are padded to one
 // size; what the others take where they are not, such as stages of a pipeline, its Demand says.
 //
-// Called by predict.c; table.h prints it, fit.h looks for one that fits.
+// Called by predict.c; table.h prints it, fit.c looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
 #define ZERO_PLAN_FOOTPRINT_H
 #include "zero/offload/offload.h"

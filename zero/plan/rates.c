@@ -1,5 +1,14 @@
-// Rates of kernels and collectives from the traces of real steps: see rates.h.
-#include "zero/plan/rates.h"
+// How fast this machine's ranks run each kernel and each collective: measured in real steps of a
+// small model.
+//
+// A kernel's best rate alone says little of a step: the other ranks use the memory, too, and a
+// product that has an epilogue is another one. So as many ranks as the run has in this process
+// train a model of two blocks like the run's (but no wider than some hundred channels, so that it
+// takes a second) for some steps, traced, one queue each, and of each call the quickest counts.
+// What was measured is kept, kernel by kernel.
+//
+// Next: count.h, which says how much there is to do.
+#include "zero/plan/bound.h"
 
 #include "kernels/trace.h"
 #include "zero/state.h"
