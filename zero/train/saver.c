@@ -247,26 +247,10 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
     return err;
 }
 
-static int begin(struct Saver *s) {
-    struct Error e = {0};
-    int err = try_snapshot(s, &e);
-    name_node(s, 0, &e);
-    if (err)
-        log_failure_once(s, s->zero->step, &e);
-    return err;
-}
-
-// Waits for this rank's thread. Errors: its own.
-static int join(struct Saver *s, struct Error *e) {
-    int err = checkpoint_snapshot_close(s->snapshot, e);
-    s->snapshot = NULL;
-    return err;
-}
-
-// Where ranks cannot ask each other: the next step is under way.
+// Waits for this rank's thread. Where ranks cannot ask each other: the next step is under way.
 static void join_alone(struct Saver *s) {
     struct Error e = {0};
-    if (join(s, &e))
+    if (checkpoint_snapshot_close(s->snapshot, &e))
         log_failure(s->save.step, &e);
 }
 
@@ -278,6 +262,7 @@ static void end(struct Saver *s, bool failed) {
     if (!s->save.ended)
         checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
     checkpoint_close(&s->save, failed ? -EIO : 0);
+    s->snapshot = NULL;
     s->synchronous = failed;
     s->under_way = false;
     atomic_store(&s->word, 0);
@@ -309,7 +294,7 @@ void saver_finish(struct Saver *s) {
     struct Error e = {0};
     if (!s->under_way)
         return;
-    int err = join(s, &e);
+    int err = checkpoint_snapshot_close(s->snapshot, &e);
     if (!err && atomic_load(&s->word) & WORD_FAILED)
         err = -EIO; // it was told why it has no name
     err = zero_agree(s->zero, err);
@@ -333,8 +318,12 @@ void saver_save(struct Saver *s) {
     saver_finish(s);
     if (s->saved == s->zero->step)
         return;
-    if (s->snapshot_memory->bytes && !s->synchronous && begin(s) == 0)
-        return;
+    if (s->snapshot_memory->bytes && !s->synchronous) {
+        if (try_snapshot(s, &said) == 0)
+            return;
+        name_node(s, 0, &said);
+        log_failure_once(s, s->zero->step, &said);
+    }
     if (try_folders(s, &said) && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and tries again when the next checkpoint is due");
 }

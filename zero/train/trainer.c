@@ -12,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What only this rank has seen must not leave the others waiting in their first collective. (Before
-// ranks have a group they fail alike; and once they train, an error is kept, all stop after the
-// same step, and what was trained is saved.)
-static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
-    if (err && t->rank.all && t->rank.all->size > 1)
-        comm_fail(t->rank.all, e->id, "%s", e->text);
-}
-
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
     if (!err || t->code)
         return;
@@ -44,7 +36,11 @@ double trainer_step_tokens(const struct Trainer *t) {
 
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
-    end_if_alone(t, err, e);
+    // What only this rank has seen must not leave the others waiting in their first collective.
+    // (Before ranks have a group they fail alike; and once they train, an error is kept, all stop
+    // after the same step, and what was trained is saved.)
+    if (err && t->rank.all && t->rank.all->size > 1)
+        comm_fail(t->rank.all, e->id, "%s", e->text);
     t->rank.requests = request_all();
     return err;
 }
@@ -132,11 +128,6 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
     return err;
 }
 
-// The items of --eval. -EINTR as above.
-static int evaluate_items(struct Trainer *t, struct Error *e) {
-    return t->hooks.evaluate ? t->hooks.evaluate(t, e) : 0;
-}
-
 static int export_model(struct Trainer *t, struct Error *e) {
     struct Error why = {0};
     int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
@@ -151,7 +142,7 @@ int trainer_evaluate(struct Trainer *t, struct Error *e) {
     if (t->resume.asked.only && t->exported.write)
         return export_model(t, e);
     int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
-    return err ? err : evaluate_items(t, e);
+    return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e); // -EINTR as above
 }
 
 // While updates are skipped the weights may be no good: the next step that is not saves.
@@ -202,12 +193,6 @@ static void note_breakdown(struct Trainer *t, uint64_t step) {
     note(t, &(struct LogNote){.step = step, .what = "breakdown", .value = v, .n = n});
     n = breakdown_waited(times, v);
     note(t, &(struct LogNote){.step = step, .what = "waited_s", .value = v, .n = n});
-}
-
-static void end_breakdown(struct Trainer *t) {
-    note_breakdown(t, breakdown_end(&t->breakdown));
-    if (t->breakdown.sum.all > 0)
-        print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
 }
 
 // As a checkpoint of this step would have the weights.
@@ -314,13 +299,6 @@ static int after_step(void *trainer, struct Error *e) {
     return err;
 }
 
-static void print_done(struct Trainer *t) {
-    unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
-    if (step > 0 && step >= steps)
-        print_line(
-            t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
-}
-
 // Compute may stand still meanwhile.
 static int read_timed(void *trainer, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
@@ -356,7 +334,9 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     breakdown_open(&t->breakdown, &t->rank.zero, t->rank.trace, t->rank.host_trace);
     err = loop_run(&loop, &t->rank, stop, e);
     *stop = *stop && !t->ended;
-    end_breakdown(t);
+    note_breakdown(t, breakdown_end(&t->breakdown));
+    if (t->breakdown.sum.all > 0)
+        print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
     return err;
 }
 
@@ -411,7 +391,7 @@ static int end_with_result(struct Trainer *t, bool stop, struct Error *e) {
             return end_diverged(t, "the validation loss is not finite", e);
         if (!err)
             saver_prove(&t->saver, UINT64_MAX);
-        return err ? err : evaluate_items(t, e);
+        return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e);
     }
     if (!t->code)
         print_line(
@@ -433,14 +413,17 @@ static void warn_late_save(const struct Trainer *t) {
 }
 
 int trainer_run(struct Trainer *t, struct Error *e) {
+    unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
     bool stop;
-    int err = t->rank.zero.step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
+    int err = step < steps ? saver_check(&t->saver, e) : 0;
     if (err)
         return err;
     request_on_signals();
     warn_late_save(t);
     t->clock_at = base_seconds();
-    print_done(t);
+    if (step > 0 && step >= steps)
+        print_line(
+            t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
     err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
     bool diverged = has_diverged(t, err, stop);
