@@ -57,7 +57,7 @@ void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n,
     size_t size = dtype_size(p.dtype);
     void *raw = narrow_part(out, n, p.dtype);
     CHECK(n <= STATE_CHUNK, "%zu elements at once", n);
-    z->backing.ops->read(z, p.block, p.offset + i * size, raw, n * size);
+    z->backing.ops->copy(z, p.block, p.offset + i * size, raw, n * size, false);
     if (p.dtype != F32)
         for (size_t j = 0; j < n; j++)
             out[j] = dtype_load(raw, p.dtype, j);
@@ -70,7 +70,7 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
     if (p.dtype != F32) // element j is read at 4 j, and written at 2 j
         for (size_t j = 0; j < n; j++)
             dtype_store(in, p.dtype, j, in[j]);
-    z->backing.ops->write(z, p.block, p.offset + i * size, in, n * size);
+    z->backing.ops->copy(z, p.block, p.offset + i * size, in, n * size, true);
 }
 
 // ---- initial values ----

@@ -222,8 +222,7 @@ static const struct BackingOps offload_ops = {
     .init = state_io_init,
     .store = state_io_store,
     .stored = state_io_stored,
-    .read = state_io_read,
-    .write = state_io_write,
+    .copy = state_io_copy,
     .is_late = state_io_is_late,
 };
 

@@ -8,12 +8,9 @@ static float *alloc_chunk(struct Zero *z) {
     return device_alloc_host(z->device, STATE_CHUNK * sizeof(float));
 }
 
-void state_io_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now(&offload_of(z)->mover, b, offset, mem, bytes, false);
-}
-
-void state_io_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now(&offload_of(z)->mover, b, offset, mem, bytes, true);
+void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
+                   bool out) {
+    move_now(&offload_of(z)->mover, b, offset, mem, bytes, out);
 }
 
 void state_io_init(struct Zero *z, int g) {
