@@ -46,14 +46,6 @@ static int open_stagings(struct Zero *z, struct ActOffload *k, const struct ActO
     return err;
 }
 
-// Slots are moved whole, with the gaps between tensors and what a small batch does not use.
-static void zero_slots(struct Zero *z, const struct ActOffloadSpec *s) {
-    if (s->dry)
-        return;
-    device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
-    device_sync_queue(z->device, QUEUE_COMPUTE);
-}
-
 int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Error *e) {
     if (s->slots == s->layers * s->sets)
         return 0;
@@ -75,7 +67,10 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
                              .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);
-    zero_slots(z, s);
+    if (!s->dry) { // slots are moved whole, with gaps, and with what a small batch does not use
+        device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
+    }
     int err = slots_open(&k->slots, &slots, e);
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);

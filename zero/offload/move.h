@@ -72,15 +72,14 @@ void move_begin(struct Mover *m, const struct Move *v);
 void move_in(struct Mover *m, const struct Move *v);
 void move_out(struct Mover *m, const struct Move *v); // on the device's out queue, likewise
 
-// Pieces of blocks on NVMe, in the host's in or out queue. unless: nothing is written where
-// *unless is not 0 when the queue gets there; NULL: it is.
+// Pieces of blocks on NVMe, in the host's in queue, or to write them in its out queue. unless:
+// nothing is written where *unless is not 0 when the queue gets there; NULL: it is.
 struct MovePieces {
     struct NvmePiece piece[NVME_PIECES];
     int n;
     const uint32_t *unless;
 };
-void move_read(struct Mover *m, const struct MovePieces *p);
-void move_write(struct Mover *m, const struct MovePieces *p);
+void move_pieces(struct Mover *m, const struct MovePieces *p, bool write);
 
 // Reads a piece of a block of any tier into host memory (out: writes it from there), now. mem: of
 // device_alloc_host. The queues that use the block are idle.

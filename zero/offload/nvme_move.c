@@ -218,13 +218,9 @@ static struct Claim claim_of(const struct NvmePiece *p) {
                           round_up(p->offset + p->bytes, NVME_UNIT_BYTES)};
 }
 
-static bool claims_meet(const struct Claim *a, const struct Claim *b) {
-    return a->file == b->file && a->begin < b->end && b->begin < a->end;
-}
-
 static bool meets_any(const struct Claim *a, const struct Claim *b, int count) {
     for (int i = 0; i < count; i++)
-        if (claims_meet(a, &b[i]))
+        if (a->file == b[i].file && a->begin < b[i].end && b[i].begin < a->end)
             return true;
     return false;
 }
