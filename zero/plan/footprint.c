@@ -98,13 +98,6 @@ static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s,
     return w;
 }
 
-static struct Moved sum_of(const struct Moves *m) {
-    struct Moved sum = m->forward;
-    moved_add(&sum, m->backward);
-    moved_add(&sum, m->update);
-    return sum;
-}
-
 static struct StageHas stage_of(const struct Params *p) {
     struct StageHas has = {.first_layer = p->first_layer, .layers = (int)params_layers(p)};
     for (int u = 0; u < p->nunit; u++) {
@@ -175,7 +168,9 @@ int footprint_of_rank(const struct RankSettings *s, int rank, int ranks_here, st
         out->is = (struct Footprint){.traffic = step.traffic, .stepped = true};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
         out->work = work_of(&dry, s, &step);
-        out->is.moved = sum_of(&out->work.moves);
+        out->is.moved = step.moves.forward;
+        moved_add(&out->is.moved, step.moves.backward);
+        moved_add(&out->is.moved, step.moves.update);
         out->is.moved_known = true;
         out->is.io_bytes = io_bytes(&dry, s);
         out->demand = demand_of(out, (size_t)ranks_here, own_bytes(&dry, s));
