@@ -114,17 +114,13 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     return zero_agree(z, err);
 }
 
-// It is saved anew, whatever was wrong with the one before.
-static void forget_refused(struct CheckpointRefused *refused, uint64_t step) {
-    for (size_t i = 0; refused && i < refused->n; i++)
-        if (refused->step[i] == step)
-            refused->step[i--] = refused->step[--refused->n];
-}
-
 static void prune(struct CheckpointSave *s) {
+    struct CheckpointRefused *refused = s->keep.refused;
     if (!s->named || !is_at_home(s))
         return;
-    forget_refused(s->keep.refused, s->step);
+    for (size_t i = 0; refused && i < refused->n; i++) // it is saved anew, whatever was wrong
+        if (refused->step[i] == s->step)
+            refused->step[i--] = refused->step[--refused->n];
     checkpoint_prune(s->folder, s->step, s->keep);
 }
 
@@ -203,11 +199,6 @@ static bool is_of_this_one(int err) {
     return found;
 }
 
-static void refuse(struct CheckpointRefused *refused, uint64_t step) {
-    if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
-        refused->step[refused->n++] = step;
-}
-
 // The newest that is intact. *path: its folder, or NULL.
 static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoad *load,
                        const char *identity, struct CheckpointRefused *refused, char **path,
@@ -227,7 +218,8 @@ static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoa
         *path = NULL;
         if (!is_of_this_one(err))
             return err;
-        refuse(refused, step);
+        if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
+            refused->step[refused->n++] = step;
         newer = *e;
     }
     return found < 0 ? found : err;

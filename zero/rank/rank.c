@@ -119,16 +119,11 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
     tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
 }
 
-static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
-    struct ZeroOptions o = settings_zero(s);
-    o.shard_group = r->shard_group;
-    o.tier = r->tier;
-    return o;
-}
-
 // The run hands the core the operations of what is offloaded.
 static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    struct ZeroOptions options = options_of(r, s);
+    struct ZeroOptions options = settings_zero(s);
+    options.shard_group = r->shard_group;
+    options.tier = r->tier;
     struct OffloadOptions offload = {.host = r->host,
                                      .param_tier = s->param_tier,
                                      .opt_tier = s->opt_tier,
@@ -202,13 +197,6 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     return err || !offload_of(&r->zero) ? err : act_offload_open(&r->zero, &keep, e);
 }
 
-static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    if (!s->save_async)
-        return 0;
-    return tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
-                      checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
-}
-
 // After everything that has a place in it was counted.
 static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     if (dry || !r->tier[TIER_NVME].total)
@@ -276,8 +264,9 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)
         err = feed_open(&r->feed, r->device, s, tier, e);
-    if (!err)
-        err = open_snapshot(r, s, e);
+    if (!err && s->save_async)
+        err = tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
+                         checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
     return err ? err : open_nvme(r, s, dry, e);
 }
 

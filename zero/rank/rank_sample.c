@@ -48,13 +48,6 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     acts->t = acts->t_max;
 }
 
-// The token that the last rank has drawn, which is one of the last stage; all ranks call it.
-static int32_t shared_token(struct Rank *r, int32_t drawn) {
-    if (r->zero.parallel->stages == 1)
-        return drawn;
-    return (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
-}
-
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s) {
     size_t vocab = r->params.config.vocab, T = r->model.config.seq_len;
@@ -65,8 +58,10 @@ size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
         size_t seen = size_min(length, T);
         next_logits(r, text + length - seen, seen, logits, row);
         int32_t drawn = has_logits(r) ? sample_token(logits, vocab, s, length) : 0;
-        text[length] = shared_token(r, drawn);
-        length++;
+        // The token that the last rank has drawn, which is one of the last stage.
+        if (r->zero.parallel->stages > 1)
+            drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
+        text[length++] = drawn;
         made++;
     }
     free(logits);

@@ -157,13 +157,6 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
     return settings_check_warmup(&s->schedule, e);
 }
 
-// What the ranks' settings will be looked at for, as far as no text has a say.
-static int check_model(const struct Settings *s, struct Error *e) {
-    const struct World w = world_of_threads(s->rank.ranks);
-    struct RankSettings unused;
-    return settings_of_ranks(s, &w, 1, &unused, e);
-}
-
 // A cut of layers is one of so many stages: a line that says other stages says another cut, too, or
 // leaves it to the costs, as `auto` does.
 static void resolve_split(struct RankSettings *r, struct RankSettings *said,
@@ -203,7 +196,10 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     err = settings_check(s, use, e);
-    return err ? err : check_model(s, e);
+    // What the ranks' settings will be looked at for, as far as no text has a say.
+    const struct World alone = world_of_threads(r->ranks);
+    struct RankSettings unused;
+    return err ? err : settings_of_ranks(s, &alone, 1, &unused, e);
 }
 
 void settings_use_rank_info(struct RankSettings *s, const struct World *w) {
