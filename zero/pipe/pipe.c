@@ -14,19 +14,11 @@ static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *ou
 
 // ---- what neighbours hand each other ----
 
-static size_t stream_bytes(const struct Zero *z, const struct Acts *acts) {
-    const struct ModelConfig *c = &z->model->config;
-    return acts_own_rows(acts) * c->channels * dtype_size(c->dtype);
-}
-
-static const struct PipeGroup *group_of(const struct Zero *z) {
-    return z->parallel->context;
-}
-
 static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
                  const struct Acts *acts) {
+    const struct ModelConfig *m = &z->model->config;
     z->device->label.unit = -1;
-    c->ops->sendrecv(c, to, from, stream_bytes(z, acts));
+    c->ops->sendrecv(c, to, from, acts_own_rows(acts) * m->channels * dtype_size(m->dtype));
 }
 
 // Where a pass finds what it works on: a forward pass the activations of the stage before, which
@@ -40,14 +32,14 @@ static void *make_room_for_input(struct Zero *z, const struct Pass *p, const str
 }
 
 static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
-    const struct PipeGroup *g = group_of(z);
+    const struct PipeGroup *g = z->parallel->context;
     if (p->receives)
         swap(z, p->backward ? g->next : g->prev, make_room_for_input(z, p, acts), NULL, acts);
 }
 
 // What comes back is for the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
-    const struct PipeGroup *g = group_of(z);
+    const struct PipeGroup *g = z->parallel->context;
     void *next = p->exchanges ? make_room_for_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
         swap(z, g->prev, next, acts->dx, acts);
