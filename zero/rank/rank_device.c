@@ -279,8 +279,7 @@ static char *name_of_cpu(const struct RankSettings *s) {
 }
 
 char *rank_device_speed_name(const struct RankSettings *s) {
-    bool cpu = s->device == DEVICE_CPU;
-    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *where = s->device == DEVICE_CPU ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
     char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
     free(where);
     return name;
