@@ -142,9 +142,6 @@ struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bo
 // of other nodes is counted apart from here on, as if it went to each of them directly.
 void comm_set_nodes(struct Comm *c, int ranks);
 
-// What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
-void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);
-
 // Ends the job without a word.
 _Noreturn void comm_abort(struct Comm *c);
 // Prints "rank R: ...", a rank of the job, and ends the job.
@@ -154,6 +151,8 @@ _Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ..
 // Counts what this rank will send, and hands back the call's description.
 // What is queued until comm_queued is labelled as this collective.
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
+// The same of one in which not all send: of a broadcast the root alone, of a swap who has something.
+struct CommCall comm_call_from(struct Comm *c, enum Collective kind, size_t bytes, bool sends);
 void comm_queued(struct Comm *c);
 
 // Compares every rank's call with that of the group's first. False: `text` names the first rank

@@ -77,9 +77,7 @@ static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
 // Of a dry group: a rank alone has nobody to swap with.
 static void dry_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
     (void)to;
-    comm_call(c, COMM_SWAP, F32, bytes);
-    if (!from)
-        comm_did_not_send(c, COMM_SWAP, bytes);
+    comm_call_from(c, COMM_SWAP, bytes, from != NULL);
     comm_queued(c);
 }
 

@@ -247,9 +247,7 @@ static void thread_all_to_all(struct Comm *c, void *to, const void *from, size_t
 }
 
 static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct CommCall call = comm_call(c, COMM_BROADCAST, F32, bytes);
-    if (c->rank != root)
-        comm_did_not_send(c, COMM_BROADCAST, bytes);
+    struct CommCall call = comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root);
     queue_meeting(c, mem, call);
     if (c->rank != root)
         queue_copy(c, mem, root, bytes);
@@ -258,9 +256,7 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
 }
 
 static void thread_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct CommCall call = comm_call(c, COMM_SWAP, F32, bytes);
-    if (!from)
-        comm_did_not_send(c, COMM_SWAP, bytes);
+    struct CommCall call = comm_call_from(c, COMM_SWAP, bytes, from != NULL);
     queue_meeting(c, from, call);
     if (to)
         queue_copy(c, to, 1 - c->rank, bytes);
