@@ -104,8 +104,6 @@ static bool machine_of(int folder, int rank, char host[HOST_BYTES]) {
     return r == rank;
 }
 
-// ---- fetching ----
-
 enum { PIECE = 1 << 20, BITS = 64 };
 
 struct Fetch {

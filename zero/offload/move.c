@@ -144,8 +144,6 @@ void move_out(struct Mover *m, const struct Move *v) {
     mark_record(&s->stored, m->host, QUEUE_OUT);
 }
 
-// ---- at once ----
-
 void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
               bool out) {
     struct NvmePiece piece = {b->tag, b->offset + offset, mem, bytes};

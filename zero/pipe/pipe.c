@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-// ---- the passes of a step ----
-
 static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *out) {
     order_passes(p->stages, p->stage, nmicro, out);
 }
