@@ -2,9 +2,8 @@
 //
 // A report is a row for each rank in a table on the device: its loss, the squared norms of its
 // shards, and a word from its host. All rows are gathered on the comm queue at the end of a step or
-// of a batch of validation, so that every rank has the same loss, the same norm and the same
-// wishes (results.c). Between steps the word alone carries what hosts must agree
-// upon.
+// of a batch of validation, so that every rank has the same loss, the same norm and the same wishes
+// (results.c). Between steps the word alone carries what hosts must agree upon.
 #include "zero/report.h"
 
 // The host's word for this rank's row. What came from the row before has left: the host has waited

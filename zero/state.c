@@ -5,8 +5,6 @@
 // zero/checkpoint/checkpoint.h.
 #include "zero/state.h"
 
-#include <stdlib.h>
-
 // ---- this rank's part ----
 
 struct Block *zero_own_block(struct Zero *z, int g) {

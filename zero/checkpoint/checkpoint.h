@@ -153,10 +153,9 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. All files are checked
 // whole first, so that z keeps what it had unless they are intact and of this run; but where a disk
-// fails in between (-EIO), its weights are of neither.
-// Errors: -EBADMSG damaged; -EINVAL another run, naming the first flag or line that differs;
-// -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
-// -errno.
+// fails in between (-EIO), its weights are of neither. Errors: -EBADMSG damaged; -EINVAL another
+// run, naming the first flag or line that differs; -ENOTSUP it was computed with a kernel that this
+// device has not (where identity is compared); -errno.
 typedef int CheckpointLoad(struct Zero *z, const char *path, const char *identity, struct Error *e);
 CheckpointLoad checkpoint_load;
 

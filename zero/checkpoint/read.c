@@ -11,7 +11,6 @@
 // they are picked from it. The elements of padding are 0.
 #include "zero/checkpoint/files.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

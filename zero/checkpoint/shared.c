@@ -11,7 +11,6 @@
 #include "zero/state.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 // Of elements [begin, end) of group g, which this rank owns, every array.
 static void hash_range(struct Zero *z, int g, size_t begin, size_t end, float *chunk,

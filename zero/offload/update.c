@@ -29,8 +29,6 @@
 // Called through hops and struct BackingOps (attach.c), and by weights.c. Read next: activations.h.
 #include "zero/offload/offload.h"
 
-#include <stdlib.h>
-
 enum {
     GROUPS_AHEAD = 2, // queued before the walk is there: longer queues hold up the caller
     DISK_ALIGN = 4096,

@@ -4,8 +4,6 @@
 #include "model/model.h"
 #include "zero/engine.h"
 
-#include <stdlib.h>
-
 static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *out) {
     order_passes(p->stages, p->stage, nmicro, out);
 }

@@ -2,7 +2,6 @@
 #include "zero/plan/candidates.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SAME(field, number)                                                                        \

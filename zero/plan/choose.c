@@ -2,7 +2,6 @@
 #include "zero/plan/choose.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,12 +4,10 @@
 
 #include "kernels/cost.h"
 #include "zero/comm/grid.h"
-#include "zero/offload/activations.h"
 #include "zero/pipe/order.h"
 #include "zero/state.h"
 #include "zero/train/ahead.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -16,7 +16,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 6, CALLS = 512 };
 

@@ -149,10 +149,9 @@ struct SettingsUse {
     struct Chosen chosen;
 };
 
-// Resolves every 0 and auto to the value that it stands for; the model's vocabulary is left
-// out. Three values are kept in `said` too, and so in config.json: the global batch does not follow
-// the ranks of a resumed run, nor device and dtype its machine. Then settings_check. Errors:
-// -EINVAL.
+// Resolves every 0 and auto to the value that it stands for; the model's vocabulary is left out.
+// Three values are kept in `said` too, and so in config.json: the global batch does not follow the
+// ranks of a resumed run, nor device and dtype its machine. Then settings_check. Errors: -EINVAL.
 int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                      struct Error *e);
 

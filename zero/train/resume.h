@@ -28,10 +28,9 @@ struct Resume {
     struct RunLock lock[2];           // which this process keeps, if it does
 };
 
-// What the settings are to know of a resume (out, also and which of it): that there is one;
-// and what auto means for it, the device and dtype that the checkpoint was trained with. Where
-// there is none yet, use->chosen stays as it is.
-// All processes of the job call it.
+// What the settings are to know of a resume (out, also and which of it): that there is one; and
+// what auto means for it, the device and dtype that the checkpoint was trained with. Where there is
+// none yet, use->chosen stays as it is. All processes of the job call it.
 void resume_peek(const struct Resume *r, struct SettingsUse *use);
 
 // No checkpoint is gone on from: one that is named is there, or was refused.
