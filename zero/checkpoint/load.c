@@ -305,12 +305,6 @@ static const struct CheckpointHead *choices_of(const struct Zero *z,
     return &f->file[is_as_wide(z, &f->file[0].head) ? z->all->rank : 0].head;
 }
 
-// Kernels of another kind compute other numbers, and a run does not change them on its way.
-static int restore_variants(struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
-    const struct CheckpointHead *h = choices_of(z, f);
-    return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
-}
-
 // A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
 // with others, and says so: its weights are right, and their bits are not those of a run that was
 // never stopped.
@@ -343,8 +337,10 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity)
         err = check_late(z, &f.file[0], e);
-    if (!err && identity)
-        err = restore_variants(z, &f, e);
+    // Kernels of another kind compute other numbers, and a run does not change them on its way.
+    const struct CheckpointHead *had = err ? NULL : choices_of(z, &f);
+    if (!err && identity && had->choices)
+        err = device_set_variants(z->device, had->choices, had->choices_bytes, e);
     err = zero_agree(z, err);
     if (!err)
         err = zero_agree(

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const char *const collective_names[NCOLLECTIVE] = {
     "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "swap", "barrier"};
@@ -127,6 +128,11 @@ void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char 
 }
 
 // ---- failing ----
+
+void comm_exit(struct Comm *c) {
+    (void)c;
+    _exit(2);
+}
 
 _Noreturn void comm_abort(struct Comm *c) {
     struct Comm *end = c->outer ? c->outer : c;

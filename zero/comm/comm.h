@@ -142,6 +142,8 @@ struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bo
 // of other nodes is counted apart from here on, as if it went to each of them directly.
 void comm_set_nodes(struct Comm *c, int ranks);
 
+// For ranks of one process: ends it.
+void comm_exit(struct Comm *c);
 // Ends the job without a word.
 _Noreturn void comm_abort(struct Comm *c);
 // Prints "rank R: ...", a rank of the job, and ends the job.

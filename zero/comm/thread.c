@@ -27,7 +27,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static const double EXCUSED_S = 2; // that ranks which wait in another group have for its time-out
 
@@ -303,11 +302,6 @@ static void thread_collect_progress(struct Comm *c, uint64_t mine, uint64_t *beg
         begun[r] = g->begun[r];
 }
 
-static void thread_abort(struct Comm *c) {
-    (void)c;
-    _exit(2);
-}
-
 static void thread_close(struct Comm *c) {
     struct ThreadComm *t = (struct ThreadComm *)c;
     struct ThreadGroup *g = t->group;
@@ -353,7 +347,7 @@ static const struct CommOps thread_ops = {
     .claim = thread_claim,
     .heartbeat = thread_heartbeat,
     .collect_progress = thread_collect_progress,
-    .abort = thread_abort,
+    .abort = comm_exit,
     .close = thread_close,
 };
 

@@ -207,13 +207,6 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     return err;
 }
 
-// Of the rank that speaks.
-static void open_tallies(struct Rank *r) {
-    r->trace = trace_open_tally(r->device, breakdown_reason);
-    if (r->host)
-        r->host_trace = trace_open_tally(r->host, breakdown_reason);
-}
-
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
@@ -237,8 +230,11 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (r->host && s->one_queue && !lent)
         device_join_queues(r->host);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
-    if (s->breakdown && s->rank == 0 && !dry)
-        open_tallies(r);
+    bool tallies = s->breakdown && s->rank == 0 && !dry; // the rank that speaks does
+    if (tallies)
+        r->trace = trace_open_tally(r->device, breakdown_reason);
+    if (tallies && r->host)
+        r->host_trace = trace_open_tally(r->host, breakdown_reason);
     if (!err)
         err = open_comm(r, s, dry, e);
     if (err)
