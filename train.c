@@ -20,7 +20,7 @@
 #include "zero/rank/rank.h"
 #include "zero/train/job.h"
 #include "zero/weights/import_run.h"
-#include "zero/weights/export.h"
+#include "zero/weights/weights.h"
 
 #include <errno.h>
 #include <stdlib.h>

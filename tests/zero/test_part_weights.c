@@ -3,8 +3,7 @@
 #include "tests/lib/seats.h"
 #include "tests/lib/scratch.h"
 
-#include "zero/weights/export.h"
-#include "zero/weights/import.h"
+#include "zero/weights/weights.h"
 
 struct Shape {
     int tp, dp, replicas, stage;

@@ -7,7 +7,7 @@
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/tiny.h"
 #include "zero/rank/rank.h"
-#include "zero/weights/import.h"
+#include "zero/weights/weights.h"
 
 #include <errno.h>
 #include <math.h>

@@ -14,8 +14,7 @@
 #include "zero/train/loop.h"
 #include "zero/train/resume.h"
 #include "zero/train/saver.h"
-#include "zero/weights/export.h"
-#include "zero/weights/import.h"
+#include "zero/weights/weights.h"
 
 struct Trainer;
 
