@@ -207,13 +207,6 @@ static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     }
 }
 
-// Behind a layer's own part, of those that left.
-static void gather(const struct ActOffload *k, const struct Slot *slot) {
-    char *whole = slot->block.mem;
-    if (k->parts && leaves(k, slot->owner))
-        k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
-}
-
 static void before_backward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
@@ -223,7 +216,9 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&k->slots, owner);
     finish_fill(z, slot);
     mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
-    gather(k, slot);
+    char *whole = slot->block.mem;
+    if (k->parts && leaves(k, owner)) // behind this place's own part
+        k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
     prefetch_ahead(z, v);
 }
 

@@ -57,12 +57,6 @@ static uint64_t unit_sum(const char *mem) {
     return sum ? sum : 1; // 0 means that there is none
 }
 
-static void keep_sums(struct Nvme *n, const struct NvmeJob *j) {
-    uint64_t *sums = n->file[j->file].sums;
-    for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES)
-        sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
-}
-
 static void compare_sums(struct Transfer *t, struct NvmeJob *j) {
     const uint64_t *sums = t->n->file[j->file].sums;
     for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES) {
@@ -139,7 +133,9 @@ static struct NvmeJob *cut_job(struct Transfer *t) {
 static void begin_write(struct Transfer *t, struct NvmeJob *j) {
     if (j->user)
         memcpy(j->mem + j->user_from, j->user, j->user_bytes);
-    keep_sums(t->n, j);
+    uint64_t *sums = t->n->file[j->file].sums;
+    for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES)
+        sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
 }
 
 // All bytes of a job have come or gone. True: it goes on with another request.

@@ -58,19 +58,16 @@ static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
                : 0;
 }
 
-// Pieces of a collective between processes that are sent, and such that arrive, which a rank's
-// staging on the device is not (zero/comm/mpi.c).
-static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
-    return s->processes && s->ranks > 1 ? 2 * size_min(s->comm_chunk, whole) : 0;
-}
-
 // Of one rank: its devices' queues and threads; the host's batches; and the chunk through which
 // state leaves, beside the two halves of split master weights (zero/master/master.c).
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     size_t chunks = s->master_format == MASTER_SPLIT ? 2 : 1;
-    size_t bytes =
-        chunks * chunk_bytes(dry) + feed_host_bytes(s) + ahead_bytes(s) + exchange_bytes(dry, s);
+    size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
+    size_t bytes = chunks * chunk_bytes(dry) + feed_host_bytes(s) + ahead_bytes(s);
+    // Pieces of a collective between processes that are sent, and such that arrive, which a rank's
+    // staging on the device is not (zero/comm/mpi.c).
+    if (s->processes && s->ranks > 1)
+        bytes += 2 * size_min(s->comm_chunk, whole);
     if (s->device == DEVICE_CPU)
         bytes += device_own_bytes_cpu(dry->device);
     if (dry->host)

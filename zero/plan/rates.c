@@ -187,14 +187,6 @@ static void time_rank(void *context, int rank, struct ThreadGroup *group) {
     free(best);
 }
 
-static void time_once(struct Timing *t) {
-    if (t->done)
-        return;
-    struct World w = world_of_threads(t->ranks);
-    world_run(&w, time_rank, t);
-    t->done = true;
-}
-
 // ---- what is kept of it ----
 
 struct Asked {
@@ -204,9 +196,12 @@ struct Asked {
 
 static double measure_one(void *asked) {
     struct Asked *a = asked;
-    time_once(a->timing);
-    const struct Rates *r = &a->timing->rates;
-    return a->kernel == NKERNEL ? r->sent : r->kernels.of[a->kernel];
+    struct Timing *t = a->timing;
+    struct World w = world_of_threads(t->ranks);
+    if (!t->done)
+        world_run(&w, time_rank, t);
+    t->done = true;
+    return a->kernel == NKERNEL ? t->rates.sent : t->rates.kernels.of[a->kernel];
 }
 
 // All that the rates depend on.

@@ -62,15 +62,6 @@ static void print_limit(FILE *out, const char *flag, size_t bytes) {
                 (double)bytes / 1e9, (double)bytes / (1 << 30));
 }
 
-static void name_ranks(const struct Columns *c, const struct Forecast *f, enum TierKind kind,
-                       char *name, size_t bytes) {
-    int most = f->demand.of[kind].rank, rank = c->n > 1 ? f->settings.rank : most;
-    if (f->unlike)
-        snprintf(name, bytes, "rank %d%s", rank, rank == most ? ", the most" : "");
-    else
-        snprintf(name, bytes, "each of %d ranks", f->settings.ranks);
-}
-
 // A tier's rows by tag; but for the device's, only those that hold something.
 static void print_tier(const struct Columns *c, const struct Forecast *f, enum TierKind kind) {
     size_t row[MAX_COLUMNS];
@@ -82,7 +73,11 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
         print_counted(c, tag_name((enum Tag)tag), AT(tier[kind].most[tag]), kind == TIER_DEVICE);
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->tier[kind].peak;
-    name_ranks(c, f, kind, name, sizeof name);
+    int most = f->demand.of[kind].rank, rank = c->n > 1 ? f->settings.rank : most;
+    if (f->unlike)
+        snprintf(name, sizeof name, "rank %d%s", rank, rank == most ? ", the most" : "");
+    else
+        snprintf(name, sizeof name, "each of %d ranks", f->settings.ranks);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
     if (c->n == 1 && kind == TIER_DEVICE)
         print_limit(c->out, "--device-mem", f->settings.device_bytes);

@@ -17,19 +17,16 @@ static void fill(size_t *value, size_t otherwise) {
         *value = otherwise;
 }
 
-static int refuse_preset(const char *name, struct Error *e) {
-    char *names = preset_names();
-    int err = error_set(e, -EINVAL, E_MODEL_NAME, "--model %s: expected one of %s", name, names);
-    free(names);
-    return err;
-}
-
 // The model that --model names, changed by what is said of it.
 static int resolve_model(struct Settings *s, struct Error *e) {
     const struct Preset *p = preset_named(s->preset);
     struct ModelConfig *m = &s->rank.model;
-    if (!p)
-        return refuse_preset(s->preset, e);
+    if (!p) {
+        char *names = preset_names();
+        error_set(e, -EINVAL, E_MODEL_NAME, "--model %s: expected one of %s", s->preset, names);
+        free(names);
+        return -EINVAL;
+    }
     m->kind = m->kind == NFAMILY ? p->family : m->kind;
     fill(&m->layers, p->layers);
     fill(&m->heads, p->heads);
