@@ -17,10 +17,10 @@
 #include "model/sample.h"
 #include "zero/plan/predict.h"
 #include "zero/process/request.h"
-#include "zero/rank/score.h"
+#include "zero/rank/rank.h"
 #include "zero/train/job.h"
 #include "zero/weights/import_run.h"
-#include "zero/weights/weights_hash.h"
+#include "zero/weights/weights.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 // A kind of such files ("hf:DIR", as --init and --export have it) is a row, struct WeightsKind;
 // train.c has the list, since several rooms have rows: data/hf/, data/llmc/, zero/weights/.
 // data/flags/init.h finds the row of a flag's value. An open row is a source or a sink: an
-// interface between data/ and zero/, element range by element range, used by zero/weights/import.h
-// and export.h.
+// interface between data/ and zero/, element range by element range, used by
+// zero/weights/weights.h.
 //
 // A parameter is named as in model/params.c ("attention.qkv.weight"), with the layer of its block,
 // or -1. All functions return 0, or -errno or -EINVAL with a line in the error; ranks of a process

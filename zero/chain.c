@@ -65,18 +65,12 @@ static void hand_over(struct Zero *z, enum ChainKind kind, enum Queue from, enum
 }
 
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q) {
-    if (slot->fill_queued)
-        mark_wait(&slot->arrived, z->device, q);
-    else
-        mark_wait(&slot->drained, z->device, q);
+    mark_wait(slot->fill_queued ? &slot->arrived : &slot->drained, z->device, q);
 }
 
 static void slot_record(struct Zero *z, struct Slot *slot, bool filled, enum Queue q) {
     slot->fill_queued = filled;
-    if (filled)
-        mark_record(&slot->arrived, z->device, q);
-    else
-        mark_record(&slot->drained, z->device, q);
+    mark_record(filled ? &slot->arrived : &slot->drained, z->device, q);
 }
 
 static struct Device *device_of(const struct Zero *z, const struct Hop *h) {

@@ -115,8 +115,8 @@ static inline struct HostCopy *zero_last_copy(struct Zero *z) {
 }
 
 // ---- reports.c: see report.h, too ----
-// Gives `mine` to all ranks, and waits: all[r] becomes rank r's.
-void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
+// Gives `mine` to all ranks, and waits for theirs: rank r's is at [r], until the next call.
+const uint64_t *zero_share(struct Zero *z, uint64_t mine);
 
 // Returns 0 if all ranks pass 0, else the error (a negative errno) of the lowest that does not.
 int zero_agree(struct Zero *z, int err);

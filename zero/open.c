@@ -117,6 +117,7 @@ static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
     z->reports = (char *)z->control + control;
     if (err || tier_is_dry(device))
         return err;
+    z->shared = base_alloc_zeroed(rows * sizeof *z->shared);
     for (int i = 0; i < HOST_COPIES; i++) {
         struct HostCopy *copy = &z->host_copy[i];
         copy->sent = device_alloc_host(z->device, sizeof *copy->sent);
@@ -288,6 +289,7 @@ void zero_close(struct Zero *z) {
     free(z->train);
     free(z->pass);
     free(z->forward);
+    free(z->shared);
     for (int i = 0; i < HOST_COPIES; i++) {
         struct HostCopy *copy = &z->host_copy[i];
         device_close_event(z->device, copy->received_all);
@@ -327,15 +329,12 @@ static void sync_queues(struct Zero *z) {
         device_sync_queue(z->device, (enum Queue)q);
 }
 
-static void read_device(struct Zero *z, const struct Block *b, size_t offset, void *mem,
-                        size_t bytes) {
-    device_copy(z->device, QUEUE_OUT, mem, (const char *)b->mem + offset, bytes);
-    device_sync_queue(z->device, QUEUE_OUT);
-}
-static void write_device(struct Zero *z, const struct Block *b, size_t offset, void *mem,
-                         size_t bytes) {
-    device_copy(z->device, QUEUE_IN, (char *)b->mem + offset, mem, bytes);
-    device_sync_queue(z->device, QUEUE_IN);
+static void copy_device(struct Zero *z, const struct Block *b, size_t offset, void *mem,
+                        size_t bytes, bool out) {
+    char *at = (char *)b->mem + offset;
+    enum Queue q = out ? QUEUE_IN : QUEUE_OUT; // the device's
+    device_copy(z->device, q, out ? at : mem, out ? mem : at, bytes);
+    device_sync_queue(z->device, q);
 }
 
 static const struct BackingOps on_device = {
@@ -353,8 +352,7 @@ static const struct BackingOps on_device = {
     .init = zero_init_group,
     .store = zero_store_group,
     .stored = zero_stored_group,
-    .read = read_device,
-    .write = write_device,
+    .copy = copy_device,
     .is_late = never,
 };
 

@@ -12,16 +12,6 @@
 // The hops in between are the group's chain FETCH; chain.c makes the queues wait. Next: grad.c.
 #include "zero/engine.h"
 
-// ---- weights that a rank keeps whole ----
-
-// At stage 0 `gathered` is never recorded: the compute queue itself has updated them.
-static void ready_here(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    z->backing.ops->weights_due(z, g);
-    mark_wait(&s->gathered, z->device, QUEUE_COMPUTE);
-    z->w[g] = s->param.mem;
-}
-
 // ---- weights that this rank updates ----
 
 struct HopArgs weights_args(struct Zero *z, int g, bool on_device) {
@@ -87,8 +77,11 @@ void weights_ahead(struct Zero *z, const struct Visit *v) {
 
 void weights_ready(struct Zero *z, const struct Visit *v) {
     int g = v->group;
-    if (!z->state[g].slots) {
-        ready_here(z, g);
+    struct GroupState *s = &z->state[g];
+    if (!s->slots) { // at stage 0 `gathered` is never recorded: the compute queue itself updates
+        z->backing.ops->weights_due(z, g);
+        mark_wait(&s->gathered, z->device, QUEUE_COMPUTE);
+        z->w[g] = s->param.mem;
         return;
     }
     if (!slots_find(&z->weights, g))

@@ -6,8 +6,6 @@
 // Between steps the word alone carries what hosts must agree on.
 #include "zero/report.h"
 
-#include <stdlib.h>
-
 // Copies the host's word to this rank's row. The row's last contents have left: the host has waited
 // for that or, in a step, the in queue has (results.c).
 void reports_send_word(struct Zero *z, uint64_t word) {
@@ -79,22 +77,21 @@ void reports_wait(struct Zero *z) {
 
 // ---- between steps: what hosts agree upon ----
 
-void zero_share(struct Zero *z, uint64_t mine, uint64_t *all) {
+const uint64_t *zero_share(struct Zero *z, uint64_t mine) {
     device_sync_queue(z->device, QUEUE_COMPUTE);
     reports_send_word(z, mine);
     reports_wait(z);
     for (int r = 0; r < z->all->size; r++)
-        all[r] = received_report(z, zero_host_copy(z), r)->word;
+        z->shared[r] = received_report(z, zero_host_copy(z), r)->word;
+    return z->shared;
 }
 
 int zero_agree(struct Zero *z, int err) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
-    zero_share(z, (uint64_t)-err, all);
-    err = 0;
-    for (int r = z->all->size - 1; r >= 0; r--)
-        err = all[r] ? -(int)all[r] : err;
-    free(all);
-    return err;
+    const uint64_t *all = zero_share(z, (uint64_t)-err);
+    int first = 0;
+    while (first + 1 < z->all->size && !all[first])
+        first++;
+    return -(int)all[first];
 }
 
 // ---- a model whose layers are all on each rank ----

@@ -4,8 +4,6 @@
 // no memory grows with the model. Read next: open.c, then zero/checkpoint/checkpoint.h.
 #include "zero/state.h"
 
-#include <stdlib.h>
-
 // ---- this rank's part ----
 
 struct Block *zero_own_block(struct Zero *z, int g) {
@@ -56,7 +54,7 @@ void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n,
     size_t size = dtype_size(p.dtype);
     void *raw = narrow_part(out, n, p.dtype);
     CHECK(n <= STATE_CHUNK, "%zu elements at once", n);
-    z->backing.ops->read(z, p.block, p.offset + i * size, raw, n * size);
+    z->backing.ops->copy(z, p.block, p.offset + i * size, raw, n * size, false);
     if (p.dtype != F32)
         for (size_t j = 0; j < n; j++)
             out[j] = dtype_load(raw, p.dtype, j);
@@ -69,7 +67,7 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
     if (p.dtype != F32) // element j is read at 4 j, and written at 2 j
         for (size_t j = 0; j < n; j++)
             dtype_store(in, p.dtype, j, in[j]);
-    z->backing.ops->write(z, p.block, p.offset + i * size, in, n * size);
+    z->backing.ops->copy(z, p.block, p.offset + i * size, in, n * size, true);
 }
 
 // ---- initial values ----

@@ -133,6 +133,7 @@ struct Zero {
     struct StepState *control;  // on the device
     size_t report_bytes;        // of one row of `reports`
     char *reports;              // on the device: (all->size) rows of struct RankReport
+    uint64_t *shared;           // (all->size): what zero_share returns
     struct HostCopy *host_copy; // (HOST_COPIES), used in turn
     struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
     const struct Parallel *parallel;

@@ -7,7 +7,7 @@
 // FOLDER is the program's own by default, GB 1, BLOCK and DEPTH the tier's, PAIRS 5. Where fio is
 // not installed (scripts/setup.sh --bench) its columns are empty. A machine that others use, or a
 // disk with a limit on its rate, makes single figures worthless; their ratio is meant.
-#include "zero/offload/nvme_disk.h"
+#include "zero/offload/nvme_move.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static double run_fio(const struct Bench *b, const char *direction) {
         "--bs=%zu --iodepth=%zu --size=%llu "
         "--ioengine=io_uring --direct=1 --fixedbufs=1 --allow_file_create=0 --fallocate=none "
         "--invalidate=0 --output-format=json 2>/dev/null",
-        getpid(), nvme_fd(b->nvme, TAG_OPTIMIZER), direction, b->settings.block_bytes,
+        getpid(), b->nvme->file[TAG_OPTIMIZER].fd, direction, b->settings.block_bytes,
         b->settings.depth, (unsigned long long)b->bytes);
     char *text = base_alloc_zeroed(FIO_SAYS_BYTES);
     FILE *f = popen(command, "r");

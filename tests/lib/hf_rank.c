@@ -3,7 +3,7 @@
 #include "data/json_members.h"
 #include "model/presets.h"
 #include "zero/state.h"
-#include "zero/weights/import.h"
+#include "zero/weights/weights.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "zero/comm/world.h"
 #include "zero/master/master.h"
 #include "zero/replica/replica.h"
-#include "zero/weights/weights_hash.h"
+#include "zero/weights/weights.h"
 #include "tests/lib/test.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define TESTS_LIB_TINY_H
 #include "zero/rank/rank.h"
 #include "zero/settings/schedule.h"
-#include "zero/weights/weights_hash.h"
+#include "zero/weights/weights.h"
 #include "zero/comm/world.h"
 
 // Odd sizes on purpose: 2 layers, 3 heads, 36 channels, sequences of 17, vocabulary 61.

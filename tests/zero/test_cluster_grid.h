@@ -110,7 +110,7 @@ TEST(handed_is_the_traffics) {
         s.sequence_parallel = parts;
         double handed = forecast(&c, &s).handed;
         s.cluster = NULL;
-        assert_int_equal(pipeline_predict(&s, 1, &stages, &e), 0);
+        assert_int_equal(pipeline_predict(&s, &stages, &e), 0);
         double bytes = (double)stages.stage[0].is.traffic.bytes[COMM_SWAP]; // forward alone
         pipeline_free(&stages);
         assert_true(bytes > 0 && near_to(handed, 2 * bytes / c.near.rate));

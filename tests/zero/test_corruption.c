@@ -52,14 +52,13 @@ static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
     char name[32];
     snprintf(name, sizeof name, "rank-%04d.state", w->rank);
     int code = checkpoint_load(z, f->newest, identity, &e);
-    uint64_t *named = base_alloc_zeroed((size_t)z->shard_group->size * sizeof *named);
-    zero_share(z, code == -EBADMSG && strstr(e.text, name), named);
-    int err = checkpoint_resume(z, (const char *const[]){f->folder, NULL}, "auto", identity, NULL,
-                                &ignored);
-    bool back = !err && z->step == 1 && zero_weights_hash(z) == f->before, any = false;
+    const uint64_t *named = zero_share(z, code == -EBADMSG && strstr(e.text, name));
+    bool any = false;
     for (int i = 0; i < z->shard_group->size; i++)
         any |= named[i] != 0;
-    free(named);
+    int err = checkpoint_resume(z, (const char *const[]){f->folder, NULL}, "auto", identity, NULL,
+                                &ignored);
+    bool back = !err && z->step == 1 && zero_weights_hash(z) == f->before;
     if (z->shard_group->rank != 0)
         return;
     f->tried++;

@@ -1,6 +1,6 @@
 // The loss scale's state machine, against sequences that were worked out by hand from its rules:
 // initial scale, hysteresis, halving, the minimum, the window, and what each of them resets.
-#include "zero/train/loss_scale.h"
+#include "zero/train/trainer.h"
 #include "tests/lib/test.h"
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 // A sequence of steps, a letter each: '.' a good one, '!' an overflow; and the scale and what is
 // left of the hysteresis after each of them.
-struct Sequence {
+struct Overflows {
     const char *what;
     struct LossScaleSettings settings;
     const char *steps;
@@ -17,7 +17,7 @@ struct Sequence {
     uint64_t hysteresis[16];
 };
 
-static const struct Sequence sequences[] = {
+static const struct Overflows sequences[] = {
     {"the first overflow uses up the hysteresis, the next ones halve",
      {65536, 1, 1000, 2},
      "!!!.!",
@@ -70,7 +70,7 @@ static const struct Sequence sequences[] = {
 
 TEST(sequences_worked_out_by_hand) {
     for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
-        const struct Sequence *s = &sequences[i];
+        const struct Overflows *s = &sequences[i];
         struct LossScale got = loss_scale_start(&s->settings);
         assert_true(got.scale == s->settings.initial && got.hysteresis == s->settings.hysteresis);
         for (size_t k = 0; k < strlen(s->steps); k++) {

@@ -5,6 +5,7 @@
 #include "tests/lib/disk_faults.h"
 #include "tests/lib/nvme_store.h"
 #include "tests/lib/test.h"
+#include "zero/offload/nvme_move.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -174,7 +175,7 @@ TEST(one_thread_reads_while_another_writes) {
 
 // Turns one bit of the file on the disk.
 static void flip_bit(struct Store *s, enum Tag tag, uint64_t at) {
-    int fd = nvme_fd(s->nvme, tag);
+    int fd = s->nvme->file[tag].fd;
     char *unit = s->memory;
     off_t begin = (off_t)(at - at % UNIT);
     assert_int_equal(pread(fd, unit, UNIT, begin), UNIT);

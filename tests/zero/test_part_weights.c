@@ -4,8 +4,7 @@
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
-#include "zero/weights/export.h"
-#include "zero/weights/import.h"
+#include "zero/weights/weights.h"
 
 struct Shape {
     int tp, dp, replicas, stage;

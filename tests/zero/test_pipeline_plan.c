@@ -6,7 +6,7 @@
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/count.h"
-#include "zero/plan/fit.h"
+#include "zero/plan/predict.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,10 +28,10 @@ static void train(void *context, struct Rank *r) {
     run->stage[r->all->rank] = r->zero.parallel->stage;
 }
 
-static struct PipelineForecast predict(const struct RankSettings *s) {
+static struct PipelineForecast stages_of(const struct RankSettings *s) {
     struct PipelineForecast f;
     struct Error e = {0};
-    if (pipeline_predict(s, s->ranks, &f, &e))
+    if (pipeline_predict(s, &f, &e))
         fail_msg("%s", e.text);
     return f;
 }
@@ -86,7 +86,7 @@ static void compare_demand(const struct RankSettings *s, const struct Footprint 
 }
 
 static void compare(const struct RankSettings *s) {
-    struct PipelineForecast f = predict(s);
+    struct PipelineForecast f = stages_of(s);
     struct Run run = {.settings = s};
     uint64_t parameters = 0;
     int layers = 0;
@@ -258,7 +258,7 @@ TEST(work_is_what_kernels_count) {
         struct RankSettings s = settings_of(3, 4);
         s.recompute = level;
         s.pp_split = "1,2,1";
-        struct PipelineForecast f = predict(&s);
+        struct PipelineForecast f = stages_of(&s);
         double all = 0, shares = 0;
         for (int i = 0; i < f.n; i++)
             all += flops_counted(&s, i);
@@ -281,11 +281,11 @@ TEST(the_bubble_is_of_unlike_stages) {
     for (int i = 0; i < 4; i++) {
         struct RankSettings s = settings_of(3, 1);
         s.pp_split = splits[i];
-        struct PipelineForecast f = predict(&s);
+        struct PipelineForecast f = stages_of(&s);
         assert_true(fabs(f.bubble - 2.0 / 3) < 1e-12);
         pipeline_free(&f);
         s.nmicro = 64;
-        f = predict(&s);
+        f = stages_of(&s);
         double most = 0;
         for (int k = 0; k < f.n; k++)
             most = fmax(most, pipeline_share(&f, k));
@@ -298,7 +298,7 @@ TEST(the_bubble_is_of_unlike_stages) {
 
 TEST(one_stage_has_none) {
     struct RankSettings s = settings_of(1, 4);
-    struct PipelineForecast f = predict(&s);
+    struct PipelineForecast f = stages_of(&s);
     assert_int_equal(f.n, 0);
     pipeline_free(&f);
 }

@@ -4,7 +4,7 @@
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
-#include "zero/plan/fit.h"
+#include "zero/plan/predict.h"
 
 #include <errno.h>
 

@@ -41,7 +41,7 @@ struct Leg {
 
 // A sum over all elements that this rank has the state of, each counted once over the ranks.
 static uint64_t hash_state(struct Zero *z) {
-    uint64_t sum = 0, *all = base_alloc_zeroed((size_t)z->shard_group->size * sizeof *all);
+    uint64_t sum = 0;
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_sync(z);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -56,11 +56,10 @@ static uint64_t hash_state(struct Zero *z) {
         }
     }
     device_free_host(z->device, chunk);
-    zero_share(z, sum, all);
+    const uint64_t *all = zero_share(z, sum);
     sum = 0;
     for (int r = 0; r < z->shard_group->size; r++)
         sum += all[r];
-    free(all);
     return sum;
 }
 

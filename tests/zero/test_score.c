@@ -7,8 +7,8 @@
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
-#include "zero/rank/score.h"
-#include "zero/weights/import.h"
+#include "zero/rank/rank.h"
+#include "zero/weights/weights.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static void score_items(void *context, struct Rank *r) {
     struct Scored *s = context;
     struct ImportSource from = hf_model_source(&s->model);
     struct Error e = {0};
-    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)r->all->size * sizeof *all);
+    uint64_t hash = 0;
     int err = import_weights(&r->zero, &from, &e);
     for (int p = 0; p < NEVALPROTOCOL && !err; p++) {
         const struct EvalList *l = &s->items->list[p];
@@ -41,7 +41,7 @@ static void score_items(void *context, struct Rank *r) {
             memcpy(s->out[p], own, l->count * sizeof *own);
         free(own);
     }
-    zero_share(&r->zero, hash, all);
+    const uint64_t *all = zero_share(&r->zero, hash);
     if (tiny_is_first(r)) {
         s->same = true;
         for (int k = 0; k < r->all->size; k++)
@@ -49,7 +49,6 @@ static void score_items(void *context, struct Rank *r) {
         s->code = err;
         s->e = e;
     }
-    free(all);
 }
 
 struct RowsLaid {

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,24 +58,22 @@ int checkpoint_clear(const char *folder, struct Error *e) {
     return err;
 }
 
+static int refuse_folder(const char *what, const char *folder, struct Error *e) {
+    return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot %s folder %s: %s", what, folder,
+                     strerror(errno));
+}
+
 static int begin_tmp(struct CheckpointSave *s, struct Error *e) {
     bool made = mkdir(s->folder, 0777) == 0;
     if (!made && errno != EEXIST)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->folder,
-                         strerror(errno));
+        return refuse_folder("create", s->folder, e);
     s->home = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->home < 0)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot open folder %s: %s", s->folder,
-                         strerror(errno));
+        return refuse_folder("open", s->folder, e);
     int err = made ? folder_sync_above(s->folder, e) : 0;
     if (!err)
         err = checkpoint_clear(s->folder, e);
-    if (err)
-        return err;
-    if (mkdir(s->tmp_path, 0777) != 0)
-        return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create folder %s: %s", s->tmp_path,
-                         strerror(errno));
-    return 0;
+    return err || mkdir(s->tmp_path, 0777) == 0 ? err : refuse_folder("create", s->tmp_path, e);
 }
 
 // Another run may own the folder's name by now, and has the right to write there.
@@ -116,17 +113,14 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     return zero_agree(z, err);
 }
 
-// Forgets that this step was refused: it is saved anew, whatever was wrong with the old one.
-static void forget_refused(struct CheckpointRefused *refused, uint64_t step) {
-    for (size_t i = 0; refused && i < refused->n; i++)
-        if (refused->step[i] == step)
-            refused->step[i--] = refused->step[--refused->n];
-}
-
 static void prune(struct CheckpointSave *s) {
+    struct CheckpointRefused *refused = s->keep.refused;
     if (!s->named || !is_at_home(s))
         return;
-    forget_refused(s->keep.refused, s->step);
+    // Forgets that this step was refused: it is saved anew, whatever was wrong with the old one.
+    for (size_t i = 0; refused && i < refused->n; i++)
+        if (refused->step[i] == s->step)
+            refused->step[i--] = refused->step[--refused->n];
     checkpoint_prune(s->folder, s->step, s->keep);
 }
 
@@ -178,16 +172,16 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
 // Returns what checkpoint_newest does.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
                          struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine, newest = 0;
+    uint64_t mine, newest = 0;
     int found = checkpoint_newest(folders, *step, path, &mine, e);
     int err = zero_agree(z, found < 0 ? found : 0);
     bool also = found == 1 && !checkpoint_is_below(*path, folders[0]);
     free(found == 1 ? *path : NULL);
     *path = NULL;
-    zero_share(z, found == 1 ? mine << 1 | !also : 0, all); // of two with one step, the first's
+    // Of two with one step, the first's.
+    const uint64_t *all = zero_share(z, found == 1 ? mine << 1 | !also : 0);
     for (int r = 0; r < z->all->size; r++)
         newest = all[r] > newest ? all[r] : newest;
-    free(all);
     if (err || !newest)
         return err;
     *step = newest >> 1;
@@ -203,11 +197,6 @@ static bool is_of_this_one(int err) {
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         found = found || err == -codes[i];
     return found;
-}
-
-static void refuse(struct CheckpointRefused *refused, uint64_t step) {
-    if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
-        refused->step[refused->n++] = step;
 }
 
 // Loads the newest that is intact. *path: its folder, or NULL.
@@ -229,7 +218,8 @@ static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoa
         *path = NULL;
         if (!is_of_this_one(err))
             return err;
-        refuse(refused, step);
+        if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
+            refused->step[refused->n++] = step;
         newer = *e;
     }
     return found < 0 ? found : err;

@@ -15,7 +15,7 @@
 // hand. Format 6 is written if an update is late, else format 5. Older formats, which lack the grid
 // of ranks, are not read.
 #include "zero/state.h"
-#include "zero/checkpoint/checkpoint.h"
+#include "zero/checkpoint/files.h"
 
 #include "kernels/atomic_file.h"
 #include "kernels/hash.h"
@@ -71,8 +71,8 @@ static size_t fixed_bytes(int format) {
     return MAGIC_BYTES + sizeof(struct Fixed) + (format > LATE ? sizeof(struct Best) : 0);
 }
 
-static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
-    int err = base_write(w->fd, bytes, n, -1);
+// Reports a failed write. err: 0, or -errno.
+static int report_unwritten(const struct CheckpointWriter *w, int err, struct Error *e) {
     return err ? error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
                            strerror(-err))
                : 0;
@@ -81,7 +81,7 @@ static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, st
 int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
                            struct Error *e) {
     hash64_update(&w->hash, bytes, n);
-    return write_all(w, bytes, n, e);
+    return report_unwritten(w, base_write(w->fd, bytes, n, -1), e);
 }
 
 static struct Fixed fixed_of(const struct CheckpointHead *h) {
@@ -142,21 +142,28 @@ void checkpoint_file_abandon(struct CheckpointWriter *w) {
 
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
     uint64_t hash = hash64_final(&w->hash);
-    int err = write_all(w, &hash, sizeof hash, e);
+    int err = base_write(w->fd, &hash, sizeof hash, -1);
     if (!err) {
         err = file_close_synced(w->fd);
         w->fd = -1;
-        if (err) {
-            error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
-                      strerror(-err));
+        if (err)
             unlink(w->path);
-        }
     }
+    report_unwritten(w, err, e);
     checkpoint_file_abandon(w); // it removes a file that is still open
     return err;
 }
 
 // ---- reading ----
+
+int checkpoint_unreadable(const char *path, struct Error *e) {
+    return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
+                     strerror(errno));
+}
+
+int checkpoint_damaged(const char *path, const char *why, struct Error *e) {
+    return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED, "checkpoint %s is damaged: %s", path, why);
+}
 
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e) {
     for (char *p = bytes; n;) {
@@ -164,11 +171,9 @@ int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
-                             strerror(errno));
+            return checkpoint_unreadable(path, e);
         if (done == 0)
-            return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                             "checkpoint %s is damaged: the file ends too early", path);
+            return checkpoint_damaged(path, "the file ends too early", e);
         p += done;
         n -= (size_t)done;
     }
@@ -193,8 +198,7 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
     if (!err)
         err = checkpoint_file_read(fd, path, &stored, sizeof stored, e);
     if (!err && stored != hash64_final(&hash))
-        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                        "checkpoint %s is damaged: its checksum is wrong", path);
+        err = checkpoint_damaged(path, "its checksum is wrong", e);
     return err;
 }
 
@@ -313,11 +317,9 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     if (!err)
         err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
     if (!err && strlen(h->identity) != fixed.identity_bytes)
-        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                        "checkpoint %s is damaged: its text has a zero byte", path);
+        err = checkpoint_damaged(path, "its text has a zero byte", e);
     if (!err && promised_bytes(h) != file_bytes)
-        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                        "checkpoint %s is damaged: its sizes do not add up", path);
+        err = checkpoint_damaged(path, "its sizes do not add up", e);
     if (err)
         checkpoint_head_free(h);
     return err;
@@ -331,8 +333,7 @@ int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes
                          struct CheckpointHead *head, struct Error *e) {
     *head = (struct CheckpointHead){0};
     if (lseek(fd, (off_t)base, SEEK_SET) != (off_t)base)
-        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
-                         strerror(errno));
+        return checkpoint_unreadable(path, e);
     int err = read_head(fd, path, bytes, head, e);
     head->base = base;
     return err;
@@ -344,10 +345,7 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
     for (uint32_t before = 0; before < g; before++)
         at += head->group[before].count * head->narray * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
-    if (lseek(fd, (off_t)at, SEEK_SET) == (off_t)at)
-        return 0;
-    return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
-                     strerror(errno));
+    return lseek(fd, (off_t)at, SEEK_SET) == (off_t)at ? 0 : checkpoint_unreadable(path, e);
 }
 
 // Opens a regular file, and nothing else: opening a FIFO would wait.

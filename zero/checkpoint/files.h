@@ -27,6 +27,12 @@ static inline int checkpoint_tp_rank(const struct CheckpointFiles *f, int file) 
     return grid_coord(&f->file[0].head.grid, file, AXIS_TP);
 }
 
+// ---- file.c ----
+
+// Report that a file cannot be read, or is damaged. Return -errno, and -EBADMSG.
+int checkpoint_unreadable(const char *path, struct Error *e);
+int checkpoint_damaged(const char *path, const char *why, struct Error *e);
+
 // ---- read.c ----
 
 // Reads the elements that this rank keeps of each group's first arrays: [0, arrays).

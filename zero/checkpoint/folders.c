@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- names ----
@@ -156,10 +155,10 @@ int checkpoint_remove(const char *path) {
 }
 
 static bool is_refused(const struct CheckpointRefused *refused, uint64_t step) {
-    bool found = false;
-    for (size_t i = 0; refused && i < refused->n; i++)
-        found = found || refused->step[i] == step;
-    return found;
+    size_t i = 0;
+    while (refused && i < refused->n && refused->step[i] != step)
+        i++;
+    return refused && i < refused->n;
 }
 
 // Does not count damaged ones, which would push out one that can be resumed from.

@@ -97,19 +97,15 @@ static bool is_same(const struct IdentityLine *has, const struct IdentityLine *w
     return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
 }
 
-// Finds the first flag, or else other line, in which two identities differ; either may lack it.
-static bool find_difference(const char *stored, const char *wanted, bool flags, bool same_ranks,
-                            struct IdentityLine *has, struct IdentityLine *want) {
-    for (const char *s = stored; *s;) {
-        *has = next_line(&s);
-        *want = line_named(wanted, has);
-        if (!is_same(has, want) && is_flag(has) == flags && (same_ranks || !is_of_the_ranks(has)))
-            return true;
-    }
-    for (const char *w = wanted; *w;) {
-        *want = next_line(&w);
-        *has = line_named(stored, want);
-        if (!has->text && is_flag(want) == flags && (same_ranks || !is_of_the_ranks(want)))
+// Finds the first flag, or else other line, of `text` that the other identity has with another
+// value; with `missing`, that it lacks.
+static bool find_difference(const char *text, const char *other, bool missing, bool flags,
+                            bool same_ranks, struct IdentityLine *line, struct IdentityLine *its) {
+    while (*text) {
+        *line = next_line(&text);
+        *its = line_named(other, line);
+        bool differs = missing ? !its->text : !is_same(line, its);
+        if (differs && is_flag(line) == flags && (same_ranks || !is_of_the_ranks(line)))
             return true;
     }
     return false;
@@ -119,8 +115,11 @@ static bool find_difference(const char *stored, const char *wanted, bool flags, 
 static int compare_identity(const char *path, const char *stored, const char *wanted,
                             bool same_ranks, struct Error *e) {
     struct IdentityLine has, want;
-    if (!find_difference(stored, wanted, true, same_ranks, &has, &want) &&
-        !find_difference(stored, wanted, false, same_ranks, &has, &want))
+    bool found = false;
+    for (int others = 0; others < 2 && !found; others++)
+        found = find_difference(stored, wanted, false, !others, same_ranks, &has, &want) ||
+                find_difference(wanted, stored, true, !others, same_ranks, &want, &has);
+    if (!found)
         return 0;
     char *had = has.text ? line_text(&has) : NULL, *wants = want.text ? line_text(&want) : NULL;
     char *why = !had     ? base_format("lacks \"%s\"", wants)
@@ -141,6 +140,13 @@ static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
     return a->scale == b->scale && a->hysteresis == b->hysteresis && a->good == b->good;
 }
 
+static int refuse_shape(const char *path, struct Error *e) {
+    return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
+                     "checkpoint %s holds a model of another shape; give the flags of the model "
+                     "that was saved",
+                     path);
+}
+
 // Checks that a file fits among those of this model. *next: for each TP rank and group, where the
 // files before it end; becomes where it ends.
 static int check_file(const struct CheckpointFiles *f, int number, uint64_t *next,
@@ -153,8 +159,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
         memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
         strcmp(h->identity, first->identity) != 0)
-        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: this file belongs to another checkpoint", path);
+        return checkpoint_damaged(path, "this file belongs to another checkpoint", e);
     const struct Params *saved = &f->saved[checkpoint_tp_rank(f, number)];
     next += checkpoint_tp_rank(f, number) * saved->ngroup;
     bool same = h->ngroup == (uint32_t)saved->ngroup;
@@ -169,22 +174,16 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
                              path, (unsigned long long)part->begin);
         next[g] += part->count;
     }
-    return same ? 0
-                : error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                            "checkpoint %s holds a model of another shape; give the flags of the "
-                            "model that was saved",
-                            path);
+    return same ? 0 : refuse_shape(path, e);
 }
 
 // ---- the files ----
 
 static void files_close(struct CheckpointFiles *f) {
-    if (f->held >= 0)
-        close(f->held);
-    if (f->folder >= 0)
-        close(f->folder);
-    if (f->fetched >= 0)
-        close(f->fetched);
+    const int descriptor[] = {f->held, f->folder, f->fetched};
+    for (int i = 0; i < 3; i++)
+        if (descriptor[i] >= 0)
+            close(descriptor[i]);
     for (int i = 0; i < f->count; i++) {
         checkpoint_head_free(&f->file[i].head);
         free(f->file[i].path);
@@ -252,9 +251,10 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
     bool has = f->head.narray == NSTATE_LATE;
     if (has == offload_is_late_after(z, f->head.step))
         return 0;
-    return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                     "checkpoint %s is damaged: %s the weights before a delayed update", f->path,
-                     has ? "it should not have" : "it lacks");
+    return checkpoint_damaged(f->path,
+                              has ? "it should not have the weights before a delayed update"
+                                  : "it lacks the weights before a delayed update",
+                              e);
 }
 
 // Lays out the groups of each TP rank that saved.
@@ -263,10 +263,7 @@ static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error
     struct Error ignored;
     int tp_size = h->grid.size[AXIS_TP];
     if (model_config_check_parts(&z->params->config, (size_t)tp_size, &ignored))
-        return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                         "checkpoint %s holds a model of another shape; give the flags of the "
-                         "model that was saved",
-                         f->file[0].path);
+        return refuse_shape(f->file[0].path, e);
     f->saved = base_alloc_zeroed((size_t)tp_size * sizeof *f->saved);
     for (f->tp_size = 0; f->tp_size < tp_size; f->tp_size++)
         params_layout(&z->params->config, 1, (size_t)f->tp_size, (size_t)tp_size,
@@ -284,9 +281,7 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
         err = check_file(f, i, next, e);
     for (int i = 0; i < f->tp_size * groups && !err; i++)
         if (next[i] != f->saved[i / groups].group[i % groups].numel)
-            err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                            "checkpoint %s is damaged: its files lack some elements",
-                            f->file[0].path);
+            err = checkpoint_damaged(f->file[0].path, "its files lack some elements", e);
     free(next);
     return err;
 }
@@ -308,12 +303,6 @@ static bool is_as_wide(const struct Zero *z, const struct CheckpointHead *h) {
 static const struct CheckpointHead *choices_of(const struct Zero *z,
                                                const struct CheckpointFiles *f) {
     return &f->file[is_as_wide(z, &f->file[0].head) ? z->all->rank : 0].head;
-}
-
-// Kernels of another kind compute other numbers, and a run does not change them midway.
-static int restore_variants(struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
-    const struct CheckpointHead *h = choices_of(z, f);
-    return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
 }
 
 // Restores the algorithms that a run of as many ranks had. If that fails it goes on with others,
@@ -348,8 +337,10 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity)
         err = check_late(z, &f.file[0], e);
-    if (!err && identity)
-        err = restore_variants(z, &f, e);
+    // Kernels of another kind compute other numbers, and a run does not change them midway.
+    const struct CheckpointHead *had = err ? NULL : choices_of(z, &f);
+    if (!err && identity && had->choices)
+        err = device_set_variants(z->device, had->choices, had->choices_bytes, e);
     err = zero_agree(z, err);
     if (!err)
         err = zero_agree(

@@ -21,7 +21,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +50,7 @@ bool checkpoint_is_mark(const char *name) {
 }
 
 uint64_t checkpoint_local_word(struct Zero *z) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
-    zero_share(z, local_disk_word(), all);
-    uint64_t word = all[0];
-    free(all);
-    return word;
+    return zero_share(z, local_disk_word())[0];
 }
 
 int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
@@ -108,15 +103,12 @@ static bool machine_of(int folder, int rank, char host[HOST_BYTES]) {
     return r == rank;
 }
 
-// ---- fetching ----
-
 enum { PIECE = 1 << 20, BITS = 64 };
 
 struct Fetch {
     struct Zero *z;
     struct CheckpointFiles *f;
     const char *path;
-    uint64_t *all;       // (ranks): for their words
     int *owner;          // (files): the lowest rank that sees it; -1: none
     bool *sees, *shared; // (files): this rank sees it; all do
     uint64_t end;        // of what was fetched
@@ -133,17 +125,16 @@ static bool add_name(int folder, const char *name, void *sum) {
 bool checkpoint_is_local(struct Zero *z, const char *path) {
     if (!comm_can_broadcast_host(z->all))
         return false;
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), names = 0;
+    uint64_t names = 0;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         folder_for_all(folder, add_name, &names);
         close(folder);
     }
-    zero_share(z, names, all);
+    const uint64_t *all = zero_share(z, names);
     bool same = true;
     for (int r = 1; r < z->all->size; r++)
         same = same && all[r] == all[0];
-    free(all);
     return !same;
 }
 
@@ -162,15 +153,14 @@ static int agree_on_save(struct Fetch *x, uint32_t *count) {
     free(path);
     *count = head.size;
     checkpoint_head_free(&head);
-    zero_share(x->z, *count ? (uint64_t)lowest : UINT64_MAX, x->all);
+    const uint64_t *all = zero_share(x->z, *count ? (uint64_t)lowest : UINT64_MAX);
     for (int r = 1; r < x->z->all->size; r++)
-        if (x->all[r] < x->all[reporter])
+        if (all[r] < all[reporter])
             reporter = r;
-    zero_share(x->z, *count, x->all);
-    *count = (uint32_t)x->all[reporter];
+    *count = (uint32_t)zero_share(x->z, *count)[reporter];
     uint64_t mark = f->folder >= 0 ? marked(f->folder) : 0;
-    zero_share(x->z, mark, x->all);
-    if (f->folder >= 0 && mark != x->all[reporter]) {
+    bool is_reporters = zero_share(x->z, mark)[reporter] == mark;
+    if (f->folder >= 0 && !is_reporters) {
         close(f->folder);
         f->folder = -1;
     }
@@ -200,12 +190,12 @@ static void survey(struct Fetch *x) {
             x->sees[begin + i] = f->folder >= 0 && folder_has_file(f->folder, name, NULL);
             mine |= (uint64_t)x->sees[begin + i] << i;
         }
-        zero_share(x->z, mine, x->all);
+        const uint64_t *all = zero_share(x->z, mine);
         for (int i = 0; i < n; i++) {
             x->owner[begin + i] = -1;
             x->shared[begin + i] = true;
             for (int r = size - 1; r >= 0; r--) {
-                bool has = x->all[r] >> i & 1;
+                bool has = all[r] >> i & 1;
                 x->owner[begin + i] = has ? r : x->owner[begin + i];
                 x->shared[begin + i] = x->shared[begin + i] && has;
             }
@@ -240,8 +230,7 @@ static int check_all_there(const struct Fetch *x, int reporter, struct Error *e)
 
 // Returns the value of the file's owner.
 static uint64_t hear(struct Fetch *x, int i, uint64_t mine) {
-    zero_share(x->z, mine, x->all);
-    return x->all[x->owner[i]];
+    return zero_share(x->z, mine)[x->owner[i]];
 }
 
 static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *part) {
@@ -291,8 +280,7 @@ static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
     if (sees)
         err = checkpoint_file_open(x->f->folder, file->path, &fd, &file->head, e);
     if (!err && sees && fstat(fd, &st))
-        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", file->path,
-                        strerror(errno));
+        err = checkpoint_unreadable(file->path, e);
     err = zero_agree(x->z, err);
     if (!err && !x->shared[i]) {
         int from = owns ? fd : -1;
@@ -301,11 +289,9 @@ static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
         hand_out(x, i, from, 0, head, !sees, buffer, &err, e);
         if (!sees && !err)
             err = checkpoint_file_head(x->f->fetched, file->path, x->end, bytes, &file->head, e);
-        bool needed = !sees && !err && needs(x->z, &file->head, i), any = false;
+        bool needed = !sees && !err && needs(x->z, &file->head, i);
         err = zero_agree(x->z, err);
-        zero_share(x->z, needed, x->all);
-        for (int r = 0; r < x->z->all->size; r++)
-            any = any || x->all[r];
+        bool any = zero_agree(x->z, needed ? -1 : 0);
         if (any && !err)
             hand_out(x, i, from, head, bytes - head, needed, buffer, &err, e);
         file->fetched = needed;
@@ -362,8 +348,7 @@ static int fetch_all(struct Fetch *x, struct Error *e) {
 }
 
 int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f, struct Error *e) {
-    struct Fetch x = {z,    f,    path, base_alloc_zeroed((size_t)z->all->size * sizeof *x.all),
-                      NULL, NULL, NULL, 0};
+    struct Fetch x = {.z = z, .f = f, .path = path};
     uint32_t count;
     *f = (struct CheckpointFiles){
         .held = -1, .fetched = -1, .file = base_alloc_zeroed(sizeof *f->file)};
@@ -372,10 +357,8 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
         f->held = checkpoint_hold(f->folder);
     int reporter = agree_on_save(&x, &count), err = 0;
     if (count < 1 || count > CHECKPOINT_FILES_MAX)
-        err = z->all->rank
-                  ? -EBADMSG
-                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                              "checkpoint %s is damaged: no node can read any of its files", path);
+        err = z->all->rank ? -EBADMSG
+                           : checkpoint_damaged(path, "no node can read any of its files", e);
     if (!err) {
         name_files(&x, count);
         survey(&x);
@@ -385,7 +368,6 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
         err = zero_agree(z, check_own(&x, e));
     if (!err)
         err = fetch_all(&x, e);
-    free(x.all);
     free(x.owner);
     free(x.sees);
     free(x.shared);

@@ -11,7 +11,6 @@
 // they are picked from it. Elements of padding are 0.
 #include "zero/checkpoint/files.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +62,7 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     else if (!(err = checkpoint_file_open(f->folder, from->path, &r->fd, &again, e)))
         checkpoint_head_free(&again);
     if (from->fetched && r->fd < 0)
-        err = error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", from->path,
-                        strerror(errno));
+        err = checkpoint_unreadable(from->path, e);
     if (!err)
         r->file = file;
     return err;

@@ -11,7 +11,6 @@
 #include "zero/state.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 // Hashes elements [begin, end) of every array of group g, which this rank owns.
 static void hash_range(struct Zero *z, int g, size_t begin, size_t end, float *chunk,
@@ -45,10 +44,9 @@ static void hash_tied(struct Zero *z, int g, size_t begin, size_t end, float *ch
         hash_range(z, g, begin, end, chunk, h);
 }
 
-// Gathers each rank's hash of its shards; free() it.
-static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
+// Gathers each rank's hash of its shards.
+static const uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     struct Hash64 h;
     hash64_init(&h, 0);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -56,8 +54,7 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
         each(z, g, begin, begin + n, chunk, &h);
     }
     device_free_host(z->device, chunk);
-    zero_share(z, hash64_final(&h), all);
-    return all;
+    return zero_share(z, hash64_final(&h));
 }
 
 // Returns a rank whose hash is not that of the first one along the axis; -1: none. ends: compares
@@ -65,11 +62,10 @@ static uint64_t *hash_shards(struct Zero *z, HashShard *each) {
 static int find_other(struct Zero *z, enum Axis axis, bool ends, HashShard *each) {
     const struct Grid *grid = &z->parallel->grid;
     int other = -1;
-    uint64_t *all = hash_shards(z, each);
+    const uint64_t *all = hash_shards(z, each);
     for (int r = z->all->size - 1; r >= 0; r--)
         if (!ends || grid_coord(grid, r, axis) == grid->size[axis] - 1)
             other = all[r] != all[grid_member(grid, r, axis, 0)] ? r : other;
-    free(all);
     return other;
 }
 

@@ -8,7 +8,6 @@
 #include "zero/checkpoint/checkpoint.h"
 #include "zero/process/request.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

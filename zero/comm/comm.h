@@ -142,9 +142,8 @@ struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bo
 // to ranks of other nodes are also counted, as if each were sent to them directly.
 void comm_set_nodes(struct Comm *c, int ranks);
 
-// Takes back what comm_call counted: only the root of a broadcast, or the sender, sends it.
-void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);
-
+// For ranks of one process: ends it.
+void comm_exit(struct Comm *c);
 // Ends the job without a message.
 _Noreturn void comm_abort(struct Comm *c);
 // Prints "rank R: ...", where R is a rank of the job, and ends the job.
@@ -154,6 +153,8 @@ _Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ..
 // Counts what this rank will send, and returns the call's description. Work queued until
 // comm_queued is labelled as this collective.
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
+// Does the same where not all ranks send: only the root of a broadcast, or a sendrecv's sender.
+struct CommCall comm_call_from(struct Comm *c, enum Collective kind, size_t bytes, bool sends);
 void comm_queued(struct Comm *c);
 
 // Compares every rank's call with that of the first. False: `text` names the first rank that

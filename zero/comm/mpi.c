@@ -320,14 +320,13 @@ static void mpi_all_to_all(struct Comm *comm, void *to, const void *from, size_t
 }
 
 static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BROADCAST, F32, bytes));
-    if (comm->rank != root)
-        comm_did_not_send(comm, COMM_BROADCAST, bytes);
+    bool sends = comm->rank == root;
+    struct MpiComm *c = queue_begin(comm, comm_call_from(comm, COMM_BROADCAST, bytes, sends));
     for (size_t at = 0; at < bytes; at += c->piece) {
         char *piece = (char *)mem + at;
         queue_exchange(&(struct Exchange){.comm = c,
-                                          .send = comm->rank == root ? piece : NULL,
-                                          .recv = comm->rank == root ? NULL : piece,
+                                          .send = sends ? piece : NULL,
+                                          .recv = sends ? NULL : piece,
                                           .bytes = size_min(c->piece, bytes - at),
                                           .from = root});
     }
@@ -335,9 +334,7 @@ static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) 
 }
 
 static void mpi_sendrecv(struct Comm *comm, void *to, const void *from, size_t bytes) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_SWAP, F32, bytes));
-    if (!from)
-        comm_did_not_send(comm, COMM_SWAP, bytes);
+    struct MpiComm *c = queue_begin(comm, comm_call_from(comm, COMM_SWAP, bytes, from != NULL));
     for (size_t at = 0; at < bytes; at += c->piece)
         queue_exchange(&(struct Exchange){.comm = c,
                                           .send = from ? (const char *)from + at : NULL,

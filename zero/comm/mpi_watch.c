@@ -23,12 +23,6 @@ void mpi_sleep_us(unsigned us) {
     nanosleep(&(struct timespec){us / 1000000, (long)(us % 1000000) * 1000}, NULL);
 }
 
-static int job_size(void) {
-    int size;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    return size;
-}
-
 // ---- failing ----
 
 static void end_now(int number) {
@@ -40,7 +34,8 @@ static void end_now(int number) {
 // launcher gives it time to save what can no longer be saved. MPI_Abort asks the launcher to end
 // the job, which may be busy doing so: the process does not wait long for the answer.
 void mpi_abort(struct Comm *comm) {
-    int me = comm_job_rank(comm, comm->rank), size = job_size();
+    int me = comm_job_rank(comm, comm->rank), size;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int r = 0; r < size; r++) {
         MPI_Request ignored;
         if (r != me)

@@ -371,18 +371,14 @@ static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t b
 }
 
 static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct NcclComm *n = begin(c, comm_call(c, COMM_BROADCAST, F32, bytes));
-    if (c->rank != root)
-        comm_did_not_send(c, COMM_BROADCAST, bytes);
+    struct NcclComm *n = begin(c, comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root));
     QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
     end(n);
 }
 
 static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct NcclComm *n = begin(c, comm_call(c, COMM_SWAP, F32, bytes));
+    struct NcclComm *n = begin(c, comm_call_from(c, COMM_SWAP, bytes, from != NULL));
     int other = 1 - c->rank;
-    if (!from)
-        comm_did_not_send(c, COMM_SWAP, bytes);
     wait_for_result(n, n->nccl.GroupStart());
     if (from)
         n->nccl.Send(from, bytes, ncclUint8, other, n->handle, n->stream);

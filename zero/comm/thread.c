@@ -27,7 +27,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static const double EXCUSED_S = 2; // for ranks that wait in another group, until its time-out
 
@@ -247,9 +246,7 @@ static void thread_all_to_all(struct Comm *c, void *to, const void *from, size_t
 }
 
 static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct CommCall call = comm_call(c, COMM_BROADCAST, F32, bytes);
-    if (c->rank != root)
-        comm_did_not_send(c, COMM_BROADCAST, bytes);
+    struct CommCall call = comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root);
     queue_meeting(c, mem, call);
     if (c->rank != root)
         queue_copy(c, mem, root, bytes);
@@ -258,9 +255,7 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
 }
 
 static void thread_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct CommCall call = comm_call(c, COMM_SWAP, F32, bytes);
-    if (!from)
-        comm_did_not_send(c, COMM_SWAP, bytes);
+    struct CommCall call = comm_call_from(c, COMM_SWAP, bytes, from != NULL);
     queue_meeting(c, from, call);
     if (to)
         queue_copy(c, to, 1 - c->rank, bytes);
@@ -305,11 +300,6 @@ static void thread_collect_progress(struct Comm *c, uint64_t mine, uint64_t *beg
     g->begun[c->rank] = mine;
     for (int r = 0; r < c->size; r++)
         begun[r] = g->begun[r];
-}
-
-static void thread_abort(struct Comm *c) {
-    (void)c;
-    _exit(2);
 }
 
 static void thread_close(struct Comm *c) {
@@ -357,7 +347,7 @@ static const struct CommOps thread_ops = {
     .claim = thread_claim,
     .heartbeat = thread_heartbeat,
     .collect_progress = thread_collect_progress,
-    .abort = thread_abort,
+    .abort = comm_exit,
     .close = thread_close,
 };
 

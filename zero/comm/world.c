@@ -136,13 +136,7 @@ uint64_t world_least(const struct World *w, uint64_t mine) {
 }
 
 uint64_t world_of_first(const struct World *w, uint64_t mine) {
-    if (!w->launched)
-        return mine;
-    uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    world_share(w, mine, all);
-    uint64_t first = all[0];
-    free(all);
-    return first;
+    return world_least(w, w->first ? UINT64_MAX : mine);
 }
 
 void world_of_node(const struct World *w, uint64_t *words, size_t n) {

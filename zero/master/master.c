@@ -5,14 +5,11 @@
 // It is written first, with a v of 0 that carries its sign; writing v later keeps that sign.
 #include "zero/master/master.h"
 
-// Copies an array of 16-bit numbers as it is.
-static void read_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x) {
+// Copies an array of 16-bit numbers as it is to x; out: from there.
+static void copy_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x,
+                        bool out) {
     struct StateLocation p = zero_state_location(z, g, what);
-    z->backing.ops->read(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x);
-}
-static void write_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x) {
-    struct StateLocation p = zero_state_location(z, g, what);
-    z->backing.ops->write(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x);
+    z->backing.ops->copy(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x, out);
 }
 
 // ---- split ----
@@ -26,8 +23,8 @@ static void read_split(struct Zero *z, int g, enum State what, size_t i, size_t 
     }
     uint16_t *low = device_alloc_host(z->device, 2 * n * sizeof *low), *high = low + n;
     zero_read_array(z, g, STATE_V, i, n, out);
-    read_halves(z, g, STATE_MASTER, i, n, low);
-    read_halves(z, g, PARAM_NEWEST, i, n, high);
+    copy_halves(z, g, STATE_MASTER, i, n, low, false);
+    copy_halves(z, g, PARAM_NEWEST, i, n, high, false);
     for (size_t j = 0; j < n; j++)
         out[j] = master_join(high[j], low[j], signbit(out[j]));
     device_free_host(z->device, low);
@@ -37,8 +34,8 @@ static void write_split_master(struct Zero *z, int g, size_t i, size_t n, float 
     uint16_t *low = device_alloc_host(z->device, 2 * n * sizeof *low), *high = low + n;
     for (size_t j = 0; j < n; j++)
         in[j] = master_cut(in[j], &high[j], &low[j]);
-    write_halves(z, g, STATE_MASTER, i, n, low);
-    write_halves(z, g, PARAM_NEWEST, i, n, high);
+    copy_halves(z, g, STATE_MASTER, i, n, low, true);
+    copy_halves(z, g, PARAM_NEWEST, i, n, high, true);
     zero_write_array(z, g, STATE_V, i, n, in);
     device_free_host(z->device, low);
 }
@@ -72,7 +69,7 @@ static void init_narrow(struct Zero *z, int g, size_t begin, size_t numel) {
         size_t n = size_min(most, numel - i);
         params_init(z->params, g, begin + i, begin + i + n, z->seed, z->device, m->mem);
         device_sync_queue(z->device, QUEUE_COMPUTE);
-        z->backing.ops->read(z, m, 0, chunk, n * sizeof *chunk);
+        z->backing.ops->copy(z, m, 0, chunk, n * sizeof *chunk, false);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
     device_zero(z->device, QUEUE_COMPUTE, m->mem, m->bytes);

@@ -46,14 +46,6 @@ static int open_stagings(struct Zero *z, struct ActOffload *k, const struct ActO
     return err;
 }
 
-// Slots are moved whole, with the gaps between tensors and the space that a small batch leaves.
-static void zero_slots(struct Zero *z, const struct ActOffloadSpec *s) {
-    if (s->dry)
-        return;
-    device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
-    device_sync_queue(z->device, QUEUE_COMPUTE);
-}
-
 int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Error *e) {
     if (s->slots == s->layers * s->sets)
         return 0;
@@ -75,7 +67,10 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
                              .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);
-    zero_slots(z, s);
+    if (!s->dry) { // slots are moved whole, with gaps and the space that a small batch leaves
+        device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
+    }
     int err = slots_open(&k->slots, &slots, e);
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);
@@ -212,13 +207,6 @@ static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     }
 }
 
-// Gathers the whole from the TP ranks' parts, after the layer's own part, if the layer had left.
-static void gather(const struct ActOffload *k, const struct Slot *slot) {
-    char *whole = slot->block.mem;
-    if (k->parts && leaves(k, slot->owner))
-        k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
-}
-
 static void before_backward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
@@ -228,7 +216,9 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&k->slots, owner);
     finish_fill(z, slot);
     mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
-    gather(k, slot);
+    char *whole = slot->block.mem;
+    if (k->parts && leaves(k, owner)) // after this TP rank's own part
+        k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
     prefetch_ahead(z, v);
 }
 

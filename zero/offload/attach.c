@@ -120,9 +120,8 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
 }
 
 static void close_group(struct OffloadGroup *s) {
-    struct Mark *marks[] = {&s->new_weights_made, &s->state_stored};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        mark_close(marks[i]);
+    mark_close(&s->new_weights_made);
+    mark_close(&s->state_stored);
     tier_free(&s->second_grad);
     tier_free(&s->new_weights);
 }
@@ -223,8 +222,7 @@ static const struct BackingOps offload_ops = {
     .init = state_io_init,
     .store = state_io_store,
     .stored = state_io_stored,
-    .read = state_io_read,
-    .write = state_io_write,
+    .copy = state_io_copy,
     .is_late = state_io_is_late,
 };
 

@@ -72,7 +72,7 @@ static void run_call(const void *args) {
         fail(c->mover, &e);
 }
 
-static void queue_call(struct Mover *m, const struct MovePieces *p, bool write) {
+void move_pieces(struct Mover *m, const struct MovePieces *p, bool write) {
     struct DiskCall c = {m, *p, write};
     size_t bytes = 0;
     for (int i = 0; i < p->n; i++) {
@@ -85,14 +85,6 @@ static void queue_call(struct Mover *m, const struct MovePieces *p, bool write) 
     device_call(m->host, write ? QUEUE_OUT : QUEUE_IN, run_call, &c, sizeof c);
     m->host->label.what = NULL;
     m->host->label.bytes = 0;
-}
-
-void move_read(struct Mover *m, const struct MovePieces *p) {
-    queue_call(m, p, false);
-}
-
-void move_write(struct Mover *m, const struct MovePieces *p) {
-    queue_call(m, p, true);
 }
 
 // ---- between a store and the device ----
@@ -118,7 +110,7 @@ void move_begin(struct Mover *m, const struct Move *v) {
     struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
     mark_wait(&s->drained, m->host, QUEUE_IN);
     mark_wait(&s->stored, m->host, QUEUE_IN);
-    move_read(m, &piece);
+    move_pieces(m, &piece, false);
     mark_record(&s->arrived, m->host, QUEUE_IN);
 }
 
@@ -148,14 +140,12 @@ void move_out(struct Mover *m, const struct Move *v) {
     device_copy(d, QUEUE_OUT, s->block.mem, v->mem, v->bytes);
     mark_record(&s->copied, d, QUEUE_OUT);
     mark_wait(&s->copied, m->host, QUEUE_OUT);
-    move_write(m, &piece);
+    move_pieces(m, &piece, true);
     mark_record(&s->stored, m->host, QUEUE_OUT);
 }
 
-// ---- at once ----
-
-static void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
-                     bool out) {
+void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
+              bool out) {
     struct NvmePiece piece = {b->tag, b->offset + offset, mem, bytes};
     struct Error e;
     if (b->tier->kind == TIER_NVME) {
@@ -171,13 +161,4 @@ static void move_now(struct Mover *m, const struct Block *b, size_t offset, void
         device_copy(m->device, q, to, from, bytes);
         device_sync_queue(m->device, q);
     }
-}
-
-void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now(m, b, offset, mem, bytes, false);
-}
-
-void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
-                  size_t bytes) {
-    move_now(m, b, offset, (void *)mem, bytes, true);
 }

@@ -71,20 +71,18 @@ void move_begin(struct Mover *m, const struct Move *v);
 void move_in(struct Mover *m, const struct Move *v);
 void move_out(struct Mover *m, const struct Move *v); // on the device's out queue, likewise
 
-// Pieces of blocks on NVMe, for the host's in or out queue. unless: nothing is written if *unless
-// is not 0 when the queue gets there; NULL: always written.
+// Pieces of blocks on NVMe, which the host's in queue reads or its out queue writes. unless: nothing
+// is written if *unless is not 0 when the queue gets there; NULL: always written.
 struct MovePieces {
     struct NvmePiece piece[NVME_PIECES];
     int n;
     const uint32_t *unless;
 };
-void move_read(struct Mover *m, const struct MovePieces *p);
-void move_write(struct Mover *m, const struct MovePieces *p);
+void move_pieces(struct Mover *m, const struct MovePieces *p, bool write);
 
-// Reads or writes a piece of a block of any tier, to or from host memory, at once. mem: of
-// device_alloc_host. The queues that use the block must be idle.
-void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes);
-void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
-                  size_t bytes);
+// Reads a piece of a block of any tier into host memory, or writes it from there (out), at once.
+// mem: of device_alloc_host. The queues that use the block must be idle.
+void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
+              bool out);
 
 #endif

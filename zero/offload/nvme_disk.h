@@ -43,7 +43,4 @@ struct NvmeDisk {
 
 extern const struct NvmeDisk nvme_io_uring; // nvme_ring.c
 
-// Returns an open file of `n`, or -1: for measuring the same file with another program.
-int nvme_fd(const struct Nvme *n, enum Tag file);
-
 #endif

@@ -237,7 +237,3 @@ uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t byte
         most += ceil_div(bytes[tag], NVME_UNIT_BYTES) * sizeof(uint64_t);
     return most;
 }
-
-int nvme_fd(const struct Nvme *n, enum Tag file) {
-    return n->file[file].fd;
-}

@@ -57,12 +57,6 @@ static uint64_t unit_sum(const char *mem) {
     return sum ? sum : 1; // 0 means no sum
 }
 
-static void keep_sums(struct Nvme *n, const struct NvmeJob *j) {
-    uint64_t *sums = n->file[j->file].sums;
-    for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES)
-        sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
-}
-
 static void compare_sums(struct Transfer *t, struct NvmeJob *j) {
     const uint64_t *sums = t->n->file[j->file].sums;
     for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES) {
@@ -139,7 +133,9 @@ static struct NvmeJob *cut_job(struct Transfer *t) {
 static void begin_write(struct Transfer *t, struct NvmeJob *j) {
     if (j->user)
         memcpy(j->mem + j->user_from, j->user, j->user_bytes);
-    keep_sums(t->n, j);
+    uint64_t *sums = t->n->file[j->file].sums;
+    for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES)
+        sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
 }
 
 // Called when all bytes of a job have come or gone. True: it goes on with another request.
@@ -218,13 +214,9 @@ static struct Claim claim_of(const struct NvmePiece *p) {
                           round_up(p->offset + p->bytes, NVME_UNIT_BYTES)};
 }
 
-static bool claims_meet(const struct Claim *a, const struct Claim *b) {
-    return a->file == b->file && a->begin < b->end && b->begin < a->end;
-}
-
 static bool meets_any(const struct Claim *a, const struct Claim *b, int count) {
     for (int i = 0; i < count; i++)
-        if (claims_meet(a, &b[i]))
+        if (a->file == b[i].file && a->begin < b[i].end && b[i].begin < a->end)
             return true;
     return false;
 }

@@ -4,16 +4,9 @@
 // struct BackingOps; the queues that use the state are idle.
 #include "zero/offload/offload.h"
 
-static float *alloc_chunk(struct Zero *z) {
-    return device_alloc_host(z->device, STATE_CHUNK * sizeof(float));
-}
-
-void state_io_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now_in(&offload_of(z)->mover, b, offset, mem, bytes);
-}
-
-void state_io_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
-    move_now_out(&offload_of(z)->mover, b, offset, mem, bytes);
+void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
+                   bool out) {
+    move_now(&offload_of(z)->mover, b, offset, mem, bytes, out);
 }
 
 void state_io_init(struct Zero *z, int g) {
@@ -21,7 +14,7 @@ void state_io_init(struct Zero *z, int g) {
         zero_init_group(z, g);
         return;
     }
-    float *chunk = alloc_chunk(z);
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
     for (size_t i = 0; i < numel; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, numel - i);
@@ -48,7 +41,7 @@ void state_io_store(struct Zero *z, int g, bool late) {
         zero_store_group(z, g, false);
         return;
     }
-    float *chunk = alloc_chunk(z);
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     enum Dtype dtype = z->plan.param.dtype;
     size_t numel = zero_owned_numel(z, g), size = dtype_size(dtype);
     size_t at = weights_own_offset(z, g) * size;
@@ -58,9 +51,9 @@ void state_io_store(struct Zero *z, int g, bool late) {
         for (size_t j = 0; j < n && dtype != F32; j++)
             dtype_store(chunk, dtype, j, chunk[j]);
         if (!late)
-            move_now_out(&o->mover, param, at + i * size, chunk, n * size);
+            move_now(&o->mover, param, at + i * size, chunk, n * size, true);
         if (new_weights->tier)
-            move_now_out(&o->mover, new_weights, i * size, chunk, n * size);
+            move_now(&o->mover, new_weights, i * size, chunk, n * size, true);
     }
     device_free_host(z->device, chunk);
 }

@@ -29,8 +29,6 @@
 // Called through hops and struct BackingOps (attach.c), and by weights.c. Read next: activations.h.
 #include "zero/offload/offload.h"
 
-#include <stdlib.h>
-
 enum {
     GROUPS_AHEAD = 2, // queued ahead of the walk: longer queues hold up the caller
     DISK_ALIGN = 4096,
@@ -186,13 +184,13 @@ static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t
     struct MovePieces out = pieces_of(z, b, g, i, n, &a), in = out;
     in.n = out.n - (param_with_pieces(z) && !param_is_read(z));
     mark_wait(&b->stored, host, QUEUE_IN);
-    move_read(&offload_of(z)->mover, &in);
+    move_pieces(&offload_of(z)->mover, &in, false);
     mark_record(&b->arrived, host, QUEUE_IN);
     mark_wait(&b->arrived, host, QUEUE_COMPUTE);
     host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
     mark_record(&b->updated, host, QUEUE_COMPUTE);
     mark_wait(&b->updated, host, QUEUE_OUT);
-    move_write(&offload_of(z)->mover, &out);
+    move_pieces(&offload_of(z)->mover, &out, true);
     mark_record(&b->stored, host, QUEUE_OUT);
 }
 
@@ -317,7 +315,7 @@ static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
         .n = 1};
     wait_results_received(z, QUEUE_OUT);
     mark_wait(&o->group[a->group].new_weights_made, z->backing.host, QUEUE_OUT);
-    move_write(&o->mover, &piece);
+    move_pieces(&o->mover, &piece, true);
 }
 
 static const struct Hop host_adamw = {

@@ -11,23 +11,20 @@
 // Read next: gradients.c.
 #include "zero/offload/offload.h"
 
-static struct Staging *staging_of(const struct Zero *z, const struct Slot *slot) {
-    struct Staging *first = offload_of(z)->staging;
-    return first ? &first[slot - z->weights.slot] : NULL;
-}
-
 // The hop's context says what it moves: all that is kept of a group, a shard or the whole; or the
 // part that this rank updates.
 static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
     const struct Placement *p = &z->plan.param;
+    struct Staging *staging = offload_of(z)->staging;
     size_t size = dtype_size(p->dtype);
     size_t n = part->own ? zero_owned_numel(z, a->group) : zero_part_numel(z, p, a->group);
     return (struct Move){.store = &z->state[a->group].param,
                          .offset = part->own ? weights_own_offset(z, a->group) * size : 0,
                          .bytes = n * size,
                          .mem = a->mem[part->own || p->shard_group ? BUFFER_SHARD : BUFFER_WHOLE],
-                         .staging = staging_of(z, a->slot[BUFFER_WHOLE])};
+                         .staging =
+                             staging ? staging + (a->slot[BUFFER_WHOLE] - z->weights.slot) : NULL};
 }
 
 // Starts reading from disk as soon as the weights are wanted.

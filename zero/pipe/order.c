@@ -120,8 +120,6 @@ double order_bubble(const struct Order *o) {
     return o->span > 0 ? 1 - busy / ((double)o->stages * o->span) : 0;
 }
 
-// ---- one stage's part of it ----
-
 // A sendrecv belongs to the pass before it, if that sends in it, else to the one after it.
 void order_passes(int stages, int stage, size_t micros, struct Pass *out) {
     struct Order o = {.stages = stages, .micros = micros};

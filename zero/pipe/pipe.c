@@ -4,29 +4,17 @@
 #include "model/model.h"
 #include "zero/engine.h"
 
-#include <stdlib.h>
-
-// ---- the passes of a step ----
-
 static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *out) {
     order_passes(p->stages, p->stage, nmicro, out);
 }
 
 // ---- what neighbours hand each other ----
 
-static size_t stream_bytes(const struct Zero *z, const struct Acts *acts) {
-    const struct ModelConfig *c = &z->model->config;
-    return acts_own_rows(acts) * c->channels * dtype_size(c->dtype);
-}
-
-static const struct PipeGroup *group_of(const struct Zero *z) {
-    return z->parallel->context;
-}
-
 static void sendrecv(struct Zero *z, struct Comm *c, void *to, const void *from,
                      const struct Acts *acts) {
+    const struct ModelConfig *m = &z->model->config;
     z->device->label.unit = -1;
-    c->ops->sendrecv(c, to, from, stream_bytes(z, acts));
+    c->ops->sendrecv(c, to, from, acts_own_rows(acts) * m->channels * dtype_size(m->dtype));
 }
 
 // Returns where a pass receives its input: a forward pass where its first unit keeps the
@@ -40,14 +28,14 @@ static void *reserve_input(struct Zero *z, const struct Pass *p, const struct Ac
 }
 
 static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
-    const struct PipeGroup *g = group_of(z);
+    const struct PipeGroup *g = z->parallel->context;
     if (p->receives)
         sendrecv(z, p->backward ? g->next : g->prev, reserve_input(z, p, acts), NULL, acts);
 }
 
 // The sendrecv may also bring the input of the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
-    const struct PipeGroup *g = group_of(z);
+    const struct PipeGroup *g = z->parallel->context;
     void *next = p->exchanges ? reserve_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
         sendrecv(z, g->prev, next, acts->dx, acts);

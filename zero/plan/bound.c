@@ -6,6 +6,14 @@
 
 // ---- speeds ----
 
+// Under that name, which it frees.
+static double keep_named(KeepMeasured *keep, const char *folder, char *name,
+                         double (*measure)(void *), const void *context) {
+    double speed = keep(folder, name, measure, (void *)context);
+    free(name);
+    return speed;
+}
+
 static double keep_disk(const struct RankSettings *s, const char *direction, KeepMeasured *keep,
                         const char *folder, double (*measure)(void *)) {
     struct NvmeSettings nvme = s->nvme;
@@ -15,26 +23,14 @@ static double keep_disk(const struct RankSettings *s, const char *direction, Kee
     char *name = base_format("disk B/s, %s, %s, blocks of %zu, %zu at once", direction,
                              full ? full : nvme.folder, nvme.block_bytes, nvme.depth);
     free(full);
-    double speed = keep(folder, name, measure, &nvme);
-    free(name);
-    return speed;
+    return keep_named(keep, folder, name, measure, &nvme);
 }
 
 static double keep_update(const struct RankSettings *s, size_t n, bool host, KeepMeasured *keep,
                           const char *folder) {
     struct UpdateBenchmark u = rank_device_update_of(s, n, host);
-    char *name = rank_device_update_name(&u);
-    double speed = n ? keep(folder, name, rank_device_measure_update, &u) : 0;
-    free(name);
-    return speed;
-}
-
-static double keep_copy(const struct RankSettings *s, const char *direction, KeepMeasured *keep,
-                        const char *folder, double (*measure)(void *)) {
-    char *name = rank_device_copy_name(s, direction);
-    double speed = keep(folder, name, measure, (void *)s);
-    free(name);
-    return speed;
+    return n ? keep_named(keep, folder, rank_device_update_name(&u), rank_device_measure_update, &u)
+             : 0;
 }
 
 // What a rank updates in a step. It is opened dry for that: then a plan, too, knows what the
@@ -64,14 +60,14 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
     struct StepUpdates n = plan || bus ? updates_of(s) : (struct StepUpdates){0, 0};
     if (plan && (!bus || (here && rank_device_check(s, &ignored))))
         return 0;
-    if (here) {
-        char *name = rank_device_speed_name(s);
-        out->flops = keep(folder, name, rank_device_measure_speed, (void *)s);
-        free(name);
-    }
+    if (here)
+        out->flops =
+            keep_named(keep, folder, rank_device_speed_name(s), rank_device_measure_speed, s);
     if (here && bus) {
-        out->in = keep_copy(s, "to the device", keep, folder, rank_device_measure_in);
-        out->out = keep_copy(s, "from the device", keep, folder, rank_device_measure_out);
+        out->in = keep_named(keep, folder, rank_device_copy_name(s, "to the device"),
+                             rank_device_measure_in, s);
+        out->out = keep_named(keep, folder, rank_device_copy_name(s, "from the device"),
+                              rank_device_measure_out, s);
         out->update = keep_update(s, n.device, false, keep, folder);
         out->host_update = keep_update(s, n.host, true, keep, folder);
     }

@@ -42,6 +42,20 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
 void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
                  const char *folder);
 
+// ---- rates.c ----
+
+// What a step's kernels and collectives do per second, in real steps of a small model.
+struct Rates {
+    struct KernelRates kernels; // of the device's compute queue
+    double sent;                // bytes that a rank sends, per second; 0: not known
+};
+
+// ranks_here: ranks of this process. All 0 where the small model cannot be trained here.
+void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep,
+                const char *folder, struct Rates *out);
+
+// ---- bound.c ----
+
 // What a rank does in a step.
 struct StepWork {
     struct Moves moves;

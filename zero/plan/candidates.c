@@ -2,7 +2,6 @@
 #include "zero/plan/candidates.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SAME(field, number)                                                                        \
@@ -99,8 +98,8 @@ size_t candidates_batches(const struct RankSettings *said, size_t most, size_t *
     return n;
 }
 
-size_t candidates_fitting(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
-                          void *context) {
+bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
+                        void *context) {
     size_t fitting = 0;
     for (size_t end = n; fitting < end;) { // batch[0 .. fitting) fit, batch[end ..] do not
         size_t middle = fitting + (end - fitting) / 2;
@@ -110,7 +109,8 @@ size_t candidates_fitting(const size_t *batch, size_t n, struct Candidate c, Can
         else
             end = middle;
     }
-    return fitting;
+    c.batch = fitting ? batch[fitting - 1] : 0;
+    return fitting && fits(context, &c); // others were tried behind it
 }
 
 // ---- in words ----

@@ -47,10 +47,11 @@ size_t candidates_list(const struct RankSettings *said, const struct FitOpen *op
 // The micro-batches of at most `most` sequences, in rising order, which divide the step; free().
 size_t candidates_batches(const struct RankSettings *said, size_t most, size_t **out);
 
-// How many of the first batches fit with c, as memory grows with the batch.
+// Looks for the largest of n batches that fits with c, as memory grows with the batch: the last one
+// that it tries. False: none fits.
 typedef bool CandidateFits(void *context, const struct Candidate *c);
-size_t candidates_fitting(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
-                          void *context);
+bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
+                        void *context);
 
 // c as flags, as far as it differs from `from`, each after a space. folder: that of --nvme-path.
 enum { CANDIDATE_BYTES = 256 };

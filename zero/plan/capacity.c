@@ -81,41 +81,36 @@ struct Needs capacity_needs(const struct Forecast *f) {
     return needs;
 }
 
-// "2 x 10.0 MiB (0.01 GB)", and of a node's ranks together its sum alone.
-static void describe_bytes(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
+// "2 x 10.0 MiB (0.01 GB) of device memory", or what a node's ranks need together; with a verb
+// behind it, and whose it is.
+static void describe(const struct Needs *needs, enum Shortage of, const char *verb,
+                     const char *word, char text[LACK_BYTES]) {
     size_t bytes = needs->of[of];
-    int at = of == SHORT_NODE ? 0 : snprintf(text, LACK_BYTES, "%d x ", needs->ranks);
-    snprintf(text + at, LACK_BYTES - (size_t)at, "%.1f MiB (%.2f GB)", mib(bytes), gb(bytes));
-}
-
-static void describe_who(const struct Needs *needs, enum Shortage of, const char *word,
-                         char text[LACK_BYTES]) {
-    snprintf(text, LACK_BYTES, "%s", needs->how[of]);
-    if (of == SHORT_NODE && needs->node_ranks > 1)
-        snprintf(text, LACK_BYTES, " %s a node of %d ranks", word, needs->node_ranks);
+    char times[24] = "", who[64];
+    snprintf(who, sizeof who, "%s", needs->how[of]);
+    if (of != SHORT_NODE)
+        snprintf(times, sizeof times, "%d x ", needs->ranks);
+    else if (needs->node_ranks > 1)
+        snprintf(who, sizeof who, " %s a node of %d ranks", word, needs->node_ranks);
+    snprintf(text, LACK_BYTES, "%s%.1f MiB (%.2f GB) of %s memory%s%s", times, mib(bytes),
+             gb(bytes), shortages[of].memory, verb, who);
 }
 
 void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
-    char bytes[LACK_BYTES], who[LACK_BYTES];
-    describe_bytes(needs, of, bytes);
-    describe_who(needs, of, "on", who);
-    snprintf(text, LACK_BYTES, "%.100s of %s memory%.100s", bytes, shortages[of].memory, who);
+    describe(needs, of, "", "on", text);
 }
 
 void capacity_describe(const struct Capacity *room, const struct Needs *needs,
                        char text[LACK_BYTES]) {
-    char bytes[LACK_BYTES], who[LACK_BYTES];
+    char one[LACK_BYTES];
     size_t at = 0;
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
         size_t has = room->of[s];
         if (needs->of[s] <= has || at >= LACK_BYTES)
             continue;
-        describe_bytes(needs, s, bytes);
-        describe_who(needs, s, "by", who);
-        at += (size_t)snprintf(text + at, LACK_BYTES - at,
-                               "%s%s of %s memory are needed%s, %s %.1f MiB (%.2f GB)",
-                               at ? ", and " : "", bytes, shortages[s].memory, who,
-                               shortages[s].limit, mib(has), gb(has));
+        describe(needs, s, " are needed", "by", one);
+        at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s, %s %.1f MiB (%.2f GB)",
+                               at ? ", and " : "", one, shortages[s].limit, mib(has), gb(has));
         if (s == SHORT_NODE && needs->node_ranks > 1 && at < LACK_BYTES)
             at += (size_t)snprintf(text + at, LACK_BYTES - at,
                                    " together (--host-mem-per-rank limits each rank)");

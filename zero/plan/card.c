@@ -70,13 +70,6 @@ const char *card_choose(size_t device_bytes, struct Cluster *out) {
 // The files' products are of 16 bits; those of fp32 are between half as fast and a sixteenth.
 static const double FP32_PRODUCTS = 1.0 / 6;
 
-static void slow_down(struct KernelRates *r, struct Speeds *s) {
-    const int products[] = {KERNEL_matmul, KERNEL_attention_forward, KERNEL_attention_backward};
-    for (int i = 0; i < 3; i++)
-        r->of[products[i]] *= FP32_PRODUCTS;
-    s->flops *= FP32_PRODUCTS;
-}
-
 // What a rank sends: over the near link, or where ranks are on several nodes its share of the far
 // one.
 static double sent_of(const struct Cluster *c, size_t ranks) {
@@ -97,8 +90,10 @@ void card_assume(const struct RankSettings *s, struct Rates *rates, struct Speed
                         .host_update = c.host_update / (double)size_min(ranks, c.node_gpus),
                         .sent = ranks > 1 ? sent_of(&c, ranks) : 0};
     *rates = (struct Rates){.kernels = cluster_rates(&c, s->model.head_size), .sent = of.sent};
-    if (s->model.dtype == F32)
-        slow_down(&rates->kernels, &of);
+    const int products[] = {KERNEL_matmul, KERNEL_attention_forward, KERNEL_attention_backward};
+    for (int i = 0; i < 3 && s->model.dtype == F32; i++)
+        rates->kernels.of[products[i]] *= FP32_PRODUCTS;
+    of.flops *= s->model.dtype == F32 ? FP32_PRODUCTS : 1;
     snprintf(of.whose, sizeof of.whose, "%s (%s)", c.name, file);
     *speeds = of;
 }

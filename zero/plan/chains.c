@@ -11,13 +11,8 @@
 
 // ---- what hops did in a step ----
 
-enum { MAX_ROWS = 4 * HOPS_MAX };
-
-// A hop of a chain, in all micro-batches together.
+// What a hop of a chain did, in all micro-batches together.
 struct HopRow {
-    enum ChainKind kind;
-    const struct Hop *hop;
-    bool backward; // FETCH: for a backward pass
     size_t times;
     const struct Comm *over; // NULL: nothing is sent
     uint64_t sent;
@@ -26,35 +21,19 @@ struct HopRow {
 };
 
 struct Chains {
-    int group, n;
-    struct HopRow row[MAX_ROWS];
+    int group;
+    const struct Zero *zero;
+    struct HopRow row[NCHAIN][2][HOPS_MAX]; // 2: FETCH for a forward and for a backward pass
 };
-
-static struct HopRow *find(struct Chains *c, enum ChainKind kind, const struct Hop *hop,
-                           bool backward) {
-    for (int i = 0; i < c->n; i++) {
-        struct HopRow *r = &c->row[i];
-        if (r->kind == kind && r->hop == hop && r->backward == backward)
-            return r;
-    }
-    return NULL;
-}
-
-static struct HopRow *row_of(struct Chains *c, const struct Rehearsed *one) {
-    bool backward = one->args->backward;
-    struct HopRow *r = find(c, one->kind, one->hop, backward);
-    if (r)
-        return r;
-    CHECK(c->n < MAX_ROWS, "%d hops of one group", c->n);
-    c->row[c->n] = (struct HopRow){.kind = one->kind, .hop = one->hop, .backward = backward};
-    return &c->row[c->n++];
-}
 
 static void add_hop(void *chains, const struct Rehearsed *one) {
     struct Chains *c = chains;
+    int i = 0;
     if (!one->hop || one->args->group != c->group)
         return;
-    struct HopRow *r = row_of(c, one);
+    while (c->zero->state[c->group].chain[one->kind].link[i].hop != one->hop)
+        i++;
+    struct HopRow *r = &c->row[one->kind][one->args->backward][i];
     uint64_t others = one->over ? (uint64_t)one->over->size - 1 : 0;
     r->times++;
     r->over = one->over ? one->over : r->over;
@@ -70,15 +49,16 @@ static void print_amount(FILE *out, double bytes, const char *what) {
         fprintf(out, "  %.2f MiB %s", bytes / (1 << 20), what);
 }
 
-static void print_row(FILE *out, const struct HopRow *r) {
+static void print_row(FILE *out, enum ChainKind kind, bool backward, const struct Hop *hop,
+                      const struct HopRow *r) {
     static const char *const chain[NCHAIN] = {"fetch", "accumulate", "reduce", "update", "publish"};
     static const char *const queue[2][NQUEUE] = {{"compute", "comm", "in", "out"},
                                                  {"host compute", "", "host in", "host out"}};
-    const char *pass = r->kind == FETCH ? r->backward ? " (backward)" : " (forward)" : "";
+    const char *pass = kind == FETCH ? backward ? " (backward)" : " (forward)" : "";
     char name[32];
-    snprintf(name, sizeof name, "%s%s", chain[r->kind], pass);
-    fprintf(out, "  %-17s %-18s %-13s %4zu x", name, r->hop->name,
-            queue[r->hop->on_host][r->hop->queue], r->times);
+    snprintf(name, sizeof name, "%s%s", chain[kind], pass);
+    fprintf(out, "  %-17s %-18s %-13s %4zu x", name, hop->name, queue[hop->on_host][hop->queue],
+            r->times);
     if (r->over)
         fprintf(out, "  %.2f MiB sent, %s of %d", (double)r->sent / (1 << 20),
                 axis_name(r->over->axis), r->over->size);
@@ -90,29 +70,22 @@ static void print_row(FILE *out, const struct HopRow *r) {
     fputc('\n', out);
 }
 
-static void print_chain(FILE *out, const struct Zero *z, struct Chains *c, enum ChainKind kind,
-                        bool backward) {
-    const struct Chain *chain = &z->state[c->group].chain[kind];
-    for (int i = 0; i < chain->n; i++) {
-        const struct HopRow *r = find(c, kind, chain->link[i].hop, backward);
-        if (r)
-            print_row(out, r);
-    }
-}
-
 static void print_chains(FILE *out, struct Rank *dry, int g) {
-    struct Chains c = {.group = g};
-    struct Rehearsal step;
     const struct Zero *z = &dry->zero;
+    struct Chains c = {.group = g, .zero = z};
+    struct Rehearsal step;
     const struct Group *group = &dry->params.group[g];
     rehearse(dry, add_hop, &c, &step);
     fprintf(out,
             "chains of %s on rank %d: %zu parameters in %s, gradients in %s, micro-batches: %zu\n",
             group->name, dry->all->rank, group->numel, dtype_name(z->plan.param.dtype),
             dtype_name(z->plan.grad.dtype), z->plan.nmicro);
-    for (int kind = 0; kind < NCHAIN; kind++)
+    for (enum ChainKind kind = FETCH; kind < NCHAIN; kind++)
         for (int backward = 0; backward < 2; backward++)
-            print_chain(out, z, &c, (enum ChainKind)kind, backward);
+            for (int i = 0; i < z->state[g].chain[kind].n; i++)
+                if (c.row[kind][backward][i].times)
+                    print_row(out, kind, backward, z->state[g].chain[kind].link[i].hop,
+                              &c.row[kind][backward][i]);
 }
 
 // ---- which group ----

@@ -2,7 +2,6 @@
 #include "zero/plan/choose.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,11 +97,7 @@ static void try_batches(struct Search *s, struct Candidate c, const size_t *batc
     }
     if (rank_of(s->out, s->trial.bound.step) == BEST)
         return; // a smaller batch takes longer
-    size_t fitting = candidates_fitting(batch, n - 1, c, fits, s);
-    if (!fitting)
-        return;
-    c.batch = batch[fitting - 1];
-    if (fits(s, &c))
+    if (candidates_largest(batch, n - 1, c, fits, s))
         keep(s->out, &s->trial);
 }
 

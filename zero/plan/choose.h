@@ -2,7 +2,7 @@
 //
 // What the user said stays. The rest is forecast: a rank is opened over dry tiers, which says what
 // it holds and moves to the byte; what it computes is counted (count.h), and the times follow from
-// what was measured of this machine (rates.h, bound.h). Memory grows with the micro-batch and time
+// what was measured of this machine (rates.c, bound.h). Memory grows with the micro-batch and time
 // falls, so for each candidate the largest batch that fits is looked for, and only where that of
 // the largest of all would be among the best.
 //
@@ -10,7 +10,6 @@
 #ifndef ZERO_PLAN_CHOOSE_H
 #define ZERO_PLAN_CHOOSE_H
 #include "zero/plan/candidates.h"
-#include "zero/plan/rates.h"
 
 struct ChooseRequest {
     const struct RankSettings *settings; // as the user said them; the batch is the largest

@@ -285,14 +285,6 @@ static void add_step(const struct Question *q, struct ClusterForecast *out) {
     out->waits = out->bound.step - out->kernels - out->sums - out->handed - out->update;
 }
 
-static void add_memory(const struct Question *q, struct ClusterForecast *out) {
-    const struct Footprint *is = &out->rank.is;
-    size_t node = node_ranks(q);
-    out->device = is->tier[TIER_DEVICE].peak;
-    out->host = node * footprint_host_bytes(is);
-    out->disk = node * is->tier[TIER_NVME].peak;
-}
-
 // ---- what is refused ----
 
 int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
@@ -329,7 +321,10 @@ static int forecast(struct Question *q, struct ClusterForecast *out, struct Erro
         return err;
     add_times(q, out);
     add_step(q, out);
-    add_memory(q, out);
+    const struct Footprint *is = &out->rank.is;
+    out->device = is->tier[TIER_DEVICE].peak;
+    out->host = node_ranks(q) * footprint_host_bytes(is);
+    out->disk = node_ranks(q) * is->tier[TIER_NVME].peak;
     out->tokens =
         (double)(q->whole->batch * q->whole->nmicro * out->data) * (double)q->whole->model.seq_len;
     out->rank.settings = *q->whole;

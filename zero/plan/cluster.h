@@ -21,7 +21,6 @@
 #include "zero/plan/candidates.h"
 #include "zero/plan/count.h"
 #include "zero/plan/footprint.h"
-#include "zero/plan/rates.h"
 
 #include <stdio.h>
 

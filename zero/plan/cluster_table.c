@@ -1,5 +1,6 @@
 // A cluster's forecast in print: see cluster.h.
 #include "zero/plan/cluster.h"
+#include "zero/plan/table.h"
 
 #include "kernels/show.h"
 
@@ -72,6 +73,13 @@ static void print_memory(FILE *out, const struct Cluster *c, const struct Cluste
 
 static void print_step(FILE *out, const struct ClusterForecast *f) {
     const struct Bound *b = &f->bound;
+    const struct {
+        const char *name;
+        double seconds;
+    } beside[] = {{"ZeRO's network", b->sent},
+                  {"bus to the host", b->bus},
+                  {"host's update", b->host},
+                  {"disks", b->disk}};
     fprintf(out, "%-18s %12s\n", "a step (ms)", "takes");
     for (int i = 0; i < NPART; i++)
         if (part_of(f, i) > 0)
@@ -79,14 +87,9 @@ static void print_step(FILE *out, const struct ClusterForecast *f) {
                       part_of(f, i) / f->step * 100);
     print_row(out, "sum", f->step * 1e3, NULL, 0);
     fprintf(out, "%-18s %12s\n", "beside it (ms)", "hidden or not");
-    if (b->sent > 0)
-        print_row(out, "ZeRO's network", b->sent * 1e3, NULL, 0);
-    if (b->bus > 0)
-        print_row(out, "bus to the host", b->bus * 1e3, NULL, 0);
-    if (b->host > 0)
-        print_row(out, "host's update", b->host * 1e3, NULL, 0);
-    if (b->disk > 0)
-        print_row(out, "disks", b->disk * 1e3, NULL, 0);
+    for (int i = 0; i < 4; i++)
+        if (beside[i].seconds > 0)
+            print_row(out, beside[i].name, beside[i].seconds * 1e3, NULL, 0);
 }
 
 // What no run can do yet, however well it is forecast.
@@ -151,8 +154,5 @@ char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f) {
         cJSON_AddNumberToObject(o, number[i].key, number[i].value);
     cJSON_AddBoolToObject(o, "fits", cluster_check_room(c, f, &ignored) == 0);
     add_seconds(o, f);
-    char *text = cJSON_Print(o), *line = base_format("%s\n", text);
-    cJSON_free(text);
-    cJSON_Delete(o);
-    return line;
+    return table_print_json(o);
 }

@@ -172,10 +172,6 @@ int count_kind(const char *name) {
     return -1;
 }
 
-static double amount_of(const struct KernelCount *c, enum KernelKind k) {
-    return c->flops[k] > 0 ? c->flops[k] : c->bytes[k];
-}
-
 // A product of few rows moves as much of weights and their gradients as one of many, which its rate
 // at many rows does not show: its operands come at the rate of a norm, which does nothing else.
 double count_seconds(const struct KernelCount *c, const struct KernelRates *r) {
@@ -185,7 +181,8 @@ double count_seconds(const struct KernelCount *c, const struct KernelRates *r) {
     for (int k = 0; k < NKERNEL; k++) {
         if (c->calls[k] > 0 && !(r->of[k] > 0))
             return 0;
-        sum += c->calls[k] > 0 ? amount_of(c, (enum KernelKind)k) / r->of[k] : 0;
+        double amount = c->flops[k] > 0 ? c->flops[k] : c->bytes[k];
+        sum += c->calls[k] > 0 ? amount / r->of[k] : 0;
         sum += c->calls[k] * r->call;
     }
     return sum;

@@ -4,7 +4,7 @@
 // A dry rank has all but memory. Its device gets a table whose kernels add their cost (cost.h) to a
 // sum; then the model walks through a micro-batch as it always does. So what recomputation repeats,
 // what a window leaves out and how a vocabulary is cut are counted as a run does them, with no
-// second list of a block's kernels. The times come from a small model's real steps (rates.h).
+// second list of a block's kernels. The times come from a small model's real steps (rates.c).
 //
 // Called by choose.c and cluster.c; rehearse.c counts a whole step so.
 #ifndef ZERO_PLAN_COUNT_H

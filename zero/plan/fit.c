@@ -1,7 +1,16 @@
-// Does a run fit, and if not, what would make it? See fit.h.
-#include "zero/plan/fit.h"
+// Does a run fit, and if not, what would make it?
+//
+// Three things are limited: the device's memory, by what there is or by --device-mem; the host's,
+// likewise or by --host-mem and --host-mem-per-rank; and the disk. A forecast costs some
+// milliseconds, so the question of what would fit is answered by trying: the same run at a higher
+// stage, with more recomputation, with both; with more and more of it offloaded to the host; with
+// split master weights, where nobody chose; with less offloaded, where the host's memory is short;
+// with the disk, which comes before that where the user named one; then with a smaller batch, which
+// changes the training too; and at last all of this at a lower stage than was said.
+//
+// Called by predict.c. Next: candidates.c.
+#include "zero/plan/predict.h"
 
-#include "zero/plan/candidates.h"
 #include "zero/plan/table.h"
 
 #include <errno.h>
@@ -14,15 +23,6 @@ struct Advice {
     enum Shortage shortage; // the run's
     struct Trials trials;
 };
-
-// The largest batch that fits, among those that make a run and are smaller than what was said.
-static bool try_batches(struct Advice *s, struct Candidate c, const size_t *batch, size_t n) {
-    size_t fitting = candidates_fitting(batch, n, c, trials_fit, &s->trials);
-    if (!fitting)
-        return false;
-    c.batch = batch[fitting - 1];
-    return trials_fit(&s->trials, &c); // others fitted before
-}
 
 struct Change {
     struct Candidate is;
@@ -53,7 +53,7 @@ static size_t sort_changes(const struct Advice *s, const struct Candidate *list,
     return found;
 }
 
-// Among n candidates, of a lower stage or not; and of those with a smaller batch.
+// Among n candidates, of a lower stage or not; and of those with the largest smaller batch.
 static bool search_among(struct Advice *s, const struct Candidate *list, size_t n, bool lower) {
     const struct RankSettings *said = &s->run->settings;
     size_t *batch, nbatch = candidates_batches(said, said->batch - 1, &batch);
@@ -64,7 +64,7 @@ static bool search_among(struct Advice *s, const struct Candidate *list, size_t 
         found = trials_fit(&s->trials, &change[i].is);
     changes = found ? 0 : sort_changes(s, list, n, true, lower, change); // which changes training
     for (size_t i = 0; i < changes && !found; i++)
-        found = try_batches(s, change[i].is, batch, nbatch);
+        found = candidates_largest(batch, nbatch, change[i].is, trials_fit, &s->trials);
     free(change);
     free(batch);
     return found;
@@ -143,7 +143,7 @@ static int check_disk(const struct FitRequest *r, const struct Forecast *f, stru
 static int print(const struct FitRequest *r, const struct Forecast *f, const char *advice,
                  struct Error *e) {
     struct PipelineForecast pipeline;
-    int err = pipeline_predict(r->settings, r->ranks_here, &pipeline, e);
+    int err = pipeline_predict(r->settings, &pipeline, e);
     if (!err && r->json) {
         char *json = table_json(f, &pipeline, NULL, advice);
         fputs(json, r->out);

@@ -4,12 +4,10 @@
 
 #include "kernels/cost.h"
 #include "zero/comm/grid.h"
-#include "zero/offload/activations.h"
 #include "zero/pipe/order.h"
 #include "zero/state.h"
 #include "zero/train/ahead.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,11 +46,6 @@ static size_t chunk_bytes(struct Rank *dry) {
     return size_min(STATE_CHUNK, largest_shard(dry)) * sizeof(float);
 }
 
-// Beside it the two halves of split master weights (zero/master/master.c).
-static size_t halves_bytes(struct Rank *dry, const struct RankSettings *s) {
-    return s->master_format == MASTER_SPLIT ? chunk_bytes(dry) : 0;
-}
-
 // What is narrow is read into the middle of a chunk, which need not be aligned.
 static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
     const struct Tier *nvme = &dry->tier[TIER_NVME];
@@ -65,18 +58,16 @@ static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
                : 0;
 }
 
-// Pieces of a collective between processes that are sent, and such that arrive, which a rank's
-// staging on the device is not (zero/comm/mpi.c).
-static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
-    return s->processes && s->ranks > 1 ? 2 * size_min(s->comm_chunk, whole) : 0;
-}
-
-// Of one rank: its devices' queues and threads; the host's batches; and the chunk through
-// which state leaves.
+// Of one rank: its devices' queues and threads; the host's batches; and the chunk through which
+// state leaves, beside the two halves of split master weights (zero/master/master.c).
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t bytes = chunk_bytes(dry) + halves_bytes(dry, s) + feed_host_bytes(s) + ahead_bytes(s) +
-                   exchange_bytes(dry, s);
+    size_t chunks = s->master_format == MASTER_SPLIT ? 2 : 1;
+    size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
+    size_t bytes = chunks * chunk_bytes(dry) + feed_host_bytes(s) + ahead_bytes(s);
+    // Pieces of a collective between processes that are sent, and such that arrive, which a rank's
+    // staging on the device is not (zero/comm/mpi.c).
+    if (s->processes && s->ranks > 1)
+        bytes += 2 * size_min(s->comm_chunk, whole);
     if (s->device == DEVICE_CPU)
         bytes += device_own_bytes_cpu(dry->device);
     if (dry->host)
@@ -100,13 +91,6 @@ static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s,
     memcpy(w.sent, step->sent, sizeof w.sent);
     memcpy(w.sums, step->sums, sizeof w.sums);
     return w;
-}
-
-static struct Moved sum_of(const struct Moves *m) {
-    struct Moved sum = m->forward;
-    moved_add(&sum, m->backward);
-    moved_add(&sum, m->update);
-    return sum;
 }
 
 static struct StageHas stage_of(const struct Params *p) {
@@ -179,7 +163,9 @@ int footprint_of_rank(const struct RankSettings *s, int rank, int ranks_here, st
         out->is = (struct Footprint){.traffic = step.traffic, .stepped = true};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
         out->work = work_of(&dry, s, &step);
-        out->is.moved = sum_of(&out->work.moves);
+        out->is.moved = step.moves.forward;
+        moved_add(&out->is.moved, step.moves.backward);
+        moved_add(&out->is.moved, step.moves.update);
         out->is.moved_known = true;
         out->is.io_bytes = io_bytes(&dry, s);
         out->demand = demand_of(out, (size_t)ranks_here, own_bytes(&dry, s));
@@ -196,26 +182,21 @@ static int differing_tp_ranks(const struct RankSettings *s) {
     return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_tp_size(s);
 }
 
-static int first_rank(const struct RankSettings *s, int stage) {
-    struct Grid grid = settings_grid(s);
-    return stage * grid_stride(&grid, AXIS_PP);
-}
-
 // Of a plan for a cluster the stages are alike, and the caller has made one of them (cluster.c).
 static int unlike_stages(const struct RankSettings *s) {
     return s->cluster ? 1 : settings_stages(s);
 }
 
-// The sum of what a node's ranks take of the host, the most of any node. host[]: of each unlike
-// place of each unlike stage.
-static size_t most_of_node(const struct RankSettings *s, const size_t *host) {
+// The sum of what a node's ranks take of the host, the most of any node. part: as forecast_parts
+// has it.
+static size_t most_of_node(const struct RankSettings *s, const struct Forecast *part) {
     struct Grid grid = settings_grid(s);
     int node = footprint_node_ranks(s), places = differing_tp_ranks(s), stages = unlike_stages(s);
     size_t sum = 0, most = 0;
     for (int r = 0; r < s->ranks; r++) {
         int place = places > 1 ? grid_coord(&grid, r, AXIS_TP) : 0;
         int stage = stages > 1 ? grid_coord(&grid, r, AXIS_PP) : 0;
-        sum = (r % node ? sum : 0) + host[stage * places + place];
+        sum = (r % node ? sum : 0) + footprint_host_bytes(&part[stage * places + place].is);
         most = size_max(most, sum);
     }
     return most;
@@ -232,7 +213,7 @@ static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
 static void add_ranks(const struct Forecast *f, bool together, struct Forecast *all) {
     struct Demand demand = all->demand;
     bool more = takes_more(&f->is, &all->is);
-    bool unlike = all->unlike || f->unlike || more || takes_more(&all->is, &f->is);
+    bool unlike = all->unlike || more || takes_more(&all->is, &f->is);
     demand_add(&demand, &f->demand, together);
     if (more)
         *all = *f;
@@ -240,46 +221,34 @@ static void add_ranks(const struct Forecast *f, bool together, struct Forecast *
     all->unlike = unlike;
 }
 
-// So many of the process's ranks are of one of the equal parts into which all ranks come. A process
-// that has one rank has it of any part.
-static int ranks_of_part(int ranks_here, int parts) {
-    return ranks_here > 1 ? ranks_here / parts : 1;
-}
-
-// host[]: what each of the stage's unlike places takes of the host.
-static int predict_stage(const struct RankSettings *s, int stage, int ranks_here,
-                         struct Forecast *out, size_t *host, struct Error *e) {
-    struct Forecast f;
-    int first = first_rank(s, stage), places = differing_tp_ranks(s);
-    int ranks = ranks_of_part(ranks_here, places);
-    int err = footprint_of_rank(s, first, ranks, out, e);
-    host[0] = err ? 0 : footprint_host_bytes(&out->is);
-    for (int place = 1; place < places && !err; place++) {
-        err = footprint_of_rank(s, first + place, ranks, &f, e);
-        host[place] = err ? 0 : footprint_host_bytes(&f.is);
-        if (!err)
-            add_ranks(&f, ranks_here > 1, out);
+// Of each unlike place of each unlike stage, one rank; free() *part. All ranks come into equal
+// parts, and a process that has one rank has it of any. Errors: those of footprint_of_rank.
+static int forecast_parts(const struct RankSettings *s, int ranks_here, struct Forecast **part,
+                          struct Error *e) {
+    struct Grid grid = settings_grid(s);
+    int places = differing_tp_ranks(s), n = unlike_stages(s) * places, err = 0;
+    int ranks = ranks_here > 1 ? ranks_here / n : 1;
+    *part = base_alloc_zeroed((size_t)n * sizeof **part);
+    for (int i = 0; i < n && !err; i++) {
+        int first = i / places * grid_stride(&grid, AXIS_PP); // of the stage
+        err = footprint_of_rank(s, first + i % places, ranks, &(*part)[i], e);
     }
     return err;
 }
 
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
-    struct Forecast f;
-    int stages = unlike_stages(s), places = differing_tp_ranks(s);
-    int ranks = ranks_of_part(ranks_here, stages);
-    size_t *host = base_alloc_zeroed((size_t)(stages * places) * sizeof *host);
-    int err = predict_stage(s, 0, ranks, out, host, e);
-    for (int stage = 1; stage < stages && !err; stage++) {
-        err = predict_stage(s, stage, ranks, &f, host + stage * places, e);
-        if (!err)
-            add_ranks(&f, ranks_here > 1, out);
-    }
+    struct Forecast *part;
+    int n = unlike_stages(s) * differing_tp_ranks(s);
+    int err = forecast_parts(s, ranks_here, &part, e);
     if (!err) {
-        out->demand.node_bytes = most_of_node(s, host);
+        *out = part[0];
+        for (int i = 1; i < n; i++)
+            add_ranks(&part[i], ranks_here > 1, out);
+        out->demand.node_bytes = most_of_node(s, part);
         count_process(out, process_bytes, ranks_here);
     }
-    free(host);
+    free(part);
     return err;
 }
 
@@ -301,27 +270,22 @@ static double bubble_of(const struct PipelineForecast *f, size_t nmicro) {
     return bubble;
 }
 
-int pipeline_predict(const struct RankSettings *s, int ranks_here, struct PipelineForecast *out,
-                     struct Error *e) {
-    int n = settings_stages(s), err = 0;
+int pipeline_predict(const struct RankSettings *s, struct PipelineForecast *out, struct Error *e) {
+    struct Forecast *part;
+    int n = unlike_stages(s), places = differing_tp_ranks(s);
     *out = (struct PipelineForecast){0};
     if (n == 1)
         return 0;
-    out->stage = base_alloc((size_t)n * sizeof *out->stage);
-    size_t *host = base_alloc((size_t)differing_tp_ranks(s) * sizeof *host); // of no use here
-    for (; out->n < n && !err; out->n++) {
-        struct Forecast *f = &out->stage[out->n];
-        err = predict_stage(s, out->n, ranks_here, f, host, e);
-        if (!err)
-            count_process(f, 0, ranks_here);
+    int err = forecast_parts(s, 1, &part, e);
+    if (!err) {
+        *out = (struct PipelineForecast){n, base_alloc((size_t)n * sizeof *out->stage), 0};
+        for (int i = 0; i < n * places; i++)
+            if (i % places == 0 || takes_more(&part[i].is, &out->stage[i / places].is))
+                out->stage[i / places] = part[i];
+        out->bubble = bubble_of(out, s->nmicro);
     }
-    free(host);
-    if (err) {
-        pipeline_free(out);
-        return err;
-    }
-    out->bubble = bubble_of(out, s->nmicro);
-    return 0;
+    free(part);
+    return err;
 }
 
 void pipeline_free(struct PipelineForecast *f) {

@@ -5,7 +5,7 @@
 // rank that has trained. A forecast is of one rank. Most are equal, since shards are padded to one
 // size; what the others take where they are not, such as stages of a pipeline, its Demand says.
 //
-// Called by predict.c; table.h prints it, fit.h looks for one that fits.
+// Called by predict.c; table.h prints it, fit.c looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
 #define ZERO_PLAN_FOOTPRINT_H
 #include "zero/offload/offload.h"
@@ -80,10 +80,9 @@ struct PipelineForecast {
     double bubble;          // share of all stages' time
 };
 
-// Of each stage the rank that takes most, the first of such; the process is counted as if its ranks
-// were all of this stage. pipeline_free when done. Errors: those of footprint_of_rank.
-int pipeline_predict(const struct RankSettings *s, int ranks_here, struct PipelineForecast *out,
-                     struct Error *e);
+// Of each stage the rank that takes most, the first of such. pipeline_free when done. Errors: those
+// of footprint_of_rank.
+int pipeline_predict(const struct RankSettings *s, struct PipelineForecast *out, struct Error *e);
 void pipeline_free(struct PipelineForecast *f);
 
 // The share of a stage in what all compute.

@@ -72,8 +72,8 @@ static int largest_batch(const struct RankSettings *s, const struct Capacity *ha
     int err = trials_open(&t, s, half, ranks_here, false, e);
     if (!err) {
         size_t n = candidates_batches(s, s->batch, &list);
-        size_t fitting = candidates_fitting(list, n, candidate_of(s), trials_fit, &t);
-        *batch = n ? list[fitting ? fitting - 1 : 0] : s->batch;
+        bool found = candidates_largest(list, n, candidate_of(s), trials_fit, &t);
+        *batch = found ? t.nearest.batch : n ? list[0] : s->batch;
         free(list);
     }
     trials_close(&t);

@@ -4,13 +4,12 @@
 // data are prepared; the forecast of memory, traffic and time, once the vocabulary is known; and
 // at the end forecast and measurement side by side.
 //
-// Called by train.c. Read next: fit.h, footprint.h, bound.h.
+// Called by train.c. Read next: fit.c, footprint.h, bound.h.
 #ifndef ZERO_PLAN_PREDICT_H
 #define ZERO_PLAN_PREDICT_H
 #include "zero/comm/world.h"
 #include "zero/plan/choose.h"
 #include "zero/plan/cluster.h"
-#include "zero/plan/fit.h"
 
 // What is asked of the machine that the process runs on, such as by data/log/machine.h.
 struct MachineCalls {
@@ -57,5 +56,23 @@ int predict_parameters(const struct PredictRequest *r, uint64_t parameters, stru
 // JSON; free() it. exceeded: a step was faster than the speed of light that was measured.
 char *predict_compare(const struct PredictRequest *r, const struct Forecast *forecast,
                       const struct Rank *rank, bool exceeded);
+
+// ---- fit.c ----
+
+struct FitRequest {
+    const struct RankSettings *settings;
+    struct RankDeviceMemory host; // what the machine has for all its processes, and this one takes
+    int processes_here;           // on this machine
+    int ranks_here;               // of this process
+    struct Speeds speeds;         // for the time that a step takes
+    bool plan;                    // it may be for another machine: only flags bound it
+    FILE *out;                    // where the forecast is printed; NULL: nowhere
+    bool json;                    // print it for a program
+};
+
+// Predicts what the run takes and prints it. Errors: those of footprint_predict, rank_device_memory
+// and nvme_preflight; -ENOMEM for a run that does not fit, with a line that says what is too much
+// and the smallest change that would make it fit, or that none does.
+int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e);
 
 #endif

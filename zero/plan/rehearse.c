@@ -35,13 +35,6 @@ static void count_all(const struct Play *p, struct Totals *t) {
         memcpy(t->moved, o->mover.moved, sizeof t->moved);
 }
 
-static double sum_of(const double of[NKERNEL]) {
-    double sum = 0;
-    for (int k = 0; k < NKERNEL; k++)
-        sum += of[k];
-    return sum;
-}
-
 // ---- to what it belongs ----
 
 // Of a hop; a gradient that is reduced once goes beside the last backward pass.
@@ -115,7 +108,8 @@ static void add_since_last(struct Play *p, struct Rehearsed *one) {
     }
     if (!p->each)
         return;
-    one->kernel_bytes = sum_of(p->kernels.bytes);
+    for (int k = 0; k < NKERNEL; k++)
+        one->kernel_bytes += p->kernels.bytes[k];
     p->kernels = (struct KernelCount){.sent = 0};
     p->each(p->context, one);
 }

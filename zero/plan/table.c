@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,15 +62,6 @@ static void print_limit(FILE *out, const char *flag, size_t bytes) {
                 (double)bytes / 1e9, (double)bytes / (1 << 30));
 }
 
-static void name_ranks(const struct Columns *c, const struct Forecast *f, enum TierKind kind,
-                       char *name, size_t bytes) {
-    int most = f->demand.of[kind].rank, rank = c->n > 1 ? f->settings.rank : most;
-    if (f->unlike)
-        snprintf(name, bytes, "rank %d%s", rank, rank == most ? ", the most" : "");
-    else
-        snprintf(name, bytes, "each of %d ranks", f->settings.ranks);
-}
-
 // A tier's rows by tag; but for the device's, only those that hold something.
 static void print_tier(const struct Columns *c, const struct Forecast *f, enum TierKind kind) {
     size_t row[MAX_COLUMNS];
@@ -81,7 +73,11 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
         print_counted(c, tag_name((enum Tag)tag), AT(tier[kind].most[tag]), kind == TIER_DEVICE);
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->tier[kind].peak;
-    name_ranks(c, f, kind, name, sizeof name);
+    int most = f->demand.of[kind].rank, rank = c->n > 1 ? f->settings.rank : most;
+    if (f->unlike)
+        snprintf(name, sizeof name, "rank %d%s", rank, rank == most ? ", the most" : "");
+    else
+        snprintf(name, sizeof name, "each of %d ranks", f->settings.ranks);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
     if (c->n == 1 && kind == TIER_DEVICE)
         print_limit(c->out, "--device-mem", f->settings.device_bytes);
@@ -150,48 +146,41 @@ static void print_moved(const struct Columns *c, const char *who) {
     print_counted(c, "to disk", AT(moved.written), false);
 }
 
-static void print_time(FILE *out, const char *name, double seconds) {
-    if (seconds > 0)
-        fprintf(out, "  %-16s %10.2f", name, seconds * 1e3);
+// What a part of a step takes, and what that follows from; nothing where it takes or is known to
+// take none.
+static void print_time(FILE *out, const char *name, double seconds, const char *note, ...) {
+    va_list args;
+    if (!(seconds > 0))
+        return;
+    fprintf(out, "  %-16s %10.2f  ", name, seconds * 1e3);
+    va_start(args, note);
+    vfprintf(out, note, args);
+    va_end(args);
+    fputc('\n', out);
 }
 
-// Of a rank, and what its ranks share.
-static void print_links(FILE *out, const struct Forecast *f, const struct Bound *b) {
-    const struct Speeds *s = &f->speeds;
-    print_time(out, "bus", b->bus);
-    if (b->bus > 0)
-        fprintf(out, "  at %.3g GB/s to the device, %.3g from it\n", s->in / 1e9, s->out / 1e9);
-    print_time(out, "network", b->sent);
-    if (b->sent > 0)
-        fprintf(out, "  at %.3g GB/s from each rank\n", s->sent / 1e9);
-    print_time(out, "disk", b->disk);
-    if (!(b->disk > 0) && settings_use_disk(&f->settings))
-        fprintf(out, "  %-16s not known%s\n", "disk",
-                f->settings.nvme.folder ? "" : ": --nvme-path names none");
-    if (b->disk > 0)
-        fprintf(out, "  at %.3g GB/s read, %.3g written, by all ranks\n", s->read / 1e9,
-                s->written / 1e9);
-}
-
-// Only what is known. Of a disk that is not named, or not here, it says that its speed is not.
+// Of a rank, and of what its ranks share. Of a disk that is not named, or not here, it says that
+// its speed is not known.
 static void print_bound(FILE *out, const struct Forecast *f) {
     const struct Speeds *s = &f->speeds;
     struct Bound b = bound_of(&f->work, s);
+    const char *longest = bound_longest(&b),
+               *updates = f->work.update > 0 ? ", and the update" : "";
     if (!(b.compute > 0 || b.bus > 0 || b.disk > 0 || b.host > 0))
         return;
     fprintf(out, "%-18s %10s\n", "a step takes (ms)", "at least");
-    print_time(out, "compute", b.compute);
-    if (b.compute > 0)
-        fprintf(out, "  at %.3g GFLOP/s%s\n", s->flops / 1e9,
-                f->work.update > 0 ? ", and the update" : "");
-    print_time(out, "host's update", b.host);
-    if (b.host > 0)
-        fprintf(out, "  at %.3g GB/s\n", s->host_update / 1e9);
-    print_links(out, f, &b);
-    print_time(out, "step", b.step);
-    if (b.step > 0)
-        fprintf(out, "  the %s takes longest\n",
-                strcmp(bound_longest(&b), "compute") ? bound_longest(&b) : "computation");
+    print_time(out, "compute", b.compute, "at %.3g GFLOP/s%s", s->flops / 1e9, updates);
+    print_time(out, "host's update", b.host, "at %.3g GB/s", s->host_update / 1e9);
+    print_time(out, "bus", b.bus, "at %.3g GB/s to the device, %.3g from it", s->in / 1e9,
+               s->out / 1e9);
+    print_time(out, "network", b.sent, "at %.3g GB/s from each rank", s->sent / 1e9);
+    print_time(out, "disk", b.disk, "at %.3g GB/s read, %.3g written, by all ranks", s->read / 1e9,
+               s->written / 1e9);
+    if (!(b.disk > 0) && settings_use_disk(&f->settings))
+        fprintf(out, "  %-16s not known%s\n", "disk",
+                f->settings.nvme.folder ? "" : ": --nvme-path names none");
+    print_time(out, "step", b.step, "the %s takes longest",
+               strcmp(longest, "compute") ? longest : "computation");
 }
 
 // Where it computes and in which format; and who chose, if the user did not.
@@ -240,10 +229,10 @@ static void describe_part(const struct StageHas *has, char *text, size_t bytes) 
 }
 
 static bool is_used_by_any(const struct PipelineForecast *s, enum TierKind kind) {
-    bool used = false;
-    for (int i = 0; i < s->n; i++)
-        used |= is_used(&s->stage[i].is, kind);
-    return used;
+    int i = 0;
+    while (i < s->n && !is_used(&s->stage[i].is, kind))
+        i++;
+    return i < s->n;
 }
 
 void table_print_pipeline(FILE *out, const struct PipelineForecast *s) {
@@ -279,7 +268,7 @@ static void add_number(cJSON *to, const char *name, uint64_t value) {
     cJSON_AddRawToObject(to, name, text);
 }
 
-static char *print_json(cJSON *o) {
+char *table_print_json(cJSON *o) {
     char *text = cJSON_Print(o), *line = base_format("%s\n", text);
     cJSON_free(text);
     cJSON_Delete(o);
@@ -345,7 +334,7 @@ static uint64_t most_of(const struct Footprint *f, enum Tag tag) {
 static void add_footprint(cJSON *to, const struct Footprint *f) {
     cJSON *tiers = cJSON_AddArrayToObject(to, "tiers");
     for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
-        if (kind == TIER_DEVICE || f->tier[kind].peak)
+        if (is_used(f, kind))
             add_tier(tiers, &f->tier[kind]);
     add_number(to, "peak", f->tier[TIER_DEVICE].peak);
     cJSON *states = cJSON_AddObjectToObject(to, "model_states");
@@ -431,14 +420,16 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
     }
     if (advice)
         cJSON_AddStringToObject(o, "advice", advice);
-    return print_json(o);
+    return table_print_json(o);
 }
 
 // ---- a parameter count ----
 
 // Where something is offloaded, the tier of each, and a sum for each tier; of the host's, of the
 // ranks of a node, too.
-static void print_states(FILE *out, const struct ModelStates *s, int node) {
+static void print_states(FILE *out, const struct ModelStates *s,
+                         const struct RankSettings *settings) {
+    int node = footprint_node_ranks(settings);
     const char *const names[] = {"parameters", "gradients", "optimizer"};
     uint64_t rows[] = {s->param, s->grad, s->optimizer};
     enum TierKind tiers[] = {s->param_tier, s->grad_tier, s->opt_tier};
@@ -458,6 +449,7 @@ static void print_states(FILE *out, const struct ModelStates *s, int node) {
                 (double)s->sum[TIER_CPU] / ranks / 1e9 * node, tier_name(TIER_CPU));
     if (!offloads)
         fprintf(out, "  %-16s %12.3f\n", "sum", (double)s->sum[TIER_DEVICE] / ranks / 1e9);
+    print_place(out, settings);
 }
 
 // What the user allows of a tier: refused where the states alone, of one rank, or of a node's, are
@@ -517,7 +509,7 @@ static char *json_of_states(const struct ModelStates *s, const struct ZeroOption
             add_share(tiers, tier_name((enum TierKind)kind), s->sum[kind], s->ranks);
     uint64_t divisor = size_gcd((uint64_t)node, s->ranks);
     add_share(o, "node_host", s->sum[TIER_CPU] * ((uint64_t)node / divisor), s->ranks / divisor);
-    return print_json(o);
+    return table_print_json(o);
 }
 
 int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
@@ -531,13 +523,12 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
     int err = footprint_of_parameters(parameters, &options, &offload, settings->ranks, &s, e);
     if (err)
         return err;
-    if (!json) {
-        print_states(out, &s, footprint_node_ranks(settings));
-        print_place(out, settings);
-        return check_states(&s, settings, e);
-    }
-    char *text = json_of_states(&s, &options, footprint_node_ranks(settings));
-    fputs(text, out);
+    int node = footprint_node_ranks(settings);
+    char *text = json ? json_of_states(&s, &options, node) : NULL;
+    if (json)
+        fputs(text, out);
+    else
+        print_states(out, &s, settings);
     free(text);
     return check_states(&s, settings, e);
 }

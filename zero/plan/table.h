@@ -27,6 +27,10 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
 int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
                         bool json, struct Error *e);
 
+// A whole tree as text, which it frees; free() that.
+struct cJSON;
+char *table_print_json(struct cJSON *tree);
+
 // ---- chains.c ----
 
 // Prints the hops of the group that s->show_chain names, such as "block.1", on the first rank that

@@ -38,10 +38,6 @@ static const char *const queue_names[2][NQUEUE] = {
 static const char *const wait_names[NWAITREASON] = {
     "wait_weights", "wait_update", "wait_data", "wait_gradients", "wait_activations", "wait_other"};
 
-static const char *reason_name(int reason) {
-    return wait_names[reason] + strlen("wait_");
-}
-
 // Returns the share of the time without a reason: compute had nothing to do.
 static double idle_share(const struct BreakdownTimes *t) {
     double rest = t->all - t->busy[QUEUE_COMPUTE];
@@ -65,25 +61,24 @@ int breakdown_shares(const struct BreakdownTimes *t, bool host, struct LogValue 
 
 int breakdown_waited(const struct BreakdownTimes *t, struct LogValue out[]) {
     for (int i = 0; i < NWAITREASON; i++)
-        out[i] = (struct LogValue){reason_name(i), t->wait[i]};
+        out[i] = (struct LogValue){wait_names[i] + strlen("wait_"), t->wait[i]};
     return NWAITREASON;
 }
 
 char *breakdown_text(const struct BreakdownTimes *t, bool host) {
-    char busy[256], waits[256];
-    size_t n = 0, m = 0;
-    for (int q = 0; q < (host ? 2 : 1) * NQUEUE; q++) {
-        double s = q < NQUEUE ? t->busy[q] : t->host_busy[q - NQUEUE];
-        if (q != NQUEUE + QUEUE_COMM)
-            n += (size_t)snprintf(busy + n, sizeof busy - n, "  %s %.1f%%",
-                                  queue_names[q / NQUEUE][q % NQUEUE], 100 * s / t->all);
+    struct LogValue share[BREAKDOWN_VALUES];
+    char text[2][256]; // of queues, and of reasons
+    size_t n[2] = {0};
+    int idle = breakdown_shares(t, host, share) - 1;
+    for (int i = 0; i < idle; i++) {
+        bool waits = i >= idle - NWAITREASON;
+        const char *name = share[i].name + (waits ? strlen("wait_") : 0);
+        n[waits] += (size_t)snprintf(text[waits] + n[waits], sizeof text[waits] - n[waits],
+                                     "  %s %.1f%%", name, 100 * share[i].value);
     }
-    for (int i = 0; i < NWAITREASON; i++)
-        m += (size_t)snprintf(waits + m, sizeof waits - m, "  %s %.1f%%", reason_name(i),
-                              100 * t->wait[i] / t->all);
     return base_format("of rank 0's steps, queues were busy%s\n"
                        "compute waited for%s  and was idle %.1f%%",
-                       busy, waits, 100 * idle_share(t));
+                       text[0], text[1], 100 * share[idle].value);
 }
 
 // ---- steps ----

@@ -119,16 +119,11 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
     tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
 }
 
-static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
-    struct ZeroOptions o = settings_zero(s);
-    o.shard_group = r->shard_group;
-    o.tier = r->tier;
-    return o;
-}
-
 // Opens the core; it gets the operations for offloaded state from here.
 static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    struct ZeroOptions options = options_of(r, s);
+    struct ZeroOptions options = settings_zero(s);
+    options.shard_group = r->shard_group;
+    options.tier = r->tier;
     struct OffloadOptions offload = {.host = r->host,
                                      .param_tier = s->param_tier,
                                      .opt_tier = s->opt_tier,
@@ -202,13 +197,6 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     return err || !offload_of(&r->zero) ? err : act_offload_open(&r->zero, &keep, e);
 }
 
-static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    if (!s->save_async)
-        return 0;
-    return tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
-                      checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
-}
-
 // Opens the disk after everything that is stored there was counted.
 static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     if (dry || !r->tier[TIER_NVME].total)
@@ -217,13 +205,6 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     if (!err)
         move_open_disk(&offload_of(&r->zero)->mover, r->nvme);
     return err;
-}
-
-// Opens the tallies of --breakdown, on the rank that logs.
-static void open_tallies(struct Rank *r) {
-    r->trace = trace_open_tally(r->device, breakdown_reason);
-    if (r->host)
-        r->host_trace = trace_open_tally(r->host, breakdown_reason);
 }
 
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
@@ -249,8 +230,11 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (r->host && s->one_queue && !lent)
         device_join_queues(r->host);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
-    if (s->breakdown && s->rank == 0 && !dry)
-        open_tallies(r);
+    bool tallies = s->breakdown && s->rank == 0 && !dry; // on the rank that logs
+    if (tallies)
+        r->trace = trace_open_tally(r->device, breakdown_reason);
+    if (tallies && r->host)
+        r->host_trace = trace_open_tally(r->host, breakdown_reason);
     if (!err)
         err = open_comm(r, s, dry, e);
     if (err)
@@ -276,8 +260,9 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)
         err = feed_open(&r->feed, r->device, s, tier, e);
-    if (!err)
-        err = open_snapshot(r, s, e);
+    if (!err && s->save_async)
+        err = tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
+                         checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
     return err ? err : open_nvme(r, s, dry, e);
 }
 

@@ -133,6 +133,21 @@ double rank_mean_loss(const struct Rank *r, const struct StepResult *result);
 int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e);
 
+// Computes how likely the model finds given tokens, for evaluations (score.c).
+//
+// logprob[i] becomes the log-probability (nats) that the model gives to tokens from .. count - 1 of
+// sequence i, each given all before it: their sum. A sequence has at most seq_len + 1 tokens, as
+// the last is never an input. All ranks call it with the same list and get the same numbers.
+//
+// It works at any stage and tier, as validation does. Sequences are cut into micro-batches, of
+// --batch sequences of about one length, before they are assigned to ranks: so the results do not
+// depend on how many ranks there are, to the bit, with the same --batch and --threads.
+//
+// Errors: -EINVAL if a rank has another list; -EINTR, without a text, if a rank was asked to stop
+// meanwhile.
+int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double *logprob,
+               struct Error *e);
+
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has space for them; fewer
 // if one of s->stops is drawn, which is then the last. The model sees the last seq_len tokens of a
 // longer text. All ranks call it with the same text, and get the same. Returns how many were

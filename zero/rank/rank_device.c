@@ -246,38 +246,26 @@ size_t rank_device_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
     return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
 }
 
-typedef double Measure(struct Device *d, const struct RankSettings *s);
-
-static double measure(const struct RankSettings *s, Measure *of) {
+// Measures copies in that queue; NQUEUE: matrix products.
+static double measure(const struct RankSettings *s, enum Queue copies) {
     struct Device *d;
     struct Error ignored;
     if (rank_device_open(&d, s, false, &ignored))
         return 0;
-    double speed = of(d, s);
+    double speed =
+        copies == NQUEUE ? matmul_speed_of_light(d, s->model.dtype) : copy_speed(d, copies);
     device_close(d);
     return speed;
 }
 
-static double multiply(struct Device *d, const struct RankSettings *s) {
-    return matmul_speed_of_light(d, s->model.dtype);
-}
-static double copy_in(struct Device *d, const struct RankSettings *s) {
-    (void)s;
-    return copy_speed(d, QUEUE_IN);
-}
-static double copy_out(struct Device *d, const struct RankSettings *s) {
-    (void)s;
-    return copy_speed(d, QUEUE_OUT);
-}
-
 double rank_device_measure_speed(void *settings) {
-    return measure(settings, multiply);
+    return measure(settings, NQUEUE);
 }
 double rank_device_measure_in(void *settings) {
-    return measure(settings, copy_in);
+    return measure(settings, QUEUE_IN);
 }
 double rank_device_measure_out(void *settings) {
-    return measure(settings, copy_out);
+    return measure(settings, QUEUE_OUT);
 }
 
 static char *name_of_cpu(const struct RankSettings *s) {
@@ -291,8 +279,7 @@ static char *name_of_cpu(const struct RankSettings *s) {
 }
 
 char *rank_device_speed_name(const struct RankSettings *s) {
-    bool cpu = s->device == DEVICE_CPU;
-    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *where = s->device == DEVICE_CPU ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
     char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
     free(where);
     return name;

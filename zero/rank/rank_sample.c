@@ -48,17 +48,6 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     acts->t = acts->t_max;
 }
 
-// Returns the token that the last rank, one of the last stage, has drawn; all ranks call it.
-static int32_t shared_token(struct Rank *r, int32_t drawn) {
-    if (r->zero.parallel->stages == 1)
-        return drawn;
-    uint64_t *all = base_alloc_zeroed((size_t)r->all->size * sizeof *all);
-    zero_share(&r->zero, (uint64_t)drawn, all);
-    int32_t token = (int32_t)all[r->all->size - 1];
-    free(all);
-    return token;
-}
-
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s) {
     size_t vocab = r->params.config.vocab, T = r->model.config.seq_len;
@@ -69,8 +58,10 @@ size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
         size_t seen = size_min(length, T);
         next_logits(r, text + length - seen, seen, logits, row);
         int32_t drawn = has_logits(r) ? sample_token(logits, vocab, s, length) : 0;
-        text[length] = shared_token(r, drawn);
-        length++;
+        // The token that the last rank, one of the last stage, has drawn.
+        if (r->zero.parallel->stages > 1)
+            drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
+        text[length++] = drawn;
         made++;
     }
     free(logits);

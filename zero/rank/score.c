@@ -1,5 +1,5 @@
-// Scores sequences in micro-batches, each by one rank: see score.h. Next: rank.c (rank_validate).
-#include "zero/rank/score.h"
+// Scores sequences in micro-batches, each by one rank: see rank.h. Next: rank_step.c.
+#include "zero/rank/rank.h"
 
 #include "kernels/hash.h"
 
@@ -112,7 +112,6 @@ static void share(struct Scoring *s, uint64_t first, double *logprob) {
     struct Zero *z = &s->rank->zero;
     size_t ranks = rank_data_ranks(s->rank), most = s->batch[first].count;
     uint64_t mine = first + rank_data_rank(s->rank);
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     for (size_t r = 1; r < ranks && first + r < s->batches; r++)
         most = size_max(most, s->batch[first + r].count);
     for (size_t i = 0; i < most; i++) {
@@ -120,36 +119,33 @@ static void share(struct Scoring *s, uint64_t first, double *logprob) {
         double own = has ? sum_up(s, &s->batch[mine], i) : 0;
         uint64_t word;
         memcpy(&word, &own, sizeof word);
-        zero_share(z, word, all);
+        const uint64_t *all = zero_share(z, word);
         for (size_t r = 0; r < ranks && first + r < s->batches; r++)
             if (i < s->batch[first + r].count)
                 memcpy(&logprob[s->order[s->batch[first + r].begin + i]],
                        &all[rank_of_losses(s->rank, r)], sizeof *all);
     }
-    free(all);
 }
 
 // Ranks with different lists would walk different numbers of times, and wait for each other.
 static int compare_lists(struct Scoring *s, struct Error *e) {
     struct Zero *z = &s->rank->zero;
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     uint64_t hash = hash64(&s->count, sizeof s->count, 0);
     for (size_t i = 0; i < s->count; i++) {
         const struct Sequence *q = &s->list[i];
         hash = hash64(&q->from, sizeof q->from, hash);
         hash = hash64(q->ids, q->count * sizeof *q->ids, hash);
     }
-    zero_share(z, hash, all);
+    const uint64_t *all = zero_share(z, hash);
     int other = 0;
     while (other < z->all->size && all[other] == all[0])
         other++;
-    bool same = other == z->all->size;
-    free(all);
-    return same ? 0
-                : error_set(e, -EINVAL, E_RANKS_DIFFER,
-                            "--eval: rank %d read different items than rank 0; put the same files "
-                            "on all machines",
-                            other);
+    if (other == z->all->size)
+        return 0;
+    return error_set(e, -EINVAL, E_RANKS_DIFFER,
+                     "--eval: rank %d read different items than rank 0; put the same files on all "
+                     "machines",
+                     other);
 }
 
 int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double *logprob,

@@ -7,7 +7,6 @@
 #include "zero/pipe/order.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,23 +17,20 @@ static void fill(size_t *value, size_t otherwise) {
         *value = otherwise;
 }
 
-static int refuse_preset(const char *name, struct Error *e) {
-    char *names = preset_names();
-    const char *nearest = preset_nearest(name);
-    int err = error_set(e, -EINVAL, E_MODEL_NAME,
-                        "--model %s: no such preset; %s%s%sxpected one of %s, or --init hf:DIR",
-                        name, nearest ? "did you mean " : "", nearest ? nearest : "",
-                        nearest ? "? E" : "e", names);
-    free(names);
-    return err;
-}
-
 // Fills in the model that --model names, where no flag says otherwise.
 static int resolve_model(struct Settings *s, struct Error *e) {
     const struct Preset *p = preset_named(s->preset);
     struct ModelConfig *m = &s->rank.model;
-    if (!p)
-        return refuse_preset(s->preset, e);
+    if (!p) {
+        char *names = preset_names();
+        const char *nearest = preset_nearest(s->preset);
+        error_set(e, -EINVAL, E_MODEL_NAME,
+                  "--model %s: no such preset; %s%s%sxpected one of %s, or --init hf:DIR",
+                  s->preset, nearest ? "did you mean " : "", nearest ? nearest : "",
+                  nearest ? "? E" : "e", names);
+        free(names);
+        return -EINVAL;
+    }
     m->kind = m->kind == NFAMILY ? p->family : m->kind;
     fill(&m->layers, p->layers);
     fill(&m->heads, p->heads);
@@ -161,13 +157,6 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
     return settings_check_warmup(&s->schedule, e);
 }
 
-// Checks the ranks' settings as far as they do not depend on the text.
-static int check_model(const struct Settings *s, struct Error *e) {
-    const struct World w = world_of_threads(s->rank.ranks);
-    struct RankSettings unused;
-    return settings_of_ranks(s, &w, 1, &unused, e);
-}
-
 // A split is for one number of stages: a command line with another --pp needs another split, or
 // gets one by cost, as with `auto`.
 static void resolve_split(struct RankSettings *r, struct RankSettings *said,
@@ -207,7 +196,10 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     err = settings_check(s, use, e);
-    return err ? err : check_model(s, e);
+    // Checks the ranks' settings as far as they do not depend on the text.
+    const struct World alone = world_of_threads(r->ranks);
+    struct RankSettings unused;
+    return err ? err : settings_of_ranks(s, &alone, 1, &unused, e);
 }
 
 void settings_use_rank_info(struct RankSettings *s, const struct World *w) {

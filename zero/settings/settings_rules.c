@@ -97,21 +97,28 @@ static int refuse_batch(const struct Settings *s, struct Error *e) {
                      steps, less + together, counts);
 }
 
+// Refuses a value that does not divide that of another flag, and names those that do.
+static int refuse_divisor(enum ErrorId id, const char *flag, size_t value, const char *of,
+                          size_t whole, struct Error *e) {
+    char would_do[160] = "";
+    describe_divisors(whole, whole, flag, would_do, sizeof would_do);
+    return error_set(e, -EINVAL, id, "%s %zu: expected a divisor of %s %zu%s", flag, value, of,
+                     whole, would_do);
+}
+
 // Each TP rank, in each pipeline stage, is a rank of the job.
 int settings_check_tp(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";
     size_t ranks = (size_t)r->ranks, tp_size = (size_t)settings_tp_size(r);
     if (ranks % (tp_size * (size_t)settings_stages(r)) == 0)
         return 0;
-    bool both = tp_size > 1 && settings_stages(r) > 1;
-    const char *flag = both ? "a product of" : tp_size > 1 ? "--tp" : "--pp";
-    describe_divisors(ranks, ranks, flag, would_do, sizeof would_do);
-    if (both)
-        return error_set(e, -EINVAL, E_GRID,
-                         "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu%s",
-                         tp_size, settings_stages(r), ranks, would_do);
-    return error_set(e, -EINVAL, E_GRID, "%s %zu: expected a divisor of --ranks %zu%s", flag,
-                     tp_size * (size_t)settings_stages(r), ranks, would_do);
+    if (tp_size == 1 || settings_stages(r) == 1)
+        return refuse_divisor(E_GRID, tp_size > 1 ? "--tp" : "--pp",
+                              tp_size * (size_t)settings_stages(r), "--ranks", ranks, e);
+    describe_divisors(ranks, ranks, "a product of", would_do, sizeof would_do);
+    return error_set(e, -EINVAL, E_GRID,
+                     "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu%s",
+                     tp_size, settings_stages(r), ranks, would_do);
 }
 
 int settings_check_split(const struct RankSettings *r, struct Error *e) {
@@ -138,9 +145,9 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
                      t, tp_size, size_max(t / tp_size, 1) * tp_size);
 }
 
-// Refuses a count that does not divide the data-parallel ranks, and names those that do.
-static int refuse_divisor(const struct RankSettings *r, enum ErrorId id, const char *flag,
-                          size_t value, struct Error *e) {
+// Does the same for the data-parallel ranks.
+static int refuse_share(const struct RankSettings *r, enum ErrorId id, const char *flag,
+                        size_t value, struct Error *e) {
     char would_do[160] = "", shared[64];
     size_t ranks = (size_t)settings_data_ranks(r);
     describe_divisors(ranks, ranks, flag, would_do, sizeof would_do);
@@ -151,16 +158,12 @@ static int refuse_divisor(const struct RankSettings *r, enum ErrorId id, const c
 // A second partition is cut over neighbours among the ranks of the first one.
 static int check_second(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
-    char would_do[160] = "";
     size_t shards = (size_t)settings_shard_ranks(r);
     if (!r->hpz_size || shards % r->hpz_size == 0)
         return 0;
     if (shards == (size_t)settings_data_ranks(r))
-        return refuse_divisor(r, E_HPZ_SIZE, flag, r->hpz_size, e);
-    describe_divisors(shards, shards, flag, would_do, sizeof would_do);
-    return error_set(e, -EINVAL, E_HPZ_SIZE,
-                     "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag, r->hpz_size,
-                     shards, would_do);
+        return refuse_share(r, E_HPZ_SIZE, flag, r->hpz_size, e);
+    return refuse_divisor(E_HPZ_SIZE, flag, r->hpz_size, "--zero-shard-size", shards, e);
 }
 
 int settings_check_shards(const struct RankSettings *r, struct Error *e) {
@@ -171,9 +174,9 @@ int settings_check_shards(const struct RankSettings *r, struct Error *e) {
     if (err)
         return err;
     if (r->shard_size && ranks % r->shard_size)
-        return refuse_divisor(r, E_SHARD_SIZE_RANKS, "--zero-shard-size", r->shard_size, e);
+        return refuse_share(r, E_SHARD_SIZE_RANKS, "--zero-shard-size", r->shard_size, e);
     if (r->quantized_gradients && r->node_size && ranks % r->node_size && !in_node)
-        return refuse_divisor(r, E_QUANT_NODES, "--node-size", r->node_size, e);
+        return refuse_share(r, E_QUANT_NODES, "--node-size", r->node_size, e);
     return check_second(r, e);
 }
 

@@ -4,14 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t nmicro_of(const struct Ahead *a) {
-    return a->rank->zero.plan.nmicro;
-}
-
-static size_t tokens_of(const struct Ahead *a) { // of a micro-batch
-    return a->rank->acts.b_max * a->rank->acts.t_max;
-}
-
 static size_t arrays_of(bool packed) {
     return packed ? FEED_STARTS + 1 : FEED_STARTS;
 }
@@ -21,12 +13,12 @@ static size_t slot_of(uint64_t step) {
 }
 
 static struct Batch batch_of(const struct Ahead *a, uint64_t step, size_t micro) {
-    size_t index = slot_of(step) * nmicro_of(a) + micro, tokens = tokens_of(a);
-    int32_t *inputs = a->batches + index * a->arrays * tokens;
+    size_t index = slot_of(step) * a->nmicro + micro;
+    int32_t *inputs = a->batches + index * a->arrays * a->tokens;
     bool packed = a->arrays > FEED_STARTS;
     return (struct Batch){.inputs = inputs,
-                          .targets = inputs + FEED_TARGETS * tokens,
-                          .starts = packed ? inputs + FEED_STARTS * tokens : NULL};
+                          .targets = inputs + FEED_TARGETS * a->tokens,
+                          .starts = packed ? inputs + FEED_STARTS * a->tokens : NULL};
 }
 
 size_t ahead_bytes(const struct RankSettings *s) {
@@ -39,10 +31,12 @@ void ahead_open(struct Ahead *a, const struct Rank *r, const struct BatchSource 
     *a = (struct Ahead){.rank = r,
                         .from = *from,
                         .end = end,
+                        .nmicro = r->zero.plan.nmicro,
+                        .tokens = r->acts.b_max * r->acts.t_max,
                         .have = r->zero.step,
                         .arrays = arrays_of(r->model.packed)};
-    a->batches = base_alloc((AHEAD_STEPS + 1) * nmicro_of(a) * a->arrays * tokens_of(a) *
-                            sizeof *a->batches);
+    a->batches =
+        base_alloc((AHEAD_STEPS + 1) * a->nmicro * a->arrays * a->tokens * sizeof *a->batches);
 }
 
 void ahead_close(struct Ahead *a) {
@@ -52,7 +46,7 @@ void ahead_close(struct Ahead *a) {
 
 static int read_step(struct Ahead *a, uint64_t step, struct Error *e) {
     int err = 0;
-    for (size_t micro = 0; micro < nmicro_of(a) && !err; micro++) {
+    for (size_t micro = 0; micro < a->nmicro && !err; micro++) {
         struct Batch batch = batch_of(a, step, micro);
         err = a->from.read(a->from.data, rank_first_sample(a->rank, step, micro),
                            a->rank->acts.b_max, &batch, e);
@@ -74,18 +68,18 @@ static int ahead_read(void *ahead, uint64_t first, size_t n, const struct Batch 
                       struct Error *e) {
     const struct Ahead *a = ahead;
     uint64_t step = a->rank->zero.step;
-    size_t micro = 0, tokens = tokens_of(a);
+    size_t micro = 0;
     (void)e;
-    while (micro < nmicro_of(a) && rank_first_sample(a->rank, step, micro) != first)
+    while (micro < a->nmicro && rank_first_sample(a->rank, step, micro) != first)
         micro++;
-    CHECK(micro < nmicro_of(a) && step < a->have && n == a->rank->acts.b_max,
+    CHECK(micro < a->nmicro && step < a->have && n == a->rank->acts.b_max,
           "%zu samples from %llu on in step %llu", n, (unsigned long long)first,
           (unsigned long long)step + 1);
     struct Batch had = batch_of(a, step, micro);
-    memcpy(batch->inputs, had.inputs, tokens * sizeof *had.inputs);
-    memcpy(batch->targets, had.targets, tokens * sizeof *had.targets);
+    memcpy(batch->inputs, had.inputs, a->tokens * sizeof *had.inputs);
+    memcpy(batch->targets, had.targets, a->tokens * sizeof *had.targets);
     if (had.starts)
-        memcpy(batch->starts, had.starts, tokens * sizeof *had.starts);
+        memcpy(batch->starts, had.starts, a->tokens * sizeof *had.starts);
     return 0;
 }
 

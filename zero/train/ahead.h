@@ -19,11 +19,12 @@ enum { AHEAD_STEPS = STEPS_AHEAD + 1 };
 struct Ahead {
     const struct Rank *rank;
     struct BatchSource from;
-    uint64_t end;     // the step at which the run ends
-    uint64_t have;    // steps before this one have been read
-    bool failed;      // nothing more is read
-    size_t arrays;    // of a batch: inputs, targets and, if documents are packed, starts
-    int32_t *batches; // (AHEAD_STEPS + 1, micro-batches, arrays, B, T)
+    uint64_t end;          // the step at which the run ends
+    uint64_t have;         // steps before this one have been read
+    bool failed;           // nothing more is read
+    size_t nmicro, tokens; // micro-batches of a step, tokens of one
+    size_t arrays;         // of a batch: inputs, targets and, if documents are packed, starts
+    int32_t *batches;      // (AHEAD_STEPS + 1, micro-batches, arrays, B, T)
     uint64_t counted[AHEAD_STEPS + 1]; // targets of all ranks
 };
 

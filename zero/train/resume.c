@@ -9,6 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *const *folders_of(const struct Resume *r) {
+    return (const char *const *)r->folder;
+}
+
+// True if --resume was given as that word.
+static bool asks_for(const struct Resume *r, const char *word) {
+    return r->asked.which && strcmp(r->asked.which, word) == 0;
+}
+
 // Returns the flag whose folder holds the newest checkpoint.
 static const char *newest_flag(const struct Resume *r) {
     return r->newest_also ? "--backup-dir" : "--out";
@@ -54,15 +63,11 @@ static uint64_t world_most(const struct World *w, uint64_t mine) {
     return ~world_least(w, ~mine);
 }
 
-static bool is_first(const struct Resume *r) {
-    return world_of(r)->first == 0;
-}
-
 // Finds the newest checkpoint that any process sees. Its step; 0: there is none.
 static int find_newest(struct Resume *r, struct Error *e) {
     char *path;
     uint64_t step = 0;
-    int found = checkpoint_newest((const char *const *)r->folder, UINT64_MAX, &path, &step, e);
+    int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &step, e);
     bool also = found == 1 && !checkpoint_is_below(path, r->folder[0]);
     uint64_t newest = world_most(world_of(r), found == 1 ? step << 1 | !also : 0);
     free(found == 1 ? path : NULL);
@@ -73,13 +78,10 @@ static int find_newest(struct Resume *r, struct Error *e) {
 
 // True if the checkpoint is of a run that has diverged, by a note in any of its folders.
 static bool has_diverged(const struct Resume *r) {
-    bool any = false;
     char *beside = base_format("%s/..", r->asked.which);
-    if (strcmp(r->asked.which, "auto") != 0)
-        any = diverged_once(beside);
-    else
-        for (int i = 0; r->folder[i]; i++)
-            any = any || diverged_once(r->folder[i]);
+    bool newest = asks_for(r, "auto"), any = !newest && diverged_once(beside);
+    for (int i = 0; newest && r->folder[i]; i++)
+        any = any || diverged_once(r->folder[i]);
     free(beside);
     return world_most(world_of(r), any);
 }
@@ -134,13 +136,13 @@ static uint64_t best_step(const struct Resume *r) {
     uint64_t step = UINT64_MAX, best = 0;
     struct Error ignored;
     char *path;
-    for (bool read = false; !read && checkpoint_newest((const char *const *)r->folder, step, &path,
-                                                       &step, &ignored) == 1;
-         free(path)) {
+    bool read = false;
+    while (!read && checkpoint_newest(folders_of(r), step, &path, &step, &ignored) == 1) {
         struct CheckpointHead head;
         read = checkpoint_file_look(path, &head, &ignored) == 0;
         best = read ? head.best.step : 0;
         checkpoint_head_free(&head);
+        free(path);
     }
     return world_most(world_of(r), best);
 }
@@ -205,10 +207,6 @@ static void name_folders(struct Resume *r) {
             r->folder[n++] = base_format("%s/checkpoints", home[i]);
 }
 
-static const char *const *folders_of(const struct Resume *r) {
-    return (const char *const *)r->folder;
-}
-
 void resume_close(struct Resume *r) {
     for (int i = 0; r->folder[i]; i++)
         free(r->folder[i]);
@@ -241,9 +239,8 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
         return;
     name_folders(&r);
     char *path;
-    bool best = strcmp(r.asked.which, "best") == 0; // of the same run
-    bool newest = best || strcmp(r.asked.which, "auto") == 0,
-         found = !newest && peek_head(r.asked.which, use);
+    bool newest = asks_for(&r, "best") || asks_for(&r, "auto"); // of the same run
+    bool found = !newest && peek_head(r.asked.which, use);
     struct Error ignored;
     uint64_t step = newest ? UINT64_MAX : 0;
     while (newest && !found &&
@@ -267,7 +264,7 @@ static int lock_disks(struct Resume *r, struct Error *e) {
 }
 
 bool resume_is_fresh(const struct Resume *r) {
-    return !r->newest && (!r->asked.which || strcmp(r->asked.which, "auto") == 0);
+    return !r->newest && (!r->asked.which || asks_for(r, "auto"));
 }
 
 int resume_check(struct Resume *r, struct Error *e) {
@@ -278,7 +275,7 @@ int resume_check(struct Resume *r, struct Error *e) {
     int unseen = world_agree(world_of(r), find_newest(r, e), e);
     if (unseen)
         return unseen;
-    if (r->asked.which && strcmp(r->asked.which, "best") == 0 && (unseen = find_best(r, e)))
+    if (asks_for(r, "best") && (unseen = find_best(r, e)))
         return unseen;
     r->other_rate = r->asked.which && !r->asked.only && has_diverged(r);
     bool found = r->newest;
@@ -287,12 +284,12 @@ int resume_check(struct Resume *r, struct Error *e) {
                          "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
                          newest_flag(r), newest_folder(r), (unsigned long long)r->newest);
-    bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
+    bool newest = asks_for(r, "auto");
     if (!found && r->asked.only && newest)
         return error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
                          "%s: --out %s holds no checkpoint; give the --out of a run that saved one",
                          r->asked.only, r->asked.out);
-    if (!found && newest && is_first(r))
+    if (!found && newest && world_of(r)->first == 0)
         log_line(LOG_NORMAL,
                  "--resume auto: --out %s holds no checkpoint; training starts from step 0",
                  r->asked.out);
@@ -337,7 +334,7 @@ static char *any_rate(const char *identity) {
 static void warn_rates(const struct Resume *r, uint64_t step, const char *identity) {
     struct CheckpointHead head = {0};
     struct Error ignored;
-    bool newest = strcmp(r->asked.which, "auto") == 0;
+    bool newest = asks_for(r, "auto");
     char *path = newest ? NULL : base_format("%s", r->asked.which);
     if (newest && checkpoint_newest(folders_of(r), step + 1, &path, &step, &ignored) != 1)
         return;
@@ -364,7 +361,7 @@ int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct E
     if (err || r->asked.only || !z->step)
         return err;
     // With "auto" a damaged checkpoint may be passed over for an older one, as intended.
-    bool newest = strcmp(r->asked.which, "auto") == 0;
+    bool newest = asks_for(r, "auto");
     err = newest ? check_end(r, z->step, e) : check_step(r, z->step, e);
     if (err)
         return err;

@@ -37,15 +37,6 @@ static bool free_bytes(const char *folder, uint64_t *bytes) {
     return !err;
 }
 
-static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
-    uint64_t *all = base_alloc_zeroed((size_t)s->zero->all->size * sizeof *all), sum = 0;
-    zero_share(s->zero, mine, all);
-    for (int r = 0; r < s->zero->all->size; r++)
-        sum += all[r];
-    free(all);
-    return sum;
-}
-
 // Checks one folder, on rank 0; if the free space is unknown, saving is tried.
 static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e) {
     uint64_t bytes;
@@ -82,12 +73,11 @@ static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
 static uint64_t wanted_bytes(const struct Saver *s, int dir) {
     const struct LocalDisk *d = disk_of(s, dir);
     const struct Comm *c = s->zero->all;
-    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all), sum = 0;
-    zero_share(s->zero, checkpoint_bytes(s->zero, s->identity), all);
+    const uint64_t *all = zero_share(s->zero, checkpoint_bytes(s->zero, s->identity));
+    uint64_t sum = 0;
     for (int r = 0; r < c->size; r++)
         if (!disk_is_local(d) || d->keeper[r] == d->keeper[c->rank])
             sum += all[r];
-    free(all);
     return sum;
 }
 
@@ -111,18 +101,21 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
     return err ? err : checkpoint_clear(s->folder[0], e);
 }
 
+// Returns the first rank whose `mine` is true; the number of ranks if there is none.
+static int first_rank(const struct Saver *s, bool mine) {
+    const uint64_t *all = zero_share(s->zero, mine);
+    int first = 0;
+    while (first < s->zero->all->size && !all[first])
+        first++;
+    return first;
+}
+
 // Waiting does not lift `ulimit -f`. The first rank whose file is too large reports it.
 static int check_limit(const struct Saver *s, struct Error *e) {
     const struct Comm *c = s->zero->all;
     struct rlimit most;
     uint64_t bytes = checkpoint_bytes(s->zero, s->identity);
-    bool over = !getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur;
-    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all);
-    zero_share(s->zero, over, all);
-    int first = 0;
-    while (first < c->size && !all[first])
-        first++;
-    free(all);
+    int first = first_rank(s, !getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur);
     if (first != c->rank)
         return first < c->size ? -EFBIG : 0;
     char *takes = size_text(bytes), *allowed = size_text(most.rlim_cur);
@@ -213,14 +206,7 @@ static void log_failure(uint64_t step, const struct Error *e) {
 // Called on all ranks; those that have seen the failure have an error line, and the first of them
 // prints it. (A full disk is full for all of them.)
 static void log_failure_once(const struct Saver *s, uint64_t step, const struct Error *e) {
-    const struct Comm *all = s->zero->all;
-    uint64_t *seen = base_alloc_zeroed((size_t)all->size * sizeof *seen);
-    zero_share(s->zero, e->text[0] != 0, seen);
-    int first = 0;
-    while (first < all->size && !seen[first])
-        first++;
-    free(seen);
-    if (first == all->rank)
+    if (first_rank(s, e->text[0] != 0) == s->zero->all->rank)
         log_failure(step, e);
 }
 
@@ -261,26 +247,10 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
     return err;
 }
 
-static int begin(struct Saver *s) {
-    struct Error e = {0};
-    int err = try_snapshot(s, &e);
-    name_node(s, 0, &e);
-    if (err)
-        log_failure_once(s, s->zero->step, &e);
-    return err;
-}
-
-// Waits for this rank's thread. Errors: its own.
-static int join(struct Saver *s, struct Error *e) {
-    int err = checkpoint_snapshot_close(s->snapshot, e);
-    s->snapshot = NULL;
-    return err;
-}
-
-// For when ranks cannot agree, because the next step is under way.
+// Waits for this rank's thread, when ranks cannot agree, because the next step is under way.
 static void join_alone(struct Saver *s) {
     struct Error e = {0};
-    if (join(s, &e))
+    if (checkpoint_snapshot_close(s->snapshot, &e))
         log_failure(s->save.step, &e);
 }
 
@@ -291,6 +261,7 @@ static void end(struct Saver *s, bool failed) {
     if (!s->save.ended)
         checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
     checkpoint_close(&s->save, failed ? -EIO : 0);
+    s->snapshot = NULL;
     s->synchronous = failed;
     s->under_way = false;
     atomic_store(&s->word, 0);
@@ -322,7 +293,7 @@ void saver_finish(struct Saver *s) {
     struct Error e = {0};
     if (!s->under_way)
         return;
-    int err = join(s, &e);
+    int err = checkpoint_snapshot_close(s->snapshot, &e);
     if (!err && atomic_load(&s->word) & WORD_FAILED)
         err = -EIO; // name_it has logged the reason
     err = zero_agree(s->zero, err);
@@ -346,8 +317,12 @@ void saver_save(struct Saver *s) {
     saver_finish(s);
     if (s->saved == s->zero->step)
         return;
-    if (s->snapshot_memory->bytes && !s->synchronous && begin(s) == 0)
-        return;
+    if (s->snapshot_memory->bytes && !s->synchronous) {
+        if (try_snapshot(s, &error) == 0)
+            return;
+        name_node(s, 0, &error);
+        log_failure_once(s, s->zero->step, &error);
+    }
     if (try_folders(s, &error) && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and tries again when the next checkpoint is due");
 }
@@ -359,7 +334,7 @@ static bool waits(struct Saver *s, unsigned stops) {
     bool go_on = true;
     for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        go_on = sum_over_ranks(s, request_stops() != stops) == 0;
+        go_on = zero_agree(s->zero, request_stops() != stops ? -EINTR : 0) == 0;
     }
     return go_on;
 }

@@ -5,21 +5,12 @@
 #include "kernels/hash.h"
 #include "kernels/trace.h"
 #include "zero/train/diverged.h"
-#include "zero/train/loss_scale.h"
-#include "zero/weights/weights_hash.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Ends the job, because an error that only this rank has seen must not leave the others waiting in
-// their first collective. (Before ranks have a group they fail alike; and once they train, an error
-// is kept, all stop after the same step, and what was trained is saved.)
-static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
-    if (err && t->rank.all && t->rank.all->size > 1)
-        comm_fail(t->rank.all, e->id, "%s", e->text);
-}
 
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
     if (!err || t->code)
@@ -45,7 +36,11 @@ double trainer_step_tokens(const struct Trainer *t) {
 
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
-    end_if_alone(t, err, e);
+    // Ends the job, because an error that only this rank has seen must not leave the others waiting
+    // in their first collective. (Before ranks have a group they fail alike; and once they train, an
+    // error is kept, all stop after the same step, and what was trained is saved.)
+    if (err && t->rank.all && t->rank.all->size > 1)
+        comm_fail(t->rank.all, e->id, "%s", e->text);
     t->rank.requests = request_all();
     return err;
 }
@@ -76,12 +71,10 @@ static int sync_told(void *trainer, struct Error *e) {
 // Returns 0 if all ranks have the same text, else -EINVAL: that of some rank is not rank 0's. e
 // then names the first such rank, on rank 0 alone.
 static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
-    zero_share(z, hash64(text, strlen(text), 0), all);
+    const uint64_t *all = zero_share(z, hash64(text, strlen(text), 0));
     int other = 0;
     while (other < z->all->size && all[other] == all[0])
         other++;
-    free(all);
     if (other == z->all->size)
         return 0;
     if (z->all->rank > 0)
@@ -135,11 +128,6 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
     return err;
 }
 
-// Evaluates the items of --eval. -EINTR as above.
-static int evaluate_items(struct Trainer *t, struct Error *e) {
-    return t->hooks.evaluate ? t->hooks.evaluate(t, e) : 0;
-}
-
 static int export_model(struct Trainer *t, struct Error *e) {
     struct Error why = {0};
     int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
@@ -154,7 +142,7 @@ int trainer_evaluate(struct Trainer *t, struct Error *e) {
     if (t->resume.asked.only && t->exported.write)
         return export_model(t, e);
     int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
-    return err ? err : evaluate_items(t, e);
+    return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e); // -EINTR as above
 }
 
 // While updates are skipped the weights may be bad: it saves after the next one that is not.
@@ -165,6 +153,22 @@ static void save(struct Trainer *t) {
     judge_finish(&t->judge);
     saver_save(&t->saver);
     t->clock_at = base_seconds();
+}
+
+void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
+                         size_t bytes) {
+    double scale = (double)after->scale;
+    *text = '\0';
+    if (before->scale == 0)
+        return;
+    if (after->hysteresis < before->hysteresis)
+        snprintf(text, bytes,
+                 ", the loss scale stays at %.10g (of --loss-scale-hysteresis %" PRIu64 " left)",
+                 scale, after->hysteresis);
+    else if (after->scale < before->scale)
+        snprintf(text, bytes, ", the loss scale is halved to %.10g", scale);
+    else
+        snprintf(text, bytes, ", the loss scale stays at %.10g, its minimum", scale);
 }
 
 static void log_skipped(struct Trainer *t, const struct StepResult *result) {
@@ -189,12 +193,6 @@ static void note_breakdown(struct Trainer *t, uint64_t step) {
     note(t, &(struct LogNote){.step = step, .what = "breakdown", .value = v, .n = n});
     n = breakdown_waited(times, v);
     note(t, &(struct LogNote){.step = step, .what = "waited_s", .value = v, .n = n});
-}
-
-static void end_breakdown(struct Trainer *t) {
-    note_breakdown(t, breakdown_end(&t->breakdown));
-    if (t->breakdown.sum.all > 0)
-        print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
 }
 
 // Logs the hash of the weights, as a checkpoint of this step would have them.
@@ -301,13 +299,6 @@ static int after_step(void *trainer, struct Error *e) {
     return err;
 }
 
-static void print_done(struct Trainer *t) {
-    unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
-    if (step > 0 && step >= steps)
-        print_line(
-            t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
-}
-
 // Records the time, as compute may be idle meanwhile.
 static int read_timed(void *trainer, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
@@ -343,7 +334,9 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     breakdown_open(&t->breakdown, &t->rank.zero, t->rank.trace, t->rank.host_trace);
     err = loop_run(&loop, &t->rank, stop, e);
     *stop = *stop && !t->ended;
-    end_breakdown(t);
+    note_breakdown(t, breakdown_end(&t->breakdown));
+    if (t->breakdown.sum.all > 0)
+        print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
     return err;
 }
 
@@ -398,7 +391,7 @@ static int end_with_result(struct Trainer *t, bool stop, struct Error *e) {
             return end_diverged(t, "the validation loss is not finite", e);
         if (!err)
             saver_prove(&t->saver, UINT64_MAX);
-        return err ? err : evaluate_items(t, e);
+        return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e);
     }
     if (!t->code)
         print_line(
@@ -420,14 +413,17 @@ static void warn_late_save(const struct Trainer *t) {
 }
 
 int trainer_run(struct Trainer *t, struct Error *e) {
+    unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
     bool stop;
-    int err = t->rank.zero.step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
+    int err = step < steps ? saver_check(&t->saver, e) : 0;
     if (err)
         return err;
     request_on_signals();
     warn_late_save(t);
     t->clock_at = base_seconds();
-    print_done(t);
+    if (step > 0 && step >= steps)
+        print_line(
+            t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
     err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
     bool diverged = has_diverged(t, err, stop);

@@ -14,8 +14,7 @@
 #include "zero/train/loop.h"
 #include "zero/train/resume.h"
 #include "zero/train/saver.h"
-#include "zero/weights/export.h"
-#include "zero/weights/import.h"
+#include "zero/weights/weights.h"
 
 struct Trainer;
 
@@ -86,6 +85,11 @@ int trainer_run(struct Trainer *t, struct Error *e);
 // Evaluates the weights as they are for --eval; or only exports them, if that was asked for.
 // Errors: rank_validate's, the hook's, export_weights'; -EINTR a stop was requested.
 int trainer_evaluate(struct Trainer *t, struct Error *e);
+
+// Writes what an overflow did to the loss scale, as a line's end: ", the loss scale is halved to
+// 2". A scale of 0 before it: there is none, and the text is empty.
+void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
+                         size_t bytes);
 
 // Keeps the first error that ends the run, and asks all ranks to stop.
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e);

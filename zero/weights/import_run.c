@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 // Reads the identity in the checkpoint's first file.
@@ -58,21 +57,14 @@ int import_run_peek(const char *path, char **folder, char **identity, struct Err
     return 0;
 }
 
-// True if the path is a checkpoint that all ranks see.
-static bool is_checkpoint(struct Zero *z, const char *path) {
-    char *first = checkpoint_rank_path(path, 0);
-    int missing = access(first, F_OK) ? -ENOENT : 0;
-    free(first);
-    return !zero_agree(z, missing);
-}
-
 static int load_one(struct Zero *z, const char *path, const char *identity, char **loaded,
                     struct Error *e) {
-    char *below = base_format("%s/checkpoints", path);
+    char *below = base_format("%s/checkpoints", path), *first = checkpoint_rank_path(path, 0);
     const char *const folders[] = {below, NULL};
-    int err;
+    int err, missing = zero_agree(z, access(first, F_OK) ? -ENOENT : 0); // as all ranks see it
+    free(first);
     *loaded = NULL;
-    if (!is_checkpoint(z, path)) {
+    if (missing) {
         err = checkpoint_resume_weights(z, folders, identity, loaded, e);
     } else {
         err = checkpoint_load_weights(z, path, identity, e);

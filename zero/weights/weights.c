@@ -1,0 +1,121 @@
+// Reads weights from files, writes and hashes them: see weights.h. Next: import_run.c.
+#include "zero/weights/weights.h"
+
+#include "zero/state.h"
+
+// ---- a group's elements, piece by piece ----
+
+// Reads a piece that this rank owns entirely from a source; if that is NULL, writes it to a sink.
+static int move_piece(struct Zero *z, int g, const struct Piece *p, const struct ImportSource *from,
+                      const struct ExportSink *to, float *chunk, struct Error *e) {
+    int layer = params_layer(z->params, g), err = 0;
+    for (size_t n, i = 0; i < p->range.n && !err; i += n) {
+        n = size_min(STATE_CHUNK, p->range.n - i);
+        struct WeightsRange range = weights_cut(&p->range, i, n);
+        size_t at = p->begin + i - zero_owned_begin(z, g);
+        if (from) {
+            err = from->read(from->context, layer, p->param->name, &range, chunk, e);
+            if (!err)
+                zero_write_state(z, g, STATE_MASTER, at, n, chunk);
+        } else {
+            zero_read_state(z, g, STATE_MASTER, at, n, chunk);
+            err = to->write(to->context, layer, p->param->name, &range, chunk, e);
+        }
+    }
+    return err;
+}
+
+// Reads all that this rank owns of every group, or exports its shard, whatever it keeps of the
+// others.
+static int move_groups(struct Zero *z, const struct ImportSource *from, const struct ExportSink *to,
+                       struct Error *e) {
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    int err = 0;
+    for (int g = 0; g < z->params->ngroup && !err; g++) {
+        struct Piece piece[MAX_PIECES];
+        size_t shard = zero_shard_numel(z, g);
+        size_t begin = from ? zero_owned_begin(z, g) : shard * (size_t)z->shard_group->rank;
+        size_t end = begin + (from ? zero_owned_numel(z, g) : shard);
+        int n = params_pieces(&z->params->group[g], begin, end, piece);
+        for (int i = 0; i < n && !err; i++)
+            if (from || (zero_reports_group(z, g) && params_counts(z->params, piece[i].param)))
+                err = move_piece(z, g, &piece[i], from, to, chunk, e);
+    }
+    device_free_host(z->device, chunk);
+    return err;
+}
+
+// ---- from files ----
+
+int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e) {
+    if (!from->ask)
+        return 0;
+    int err = params_visit(c, from->ask, from->context, e);
+    return err ? err : from->asked_all(from->context, e);
+}
+
+void import_log(const struct ModelConfig *c, const struct ImportSource *from) {
+    for (const char *at = from->told; at && *at; at += strcspn(at, "\n") + 1)
+        log_line(LOG_NORMAL, "%.*s", (int)strcspn(at, "\n"), at);
+    if (from->seq_len && c->seq_len > from->seq_len)
+        log_line(LOG_NORMAL,
+                 "--seq-len %zu: the model of --init supports at most %zu positions "
+                 "(max_position_embeddings); it has to learn those beyond",
+                 c->seq_len, from->seq_len);
+}
+
+int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e) {
+    if (from->load)
+        return from->load(from->context, z, e);
+    zero_sync(z);
+    int err = zero_agree(z, move_groups(z, from, NULL, e));
+    if (!err)
+        zero_store_params(z, false);
+    return err;
+}
+
+// ---- into files ----
+
+int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e) {
+    bool first = z->all->rank == 0;
+    int err = zero_agree(z, first ? to->make(to->context, e) : 0);
+    if (err)
+        return err; // `make` has removed its files
+    err = zero_agree(z, joins ? to->join(to->context, e) : 0);
+    if (!err) {
+        zero_finish(z);
+        err = move_groups(z, NULL, to, e);
+    }
+    if (!err)
+        err = to->sync(to->context, e);
+    err = zero_agree(z, err);
+    if (!err)
+        err = zero_agree(z, first ? to->commit(to->context, e) : 0);
+    if (err && first)
+        to->abandon(to->context);
+    return err;
+}
+
+// ---- the hash ----
+
+// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each counted once.
+uint64_t zero_weights_hash(struct Zero *z) {
+    uint64_t hash = 0, sum = 0;
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    zero_finish(z);
+    for (int g = 0; g < z->params->ngroup; g++) {
+        size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->shard_group->rank + 1);
+        for (size_t begin = end - shard; begin < end && zero_reports_group(z, g);
+             begin += STATE_CHUNK) {
+            size_t stop = size_min(begin + STATE_CHUNK, end);
+            zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), stop - begin,
+                            chunk);
+            hash += params_hash(z->params, g, begin, stop, chunk);
+        }
+    }
+    device_free_host(z->device, chunk);
+    const uint64_t *all = zero_share(z, hash);
+    for (int r = 0; r < z->all->size; r++)
+        sum += all[r];
+    return sum;
+}
