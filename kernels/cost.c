@@ -100,6 +100,16 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
                 "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 
+// Counts every cache as full, or as holding a window: positions are in the device's memory.
+static struct Cost attention_cached_cost(const struct AttentionCached *a) {
+    size_t rows = a->b * a->t, keys = a->window ? size_min(a->window, a->capacity) : a->capacity;
+    double bytes = bytes_of((2 * a->nh + 2 * a->nkv) * rows * a->hs, a->dtype) +
+                   bytes_of(2 * a->b * a->nkv * keys * a->hs, a->cache_dtype) +
+                   (double)(rows * sizeof *a->starts);
+    return cost(4.0 * (double)(rows * a->nh * a->hs) * (double)keys, bytes,
+                "%zu x %zu over %zu, %zu x %zu", a->b, a->t, keys, a->nh, a->hs);
+}
+
 // Bytes of the documents' starts, if they are given.
 static double starts_bytes(const int32_t *starts, size_t rows) {
     return starts ? (double)(rows * sizeof *starts) : 0;

@@ -127,10 +127,35 @@ struct AttentionBackward {
     struct Work work;
 };
 
+// Attention of the t newest tokens of b sequences over the keys and values that a cache holds of
+// each (generation). Row (b, i) is at position p = row_position(starts, row, t); a sequence's rows
+// follow one another.
+//   1. Each row's key and value are stored in the cache at p % capacity.
+//   2. out (b, t, nh, hs) = what AttentionForward has for query p of a sequence whose keys and
+//      values of positions 0 .. p are the cache's; with a window of the last `window` of them.
+// qkv: (b, t, nh + 2 nkv, hs) in dtype. cache: (2, b, nkv, capacity, hs) in cache_dtype, keys and
+// then values; capacity is a multiple of LAYOUT_TILE, at least p + 1 of every row, or with a window
+// at least window + t - 1: then positions take turns.
+struct AttentionCached {
+    size_t b, t, nh, nkv, hs, window, capacity;
+    enum Dtype dtype, cache_dtype;
+    const int32_t *starts;
+    const void *qkv;
+    void *cache, *out;
+    struct Work work;
+};
+
+// What every table takes.
+static inline void attention_cached_check(const struct AttentionCached *a) {
+    CHECK(a->capacity && a->capacity % LAYOUT_TILE == 0, "a cache of %zu tokens", a->capacity);
+    CHECK(a->nkv && a->nh % a->nkv == 0, "%zu heads of %zu", a->nh, a->nkv);
+}
+
 // starts: (B, T), where each token's document begins in its sequence (batch.h); NULL: at 0. The
 // position of row b * T + t is t minus that: a document's tokens have the same positions, and so
 // the same angles to the bit, as in a sequence of their own. (Rotation depends only on differences
-// of positions, but angles far from 0 are rounded more coarsely.)
+// of positions, but angles far from 0 are rounded more coarsely.) If a cache holds n tokens before
+// the first one here, starts are -n.
 HOST_DEVICE static inline size_t row_position(const int32_t *starts, size_t row, size_t t) {
     return row % t - (starts ? (size_t)starts[row] : 0);
 }
@@ -402,6 +427,7 @@ struct RankGather {
     X(norm_backward, NormBackward)                                                                 \
     X(attention_forward, AttentionForward)                                                         \
     X(attention_backward, AttentionBackward)                                                       \
+    X(attention_cached, AttentionCached)                                                           \
     X(rotate_forward, RotateForward)                                                               \
     X(rotate_backward, RotateBackward)                                                             \
     X(gelu_forward, GeluForward)                                                                   \
@@ -430,6 +456,7 @@ struct RankGather {
     X(norm_backward, NormBackward)                                                                 \
     X(attention_forward, AttentionForward)                                                         \
     X(attention_backward, AttentionBackward)                                                       \
+    X(attention_cached, AttentionCached)                                                           \
     X(rotate_backward, RotateBackward)                                                             \
     X(embed_backward, EmbedBackward)
 

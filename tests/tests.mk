@@ -4,7 +4,7 @@
 # Tests, by room. Programs lie side by side in $(BUILD)/tests, whichever room their source is in.
 IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_seen test_kernels_sparse test_kernels_sparse_seen test_kernels_rotate \
+    test_kernels_seen test_kernels_cached test_kernels_sparse test_kernels_sparse_seen test_kernels_rotate \
     test_kernels_swiglu test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_master test_kernels_fill \
     test_kernels_ranks test_kernels_quantize test_kernels_tier test_kernels_packed test_kernels_parts \

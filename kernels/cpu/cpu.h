@@ -25,6 +25,7 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, norm_backward, NormBackward)                                              \
     CPU_DECLARE_RUN(isa, attention_forward, AttentionForward)                                      \
     CPU_DECLARE_RUN(isa, attention_backward, AttentionBackward)                                    \
+    CPU_DECLARE_RUN(isa, attention_cached, AttentionCached)                                        \
     CPU_DECLARE_RUN(isa, rotate_forward, RotateForward)                                            \
     CPU_DECLARE_RUN(isa, rotate_backward, RotateBackward)                                          \
     CPU_DECLARE_RUN(isa, gelu_forward, GeluForward)                                                \
@@ -49,6 +50,7 @@ struct Cpu {
     CPU_DECLARE_WORK(isa, norm_backward, NormBackward)                                             \
     CPU_DECLARE_WORK(isa, attention_forward, AttentionForward)                                     \
     CPU_DECLARE_WORK(isa, attention_backward, AttentionBackward)                                   \
+    CPU_DECLARE_WORK(isa, attention_cached, AttentionCached)                                       \
     CPU_DECLARE_WORK(isa, rotate_backward, RotateBackward)                                         \
     CPU_DECLARE_WORK(isa, embed_backward, EmbedBackward)
 #define CPU_DECLARE_RUN(isa, op, Args) void isa##_##op(struct Cpu *, const struct Args *);

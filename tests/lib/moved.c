@@ -385,6 +385,20 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
     counted(c, "attention_backward", cost_attention_backward(&b).bytes);
 }
 
+// A token of one sequence, behind a full cache.
+static void attention_cached(struct Case *c) {
+    struct AttentionCached a = {.b = 1, .t = 1, .nh = 8, .nkv = 2, .hs = 128, .capacity = 512};
+    int32_t start = -511;
+    a.dtype = a.cache_dtype = BF16;
+    a.starts = input_bytes(&c->run, sizeof start, &start);
+    a.qkv = in(c, BF16, (a.nh + 2 * a.nkv) * a.hs);
+    a.cache = in(c, BF16, 2 * a.nkv * a.capacity * a.hs);
+    a.out = in(c, BF16, a.nh * a.hs);
+    count(c, "1 of %zu, %zu of %zu x %zu", a.capacity, a.nh, a.nkv, a.hs);
+    kernels(c)->attention_cached(compute(c), &a);
+    counted(c, "attention_cached_kernel", cost_attention_cached(&a).bytes);
+}
+
 // ---- beside products ----
 
 // Beside cuBLASLt. k 0: a bias gradient, sums of A; else GELU's slope.
@@ -440,6 +454,7 @@ void moved_all(struct MovedRows *rows) {
     attention(&c, BF16, 256, 64);
     attention(&c, BF16, 256, 128);
     attention(&c, F32, 128, 64);
+    attention_cached(&c);
     matmul(&c, NULL, 0, true, BF16, BF16);
     matmul(&c, NULL, 0, true, F16, F32);
     matmul(&c, NULL, 0, false, BF16, BF16);

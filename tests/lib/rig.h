@@ -15,7 +15,7 @@
 #include "kernels/kernels.h"
 #include "tests/lib/values.h"
 
-enum { MAX_TABLES = 6, MAX_OPERANDS = 16 };
+enum { MAX_TABLES = 6, MAX_OPERANDS = 20 };
 
 // The devices: table 0 is the oracle. [0] has one thread, [1] two. On a GPU both are the same; in
 // its simulator the threads of a block take turns in another order.

@@ -235,6 +235,7 @@ static bool has_kernel(const struct RankSettings *s, int k) {
     case KERNEL_classifier_part:
     case KERNEL_classifier_merge:
     case KERNEL_step_clip:
+    case KERNEL_attention_cached:
     case KERNEL_cast:
     case KERNEL_fill_normal:
     case KERNEL_rank_sum:

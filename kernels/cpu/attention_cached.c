@@ -1,0 +1,246 @@
+// Attention of new tokens over a cache of keys and values: generation's kernel.
+//
+// Each new row's key and value are stored first; then a query at position p sees positions up to
+// its own, or the last `window` of them. All query heads that read one key head go together, up to
+// TILE rows at a time, so that for one new token a tile of keys is read once for the group. The
+// cache holds rows as they are, whatever the instruction set: a tile is packed into cache memory
+// where it is used, as attention.c packs the keys of a whole sequence.
+//
+// The sums are those of attention.c: tiles of TILE positions from the first that is seen, the same
+// products (attention_tile.h), the same running softmax. What a row does not see adds exact zeros.
+// So the result has the bits of a forward pass over the whole text, where the cache has the
+// tensors' dtype; the text that is generated does not depend on whether a cache was used.
+//
+// One token reads the cache at the memory's rate: of a tile of 64 keys of 64 fp32 channels, 32 KiB
+// from memory, packing and products take some 1,500 cycles, less than the 3,000 that one core waits
+// for as much.
+//
+// Source: Dao, "FlashAttention-2", 2023, algorithm 1. Called through the kernel table;
+// ref_attention_cached.c says the same without tiles.
+#include "kernels/cpu/attention_tile.h"
+
+#include <float.h>
+
+// One thread's buffers: a tile of keys transposed (width, TILE), of values, of queries and of their
+// outputs, (TILE, width); and space to pack in.
+struct CachedScratch {
+    float *kt, *v, *q, *out, *pack;
+};
+enum { CACHED_TILES = 5 };
+
+// Some rows of queries of one key head, and how far their softmax is. Row r is a query at position
+// pos[r], which sees the keys from first[r] on.
+struct CachedRows {
+    size_t b, key_head, row, rows; // rows row .. row + rows - 1 of the tokens' query heads
+    size_t pos[TILE], first[TILE];
+    float max[TILE], shrink[TILE], sum[TILE * VEC_LANES];
+};
+
+static size_t group_of(const struct AttentionCached *a) {
+    return a->nh / a->nkv;
+}
+
+// Which query row r of a sequence's key head is: tokens one after the other, each with its heads.
+static size_t cached_token(const struct AttentionCached *a, const struct CachedRows *rows,
+                           size_t r) {
+    return (rows->row + r) / group_of(a);
+}
+static size_t cached_head(const struct AttentionCached *a, const struct CachedRows *rows,
+                          size_t r) {
+    return rows->key_head * group_of(a) + (rows->row + r) % group_of(a);
+}
+
+// ---- the cache ----
+
+// Element of the cache where a position's key (which 0) or value (1) begins.
+static size_t cached_at(const struct AttentionCached *a, size_t which, size_t b, size_t key_head,
+                        size_t position) {
+    return (((which * a->b + b) * a->nkv + key_head) * a->capacity + position % a->capacity) *
+           a->hs;
+}
+
+VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size_t row,
+                             size_t key_head) {
+    size_t b = row / a->t, position = row_position(a->starts, row, a->t);
+    for (size_t which = 0; which < 2; which++) {
+        size_t head = a->nh + which * a->nkv + key_head;
+        size_t from = (row * (a->nh + 2 * a->nkv) + head) * a->hs, end = from + a->hs;
+        size_t to = cached_at(a, which, b, key_head, position);
+        for (size_t i = 0; i < a->hs; i += VEC_LANES)
+            vec_write(a->cache, a->cache_dtype, to + i, to + a->hs,
+                      vec_read(a->qkv, d, from + i, end));
+    }
+}
+
+// ---- a tile of keys ----
+
+VEC_INLINE void cached_pack(const struct AttentionCached *a, const struct Head *h,
+                            struct CachedScratch s, size_t b, size_t key, size_t count) {
+    for (size_t which = 0; which < 2; which++) {
+        struct Rows from = {a->cache, cached_at(a, which, b, h->key_head, key), a->hs, count};
+        float *to = which ? s.v : s.pack;
+        if (h->per_item == 2) {
+            tile_copy(s.pack, h, from);
+            if (which)
+                tile_join(s.v, s.pack, h->width);
+        } else {
+            WITH_DTYPE(a->cache_dtype, tile_pack(to, h, from, D, 1));
+        }
+        if (!which)
+            tile_transpose(s.kt, s.pack, h->width / h->per_item);
+    }
+}
+
+// The score of row r at columns j .. j + VEC_LANES - 1, where it sees begin .. end - 1.
+VEC_INLINE Vec cached_masked(const float *scores, size_t r, size_t j, size_t begin, size_t end) {
+    Vec s = vec_load_f32(scores + r * TILE + j), hidden = vec_set(-3e38f);
+    if (end < j + VEC_LANES)
+        s = vec_select(vec_mask(end - j), s, hidden);
+    if (begin > j)
+        s = vec_select(vec_mask(begin - j), hidden, s);
+    return s;
+}
+
+// Scores become probabilities e^(score - largest so far), 0 where nothing is seen, and are added to
+// the row's sums.
+VEC_INLINE void cached_softmax(float *scores, struct CachedRows *rows, size_t r, size_t key,
+                               bool pairs) {
+    size_t begin = rows->first[r] > key ? size_min(rows->first[r] - key, TILE) : 0;
+    size_t end = rows->pos[r] < key ? 0 : size_min(rows->pos[r] + 1 - key, TILE);
+    float *sum = rows->sum + r * VEC_LANES, old = rows->max[r];
+    Vec most = vec_set(-FLT_MAX);
+    for (size_t j = begin / VEC_LANES * VEC_LANES; j < end; j += VEC_LANES)
+        most = vec_max(cached_masked(scores, r, j, begin, end), most);
+    Vec max = vec_max(vec_set(vec_max_lane(most)), vec_set(old)),
+        shrink = vec_exp(vec_set(old) - max);
+    vec_store_f32_part(&rows->max[r], 1, max);
+    vec_store_f32_part(&rows->shrink[r], 1, shrink);
+    Vec sums = vec_load_f32(sum) * shrink;
+    for (size_t j = 0; j < TILE; j += VEC_LANES) {
+        Vec p = vec_set(0);
+        if (j < end && j + VEC_LANES > begin) {
+            p = vec_exp_for(cached_masked(scores, r, j, begin, end) - max, pairs ? BF16 : F32);
+            if (begin > j)
+                p = vec_select(vec_mask(begin - j), vec_set(0), p);
+            sums += p;
+        }
+        if (pairs)
+            vec_store_half((uint16_t *)(scores + r * TILE) + j, vec_narrow_for_dot(p));
+        else
+            vec_store_f32(scores + r * TILE + j, p);
+    }
+    vec_store_f32(sum, sums);
+}
+
+// ---- some rows of queries ----
+
+VEC_INLINE void cached_pack_queries(const struct AttentionCached *a, enum Dtype d,
+                                    const struct Head *h, const struct CachedRows *rows, float *q) {
+    memset(q, 0, round_up(rows->rows, BLOCK_ROWS) * h->width / h->per_item * sizeof *q);
+    for (size_t r = 0; r < rows->rows; r++) {
+        size_t row = rows->b * a->t + cached_token(a, rows, r);
+        size_t at = (row * (a->nh + 2 * a->nkv) + cached_head(a, rows, r)) * a->hs;
+        for (size_t i = 0; i < a->hs; i += VEC_LANES) {
+            Vec x = vec_read(a->qkv, d, at + i, at + a->hs);
+            if (h->per_item == 2)
+                vec_store_half((uint16_t *)q + r * h->width + i, vec_narrow(x, BF16));
+            else
+                vec_store_f32(q + r * h->width + i, x * vec_set(h->scale));
+        }
+    }
+}
+
+VEC_INLINE void cached_finish(const struct AttentionCached *a, enum Dtype d, const struct Head *h,
+                              const struct CachedRows *rows, const float *out) {
+    for (size_t r = 0; r < rows->rows; r++) {
+        size_t row = rows->b * a->t + cached_token(a, rows, r);
+        size_t at = (row * a->nh + cached_head(a, rows, r)) * a->hs;
+        Vec sum = vec_set(vec_sum(vec_load_f32(rows->sum + r * VEC_LANES)));
+        for (size_t i = 0; i < a->hs; i += VEC_LANES)
+            vec_write(a->out, d, at + i, at + a->hs, vec_load_f32(out + r * h->width + i) / sum);
+    }
+}
+
+static void cached_begin(const struct AttentionCached *a, struct CachedRows *rows) {
+    memset(rows->sum, 0, sizeof rows->sum);
+    for (size_t r = 0; r < TILE; r++) {
+        size_t row = rows->b * a->t + cached_token(a, rows, size_min(r, rows->rows - 1));
+        rows->pos[r] = row_position(a->starts, row, a->t);
+        rows->first[r] = a->window && rows->pos[r] >= a->window ? rows->pos[r] + 1 - a->window : 0;
+        rows->max[r] = -FLT_MAX;
+    }
+}
+
+VEC_INLINE void cached_queries(const struct AttentionCached *a, enum Dtype d, const struct Head *h,
+                               struct CachedScratch s, struct CachedRows *rows) {
+    float scores[TILE * TILE] __attribute__((aligned(64)));
+    size_t ld = h->width / h->per_item, blocks = round_up(rows->rows, BLOCK_ROWS);
+    bool pairs = h->per_item == 2;
+    cached_begin(a, rows);
+    cached_pack_queries(a, d, h, rows, s.q);
+    memset(s.out, 0, blocks * h->width * sizeof *s.out);
+    size_t last = rows->pos[rows->rows - 1];
+    for (size_t key = rows->first[0] / TILE * TILE; key <= last; key += TILE) {
+        size_t count = size_min(last + 1 - key, TILE), seen = round_up(count, BLOCK_ROWS);
+        cached_pack(a, h, s, rows->b, key, count);
+        for (size_t r = 0; r < blocks; r += BLOCK_ROWS) {
+            struct TileView p = {scores + r * TILE, TILE, 1};
+            tile_rows(h, p, (struct TileView){s.q + r * ld, ld, 1},
+                      (struct TileView){s.kt, TILE, 1}, TILE, h->hs, OLD_DROP,
+                      pairs ? &h->scale : NULL);
+            for (size_t i = r; i < r + BLOCK_ROWS; i++)
+                cached_softmax(scores, rows, i, key, pairs);
+            tile_rows(h, (struct TileView){s.out + r * h->width, h->width, 1}, p,
+                      (struct TileView){s.v, h->width, 1}, h->width, seen, OLD_SCALE,
+                      rows->shrink + r);
+        }
+    }
+    cached_finish(a, d, h, rows, s.out);
+}
+
+// ---- the kernel ----
+
+static struct Head cached_head_of(const struct AttentionCached *a) {
+    struct Head h = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs};
+    h.width = head_width(a->hs);
+    h.per_item = a->cache_dtype == a->dtype ? item_elements(a->dtype) : 1;
+    h.scale = 1.0f / sqrtf((float)a->hs);
+    return h;
+}
+
+static struct CachedScratch cached_scratch(const struct AttentionCached *a, size_t thread) {
+    size_t tile = TILE * head_width(a->hs);
+    float *mem = (float *)a->work.mem + thread * CACHED_TILES * tile;
+    return (struct CachedScratch){mem, mem + tile, mem + 2 * tile, mem + 3 * tile, mem + 4 * tile};
+}
+
+VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d) {
+    size_t queries = a->t * group_of(a), pieces = ceil_div(queries, TILE);
+#pragma omp parallel num_threads(cpu->device.threads)
+    {
+        struct Head h = cached_head_of(a);
+        struct CachedScratch s = cached_scratch(a, (size_t)omp_get_thread_num());
+        struct CachedRows rows;
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < a->b * a->t * a->nkv; i++)
+            cached_store(a, d, i / a->nkv, i % a->nkv);
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < a->b * a->nkv * pieces; i++) {
+            size_t row = i % pieces * TILE;
+            rows.b = i / pieces / a->nkv;
+            rows.key_head = h.key_head = i / pieces % a->nkv;
+            rows.row = row;
+            rows.rows = size_min(TILE, queries - row);
+            cached_queries(a, d, &h, s, &rows);
+        }
+    }
+}
+
+void CPU_NAME(attention_cached)(struct Cpu *cpu, const struct AttentionCached *a) {
+    attention_cached_check(a);
+    WITH_DTYPE(a->dtype, attention_cached(cpu, a, D));
+}
+
+size_t CPU_NAME(attention_cached_work)(struct Cpu *cpu, const struct AttentionCached *a) {
+    return (size_t)cpu->device.threads * CACHED_TILES * TILE * head_width(a->hs) * sizeof(float);
+}
