@@ -232,7 +232,15 @@ static struct Trainer trainer_of(struct Run *run) {
 
 // Completes the ranks' settings.
 static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
-    return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
+    const struct Options *o = &run->line.run;
+    struct RankSettings *s = &run->job.settings;
+    int err = settings_of_ranks(&run->line.train, &run->world, vocab, s, e);
+    if (!err && (o->sample_only || (o->eval_only && !o->export)))
+        settings_set_inference(s);
+    bool generates = o->sample_only || run->line.train.intervals.sample_every;
+    if (!err && generates && s->model.sparse.mode == SPARSE_DENSE)
+        s->cache_tokens = s->model.seq_len;
+    return err;
 }
 
 // Completes the settings once the vocabulary is known and --fit has chosen.

@@ -93,7 +93,8 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t sl
 
 static void layout(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
                    struct Bump *bump) {
-    size_t slot_parts = size_max(spec->slot_parts, 1), head = !spec->no_head;
+    size_t slot_parts = size_max(spec->slot_parts, 1);
+    size_t head = !spec->no_head, backward = !spec->inference;
     size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
     size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
@@ -104,11 +105,11 @@ static void layout(struct Acts *a, const struct ModelConfig *c, const struct Act
     a->mean_final =
         alloc_piece(bump, c->family->norm == NORM_LAYER ? head * own * sizeof(float) : 0);
     a->rstd_final = alloc_piece(bump, head * own * sizeof(float));
-    a->dx = alloc_piece(bump, bytes);
-    a->dnorm = alloc_piece(bump, bytes);
+    a->dx = alloc_piece(bump, backward * bytes);
+    a->dnorm = alloc_piece(bump, backward * bytes);
     a->whole = alloc_piece(bump, whole);
     a->sums = alloc_piece(bump, whole);
-    a->dwide = alloc_piece(bump, rows * size_max(attention, model_fc_width(c)) * size);
+    a->dwide = alloc_piece(bump, backward * rows * size_max(attention, model_fc_width(c)) * size);
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 
@@ -135,10 +136,12 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .tp_size = size_max(spec->tp_size, 1),
                        .row_parts = size_max(spec->row_parts, 1),
                        .slots = slots,
+                       .inference = spec->inference,
+                       .generates = spec->generates,
                        .sets = sets,
                        .layers = c->layers};
     a->blocks = a->block = base_alloc_zeroed((sets * c->layers + 1) * sizeof *a->block);
-    a->logit_rows = chunk_rows(b * t, c, spec);
+    a->logit_rows = spec->generates ? 1 : chunk_rows(b * t, c, spec);
     struct Bump bump = {0};
     layout(a, c, spec, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);

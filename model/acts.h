@@ -50,12 +50,15 @@ enum HeadMode {
     HEAD_LOGITS, // forward: the logits of row `logits_row`
 };
 
+struct KvCache;
+
 struct Acts {
     size_t b, t;           // the micro-batch in use: at most b_max, t_max
     size_t b_max, t_max;   // the largest that memory was allocated for
     void *(*block)[NACT];  // [layer][tensor], of the micro-batch in use
     void *(*blocks)[NACT]; // [set][layer][tensor]: micro-batch i has set i % sets
     size_t sets, layers;
+    bool inference, generates;  // as in struct ActsSpec
     uint32_t kept;              // bit per tensor
     size_t slots, slot_bytes;   // kept tensors of set s, layer i are in slot (s * layers + i) %
     char *slot_mem;             // slots, and slots are adjacent
@@ -77,7 +80,9 @@ struct Acts {
     const int32_t *starts, *first;   // for packed documents (kernels/batch.h): where each token's
         // document begins, and the first key that it sees; NULL: not packed
     enum HeadMode mode;
-    size_t logits_row;       // HEAD_LOGITS
+    size_t logits_row;           // HEAD_LOGITS
+    const struct KvCache *cache; // HEAD_LOGITS: of the tokens before `tokens`, which attention adds
+                                 // to it; starts say how many. NULL: tokens are all there are
     float dloss;             // HEAD_TRAIN: gradient of the objective by one counted token's loss,
     const float *loss_scale; // and its factor, on the device
     double *loss_sum;        // on the device: sum over the micro-batch's tokens
@@ -92,6 +97,8 @@ struct ActsSpec {
     size_t sets;        // micro-batches whose tensors are kept at the same time; 0: one
     size_t slots;       // of kept tensors: one for each layer of each set, or fewer, but at least 2
     bool no_head;       // no unit is the head
+    bool inference;     // no backward pass will follow: nothing is kept for one
+    bool generates;     // and of logits one row at a time is asked for (HEAD_LOGITS)
     size_t piece_bytes; // logits are made in pieces of about this size,
     size_t piece_rows;  // of a multiple of this many rows if they have more rows
     size_t tp_size;     // ranks of tensor parallelism; 0: one

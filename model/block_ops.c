@@ -1,6 +1,7 @@
 // The operations of a block: see block_ops.h. Next: block.c.
 #include "model/block_ops.h"
 
+#include "model/kv_cache.h"
 #include "model/megatron.h"
 
 // ---- products ----
@@ -143,7 +144,32 @@ void rotate_forward(struct BlockRun *r) {
            });
 }
 
+// Attention of new tokens, whose sequences' earlier keys and values are in the cache.
+static void attention_cached(struct BlockRun *r) {
+    const struct KvCache *cache = r->acts->cache;
+    struct AttentionCached args = {
+        .b = r->acts->b,
+        .t = r->acts->t,
+        .nh = r->m->config.heads,
+        .nkv = r->m->config.kv_heads,
+        .hs = r->m->config.head_size,
+        .window = r->m->config.window,
+        .capacity = cache->capacity,
+        .dtype = r->dtype,
+        .cache_dtype = cache->dtype,
+        .starts = r->acts->starts,
+        .qkv = attention_input(r),
+        .cache = kv_cache_layer(cache, r->layer),
+        .out = r->act[ACT_ATT],
+    };
+    LAUNCH_WITH_WORK(r->m, attention_cached, args);
+}
+
 void attention_forward(struct BlockRun *r) {
+    if (r->acts->cache) {
+        attention_cached(r);
+        return;
+    }
     struct AttentionForward args = {
         .b = r->acts->b,
         .t = r->acts->t,

@@ -15,6 +15,7 @@ struct BlockRun {
     const void *w;
     struct Grad dw;
     struct Acts *acts;
+    int layer;
     void **act;               // the layer's tensors
     size_t rows, own_rows, C; // rows R of products, R' of norms (acts.h)
     enum Dtype dtype;
@@ -27,6 +28,7 @@ static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, cons
                              w,
                              dw,
                              acts,
+                             u->layer,
                              acts->block[u->layer],
                              acts_rows(acts),
                              acts_own_rows(acts),

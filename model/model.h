@@ -7,6 +7,7 @@
 #include "kernels/tp_comm.h"
 #include "model/acts.h"
 #include "model/grad.h"
+#include "model/kv_cache.h"
 #include "model/params.h"
 
 struct Model {
@@ -22,7 +23,8 @@ struct Model {
                     // or acts->first applies
     struct Layout layout; // of sparse attention; begin is NULL for dense attention
     struct Block rope_block, first_block, layout_block;
-    bool packed; // batches come with acts->starts and acts->first
+    struct KvCache cache; // of generation; without capacity there is none
+    bool packed;          // batches come with acts->starts and acts->first
     bool sizing; // launches ask how much scratch they need instead of running (model/launch.h)
 };
 

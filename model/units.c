@@ -90,7 +90,8 @@ static int open_table(struct Model *m, struct Tier *tier, const char *what, size
 
 static void fill_rope(const struct ModelConfig *c, size_t b, size_t t, void *table) {
     (void)b;
-    model_rope_table(c, t, table);
+    (void)t; // positions may be a cache's
+    model_rope_table(c, c->seq_len, table);
 }
 
 // A shorter sequence, in a batch of one, uses the beginning of the first row.
@@ -117,7 +118,7 @@ static int open_layout(struct Model *m, const struct Acts *acts, struct Tier *ti
 static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *tier,
                        struct Error *e) {
     const struct ModelConfig *c = &m->config;
-    size_t rope = acts->t * c->head_size * sizeof(float);
+    size_t rope = c->seq_len * c->head_size * sizeof(float);
     size_t window = acts->b * acts->t * sizeof(int32_t);
     int err = 0;
     if (c->family->position == POSITION_ROTARY)
@@ -137,20 +138,27 @@ static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *ti
 static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e) {
     m->sizing = true;
     m->work = (struct Work){0};
-    acts->mode = HEAD_TRAIN;
     acts->starts = acts->first = m->packed ? acts->arena.mem : NULL;
-    measure_scratch(m, acts, true, false);
-    measure_scratch(m, acts, true, true);
-    acts->mode = HEAD_LOSS; // validation: whole micro-batches, and single sequences at the end
-    measure_scratch(m, acts, false, false);
+    if (!acts->inference) {
+        acts->mode = HEAD_TRAIN;
+        measure_scratch(m, acts, true, false);
+        measure_scratch(m, acts, true, true);
+    }
+    for (int whole = 1; whole >= 0 && !acts->generates; whole--) {
+        acts->mode = HEAD_LOSS; // validation: whole micro-batches, and single sequences at the end
+        acts->b = whole ? acts->b_max : 1;
+        measure_scratch(m, acts, false, false);
+    }
     acts->b = 1;
-    measure_scratch(m, acts, false, false);
-    acts->mode = HEAD_LOGITS; // sampling: one sequence of growing length
-    for (acts->t = acts_sample_length(acts, 1); acts->t < acts->t_max;
-         acts->t = acts_sample_length(acts, acts->t + 1))
+    acts->mode = HEAD_LOGITS; // generation: blocks of one sequence, down to one token
+    const struct KvCache *cache = m->cache.capacity ? &m->cache : NULL;
+    acts->cache = cache;
+    for (acts->t = cache ? 1 : acts_sample_length(acts, 1); acts->t < acts->t_max;
+         acts->t = cache ? acts->t * 2 : acts_sample_length(acts, acts->t + 1))
         measure_scratch(m, acts, false, false);
     acts->t = acts->t_max;
     measure_scratch(m, acts, false, false);
+    acts->cache = NULL;
     acts->b = acts->b_max;
     acts->mode = HEAD_TRAIN;
     acts->starts = acts->first = NULL;
@@ -166,6 +174,7 @@ int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Err
 }
 
 void model_close(struct Model *m) {
+    kv_cache_close(&m->cache);
     tier_free(&m->work_block);
     tier_free(&m->rope_block);
     tier_free(&m->first_block);

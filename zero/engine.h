@@ -44,6 +44,7 @@ struct ZeroOptions {
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype, moments_dtype;
     bool quantized_weights;              // when they travel (zero/wire)
+    bool inference;                      // weights alone: no gradients, no optimizer state
     const struct MasterOps *masters;     // NULL: fp32; others only with dtype bf16
     struct Tier *tier;                   // (NTIER)
     struct LossScaleSettings loss_scale; // for fp16 alone

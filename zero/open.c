@@ -30,10 +30,11 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         .optimizer = {s->shards_optimizer ? o->shard_group : NULL, device, F32},
         .moments_dtype = o->moments_dtype,
         .masters = o->masters ? o->masters : &zero_masters_fp32,
-        .has_master = o->dtype != F32,
+        .has_master = o->dtype != F32 && !o->inference,
+        .inference = o->inference,
         .unquantized_shard = o->quantized_weights && s->shards_optimizer && !s->shards_param,
         .weight_slots = s->shards_param,
-        .buckets = s->shards_grad,
+        .buckets = s->shards_grad && !o->inference,
         .nmicro = o->nmicro,
         .prefetch = o->prefetch,
     };
@@ -54,7 +55,7 @@ static int alloc_group(struct Zero *z, int g, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
     size_t part = p->unquantized_shard ? kept * dtype_size(p->param.dtype) : 0;
-    size_t moments = kept * dtype_size(p->moments_dtype);
+    size_t moments = p->inference ? 0 : kept * dtype_size(p->moments_dtype);
     bool none =
         !p->has_master || (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
     int err = alloc_block(z, s->param_tier, TAG_PARAM, "parameters", g,
@@ -202,7 +203,8 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 static bool is_wanted(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
-    return hop && !counted_elsewhere && !(kind == PUBLISH && alone);
+    bool trains = kind == FETCH || kind == PUBLISH || !z->plan.inference;
+    return hop && trains && !counted_elsewhere && !(kind == PUBLISH && alone);
 }
 
 static void open_group(struct Zero *z, int g) {
@@ -214,7 +216,7 @@ static void open_group(struct Zero *z, int g) {
         .grad_tier = p->grad.tier,
         .optimizer_tier = p->optimizer.tier,
         .grad_begin = zero_part_begin(z, &p->grad, g),
-        .grad_numel = zero_part_numel(z, &p->grad, g),
+        .grad_numel = p->inference ? 0 : zero_part_numel(z, &p->grad, g),
         .masters = p->masters,
         .update_dst = p->has_master ? zero_own_block(z, g) : NULL,
     };

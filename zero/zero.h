@@ -50,6 +50,7 @@ struct ZeroPlan {
     enum Dtype moments_dtype;        // of AdamW's m and v
     const struct MasterOps *masters; // the format of the master weights
     bool has_master;                 // false: fp32 parameters are their own master weights
+    bool inference;                  // there are no gradients and no optimizer state
     bool unquantized_shard;          // a rank keeps its own shard unquantized too (qwZ, stages 1-2)
     bool weight_slots;               // a group is fetched whole into a slot when a unit needs it
     bool buckets;                    // a backward pass writes its gradient into a bucket

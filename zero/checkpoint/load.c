@@ -335,16 +335,18 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     struct CheckpointFiles f;
     int err = open_all(z, path, identity, true, &f, e);
     const struct CheckpointHead *head = &f.file[0].head;
-    if (!err && identity)
+    if (!err && identity && !z->plan.inference)
         err = check_late(z, &f.file[0], e);
     // Kernels of another kind compute other numbers, and a run does not change them midway.
     const struct CheckpointHead *had = err ? NULL : choices_of(z, &f);
     if (!err && identity && had->choices)
         err = device_set_variants(z->device, had->choices, had->choices_bytes, e);
     err = zero_agree(z, err);
+    enum State arrays = z->plan.inference     ? STATE_MASTER + 1
+                        : loads_late(z, head) ? NSTATE_LATE
+                                              : NSTATE;
     if (!err)
-        err = zero_agree(
-            z, checkpoint_read_arrays(z, &f, loads_late(z, head) ? NSTATE_LATE : NSTATE, e));
+        err = zero_agree(z, checkpoint_read_arrays(z, &f, arrays, e));
     if (!err) {
         restore_choices(z, &f);
         zero_store_params(z, loads_late(z, head));

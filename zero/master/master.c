@@ -79,6 +79,22 @@ static void init_narrow(struct Zero *z, int g, size_t begin, size_t numel) {
 static const struct MasterOps split = {MASTER_SPLIT, init_narrow, read_split, write_split};
 static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array, zero_write_array};
 
+// ---- none ----
+
+// Initializes the parameters themselves, in any tier and dtype, through the host's memory.
+static void init_parameters(struct Zero *z, int g, size_t begin, size_t numel) {
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    for (size_t n, i = 0; i < numel; i += n) {
+        n = size_min(STATE_CHUNK, numel - i);
+        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->device, chunk);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
+        zero_write_state(z, g, STATE_MASTER, i, n, chunk);
+    }
+    device_free_host(z->device, chunk);
+}
+const struct MasterOps master_none = {
+    .init = init_parameters, .read = zero_read_array, .write = zero_write_array};
+
 const struct MasterOps *master_ops(enum MasterFormat f) {
     static const struct MasterOps *const formats[NMASTER] = {
         [MASTER_FP32] = &zero_masters_fp32, [MASTER_SPLIT] = &split, [MASTER_BF16] = &bf16};

@@ -61,7 +61,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     // step.
     enum TierKind masters = *from == ngroup ? TIER_DEVICE : o->opt_tier;
     bool apart = masters != o->param_tier || (*from > 0 && *from < ngroup);
-    plan->has_master |= apart || o->delayed;
+    plan->has_master |= (apart || o->delayed) && !plan->inference;
     return 0;
 }
 
@@ -83,7 +83,7 @@ static void attach_group(struct Zero *z, int g) {
     bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
     if (elsewhere)
         offload_attach_weights(z, g);
-    if (elsewhere && !host_updates(z, g))
+    if (elsewhere && !host_updates(z, g) && !z->plan.inference)
         serve_masters(z, g);
     else if (host_needs_new_weights(z, g))
         s->update_dst = &o->group[g].new_weights;

@@ -128,11 +128,32 @@ static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, con
 
 // ---- the step ----
 
+// Of a rank that does not train: a token, or else the loss of a batch.
+static void forward(struct Play *p) {
+    struct Acts *acts = &p->rank->acts;
+    const struct KvCache *cache = &p->rank->model.cache;
+    size_t b = acts->b, t = acts->t;
+    p->part = SEND_FORWARD;
+    acts->mode = acts->generates ? HEAD_LOGITS : HEAD_LOSS;
+    acts->cache = acts->generates ? cache : NULL;
+    if (acts->generates)
+        acts->b = acts->t = 1;
+    zero_forward(&p->rank->zero, acts);
+    hop_begins(p);
+    acts->b = b;
+    acts->t = t;
+    acts->cache = NULL;
+}
+
 // The results of each step are known at once, and say nothing.
 static void step(struct Play *p) {
     struct Zero *z = &p->rank->zero;
     struct Acts *acts = &p->rank->acts;
     struct StepState settings = {.lr = 0};
+    if (z->plan.inference) {
+        forward(p);
+        return;
+    }
     zero_step_begin(z, &settings);
     for (size_t i = 0; i < z->npass; i++) {
         p->part = z->pass[i].backward ? SEND_BACKWARD : SEND_FORWARD;

@@ -13,11 +13,14 @@ static struct FeedSlot *slot_of(const struct Feed *f, uint64_t count) {
 static struct Feed feed_of(const struct RankSettings *s) {
     const struct ModelConfig *c = &s->model;
     size_t window = c->window < c->seq_len ? c->window : 0;
-    int arrays = !s->packed ? FEED_STARTS : window ? FEED_ARRAYS : FEED_FIRST;
+    int arrays = s->packed && window            ? FEED_ARRAYS
+                 : s->packed || s->cache_tokens ? FEED_FIRST
+                                                : FEED_STARTS;
     return (struct Feed){.tokens = s->batch * c->seq_len,
                          .t = c->seq_len,
                          .window = window,
                          .arrays = arrays,
+                         .packed = s->packed,
                          .slots = 1 + settings_acts_in_flight(s)};
 }
 
@@ -111,8 +114,7 @@ int feed_read(struct Feed *f, const struct BatchSource *from, uint64_t first, si
     int32_t *host = feed_host(f);
     struct Batch batch = {.inputs = host,
                           .targets = host + FEED_TARGETS * f->tokens,
-                          .starts =
-                              f->arrays > FEED_STARTS ? host + FEED_STARTS * f->tokens : NULL};
+                          .starts = f->packed ? host + FEED_STARTS * f->tokens : NULL};
     int err = from->read(from->data, first, n, &batch, e);
     if (!err)
         feed_send(f);

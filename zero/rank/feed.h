@@ -17,6 +17,7 @@ struct Feed {
     size_t tokens;    // of the largest micro-batch, B * T
     size_t t, window; // of attention; 0: none
     int arrays;       // number of arrays of a batch
+    bool packed;      // documents are packed; else starts are for generation alone
     struct FeedSlot {
         int32_t *host;         // (arrays, B*T)
         struct Block block;    // the same on the device

@@ -165,14 +165,19 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     const struct TpComm *parts = s->partition_activations ? r->model.across : NULL;
     const struct Parallel *parallel = &r->parallel;
     size_t layers = r->model.config.layers;
-    size_t sets = settings_acts_in_flight(s), kept = layers * sets;
+    size_t sets = s->inference ? 1 : settings_acts_in_flight(s), kept = layers * sets;
+    bool generates = s->inference && s->cache_tokens;
     struct ActsSpec spec = {
         .level = s->recompute,
         .sets = sets,
         .no_head = parallel->stage + 1 < parallel->stages,
-        .b = s->batch,
-        .t = s->model.seq_len,
-        .slots = act_offload_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
+        .inference = s->inference,
+        .generates = generates,
+        .b = generates ? 1 : s->batch,
+        .t = generates ? size_min(s->model.seq_len, PREFILL_TOKENS) : s->model.seq_len,
+        .slots = s->inference
+                     ? size_min(kept, 2)
+                     : act_offload_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
         .tp_size = tp_comm_size(r->model.across),
         .row_parts = tp_comm_row_parts(r->model.across),
         .slot_parts = tp_comm_size(parts),
@@ -194,7 +199,19 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                                   .bytes = r->acts.slot_bytes,
                                   .parts = parts,
                                   .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
-    return err || !offload_of(&r->zero) ? err : act_offload_open(&r->zero, &keep, e);
+    bool keeps = offload_of(&r->zero) && !s->inference;
+    return err || !keeps ? err : act_offload_open(&r->zero, &keep, e);
+}
+
+// The cache of one text that is continued.
+static int open_cache(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    struct KvCacheSpec spec = {.sequences = 1,
+                               .tokens = s->cache_tokens,
+                               .at_once = size_min(r->acts.t_max, PREFILL_TOKENS),
+                               .dtype = s->model.dtype};
+    return s->cache_tokens
+               ? kv_cache_open(&r->model.cache, &r->model.config, &spec, &r->tier[TIER_DEVICE], e)
+               : 0;
 }
 
 // Opens the disk after everything that is stored there was counted.
@@ -256,6 +273,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     err = open_zero(r, s, e);
     if (!err)
         err = open_acts(r, s, e);
+    if (!err)
+        err = open_cache(r, s, e);
     if (!err)
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)

@@ -18,6 +18,9 @@
 
 #include <stdio.h>
 
+// A text is read into a cache at most so many tokens at a time.
+enum { PREFILL_TOKENS = 512 };
+
 struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
@@ -150,8 +153,8 @@ int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double
 
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has space for them; fewer
 // if one of s->stops is drawn, which is then the last. The model sees the last seq_len tokens of a
-// longer text. All ranks call it with the same text, and get the same. Returns how many were
-// appended.
+// longer text; a text that grows past that goes on with its last seq_len / 2. All ranks call it
+// with the same text, and get the same. Returns how many were appended.
 struct Sampling;
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s);

@@ -22,30 +22,63 @@ static void read_logits(struct Rank *r, float *logits, void *row) {
         logits[i] = dtype_load(row, dtype, i);
 }
 
-// Computes the logits of the token after text[0 .. length), length at most seq_len, as fp32 on the
-// host, on the ranks that have them. If the vocabulary is split over TP ranks they have been
-// gathered (model/ends.c).
-static void next_logits(struct Rank *r, const int32_t *text, size_t length, float *logits,
-                        void *row) {
+// Returns how many tokens go through the model together, of `count` new ones after `past`: a power
+// of two, so that kernels are prepared for few shapes. It may be more than count, if positions are
+// left; what is stored after the last token is overwritten before a query sees it.
+static size_t pass_length(const struct Rank *r, size_t past, size_t count) {
+    size_t t = 1;
+    if (!r->model.cache.capacity)
+        return acts_sample_length(&r->acts, count);
+    while (t < count && 2 * t <= r->acts.t_max)
+        t *= 2;
+    if (past + t > r->model.config.seq_len)
+        while (t > count)
+            t /= 2;
+    return t;
+}
+
+// Runs `count` tokens, at most t, after `past` ones that are in the cache, and makes the logits of
+// the last. Without a cache (sparse attention) the tokens are the whole text.
+static void run_tokens(struct Rank *r, const int32_t *tokens, size_t past, size_t count, size_t t) {
     struct Acts *acts = &r->acts;
     acts->b = 1;
-    acts->t = acts_sample_length(acts, length);
+    acts->t = t;
     acts->mode = HEAD_LOGITS;
-    acts->logits_row = length - 1;
-    int32_t *host = feed_host(&r->feed);
-    memset(host, 0, acts->t * sizeof *host);
-    if (r->feed.arrays > FEED_STARTS)
-        memset(host + FEED_STARTS * r->feed.tokens, 0, r->feed.tokens * sizeof *host);
-    memcpy(host, text, length * sizeof *text);
+    acts->logits_row = count - 1;
+    bool cached = r->model.cache.capacity > 0;
+    int32_t *host = feed_host(&r->feed), *starts = host + FEED_STARTS * r->feed.tokens;
+    for (size_t i = 0; i < t; i++) {
+        host[i] = i < count ? tokens[i] : 0;
+        if (r->feed.arrays > FEED_STARTS)
+            starts[i] = -(int32_t)past;
+    }
     feed_send(&r->feed);
     rank_next_batch(r);
+    if (cached)
+        acts->starts = acts->tokens + FEED_STARTS * r->feed.tokens;
+    acts->cache = cached ? &r->model.cache : NULL;
     zero_forward(&r->zero, acts);
     feed_done(&r->feed);
+    acts->cache = NULL;
+    acts->b = acts->b_max;
+    acts->t = acts->t_max;
+}
+
+// Computes the logits of the token after text[0 .. length), as fp32 on the host, on the ranks that
+// have them. The cache has the first `past` tokens already. If the vocabulary is split over TP ranks
+// the logits have been gathered (model/ends.c).
+static void next_logits(struct Rank *r, const int32_t *text, size_t past, size_t length,
+                        float *logits, void *row) {
+    if (!r->model.cache.capacity)
+        past = 0;
+    while (past < length) {
+        size_t t = pass_length(r, past, length - past), count = size_min(t, length - past);
+        run_tokens(r, text + past, past, count, t);
+        past += count;
+    }
     device_sync_queue(r->device, QUEUE_COMPUTE);
     if (has_logits(r))
         read_logits(r, logits, row);
-    acts->b = acts->b_max;
-    acts->t = acts->t_max;
 }
 
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
@@ -53,10 +86,12 @@ size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
     size_t vocab = r->params.config.vocab, T = r->model.config.seq_len;
     float *logits = base_alloc(vocab * sizeof *logits);
     void *row = device_alloc_host(r->device, vocab * sizeof(float));
-    size_t made = 0;
+    size_t made = 0, first = length > T ? length - T : 0, past = first;
     while (made < count && !(made && sample_stops(s, text[length - 1]))) {
-        size_t seen = size_min(length, T);
-        next_logits(r, text + length - seen, seen, logits, row);
+        if (length - first > T) // the window is full: its second half goes on
+            past = first = length - T / 2;
+        next_logits(r, text + first, past - first, length - first, logits, row);
+        past = length;
         int32_t drawn = has_logits(r) ? sample_token(logits, vocab, s, length) : 0;
         // The token that the last rank, one of the last stage, has drawn.
         if (r->zero.parallel->stages > 1)

@@ -10,7 +10,7 @@
 
 static void use_batch(struct Rank *r, const int32_t *batch) {
     size_t tokens = r->feed.tokens, arrays = (size_t)r->feed.arrays;
-    bool packed = arrays > FEED_STARTS;
+    bool packed = r->feed.packed;
     r->acts.tokens = batch;
     r->acts.targets = batch + FEED_TARGETS * tokens;
     r->acts.starts = packed ? batch + FEED_STARTS * tokens : NULL;

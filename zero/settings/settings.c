@@ -249,6 +249,16 @@ int settings_set_batch(struct RankSettings *s, size_t batch) {
     return 0;
 }
 
+void settings_set_inference(struct RankSettings *s) {
+    s->inference = true;
+    s->nmicro = 1;
+    s->opt_tier = s->act_tier = TIER_DEVICE;
+    s->offload_ratio = 0;
+    s->delayed = s->save_async = s->quantized_gradients = false;
+    s->sequence_parallel = s->partition_activations = false;
+    s->recompute = RECOMPUTE_BLOCK; // nothing is kept
+}
+
 struct ZeroOptions settings_zero(const struct RankSettings *s) {
     return (struct ZeroOptions){
         .stage = s->stage,
@@ -258,7 +268,8 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
         .grad_dtype = s->grad_dtype,
         .moments_dtype = s->moments_dtype,
         .quantized_weights = s->quantized_weights,
-        .masters = master_ops(s->master_format),
+        .inference = s->inference,
+        .masters = s->inference ? &master_none : master_ops(s->master_format),
         .loss_scale = s->loss_scale,
     };
 }

@@ -79,6 +79,8 @@ struct RankSettings {
     bool check_comm;            // ranks compare their calls
     int reduce_native;          // 1: between GPUs NCCL sums, in an order of its own
     bool save_async;            // checkpoints are written from a snapshot
+    bool inference;             // it does not train: no gradients, no optimizer state
+    size_t cache_tokens;        // capacity of generation's cache of keys and values; 0: none
     bool traced;                // record what the queues do, for rank_write_trace
     bool breakdown;             // log where the time went (zero/rank/breakdown.h)
     size_t acts_in_flight;      // of a plan's stage that stands alone; 0: the pipeline's
@@ -183,6 +185,9 @@ void settings_use_rank_info(struct RankSettings *s, const struct World *w);
 // and the text's vocabulary. Errors: those of model_config_finish.
 int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
                       struct RankSettings *out, struct Error *e);
+
+// Leaves out what only training has, for a rank that generates or evaluates.
+void settings_set_inference(struct RankSettings *s);
 
 // Sets `batch` sequences per micro-batch; nmicro, and grad_dtype if it is auto, follow. Errors:
 // -EINVAL if the step cannot be divided so.
