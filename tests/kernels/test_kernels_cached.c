@@ -2,12 +2,10 @@
 // that it has the bits of attention over the whole sequence.
 #include "kernels/cpu/cpu.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 struct Shape {
     size_t b, t, nh, nkv, hs, capacity;
@@ -54,7 +52,7 @@ static void oracle_body(struct Run *r, enum Dtype d, const void *shape) {
     queue(r, &a);
 }
 
-static void test_oracle(void **state) {
+TEST(the_oracle_has_the_same) {
     static const struct Shape shapes[] = {
         {1, 1, 1, 1, 1, 64, {0}, 0, false},
         {1, 1, 4, 2, 64, 64, {63}, 0, false},
@@ -175,7 +173,7 @@ static void whole_body(struct Run *r, enum Dtype d, const void *shape) {
     free((void *)qkv);
 }
 
-static void test_whole(void **state) {
+TEST(it_has_the_bits_of_attention_over_the_whole) {
     static const struct Whole shapes[] = {
         {{1, 1, 1}, 1, 1, 64, 0, 64},      {{70, 1, 1}, 6, 2, 64, 0, 128},
         {{63, 1, 1}, 9, 3, 64, 0, 128},    {{17, 61, 1}, 4, 4, 80, 0, 128},
@@ -187,10 +185,4 @@ static void test_whole(void **state) {
         rig_each(*state, whole_body, &shapes[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle),
-        cmocka_unit_test(test_whole),
-    };
-    return cmocka_run_group_tests_name("kernels_cached", tests, rig_setup, rig_teardown) != 0;
-}
+AROUND_ALL(rig_setup, rig_teardown);

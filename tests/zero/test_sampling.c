@@ -1,4 +1,5 @@
-// Samples that end before their length: at a token that ends a text, on all ranks alike.
+// Samples: that they end at a token that ends a text, on all ranks alike; and that a cache of keys
+// and values, and a rank that only generates, change no token of them.
 #include "model/sample.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
@@ -62,4 +63,88 @@ TEST(a_prompt_does_not_end_the_sample) {
     size_t made = 0;
     tiny_ranks(&s, ask_behind_an_end, &made);
     assert_int_equal(made, 1);
+}
+
+// ---- with a cache ----
+
+enum { LONG = 40 }; // with the prompt more than the model's sequence of 17 tokens
+
+// A rank that does not train takes nothing for it in any tier, and no more than it was planned to.
+static void check_memory(const struct Rank *r, const struct Rank *planned) {
+    for (int tier = 0; tier < NTIER; tier++) {
+        assert_int_equal(r->tier[tier].most[TAG_GRAD], 0);
+        assert_int_equal(r->tier[tier].most[TAG_OPTIMIZER], 0);
+        for (int tag = 0; tag < NTAG; tag++)
+            assert_int_equal(r->tier[tier].most[tag], planned->tier[tier].most[tag]);
+    }
+}
+
+struct Text {
+    const struct RankSettings *settings;
+    int32_t ids[PROMPT + LONG];
+};
+
+static void write_text(void *context, struct Rank *r) {
+    struct Text *x = context;
+    int32_t text[PROMPT + LONG] = {1, 2, 3};
+    struct Sampling sampling = {.temperature = 1, .seed = 9};
+    size_t made = rank_generate(r, text, PROMPT, LONG, &sampling);
+    if (r->all->rank != 0)
+        return;
+    assert_int_equal(made, LONG);
+    memcpy(x->ids, text, sizeof text);
+    if (x->settings->inference) {
+        struct Rank dry;
+        struct Error e;
+        assert_int_equal(rank_open(&dry, x->settings, true, &e), 0);
+        check_memory(r, &dry);
+        rank_close(&dry);
+    }
+}
+
+// The same text by whole passes, by a cache in a rank that trains, and in one that does not.
+static void check_texts(struct RankSettings s, const char *name) {
+    struct Text whole = {.settings = &s}, cached = {.settings = &s}, alone = {.settings = &s};
+    tiny_ranks(&s, write_text, &whole);
+    s.cache_tokens = s.model.seq_len;
+    tiny_ranks(&s, write_text, &cached);
+    settings_set_inference(&s);
+    tiny_ranks(&s, write_text, &alone);
+    for (size_t i = 0; i < PROMPT + LONG; i++)
+        if (cached.ids[i] != whole.ids[i] || alone.ids[i] != whole.ids[i])
+            fail_msg("%s, %s, stage %d, tp %zu, pp %zu: token %zu is %d by whole passes, %d with a "
+                     "cache, %d without training",
+                     name, dtype_name(s.model.dtype), s.stage, s.tp, s.pp, i, whole.ids[i],
+                     cached.ids[i], alone.ids[i]);
+}
+
+TEST(a_cache_changes_no_token) {
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (enum Dtype d = F32; d < NDTYPE; d++) {
+            struct RankSettings s = tiny_family(i, d);
+            s.threads = 1;
+            check_texts(s, tiny_family_name(i));
+        }
+}
+
+TEST(a_cache_changes_no_token_on_any_grid) {
+    for (int stage = 0; stage < 4; stage++) {
+        struct RankSettings s = tiny_family(stage, stage % 2 ? BF16 : F32);
+        s.threads = 1;
+        s.stage = stage;
+        s.ranks = 2;
+        check_texts(s, "two ranks");
+        s.param_tier = TIER_CPU;
+        s.opt_tier = stage % 2 ? TIER_CPU : TIER_DEVICE;
+        check_texts(s, "offloaded weights");
+        s.param_tier = s.opt_tier = TIER_DEVICE;
+        s.pp = 2;
+        if (stage < 3)
+            check_texts(s, "a pipeline");
+    }
+    struct RankSettings s = tiny_settings(F32);
+    s.threads = 1;
+    s.ranks = 3;
+    s.tp = 3;
+    check_texts(s, "tensor parallelism");
 }
