@@ -79,7 +79,7 @@ static __device__ inline void merge_warps(const float of_warp[][CHANNELS * WARP]
 }
 
 template <class T, class C>
-static __global__ void __launch_bounds__(WARPS *WARP)
+static __global__ void __launch_bounds__(WARPS *WARP, 2)
     attention_cached_kernel(CachedGrid a, const T *qkv, const C *cache, T *out) {
     __shared__ float q[HEADS][CHANNELS * WARP], of_warp[WARPS][CHANNELS * WARP];
     __shared__ float most_of[WARPS], sum_of[WARPS];
