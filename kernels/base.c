@@ -204,7 +204,8 @@ void *base_grow(void *array, size_t count, size_t *capacity, size_t bytes, const
     return base_realloc(array, *capacity * bytes, what);
 }
 
-static char *format_list(const char *format, va_list args) {
+// vasprintf for base_alloc; free() it.
+static char *format_args(const char *format, va_list args) {
     va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
@@ -218,7 +219,7 @@ static char *format_list(const char *format, va_list args) {
 char *base_format(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    char *text = format_list(format, args);
+    char *text = format_args(format, args);
     va_end(args);
     return text;
 }
@@ -226,7 +227,7 @@ char *base_format(const char *format, ...) {
 void base_append(char **text, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    char *more = format_list(format, args), *all = base_format("%s%s", *text, more);
+    char *more = format_args(format, args), *all = base_format("%s%s", *text, more);
     va_end(args);
     free(more);
     free(*text);
