@@ -51,7 +51,7 @@ struct RegexWork *regex_work_open(void) {
     w->context = pcre2_match_context_create(NULL);
     w->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MAX, NULL);
     if (!w->data || !w->context)
-        base_out_of_memory(STACK_MAX, "a regular expression");
+        base_out_of_memory(0, "a regular expression");
     w->place = pcre2_get_ovector_pointer(w->data);
     pcre2_set_match_limit(w->context, MATCH_LIMIT);
     if (w->stack) // a PCRE2 without a compiler for this CPU makes none
