@@ -122,7 +122,9 @@ static inline bool params_is_block(const struct Params *p, int g) {
 static inline size_t params_largest(const struct Params *p, bool block) {
     return p->largest[block] < 0 ? 0 : p->group[p->largest[block]].padded;
 }
-static inline size_t params_most(const struct Params *p) {
+
+// Elements of the largest group of all.
+static inline size_t params_largest_group(const struct Params *p) {
     return size_max(params_largest(p, false), params_largest(p, true));
 }
 

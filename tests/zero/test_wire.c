@@ -411,7 +411,7 @@ TEST(memory_is_the_formulas) {
         struct Forecast with = planned(&s), without = planned(&plain);
         struct Params p;
         params_layout(&s.model, 16, 0, 1, &p);
-        size_t most = params_most(&p), shards = 0;
+        size_t most = params_largest_group(&p), shards = 0;
         for (int g = 0; g < p.ngroup; g++)
             shards += p.group[g].padded / 4 * 2;
         size_t slots = without.is.tier[TIER_DEVICE].most[TAG_COMM];

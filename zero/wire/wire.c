@@ -181,7 +181,7 @@ static void attach_gradient(struct Wire *w, struct Zero *z, int g) {
 }
 
 int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e) {
-    size_t most = params_most(z->params);
+    size_t most = params_largest_group(z->params);
     size_t weights = w->weights ? forms[w->weights].bytes(most) : 0;
     size_t gradients = w->intra_node ? 2 * quantized_bytes(GRADIENT_BITS, most) : 0;
     size_t bytes = size_max(weights, gradients);
