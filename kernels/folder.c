@@ -35,10 +35,10 @@ int folder_sync_above(const char *path, struct Error *e) {
 static int make_one(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     struct Error why = {0};
     if (mkdir(path, mode) != 0)
-        return errno == EEXIST
-                   ? 0
-                   : error_set(e, -errno, E_FILE_WRITE, "%s: cannot make the folder %s: %s", flag,
-                               path, strerror(errno));
+        return errno == EEXIST ? 0
+                               : error_set(e, -errno, E_FILE_WRITE,
+                                           "%s: cannot make the folder %s: %s; give another path",
+                                           flag, path, strerror(errno));
     ++*made;
     int err = folder_sync_above(path, &why);
     return err ? error_set(e, err, why.id, "%s %s: %s", flag, path, why.text) : 0;

@@ -77,10 +77,12 @@ static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Er
     cublasStatus_t status;
     if (!is_sound(choice))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "matmul algorithms of a checkpoint: a damaged entry");
+                         "the checkpoint's list of matmul algorithms has a damaged entry: they are "
+                         "chosen anew, and bits may differ from here on");
     if (plan_find(b, &choice->key))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "matmul algorithms of a checkpoint: an entry occurs twice");
+                         "the checkpoint's list of matmul algorithms has an entry twice: they are "
+                         "chosen anew, and bits may differ from here on");
     struct BlasPlan p = {.choice = *choice};
     if (blas_ways[choice->way].library) {
         p = plan_open(b, &choice->key);
@@ -88,7 +90,8 @@ static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Er
         if (!is_offered(b, &p, &status)) {
             plan_close(b, &p);
             return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                             "matmul algorithms of a checkpoint: cuBLASLt refuses one (%s)",
+                             "cuBLASLt refuses one of the checkpoint's matmul algorithms (%s): "
+                             "they are chosen anew, and bits may differ from here on",
                              b->lt.GetStatusString(status));
         }
     }
@@ -113,8 +116,11 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
             "are chosen anew, and bits may differ from here on",
             OLD_MAGIC, CHOICES_MAGIC);
     if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)
-        return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "matmul algorithms of a checkpoint: not a list of them");
+        return error_set(
+            e, -EINVAL, E_MATMUL_ALGORITHMS,
+            "the checkpoint's list of matmul algorithms is damaged (its %zu bytes do not begin "
+            "with %.8s): they are chosen anew, and bits may differ from here on",
+            bytes, CHOICES_MAGIC);
     memcpy(&head, in, sizeof head);
     if (head.library != here.library || head.compute_capability != here.compute_capability)
         return error_set(
@@ -126,8 +132,9 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
     if ((bytes - sizeof head) / sizeof(struct BlasChoice) != head.count ||
         (bytes - sizeof head) % sizeof(struct BlasChoice))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "matmul algorithms of a checkpoint: %zu bytes for %llu", bytes,
-                         (unsigned long long)head.count);
+                         "the checkpoint's list of matmul algorithms is damaged (%zu bytes for "
+                         "%llu entries): they are chosen anew, and bits may differ from here on",
+                         bytes, (unsigned long long)head.count);
     for (size_t i = 0; i < head.count; i++) {
         struct BlasChoice choice;
         memcpy(&choice, (const char *)in + sizeof head + i * sizeof choice, sizeof choice);
