@@ -46,8 +46,8 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
     for (size_t i = 0; i < 2; i++)
         if (*json_text(model, texts[i]))
             return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                             "%s: \"%s\" of the model is not supported; set it to null", path,
-                             texts[i]);
+                             "%s: \"%s\" of the model, \"%s\", is not supported; set it to null",
+                             path, texts[i], json_shown(json_text(model, texts[i])).text);
     b->whole_words = cJSON_IsTrue(member(model, "ignore_merges"));
     return bpe_read_vocab(b, model, added, path, e);
 }
@@ -64,7 +64,8 @@ static int template_id(const cJSON *template, const cJSON *token, const char *pa
         *id = (int32_t)value;
         return 0;
     }
-    return error_set(e, -EINVAL, E_BPE_TEMPLATE, "%s: the post-processor's \"%s\" must have one id",
+    return error_set(e, -EINVAL, E_BPE_TEMPLATE,
+                     "%s: the post-processor's \"%s\" must have one id: give \"ids\" one number",
                      path, json_shown(name).text);
 }
 
@@ -158,9 +159,10 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
     if (!err)
         err = read_processor(b, member(tree, "post_processor"), path, e);
     if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))
-        err = error_set(e, -EINVAL, E_BPE_TEMPLATE,
-                        "%s: the post-processor names an id outside of the vocabulary of %zu", path,
-                        b->npiece);
+        err = error_set(
+            e, -EINVAL, E_BPE_TEMPLATE,
+            "%s: the post-processor names the id %d; expected ids below %zu, as the vocabulary has",
+            path, b->begin >= (int32_t)b->npiece ? b->begin : b->end, b->npiece);
     return err;
 }
 
@@ -191,8 +193,9 @@ static int read_control_token(const struct Bpe *b, const char *what, const char 
     if (*id >= 0)
         return 0;
     return error_set(e, -EINVAL, E_BPE_SPECIAL_TOKEN,
-                     "%s: the %s \"%s\" of tokenizer_config.json is not in the vocabulary", path,
-                     what, json_shown(token).text);
+                     "%s: the %s \"%s\" of tokenizer_config.json is not in the vocabulary; take "
+                     "both files from one model",
+                     path, what, json_shown(token).text);
 }
 
 int bpe_open(struct Bpe *b, const char *path, struct Error *e) {

@@ -32,8 +32,9 @@ static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, 
                         struct Error *e) {
     const char *text = json_text(member(n, "pattern"), "String");
     if (!*text || !cJSON_IsString(member(n, "content")))
-        return error_set(e, -EINVAL, E_BPE_STEP,
-                         "%s: a normalizer \"Replace\" needs a \"String\" and a \"content\"", path);
+        return error_set(
+            e, -EINVAL, E_BPE_STEP,
+            "%s: a normalizer \"Replace\" lacks its \"String\" or its \"content\"; add it", path);
     step->text = base_format("%s", text);
     step->with = base_format("%s", json_text(n, "content"));
     b->one_stretch = b->one_stretch || text[1]; // a cut might lie inside of the pattern
@@ -121,7 +122,7 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
         return err;
     if (!s->bytes)
         return error_set(e, -EINVAL, E_BPE_STEP,
-                         "%s: a \"Split\" needs a \"Regex\" or a \"String\"", path);
+                         "%s: a \"Split\" has neither a \"Regex\" nor a \"String\"; add one", path);
     // Every character is in a match, so what does not match is nothing.
     bool isolated = s->behavior == (s->invert ? REMOVED : ISOLATED);
     for (int k = 0; k < NSPLIT && *regex && isolated; k++)
@@ -135,8 +136,10 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
 
 static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     if (b->letters)
-        return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                         "%s: two pre-tokenizers \"ByteLevel\" are not supported", path);
+        return error_set(
+            e, -EINVAL, E_BPE_UNSUPPORTED,
+            "%s: two pre-tokenizers \"ByteLevel\" are not supported; give token shards as --data",
+            path);
     if (!cJSON_IsFalse(member(p, "add_prefix_space"))) {
         b->one_stretch = b->one_stretch || b->steps.count; // a cut is not the beginning of a part
         add_step(b, STEP_PREFIX);

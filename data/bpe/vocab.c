@@ -58,8 +58,8 @@ static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char 
         return 0;
     int32_t *slot = bpe_word_slot(b, b->bytes.data + at, b->bytes.count - at);
     if (*slot >= 0)
-        return error_set(e, -EINVAL, E_BPE_VOCAB, "%s: the vocabulary has \"%s\" twice", path,
-                         shown.text);
+        return error_set(e, -EINVAL, E_BPE_VOCAB,
+                         "%s: the vocabulary has \"%s\" twice; keep one of them", path, shown.text);
     *slot = (int32_t)id;
     return 0;
 }
@@ -71,7 +71,8 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     cJSON_ArrayForEach(item, vocab) count++;
     if (!cJSON_IsObject(vocab) || !count || count > IDS_MAX)
         return error_set(e, -EINVAL, E_BPE_VOCAB,
-                         "%s: \"vocab\" of the model must have 1 to %d pieces", path, IDS_MAX);
+                         "%s: \"vocab\" of the model has %zu pieces; expected an object of 1 to %d",
+                         path, count, IDS_MAX);
     b->piece = base_alloc((count + nadded) * sizeof *b->piece);
     for (size_t i = 0; i < count; i++)
         b->piece[i] = (struct BpePiece){SIZE_MAX, 0};
@@ -134,8 +135,8 @@ static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, str
     if (b->unknown >= 0 || !lacks_bytes(b))
         return 0;
     return error_set(e, -EINVAL, E_BPE_VOCAB,
-                     "%s: the \"unk_token\" \"%s\" is not in the vocabulary", path,
-                     json_shown(token->valuestring).text);
+                     "%s: the \"unk_token\" \"%s\" is not in the vocabulary; name a piece of it",
+                     path, json_shown(token->valuestring).text);
 }
 
 // ---- merges ----
@@ -193,7 +194,10 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
     const cJSON *item;
     cJSON_ArrayForEach(item, merges) count++;
     if (!cJSON_IsArray(merges) || count > IDS_MAX)
-        return error_set(e, -EINVAL, E_BPE_MERGES, "%s: the model has no list \"merges\"", path);
+        return error_set(
+            e, -EINVAL, E_BPE_MERGES,
+            "%s: \"merges\" of the model has %zu entries; expected a list of at most %d", path,
+            count, IDS_MAX);
     b->nmerge = table_size(count);
     b->merge = base_alloc(b->nmerge * sizeof *b->merge);
     for (size_t i = 0; i < b->nmerge; i++)
@@ -239,7 +243,9 @@ static int normalize_added(const struct Bpe *b, struct Added *a, const char *pat
     free(room[0].data);
     free(room[1].data);
     return a->bytes ? 0
-                    : error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: an added token is empty", path);
+                    : error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                                "%s: added token %zu is empty; give it a \"content\", or remove it",
+                                path, b->nadded);
 }
 
 // Gives an added token the id of the piece of its name, or else the next id (as the reference).
@@ -281,7 +287,8 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         struct Added *a = &b->added[b->nadded];
         if (!cJSON_IsString(content))
             return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                             "%s: added token %zu has no \"content\"", path, b->nadded);
+                             "%s: added token %zu has no \"content\"; give it one, or remove it",
+                             path, b->nadded);
         *a = (struct Added){
             .name = base_format("%s", content->valuestring),
             .special = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")),
@@ -290,10 +297,10 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
             .normalized = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "normalized"))};
         b->nadded++;
         if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "single_word")))
-            err =
-                error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                          "%s: the added token \"%s\" has \"single_word\", which is not supported",
-                          path, json_shown(a->name).text);
+            err = error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                            "%s: the added token \"%s\" has \"single_word\", which is not "
+                            "supported; set it to false",
+                            path, json_shown(a->name).text);
         if (!err)
             err = normalize_added(b, a, path, e);
         if (!err)
@@ -318,8 +325,8 @@ static int check_twice(const struct Bpe *b, const char *path, struct Error *e) {
                          added_named(sets[!k], a->text, a->bytes);
             if (twice)
                 return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                                 "%s: the added token \"%s\" is there twice", path,
-                                 json_shown(a->text).text);
+                                 "%s: the added token \"%s\" is there twice; keep one of them",
+                                 path, json_shown(a->text).text);
         }
     return 0;
 }
@@ -328,7 +335,10 @@ int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON 
                    const char *path, struct Error *e) {
     size_t nadded = (size_t)cJSON_GetArraySize(added);
     if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
-        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN, "%s: \"added_tokens\" is not a list", path);
+        return error_set(
+            e, -EINVAL, E_BPE_ADDED_TOKEN,
+            "%s: \"added_tokens\" is not a list; expected [{\"id\": ..., \"content\": ...}, ...]",
+            path);
     int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
     if (!err) {
         read_fallback(b, cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "byte_fallback")));
