@@ -238,7 +238,8 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
     if (!err)
         warn_endless(x, flag);
     if (!err && !x->count)
-        err = error_set(e, -EINVAL, E_EXAMPLES_NONE, "%s %s: there is no example in it", flag,
+        err = error_set(e, -EINVAL, E_EXAMPLES_NONE,
+                        "%s %s: there is no example in it; give a file that has some", flag,
                         x->lines.path);
     return err;
 }

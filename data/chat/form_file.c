@@ -13,7 +13,7 @@ enum { FILE_BYTES_MAX = 1 << 20 };
 static bool read_string(struct Scan *s, const char **to) {
     struct JsonSlice text;
     if (*to)
-        return scan_fail(s, "a member is there twice");
+        return scan_fail(s, "a member is there twice; keep one of them");
     if (!scan_text(s, &text, "a prefix, a suffix, \"begin\" or \"default_system\" must be a text"))
         return false;
     *to = text.text;
@@ -41,7 +41,7 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
     struct JsonSlice name;
     bool first = true;
     if (*prefix)
-        scan_fail(s, "a role is there twice");
+        scan_fail(s, "a role is there twice; keep one of them");
     scan_expect(s, '{', "a role must be an object {\"prefix\", \"suffix\"}");
     while (scan_member(s, &first, &name))
         if (!strcmp(name.text, "prefix"))
@@ -51,7 +51,7 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
         else
             scan_fail(s, "a role has an unknown member; expected \"prefix\" and \"suffix\"");
     if (!s->wrong && (!*prefix || !*suffix))
-        scan_fail(s, "a role lacks its prefix or its suffix");
+        scan_fail(s, "a role lacks its prefix or its suffix; add it");
 }
 
 static void read_form(struct Form *form, struct Scan *s) {

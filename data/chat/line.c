@@ -124,8 +124,8 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
     if (!m || null)
         return pass_over(r, name, null, e);
     if (r->has >> m & 1)
-        return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY, "\"%s\" is there twice",
-                         line_shown(name).text);
+        return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
+                         "\"%s\" is there twice; keep one of them", line_shown(name).text);
     r->has |= 1u << m;
     r->other[m] = other;
     if (is_talk(s, m, other)) {
@@ -158,7 +158,8 @@ static int check_map(const struct LineReading *r, struct Error *e) {
         bool may_lack = m == MEMBER_INPUT || m == MEMBER_SYSTEM;
         if (!((may_lack ? r->seen : r->has) >> m & 1))
             return error_set(e, -EINVAL, E_EXAMPLE_MEMBER,
-                             "it has no \"%s\", which --data-map takes for %s; it has %s",
+                             "it has no \"%s\", which --data-map takes for %s; it has %s; mend "
+                             "--data-map, or leave out the line",
                              name_of(r, m).text, member_names[m],
                              *r->names.text ? r->names.text : "no member");
     }
@@ -240,7 +241,8 @@ static int check_talk(const struct LineReading *r, enum Member m, struct Error *
     for (size_t i = 0; i < line->count; i++)
         answer |= line->messages[i].role == ROLE_ASSISTANT && !line->messages[i].given;
     if (!line->count)
-        return error_set(e, -EINVAL, E_CONVERSATION_ANSWER, "the conversation is empty");
+        return error_set(e, -EINVAL, E_CONVERSATION_ANSWER,
+                         "the conversation is empty; expected a message of the role assistant");
     return answer ? 0
                   : error_set(e, -EINVAL, E_CONVERSATION_ANSWER,
                               "the conversation has no answer; expected a message of the role "

@@ -134,7 +134,7 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: its content is null; expected a text", number);
     if (!role.text || !content.text)
-        return error_set(e, -EINVAL, E_MESSAGE_MEMBER, "message %zu has no \"%s\"", number,
+        return error_set(e, -EINVAL, E_MESSAGE_MEMBER, "message %zu has no \"%s\"; add it", number,
                          role.text ? "content" : "role");
     struct Message m = {.text = content.text, .bytes = content.bytes};
     err = read_role(&role, from, number, &m.role, e);

@@ -63,9 +63,9 @@ static int32_t read_surrogates(struct Scan *s) {
         c = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00) : -1;
     }
     if (c == 0)
-        scan_fail(s, "a text holds a zero byte (\\u0000)");
+        scan_fail(s, "a text holds a zero byte (\\u0000); remove it");
     else if (c < 0 || (c >= 0xd800 && c < 0xe000))
-        scan_fail(s, "a \\u escape is not a character");
+        scan_fail(s, "a \\u escape is not a character; expected \\uXXXX, or two that make a pair");
     return s->wrong ? -1 : c;
 }
 
@@ -98,7 +98,7 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
             *out++ = c;
     }
     if (!s->wrong && s->at == s->end)
-        scan_fail(s, "the line ends inside a text");
+        scan_fail(s, "the line ends inside a text; close it by a quote");
     if (s->wrong)
         return false;
     s->at++;
@@ -163,7 +163,8 @@ static bool skip(struct Scan *s, bool *null, int depth) {
     bool first = true;
     *null = false;
     if (depth == DEPTH_MAX)
-        return scan_fail(s, "lists and objects are nested more than 200 deep");
+        return scan_fail(s,
+                         "lists and objects are nested more than 200 deep; expected fewer levels");
     if (scan_consume(s, '{')) {
         while (scan_member(s, &first, &name) && skip(s, null, depth + 1))
             ;
@@ -173,7 +174,7 @@ static bool skip(struct Scan *s, bool *null, int depth) {
             ;
         *null = false;
     } else if (s->wrong || s->at == s->end) {
-        scan_fail(s, "the line ends where a value should be");
+        scan_fail(s, "the line ends where a value should be; add the value");
     } else if (*s->at == '"') {
         scan_text(s, &name, "");
     } else if (*s->at == 't') {

@@ -252,8 +252,9 @@ static int check_message(const struct Render *r, size_t i, size_t turn, struct E
         return refuse_role(f, i, m->role, e);
     if (m->role == ROLE_SYSTEM && merges && i)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
-                         "message %zu: chat template %s wants a system message first", i + 1,
-                         f->name);
+                         "message %zu has the role system, which chat template %s takes in the "
+                         "first message alone; move it there",
+                         i + 1, f->name);
     enum Role due = turn % 2 ? ROLE_ASSISTANT : ROLE_USER;
     if (f->rules & FORM_ALTERNATES && m->role != ROLE_SYSTEM && m->role != due)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
