@@ -46,8 +46,8 @@ static const cJSON *member(const struct ItemReading *r, const cJSON *object, con
         count++;
     }
     if (count != 1)
-        error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is %s", r->name, r->line,
-                  name, count ? "there twice" : "missing");
+        error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is %s; expected it once",
+                  r->name, r->line, name, count ? "there twice" : "missing");
     return count == 1 ? found : NULL;
 }
 
@@ -100,8 +100,9 @@ static int read_object(struct ItemReading *r, const cJSON *object, struct Error 
         if (!item)
             return -EINVAL;
         if (!cJSON_IsString(item))
-            return error_set(e, -EINVAL, E_HELLASWAG_FIELD, "%s: line %zu: \"%s\" is not a text",
-                             r->name, r->line, field_names[f]);
+            return error_set(e, -EINVAL, E_HELLASWAG_FIELD,
+                             "%s: line %zu: \"%s\" is not a text; write it in quotes", r->name,
+                             r->line, field_names[f]);
         r->text[f] = item->valuestring;
     }
     int err = read_endings(r, object, e);
@@ -135,14 +136,16 @@ static int add_lm_eval(struct ItemReading *r, const char *query, const char *cho
         return err;
     size_t from = r->context.count, count = r->whole.count;
     if (!from)
-        return refuse(r, "the context is empty, so nothing stands before an ending", e);
+        return refuse(
+            r, "the context is empty, so nothing stands before an ending; leave the line out", e);
     if (from >= count)
-        return refuse(r, "an ending is empty once it is encoded behind its context", e);
+        return refuse(
+            r, "an ending is empty once it is encoded behind its context; leave the line out", e);
     if (count - from > T)
         return error_set(e, -EINVAL, E_HELLASWAG_TOO_LONG,
-                         "%s: line %zu: an ending has %zu tokens, but the model sees at most %zu; "
-                         "raise --seq-len",
-                         r->name, r->line, count - from, T);
+                         "%s: line %zu: an ending has %zu tokens, but --seq-len allows %zu; "
+                         "raise --seq-len to %zu",
+                         r->name, r->line, count - from, T, count - from);
     if (count > T + 1)
         cut = count - (T + 1);
     r->out->cut += cut > 0;
@@ -161,9 +164,10 @@ static int add_llmc(struct ItemReading *r, const char *ending, struct Error *e) 
     if (err)
         return err;
     if (!from)
-        return refuse(r, "\"ctx\" is empty, so nothing stands before an ending", e);
+        return refuse(r, "\"ctx\" is empty, so nothing stands before an ending; leave the line out",
+                      e);
     if (from == r->whole.count)
-        return refuse(r, "an ending is empty once it is encoded", e);
+        return refuse(r, "an ending is empty once it is encoded; leave the line out", e);
     if (r->whole.count > r->spec->seq_len + 1 && !r->too_long)
         r->too_long = r->line;
     items_add_sequence(r->out, EVAL_LLMC, r->whole.data, r->whole.count, from);
@@ -199,20 +203,22 @@ static int read_line(struct ItemReading *r, const char *line, size_t n, struct E
     size_t at;
     if (n > LINE_BYTES_MAX)
         return error_set(e, -EINVAL, E_LINE_TOO_LONG,
-                         "%s: line %zu: it has %zu bytes; at most %d are read", r->name, r->line, n,
-                         LINE_BYTES_MAX);
+                         "%s: line %zu: it has %zu bytes, but at most %d are read; shorten it",
+                         r->name, r->line, n, LINE_BYTES_MAX);
     size_t invalid = text_find_invalid(line, n);
     if (invalid < n)
         return error_set(e, -EINVAL, E_UTF8,
                          "%s: line %zu: byte %zu is not UTF-8; convert it by iconv", r->name,
                          r->line, invalid);
     if (memchr(line, 0, n) || json_has_zero(line, n))
-        return refuse(r, "it holds a zero byte", e);
+        return refuse(r, "it holds a zero byte; remove it", e);
     cJSON *object = json_parse(line, n, &at);
-    int err = object ? read_object(r, object, e)
-                     : error_set(e, -EINVAL, E_JSON_SYNTAX,
-                                 "%s: line %zu: not a JSON object from byte %zu on", r->name,
-                                 r->line, at);
+    int err =
+        object ? read_object(r, object, e)
+               : error_set(
+                     e, -EINVAL, E_JSON_SYNTAX,
+                     "%s: line %zu: not a JSON object from byte %zu on; expected one on each line",
+                     r->name, r->line, at);
     if (!err)
         err = add_item(r, e);
     cJSON_Delete(object);
@@ -286,7 +292,8 @@ int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const ch
     ids_free(&r.context);
     ids_free(&r.whole);
     if (!err && !out->count)
-        err = error_set(e, -EINVAL, E_HELLASWAG_EMPTY, "%s: there is no item in it", name);
+        err = error_set(e, -EINVAL, E_HELLASWAG_EMPTY,
+                        "%s: there is no item in it; give a file that has some", name);
     if (err)
         return err;
     warn_lengths(&r);

@@ -58,10 +58,11 @@ static int read_sequences(struct BinReading *r, size_t at, size_t end, int choic
         r->ids.count = from;
         err = read_ids(r, &at, end, e);
         if (!err && r->ids.count > r->spec->seq_len + 1)
-            err = error_set(
-                e, -EINVAL, E_HELLASWAG_TOO_LONG,
-                "%s: item %zu: it has %zu tokens, but the model sees at most %zu; raise --seq-len",
-                r->name, r->number, r->ids.count, r->spec->seq_len);
+            err = error_set(e, -EINVAL, E_HELLASWAG_TOO_LONG,
+                            "%s: item %zu: its context and an ending have %zu tokens, but "
+                            "--seq-len %zu allows %zu; raise --seq-len to %zu",
+                            r->name, r->number, r->ids.count, r->spec->seq_len,
+                            r->spec->seq_len + 1, r->ids.count - 1);
         if (!err)
             items_add_sequence(r->out, EVAL_LLMC, r->ids.data, r->ids.count, from);
     }
