@@ -226,10 +226,12 @@ static enum Verdict judge_status(struct CurlTransfer *t, int *code, struct Error
                           t->d->url);
         return AFRESH;
     }
-    const char *meaning = status == 404   ? " (there is no such file)"
-                          : status == 403 ? " (access is forbidden)"
-                          : status >= 500 ? " (the server has an error; try again later)"
-                                          : "";
+    const char *meaning =
+        status == 404   ? " (there is no such file); check the address"
+        : status == 403 ? " (access is forbidden); download it by other means and give the file"
+        : status == 408 || status == 429 ? "; try again later"
+        : status >= 500                  ? " (the server has an error; try again later)"
+                                         : "; check the address";
     *code = error_set(e, status == 404 || status == 410 ? -ENOENT : -EACCES, E_URL_STATUS,
                       "%s: the server answers %ld%s", t->d->url, status, meaning);
     return status >= 500 || status == 408 || status == 429 ? AGAIN : GIVE_UP;
@@ -264,7 +266,8 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
-        *code = error_set(e, -ECONNREFUSED, E_URL_CONNECTION, "%s: cannot connect: %s", url, text);
+        *code = error_set(e, -ECONNREFUSED, E_URL_CONNECTION,
+                          "%s: cannot connect: %s; check the address and the network", url, text);
         return AGAIN;
     case CURLE_OPERATION_TIMEDOUT:
         t->slow = t->came_s > base_seconds() - stall_seconds(t->d) / 2;
@@ -286,10 +289,10 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
                           url, text);
         return GIVE_UP;
     case CURLE_FILE_COULDNT_READ_FILE:
-        *code = error_set(e, -ENOENT, E_FILE_READ, "%s: %s", url, text);
+        *code = error_set(e, -ENOENT, E_FILE_READ, "%s: %s; check the path", url, text);
         break;
     default:
-        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: %s", url, text);
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: %s; check the address", url, text);
     }
     return GIVE_UP;
 }

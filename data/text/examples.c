@@ -115,8 +115,9 @@ static int encode(const struct ExamplesSpec *spec, const char *path, struct Erro
         code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat, take,
                              &t, e);
     if (!code && !t.examples)
-        code = error_set(e, -EINVAL, E_EXAMPLES_NONE, "%s %s: there is no example in it",
-                         spec->flag, spec->files[0].path);
+        code = error_set(e, -EINVAL, E_EXAMPLES_NONE,
+                         "%s %s: there is no example in it; give a file that has some", spec->flag,
+                         spec->files[0].path);
     size_t tokens = t.writer.count;
     if (code) {
         token_writer_abandon(&t.writer);

@@ -81,7 +81,7 @@ static int check_kinds(struct Data *d, struct Error *e) {
                          d->spec.val_data, first->name);
     if (kind == SOURCE_RANDOM && d->named.count > 1)
         return error_set(e, -EINVAL, E_DATA_KINDS,
-                         "--data random: it cannot be one of several sources");
+                         "--data random: it cannot be one of several sources; give it alone");
     if (d->spec.pack == PACK_ON && (kind == SOURCE_TEXT || kind == SOURCE_RANDOM))
         return error_set(e, -EINVAL, E_PACK_DOCUMENTS,
                          "--pack on: --data %s is %s, which has no documents; expected JSONL, or "
@@ -138,10 +138,11 @@ int loader_choose_vocab(struct Data *d, struct Error *e) {
     size_t own = tokenizer_vocab(loader_tokenizer(d));
     d->vocab = d->spec.vocab ? d->spec.vocab : own;
     if (d->vocab < own)
-        return error_set(
-            e, -EINVAL, E_VOCAB_SIZE, "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s",
-            d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
-            d->spec.model ? "; expected that of --init " : "", d->spec.model ? d->spec.model : "");
+        return error_set(e, -EINVAL, E_VOCAB_SIZE,
+                         "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s", d->vocab, own,
+                         tokenizer_describe(loader_tokenizer(d)),
+                         d->spec.model ? "; expected that of --init " : "; raise --vocab to that",
+                         d->spec.model ? d->spec.model : "");
     return 0;
 }
 

@@ -47,10 +47,10 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
     set->documents = s ? set->documents : f->layout.documents;
     if (f->layout.documents != set->documents)
         return error_set(e, -EINVAL, E_DATA_KINDS,
-                         "--data %s: it says %s documents begin, but %s does%s: expected shards of "
-                         "one kind",
-                         shard->file.path, f->layout.documents ? "where" : "not where",
-                         set->shard[0].file.path, f->layout.documents ? " not" : "");
+                         "--data %s: it %s where documents begin, unlike %s; give shards of one "
+                         "kind: all with document beginnings, or all without",
+                         shard->file.path, f->layout.documents ? "says" : "does not say",
+                         set->shard[0].file.path);
     shard->end = f->count;
     shard->ready = true;
     return 0;
@@ -70,7 +70,8 @@ static int move(struct ShardSet *train, size_t s, struct ShardSet *val, size_t f
     held->file = shard->file;
     int code = shards_ready(val, val->count++, e);
     if (!code && held->end != shard->end)
-        code = error_set(e, -EIO, E_FILE_CHANGED, "--data %s: the file has changed during this run",
+        code = error_set(e, -EIO, E_FILE_CHANGED,
+                         "--data %s: the file has changed during this run; start again",
                          shard->file.path);
     if (!code && train->documents)
         code = pack_seek(&shard->tokens, from, &from, e);
@@ -243,7 +244,7 @@ static int hash_file(const char *path, uint64_t bytes, struct Sha256 *h, struct 
             code = error_set(e, (int)got, E_FILE_READ, "--data %s: %s", path, strerror((int)-got));
         else if ((size_t)got < n)
             code = error_set(e, -EIO, E_FILE_CHANGED,
-                             "--data %s: the file has changed during this run", path);
+                             "--data %s: the file has changed during this run; start again", path);
         else
             sha256_update(h, buffer, n);
     }

@@ -150,7 +150,8 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
                        struct Error *e) {
     DIR *d = opendir(folder);
     if (!d)
-        return error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, folder, strerror(errno));
+        return error_set(e, -errno, E_FILE_READ, "%s %s: %s; make it readable, or name another",
+                         flag, folder, strerror(errno));
     bool any = false;
     size_t others = 0;
     int code = 0;
@@ -165,7 +166,8 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     }
     closedir(d);
     if (code)
-        return error_set(e, code, E_FILE_READ, "%s %s: %s", flag, folder, strerror(-code));
+        return error_set(e, code, E_FILE_READ, "%s %s: %s; make it readable, or name another", flag,
+                         folder, strerror(-code));
     if (!any)
         files_free(files);
     if (any && others)
@@ -230,10 +232,10 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
         if (kind == SOURCE_JSONL || s->kind == SOURCE_JSONL)
             return refuse_jsonl(flag, file[kind == SOURCE_JSONL ? i : 0].path,
                                 file[kind == SOURCE_JSONL ? 0 : i].path, e);
-        return error_set(e, -EINVAL, E_DATA_KINDS,
-                         "%s: token shards and other files do not mix: %s is %s shard, %s is %s",
-                         flag, file[0].path, first ? "a" : "no", file[i].path,
-                         first ? "none" : "one");
+        return error_set(
+            e, -EINVAL, E_DATA_KINDS,
+            "%s: token shards and other files do not mix: %s is %s shard, %s is %s; give one kind",
+            flag, file[0].path, first ? "a" : "no", file[i].path, first ? "none" : "one");
     }
     return 0;
 }
@@ -266,7 +268,8 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
     if (code)
         return code;
     if (!f->carried_bytes)
-        return error_set(e, -EINVAL, E_DATA_PIPE, "%s %s: the pipe carried nothing", flag, path);
+        return error_set(e, -EINVAL, E_DATA_PIPE,
+                         "%s %s: the pipe carried nothing; check what writes it", flag, path);
     if (token_bytes_detect(f->carried, f->carried_bytes))
         return error_set(e, -EINVAL, E_DATA_PIPE,
                          "%s %s: the pipe carries a token shard, which is read in no order: give "
@@ -284,7 +287,8 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
                          "needed)",
                          flag, path, strerror(errno));
     if (S_ISFIFO(st.st_mode) && stream_ends_in(path, ".jsonl"))
-        return error_set(e, -EINVAL, E_DATA_PIPE, "%s %s: it is a pipe; JSONL is read from files",
+        return error_set(e, -EINVAL, E_DATA_PIPE,
+                         "%s %s: it is a pipe, and JSONL is read from files; write it into one",
                          flag, path);
     if (S_ISFIFO(st.st_mode))
         return open_pipe(s, flag, path, e);
@@ -307,7 +311,8 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
         return 0;
     }
     if (S_ISREG(st.st_mode) && st.st_size == 0)
-        return error_set(e, -EINVAL, E_FILE_EMPTY, "%s %s: the file is empty", flag, path);
+        return error_set(e, -EINVAL, E_FILE_EMPTY, "%s %s: the file is empty; give one that is not",
+                         flag, path);
     files_add(&s->train, base_format("%s", path), NULL);
     return decide_kind(s, flag, e);
 }

@@ -99,6 +99,7 @@ class Lines : public sentencepiece::SentenceIterator {
 
 struct Spm {
     sentencepiece::SentencePieceProcessor processor;
+    string subject;               // what opens an error line: "--tokenizer NAME"
     std::vector<string> bytes_of; // id -> its bytes
     int space_bytes[3];           // the byte pieces that spell U+2581, or -1 without byte pieces
     bool adds_space;              // a text gets a space at its front
@@ -132,7 +133,7 @@ static int train_model(string_view text, size_t pieces, string *model, struct Er
         return 0;
     return error_set(e, -EINVAL, E_SENTENCEPIECE_TRAIN,
                      "--tokenizer train:%zu: SentencePiece cannot make %zu pieces of this text of "
-                     "%zu bytes: %s",
+                     "%zu bytes: %s; give more text, or a smaller train:N",
                      pieces, pieces, text.size(), message_of(status).c_str());
 }
 
@@ -165,8 +166,9 @@ static int encode_stretch(const struct Spm *s, string_view text, struct Ids *ids
     std::vector<int> found;
     const auto status = s->processor.Encode(text, &found);
     if (!status.ok())
-        return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece cannot encode the text: %s",
-                         message_of(status).c_str());
+        return error_set(e, -EINVAL, E_SENTENCEPIECE,
+                         "%s: SentencePiece cannot encode the text: %s; give another tokenizer",
+                         s->subject.c_str(), message_of(status).c_str());
     for (int id : found)
         ids_append(ids, id);
     return 0;
@@ -208,30 +210,40 @@ static int open_model(struct Spm *s, string_view model, const char *name, struct
     const auto status = s->processor.LoadFromSerializedProto(bytes);
     if (!status.ok())
         return error_set(e, -EINVAL, E_SENTENCEPIECE,
-                         "--tokenizer %s: SentencePiece refuses it: %s", name,
-                         message_of(status).c_str());
+                         "--tokenizer %s: SentencePiece refuses it: %s; give another tokenizer",
+                         name, message_of(status).c_str());
     fill_pieces(s);
     return 0;
 }
 
-// Turns an exception of the library (std::bad_alloc, Darts' own) into an error line.
-template <typename Action> static int guarded(struct Error *e, const char *doing, Action action) {
+// Turns an exception of the library (std::bad_alloc, Darts' own) into an error line, which begins
+// with `subject`.
+template <typename Action>
+static int guarded(struct Error *e, const char *subject, const char *doing, Action action) {
     try {
         return action();
     } catch (const std::bad_alloc &) {
-        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                         "out of memory: SentencePiece could not get more while %s", doing);
+        return error_set(
+            e, -ENOMEM, E_MEMORY_REFUSED,
+            "%s: out of memory: SentencePiece could not get more while %s; free some memory",
+            subject, doing);
     } catch (const std::exception &x) {
-        return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece failed while %s: %s", doing,
-                         x.what());
+        return error_set(e, -EINVAL, E_SENTENCEPIECE,
+                         "%s: SentencePiece failed while %s: %s; give another tokenizer", subject,
+                         doing, x.what());
     } catch (...) {
-        return error_set(e, -EINVAL, E_SENTENCEPIECE, "SentencePiece failed while %s", doing);
+        return error_set(
+            e, -EINVAL, E_SENTENCEPIECE,
+            "%s: SentencePiece failed while %s, and gives no reason; give another tokenizer",
+            subject, doing);
     }
 }
 
 int spm_train(const char *text, size_t text_bytes, size_t pieces, char **model, size_t *model_bytes,
               struct Error *e) {
-    return guarded(e, "training", [&] {
+    char subject[64];
+    snprintf(subject, sizeof subject, "--tokenizer train:%zu", pieces);
+    return guarded(e, subject, "training", [&] {
         string bytes;
         int code = train_model(string_view(text, text_bytes), pieces, &bytes, e);
         if (code)
@@ -249,9 +261,12 @@ int spm_open(struct Spm **out, const char *model, size_t model_bytes, const char
     int code = spm_check_model(model, model_bytes, name, e);
     if (code)
         return code;
+    char subject[ERROR_TEXT_BYTES];
+    snprintf(subject, sizeof subject, "--tokenizer %s", name);
     struct Spm *s = nullptr;
-    code = guarded(e, "opening a model", [&] {
+    code = guarded(e, subject, "opening a model", [&] {
         s = new Spm;
+        s->subject = subject;
         return open_model(s, string_view(model, model_bytes), name, e);
     });
     if (code)
@@ -271,7 +286,7 @@ size_t spm_vocab(const struct Spm *s) {
 
 int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, bool begins,
                struct Ids *ids, struct Error *e) {
-    return guarded(e, "encoding",
+    return guarded(e, s->subject.c_str(), "encoding",
                    [&] { return encode_text(s, string_view(text, text_bytes), begins, ids, e); });
 }
 

@@ -131,8 +131,9 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
     bool newline = t->bytes && bytes && t->data[t->bytes - 1] != '\n';
     char *longer = realloc(t->data, t->bytes + bytes + 1);
     if (!longer)
-        return error_set(e, -ENOMEM, E_MEMORY_REFUSED, "--data %s: no memory for %zu bytes of text",
-                         path, t->bytes + bytes);
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
+                         "--data %s: no memory for %zu bytes of text; give less text", path,
+                         t->bytes + bytes);
     t->data = longer;
     if (newline)
         t->data[t->bytes++] = '\n';

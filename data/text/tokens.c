@@ -48,8 +48,9 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
         return cannot_read(path, (int)got, e);
     if (got < TOKENS_HEADER_BYTES)
         return error_set(e, -EINVAL, E_SHARD_SIZE,
-                         "--data %s: %zd bytes are not a token shard, whose header takes %d", path,
-                         got, TOKENS_HEADER_BYTES);
+                         "--data %s: %zd bytes are not a token shard, whose header takes %d; make "
+                         "the shard again",
+                         path, got, TOKENS_HEADER_BYTES);
     int code = token_header_read(header, path, l, e);
     return code ? code : check_size(path, file_bytes, l, e);
 }
@@ -57,8 +58,9 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
 // ---- what changes underneath --------------------------------------------------------------------
 
 static int changed(const struct TokenFile *f, const char *how, struct Error *e) {
-    return error_set(e, -EIO, E_FILE_CHANGED, "--data %s: the file has changed during this run: %s",
-                     f->path, how);
+    return error_set(e, -EIO, E_FILE_CHANGED,
+                     "--data %s: the file has changed during this run: %s; start again", f->path,
+                     how);
 }
 
 static bool is_same(const struct stat *a, const struct stat *b) {

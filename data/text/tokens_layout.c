@@ -31,8 +31,9 @@ uint64_t token_layout_bytes(const struct TokenLayout *l) {
 
 static int refuse_version(const char *name, int32_t version, int32_t only, struct Error *e) {
     return error_set(e, -EINVAL, E_SHARD_HEADER,
-                     "--data %s: token shard of version %d; only version %d is read", name, version,
-                     only);
+                     "--data %s: token shard of version %d; only version %d is read: make the "
+                     "shard again, or give the text itself as --data",
+                     name, version, only);
 }
 
 // Reads llmq's header, with our documents or without.
@@ -62,17 +63,18 @@ int token_header_read(const void *header, const char *name, struct TokenLayout *
     if (!memcmp(header, tokens_magic, TOKENS_MAGIC_BYTES))
         code = read_llmq(header, name, l, &count, e);
     else if (magic != NARROW_MAGIC && magic != WIDE_MAGIC)
-        code = error_set(
-            e, -EINVAL, E_SHARD_HEADER,
-            "--data %s: this is not a token shard: it begins with %d, not with %d, %d or BIN.TOK",
-            name, magic, NARROW_MAGIC, WIDE_MAGIC);
+        code = error_set(e, -EINVAL, E_SHARD_HEADER,
+                         "--data %s: this is not a token shard: it begins with %d, not with %d, %d "
+                         "or BIN.TOK; give the text itself as --data",
+                         name, magic, NARROW_MAGIC, WIDE_MAGIC);
     else if (version != (magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION))
         code =
             refuse_version(name, version, magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION, e);
     if (!code && count <= 0)
-        code =
-            error_set(e, -EINVAL, E_SHARD_HEADER,
-                      "--data %s: the shard's header says %d tokens, not 1 or more", name, count);
+        code = error_set(
+            e, -EINVAL, E_SHARD_HEADER,
+            "--data %s: the shard's header says %d tokens, not 1 or more; make the shard again",
+            name, count);
     l->count = code ? 0 : (size_t)count;
     return code;
 }

@@ -56,7 +56,8 @@ static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry,
         return refuse_folder(flag, entry->fts_path, entry->fts_errno, e);
     case FTS_ERR:
     case FTS_NS:
-        return error_set(e, -entry->fts_errno, E_FILE_READ, "%s %s: cannot read it: %s", flag,
+        return error_set(e, -entry->fts_errno, E_FILE_READ,
+                         "%s %s: cannot read it: %s; make it readable, or name another", flag,
                          entry->fts_path, strerror(entry->fts_errno));
     default:
         w->other++;
