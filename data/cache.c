@@ -64,7 +64,8 @@ int cache_check(const char *path, struct Error *e) {
     if (S_ISLNK(st.st_mode))
         return refuse(path, "it is a symbolic link, which anybody could have made", e);
     if (!S_ISDIR(st.st_mode))
-        return error_set(e, -ENOTDIR, E_CACHE_FOLDER, "--cache: %s is not a folder", path);
+        return error_set(e, -ENOTDIR, E_CACHE_FOLDER,
+                         "--cache %s: it is not a folder; choose another --cache", path);
     if (st.st_uid != geteuid()) {
         snprintf(why, sizeof why, "it belongs to user %u, and this is user %u", (unsigned)st.st_uid,
                  (unsigned)geteuid());
@@ -195,7 +196,8 @@ int cache_lock(const char *cache_dir, int *fd, struct Error *e) {
     for (*fd = -1; *fd < 0 && has_locks && !code;) {
         *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (*fd < 0) {
-            code = error_set(e, -errno, E_CACHE_FOLDER, "--cache: cannot write %s: %s", path,
+            code = error_set(e, -errno, E_CACHE_FOLDER,
+                             "--cache: cannot write %s: %s; choose another --cache", path,
                              strerror(errno));
             break;
         }
@@ -224,7 +226,8 @@ void cache_unlock(const char *cache_dir, int fd) {
 
 int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e) {
     int err = atomic_folder_open(a, folder);
-    return err ? error_set(e, err, E_CACHE_FOLDER, "--cache: cannot make the folder %s.XXXXXX: %s",
+    return err ? error_set(e, err, E_CACHE_FOLDER,
+                           "--cache: cannot make the folder %s.XXXXXX: %s; choose another --cache",
                            folder, strerror(-err))
                : 0;
 }
@@ -241,7 +244,8 @@ void cache_aside_close(struct AtomicFile *a, const char *const own[]) {
 
 int cache_aside_commit(struct AtomicFile *a, const char *folder, struct Error *e) {
     int err = folder_exchange(a->tmp_path, folder);
-    return err < 0 ? error_set(e, err, E_CACHE_FOLDER, "--cache: cannot rename %s to %s: %s",
+    return err < 0 ? error_set(e, err, E_CACHE_FOLDER,
+                               "--cache: cannot rename %s to %s: %s; choose another --cache",
                                a->tmp_path, folder, strerror(-err))
                    : 0;
 }

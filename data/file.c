@@ -42,7 +42,8 @@ size_t file_mark_bytes(const char *text, size_t n) {
 
 static int refuse(const char *flag, const char *path, mode_t mode, struct Error *e) {
     if (S_ISDIR(mode))
-        return error_set(e, -EISDIR, E_FILE_KIND, "%s %s: %s", flag, path, strerror(EISDIR));
+        return error_set(e, -EISDIR, E_FILE_KIND, "%s %s: it is a folder; a regular file is needed",
+                         flag, path);
     return error_set(e, -EINVAL, E_FILE_KIND, "%s %s: it is %s; a regular file is needed", flag,
                      path, file_kind(mode));
 }
@@ -127,8 +128,9 @@ static int read_open(int fd, const char *path, size_t bytes_max, char **text, si
         return error_set(e, code, code == -ENOMEM ? E_MEMORY_REFUSED : E_FILE_READ,
                          "cannot read %s: %s", path, strerror(-code));
     return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
-                     "cannot read %s: it is larger than the %zu bytes allowed here", path,
-                     bytes_max);
+                     "cannot read %s: it is larger than %zu bytes, the most that is read of such a "
+                     "file; check that it is the right file",
+                     path, bytes_max);
 }
 
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e) {
@@ -250,14 +252,14 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
     const char *colon = itself ? "" : ": ", *above = itself ? "" : copy;
     int code = 0;
     if (stat(copy, &st))
-        code = error_set(e, -errno, E_FILE_WRITE, "%s %s%s%s: %s", flag, path, colon, above,
-                         strerror(errno));
+        code = error_set(e, -errno, E_FILE_WRITE, "%s %s%s%s: %s; give another path", flag, path,
+                         colon, above, strerror(errno));
     else if (!S_ISDIR(st.st_mode))
-        code = error_set(e, -ENOTDIR, E_NOT_A_FOLDER, "%s %s%s%s is not a folder", flag, path,
-                         colon, above);
+        code = error_set(e, -ENOTDIR, E_NOT_A_FOLDER,
+                         "%s %s%s%s is not a folder; give another path", flag, path, colon, above);
     else if (access(copy, W_OK | X_OK))
-        code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write %s%s: %s", flag, path,
-                         itself ? "there" : "to ", above, strerror(errno));
+        code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write %s%s: %s; give another path",
+                         flag, path, itself ? "there" : "to ", above, strerror(errno));
     free(copy);
     return code;
 }
@@ -272,17 +274,18 @@ int file_check_place(const char *path, const char *flag, struct Error *e) {
                          : S_ISFIFO(st.st_mode) ? "a pipe"
                                                 : "a disk or a socket");
     if (there)
-        return access(path, W_OK)
-                   ? error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s", flag, path,
-                               strerror(errno))
-                   : 0;
+        return access(path, W_OK) ? error_set(e, -errno, E_FILE_WRITE,
+                                              "%s %s: cannot write there: %s; give another path",
+                                              flag, path, strerror(errno))
+                                  : 0;
     char *folder = base_format("./%s", path);
     const char *start = *path == '/' ? folder + 2 : folder;
     *strrchr(folder, '/') = 0; // there is a slash: folder begins with "./"
     int code = 0;
     if (access(*start ? start : "/", W_OK | X_OK))
-        code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s", flag, path,
-                         strerror(errno));
+        code =
+            error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s; give another path",
+                      flag, path, strerror(errno));
     free(folder);
     return code;
 }

@@ -29,7 +29,8 @@ int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n
         ssize_t got = file_pread(fd, to, step * bytes, at);
         if (got != (ssize_t)(step * bytes))
             return error_set(e, got < 0 ? (int)got : -EIO, E_FILE_READ, "cannot read %s: %s", path,
-                             got < 0 ? strerror((int)-got) : "it became shorter while it was read");
+                             got < 0 ? strerror((int)-got)
+                                     : "it became shorter while it was read; start again");
         if (dtype != F32)
             widen(out, step, dtype);
     }

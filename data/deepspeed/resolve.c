@@ -338,7 +338,7 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
     struct DsTables tables = ds_tables_open(flags->table, flags->n);
     struct DsPlan p = {root, flags, tables, out, base_format("%s", "")};
     int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
-                                "%s: \"%s\" is there twice in an object; keep one of them", path,
+                                "%s: an object has the key \"%s\" twice; keep one of them", path,
                                 json_shown(twice).text)
                     : resolve(&p, e);
     free(p.problems);

@@ -342,7 +342,8 @@ static int parse_negation(struct Flags *f, const char *name, bool has_value, str
         return -EINVAL;
     }
     if (has_value)
-        return error_set(e, -EINVAL, E_FLAG_SWITCH, "--%s: it takes no value", name);
+        return error_set(e, -EINVAL, E_FLAG_SWITCH, "--%s: it takes no value; write --%s alone",
+                         name, name);
     int code = set_from_line(f, i, "false", e);
     return code ? code : 1;
 }

@@ -97,11 +97,13 @@ static int load_given(const struct Flags *f, const cJSON *root, const char *path
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, GIVEN), *item;
     memset(on, !list, f->n);
     if (list && !cJSON_IsArray(list))
-        return error_set(e, -EINVAL, E_CONFIG_VALUE, "%s: \"%s\" is not a list of flag names", path,
+        return error_set(e, -EINVAL, E_CONFIG_VALUE,
+                         "%s: \"%s\" is not a list of flag names; expected [\"NAME\", ...]", path,
                          GIVEN);
     cJSON_ArrayForEach(item, list) {
         if (!cJSON_IsString(item))
-            return error_set(e, -EINVAL, E_CONFIG_VALUE, "%s: \"%s\" is not a list of flag names",
+            return error_set(e, -EINVAL, E_CONFIG_VALUE,
+                             "%s: \"%s\" is not a list of flag names; expected [\"NAME\", ...]",
                              path, GIVEN);
         size_t i = flags_find(f, item->valuestring);
         if (i == f->n)
@@ -118,8 +120,8 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
         return unknown_key(f, path, item->string, e);
     if (f->table[i].identity == FLAG_NOW)
         return error_set(e, -EINVAL, E_CONFIG_KEY,
-                         "%s: \"%s\" belongs on the command line, not in a file", path,
-                         item->string);
+                         "%s: \"%s\" belongs on the command line, not in a file; move it there",
+                         path, item->string);
     if (given[i]) // what a run once wrote with all its flags is nobody's to change
         flags_note_name(f, i, item->string);
     if (f->file[i] == path)

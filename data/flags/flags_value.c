@@ -157,8 +157,10 @@ static int parse_float(const char *where, const char *text, union FlagValue *v, 
         return error_set(e, -EINVAL, E_FLAG_NUMBER, "%s: '%s' is not a number such as 0.1 or 3e-4",
                          where, text);
     if (errno == ERANGE)
-        return error_set(e, -EINVAL, E_FLAG_NUMBER, "%s: '%s' is too %s for a 64-bit number", where,
-                         text, isinf(v->number) ? "large" : "small");
+        return error_set(
+            e, -EINVAL, E_FLAG_NUMBER,
+            "%s: '%s' is too %s for a 64-bit number; expected 0, or 2.3e-308 to 1.7e308", where,
+            text, isinf(v->number) ? "large" : "small");
     return 0;
 }
 
@@ -170,7 +172,8 @@ static int parse_power(const struct Flag *flag, const char *where, const char *t
     if (parse_integer(&as_size, where, text, &n, e))
         return -EINVAL;
     if (!n.size || (n.size & (n.size - 1)))
-        return error_set(e, -EINVAL, E_FLAG_INTEGER, "%s: '%s' is not a power of two", where, text);
+        return error_set(e, -EINVAL, E_FLAG_INTEGER,
+                         "%s: '%s' is not a power of two such as 1, 2 or 64", where, text);
     v->number = (double)n.size;
     return 0;
 }

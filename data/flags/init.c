@@ -178,7 +178,9 @@ int init_identity_flags(const struct Flag *table, size_t n, const char *identity
         return 0;
     free(*text);
     *text = NULL;
-    return error_set(e, -EINVAL, E_INIT_CONFIG, "%s does not say what model it has", where);
+    return error_set(e, -EINVAL, E_INIT_CONFIG,
+                     "%s does not say what model it has; give a folder that a run of zero.c wrote",
+                     where);
 }
 
 // Reads the model at `path` as flags with all their defaults; cJSON_Delete *flags.

@@ -52,8 +52,9 @@ static int check_file(const char *path, struct Error *e) {
     if (st.st_size <= COPIED_BYTES_MAX)
         return 0;
     return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
-                     "cannot read %s: it is larger than the %d bytes allowed here", path,
-                     COPIED_BYTES_MAX);
+                     "cannot read %s: it is larger than %d bytes, the most that is read of such a "
+                     "file; check that it is the right file",
+                     path, COPIED_BYTES_MAX);
 }
 
 static int copy_file(const struct Copying *c, const char *path, const char *name) {

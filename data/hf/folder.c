@@ -107,7 +107,8 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
                          "%s: it has no \"weight_map\"; download the folder again", path);
     const char *twice = code ? NULL : json_repeated_key(map);
     if (twice)
-        code = error_set(e, -EINVAL, E_HF_INDEX, "%s: tensor %s is there twice", path,
+        code = error_set(e, -EINVAL, E_HF_INDEX,
+                         "%s: tensor %s is there twice; download the folder again", path,
                          json_shown(twice).text);
     if (!code)
         code = open_shards(f, map, path, e);

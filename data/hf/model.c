@@ -152,7 +152,7 @@ static int asked_all(void *model, struct Error *e) {
         return 0;
     return error_set(
         e, -EINVAL, E_HF_TENSOR_EXTRA,
-        "%s: tensor %s%s: a %s model has no such tensor; check model_type in config.json",
+        "--init hf:%s: tensor %s%s: a %s model has no such tensor; check model_type in config.json",
         m->folder.path, json_shown(first).text, count > 1 ? ", and others" : "", m->family);
 }
 

@@ -200,7 +200,8 @@ static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_
                          strerror((int)-got));
     if (got < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
         return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
-                         "%s: %zd bytes are not a safetensors file, whose header's length takes %d",
+                         "%s: this is not a safetensors file: it has %zd bytes, and its first %d "
+                         "must give the header's length",
                          f->path, got, LENGTH_BYTES);
     *length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)

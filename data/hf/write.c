@@ -131,7 +131,8 @@ int hf_writer_join(struct HfWriter *w, struct Error *e) {
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e) {
     if (!*name || strchr(name, '/'))
-        return error_set(e, -EINVAL, E_EXPORT_NAME, "%s: \"%s\" is not a name for a file in it",
+        return error_set(e, -EINVAL, E_EXPORT_NAME,
+                         "%s: \"%s\" is not a name for a file in it; expected one without a slash",
                          w->path, name);
     int err = file_put(w->folder, name, bytes, n);
     return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s/%s: %s", w->tmp_path, name,
@@ -151,8 +152,9 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
     CHECK(file->fd >= 0, "%s is not open", file->name);
     size_t over = range_overflow(w->dtype, values, n);
     if (over < n && !isfinite(values[over]))
-        return error_set(e, -ERANGE, E_EXPORT_VALUE, "%s: %s has a value that is not finite",
-                         w->path, p->name);
+        return error_set(e, -ERANGE, E_EXPORT_VALUE,
+                         "%s: %s has %g, which is not finite; export an earlier checkpoint",
+                         w->path, p->name, (double)values[over]);
     if (over < n)
         return error_set(e, -ERANGE, E_EXPORT_VALUE,
                          "%s: %s has %.9g, which %s cannot hold; use --export-dtype bf16 or fp32",

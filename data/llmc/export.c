@@ -37,14 +37,14 @@ static int check_model(const cJSON *flags, struct Error *e) {
             e, -EINVAL, E_EXPORT_MODEL,
             "--export: a file of llm.c holds no head of its own, as --tie off makes; use hf:DIR");
     if (*sparse && strcmp(sparse, "dense") != 0)
-        return error_set(
-            e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a file of llm.c holds only dense attention, not --sparse-attention %s",
-            sparse);
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a file of llm.c holds only dense attention, not "
+                         "--sparse-attention %s; train it dense",
+                         sparse);
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (json_number(flags, fixed[i].flag) != fixed[i].right)
             return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                             "--export: a file of llm.c cannot hold --%s %g, only %g",
+                             "--export: a file of llm.c cannot hold --%s %g, only %g; use hf:DIR",
                              fixed[i].flag, json_number(flags, fixed[i].flag), fixed[i].right);
     return 0;
 }
@@ -172,9 +172,10 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
     enum Dtype dtype = x->shape.dtype;
     size_t over = range_overflow(dtype, values, n);
     if (over < n && !isfinite(values[over]))
-        return error_set(e, -ERANGE, E_EXPORT_VALUE,
-                         "%s: %s of layer %d has a value that is not finite", x->path, param,
-                         layer);
+        return error_set(
+            e, -ERANGE, E_EXPORT_VALUE,
+            "%s: %s of layer %d has %g, which is not finite; export an earlier checkpoint", x->path,
+            param, layer, (double)values[over]);
     if (over < n)
         return error_set(
             e, -ERANGE, E_EXPORT_VALUE,

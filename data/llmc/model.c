@@ -16,9 +16,10 @@ static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e
         return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", m->path,
                          strerror((int)-got));
     if ((size_t)got < sizeof header)
-        return error_set(e, -EINVAL, E_LLMC_SIZE,
-                         "%s: %zd bytes are not a model of llm.c, whose header takes %d", m->path,
-                         got, LLMC_HEADER_BYTES);
+        return error_set(
+            e, -EINVAL, E_LLMC_SIZE,
+            "%s: %zd bytes are not a model of llm.c, whose header takes %d; copy the file again",
+            m->path, got, LLMC_HEADER_BYTES);
     return llmc_read_header(m->path, header, file_bytes, &m->shape, e);
 }
 

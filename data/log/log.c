@@ -27,7 +27,8 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
         return 0;
     close(*fd);
     *fd = -1;
-    return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is not a regular file", path);
+    return error_set(e, -EINVAL, E_FILE_KIND, "cannot open %s: it is not a regular file; remove it",
+                     path);
 }
 
 // Returns the step of a line; -1: it is no complete line with a JSON object that has a step.
