@@ -152,12 +152,12 @@ flip "$folder/damaged/checkpoints/step-00000004/rank-0001.state"
 early=$(run --steps 0 --init "run:$folder/early" | hash_of)
 said=$(run --steps 0 --ranks 2 --init "run:$folder/damaged")
 [ "$early" ] && [ "$(hash_of <<<"$said")" = "$early" ] &&
-    grep -q 'step-00000004/rank-0001.state is damaged.*; trying the one before' <<<"$said" &&
+    grep -q 'step-00000004/rank-0001.state is damaged.*: trying the one before' <<<"$said" &&
     ! grep -q '^train: ' <<<"$said"
 result $? "run: of a damaged checkpoint the one before, which is told" "$said"
 : >"$folder/damaged/checkpoints/step-00000004/rank-0000.state"
 said=$(run --steps 0 --init "run:$folder/damaged")
-[ "$(hash_of <<<"$said")" = "$early" ] && grep -q '; trying the one before' <<<"$said"
+[ "$(hash_of <<<"$said")" = "$early" ] && grep -q ': trying the one before' <<<"$said"
 result $? "run: of one without a head, too" "$said"
 
 refused "a folder that is not there" "E_FILE_READ /nowhere/config.json" --init hf:/nowhere

@@ -129,8 +129,9 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     if (s->keeps && !err)
         err = home ? finish_tmp(s, e)
                    : error_set(e, -ESTALE, E_FOLDER_REPLACED,
-                               "folder %s was replaced or removed during the run; put it back",
-                               s->folder);
+                               "folder %s was replaced or removed during the run, so the "
+                               "checkpoint of step %llu was not saved; put it back",
+                               s->folder, (unsigned long long)s->step);
     if (home && err)
         checkpoint_remove(s->tmp_path);
     s->named = home && !err && !failed;
@@ -209,7 +210,7 @@ static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoa
     *path = NULL;
     while ((found = find_together(z, folders, path, &step, e)) == 1) {
         if (newer.text[0])
-            log_line(LOG_NORMAL, "%s; trying the one before", newer.text);
+            log_line(LOG_NORMAL, "%s: trying the one before", newer.text);
         e->text[0] = 0;
         err = load(z, *path, identity, e);
         if (!err)

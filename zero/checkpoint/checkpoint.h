@@ -210,9 +210,11 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
 void checkpoint_file_abandon(struct CheckpointWriter *w);
 
-// Bytes of a file with that head; and bytes before its values, for a head that was read.
+// Returns the bytes of a file that is written with this head, whatever the format it was read in.
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *head);
-uint64_t checkpoint_file_values(const struct CheckpointHead *head);
+// Returns the offset in the file, without head->base, at which its values (master, m, v) begin.
+// Only for a head that was read: reading sets fixed_bytes.
+uint64_t checkpoint_values_at(const struct CheckpointHead *head);
 
 // `folder`: a descriptor below which the last name of `path` is opened, or AT_FDCWD.
 // Checks the hash over a whole file. Errors: -EBADMSG damaged, -errno.

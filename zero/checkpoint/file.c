@@ -162,7 +162,8 @@ int checkpoint_unreadable(const char *path, struct Error *e) {
 }
 
 int checkpoint_damaged(const char *path, const char *why, struct Error *e) {
-    return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED, "checkpoint %s is damaged: %s", path, why);
+    return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                     "checkpoint %s is damaged: %s; use another checkpoint", path, why);
 }
 
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e) {
@@ -241,16 +242,17 @@ static bool is_sound(const struct CheckpointHead *h) {
 static int check_head(const char *path, const struct CheckpointHead *h, struct Error *e) {
     const int *n = h->grid.size;
     if (!is_sound(h))
-        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: its header has impossible values: %llu updates "
-                         "in %llu steps, a loss scale of %g, %u bytes of algorithms",
-                         path, (unsigned long long)h->updates, (unsigned long long)h->step,
-                         (double)h->loss_scale.scale, h->choices_bytes);
-    if (!is_grid(&h->grid, h->size))
         return error_set(
             e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-            "checkpoint %s is damaged: its %u ranks do not form a grid of %d x %d x %d x %d", path,
-            h->size, n[0], n[1], n[2], n[3]);
+            "checkpoint %s is damaged: its header has impossible values: %llu updates "
+            "in %llu steps, a loss scale of %g, %u bytes of algorithms; use another checkpoint",
+            path, (unsigned long long)h->updates, (unsigned long long)h->step,
+            (double)h->loss_scale.scale, h->choices_bytes);
+    if (!is_grid(&h->grid, h->size))
+        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                         "checkpoint %s is damaged: its %u ranks do not form a grid of %d x %d x "
+                         "%d x %d; use another checkpoint",
+                         path, h->size, n[0], n[1], n[2], n[3]);
     return 0;
 }
 
@@ -269,7 +271,7 @@ static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct 
     if (older)
         return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
                          "checkpoint %s has format %c, which an older version of this program "
-                         "wrote; expected %d to %d",
+                         "wrote; expected %d to %d: use that version, or another checkpoint",
                          path, seen[13], USUAL, NFORMAT - 1);
     return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
                      "%s is not a checkpoint of this program; give another file", path);
@@ -325,7 +327,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     return err;
 }
 
-uint64_t checkpoint_file_values(const struct CheckpointHead *h) {
+uint64_t checkpoint_values_at(const struct CheckpointHead *h) {
     return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * sizeof *h->group;
 }
 
@@ -341,7 +343,7 @@ int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes
 
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
                          int array, uint64_t i, struct Error *e) {
-    uint64_t at = head->base + checkpoint_file_values(head);
+    uint64_t at = head->base + checkpoint_values_at(head);
     for (uint32_t before = 0; before < g; before++)
         at += head->group[before].count * head->narray * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
@@ -362,9 +364,10 @@ static int open_regular(int folder, const char *path, uint64_t *bytes, struct Er
                         "checkpoint %s is not a regular file; put the file back", path);
     *bytes = err ? 0 : (uint64_t)st.st_size;
     if (!err && *bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
-        err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                        "checkpoint %s is damaged: the file has only %llu bytes", path,
-                        (unsigned long long)*bytes);
+        err = error_set(
+            e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+            "checkpoint %s is damaged: the file has only %llu bytes; use another checkpoint", path,
+            (unsigned long long)*bytes);
     if (err)
         close(fd);
     return err ? err : fd;

@@ -170,7 +170,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         if (same && part->count && part->begin != next[g])
             return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                              "checkpoint %s is damaged: its part begins at element %llu, not where "
-                             "the part before ends",
+                             "the part before ends; use another checkpoint",
                              path, (unsigned long long)part->begin);
         next[g] += part->count;
     }
@@ -231,8 +231,10 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
                        struct Error *e) {
     uint32_t count = f->file[0].head.size;
     if (count < 1 || count > CHECKPOINT_FILES_MAX)
-        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: its first file counts %u ranks", folder, count);
+        return error_set(
+            e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+            "checkpoint %s is damaged: its first file counts %u ranks; use another checkpoint",
+            folder, count);
     f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
     int err = 0;
     for (; f->count < (int)count; f->count++)

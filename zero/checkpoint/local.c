@@ -265,9 +265,10 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
         comm_broadcast_host(x->z->all, buffer, bytes, x->owner[i]);
         if (keeps && !*err &&
             (*err = base_write(x->f->fetched, buffer, bytes, (off_t)(x->end + at))))
-            error_set(e, *err, E_CHECKPOINT_WRITE,
-                      "cannot store another node's part of checkpoint %s: %s", path,
-                      strerror(-*err));
+            error_set(
+                e, *err, E_CHECKPOINT_WRITE,
+                "cannot store another node's part of checkpoint %s: %s; check this node's disk",
+                path, strerror(-*err));
     }
 }
 
@@ -285,7 +286,7 @@ static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
     if (!err && !x->shared[i]) {
         int from = owns ? fd : -1;
         uint64_t bytes = hear(x, i, (uint64_t)st.st_size);
-        uint64_t head = hear(x, i, owns ? checkpoint_file_values(&file->head) : 0);
+        uint64_t head = hear(x, i, owns ? checkpoint_values_at(&file->head) : 0);
         hand_out(x, i, from, 0, head, !sees, buffer, &err, e);
         if (!sees && !err)
             err = checkpoint_file_head(x->f->fetched, file->path, x->end, bytes, &file->head, e);
@@ -318,9 +319,10 @@ static int open_unnamed(const char *path, struct Error *e) {
         free(at);
     }
     if (fd < 0)
-        fd = error_set(e, -errno, E_CHECKPOINT_WRITE,
-                       "cannot store another node's part of checkpoint %s: %s", path,
-                       strerror(errno));
+        fd = error_set(
+            e, -errno, E_CHECKPOINT_WRITE,
+            "cannot store another node's part of checkpoint %s: %s; check this node's disk", path,
+            strerror(errno));
     free(above);
     free(beside);
     return fd;

@@ -177,8 +177,9 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
     int err = write_groups(z, &s->head, write_to_memory, s, e);
     atomic_store(word, WORD_WRITING);
     if (!err && (err = start_thread(s)))
-        error_set(e, err, E_THREAD_REFUSED, "cannot start a thread to write %s: %s", s->path,
-                  strerror(-err));
+        error_set(e, err, E_THREAD_REFUSED,
+                  "cannot start a thread to write %s: %s; raise `ulimit -u` or `ulimit -v`",
+                  s->path, strerror(-err));
     if (err) {
         atomic_store(word, 0);
         snapshot_free(s);
