@@ -34,6 +34,7 @@ struct CommCall comm_call_from(struct Comm *c, enum Collective kind, size_t byte
     return call;
 }
 
+// Sets the queue of c, and its line in the job's grid: axis, first rank and stride. Returns c.
 static struct Comm *set_line(struct Comm *c, const struct CommSplit *split) {
     c->queue = split->queue;
     c->axis = split->line.axis;
@@ -75,7 +76,7 @@ bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char 
         snprintf(
             text, text_bytes,
             "ranks are out of step: rank %d is at collective %llu, %s of %llu bytes (%s); rank "
-            "%d at %llu, %s of %llu bytes (%s)",
+            "%d at %llu, %s of %llu bytes (%s); give all machines the same program and flags",
             comm_job_rank(c, 0), (unsigned long long)first->sequence,
             collective_name(first->collective), (unsigned long long)first->bytes,
             dtype_name(first->dtype), comm_job_rank(c, r), (unsigned long long)call->sequence,

@@ -84,10 +84,14 @@ static int find_library(struct NcclLibrary *nccl, struct Error *e) {
         return err;
     _Static_assert(sizeof *nccl == sizeof function, "one pointer for each name");
     memcpy(nccl, function, sizeof *nccl);
-    if (nccl->GetVersion(&version) != ncclSuccess || version < OLDEST_VERSION)
+    if (nccl->GetVersion(&version) != ncclSuccess)
         return error_set(e, -ENOTSUP, E_NCCL,
-                         "NCCL has version %d, which is too old: install 2.14 or newer (libnccl2)",
-                         version);
+                         "NCCL does not tell its version; install libnccl2 2.14 or newer again");
+    if (version < OLDEST_VERSION)
+        return error_set(e, -ENOTSUP, E_NCCL,
+                         "NCCL here has version code %d, but %d (2.14) or newer is needed: install "
+                         "libnccl2 2.14 or newer",
+                         version, OLDEST_VERSION);
     return 0;
 }
 
@@ -184,9 +188,11 @@ static ncclResult_t poll_error(struct NcclComm *n) {
 }
 
 static void attend(struct NcclComm *n, const struct CommCall *now) {
-    char names[128];
-    if (comm_heartbeat(n->carrier, n->begun, names, sizeof names))
-        fail(n, now, E_RANK_SILENT, "lost the process of rank", names);
+    char names[128], more[256];
+    if (!comm_heartbeat(n->carrier, n->begun, names, sizeof names))
+        return;
+    snprintf(more, sizeof more, "%s; --resume auto continues from the newest checkpoint", names);
+    fail(n, now, E_RANK_SILENT, "lost the process of rank", more);
 }
 
 // Called by the watcher.
@@ -200,16 +206,19 @@ static void watch_call(struct Comm *c, const struct CommCall *now) {
 
 static void late(struct Comm *c, const struct CommCall *call) {
     struct NcclComm *n = (struct NcclComm *)c;
-    char missing[400], text[440];
+    char missing[400], text[500];
     comm_collect_progress(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
-    snprintf(text, sizeof text, "%g s%s", c->timeout_s, missing);
+    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
+             c->timeout_s, missing);
     fail(n, call, E_RANK_SILENT, "it has begun, but not ended for ", text);
 }
 
 static _Noreturn void give_up(struct NcclComm *n) {
-    char missing[400];
+    char missing[400], text[500];
     comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    fail(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", missing);
+    snprintf(text, sizeof text, "%s; resume ranks that are stopped, or raise --comm-timeout",
+             missing);
+    fail(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", text);
 }
 
 // Waits until the NCCL call that returned `result` is done.

@@ -95,7 +95,8 @@ static void give_up(const struct Rendezvous *m, bool last) {
     if (!length)
         return;
     comm_fail(m->comm, E_RANK_SILENT,
-              "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
+              "collective %llu, %s of %llu bytes: no sign of rank%s for %g s; if it is only slow, "
+              "raise --comm-timeout",
               (unsigned long long)m->call.sequence, collective_name(m->call.collective),
               (unsigned long long)m->call.bytes, missing, m->comm->timeout_s);
 }

@@ -77,8 +77,9 @@ static bool is_stopped_sibling(pid_t process) {
            parent == (int)getppid();
 }
 
-// Names the ranks that the launcher of this process started here and that are stopped (SIGSTOP): "
-// rank 2 (process 1234 is stopped), ...", as far as there is space. Returns how many they are.
+// Names the ranks that the launcher of this process started here and that are stopped (SIGSTOP), as
+// far as there is space: " rank 2 (process 1234 is stopped: kill -CONT 1234 resumes it), ...".
+// Returns how many they are.
 static int name_stopped(char *text, size_t bytes) {
     DIR *all = opendir("/proc");
     size_t n = 0;
@@ -89,9 +90,10 @@ static int name_stopped(char *text, size_t bytes) {
         if (rank < 0)
             continue;
         count++;
-        if (n + 64 < bytes)
-            n += (size_t)snprintf(text + n, bytes - n, "%s rank %d (process %d is stopped)",
-                                  n ? "," : "", rank, (int)process);
+        if (n + 80 < bytes)
+            n += (size_t)snprintf(text + n, bytes - n,
+                                  "%s rank %d (process %d is stopped: kill -CONT %d resumes it)",
+                                  n ? "," : "", rank, (int)process, (int)process);
     }
     if (all)
         closedir(all);
@@ -127,7 +129,8 @@ void guard_check(struct Guard *g) {
     if (!name_stopped(names, sizeof names))
         g->stopped = wait_begin();
     else if (stopped > g->timeout_s) {
-        snprintf(why, sizeof why, "no sign for %g s of%s", g->timeout_s, names);
+        snprintf(why, sizeof why, "no sign for %g s of%s; resume it, or raise --comm-timeout",
+                 g->timeout_s, names);
         end_job(g, why);
     }
     double most = g->ends ? fmax(g->timeout_s, SLOW_S) : g->timeout_s;
@@ -135,7 +138,9 @@ void guard_check(struct Guard *g) {
         return;
     g->logged = true;
     snprintf(why, sizeof why,
-             "it has waited %g s for other processes of the job; check that they still run", most);
+             "it has waited %g s for other processes of the job; check that they still run, or "
+             "raise --comm-timeout",
+             most);
     if (g->ends)
         end_job(g, why);
     if (g->rank <= 1) // rank 0 may be the one that is late

@@ -62,7 +62,7 @@ int world_open(struct World *w, double timeout_s, struct Error *e) {
                         size, mpi.size);
     if (!err && mpi.size > 1024)
         err = error_set(e, -EINVAL, E_RANKS,
-                        "the launcher started %d processes: expected at most 1024", mpi.size);
+                        "the launcher started %d processes: start at most 1024", mpi.size);
     if (err && rank > 0)
         *e = (struct Error){0}; // rank 0 reports it
     return err;
