@@ -42,9 +42,12 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     int ngroup = params ? params->ngroup : 1;
     bool host = o->opt_tier != TIER_DEVICE;
     if (o->delayed && (!host || o->ratio < 1))
-        return error_set(e, -EINVAL, E_DELAY_UPDATE,
-                         "--delay-update needs the whole optimizer offloaded: expected "
-                         "--offload-optimizer cpu or nvme, and --offload-ratio 1");
+        return error_set(
+            e, -EINVAL, E_DELAY_UPDATE,
+            "--delay-update needs the whole optimizer offloaded, not --offload-optimizer %s "
+            "with --offload-ratio %g: expected --offload-optimizer cpu or nvme, and "
+            "--offload-ratio 1",
+            host ? tier_name(o->opt_tier) : "none", o->ratio);
     if (plan->grad.shard_group && !plan->optimizer.shard_group &&
         (host || o->param_tier != TIER_DEVICE))
         return error_set(e, -EINVAL, E_STAGE_OFFLOAD,
@@ -198,7 +201,7 @@ static void sync_both(struct Zero *z) {
 }
 
 static void finish_and_sync(struct Zero *z) {
-    host_finish(z);
+    host_queue_due(z);
     sync_both(z);
 }
 

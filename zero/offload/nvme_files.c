@@ -42,13 +42,18 @@ int nvme_resolve(struct NvmeSettings *s, struct Error *e) {
 int nvme_refuse_memory(const char *folder, struct Error *e) {
     struct statfs s;
     if (statfs(folder, &s))
-        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH,
+                         "--nvme-path %s: its file system is unknown: %s; give another folder",
+                         folder, strerror(errno));
     unsigned long kind = (unsigned long)s.f_type;
     if (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC || kind == HUGETLBFS_MAGIC)
         return error_set(e, -EINVAL, E_NVME_PATH,
                          "--nvme-path %s: the folder is in memory (%s), not on a disk; give a "
                          "folder on a disk, or offload to cpu",
-                         folder, kind == TMPFS_MAGIC ? "tmpfs" : "ramfs");
+                         folder,
+                         kind == TMPFS_MAGIC   ? "tmpfs"
+                         : kind == RAMFS_MAGIC ? "ramfs"
+                                               : "hugetlbfs");
     return 0;
 }
 
@@ -70,7 +75,9 @@ static int open_nameless(const char *folder, int flags) {
 static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     struct statvfs s;
     if (fstatvfs(f->fd, &s))
-        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s", folder, strerror(errno));
+        return error_set(e, -errno, E_NVME_PATH,
+                         "--nvme-path %s: its free space is unknown: %s; give another folder",
+                         folder, strerror(errno));
     uint64_t free_bytes = (uint64_t)s.f_bavail * s.f_frsize;
     int code = -ENOSPC; // not tried if it must fail: it would fill the disk for a moment
     while (f->bytes <= free_bytes) {
@@ -81,8 +88,9 @@ static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     if (!code)
         return 0;
     return error_set(e, code, E_DISK_FULL,
-                     "--nvme-path %s: cannot reserve %llu bytes for %s: %s (%llu are free)", folder,
-                     (unsigned long long)f->bytes, f->name, strerror(-code),
+                     "--nvme-path %s: cannot reserve %llu bytes for %s: %s (%llu are free); free "
+                     "some, or give a folder on another disk",
+                     folder, (unsigned long long)f->bytes, f->name, strerror(-code),
                      (unsigned long long)free_bytes);
 }
 
@@ -122,8 +130,9 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
                          "on another file system",
                          folder);
     if (fd < 0)
-        return error_set(e, fd, E_NVME_PATH, "--nvme-path %s: cannot make a file there: %s", folder,
-                         strerror(-fd));
+        return error_set(e, fd, E_NVME_PATH,
+                         "--nvme-path %s: cannot make a file there: %s; give another folder",
+                         folder, strerror(-fd));
     f->fd = fd;
     if (n->settings.check)
         f->sums = base_alloc_zeroed(ceil_div(bytes, NVME_UNIT_BYTES) * sizeof *f->sums);

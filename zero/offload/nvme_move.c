@@ -44,7 +44,8 @@ static int fail(struct Transfer *t, const struct NvmeJob *j, int code, const cha
         return t->code; // only the first one is reported
     bool writes = j->kind == JOB_WRITE;
     t->code = error_set(t->e, code, E_NVME_IO,
-                        "cannot %s %s at offset %llu (%zu bytes, %zu of them done): %s",
+                        "cannot %s %s at offset %llu (%zu bytes, %zu of them done): %s; check the "
+                        "disk of --nvme-path",
                         writes ? "write" : "read", t->n->file[j->file].name,
                         (unsigned long long)j->offset, j->bytes, j->done, cause);
     return t->code;
@@ -183,12 +184,15 @@ static int fail_all(struct Transfer *t) {
     t->under_way = 0;
     if (t->code)
         return t->code;
-    t->code = error_set(t->e, t->lane->broken, E_NVME_IO, "cannot %s %s: io_uring: %s",
+    t->code = error_set(t->e, t->lane->broken, E_NVME_IO,
+                        "cannot %s %s: io_uring: %s; check the disk of --nvme-path, and dmesg",
                         t->write ? "write" : "read", t->n->file[t->piece[0].file].name,
                         strerror(-t->lane->broken));
     return t->code;
 }
 
+// Takes one completion: requests the rest of its job, or frees the job. A lane runs one transfer
+// at a time, so the job is t's.
 static void wait_one(struct Transfer *t) {
     struct NvmeDone done = t->lane->queue->disk->wait(t->lane->queue);
     if (done.name == NVME_QUEUE) {

@@ -141,7 +141,7 @@ void host_install(struct Zero *z, int g); // makes new weights, if any, the walk
 void host_install_late(struct Zero *z);   // of all groups, also late ones
 // Called when state was loaded; late: new weights with it, which are installed late.
 void host_set_pending(struct Zero *z, int g, bool late);
-void host_finish(struct Zero *z);        // queues all that is due
+void host_queue_due(struct Zero *z);     // queues all that is due
 void host_step_reported(struct Zero *z); // entries of struct BackingOps
 void host_step_queued(struct Zero *z);
 

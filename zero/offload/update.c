@@ -359,7 +359,7 @@ void host_install(struct Zero *z, int g) {
 }
 
 void host_install_late(struct Zero *z) {
-    host_finish(z);
+    host_queue_due(z);
     for (int g = 0; g < z->params->ngroup; g++)
         if (offload_of(z)->group[g].pending != PENDING_NOT)
             install(z, g);
@@ -370,6 +370,6 @@ void host_set_pending(struct Zero *z, int g, bool late) {
     z->state[g].update_next = late ? LINK_INSTALL : 0;
 }
 
-void host_finish(struct Zero *z) {
+void host_queue_due(struct Zero *z) {
     advance(z, z->params->ngroup);
 }
