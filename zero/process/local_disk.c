@@ -65,7 +65,7 @@ static int open_file(const char *path, struct FlagFolder at, struct Error *e) {
         close(fd);
     return error_set(e, code, E_LOCK_FILE, "%s %s: %s cannot be locked: %s%s", at.flag, at.folder,
                      path, opened ? "it is not a regular file" : strerror(-code),
-                     opened || code == -ELOOP ? "; move it" : "");
+                     opened || code == -ELOOP ? "; move it" : "; choose another folder");
 }
 
 // Returns a descriptor with the lock, -EAGAIN to try once more, or another error.
