@@ -97,8 +97,8 @@ void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]);
 // Returns what this rank has sent so far, in all its groups.
 struct Traffic rank_traffic(const struct Rank *r);
 
-// The number of ranks with tokens of their own, and this rank's index among them: TP ranks, and
-// pipeline stages, have the same tokens.
+// How many ranks get different tokens (Megatron: data-parallel size), and this rank's index among
+// them; TP ranks and pipeline stages get the same tokens.
 static inline size_t rank_data_ranks(const struct Rank *r) {
     return (size_t)grid_data_ranks(&r->parallel.grid);
 }
