@@ -471,11 +471,18 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
         double bytes = (double)s->sum[limits[i].kind] / (double)s->ranks * limits[i].ranks;
         if (limits[i].ranks > 1)
             snprintf(who, sizeof who, "a node of %d ranks", node);
+        bool device = limits[i].kind == TIER_DEVICE, higher = zero_stage(settings->stage + 1);
+        enum TierKind from = device ? TIER_DEVICE : TIER_CPU;
+        bool movable = s->param_tier == from || s->opt_tier == from;
+        const char *offload = device ? "offload them (--offload-...)" : "offload them to nvme";
         if (most > 0 && bytes > most)
             return error_set(e, -ENOMEM, E_MEMORY,
                              "%s %.3f GB is too small: model states alone take %.3f GB on %s; use "
-                             "more --ranks, a higher --zero, or offload them (--offload-...)",
-                             limits[i].flag, most / 1e9, bytes / 1e9, who);
+                             "more --ranks%s%s%s%s",
+                             limits[i].flag, most / 1e9, bytes / 1e9, who,
+                             higher ? movable ? ", a higher --zero" : " or a higher --zero" : "",
+                             movable ? ", or " : "", movable ? offload : "",
+                             higher || movable ? "" : " or a smaller model");
     }
     return 0;
 }
