@@ -1,4 +1,4 @@
-// How long a step takes at least: see bound.h.
+// Computes the least time of a step: see bound.h.
 #include "zero/plan/bound.h"
 
 #include <math.h>
@@ -33,8 +33,8 @@ static double keep_update(const struct RankSettings *s, size_t n, bool host, Kee
              : 0;
 }
 
-// What a rank updates in a step. It is opened dry for that: then a plan, too, knows what the
-// process takes as a run does, with the code in memory that opens a rank.
+// Returns what a rank updates in a step. Opens a dry rank for it, so that a plan has the same code
+// in memory as a run, and measures the same size of the process.
 static struct StepUpdates updates_of(const struct RankSettings *s) {
     struct RankSettings unbounded = settings_unbounded(s);
     struct Rank dry;
@@ -107,7 +107,7 @@ static double disk_seconds(const struct StepWork *w, const struct Moved *m,
            seconds(ranks * (double)m->written, s->written);
 }
 
-// What may run beside each other.
+// Returns the seconds of two works that overlap where the device allows it.
 static double beside(const struct StepWork *w, double a, double b) {
     return w->together ? a + b : fmax(a, b);
 }
@@ -132,8 +132,8 @@ static bool known(double seconds, double amount) {
     return seconds > 0 || amount == 0;
 }
 
-// What one unit waits for at each end of a step: the first one for its weights, and the update for
-// the last one's gradient.
+// Returns the seconds at both ends of a step that nothing hides: the first unit waits for its
+// weights, and the update for the last one's gradient.
 static double edge_sent(const struct StepWork *w, const struct Speeds *s) {
     const double *sent = w->sent;
     double micro = (sent[SEND_FORWARD] + sent[SEND_BACKWARD]) / (double)w->nmicro;

@@ -1,4 +1,4 @@
-// How long a step takes at least: for each link, what it has to carry over how fast it is.
+// The least time of a step: for each link, the bytes or FLOP it has to carry over its speed.
 //
 // A step of training is bound by the slowest of five: the device, the bus between its memory and
 // the host's, the disk, the host, and the network between ranks. The device's matrix products and
@@ -27,8 +27,8 @@ struct Speeds {
     char whose[128];      // they are, of a GPU that is not here (card.c); "": measured
 };
 
-// What keeps a measurement, such as machine_measured (data/log/machine.h): the value of that name
-// in `folder`, else measure(context).
+// A function that keeps measurements, such as machine_measured (data/log/machine.h): returns the
+// value of that name in `folder`, else measure(context).
 typedef double KeepMeasured(const char *folder, const char *name, double (*measure)(void *context),
                             void *context);
 
@@ -44,7 +44,7 @@ void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder,
 
 // ---- rates.c ----
 
-// What a step's kernels and collectives do per second, in real steps of a small model.
+// The speeds of a step's kernels and collectives, measured in real steps of a small model.
 struct Rates {
     struct KernelRates kernels; // of the device's compute queue
     double sent;                // bytes that a rank sends, per second; 0: not known
@@ -56,7 +56,7 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
 
 // ---- bound.c ----
 
-// What a rank does in a step.
+// The work of a rank in a step.
 struct StepWork {
     struct Moves moves;
     struct StepFlops flops;

@@ -151,7 +151,7 @@ void candidate_describe(const struct Candidate *c, const struct Candidate *from,
 
 // ---- the order of advice ----
 
-// What is offloaded first, and what then.
+// The choices of offload, in the order in which they are tried.
 static const struct {
     enum TierKind opt, param, act;
 } offloads[] = {
@@ -216,7 +216,7 @@ static uint64_t layout_distance(const struct Candidate *c, const struct Candidat
 
 enum { FAR_ROW = 1000, FAR_GROUP = 100000 };
 
-// Which kind of change it is, and which of that kind.
+// Returns the distance by the kind of change, and by its place among those of that kind.
 static uint64_t group_distance(const struct Candidate *c, const struct Candidate *said, bool less,
                                bool disk) {
     int more = offload_row(c, said), fewer = less_row(c, *said);

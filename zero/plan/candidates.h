@@ -1,5 +1,5 @@
-// What a run might be instead: every stage, recomputation and offload, master weights and moments,
-// and the micro-batches that divide its step.
+// The configurations that a run might have instead: every stage, recomputation and offload, master
+// weights and moments, and the micro-batches that divide its step.
 //
 // One list serves two questions. A run that does not fit is told the smallest change that would
 // (fit.c): there is an order of changes, from the least to the largest. --fit auto asks which of
@@ -11,7 +11,7 @@
 #define ZERO_PLAN_CANDIDATES_H
 #include "zero/plan/capacity.h"
 
-// What a user might say otherwise, by its name or its number.
+// The settings that a user might choose differently, by name or number.
 enum Choose {
     CHOOSE_OPT,
     CHOOSE_PARAM,
@@ -58,9 +58,10 @@ enum { CANDIDATE_BYTES = 256 };
 void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,
                         char text[CANDIDATE_BYTES]);
 
-// How far c is from what was said, for advice: stages and recomputation, then offload to the CPU,
-// split master weights, the disk or less offload. less: the host's memory is short; disk: there is
-// one. CANDIDATE_NOT: that is no advice. The second is of those that also get a smaller batch.
+// Returns how far c is from what was said, for advice: stages and recomputation, then offload to
+// the CPU, split master weights, the disk or less offload. less: the host's memory is short; disk:
+// there is one. CANDIDATE_NOT: that is no advice. The second is of those that also get a smaller
+// batch.
 #define CANDIDATE_NOT UINT64_MAX
 uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said, bool less,
                             bool disk);

@@ -1,4 +1,4 @@
-// How much memory a rank may have, and what it is short of.
+// The memory that a rank may have, and the limits that it exceeds.
 //
 // A rank's tiers are bounded by flags (--device-mem, --host-mem-per-rank), what the ranks of a node
 // offload together by another (--host-mem), and all by the place where they are: a GPU's memory, or
@@ -9,8 +9,8 @@
 #define ZERO_PLAN_CAPACITY_H
 #include "zero/plan/footprint.h"
 
-// What there is too little of: what --device-mem, --host-mem-per-rank and --host-mem allow, the
-// place where the device tier is (a GPU's memory, or the machine's), and the machine's memory.
+// The memory that is too small: as --device-mem, --host-mem-per-rank and --host-mem allow, the
+// one that the device tier is in (a GPU's, or the machine's), and the machine's.
 enum Shortage {
     SHORT_NOT,
     SHORT_DEVICE,
@@ -34,11 +34,11 @@ struct Capacity capacity_of(const struct RankSettings *s, const struct RankDevic
 
 enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity *room); // the first
 
-// What a rank needs beyond each limit, together: a change that only moves it elsewhere gains
-// nothing.
+// Returns the bytes that a rank needs beyond its limits, all together, so that a change that only
+// moves them elsewhere gains nothing.
 size_t capacity_excess(const struct Forecast *f, const struct Capacity *room);
 
-// What is needed of each, and how that is meant of ranks that are unlike: " on average"; else "".
+// The bytes needed of each, and how they are meant if ranks are unlike: " on average"; else "".
 struct Needs {
     size_t of[NSHORTAGE];
     const char *how[NSHORTAGE];

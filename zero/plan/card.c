@@ -39,7 +39,7 @@ static struct cJSON *read_file(const char *name, struct Error *e) {
     return cJSON_Parse(files[i].text);
 }
 
-// Whether a card goes before `best`, for so many bytes.
+// True if a card goes before `best`, for so many bytes.
 static bool is_better(const struct Cluster *c, const struct Cluster *best, size_t bytes) {
     bool holds = c->device_bytes >= bytes, held = best->device_bytes >= bytes;
     if (!best->nodes)
@@ -70,8 +70,8 @@ const char *card_choose(size_t device_bytes, struct Cluster *out) {
 // The files' products are of 16 bits; those of fp32 are between half as fast and a sixteenth.
 static const double FP32_PRODUCTS = 1.0 / 6;
 
-// What a rank sends: over the near link, or where ranks are on several nodes its share of the far
-// one.
+// Returns the bytes per second that a rank sends: over the intra-node link, or its share of the
+// inter-node link if ranks are on several nodes and that is slower.
 static double sent_of(const struct Cluster *c, size_t ranks) {
     double share = c->far.rate / (double)c->node_gpus;
     return ranks <= c->node_gpus || share > c->near.rate ? c->near.rate : share;

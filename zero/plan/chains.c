@@ -1,4 +1,4 @@
-// How one group's bytes travel in a step, printed: --plan --show-chain GROUP.
+// Prints how one group's bytes travel in a step: --plan --show-chain GROUP.
 //
 // A rehearsal (rehearse.h) tells of each hop what it sends, moves and computes; those of one group
 // are printed in the order of its chains (zero/hop.h), with the queue that they are in.
@@ -11,7 +11,7 @@
 
 // ---- what hops did in a step ----
 
-// What a hop of a chain did, in all micro-batches together.
+// The work of a hop of a chain, in all micro-batches together.
 struct HopRow {
     size_t times;
     const struct Comm *over; // NULL: nothing is sent

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a micro-batch computes depends on its size and on recomputation alone, so it is counted once
-// for all that differ otherwise.
+// The work of a micro-batch. It depends on its size and on recomputation alone, so it is counted
+// once for all candidates that differ otherwise.
 struct Counted {
     size_t batch;
     enum Recompute recompute;
@@ -70,8 +70,8 @@ static bool fits(void *search, const struct Candidate *c) {
 // Those that come first are smaller changes, and stay before others that are about as fast.
 static const double AS_FAST = 0.99;
 
-// Which of the best it comes before: the first that takes clearly longer. So none of them takes
-// clearly longer than one behind it.
+// Returns its index among the best: it comes before the first that takes clearly longer. So none
+// takes clearly longer than one after it.
 static size_t rank_of(const struct Choices *c, double seconds) {
     size_t at = 0;
     while (at < c->n && seconds >= AS_FAST * c->best[at].bound.step)

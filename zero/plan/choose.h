@@ -37,7 +37,7 @@ struct Choices {
 // trials_open.
 int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e);
 
-// One line for each of the best, behind a head. tokens: of a step, of all ranks.
+// Prints a head, and a line for each of the best. tokens: of a step, of all ranks.
 void choices_print(FILE *out, const struct ChooseRequest *r, const struct Choices *c,
                    double tokens);
 

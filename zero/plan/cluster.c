@@ -18,8 +18,8 @@
 // one reads the softmax's result.
 static const double SCORE_FORWARD = 2 + 4 + 5 + 2, SCORE_BACKWARD = 2 + 5 + 6 + 4 + 2;
 
-// As if it were one kernel, per FLOP as cost.h counts them: of each product half. Where scores are
-// kept whole products are made, two forward and four backward.
+// Sets the rates of attention that keeps its scores, as if it were one kernel: per FLOP as cost.h
+// counts them, half of each product. It makes whole products, two forward and four backward.
 static void keep_scores(const struct Cluster *c, double head_size, struct KernelRates *r) {
     double forward = 2 * head_size, backward = 5 * head_size; // FLOP counted of a score
     double products_forward = 4 * head_size / c->matmul, products_backward = 2 * products_forward;
@@ -83,8 +83,8 @@ static size_t node_ranks(const struct Question *q) {
     return ranks_of_node(q->c, (size_t)q->whole->ranks);
 }
 
-// What the machine that plans has must not matter: kernels are the plainest, ranks processes of a
-// launcher, formats those of 16 bits unless somebody says which.
+// Makes the settings of a stage independent of the machine that plans: kernels are the plainest,
+// ranks processes of a launcher, formats those of 16 bits unless flags give others.
 static void make_stage(struct Question *q) {
     struct RankSettings *s = &q->stage;
     size_t stages = (size_t)settings_stages(q->whole);
@@ -93,7 +93,7 @@ static void make_stage(struct Question *q) {
     s->threads = 1;
     s->ranks /= (int)stages;
     s->pp = 0;
-    // Of the first stage, which has most micro-batches under way.
+    // The first stage has the most micro-batches under way.
     s->acts_in_flight = order_kept((int)stages, 0, s->nmicro);
     s->cluster = NULL;
     s->processes = s->ranks > 1;
@@ -167,7 +167,7 @@ static int forecast_whole(const struct Question *q, struct ClusterForecast *out,
 
 // ---- times ----
 
-// Of a micro-batch through some units.
+// The seconds of a micro-batch through some units.
 struct Seconds {
     double kernels[2], sums[2]; // of both passes
 };
@@ -177,8 +177,8 @@ static double sums_seconds(const struct Question *q, const struct KernelCount *k
     struct ClusterGroup g = {(size_t)q->whole->ranks, tp_size, 1};
     if (tp_size == 1)
         return 0;
-    // As one collective of so many bytes to each other place, and the latencies of the rest: each
-    // is a scattering and a gathering.
+    // Taken as one collective of so many bytes to each other TP rank, and the latencies of the
+    // rest: each is a reduce-scatter and an all-gather.
     double once = cluster_seconds(q->c, &g, COMM_ALL_REDUCE, 0, false);
     double bytes = k->sent / (double)(tp_size - 1);
     return cluster_seconds(q->c, &g, COMM_ALL_GATHER, bytes, false) -
@@ -205,7 +205,8 @@ static struct Seconds stage_seconds(const struct Question *q, size_t i) {
     return t;
 }
 
-// Whether some rank hands on to one of its node, and how many of a node, at most, to other nodes.
+// True if a rank hands on to a rank of its node. *leave: how many of a node, at most, hand on to
+// other nodes.
 static bool some_hand_near(const struct Question *q, size_t *leave) {
     struct Grid grid = settings_grid(q->whole);
     int stride = grid_stride(&grid, AXIS_PP), node = (int)q->c->node_gpus;

@@ -1,4 +1,4 @@
-// How long a step would take on a cluster that is not here, and what each rank and node would hold.
+// The time of a step on a cluster that is not here, and the memory of its ranks and nodes.
 //
 // A file says what the cluster is made of (cluster_file.c): nodes and their GPUs, links inside a
 // node and between nodes, the link to the host's memory, disks, and how fast the GPU's kernels are.
@@ -26,8 +26,8 @@
 
 struct cJSON;
 
-// Of a file: its one JSON object; cJSON_Delete it. NULL: none, and a line. Such as json_read
-// (data/json.h).
+// Reads the one JSON object of a file; cJSON_Delete it. NULL: none, and e has a line. json_read of
+// data/json.h is one.
 typedef struct cJSON *ReadJson(const char *path, struct Error *e);
 
 struct ClusterLink {
@@ -95,8 +95,8 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
 // Bytes of the two, where a flag said any: else there is what the file has.
 size_t cluster_limit(size_t there, size_t said);
 
-// Of the file's memory, and of --device-mem and --host-mem-per-rank, which are limits of each rank,
-// and --host-mem, of a node. Errors: -ENOMEM with what there is too little of.
+// Checks a forecast against the file's memory, --device-mem and --host-mem-per-rank (of each rank)
+// and --host-mem (of a node). Errors: -ENOMEM, which names the memory that is too small.
 int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e);
 
 // ---- cluster_choose.c ----
@@ -108,9 +108,8 @@ struct ClusterChoices {
     size_t tried;                              // forecasts that were made
 };
 
-// What of a run that nobody has said takes the least time on a cluster, with what was said; whose
-// micro-batch divides said->global_batch. Errors: -ENOMEM where nothing fits, -EINVAL where there
-// is no run.
+// Chooses the settings that no flag gives for the least time on a cluster; the micro-batch divides
+// said->global_batch. Errors: -ENOMEM if nothing fits, -EINVAL if no settings are valid.
 int cluster_choose(const struct Cluster *c, const struct RankSettings *said,
                    const struct FitOpen *open, struct ClusterChoices *out, struct Error *e);
 void cluster_choices_print(FILE *out, const struct ClusterChoices *c);

@@ -39,7 +39,7 @@ static void keep(struct ClusterChoices *c, const struct ClusterForecast *f) {
     c->best[at] = *f;
 }
 
-// Whether there is such a run, and it fits; it is kept then, if it is among the best.
+// True if the settings are valid and fit; then keeps them, if they are among the best.
 static bool fits(struct Search *s, const struct RankSettings *r) {
     struct ClusterForecast f;
     struct Error ignored;

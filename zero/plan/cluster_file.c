@@ -15,7 +15,7 @@ static const double MOST = 1e18; // FLOP or bytes, and more than any has
 
 enum KeyType { KEY_COUNT, KEY_BYTES, KEY_RATE, KEY_SECONDS };
 
-// What may stand there, in words.
+// The values that each type of key may have, in words.
 static const struct {
     double low; // that and above; of a rate only above
     const char *right;

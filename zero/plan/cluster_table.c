@@ -92,7 +92,7 @@ static void print_step(FILE *out, const struct ClusterForecast *f) {
             print_row(out, beside[i].name, beside[i].seconds * 1e3, NULL, 0);
 }
 
-// What no run can do yet, however well it is forecast.
+// Prints what of the forecast no run can do yet.
 static void print_limits(FILE *out, const struct ClusterForecast *f) {
     const struct RankSettings *s = &f->rank.settings;
     if (s->ranks > GPU_MAX_RANKS)

@@ -89,7 +89,7 @@ static struct Operands operands_of(const struct Rank *r, bool accumulate) {
     return o;
 }
 
-// What went to other places since `from`, which goes on to now.
+// Adds what was sent to other TP ranks since `from`, and sets `from` to now.
 static void add_sent(const struct Comm *c, uint64_t from[2], struct KernelCount *to) {
     if (!c)
         return;

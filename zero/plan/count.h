@@ -1,5 +1,5 @@
-// What the kernels of a step have to do, kernel by kernel, and how long that takes where each of
-// them was timed.
+// The work of a step's kernels, kernel by kernel, and the time that it takes where each of them was
+// timed.
 //
 // A dry rank has all but memory. Its device gets a table whose kernels add their cost (cost.h) to a
 // sum; then the model walks through a micro-batch as it always does. So what recomputation repeats,
@@ -38,8 +38,8 @@ struct Counting {
 void count_begin(struct Counting *c, struct Device *d, struct KernelCount *to);
 void count_end(struct Counting *c);
 
-// Of one micro-batch; the backward pass with what it restores. accumulate: gradients are added to
-// what is there.
+// The counts of one micro-batch; the backward pass includes what it restores. accumulate: gradients
+// are added to those that are there.
 struct PassCount {
     struct KernelCount forward, backward;
 };
@@ -49,7 +49,7 @@ void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out);
 enum { NUNITKIND = UNIT_HEAD + 1 };
 void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKIND]);
 
-// What is counted of a kernel, per second: FLOP of one that multiplies, else bytes. 0: not known.
+// The rate of each kernel per second: in FLOP if it multiplies, else in bytes. 0: not known.
 struct KernelRates {
     double of[NKERNEL];
     double call; // seconds that each call takes besides

@@ -85,7 +85,7 @@ static bool search(struct Advice *s) {
     return found;
 }
 
-// Where it fits: of all that the run lacks.
+// Describes what the fitting candidate needs of each memory that the run lacks.
 static void describe_least(const struct Advice *s, const struct Needs *run, char text[LACK_BYTES]) {
     size_t at = 0;
     for (enum Shortage of = SHORT_DEVICE; of < NSHORTAGE; of++) {

@@ -1,5 +1,5 @@
-// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory, and
-// rehearse.c, which makes a step of it.
+// Predicts the memory and traffic of a run: see footprint.h. Next: zero/open.c, which takes a
+// rank's memory, and rehearse.c, which makes a step of it.
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"
@@ -20,7 +20,8 @@ int footprint_node_ranks(const struct RankSettings *s) {
     return node < s->ranks ? node : s->ranks;
 }
 
-// What a rank takes of the memory that rank_device_memory counts: a GPU's, or the machine's.
+// Returns the bytes of a rank in the memory that rank_device_memory counts: a GPU's, or the
+// machine's.
 static size_t place_bytes(const struct RankSettings *s, const struct Footprint *f) {
     return f->tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? footprint_host_bytes(f) : 0);
 }
@@ -41,12 +42,13 @@ static size_t largest_shard(struct Rank *dry) {
     return most;
 }
 
-// Of state, as it goes to a checkpoint and into the hash (zero/state.h).
+// Returns the bytes of a chunk of state, as it goes to a checkpoint and the hash (zero/state.h).
 static size_t chunk_bytes(struct Rank *dry) {
     return size_min(STATE_CHUNK, largest_shard(dry)) * sizeof(float);
 }
 
-// What is narrow is read into the middle of a chunk, which need not be aligned.
+// Returns the bytes of the NVMe buffers. Narrow values are read into the middle of a chunk,
+// which need not be aligned.
 static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
     const struct Tier *nvme = &dry->tier[TIER_NVME];
     bool narrow = s->moments_dtype != F32 || s->master_format != MASTER_FP32;
@@ -58,8 +60,8 @@ static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
                : 0;
 }
 
-// Of one rank: its devices' queues and threads; the host's batches; and the chunk through which
-// state leaves, beside the two halves of split master weights (zero/master/master.c).
+// Returns a rank's own bytes: its devices' queues and threads; the host's batches; and the chunk
+// through which state leaves, beside the two halves of split master weights (zero/master/master.c).
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     size_t chunks = s->master_format == MASTER_SPLIT ? 2 : 1;
     size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
@@ -105,7 +107,7 @@ static struct StageHas stage_of(const struct Params *p) {
     return has;
 }
 
-// Of so many ranks that are like this one; own: what comes with each.
+// Returns the demand of so many ranks like this one; own: bytes that each takes besides.
 static struct Demand demand_of(const struct Forecast *f, size_t ranks, size_t own) {
     const struct Footprint *is = &f->is;
     size_t node = (size_t)footprint_node_ranks(&f->settings);
@@ -182,7 +184,8 @@ static int differing_tp_ranks(const struct RankSettings *s) {
     return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_tp_size(s);
 }
 
-// Of a plan for a cluster the stages are alike, and the caller has made one of them (cluster.c).
+// Returns the number of unlike stages. Those of a plan for a cluster are alike, and the caller has
+// made one of them (cluster.c).
 static int unlike_stages(const struct RankSettings *s) {
     return s->cluster ? 1 : settings_stages(s);
 }
@@ -221,8 +224,9 @@ static void add_ranks(const struct Forecast *f, bool together, struct Forecast *
     all->unlike = unlike;
 }
 
-// Of each unlike place of each unlike stage, one rank; free() *part. All ranks come into equal
-// parts, and a process that has one rank has it of any. Errors: those of footprint_of_rank.
+// Forecasts one rank of each unlike TP rank of each unlike stage; free() *part. The parts have
+// equal numbers of ranks, and a process that has one rank may have any of them. Errors: those of
+// footprint_of_rank.
 static int forecast_parts(const struct RankSettings *s, int ranks_here, struct Forecast **part,
                           struct Error *e) {
     struct Grid grid = settings_grid(s);
@@ -329,7 +333,8 @@ size_t footprint_model_states(const struct Footprint *f) {
 
 // ---- a parameter count ----
 
-// Of a parameter's master weight. The device's is whole where the weights are elsewhere.
+// Returns the bytes of a parameter's master weight. The device's is whole if the weights are in
+// another tier.
 static size_t master_bytes(const struct ZeroPlan *p) {
     static const size_t bytes[NMASTER] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2};
     bool apart = p->optimizer.tier->kind == TIER_DEVICE && p->param.tier->kind != TIER_DEVICE;

@@ -1,4 +1,4 @@
-// What a run takes: memory by tier and tag, and traffic by collective, predicted and measured.
+// The memory of a run by tier and tag, and its traffic by collective, predicted and measured.
 //
 // The forecast is made by opening a rank over dry tiers, which count and allocate nothing, with the
 // lines that open it for the run (zero/rank/rank.h); the measurement reads the same counters of a
@@ -24,7 +24,7 @@ struct Footprint {
     size_t host_bytes;       // of a GPU's process with its ranks: what is in the host's memory
 };
 
-// What is demanded of each tier by ranks that may be unlike.
+// The demand of all ranks, which may be unlike, on each tier.
 struct Demand {
     struct TierDemand {
         int rank;            // that takes most of this tier, the first of such
@@ -37,7 +37,7 @@ struct Demand {
     size_t node_bytes; // in the host's memory, of the ranks of a node: the most of any node
 };
 
-// What a rank's stage of a pipeline has of the model: all of it, where there is one stage.
+// The part of the model in a rank's pipeline stage: all of it, if there is one stage.
 struct StageHas {
     int first_layer, layers;
     bool embedding, head;
@@ -56,18 +56,18 @@ struct Forecast {
     struct Speeds speeds;        // with which it takes a time; the caller's
 };
 
-// Of rank `rank`, which out->settings names. The process is counted as if its ranks were all like
-// this one, and took nothing before they are opened. Errors: those of rank_open.
+// Forecasts rank `rank`, which out->settings names. The process is counted as if its ranks were all
+// like this one, and took nothing before they are opened. Errors: those of rank_open.
 int footprint_of_rank(const struct RankSettings *s, int rank, int ranks_here, struct Forecast *out,
                       struct Error *e);
 
-// Of the one of all ranks, with what is demanded by all. In the process each rank counts as what it
-// is; where ranks are processes (ranks_here is 1), the one of each counts as the largest.
+// Forecasts the rank that takes most, with the demand of all ranks. In the process each rank counts
+// as it is; if ranks are processes (ranks_here is 1), each counts as the largest.
 // process_bytes: what the process takes before its ranks are opened. Errors: likewise.
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 
-// What each stage of a pipeline takes, and how long stages would wait for each other.
+// The forecast of each pipeline stage, and of the time that stages wait for each other.
 //
 // Stages have other layers, and keep other numbers of micro-batches, so that one forecast is not
 // enough: each gets its own, of the rank that takes most in it. What the kernels of its passes
@@ -80,8 +80,8 @@ struct PipelineForecast {
     double bubble;          // share of all stages' time
 };
 
-// Of each stage the rank that takes most, the first of such. pipeline_free when done. Errors: those
-// of footprint_of_rank.
+// Forecasts of each stage the first rank that takes most. pipeline_free when done. Errors: those of
+// footprint_of_rank.
 int pipeline_predict(const struct RankSettings *s, struct PipelineForecast *out, struct Error *e);
 void pipeline_free(struct PipelineForecast *f);
 
@@ -92,8 +92,8 @@ double pipeline_share(const struct PipelineForecast *f, int stage);
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes);
 
-// What one rank takes of the host's memory beside the device's tier; and the ranks of a node, whose
-// sum is bounded by --host-mem.
+// Return the bytes of one rank in the host's memory, without the device's tier; and the number of
+// ranks of a node, whose sum --host-mem bounds.
 size_t footprint_host_bytes(const struct Footprint *f);
 int footprint_node_ranks(const struct RankSettings *s);
 

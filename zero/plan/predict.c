@@ -41,14 +41,14 @@ static void warn_few_micro_batches(const struct PredictRequest *r) {
 
 // ---- --init without --batch ----
 
-// That model may be of any size, and the usual micro-batch may want more memory than the machine
-// has: a run takes no more than half of what is free.
+// Halves a limit: the small model may be of any size, and the usual micro-batch may want more
+// memory than the machine has, so a run takes no more than half of what is free.
 static size_t half_of(size_t bytes) {
     return bytes == SIZE_MAX ? bytes : bytes / 2;
 }
 
-// What each rank of this process may take, where the device's tier is and of the CPU's memory. A
-// plan for a device that is described has what is said of it.
+// Returns the bytes that each rank of this process may take, of the device tier's memory and of the
+// CPU's. A plan for a described device has the memory that is given.
 static struct Capacity half_for_each(const struct PredictRequest *r, const struct RankSettings *s,
                                      const struct RankDeviceMemory *place, size_t host) {
     size_t ranks = (size_t)r->world->count, said = s->device_bytes ? s->device_bytes : SIZE_MAX;
@@ -63,8 +63,8 @@ static struct Capacity half_for_each(const struct PredictRequest *r, const struc
     return half;
 }
 
-// Of the micro-batches that divide the step, the largest up to s->batch with which a rank fits; the
-// smallest where none does. Errors: those of trials_open.
+// Finds the largest micro-batch that divides the step, up to s->batch, with which a rank fits; the
+// smallest if none does. Errors: those of trials_open.
 static int largest_batch(const struct RankSettings *s, const struct Capacity *half, int ranks_here,
                          size_t *batch, struct Error *e) {
     struct Trials t;
@@ -187,7 +187,7 @@ static void apply_candidate(struct Settings *to, const struct Candidate *c, bool
         to->rank.batch = c->batch;
 }
 
-// What is best on a cluster that is not here, into `line`.
+// Chooses the best settings on a cluster that is not here, into `line`.
 static int choose_on_cluster(const struct PredictRequest *r, const struct RankSettings *s,
                              struct Settings *line, struct Error *e) {
     struct Cluster c;
@@ -250,7 +250,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     return 0;
 }
 
-// Of a cluster that is not here: nothing of this machine is measured.
+// Forecasts a run on a cluster that is not here, and measures nothing of this machine.
 static int predict_cluster(const struct PredictRequest *r, struct ClusterForecast *out,
                            struct Error *e) {
     struct Cluster c;

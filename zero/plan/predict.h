@@ -1,4 +1,4 @@
-// What a run predicts before it begins, and shows beside what was counted when it has ended.
+// The forecast of a run before it begins, shown beside what was counted when it has ended.
 //
 // It comes in three parts, in the order in which a run reaches them: what can be refused before any
 // data are prepared; the forecast of memory, traffic and time, once the vocabulary is known; and
@@ -11,7 +11,7 @@
 #include "zero/plan/choose.h"
 #include "zero/plan/cluster.h"
 
-// What is asked of the machine that the process runs on, such as by data/log/machine.h.
+// The questions to the machine that the process runs on; data/log/machine.h answers them.
 struct MachineCalls {
     KeepMeasured *measured;
     void (*doubt)(const char *folder, const char *name);

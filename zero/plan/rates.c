@@ -1,4 +1,4 @@
-// How fast this machine's ranks run each kernel and each collective: measured in real steps of a
+// Measures how fast this machine's ranks run each kernel and each collective, in real steps of a
 // small model.
 //
 // A kernel's best rate alone says little of a step: the other ranks use the memory, too, and a
@@ -107,7 +107,7 @@ static void add_call(struct Calls *c, int *at, const struct TraceRecord *t) {
     ++*at;
 }
 
-// What the newest records, since `from`, say of a step.
+// Adds a step, from the newest records since `from`.
 static void add_step(const struct Rank *r, const uint64_t from[NQUEUE], uint64_t sent,
                      double sending, struct Calls *best) {
     const struct TraceRing *ring = &r->trace->ring[QUEUE_COMPUTE];
@@ -219,7 +219,7 @@ static char *name_of(const struct RankSettings *s, int ranks, const char *what) 
     return name;
 }
 
-// Whether the small model has the kernel: only then is its rate asked for.
+// True if the small model has the kernel: only then is its rate asked for.
 static bool has_kernel(const struct RankSettings *s, int k) {
     const struct Family *f = s->model.family;
     bool rotary = f->position == POSITION_ROTARY, swiglu = f->mlp == MLP_SWIGLU;

@@ -37,7 +37,8 @@ static void count_all(const struct Play *p, struct Totals *t) {
 
 // ---- to what it belongs ----
 
-// Of a hop; a gradient that is reduced once goes beside the last backward pass.
+// Returns the phase in which a hop sends; a gradient that is reduced once goes beside the last
+// backward pass.
 static enum SendPhase phase_of(const struct Zero *z, enum ChainKind kind, const struct Hop *h,
                                const struct HopArgs *a) {
     bool once = h->when == WHEN_LAST || (h->when == WHEN_REDUCED && !z->plan.grad.shard_group);
@@ -128,7 +129,7 @@ static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, con
 
 // ---- the step ----
 
-// Of a rank that does not train: a token, or else the loss of a batch.
+// Rehearses a rank that does not train: a token, or else the loss of a batch.
 static void forward(struct Play *p) {
     struct Acts *acts = &p->rank->acts;
     const struct KvCache *cache = &p->rank->model.cache;

@@ -28,19 +28,19 @@ struct Moves {
 };
 
 struct Rehearsal {
-    // What each collective sends from this rank. With Psi parameters in 2 bytes and one micro-batch
-    // (size - 1) / size times 2 Psi elements at stages 0 to 2 and 3 Psi at stage 3 (the ZeRO paper,
-    // section 7), and the reports; at stage 3 but 2 Psi of an embedding and a head that are untied,
-    // each of which is gathered once.
+    // The bytes that each collective sends from this rank. With Psi parameters in 2 bytes and one
+    // micro-batch (size - 1) / size times 2 Psi elements at stages 0 to 2 and 3 Psi at stage 3 (the
+    // ZeRO paper, section 7), and the reports; at stage 3 but 2 Psi of an embedding and a head that
+    // are untied, each of which is gathered once.
     struct Traffic traffic;
     double sent[NSENDPHASE]; // bytes of collectives beside the compute queue
     double sums[2];          // and in it, between places of tensor parallelism, in each pass
     struct Moves moves;
 };
 
-// What was done since this was last told: by a hop, or by what is no hop (hop NULL), such as the
-// reports, or a unit. over, collective, bytes: of the last group of ranks in which
-// something was sent, and what was sent to each other rank of it; a hop has one at most.
+// The work since the last report: of a hop, or of something else (hop NULL), such as the reports
+// or a unit. over, collective, bytes: the last group of ranks in which something was sent, and the
+// bytes sent to each other rank of it; a hop has one at most.
 struct Rehearsed {
     enum ChainKind kind;
     const struct Hop *hop;

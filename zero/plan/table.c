@@ -54,8 +54,8 @@ static const struct Footprint *shown(const struct Columns *c, const struct Forec
     return c->n > 1 ? &f->is : &f->demand.of[kind].is;
 }
 
-// What the user allows of a tier, in the table's unit and in those in which it may have been said:
-// 24G, of 1000s, is less than 24Gi.
+// Prints a tier's limit in the table's unit and in those in which it may be given: 24G, of 1000s,
+// is less than 24Gi.
 static void print_limit(FILE *out, const char *flag, size_t bytes) {
     if (bytes && bytes != SIZE_MAX)
         fprintf(out, "  %-16s %10.2f  %.2f GB, %.2f GiB\n", flag, (double)bytes / (1 << 20),
@@ -85,7 +85,7 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
         print_limit(c->out, "--host-mem-per-rank", f->settings.rank_host_bytes);
 }
 
-// What the ranks of a node have there together, with buffers; of one rank that is said already.
+// Prints the bytes of a node's ranks together, with buffers; nothing for one, printed already.
 static void print_node(const struct Columns *c, const struct Forecast *f) {
     int ranks = footprint_node_ranks(&f->settings);
     char name[32];
@@ -131,7 +131,7 @@ static void print_traffic(const struct Columns *c, const char *who) {
     print_counted(c, "to other nodes", AT(traffic.inter_node), false);
 }
 
-// What crosses the bus, and goes from and to the disk; nothing where nothing does.
+// Prints the bytes that cross the bus and go to and from the disk, if there are any.
 static void print_moved(const struct Columns *c, const char *who) {
     uint64_t all = 0;
     for (int i = 0; i < c->n; i++) {
@@ -146,8 +146,8 @@ static void print_moved(const struct Columns *c, const char *who) {
     print_counted(c, "to disk", AT(moved.written), false);
 }
 
-// What a part of a step takes, and what that follows from; nothing where it takes or is known to
-// take none.
+// Prints the time of a part of a step, and what it follows from; nothing if it takes none, or is
+// not known.
 static void print_time(FILE *out, const char *name, double seconds, const char *note, ...) {
     va_list args;
     if (!(seconds > 0))
@@ -159,8 +159,8 @@ static void print_time(FILE *out, const char *name, double seconds, const char *
     fputc('\n', out);
 }
 
-// Of a rank, and of what its ranks share. Of a disk that is not named, or not here, it says that
-// its speed is not known.
+// Prints the bounds of a rank's step. Says that the speed of a disk is not known if the disk is not
+// named, or not here.
 static void print_bound(FILE *out, const struct Forecast *f) {
     const struct Speeds *s = &f->speeds;
     struct Bound b = bound_of(&f->work, s);
@@ -183,7 +183,7 @@ static void print_bound(FILE *out, const struct Forecast *f) {
                strcmp(longest, "compute") ? longest : "computation");
 }
 
-// Where it computes and in which format; and who chose, if the user did not.
+// Prints the device and the dtype, and who chose them if the user did not.
 static void print_place(FILE *out, const struct RankSettings *s) {
     const char *const names[] = {"device", "dtype"};
     const char *const values[] = {device_kind_name(s->device), dtype_name(s->model.dtype)};
@@ -330,7 +330,7 @@ static uint64_t most_of(const struct Footprint *f, enum Tag tag) {
     return bytes;
 }
 
-// One tier after another, as far as they are used; peak is the device's.
+// Adds the tiers that are used, one after another; peak is the device's.
 static void add_footprint(cJSON *to, const struct Footprint *f) {
     cJSON *tiers = cJSON_AddArrayToObject(to, "tiers");
     for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
@@ -425,8 +425,8 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
 
 // ---- a parameter count ----
 
-// Where something is offloaded, the tier of each, and a sum for each tier; of the host's, of the
-// ranks of a node, too.
+// Prints the model states. If something is offloaded: also the tier of each, and a sum for each
+// tier; of the host's, also that of a node's ranks.
 static void print_states(FILE *out, const struct ModelStates *s,
                          const struct RankSettings *settings) {
     int node = footprint_node_ranks(settings);
@@ -452,8 +452,8 @@ static void print_states(FILE *out, const struct ModelStates *s,
     print_place(out, settings);
 }
 
-// What the user allows of a tier: refused where the states alone, of one rank, or of a node's, are
-// more.
+// Refuses a run whose states alone, of one rank or of a node's, exceed what the user allows of a
+// tier.
 static int check_states(const struct ModelStates *s, const struct RankSettings *settings,
                         struct Error *e) {
     int node = footprint_node_ranks(settings);

@@ -17,7 +17,7 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
 // A row for each stage, of the rank that takes most in it, and the bubble; nothing of one stage.
 void table_print_pipeline(FILE *out, const struct PipelineForecast *pipeline);
 
-// One object; free() it. pipeline: NULL, or of which it has a list "stages", where there are
+// Returns one JSON object; free() it. pipeline: NULL, or what its list "stages" is of, if there are
 // several. advice: NULL, or what would make the run fit ("" for nothing).
 char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeline,
                  const struct Footprint *measured, const char *advice);
