@@ -44,7 +44,8 @@ static int check_model(const cJSON *flags, struct Error *e) {
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (json_number(flags, fixed[i].flag) != fixed[i].right)
             return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                             "--export: a file of llm.c cannot hold --%s %g, only %g; use hf:DIR",
+                             "--export: a file of llm.c cannot hold --%s %g, only %g; train with "
+                             "that, or leave out --export",
                              fixed[i].flag, json_number(flags, fixed[i].flag), fixed[i].right);
     return 0;
 }

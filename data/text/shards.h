@@ -4,7 +4,8 @@
 // Windows lie side by side at stride seq_len inside a shard, so that every token but the first is a
 // target once per epoch. An epoch takes the shards in order, so that of shards that are fetched a
 // run needs those alone that its samples lie in, and the windows of a shard in an order shuffled by
-// (seed, epoch, shard). Of shards that say where documents begin, windows are what pack.h makes of those.
+// (seed, epoch, shard). Of shards that say where documents begin, windows are what pack.h makes of
+// those.
 //
 // A set is filled before ranks read; they only read it, any number of them at once. Used by
 // data/text/loader*.c alone.

@@ -1,10 +1,11 @@
 // Attention of new tokens over a cache of keys and values: generation's kernel.
 //
 // One launch stores the new rows' keys and values, another computes: a block takes the queries of
-// one row that read one key head, up to HEADS of them, so that the cache is read once for all, which
-// is what decoding waits for. Its warps take the keys in turn. The lanes of a warp share a key's
-// channels, so that a key and a value are read side by side; each warp keeps a softmax of its own
-// keys for each query (Dao, "FlashAttention-2", 2023), and the warps' results are merged in order.
+// one row that read one key head, up to HEADS of them, so that the cache is read once for all,
+// which is what decoding waits for. Its warps take the keys in turn. The lanes of a warp share a
+// key's channels, so that a key and a value are read side by side; each warp keeps a softmax of its
+// own keys for each query (Dao, "FlashAttention-2", 2023), and the warps' results are merged in
+// order.
 //
 // Called through the kernel table.
 #include "kernels/cuda/gpu.cuh"

@@ -55,8 +55,8 @@ static inline void case_set_key(struct Case *c, size_t time, float key, float va
     }
 }
 
-// Queries of 0, which weigh all that they see alike, so that results count keys: keys and values are
-// 1 from time `begin` to `end` alone, and one element of each head's output counts.
+// Queries of 0, which weigh all that they see alike, so that results count keys: keys and values
+// are 1 from time `begin` to `end` alone, and one element of each head's output counts.
 static inline void case_set_visits(struct Case *c, size_t begin, size_t end) {
     memset(c->qkv, 0, qkv_size(c) * sizeof *c->qkv);
     memset(c->dout, 0, out_size(c) * sizeof *c->dout);

@@ -103,8 +103,8 @@ void rig_check(const struct Rig *rig, RigBody *body, const void *shape, bool sam
 // body on every table, all dtypes, skewed; body calls run_finish and checks the outputs itself.
 void rig_each(const struct Rig *rig, RigBody *body, const void *shape);
 
-// Slopes of f(context) by the central four-point rule with step h: their error is h^4 / 30 times the
-// fifth derivative, so that fp32 outputs allow a step large enough to drown their rounding.
+// Slopes of f(context) by the central four-point rule with step h: their error is h^4 / 30 times
+// the fifth derivative, so that fp32 outputs allow a step large enough to drown their rounding.
 struct RigSlopes {
     double (*f)(void *context);
     void *context;

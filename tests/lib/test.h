@@ -39,7 +39,8 @@ extern struct Around around_each, around_all;
 // Runs all tests; how many failed. For a program that has a main of its own.
 int run_all_tests(void);
 
-// A folder on the disk that build/ is on, since NVMe wants a disk: AROUND_ALL(disk_open, disk_close).
+// A folder on the disk that build/ is on, since NVMe wants a disk: AROUND_ALL(disk_open,
+// disk_close).
 extern char *disk_folder;
 int disk_open(void **state);
 int disk_close(void **state);

@@ -175,7 +175,8 @@ static void test_what_does_not_go_together(void **state) {
     is(&l, DEVICE_CPU, BF16, BF16);
 }
 
-// What others call a flag is the name of one flag, and of no other; so is what it was called before.
+// What others call a flag is the name of one flag, and of no other; so is what it was called
+// before.
 static void test_other_names_are_of_one_flag(void **state) {
     const struct FlagPart parts[] = {
         {settings_table, settings_count, 0},

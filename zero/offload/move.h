@@ -71,8 +71,8 @@ void move_begin(struct Mover *m, const struct Move *v);
 void move_in(struct Mover *m, const struct Move *v);
 void move_out(struct Mover *m, const struct Move *v); // on the device's out queue, likewise
 
-// Pieces of blocks on NVMe, which the host's in queue reads or its out queue writes. unless: nothing
-// is written if *unless is not 0 when the queue gets there; NULL: always written.
+// Pieces of blocks on NVMe, which the host's in queue reads or its out queue writes. unless:
+// nothing is written if *unless is not 0 when the queue gets there; NULL: always written.
 struct MovePieces {
     struct NvmePiece piece[NVME_PIECES];
     int n;

@@ -51,8 +51,9 @@ int rank_device_choose(const struct RankSettings *s, bool dry, struct RankDevice
 int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
                      struct Error *e);
 
-// Opens the device of rank s->rank: on a GPU, the one that rank_device_assign gives it. dry: a device that
-// only answers about sizes; it needs no GPU. Errors: those of device.h and rank_device_assign.
+// Opens the device of rank s->rank: on a GPU, the one that rank_device_assign gives it. dry: a
+// device that only answers about sizes; it needs no GPU. Errors: those of device.h and
+// rank_device_assign.
 int rank_device_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e);
 
 // Returns 0 if the device that the settings ask for is there. Errors: those of device.h.

@@ -65,8 +65,8 @@ static void run_tokens(struct Rank *r, const int32_t *tokens, size_t past, size_
 }
 
 // Computes the logits of the token after text[0 .. length), as fp32 on the host, on the ranks that
-// have them. The cache has the first `past` tokens already. If the vocabulary is split over TP ranks
-// the logits have been gathered (model/ends.c).
+// have them. The cache has the first `past` tokens already. If the vocabulary is split over TP
+// ranks the logits have been gathered (model/ends.c).
 static void next_logits(struct Rank *r, const int32_t *text, size_t past, size_t length,
                         float *logits, void *row) {
     if (!r->model.cache.capacity)

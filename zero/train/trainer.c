@@ -37,8 +37,8 @@ double trainer_step_tokens(const struct Trainer *t) {
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
     // Ends the job, because an error that only this rank has seen must not leave the others waiting
-    // in their first collective. (Before ranks have a group they fail alike; and once they train, an
-    // error is kept, all stop after the same step, and what was trained is saved.)
+    // in their first collective. (Before ranks have a group they fail alike; and once they train,
+    // an error is kept, all stop after the same step, and what was trained is saved.)
     if (err && t->rank.all && t->rank.all->size > 1)
         comm_fail(t->rank.all, e->id, "%s", e->text);
     t->rank.requests = request_all();
