@@ -237,9 +237,8 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     int err = settings_of_ranks(&run->line.train, &run->world, vocab, s, e);
     if (!err && (o->sample_only || (o->eval_only && !o->export)))
         settings_set_inference(s);
-    bool generates = o->sample_only || run->line.train.intervals.sample_every;
-    if (!err && generates && s->model.sparse.mode == SPARSE_DENSE)
-        s->cache_tokens = s->model.seq_len;
+    if (!err && (o->sample_only || run->line.train.intervals.sample_every))
+        settings_set_cache(s);
     return err;
 }
 

@@ -67,7 +67,9 @@ TEST(a_prompt_does_not_end_the_sample) {
 
 // ---- with a cache ----
 
-enum { LONG = 40 }; // with the prompt more than the model's sequence of 17 tokens
+// LONG: with the prompt more than the model's sequence of 17 tokens. PROMPT_LONG: more than are read
+// at a time.
+enum { LONG = 40, PROMPT_LONG = 1100 };
 
 // A rank that does not train takes nothing for it in any tier, and no more than it was planned to.
 static void check_memory(const struct Rank *r, const struct Rank *planned) {
@@ -81,17 +83,21 @@ static void check_memory(const struct Rank *r, const struct Rank *planned) {
 
 struct Text {
     const struct RankSettings *settings;
-    int32_t ids[PROMPT + LONG];
+    size_t prompt, count; // tokens of the prompt, and to make
+    int32_t ids[PROMPT_LONG + LONG];
 };
 
 static void write_text(void *context, struct Rank *r) {
     struct Text *x = context;
-    int32_t text[PROMPT + LONG] = {1, 2, 3};
-    struct Sampling sampling = {.temperature = 1, .seed = 9};
-    size_t made = rank_generate(r, text, PROMPT, LONG, &sampling);
+    int32_t text[PROMPT_LONG + LONG] = {0};
+    // Low, so that a token follows from small differences of an untrained model's logits.
+    struct Sampling sampling = {.temperature = 0.01f, .seed = 9};
+    for (size_t i = 0; i < x->prompt; i++)
+        text[i] = (int32_t)(1 + i * i % 60);
+    size_t made = rank_generate(r, text, x->prompt, x->count, &sampling);
     if (r->all->rank != 0)
         return;
-    assert_int_equal(made, LONG);
+    assert_int_equal(made, x->count);
     memcpy(x->ids, text, sizeof text);
     if (x->settings->inference) {
         struct Rank dry;
@@ -103,19 +109,24 @@ static void write_text(void *context, struct Rank *r) {
 }
 
 // The same text by whole passes, by a cache in a rank that trains, and in one that does not.
-static void check_texts(struct RankSettings s, const char *name) {
-    struct Text whole = {.settings = &s}, cached = {.settings = &s}, alone = {.settings = &s};
+static void check_lengths(struct RankSettings s, size_t prompt, size_t count, const char *name) {
+    struct Text whole = {&s, prompt, count, {0}}, cached = whole, alone = whole;
     tiny_ranks(&s, write_text, &whole);
-    s.cache_tokens = s.model.seq_len;
+    settings_set_cache(&s);
     tiny_ranks(&s, write_text, &cached);
     settings_set_inference(&s);
+    settings_set_cache(&s);
     tiny_ranks(&s, write_text, &alone);
-    for (size_t i = 0; i < PROMPT + LONG; i++)
+    for (size_t i = 0; i < prompt + count; i++)
         if (cached.ids[i] != whole.ids[i] || alone.ids[i] != whole.ids[i])
             fail_msg("%s, %s, stage %d, tp %zu, pp %zu: token %zu is %d by whole passes, %d with a "
                      "cache, %d without training",
                      name, dtype_name(s.model.dtype), s.stage, s.tp, s.pp, i, whole.ids[i],
                      cached.ids[i], alone.ids[i]);
+}
+
+static void check_texts(struct RankSettings s, const char *name) {
+    check_lengths(s, PROMPT, LONG, name);
 }
 
 TEST(a_cache_changes_no_token) {
@@ -147,4 +158,24 @@ TEST(a_cache_changes_no_token_on_any_grid) {
     s.ranks = 3;
     s.tp = 3;
     check_texts(s, "tensor parallelism");
+    s.model.seq_len = 18;
+    s.sequence_parallel = true;
+    check_texts(s, "sequence parallelism");
+}
+
+// What is read at a time goes into a window's ring whole.
+TEST(a_long_prompt_changes_no_token) {
+    int windows = 0;
+    for (int i = 0; i < TINY_FAMILIES; i++) {
+        struct RankSettings s = tiny_family(i, F32);
+        windows += s.model.window > 0;
+        s.threads = 1;
+        s.model.seq_len = 2 * PROMPT_LONG;
+        s.model.positions = s.model.positions ? s.model.seq_len : 0;
+        struct Error e;
+        CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
+        if (s.model.window || i == 0)
+            check_lengths(s, PROMPT_LONG, 3, tiny_family_name(i));
+    }
+    assert_true(windows > 0);
 }

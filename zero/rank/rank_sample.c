@@ -29,7 +29,8 @@ static size_t pass_length(const struct Rank *r, size_t past, size_t count) {
     size_t t = 1;
     if (!r->model.cache.capacity)
         return acts_sample_length(&r->acts, count);
-    while (t < count && 2 * t <= r->acts.t_max)
+    size_t most = size_min(r->acts.t_max, PREFILL_TOKENS); // a window's ring has space for as many
+    while (t < count && 2 * t <= most)
         t *= 2;
     if (past + t > r->model.config.seq_len)
         while (t > count)

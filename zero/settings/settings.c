@@ -259,6 +259,11 @@ void settings_set_inference(struct RankSettings *s) {
     s->recompute = RECOMPUTE_BLOCK; // nothing is kept
 }
 
+void settings_set_cache(struct RankSettings *s) {
+    if (s->model.sparse.mode == SPARSE_DENSE && !s->sequence_parallel)
+        s->cache_tokens = s->model.seq_len;
+}
+
 struct ZeroOptions settings_zero(const struct RankSettings *s) {
     return (struct ZeroOptions){
         .stage = s->stage,
