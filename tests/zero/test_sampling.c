@@ -4,6 +4,7 @@
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
+#include "zero/state.h"
 
 enum { PROMPT = 3, MADE = 20, RANKS = 3 };
 
@@ -81,6 +82,20 @@ static void check_memory(const struct Rank *r, const struct Rank *planned) {
     }
 }
 
+// The initial weights of a rank that trains, for one that does not, which wants to read them.
+static void draw_weights(struct Zero *z) {
+    float *chunk = base_alloc(STATE_CHUNK * sizeof *chunk);
+    zero_sync(z);
+    for (int g = 0; g < z->params->ngroup; g++) {
+        size_t begin = zero_owned_begin(z, g), n = zero_owned_numel(z, g);
+        params_init(z->params, g, begin, begin + n, 1, z->device, chunk);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
+        zero_write_state(z, g, STATE_MASTER, 0, n, chunk);
+    }
+    zero_store_params(z, false);
+    free(chunk);
+}
+
 struct Text {
     const struct RankSettings *settings;
     size_t prompt, count; // tokens of the prompt, and to make
@@ -94,6 +109,8 @@ static void write_text(void *context, struct Rank *r) {
     struct Sampling sampling = {.temperature = 0.01f, .seed = 9};
     for (size_t i = 0; i < x->prompt; i++)
         text[i] = (int32_t)(1 + i * i % 60);
+    if (x->settings->inference)
+        draw_weights(&r->zero);
     size_t made = rank_generate(r, text, x->prompt, x->count, &sampling);
     if (r->all->rank != 0)
         return;

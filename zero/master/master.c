@@ -5,6 +5,8 @@
 // It is written first, with a v of 0 that carries its sign; writing v later keeps that sign.
 #include "zero/master/master.h"
 
+#include <string.h>
+
 // Copies an array of 16-bit numbers as it is to x; out: from there.
 static void copy_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x,
                         bool out) {
@@ -81,19 +83,22 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 
 // ---- none ----
 
-// Initializes the parameters themselves, in any tier and dtype, through the host's memory.
-static void init_parameters(struct Zero *z, int g, size_t begin, size_t numel) {
+// Parameters without masters are read next, from a checkpoint or --init. Zeroes what no file has: the
+// padding of a group, and the rows that pad a vocabulary, which are the ends'.
+static void zero_padding(struct Zero *z, int g, size_t begin, size_t numel) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    for (size_t n, i = 0; i < numel; i += n) {
+    size_t i = 0;
+    if (params_is_block(z->params, g) && z->params->group[g].numel > begin)
+        i = size_min(z->params->group[g].numel - begin, numel);
+    for (size_t n; i < numel; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->device, chunk);
-        device_sync_queue(z->device, QUEUE_COMPUTE);
+        memset(chunk, 0, n * sizeof *chunk);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
     device_free_host(z->device, chunk);
 }
 const struct MasterOps master_none = {
-    .init = init_parameters, .read = zero_read_array, .write = zero_write_array};
+    .init = zero_padding, .read = zero_read_array, .write = zero_write_array};
 
 const struct MasterOps *master_ops(enum MasterFormat f) {
     static const struct MasterOps *const formats[NMASTER] = {
