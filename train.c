@@ -14,9 +14,9 @@
 #include "data/log/console.h"
 #include "kernels/features.h"
 #include "model/presets.h"
-#include "model/sample.h"
 #include "zero/plan/predict.h"
 #include "zero/process/request.h"
+#include "zero/rank/generate.h"
 #include "zero/rank/rank.h"
 #include "zero/train/job.h"
 #include "zero/weights/import_run.h"
@@ -116,13 +116,16 @@ static void print_sample(struct Trainer *t) {
     const struct Ids *prompt = &run->texts.prompt;
     const struct Ids *stops = &run->texts.stops;
     struct Sampling s = {(float)o->temperature, o->top_k, o->seed, stops->data, stops->count};
-    size_t n;
-    int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s, &n);
-    char *text = texts_sampled(&run->texts, ids, prompt->count + n);
+    struct Generation g;
+    generation_open(&g, &t->rank, &s);
+    generation_begin(&g, 0, prompt->data, prompt->count, o->sample_tokens);
+    while (generation_step(&g))
+        ;
+    char *text = texts_sampled(&run->texts, g.text[0].ids, g.text[0].count);
     if (trainer_speaks(t))
         progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
     free(text);
-    free(ids);
+    generation_close(&g);
 }
 
 // Scores the items of evaluation tasks on all ranks.
@@ -238,7 +241,7 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     if (!err && (o->sample_only || (o->eval_only && !o->export)))
         settings_set_inference(s);
     if (!err && (o->sample_only || run->line.train.intervals.sample_every))
-        settings_set_cache(s);
+        settings_set_cache(s, 1);
     return err;
 }
 

@@ -133,7 +133,7 @@ struct AttentionBackward {
 //   1. Each row's key and value are stored in the cache at p % capacity.
 //   2. out (b, t, nh, hs) = what AttentionForward has for query p of a sequence whose keys and
 //      values of positions 0 .. p are the cache's; with a window of the last `window` of them.
-// qkv: (b, t, nh + 2 nkv, hs) in dtype. cache: (2, b, nkv, capacity, hs) in cache_dtype, keys and
+// qkv: (b, t, nh + 2 nkv, hs) in dtype. cache: (b, 2, nkv, capacity, hs) in cache_dtype, keys and
 // then values; capacity is a multiple of LAYOUT_TILE, at least p + 1 of every row, or with a window
 // at least window + t - 1: then positions take turns.
 struct AttentionCached {

@@ -141,7 +141,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .sets = sets,
                        .layers = c->layers};
     a->blocks = a->block = base_alloc_zeroed((sets * c->layers + 1) * sizeof *a->block);
-    a->logit_rows = spec->generates ? 1 : chunk_rows(b * t, c, spec);
+    a->logit_rows = spec->generates ? spec->generates : chunk_rows(b * t, c, spec);
     struct Bump bump = {0};
     layout(a, c, spec, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);
@@ -152,9 +152,10 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     layout(a, c, spec, &bump);
     if (spec->no_head)
         return 0;
-    // When sampling, the one row of logits has a part from each TP rank.
+    // When sampling, a row of logits has a part from each TP rank.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
-                     size_max(a->logit_rows, a->tp_size) * c->vocab_padded * dtype_size(c->dtype),
+                     size_max(a->logit_rows, a->tp_size * size_max(1, spec->generates)) *
+                         c->vocab_padded * dtype_size(c->dtype),
                      &a->logits_block, e);
     a->logits = a->logits_block.mem;
     if (!err && a->tp_size > 1)

@@ -47,7 +47,7 @@ enum HeadMode {
     // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk
     HEAD_TRAIN,
     HEAD_LOSS,   // forward: the loss; no backward pass follows
-    HEAD_LOGITS, // forward: the logits of row `logits_row`
+    HEAD_LOGITS, // forward: the logits of some rows (struct Acts)
 };
 
 struct KvCache;
@@ -58,7 +58,8 @@ struct Acts {
     void *(*block)[NACT];  // [layer][tensor], of the micro-batch in use
     void *(*blocks)[NACT]; // [set][layer][tensor]: micro-batch i has set i % sets
     size_t sets, layers;
-    bool inference, generates;  // as in struct ActsSpec
+    bool inference; // as in struct ActsSpec
+    size_t generates;
     uint32_t kept;              // bit per tensor
     size_t slots, slot_bytes;   // kept tensors of set s, layer i are in slot (s * layers + i) %
     char *slot_mem;             // slots, and slots are adjacent
@@ -80,9 +81,10 @@ struct Acts {
     const int32_t *starts, *first;   // for packed documents (kernels/batch.h): where each token's
         // document begins, and the first key that it sees; NULL: not packed
     enum HeadMode mode;
-    size_t logits_row;           // HEAD_LOGITS
+    size_t logits_row, logits_count; // HEAD_LOGITS: the first row, and how many
     const struct KvCache *cache; // HEAD_LOGITS: of the tokens before `tokens`, which attention adds
                                  // to it; starts say how many. NULL: tokens are all there are
+    size_t cache_first;          // the cache's sequence that is the first here
     float dloss;             // HEAD_TRAIN: gradient of the objective by one counted token's loss,
     const float *loss_scale; // and its factor, on the device
     double *loss_sum;        // on the device: sum over the micro-batch's tokens
@@ -98,7 +100,7 @@ struct ActsSpec {
     size_t slots;       // of kept tensors: one for each layer of each set, or fewer, but at least 2
     bool no_head;       // no unit is the head
     bool inference;     // no backward pass will follow: nothing is kept for one
-    bool generates;     // and of logits one row at a time is asked for (HEAD_LOGITS)
+    size_t generates;   // and of logits at most so many rows are asked for (HEAD_LOGITS); 0: all
     size_t piece_bytes; // logits are made in pieces of about this size,
     size_t piece_rows;  // of a multiple of this many rows if they have more rows
     size_t tp_size;     // ranks of tensor parallelism; 0: one

@@ -159,7 +159,7 @@ static void attention_cached(struct BlockRun *r) {
         .cache_dtype = cache->dtype,
         .starts = r->acts->starts,
         .qkv = attention_input(r),
-        .cache = kv_cache_layer(cache, r->layer),
+        .cache = kv_cache_at(cache, r->layer, r->acts->cache_first),
         .out = r->act[ACT_ATT],
     };
     LAUNCH_WITH_WORK(r->m, attention_cached, args);

@@ -118,12 +118,14 @@ static void logits_of(struct Model *m, const void *w, const void *norm, size_t r
     LAUNCH_WITH_WORK(m, matmul, args);
 }
 
-// Makes one row's logits over the whole vocabulary: the TP ranks' parts, one after the other.
+// Makes some rows' logits over the whole vocabulary: the TP ranks' parts, one after the other, each
+// (logits_count, Vp).
 static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
-    size_t bytes = m->config.vocab_padded * dtype_size(m->config.dtype);
+    size_t n = acts->logits_count;
+    size_t bytes = n * m->config.vocab_padded * dtype_size(m->config.dtype);
     const struct TpComm *a = m->across;
     char *part = (char *)acts->logits + (a ? a->rank * bytes : 0);
-    logits_of(m, w, norm, acts->logits_row, 1, part);
+    logits_of(m, w, norm, acts->logits_row, n, part);
     if (a && !m->sizing)
         a->all_gather(a, acts->logits, part, bytes);
 }

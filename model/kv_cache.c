@@ -9,10 +9,9 @@ int kv_cache_open(struct KvCache *k, const struct ModelConfig *c, const struct K
     *k = (struct KvCache){.sequences = spec->sequences,
                           .capacity = round_up(seen, LAYOUT_TILE),
                           .dtype = spec->dtype};
-    k->layer_bytes =
-        2 * k->sequences * c->kv_heads * k->capacity * c->head_size * dtype_size(k->dtype);
+    k->sequence_bytes = 2 * c->kv_heads * k->capacity * c->head_size * dtype_size(k->dtype);
     return tier_alloc(tier, TAG_ACTIVATION, "keys and values of generation",
-                      c->layers * k->layer_bytes, &k->block, e);
+                      c->layers * k->sequences * k->sequence_bytes, &k->block, e);
 }
 
 void kv_cache_close(struct KvCache *k) {

@@ -18,8 +18,8 @@ struct KvCacheSpec {
 struct KvCache {
     size_t sequences, capacity; // capacity: positions of each sequence
     enum Dtype dtype;
-    size_t layer_bytes;
-    struct Block block; // (layers, 2, sequences, NKV, capacity, HS)
+    size_t sequence_bytes; // of a layer
+    struct Block block;    // (layers, sequences, 2, NKV, capacity, HS)
 };
 
 // Takes the cache of a model, or of the part of one that c describes, from `tier`. No tokens: none,
@@ -28,8 +28,9 @@ int kv_cache_open(struct KvCache *k, const struct ModelConfig *c, const struct K
                   struct Tier *tier, struct Error *e);
 void kv_cache_close(struct KvCache *k);
 
-static inline void *kv_cache_layer(const struct KvCache *k, int layer) {
-    return (char *)k->block.mem + (size_t)layer * k->layer_bytes;
+// Returns a layer's keys and values of the sequences from `first` on.
+static inline void *kv_cache_at(const struct KvCache *k, int layer, size_t first) {
+    return (char *)k->block.mem + ((size_t)layer * k->sequences + first) * k->sequence_bytes;
 }
 
 #endif

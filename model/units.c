@@ -149,7 +149,7 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
         acts->b = whole ? acts->b_max : 1;
         measure_scratch(m, acts, false, false);
     }
-    acts->b = 1;
+    acts->b = acts->logits_count = 1;
     acts->mode = HEAD_LOGITS; // generation: blocks of one sequence, down to one token
     const struct KvCache *cache = m->cache.capacity ? &m->cache : NULL;
     acts->cache = cache;
@@ -158,6 +158,12 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
         measure_scratch(m, acts, false, false);
     acts->t = acts->t_max;
     measure_scratch(m, acts, false, false);
+    if (cache && acts->generates > 1) { // and one token of each sequence
+        acts->b = acts->logits_count = acts->generates;
+        acts->t = 1;
+        measure_scratch(m, acts, false, false);
+        acts->t = acts->t_max;
+    }
     acts->cache = NULL;
     acts->b = acts->b_max;
     acts->mode = HEAD_TRAIN;

@@ -55,8 +55,7 @@ static size_t cached_head(const struct AttentionCached *a, const struct CachedRo
 // Element of the cache where a position's key (which 0) or value (1) begins.
 static size_t cached_at(const struct AttentionCached *a, size_t which, size_t b, size_t key_head,
                         size_t position) {
-    return (((which * a->b + b) * a->nkv + key_head) * a->capacity + position % a->capacity) *
-           a->hs;
+    return (((b * 2 + which) * a->nkv + key_head) * a->capacity + position % a->capacity) * a->hs;
 }
 
 VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size_t row,

@@ -9,7 +9,7 @@
 // Element of the cache where a position's key (which 0) or value (1) begins.
 static size_t cached_at(const struct AttentionCached *a, size_t which, size_t b, size_t head,
                         size_t position) {
-    return (((which * a->b + b) * a->nkv + head) * a->capacity + position % a->capacity) * a->hs;
+    return (((b * 2 + which) * a->nkv + head) * a->capacity + position % a->capacity) * a->hs;
 }
 
 static size_t qkv_at(const struct AttentionCached *a, size_t row, size_t head) {

@@ -21,7 +21,7 @@ struct CachedGrid {
 
 static __device__ inline size_t cached_at(const CachedGrid &a, unsigned which, unsigned b,
                                           unsigned head, size_t position) {
-    return (((size_t)(which * a.b + b) * a.nkv + head) * a.capacity + position % a.capacity) * a.hs;
+    return (((size_t)(b * 2 + which) * a.nkv + head) * a.capacity + position % a.capacity) * a.hs;
 }
 
 // A block stores one vector of one new row: head 0 .. nkv - 1 a key, the others a value.

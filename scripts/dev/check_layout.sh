@@ -91,7 +91,7 @@ function may_include(target,    to) {
         return to ~ /^(zero|model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
     if (to == "model" &&
-        file ~ /^zero\/((step|results)\.c|pipe\/pipe\.c|rank\/rank(\.[ch]|_(sample|step)\.c))$/)
+        file ~ /^zero\/((step|results)\.c|pipe\/pipe\.c|rank\/(generate\.[ch]|rank(\.[ch]|_step\.c)))$/)
         return 1
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)

@@ -1,6 +1,6 @@
 // Samples: that they end at a token that ends a text, on all ranks alike; and that a cache of keys
 // and values, and a rank that only generates, change no token of them.
-#include "model/sample.h"
+#include "zero/rank/generate.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
@@ -23,9 +23,8 @@ static void generate(void *context, struct Rank *r) {
     sampling.stops = stops;
     sampling.stop_count = 3;
     const int32_t prompt[] = {1, 2, 3};
-    int32_t *text = rank_continue(r, prompt, PROMPT, MADE, &sampling, &x->count[rank]);
-    memcpy(x->text[rank], text, (PROMPT + x->count[rank]) * sizeof *text);
-    free(text);
+    memcpy(x->text[rank], prompt, sizeof prompt);
+    x->count[rank] = rank_generate(r, x->text[rank], PROMPT, MADE, &sampling);
     if (tiny_is_first(r)) {
         x->made = made;
         memcpy(x->whole, whole, sizeof whole);
@@ -73,13 +72,18 @@ TEST(a_prompt_does_not_end_the_sample) {
 enum { LONG = 40, PROMPT_LONG = 1100 };
 
 // A rank that does not train takes nothing for it in any tier, and no more than it was planned to.
-static void check_memory(const struct Rank *r, const struct Rank *planned) {
-    for (int tier = 0; tier < NTIER; tier++) {
-        assert_int_equal(r->tier[tier].most[TAG_GRAD], 0);
-        assert_int_equal(r->tier[tier].most[TAG_OPTIMIZER], 0);
-        for (int tag = 0; tag < NTAG; tag++)
-            assert_int_equal(r->tier[tier].most[tag], planned->tier[tier].most[tag]);
-    }
+static void check_planned(const struct Rank *r, const struct RankSettings *s) {
+    struct Rank planned;
+    struct Error e;
+    CHECK(!rank_open(&planned, s, true, &e), "%s", e.text);
+    for (int tier = 0; tier < NTIER; tier++)
+        for (int tag = 0; tag < NTAG; tag++) {
+            size_t most = r->tier[tier].most[tag], trains = tag == TAG_GRAD || tag == TAG_OPTIMIZER;
+            CHECK(most == planned.tier[tier].most[tag] && (!trains || !most),
+                  "%s %s: %zu bytes, planned %zu", tier_name(tier), tag_name(tag), most,
+                  planned.tier[tier].most[tag]);
+        }
+    rank_close(&planned);
 }
 
 // The initial weights of a rank that trains, for one that does not, which wants to read them.
@@ -116,23 +120,18 @@ static void write_text(void *context, struct Rank *r) {
         return;
     assert_int_equal(made, x->count);
     memcpy(x->ids, text, sizeof text);
-    if (x->settings->inference) {
-        struct Rank dry;
-        struct Error e;
-        assert_int_equal(rank_open(&dry, x->settings, true, &e), 0);
-        check_memory(r, &dry);
-        rank_close(&dry);
-    }
+    if (x->settings->inference)
+        check_planned(r, x->settings);
 }
 
 // The same text by whole passes, by a cache in a rank that trains, and in one that does not.
 static void check_lengths(struct RankSettings s, size_t prompt, size_t count, const char *name) {
     struct Text whole = {&s, prompt, count, {0}}, cached = whole, alone = whole;
     tiny_ranks(&s, write_text, &whole);
-    settings_set_cache(&s);
+    settings_set_cache(&s, 1);
     tiny_ranks(&s, write_text, &cached);
     settings_set_inference(&s);
-    settings_set_cache(&s);
+    settings_set_cache(&s, 1);
     tiny_ranks(&s, write_text, &alone);
     for (size_t i = 0; i < prompt + count; i++)
         if (cached.ids[i] != whole.ids[i] || alone.ids[i] != whole.ids[i])
@@ -195,4 +194,133 @@ TEST(a_long_prompt_changes_no_token) {
             check_lengths(s, PROMPT_LONG, 3, tiny_family_name(i));
     }
     assert_true(windows > 0);
+}
+
+// ---- several texts together ----
+
+// TEXTS are continued, BESIDE at a time; each has another length, so that they end one by one.
+enum { TEXTS = 5, BESIDE = 3, LONGEST = 40 };
+
+struct Texts {
+    const struct RankSettings *settings;
+    size_t beside; // 1: one after the other
+    size_t count[TEXTS];
+    int32_t ids[TEXTS][LONGEST];
+};
+
+static void begin_text(struct Generation *g, size_t place, size_t text) {
+    int32_t prompt[LONGEST];
+    size_t length = 1 + text * 4 % 11;
+    for (size_t i = 0; i < length; i++)
+        prompt[i] = (int32_t)(1 + (text + i * i) % 60);
+    generation_begin(g, place, prompt, length, 5 + 6 * (text % 3));
+}
+
+static void write_texts(void *context, struct Rank *r) {
+    struct Texts *x = context;
+    struct Sampling sampling = {.temperature = 0.01f, .seed = 9};
+    struct Generation g;
+    size_t begun = 0, done = 0, text_at[BESIDE];
+    draw_weights(&r->zero);
+    generation_open(&g, r, &sampling);
+    CHECK(g.texts == x->beside, "%zu texts", g.texts);
+    for (; begun < x->beside; begun++)
+        begin_text(&g, begun, text_at[begun] = begun);
+    while (done < TEXTS) {
+        generation_step(&g);
+        for (size_t i = 0; i < g.texts; i++) {
+            struct GenText *text = &g.text[i];
+            if (text->active || text_at[i] == TEXTS)
+                continue;
+            if (tiny_is_first(r)) {
+                x->count[text_at[i]] = text->count;
+                memcpy(x->ids[text_at[i]], text->ids, text->count * sizeof(int32_t));
+            }
+            done++;
+            text_at[i] = begun < TEXTS ? begun++ : TEXTS;
+            if (text_at[i] < TEXTS)
+                begin_text(&g, i, text_at[i]);
+        }
+    }
+    generation_close(&g);
+    if (r->all->rank == 0)
+        check_planned(r, x->settings);
+}
+
+static void check_beside(struct RankSettings s, const char *name) {
+    struct Texts alone = {&s, 1, {0}, {{0}}}, together = {&s, BESIDE, {0}, {{0}}};
+    settings_set_inference(&s);
+    settings_set_cache(&s, alone.beside);
+    tiny_ranks(&s, write_texts, &alone);
+    settings_set_cache(&s, together.beside);
+    tiny_ranks(&s, write_texts, &together);
+    for (size_t i = 0; i < TEXTS; i++) {
+        assert_true(alone.count[i] > 5);
+        assert_int_equal(together.count[i], alone.count[i]);
+        for (size_t j = 0; j < alone.count[i]; j++)
+            if (alone.ids[i][j] != together.ids[i][j])
+                fail_msg("%s, %s: token %zu of text %zu is %d alone, %d beside others", name,
+                         dtype_name(s.model.dtype), j, i, alone.ids[i][j], together.ids[i][j]);
+    }
+}
+
+TEST(a_text_does_not_depend_on_those_beside_it) {
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (enum Dtype d = F32; d < NDTYPE; d++) {
+            struct RankSettings s = tiny_family(i, d);
+            s.threads = 1;
+            if (s.model.sparse.mode == SPARSE_DENSE)
+                check_beside(s, tiny_family_name(i));
+        }
+    struct RankSettings s = tiny_settings(F32);
+    s.threads = 1;
+    s.stage = 3;
+    s.ranks = 2;
+    check_beside(s, "stage 3");
+    s.pp = 2;
+    s.stage = 1;
+    check_beside(s, "a pipeline");
+    s.pp = 1;
+    s.ranks = s.tp = 3;
+    check_beside(s, "tensor parallelism");
+}
+
+// What a second prompt has in common with the text before it is not run again, to the same tokens.
+static void talk(void *context, struct Rank *r) {
+    const bool *anew = context;
+    static int32_t said[2][LONGEST];
+    struct Sampling sampling = {.temperature = 0.01f, .seed = 9};
+    struct Generation g;
+    draw_weights(&r->zero);
+    generation_open(&g, r, &sampling);
+    int32_t prompt[LONGEST] = {5, 6, 7, 8};
+    generation_begin(&g, 0, prompt, 4, 3);
+    while (generation_step(&g))
+        ;
+    memcpy(prompt, g.text[0].ids, 6 * sizeof *prompt); // without the last token that was made
+    prompt[6] = 9;
+    if (*anew) {
+        generation_close(&g);
+        generation_open(&g, r, &sampling);
+    }
+    generation_begin(&g, 0, prompt, 7, 5);
+    assert_int_equal(g.text[0].cached, *anew ? 0 : 6);
+    while (generation_step(&g))
+        ;
+    assert_int_equal(g.text[0].count, 12);
+    memcpy(said[*anew], g.text[0].ids, 12 * sizeof(int32_t));
+    generation_close(&g);
+    if (*anew)
+        assert_memory_equal(said[0], said[1], 12 * sizeof(int32_t));
+}
+
+TEST(a_conversation_goes_on_in_the_cache) {
+    for (int anew = 0; anew < 2; anew++) {
+        bool flag = anew;
+        struct RankSettings s = tiny_settings(F32);
+        s.threads = 1;
+        settings_set_inference(&s);
+        settings_set_cache(&s, 1);
+        tiny_ranks(&s, talk, &flag);
+    }
 }

@@ -129,7 +129,7 @@ static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, con
 
 // ---- the step ----
 
-// Rehearses a rank that does not train: a token, or else the loss of a batch.
+// Rehearses a rank that does not train: a token of each sequence, or else the loss of a batch.
 static void forward(struct Play *p) {
     struct Acts *acts = &p->rank->acts;
     const struct KvCache *cache = &p->rank->model.cache;
@@ -137,8 +137,10 @@ static void forward(struct Play *p) {
     p->part = SEND_FORWARD;
     acts->mode = acts->generates ? HEAD_LOGITS : HEAD_LOSS;
     acts->cache = acts->generates ? cache : NULL;
-    if (acts->generates)
-        acts->b = acts->t = 1;
+    if (acts->generates) {
+        acts->b = acts->logits_count = acts->generates;
+        acts->t = 1;
+    }
     zero_forward(&p->rank->zero, acts);
     hop_begins(p);
     acts->b = b;

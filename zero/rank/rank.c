@@ -166,7 +166,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     const struct Parallel *parallel = &r->parallel;
     size_t layers = r->model.config.layers;
     size_t sets = s->inference ? 1 : settings_acts_in_flight(s), kept = layers * sets;
-    bool generates = s->inference && s->cache_tokens;
+    size_t generates = s->inference && s->cache_tokens ? s->batch : 0;
     struct ActsSpec spec = {
         .level = s->recompute,
         .sets = sets,
@@ -174,7 +174,8 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         .inference = s->inference,
         .generates = generates,
         .b = generates ? 1 : s->batch,
-        .t = generates ? size_min(s->model.seq_len, PREFILL_TOKENS) : s->model.seq_len,
+        .t = generates ? size_max(size_min(s->model.seq_len, PREFILL_TOKENS), generates)
+                       : s->model.seq_len,
         .slots = s->inference
                      ? size_min(kept, 2)
                      : act_offload_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
@@ -203,9 +204,9 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     return err || !keeps ? err : act_offload_open(&r->zero, &keep, e);
 }
 
-// The cache of one text that is continued.
+// The cache of the texts that are continued: one, for the samples of a run that trains.
 static int open_cache(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    struct KvCacheSpec spec = {.sequences = 1,
+    struct KvCacheSpec spec = {.sequences = size_max(1, r->acts.generates),
                                .tokens = s->cache_tokens,
                                .at_once = size_min(r->acts.t_max, PREFILL_TOKENS),
                                .dtype = s->model.dtype};

@@ -151,15 +151,4 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
 int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double *logprob,
                struct Error *e);
 
-// Appends `count` sampled tokens to the `length` tokens of `text`, which has space for them; fewer
-// if one of s->stops is drawn, which is then the last. The model sees the last seq_len tokens of a
-// longer text; a text that grows past that goes on with its last seq_len / 2. All ranks call it
-// with the same text, and get the same. Returns how many were appended.
-struct Sampling;
-size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
-                     const struct Sampling *s);
-// Does the same with a copy of `prompt`: *made of the `count` tokens were made; free() it.
-int32_t *rank_continue(struct Rank *r, const int32_t *prompt, size_t length, size_t count,
-                       const struct Sampling *s, size_t *made);
-
 #endif

@@ -259,9 +259,12 @@ void settings_set_inference(struct RankSettings *s) {
     s->recompute = RECOMPUTE_BLOCK; // nothing is kept
 }
 
-void settings_set_cache(struct RankSettings *s) {
-    if (s->model.sparse.mode == SPARSE_DENSE && !s->sequence_parallel)
-        s->cache_tokens = s->model.seq_len;
+void settings_set_cache(struct RankSettings *s, size_t sequences) {
+    if (s->model.sparse.mode != SPARSE_DENSE || s->sequence_parallel)
+        return;
+    s->cache_tokens = s->model.seq_len;
+    if (s->inference)
+        s->batch = sequences;
 }
 
 struct ZeroOptions settings_zero(const struct RankSettings *s) {

@@ -188,10 +188,11 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
 
 // Leaves out what only training has, for a rank that generates or evaluates.
 void settings_set_inference(struct RankSettings *s);
-// Gives a rank that generates its cache. With sparse attention there is none, since a pattern is of
-// whole tiles, nor with sequence parallelism in training, since one row has no part for each TP rank:
-// then each token runs the whole text.
-void settings_set_cache(struct RankSettings *s);
+// Gives a rank that generates its cache: of so many texts that are continued together, or of one if
+// it trains. With sparse attention there is none, since a pattern is of whole tiles, nor with
+// sequence parallelism in training, since one row has no part for each TP rank: then each token
+// runs the whole text.
+void settings_set_cache(struct RankSettings *s, size_t sequences);
 
 // Sets `batch` sequences per micro-batch; nmicro, and grad_dtype if it is auto, follow. Errors:
 // -EINVAL if the step cannot be divided so.

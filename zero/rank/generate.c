@@ -1,0 +1,222 @@
+// Generation: passes, and the tokens drawn after each. See generate.h.
+#include "zero/rank/generate.h"
+#include "zero/report.h"
+
+#include "kernels/dtype.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_cache(const struct Generation *g) {
+    return g->rank->model.cache.capacity > 0;
+}
+
+// Only the last pipeline stage has the logits.
+static bool has_logits(const struct Rank *r) {
+    return r->zero.parallel->stage + 1 == r->zero.parallel->stages;
+}
+
+void generation_open(struct Generation *g, struct Rank *r, const struct Sampling *s) {
+    *g = (struct Generation){.rank = r, .sampling = s};
+    g->texts = size_max(1, r->model.cache.sequences);
+    g->text = base_alloc_zeroed(g->texts * sizeof *g->text);
+    g->logits = base_alloc(r->params.config.vocab * sizeof *g->logits);
+    g->rows = device_alloc_host(r->device, g->texts * r->acts.tp_size *
+                                               r->model.config.vocab_padded * sizeof(float));
+}
+
+void generation_close(struct Generation *g) {
+    for (size_t i = 0; i < g->texts; i++)
+        free(g->text[i].ids);
+    free(g->text);
+    free(g->logits);
+    device_free_host(g->rank->device, g->rows);
+}
+
+void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
+                      size_t made) {
+    struct GenText *x = &g->text[i], old = *x;
+    size_t same = 0, T = g->rank->model.config.seq_len;
+    while (!old.first && same < old.cached && same + 1 < count && old.ids[same] == prompt[same])
+        same++;
+    // A window's ring may have lost what a token further back sees.
+    if (g->rank->model.config.window && same < old.cached &&
+        old.cached + PREFILL_TOKENS > g->rank->model.cache.capacity)
+        same = 0;
+    *x = (struct GenText){
+        base_alloc((count + made) * sizeof *x->ids), count, count, count + made, made > 0, 0, same};
+    memcpy(x->ids, prompt, count * sizeof *prompt);
+    free(old.ids);
+    if (count > T) {
+        x->first = count - T;
+        x->cached = 0;
+    }
+}
+
+// ---- a pass ----
+
+// Returns how many tokens of a text go through the model together, of `count` new ones after
+// `past`: a power of two, so that kernels are prepared for few shapes. It may be more than count, if
+// positions are left; what is stored after the last token is overwritten before a query sees it.
+static size_t pass_length(const struct Generation *g, size_t past, size_t count) {
+    const struct Rank *r = g->rank;
+    size_t t = 1, most = size_min(r->acts.t_max, PREFILL_TOKENS);
+    if (!has_cache(g))
+        return acts_sample_length(&r->acts, count);
+    while (t < count && 2 * t <= most) // a window's ring has space for as many
+        t *= 2;
+    if (past + t > r->model.config.seq_len)
+        while (t > count)
+            t /= 2;
+    return t;
+}
+
+// Writes the next t tokens of text x, and where they stand, into a row of the batch. A text that no
+// token is wanted of takes part with any token, which is stored behind its own.
+static void fill_row(struct Generation *g, struct GenText *x, int32_t *tokens, int32_t *starts,
+                     size_t t) {
+    size_t have = x->count - x->first - x->cached;
+    if (!have)
+        x->cached = size_min(x->cached, g->rank->model.config.seq_len - 1);
+    for (size_t i = 0; i < t; i++) {
+        tokens[i] = i < have ? x->ids[x->first + x->cached + i] : 0;
+        if (starts)
+            starts[i] = -(int32_t)x->cached;
+    }
+}
+
+// Runs t tokens of each of b texts from text `from` on, and makes the logits of row `last`, and of
+// those after it if there are several texts. Without a cache the tokens are the whole text.
+static void run_pass(struct Generation *g, size_t from, size_t b, size_t t, size_t last) {
+    struct Rank *r = g->rank;
+    struct Feed *feed = &r->feed;
+    struct Acts *acts = &r->acts;
+    int32_t *host = feed_host(feed);
+    int32_t *starts = feed->arrays > FEED_STARTS ? host + FEED_STARTS * feed->tokens : NULL;
+    for (size_t i = 0; i < b; i++)
+        fill_row(g, &g->text[from + i], host + i * t, starts ? starts + i * t : NULL, t);
+    feed_send(feed);
+    rank_next_batch(r);
+    acts->b = b;
+    acts->t = t;
+    acts->mode = HEAD_LOGITS;
+    acts->logits_row = last;
+    acts->logits_count = b;
+    acts->cache_first = from;
+    if (has_cache(g)) {
+        acts->starts = acts->tokens + FEED_STARTS * feed->tokens;
+        acts->cache = &r->model.cache;
+    }
+    zero_forward(&r->zero, acts);
+    feed_done(feed);
+    acts->cache = NULL;
+    acts->b = acts->b_max;
+    acts->t = acts->t_max;
+}
+
+// Runs the tokens of text i that are not in the cache.
+static void run_prompt(struct Generation *g, size_t i) {
+    struct GenText *x = &g->text[i];
+    size_t have;
+    if (!has_cache(g))
+        x->cached = 0;
+    while ((have = x->count - x->first - x->cached) > 0) {
+        size_t t = pass_length(g, x->cached, have), ran = size_min(t, have);
+        run_pass(g, i, 1, t, ran - 1);
+        x->cached += ran;
+    }
+}
+
+// ---- the next token ----
+
+// Draws the token that follows text x, from row `row` of the n that the last pass made: there each
+// TP rank's part of the vocabulary has rows of its own.
+static int32_t draw(struct Generation *g, const struct GenText *x, size_t row, size_t n) {
+    const struct Rank *r = g->rank;
+    size_t part = r->model.config.vocab_padded, vocab = r->params.config.vocab;
+    for (size_t i = 0; i < vocab; i++)
+        g->logits[i] =
+            dtype_load(g->rows, r->model.config.dtype, (i / part * n + row) * part + i % part);
+    return sample_token(g->logits, vocab, g->sampling, x->count);
+}
+
+static void add_token(struct Generation *g, struct GenText *x, size_t row, size_t n) {
+    struct Rank *r = g->rank;
+    int32_t drawn = has_logits(r) ? draw(g, x, row, n) : 0;
+    // The token that the last rank, one of the last stage, has drawn.
+    if (r->zero.parallel->stages > 1)
+        drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
+    x->ids[x->count++] = drawn;
+    x->active = x->count < x->most && !sample_stops(g->sampling, drawn);
+}
+
+// Brings the n rows of logits of the last pass to the host.
+static void read_logits(struct Generation *g, size_t n) {
+    struct Rank *r = g->rank;
+    size_t row = r->model.config.vocab_padded * dtype_size(r->model.config.dtype);
+    if (has_logits(r)) {
+        device_copy(r->device, QUEUE_OUT, g->rows, r->acts.logits, n * r->acts.tp_size * row);
+        device_sync_queue(r->device, QUEUE_OUT);
+    }
+}
+
+static void wait_for_pass(struct Generation *g, size_t n) {
+    device_sync_queue(g->rank->device, QUEUE_COMPUTE);
+    read_logits(g, n);
+}
+
+// A text that grew past what the model sees goes on with its second half.
+static void slide(const struct Generation *g, struct GenText *x) {
+    size_t T = g->rank->model.config.seq_len;
+    if (x->count - x->first <= T)
+        return;
+    x->first = x->count - T / 2;
+    x->cached = 0;
+}
+
+// True if all of a text but its last token is in the cache.
+static bool needs_one(const struct GenText *x) {
+    return x->active && x->cached + 1 == x->count - x->first;
+}
+
+size_t generation_step(struct Generation *g) {
+    size_t together = 0, active = 0;
+    for (size_t i = 0; i < g->texts; i++) {
+        slide(g, &g->text[i]);
+        together += needs_one(&g->text[i]);
+    }
+    bool *one = base_alloc_zeroed(g->texts * sizeof *one);
+    if (together > 1) {
+        run_pass(g, 0, g->texts, 1, 0);
+        wait_for_pass(g, g->texts);
+    }
+    for (size_t i = 0; i < g->texts && together > 1; i++)
+        if ((one[i] = needs_one(&g->text[i]))) {
+            g->text[i].cached++;
+            add_token(g, &g->text[i], i, g->texts);
+        }
+    for (size_t i = 0; i < g->texts; i++) {
+        struct GenText *x = &g->text[i];
+        if (x->active && !one[i]) {
+            run_prompt(g, i);
+            wait_for_pass(g, 1);
+            add_token(g, x, 0, 1);
+        }
+        active += x->active;
+    }
+    free(one);
+    return active;
+}
+
+size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                     const struct Sampling *s) {
+    struct Generation g;
+    generation_open(&g, r, s);
+    generation_begin(&g, 0, text, length, count);
+    while (generation_step(&g))
+        ;
+    size_t made = g.text[0].count - length;
+    memcpy(text + length, g.text[0].ids + length, made * sizeof *text);
+    generation_close(&g);
+    return made;
+}

@@ -1,0 +1,52 @@
+// Generation: a rank continues texts, token by token, together with all others.
+//
+// Each text has a sequence of the cache (model/kv_cache.h). A prompt is read alone, some hundred
+// tokens at a time; then a pass makes the next token of all texts, so that the weights are read, or
+// gathered, once for all. All ranks call these functions with the same arguments and get the same
+// tokens; what a text becomes does not depend on the texts beside it.
+//
+// Called by train.c. Read next: model/sample.h (from logits to a token), model/block_ops.c.
+#ifndef ZERO_RANK_GENERATE_H
+#define ZERO_RANK_GENERATE_H
+#include "model/sample.h"
+#include "zero/rank/rank.h"
+
+// A text: its prompt, and the tokens that were made.
+struct GenText {
+    int32_t *ids;
+    size_t count, prompt, most; // tokens so far; of the prompt; at which it ends
+    bool active;                // the next pass makes a token of it
+    size_t first;               // the first token that the model sees
+    size_t cached;              // tokens from there on that are in the cache
+};
+
+struct Generation {
+    struct Rank *rank;
+    const struct Sampling *sampling;
+    struct GenText *text;
+    size_t texts; // the cache's sequences
+    float *logits;
+    void *rows; // the device's logits, on the host
+};
+
+// The rank's cache decides how many texts there are: one if it has none, as with sparse attention.
+void generation_open(struct Generation *g, struct Rank *r, const struct Sampling *s);
+void generation_close(struct Generation *g);
+
+// Begins text i anew: `count` tokens of a prompt, at least one, to which at most `made` are added.
+// The tokens that it begins with as the text before it did are in the cache already.
+void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
+                      size_t made);
+
+// Adds a token to each active text. A text is no longer active after a token of
+// sampling->stops, which is then its last, or if it is full. The model sees the last seq_len tokens
+// of a longer text; a text that grows past that goes on with its last seq_len / 2. Returns how many
+// are still active.
+size_t generation_step(struct Generation *g);
+
+// Continues one text to its end: appends at most `count` tokens to the `length` of `text`, which has
+// space for them. Returns how many.
+size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                     const struct Sampling *s);
+
+#endif
