@@ -32,7 +32,7 @@ NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \
     test_blas_forms \
     test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
-    test_gpu_train test_breakdown) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
+    test_gpu_train test_breakdown test_sampling) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_counters test_cusim_memory \
     test_cusim_streams test_cusim_threads) $(call IN,kernels,test_blas_refused) \

@@ -236,7 +236,7 @@ static const struct FlagRule rules[] = {
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
     {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
      "it has no effect without --eval; add --eval"},
-    {E_ONLY_CHECKPOINT, "sample-only|eval-only !resume !init",
+    {E_ONLY_CHECKPOINT, "sample-only|eval-only !resume !init !plan",
      "it needs a checkpoint; add --resume auto, or a model by --init"},
     {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},
     {E_ONLY_CONFLICT, "trace export resume=best", "there is no step; leave out --trace"},

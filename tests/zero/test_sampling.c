@@ -8,6 +8,15 @@
 
 enum { PROMPT = 3, MADE = 20, RANKS = 3 };
 
+// On whatever device there is.
+static struct RankSettings family_here(int family, enum Dtype d) {
+    struct RankSettings s = tiny_family(family, d);
+    s.threads = 1;
+    if (device_count_cuda())
+        s.device = DEVICE_CUDA;
+    return s;
+}
+
 struct Sampled {
     int32_t whole[PROMPT + MADE], text[RANKS][PROMPT + MADE];
     size_t made, count[RANKS];
@@ -148,16 +157,14 @@ static void check_texts(struct RankSettings s, const char *name) {
 TEST(a_cache_changes_no_token) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (enum Dtype d = F32; d < NDTYPE; d++) {
-            struct RankSettings s = tiny_family(i, d);
-            s.threads = 1;
+            struct RankSettings s = family_here(i, d);
             check_texts(s, tiny_family_name(i));
         }
 }
 
 TEST(a_cache_changes_no_token_on_any_grid) {
     for (int stage = 0; stage < 4; stage++) {
-        struct RankSettings s = tiny_family(stage, stage % 2 ? BF16 : F32);
-        s.threads = 1;
+        struct RankSettings s = family_here(stage, stage % 2 ? BF16 : F32);
         s.stage = stage;
         s.ranks = 2;
         check_texts(s, "two ranks");
@@ -169,8 +176,7 @@ TEST(a_cache_changes_no_token_on_any_grid) {
         if (stage < 3)
             check_texts(s, "a pipeline");
     }
-    struct RankSettings s = tiny_settings(F32);
-    s.threads = 1;
+    struct RankSettings s = family_here(0, F32);
     s.ranks = 3;
     s.tp = 3;
     check_texts(s, "tensor parallelism");
@@ -183,9 +189,8 @@ TEST(a_cache_changes_no_token_on_any_grid) {
 TEST(a_long_prompt_changes_no_token) {
     int windows = 0;
     for (int i = 0; i < TINY_FAMILIES; i++) {
-        struct RankSettings s = tiny_family(i, F32);
+        struct RankSettings s = family_here(i, F32);
         windows += s.model.window > 0;
-        s.threads = 1;
         s.model.seq_len = 2 * PROMPT_LONG;
         s.model.positions = s.model.positions ? s.model.seq_len : 0;
         struct Error e;
@@ -267,13 +272,11 @@ static void check_beside(struct RankSettings s, const char *name) {
 TEST(a_text_does_not_depend_on_those_beside_it) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (enum Dtype d = F32; d < NDTYPE; d++) {
-            struct RankSettings s = tiny_family(i, d);
-            s.threads = 1;
+            struct RankSettings s = family_here(i, d);
             if (s.model.sparse.mode == SPARSE_DENSE)
                 check_beside(s, tiny_family_name(i));
         }
-    struct RankSettings s = tiny_settings(F32);
-    s.threads = 1;
+    struct RankSettings s = family_here(0, F32);
     s.stage = 3;
     s.ranks = 2;
     check_beside(s, "stage 3");
@@ -317,8 +320,7 @@ static void talk(void *context, struct Rank *r) {
 TEST(a_conversation_goes_on_in_the_cache) {
     for (int anew = 0; anew < 2; anew++) {
         bool flag = anew;
-        struct RankSettings s = tiny_settings(F32);
-        s.threads = 1;
+        struct RankSettings s = family_here(0, F32);
         settings_set_inference(&s);
         settings_set_cache(&s, 1);
         tiny_ranks(&s, talk, &flag);

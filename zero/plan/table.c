@@ -16,6 +16,7 @@ struct Columns {
     FILE *out;
     int n;
     const struct Footprint *of[MAX_COLUMNS];
+    const char *unit; // of which they say what is sent and moved
 };
 
 static void print_row(const struct Columns *c, const char *name, const size_t bytes[]) {
@@ -101,7 +102,8 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     size_t row[MAX_COLUMNS];
     for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
         if (is_used(shown(c, f, kind), kind))
-            print_tier(&(struct Columns){c->out, c->n, {shown(c, f, kind), c->of[1]}}, f, kind);
+            print_tier(&(struct Columns){c->out, c->n, {shown(c, f, kind), c->of[1]}, NULL}, f,
+                       kind);
     const struct Footprint *on_disk = shown(c, f, TIER_NVME);
     if (c->n == 1 && on_disk->io_bytes)
         print_row(c, "buffers on host", &on_disk->io_bytes);
@@ -119,9 +121,20 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
         print_row(c, "host, about", row);
 }
 
+// What a forecast is of.
+static const char *time_unit(const struct RankSettings *s) {
+    return !s->inference ? "step" : s->cache_tokens ? "token" : "batch";
+}
+
+static void print_moving(const struct Columns *c, const char *verb, const char *who) {
+    char what[32];
+    snprintf(what, sizeof what, "%s a %s (MiB)", verb, c->unit);
+    print_head(c, what, who, "counted");
+}
+
 static void print_traffic(const struct Columns *c, const char *who) {
     size_t sum[MAX_COLUMNS] = {0};
-    print_head(c, "sent a step (MiB)", who, "counted");
+    print_moving(c, "sent", who);
     for (int kind = 0; kind < NCOLLECTIVE; kind++) {
         for (int i = 0; i < c->n; i++)
             sum[i] += c->of[i]->traffic.bytes[kind];
@@ -139,7 +152,7 @@ static void print_moved(const struct Columns *c, const char *who) {
         all += m->in + m->out + m->read + m->written;
     }
     if (all)
-        print_head(c, "moved a step (MiB)", who, "counted");
+        print_moving(c, "moved", who);
     print_counted(c, "to the device", AT(moved.in), false);
     print_counted(c, "from the device", AT(moved.out), false);
     print_counted(c, "from disk", AT(moved.read), false);
@@ -166,9 +179,11 @@ static void print_bound(FILE *out, const struct Forecast *f) {
     struct Bound b = bound_of(&f->work, s);
     const char *longest = bound_longest(&b),
                *updates = f->work.update > 0 ? ", and the update" : "";
+    char takes[32];
     if (!(b.compute > 0 || b.bus > 0 || b.disk > 0 || b.host > 0))
         return;
-    fprintf(out, "%-18s %10s\n", "a step takes (ms)", "at least");
+    snprintf(takes, sizeof takes, "a %s takes (ms)", time_unit(&f->settings));
+    fprintf(out, "%-18s %10s\n", takes, "at least");
     print_time(out, "compute", b.compute, "at %.3g GFLOP/s%s", s->flops / 1e9, updates);
     print_time(out, "host's update", b.host, "at %.3g GB/s", s->host_update / 1e9);
     print_time(out, "bus", b.bus, "at %.3g GB/s to the device, %.3g from it", s->in / 1e9,
@@ -179,7 +194,7 @@ static void print_bound(FILE *out, const struct Forecast *f) {
     if (!(b.disk > 0) && settings_use_disk(&f->settings))
         fprintf(out, "  %-16s not known%s\n", "disk",
                 f->settings.nvme.folder ? "" : ": --nvme-path names none");
-    print_time(out, "step", b.step, "the %s takes longest",
+    print_time(out, time_unit(&f->settings), b.step, "the %s takes longest",
                strcmp(longest, "compute") ? longest : "computation");
 }
 
@@ -195,7 +210,7 @@ static void print_place(FILE *out, const struct RankSettings *s) {
 }
 
 void table_print(FILE *out, const struct Forecast *f, const struct Footprint *measured) {
-    struct Columns c = {out, measured ? 2 : 1, {&f->is, measured}};
+    struct Columns c = {out, measured ? 2 : 1, {&f->is, measured}, time_unit(&f->settings)};
     char rank[24];
     snprintf(rank, sizeof rank, "rank %d", f->settings.rank);
     const char *who = f->unlike ? rank : "each rank";
