@@ -230,10 +230,11 @@ asan:
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory MODE=asan CFLAGS="-O2 -g" test
 
 # gcc's own OpenMP library is invisible to ThreadSanitizer and gives false races; LLVM's, with its
-# tool libarcher, tells the sanitizer of every fork, join and barrier.
+# tool libarcher, tells the sanitizer of every fork, join and barrier. Tests kill children that they
+# have forked beside OpenMP's threads.
 tsan:
 	OMP_TOOL_LIBRARIES=libarcher.so \
-	TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1 \
+	TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1:die_after_fork=0 \
 	$(MAKE) --no-print-directory MODE=tsan CC=clang CFLAGS="-O2 -g" test
 
 fuzz:

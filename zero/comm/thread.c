@@ -138,7 +138,8 @@ static void group_meet(const void *meeting) {
     }
     --*waits;
     for (int r = 0; r < g->size; r++)
-        m->peer[r] = g->participant[r].mem;
+        if (m->peer[r] != g->participant[r].mem) // if not, a CPU's queued kernel may be reading it
+            m->peer[r] = g->participant[r].mem;
     pthread_mutex_unlock(&g->lock);
 }
 
