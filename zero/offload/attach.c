@@ -135,6 +135,10 @@ static int open_stagings(struct Zero *z, struct Error *e) {
     int err = 0;
     if (!lies_on(p, TIER_NVME))
         return 0;
+    for (int i = 0; i < z->weights.count && o->options.no_staging; i++)
+        move_add_buffer(&o->mover, &z->weights.slot[i].block);
+    if (o->options.no_staging)
+        return 0;
     o->nstaging = z->weights.count;
     o->staging = base_alloc_zeroed((size_t)o->nstaging * sizeof *o->staging);
     for (int i = 0; i < o->nstaging && !err; i++) {

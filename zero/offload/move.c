@@ -114,8 +114,19 @@ void move_begin(struct Mover *m, const struct Move *v) {
     mark_record(&s->arrived, m->host, QUEUE_IN);
 }
 
+// The device's own in queue reads from disk, where its memory is the host's.
+static void read_into_device(struct Mover *m, const struct Move *v) {
+    struct DiskCall c = {m, piece_of(v->store, v->offset, v->mem, v->bytes), false};
+    m->moved[v->store->tag].read += v->bytes;
+    device_call(m->device, QUEUE_IN, run_call, &c, sizeof c);
+}
+
 void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
+    if (is_on_disk(v->store) && !v->staging) {
+        read_into_device(m, v);
+        return;
+    }
     m->moved[v->store->tag].in += over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);

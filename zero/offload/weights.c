@@ -2,7 +2,8 @@
 //
 // A rank that keeps a shard fetches that, and the ranks gather; one that keeps the whole fetches
 // the whole. From host memory it is one copy. From disk the bytes come to a staging buffer first
-// (move.h): a GPU's queue cannot wait for that, so the copy is queued when the walk gets there.
+// (move.h): a GPU's queue cannot wait for that, so the copy is queued when the walk gets there. A CPU
+// that only generates or evaluates reads them into the slot itself.
 //
 //   in       copy 1 | copy 2   | copy 3   | ...
 //   comm            | gather 1 | gather 2 | gather 3 | ...
@@ -72,7 +73,7 @@ static const struct Hop d2h = {"d2h", POINT_STORE, WHEN_ANY, QUEUE_OUT, USES_BOT
 void offload_attach_weights(struct Zero *z, int g) {
     struct Chain *chain = z->state[g].chain;
     struct Offload *o = offload_of(z);
-    bool disk = lies_on(&z->plan.param, TIER_NVME);
+    bool disk = lies_on(&z->plan.param, TIER_NVME) && !o->options.no_staging;
     if (disk)
         chain_add(&chain[FETCH], &read_hop, &o->kept);
     chain_add(&chain[FETCH], disk ? &h2d_of_disk : &h2d, &o->kept);

@@ -129,7 +129,8 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                                      .opt_tier = s->opt_tier,
                                      .ratio = s->offload_ratio > 0 ? s->offload_ratio : 1,
                                      .delayed = s->delayed,
-                                     .delay_after = s->delay_after};
+                                     .delay_after = s->delay_after,
+                                     .no_staging = s->inference && s->device == DEVICE_CPU};
     struct ZeroPlan plan;
     int from;
     int err = zero_plan(&plan, &options, e);
