@@ -149,7 +149,8 @@ static int refuse(const struct FlagRule *rule, const struct FlagValues *v,
         if (flag_is_switch(f) && number == 1)
             snprintf(flags + at, sizeof flags - at, "%s--%s", space, f->name);
         else if (text)
-            snprintf(flags + at, sizeof flags - at, "%s--%s %s", space, f->name, text);
+            snprintf(flags + at, sizeof flags - at, "%s--%s%s%s", space, f->name, *text ? " " : "",
+                     text);
         else
             snprintf(flags + at, sizeof flags - at, "%s--%s %.15g", space, f->name, number);
     }

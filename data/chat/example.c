@@ -4,7 +4,6 @@
 #include "data/chat/shown.h"
 #include "data/chat/template.h"
 #include "data/chat/writer.h"
-#include "data/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -157,21 +156,11 @@ static bool teaches(const struct Masked *m) {
 
 // Reads a line as an example into x->made; empty: the line was blank.
 static int read_line(struct Examples *x, char *text, size_t bytes, struct Error *e) {
-    size_t blank = 0, valid = text_find_invalid(text, bytes);
-    const char *zero = memchr(text, 0, bytes);
     masked_clear(&x->made);
-    while (blank < bytes && strchr(" \t\r", text[blank]) && text[blank])
-        blank++;
-    if (blank == bytes)
-        return 0;
-    if (valid < bytes)
-        return error_set(e, -EINVAL, E_UTF8,
-                         "byte %zu: it is not UTF-8; convert the file, for example with iconv",
-                         valid + 1);
-    if (zero)
-        return error_set(e, -EINVAL, E_ZERO_BYTE, "byte %zu: it is zero; remove it",
-                         (size_t)(zero - text) + 1);
-    int err = line_read(&x->line, x->mapped, text, bytes, e);
+    int err = line_check(text, bytes, e);
+    if (err <= 0)
+        return err;
+    err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
         err = make(x, e);
     if (!err && !teaches(&x->made))
@@ -203,19 +192,6 @@ static void log_first_line(const struct Examples *x, const char *flag) {
     free(shown);
 }
 
-// Refuses a line, and suggests what the file may be if it does not hold one object a line.
-static int refuse_line(const struct Examples *x, const char *flag, int err, const struct Error *why,
-                       struct Error *e) {
-    const struct Lines *s = &x->lines;
-    bool list = false, spread = err == -EINVAL && !s->values && lines_spread(s->path, &list);
-    return error_set(
-        e, err, why->id, "%s %s: %s: %s%s%s", flag, s->path, lines_place(s).text, why->text,
-        !spread ? ""
-        : list  ? "; the file begins with a JSON list"
-                : "; the file begins with JSON over several lines",
-        spread ? ": name it NAME.json, or write each object on a line of its own" : "");
-}
-
 static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, void *context,
                     struct Error *e) {
     char *text;
@@ -225,7 +201,7 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         struct Error why;
         err = read_line(x, text, bytes, &why);
         if (err)
-            return refuse_line(x, flag, err, &why, e);
+            return lines_refuse(&x->lines, err, &why, e);
         struct Example example = {x->made.ids.data, x->made.counts, x->made.ids.count};
         if (!example.count)
             continue;

@@ -4,6 +4,7 @@
 // "source") are skipped, and so are nulls. But members that would change what is learned (tools, a
 // rejected answer) are refused by name.
 #include "data/chat/line.h"
+#include "data/text/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,8 +50,7 @@ struct LineReading {
 
 // ---- members that are refused -------------------------------------------------------------------
 
-// Reads a value. True if it is [], {}, "" or "[]".
-static bool read_empty(struct Scan *s) {
+bool line_read_empty(struct Scan *s) {
     const char *other = scan_other(s);
     struct JsonSlice text = {0};
     char *at = s->at;
@@ -83,7 +83,7 @@ static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool n
     bool wrong = !null && s->at < s->end && *s->at == 'f'; // scan_other has skipped white space
     if (begins_objects(s))
         r->inner = line_shown(name);
-    if (refusal == REFUSE_FILLED && !read_empty(s) && !*r->filled.text)
+    if (refusal == REFUSE_FILLED && !line_read_empty(s) && !*r->filled.text)
         r->filled = line_shown(name);
     if (refusal != REFUSE_FILLED)
         scan_skip(s, NULL);
@@ -306,6 +306,23 @@ int line_read(struct Line *line, const struct DataMap *map, char *text, size_t b
     if (!err)
         err = choose_shape(&r, e);
     return err ? err : read_shape(&r, e);
+}
+
+int line_check(const char *text, size_t bytes, struct Error *e) {
+    size_t blank = 0, valid = text_find_invalid(text, bytes);
+    const char *zero = memchr(text, 0, bytes);
+    while (blank < bytes && strchr(" \t\r", text[blank]) && text[blank])
+        blank++;
+    if (blank == bytes)
+        return 0;
+    if (valid < bytes)
+        return error_set(e, -EINVAL, E_UTF8,
+                         "byte %zu: it is not UTF-8; convert the file, for example with iconv",
+                         valid + 1);
+    if (zero)
+        return error_set(e, -EINVAL, E_ZERO_BYTE, "byte %zu: it is zero; remove it",
+                         (size_t)(zero - text) + 1);
+    return 1;
 }
 
 void line_converse(struct Line *line) {

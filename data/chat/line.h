@@ -37,7 +37,14 @@ void line_free(struct Line *line);
 // on the next lines, as LlamaFactory joins them; the answer.
 void line_converse(struct Line *line);
 
-// ---- for line.c ----
+// Checks the bytes of a line. Returns 1, or 0 for a blank line. Errors: -EINVAL for a zero byte, and
+// for what is not UTF-8.
+int line_check(const char *text, size_t bytes, struct Error *e);
+
+// ---- for line.c and prompts.c ----
+
+// Reads a value. True if it is [], {}, "" or "[]".
+bool line_read_empty(struct Scan *s);
 
 // Reads a list of messages into the line, {"role", "content"} or {"from", "value"} each. A content
 // may be a list of parts of text. Errors: -EINVAL; the scan's, which the caller reports.

@@ -175,3 +175,13 @@ bool lines_spread(const char *path, bool *list) {
     lines_close(&s);
     return json && (s.list || s.newlines >= s.line);
 }
+
+int lines_refuse(const struct Lines *s, int err, const struct Error *why, struct Error *e) {
+    bool list = false, spread = err == -EINVAL && !s->values && lines_spread(s->path, &list);
+    return error_set(
+        e, err, why->id, "%s %s: %s: %s%s%s", s->flag, s->path, lines_place(s).text, why->text,
+        !spread ? ""
+        : list  ? "; the file begins with a JSON list"
+                : "; the file begins with JSON over several lines",
+        spread ? ": name it NAME.json, or write each object on a line of its own" : "");
+}

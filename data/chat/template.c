@@ -147,6 +147,10 @@ const char *template_name(const struct Template *t) {
     return t->form->name;
 }
 
+bool template_drops_thoughts(const struct Template *t) {
+    return t->form->rules & FORM_THINKS;
+}
+
 bool template_has(const struct Template *t, int32_t id) {
     bool has = false;
     for (int i = 0; i < 2 * NROLE; i++)

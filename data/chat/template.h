@@ -8,7 +8,7 @@
 // The answers count, and the token that ends each; nothing else does. A token that holds bytes of
 // an answer and of the text around it counts.
 //
-// Used by example.c for training and by data/flags/ for --chat. Next: writer.h.
+// Used by example.c for training, conversation.c and prompts.c for answers. Next: writer.h.
 #ifndef DATA_CHAT_TEMPLATE_H
 #define DATA_CHAT_TEMPLATE_H
 #include "data/chat/form.h"
@@ -29,6 +29,10 @@ const char *template_name(const struct Template *t);
 
 // True if the id is a control token that opens or ends messages of the template.
 bool template_has(const struct Template *t, int32_t id);
+
+// True if earlier answers stand in a conversation without the thoughts before them (</think>), as
+// in Qwen3's template.
+bool template_drops_thoughts(const struct Template *t);
 
 enum { TEMPLATE_STOPS = 2 };
 

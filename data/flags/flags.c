@@ -107,6 +107,7 @@ void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *o
     f->text = base_alloc_zeroed(f->n * sizeof *f->text);
     f->altered = base_alloc_zeroed(f->n * sizeof *f->altered);
     f->renamed = base_alloc_zeroed(f->n * sizeof *f->renamed);
+    f->bare = base_alloc_zeroed(f->n * sizeof *f->bare);
     f->file = base_alloc_zeroed(f->n * sizeof *f->file);
     struct Flag *to = f->table;
     for (size_t p = 0; p < n; p++)
@@ -129,6 +130,7 @@ void flags_free(struct Flags *f) {
     free(f->source);
     free(f->altered);
     free(f->renamed);
+    free(f->bare);
     free(f->table);
     *f = (struct Flags){0};
 }
@@ -150,6 +152,10 @@ struct FlagsSaid flags_said(const struct Flags *f) {
 
 bool flags_was_set(const struct Flags *f, const char *name) {
     return f->source[find_known(f, name)] != FLAG_FROM_DEFAULT;
+}
+
+bool flags_is_bare(const struct Flags *f, const char *name) {
+    return f->bare[find_known(f, name)];
 }
 
 bool flags_forget(struct Flags *f, const char *name) {
@@ -301,7 +307,7 @@ static int value_missing(const struct Flag *flag, const char *next, struct Error
 
 // True if the next word is a flag that is the topic of --help, as in "--help --zero".
 static bool names_topic(const struct Flags *f, const struct Flag *flag, const char *next) {
-    return flag->type == FLAG_OPTIONAL && next && !strncmp(next, "--", 2) &&
+    return !strcmp(flag->name, "help") && next && !strncmp(next, "--", 2) &&
            (flags_find(f, next + 2) < f->n || flags_known_as(f, next + 2));
 }
 
@@ -325,6 +331,7 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
                          flag->name, flag->name);
     if (!text && !follows)
         return value_missing(flag, next, e);
+    f->bare[i] = !inside && !follows;
     int code = set_from_line(f, i, text ? text : next, e);
     return code ? code : 1 + !text;
 }

@@ -41,6 +41,7 @@ struct Flags {
     enum FlagSource *source; // [n] who set the value last
     bool *altered;           // [n] not given, but the file has another value than the default
     bool *renamed;           // [n] it was given by its former name (Flag.was)
+    bool *bare;              // [n] the line has it without a value
     char **text;             // [n] the strings that this struct owns
     const char **file;       // [n] the configuration that its value is from; NULL: none
     char **files;            // owned: the configurations that were read
@@ -64,6 +65,9 @@ int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e);
 
 // True if the user set this flag, on the line or in a file. An unknown name is fatal.
 bool flags_was_set(const struct Flags *f, const char *name);
+
+// True if the line has this flag without a value: FLAG_OPTIONAL alone, and not with an empty text.
+bool flags_is_bare(const struct Flags *f, const char *name);
 
 // If the value that the user set is the default, marks the flag as not set, and returns true.
 bool flags_forget(struct Flags *f, const char *name);

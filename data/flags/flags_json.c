@@ -198,7 +198,9 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
     bool truth = flag_is_switch(flag) && (!strcmp(text, "true") || !strcmp(text, "false"));
     if (truth || exact)
         item = cJSON_CreateRaw(text);
-    else if ((flag->type == FLAG_STRING || flag->type == FLAG_LIST) && !*(char *const *)at)
+    else if ((flag->type == FLAG_STRING || flag->type == FLAG_LIST ||
+              flag->type == FLAG_OPTIONAL) &&
+             !*(char *const *)at)
         item = cJSON_CreateNull();
     else if (strcmp(flag->name, "data") == 0 || strcmp(flag->name, "val-data") == 0)
         item = url_item(text);

@@ -129,12 +129,22 @@ const struct Flag options_table[] = {
      .identity = FLAG_NOW},
     {"prompt", FLAG_STRING, AT(prompt), "\n", "Samples", .argument = "TEXT",
      .help = "What a sample begins with."},
-    {"chat", FLAG_STRING, AT(chat), NULL, "Samples", .argument = "TEXT",
+    {"chat", FLAG_OPTIONAL, AT(chat), NULL, "Samples", .argument = "[TEXT]",
      .help = "With --sample-only: ask the model TEXT as its chat template has it, and print the "
-             "answer alone."},
+             "answer alone. Without TEXT a conversation, a question a line (docs/finetune.md)."},
     {"system", FLAG_STRING, AT(system), NULL, "Samples", .argument = "TEXT",
      .help =
          "With --chat: the system message in front of the question. Default: the template's own."},
+    {"prompts", FLAG_STRING, AT(prompts), NULL, "Samples", .argument = "FILE.jsonl",
+     .help = "With --sample-only and --answers: answer all prompts of a file, a line "
+             "{\"prompt\": TEXT}, which is continued, or {\"messages\": [...]}, which is "
+             "answered by the chat template.",
+     .identity = FLAG_NOW},
+    {"answers", FLAG_STRING, AT(answers), NULL, "Samples", .argument = "FILE.jsonl",
+     .help = "Where the answers to --prompts go: its lines, with \"answer\" and "
+             "\"finish_reason\" (stop or length). A file that has some of them already is gone "
+             "on with.",
+     .identity = FLAG_NOW},
     {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Samples", .argument = "1<=N<=1000000",
      .help = "Length of a sample, at most."},
     {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "Samples", .argument = "0<=X<=1000",
@@ -243,10 +253,15 @@ static const struct FlagRule rules[] = {
     {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
     {E_RESUME_BEST, "resume=best !export !eval-only !sample-only",
      "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
-    {E_CHAT_FLAG, "chat !sample-only", "it needs --sample-only; add it"},
-    {E_CHAT_FLAG, "+chat !chat", "the question is empty; give a text"},
-    {E_CHAT_FLAG, "chat +prompt", "both say what is sampled; leave out one of the two"},
-    {E_CHAT_FLAG, "+system !chat", "it has no effect without --chat; add --chat"},
+    {E_CHAT_FLAG, "chat|+chat !sample-only", "it needs --sample-only; add it"},
+    {E_CHAT_FLAG, "+chat !chat !bare-chat", "the question is empty; give a text"},
+    {E_CHAT_FLAG, "chat|+chat +prompt", "both say what is sampled; leave out one of the two"},
+    {E_CHAT_FLAG, "+system !chat !+chat", "it has no effect without --chat; add --chat"},
+    {E_PROMPTS_FLAG, "+prompts !answers", "the answers need a file; add --answers FILE.jsonl"},
+    {E_PROMPTS_FLAG, "+answers !prompts", "it answers a file's prompts; add --prompts FILE.jsonl"},
+    {E_PROMPTS_FLAG, "prompts !sample-only", "it needs --sample-only; add it"},
+    {E_PROMPTS_FLAG, "prompts chat|+chat|+prompt",
+     "both say what is sampled; leave out one of the two"},
     {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
 };
 
@@ -312,7 +327,8 @@ static int check_prompt(const char *prompt, struct Error *e) {
 
 int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     const struct FlagsSaid said = flags_said(f);
-    const struct FlagValues values = {f->table, f->n, f->options, &said, NULL};
+    const struct FlagFact facts[] = {{"bare-chat", flags_is_bare(f, "chat")}, {0}};
+    const struct FlagValues values = {f->table, f->n, f->options, &said, facts};
     if (o->eval && strcmp(o->eval, "none") == 0) // replaces the --eval of a resumed run
         o->eval = NULL;
     int err = flag_rules_check(rules, sizeof rules / sizeof rules[0], &values, e);

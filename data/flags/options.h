@@ -20,7 +20,8 @@ struct Options {
     const char *out, *backup_dir, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
     const char *eval;
     const char *data_map;                      // NULL: members have their usual names
-    const char *chat_template, *chat, *system; // NULL: the tokenizer's own; no question; none
+    const char *chat_template, *chat, *system; // NULL: the tokenizer's own; no chat; none
+    const char *prompts, *answers;             // files of many prompts and their answers
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k, eval_limit;
     double temperature, peak_tflops;

@@ -1,6 +1,6 @@
 // Opens the data and the prompt: see texts.h.
 #include "data/flags/texts.h"
-#include "data/chat/ask.h"
+#include "data/chat/conversation.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,11 +32,20 @@ static struct DataSpec spec_of(const struct TextOptions *o) {
 // Makes the question of --chat the prompt of a sample, and the end of an answer its stop.
 static int open_chat(struct Texts *t, struct Error *e) {
     const struct Options *o = t->of.resolved;
-    struct ChatAsk ask = {.template = o->chat_template, .system = o->system, .question = o->chat};
-    size_t seen = data_seq_len(t->data);
-    int err = chat_ask(data_tokenizer(t->data), &ask, &t->prompt, &t->stops, e);
-    return err || t->prompt.count <= seen
-               ? err
+    struct ConversationSpec spec = {data_tokenizer(t->data), o->chat_template, o->system, SIZE_MAX};
+    struct Conversation *c;
+    struct Error why;
+    size_t seen = data_seq_len(t->data), left_out;
+    int err = conversation_open(&c, &spec, e);
+    if (err)
+        return err;
+    conversation_stops(c, &t->stops);
+    err = conversation_ask(c, o->chat, 0, &t->prompt, &left_out, &why);
+    conversation_close(c);
+    if (err)
+        return error_set(e, err, why.id, "--chat: %s", why.text);
+    return t->prompt.count <= seen
+               ? 0
                : error_set(e, -EINVAL, E_CHAT_TOO_LONG,
                            "--chat: the question has %zu tokens in its template, but the model "
                            "sees at most %zu; shorten it, or raise --seq-len",

@@ -1,8 +1,8 @@
 // Queries of open data, from the vocabulary to a batch: see data.h.
 #include "data/text/loader.h"
+#include "data/text/printed.h"
 #include "kernels/dtype.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -170,9 +170,5 @@ char *data_places(const struct Data *d) {
 
 char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {
     size_t bytes;
-    char *text = tokenizer_decode(loader_tokenizer(d), ids, count, &bytes);
-    for (size_t i = 0; i < bytes; i++)
-        if (iscntrl((unsigned char)text[i]) && text[i] != '\n' && text[i] != '\t')
-            text[i] = '?';
-    return text;
+    return printed_text(loader_tokenizer(d), ids, count, &bytes);
 }

@@ -1,7 +1,7 @@
 // Chat templates: every known one gives the ids of apply_chat_template, masks are those of a
 // reference made without it, and no message's text becomes a control token. Expected values:
 // scripts/gen/chat_fixtures.py. Next: test_chat_lines.c.
-#include "data/chat/ask.h"
+#include "data/chat/conversation.h"
 #include "tests/lib/chat_fixture.h"
 #include "tests/lib/refused.h"
 #include "tests/lib/test.h"
@@ -260,8 +260,12 @@ TEST(a_question_ends_where_its_answer_begins) {
     const struct Tokenizer *t = toy_tokenizer(toy);
     struct Ids prompt = {0}, stops = {0}, expected = {0};
     struct Error e;
-    struct ChatAsk ask = {.template = "llama3.2", .system = "s", .question = "<|eot_id|>?"};
-    assert_ok(chat_ask(t, &ask, &prompt, &stops, &e), &e);
+    struct ConversationSpec spec = {t, "llama3.2", "s", SIZE_MAX};
+    struct Conversation *c;
+    size_t left_out;
+    assert_ok(conversation_open(&c, &spec, &e), &e);
+    assert_ok(conversation_ask(c, "<|eot_id|>?", 0, &prompt, &left_out, &e), &e);
+    conversation_stops(c, &stops);
     static const char *const parts[] = {
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
         "December 2023\nToday Date: 26 Jul 2024\n\ns<|eot_id|><|start_header_id|>user"
@@ -275,9 +279,9 @@ TEST(a_question_ends_where_its_answer_begins) {
     assert_int_equal(stops.count, 2);
     assert_int_equal(stops.data[0], __wrap_tokenizer_control(t, "<|eot_id|>"));
     assert_int_equal(stops.data[1], __wrap_tokenizer_control(t, "<|end_of_text|>"));
-    ask.question = "\xff";
-    assert_int_equal(chat_ask(t, &ask, &prompt, &stops, &e), -EINVAL);
-    assert_true(error_is(&e, "E_UTF8 --chat"));
+    conversation_close(c);
+    spec.system = "\xff";
+    assert_error(conversation_open(&c, &spec, &e), -EINVAL, &e, "E_UTF8 --system");
     ids_free(&prompt);
     ids_free(&stops);
     ids_free(&expected);

@@ -30,6 +30,21 @@ refused "a template's file that is not there" 'E_FILE_READ x.json' \
 refused "a question and a prompt" 'E_CHAT_FLAG --prompt x' --sample-only --chat hi --prompt x
 refused "an empty question" 'E_CHAT_FLAG --chat' --sample-only --chat ''
 refused "a system message without a question" 'E_CHAT_FLAG --system x' --sample-only --system x
+refused "an empty question behind =" 'E_CHAT_FLAG --chat' --sample-only --chat=
+refused "a conversation and a prompt, which is not its text" 'E_CHAT_FLAG --chat --prompt x' \
+    --sample-only --chat --prompt x
+refused "a conversation while training" 'E_CHAT_FLAG --chat:' --chat
+refused "a conversation with a system message, without a template" E_CHAT_TEMPLATE \
+    --sample-only --chat --system x
+refused "prompts without a file for answers" 'E_PROMPTS_FLAG --prompts x' --sample-only --prompts x
+refused "answers to no prompts" 'E_PROMPTS_FLAG --answers x' --sample-only --answers x
+refused "prompts while training" 'E_PROMPTS_FLAG --prompts x' --prompts x --answers y
+refused "prompts and a prompt" 'E_PROMPTS_FLAG --prompt z' --sample-only --prompts x --answers y \
+    --prompt z
+refused "prompts and a conversation" 'E_PROMPTS_FLAG --prompts x --chat' --sample-only --prompts x \
+    --answers y --chat
+grep -Eq '"chat":[[:space:]]*null' "$folder/out/config.json"
+result $? "a run that asked nothing keeps no conversation" "$(<"$folder/out/config.json")"
 refused "a question while training" 'E_CHAT_FLAG --chat hi' --chat hi
 
 # The end token is a newline here: a file can say so of any tokenizer that has one; bytes have none.

@@ -1,0 +1,57 @@
+// A conversation with a chat model: turns of a question and its answer, behind a system message.
+//
+// Each question is asked with all that was said before, as far as the model sees: where that is
+// more, the oldest turns are left out whole, while the system message stays. They stay in the
+// conversation, and in what is saved of it.
+//
+// Used by data/flags/texts.c for --chat; template.h renders it. Next: command.h.
+#ifndef DATA_CHAT_CONVERSATION_H
+#define DATA_CHAT_CONVERSATION_H
+#include "data/text/tokenizer.h"
+
+struct Conversation;
+
+// The tokenizer and the name must outlive the conversation.
+struct ConversationSpec {
+    const struct Tokenizer *tokenizer;
+    const char *template; // --chat-template; NULL: the tokenizer's own
+    const char *system;   // --system; NULL: the template's own, if it has one
+    size_t longest;       // tokens that the model sees, question and answer together
+};
+
+// Errors: those of template_open; -EINVAL for a system message that is not UTF-8.
+int conversation_open(struct Conversation **out, const struct ConversationSpec *spec,
+                      struct Error *e);
+void conversation_close(struct Conversation *c); // NULL is allowed
+
+// Appends the tokens that end an answer.
+void conversation_stops(const struct Conversation *c, struct Ids *stops);
+
+// Adds a question, and appends to `prompt` the conversation up to where its answer begins.
+// *left_out: as many of the oldest turns are left out as it takes to leave room for `answer_tokens`.
+// Without any older turn, the answer has what room there is. conversation_answer or
+// conversation_take_back must follow. Errors, which change nothing: -EINVAL for text that is not
+// UTF-8, and for a question that alone leaves no room; those of template_render.
+int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
+                     struct Ids *prompt, size_t *left_out, struct Error *e);
+
+// Adds the answer, which may be empty or cut short: its text without the token that ended it. Bytes
+// that are not UTF-8 become U+FFFD. Where the template has no thoughts in earlier answers (Qwen3),
+// they are left out, as transformers does.
+void conversation_answer(struct Conversation *c, const char *text, size_t bytes);
+
+// Removes the last question, which has no answer.
+void conversation_take_back(struct Conversation *c);
+
+// Begins anew: no turns, the same system message.
+void conversation_reset(struct Conversation *c);
+
+// Begins anew with this system message; "": the template's own. Errors, which change nothing:
+// -EINVAL for text that is not UTF-8; those of template_render, which may take none.
+int conversation_set_system(struct Conversation *c, const char *system, struct Error *e);
+
+// Writes the turns as a line that --data reads, {"messages": [...]}, into a new file, which appears
+// complete or not at all. Errors: -EINVAL without an answer; -EEXIST; -errno.
+int conversation_save(const struct Conversation *c, const char *path, struct Error *e);
+
+#endif
