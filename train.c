@@ -115,7 +115,14 @@ static void print_sample(struct Trainer *t) {
     const struct Options *o = &run->line.run;
     const struct Ids *prompt = &run->texts.prompt;
     const struct Ids *stops = &run->texts.stops;
-    struct Sampling s = {(float)o->temperature, o->top_k, o->seed, stops->data, stops->count};
+    struct Sampling s = {.temperature = o->temperature,
+                         .top_k = o->top_k,
+                         .top_p = o->top_p,
+                         .min_p = o->min_p,
+                         .repetition_penalty = o->repetition_penalty,
+                         .seed = o->seed,
+                         .stops = stops->data,
+                         .stop_count = stops->count};
     size_t n;
     int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s, &n);
     char *text = texts_sampled(&run->texts, ids, prompt->count + n);

@@ -93,7 +93,7 @@ size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
             past = first = length - T / 2;
         next_logits(r, text + first, past - first, length - first, logits, row);
         past = length;
-        int32_t drawn = has_logits(r) ? sample_token(logits, vocab, s, length) : 0;
+        int32_t drawn = has_logits(r) ? sample_token(logits, vocab, s, text, length) : 0;
         // The token that the last rank, one of the last stage, has drawn.
         if (r->zero.parallel->stages > 1)
             drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
