@@ -110,12 +110,23 @@ static void print_validation(struct Trainer *t, float loss, uint64_t samples) {
     console_validation(&run->console, t->rank.zero.step, loss, bits, samples, all);
 }
 
+static struct Sampling sampling_of(const struct Options *o, const struct Ids *stops) {
+    return (struct Sampling){.temperature = o->temperature,
+                             .top_k = o->top_k,
+                             .top_p = o->top_p,
+                             .min_p = o->min_p,
+                             .repetition_penalty = o->repetition_penalty,
+                             .seed = o->seed,
+                             .stops = stops->data,
+                             .stop_count = stops->count};
+}
+
 static void print_sample(struct Trainer *t) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
     const struct Ids *prompt = &run->texts.prompt;
     const struct Ids *stops = &run->texts.stops;
-    struct Sampling s = {(float)o->temperature, o->top_k, o->seed, stops->data, stops->count};
+    struct Sampling s = sampling_of(o, stops);
     struct Generation g;
     generation_open(&g, &t->rank, &s);
     generation_begin(&g, 0, prompt->data, prompt->count, o->sample_tokens);

@@ -151,6 +151,16 @@ const struct Flag options_table[] = {
      .help = "0: always the likeliest token."},
     {"top-k", FLAG_SIZE, AT(top_k), "50", "Samples", .argument = "N",
      .help = "Draw among the k likeliest tokens; 0: all."},
+    {"top-p", FLAG_FLOAT, AT(top_p), "1", "Samples", .argument = "0<X<=1",
+     .help = "Nucleus sampling: of these, draw among the fewest likeliest tokens whose "
+             "probabilities come to X; 1: all."},
+    {"min-p", FLAG_FLOAT, AT(min_p), "0", "Samples", .argument = "0<=X<=1",
+     .help = "Of these, leave out tokens that have less than X times the likeliest's probability."},
+    {"repetition-penalty", FLAG_FLOAT, AT(repetition_penalty), "1", "Samples",
+     .argument = "0.001<=X<=1000",
+     .help = "Divide the logits of tokens that the prompt or the sample has by X, and multiply "
+             "negative ones; 1: leave them, more: repeat less. Also at --temperature 0.",
+     .also = "repeat-penalty"},
     {"help", FLAG_OPTIONAL, AT(help), NULL, "Help", .argument = "[TOPIC|all|FLAG]",
      .help = "Print the flags of TOPIC, or of all topics, or one flag by its name; without it the "
              "names of all flags; and exit.",

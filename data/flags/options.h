@@ -24,7 +24,7 @@ struct Options {
     const char *prompts, *answers;             // files of many prompts and their answers
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k, eval_limit;
-    double temperature, peak_tflops;
+    double temperature, top_p, min_p, repetition_penalty, peak_tflops;
     bool sample_only, eval_only, prepare_only, plan, json, version, tensorboard;
     const char *help; // a topic; "": --help without one; NULL: no --help
     size_t params;    // 0: plan the model

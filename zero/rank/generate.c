@@ -137,7 +137,7 @@ static int32_t draw(struct Generation *g, const struct GenText *x, size_t row, s
     for (size_t i = 0; i < vocab; i++)
         g->logits[i] =
             dtype_load(g->rows, r->model.config.dtype, (i / part * n + row) * part + i % part);
-    return sample_token(g->logits, vocab, g->sampling, x->count);
+    return sample_token(g->logits, vocab, g->sampling, x->ids, x->count);
 }
 
 static void add_token(struct Generation *g, struct GenText *x, size_t row, size_t n) {
