@@ -128,8 +128,8 @@ static void print_sample(struct Trainer *t) {
     const struct Ids *stops = &run->texts.stops;
     struct Sampling s = sampling_of(o, stops);
     struct Generation g;
-    generation_open(&g, &t->rank, &s);
-    generation_begin(&g, 0, prompt->data, prompt->count, o->sample_tokens);
+    generation_open(&g, &t->rank);
+    generation_begin(&g, 0, prompt->data, prompt->count, o->sample_tokens, &s);
     while (generation_step(&g))
         ;
     char *text = texts_sampled(&run->texts, g.text[0].ids, g.text[0].count);

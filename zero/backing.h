@@ -18,7 +18,8 @@ struct BackingOps {
     void (*close)(struct Zero *);
     // A visit is about to read group g's weights, or fetch them: installs new ones first.
     void (*weights_due)(struct Zero *, int g);
-    // Called around a unit: they handle what it keeps for its backward pass.
+    // Called around a unit: they handle what it keeps for its backward pass. before_unit may come
+    // twice before a forward visit: the first call reserves its slot.
     void (*before_unit)(struct Zero *, const struct Visit *);
     void (*after_unit)(struct Zero *, const struct Visit *);
     // At a step's end: its norm and settings are on their way to the host; and all is queued.

@@ -1,8 +1,8 @@
 // The interpreter of chains: see hop.h.
 //
-// All ordering between the queues of a chain is here, and follows from what its hops declare. But
-// host_adamw, which uses several of the host's queues, records the store's mark itself.
-// docs/events.md says what happens without each event. Read next: param.c.
+// Orders the queues of a chain by what its hops declare. The host's update also has marks of its
+// own (zero/offload/update.c), which host_adamw, load_new_weights, cast_new_weights and
+// write_new_weights handle. docs/events.md says what happens without each event. Next: param.c.
 #include "zero/zero.h"
 
 void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
@@ -14,7 +14,7 @@ void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
 }
 
 static bool is_due(const struct Zero *z, const struct Link *l, int g) {
-    bool last = z->micro + 1 == z->plan.nmicro, reduced = last || z->plan.grad.shard_group;
+    bool last = z->backwards_done + 1 == z->plan.nmicro, reduced = last || z->plan.grad.shard_group;
     const bool due[] = {[WHEN_ANY] = true,
                         [WHEN_REDUCED] = reduced,
                         [WHEN_NOT_REDUCED] = !reduced,
@@ -119,7 +119,7 @@ int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Q
         const struct Hop *h = due.link[i]->hop;
         if (due.link[i] < c->link + first)
             continue;
-        if (h->later && ahead)
+        if (h->not_ahead && ahead)
             return (int)(due.link[i] - c->link);
         if (at != NQUEUE && at != h->queue)
             hand_over(z, kind, at, h->queue);

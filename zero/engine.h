@@ -1,6 +1,5 @@
 // ZeRO as the rest of the program uses it: opened from options, and called for steps, validation
-// and samples; and the interface to the job's other dimensions. A student of ZeRO needs only
-// zero.h.
+// and samples; and the interface to the job's other dimensions.
 #ifndef ZERO_ENGINE_H
 #define ZERO_ENGINE_H
 #include "zero/comm/grid.h"
@@ -12,7 +11,7 @@ struct Pass {
     bool backward;
     size_t micro;
     bool receives;  // its input comes in a sendrecv of its own; false: the pass before has received
-                    // it, or it comes from no other stage
+                    // it, or it comes from no other pipeline stage
     bool sends;     // its output goes to a neighbour
     bool exchanges; // and the same sendrecv brings the next pass's input from there
     const struct Visit *visit;
@@ -134,7 +133,7 @@ void update_run(struct Zero *z, struct AdamW *a);
 // ---- state.c (the rest of it: state.h) ----
 
 // True if this rank reports its shards, which its replicas keep as well; and for a group, if that
-// is no copy of another stage's.
+// is no copy of another pipeline stage's.
 static inline bool zero_reports(const struct Zero *z) {
     return !z->parallel->replicas || z->parallel->replicas->rank == 0;
 }

@@ -47,7 +47,7 @@ void gradient_begin(struct Zero *z, int g) {
         slots_acquire(s->shards, g);
     struct HopArgs a = gradient_args(z, g);
     a.held = NULL;
-    if (z->micro > 0)
+    if (z->backwards_done > 0)
         chain_run(z, ACCUMULATE, 0, false, NQUEUE, &a);
 }
 
@@ -56,7 +56,8 @@ void gradient_ready(struct Zero *z, const struct Visit *v) {
     struct HopArgs a = gradient_args(z, v->group);
     if (a.held && !z->dw[v->group].mem)
         slot_wait(z, a.held, QUEUE_COMPUTE);
-    z->dw[v->group] = (struct Grad){a.mem[BUFFER_WHOLE], z->micro > 0 && !z->plan.grad.shard_group};
+    z->dw[v->group] =
+        (struct Grad){a.mem[BUFFER_WHOLE], z->backwards_done > 0 && !z->plan.grad.shard_group};
 }
 
 // ---- how it is reduced ----
@@ -77,7 +78,7 @@ static void run_all_reduce(struct Zero *z, const struct HopArgs *a) {
 }
 
 static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a) {
-    bool accumulate = z->plan.grad.shard_group && z->micro > 0;
+    bool accumulate = z->plan.grad.shard_group && z->backwards_done > 0;
     z->shard_group->ops->reduce_scatter(z->shard_group, a->mem[BUFFER_SHARD], a->mem[BUFFER_WHOLE],
                                         zero_shard_numel(z, a->group), z->plan.grad.dtype,
                                         accumulate);

@@ -70,9 +70,8 @@ struct Hop {
     enum Queue queue;
     unsigned uses; // USES_ and MAKES_ bits
     void (*run)(struct Zero *, const struct HopArgs *);
-    bool on_host; // in the host device's queue of that name; it orders itself with the next hop
-    bool later;   // never run ahead: a GPU cannot wait for what precedes it, or what it overwrites
-                  // is in use until the walk is there
+    bool on_host;   // in the host device's queue of that name; it orders itself with the next hop
+    bool not_ahead; // of the walk: no GPU can wait for what precedes it, or its target is in use
     bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
     bool instead; // where it runs, later hops up to POINT_STAGE do not
 };
@@ -101,7 +100,7 @@ struct HopWatch {
 void chain_add(struct Chain *c, const struct Hop *hop, void *context);
 
 // Queues the hops that are due in this micro-batch, after what `from` has queued; NQUEUE: nothing.
-// Begins with link `first`; ahead: stops before a hop marked `later`. Returns the next link.
+// Begins with link `first`; ahead: stops before a hop marked `not_ahead`. Returns the next link.
 int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
               const struct HopArgs *a);
 

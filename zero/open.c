@@ -2,8 +2,8 @@
 //
 // zero_open allocates every byte of parameters, gradients and optimizer state that training will
 // use. Over a dry tier it only counts them: the memory of a run is predicted by the same lines that
-// allocate it. The last part is the backing of state that is on the device: what the core does
-// where zero/offload does more.
+// allocate it. The last parts are what the core does where zero/pipe and zero/offload do more: a
+// rank has all layers, and state is on the device.
 //
 // Called by zero/rank/rank.c.
 #include "zero/state.h"
@@ -200,7 +200,7 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 // ---- opening and closing ----
 
 // Another rank counts a copy's norm; and a rank alone has nobody to publish to.
-static bool is_wanted(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
+static bool adds_hop(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
     bool trains = kind == FETCH || kind == PUBLISH || !z->plan.inference;
@@ -225,7 +225,7 @@ static void open_group(struct Zero *z, int g) {
         s->buckets = &z->buckets;
     for (int kind = 0; kind < NCHAIN; kind++)
         for (int i = 0; i < STAGE_HOPS; i++)
-            if (is_wanted(z, g, (enum ChainKind)kind, z->stage->hops[kind][i]))
+            if (adds_hop(z, g, (enum ChainKind)kind, z->stage->hops[kind][i]))
                 chain_add(&s->chain[kind], z->stage->hops[kind][i], NULL);
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");
@@ -302,6 +302,27 @@ void zero_close(struct Zero *z) {
     free(z->host_copy);
     *z = (struct Zero){0};
 }
+
+// ---- a model whose layers are all on each rank ----
+
+// Each micro-batch's backward pass follows its forward pass.
+static void list_passes(const struct Parallel *parallel, size_t nmicro, struct Pass *out) {
+    (void)parallel;
+    for (size_t i = 0; i < 2 * nmicro; i++)
+        out[i] = (struct Pass){.micro = i / 2, .backward = i % 2};
+}
+
+static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts) {
+    (void)z;
+    (void)p;
+    (void)acts;
+}
+
+const struct Parallel zero_parallel_none = {.grid = {{1, 1, 1, 1}},
+                                            .stages = 1,
+                                            .list = list_passes,
+                                            .receive = hand_nothing,
+                                            .send = hand_nothing};
 
 // ---- state that is on the device ----
 

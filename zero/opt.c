@@ -46,7 +46,7 @@ bool update_is_here(const struct Zero *z, int g) {
 void update_ahead(struct Zero *z, int g) {
     struct HopArgs a = weights_args(z, g, false);
     CHECK(z->state[g].update_next == 0, "group %d: its last update is not installed", g);
-    z->state[g].update_next = chain_run(z, UPDATE, 0, true, NQUEUE, &a);
+    z->state[g].update_next = chain_run(z, UPDATE, 0, true, NQUEUE, &a); // host_adamw; not h2d
 }
 
 void update_group(struct Zero *z, int g) {

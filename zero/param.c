@@ -78,7 +78,7 @@ void weights_ahead(struct Zero *z, const struct Visit *v) {
 void weights_ready(struct Zero *z, const struct Visit *v) {
     int g = v->group;
     struct GroupState *s = &z->state[g];
-    if (!s->slots) { // at stage 0 `gathered` is never recorded: the compute queue itself updates
+    if (!s->slots) { // at stage 0 nothing is gathered: only weights_due waits, if the host updates
         z->backing.ops->weights_due(z, g);
         mark_wait(&s->gathered, z->device, QUEUE_COMPUTE);
         z->w[g] = s->param.mem;

@@ -93,24 +93,3 @@ int zero_agree(struct Zero *z, int err) {
         first++;
     return -(int)all[first];
 }
-
-// ---- a model whose layers are all on each rank ----
-
-// Each micro-batch's backward pass follows its forward pass.
-static void list_passes(const struct Parallel *parallel, size_t nmicro, struct Pass *out) {
-    (void)parallel;
-    for (size_t i = 0; i < 2 * nmicro; i++)
-        out[i] = (struct Pass){.micro = i / 2, .backward = i % 2};
-}
-
-static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts) {
-    (void)z;
-    (void)p;
-    (void)acts;
-}
-
-const struct Parallel zero_parallel_none = {.grid = {{1, 1, 1, 1}},
-                                            .stages = 1,
-                                            .list = list_passes,
-                                            .receive = hand_nothing,
-                                            .send = hand_nothing};

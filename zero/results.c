@@ -19,7 +19,7 @@ void zero_step_begin(struct Zero *z, const struct StepState *settings) {
     sent->loss_scale_settings = z->loss_scale_settings;
 }
 
-// Copies the settings to the device for the kernels of the step's end, which also read the word.
+// Sends the settings ahead of the word: the kernels of the step's end wait for that.
 static void send_settings(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_IN, z->settings_used);

@@ -10,7 +10,7 @@
 struct Slot {
     struct Block block;
     int owner;           // who uses it now; -1: nobody
-    bool fill_queued;    // the copy that fills it has been queued
+    bool fill_queued;    // what fills it is queued: a copy, a gather, a forward pass
     int next;            // next link of the chain that fills it
     struct Mark arrived; // it has been filled
     struct Mark drained; // its bytes have been read for the last time

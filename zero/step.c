@@ -31,8 +31,8 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
     }
 }
 
-// The last stage's copy of a tied embedding (zero/pipe): its gradient is summed with stage 0, which
-// first needs what this pass sends. Reduced before that, both would wait for ever.
+// The last pipeline stage's copy of a tied embedding (zero/pipe): its gradient is summed with the
+// first one's, which first needs what this pass sends. Reduced before, both would wait for ever.
 static void reduce_late(struct Zero *z, const struct Pass *p) {
     for (const struct Visit *v = p->visit; v < p->visit + model_units(z->model); v++) {
         z->device->label.unit = z->params->first_unit + v->unit;
@@ -45,12 +45,12 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
     acts->loss_sum = &zero_report(z)->loss_sum;
     acts->loss_scale = &z->control->loss_scale.scale;
-    acts->accumulate_loss = z->micro > 0;
+    acts->accumulate_loss = z->backwards_done > 0;
     acts_use(acts, p->micro);
     z->parallel->receive(z, p, acts);
     if (p->backward) {
         // The last step's reports must have left before this pass overwrites them.
-        if (z->micro == 0 && z->known < z->step)
+        if (z->backwards_done == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
         walk_backward(z, p->visit, model_units(z->model), acts);
     } else {
@@ -58,7 +58,7 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     }
     z->parallel->send(z, p, acts);
     reduce_late(z, p);
-    z->micro += p->backward;
+    z->backwards_done += p->backward;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
@@ -83,5 +83,5 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     device_record(d, QUEUE_COMPUTE, z->settings_used);
     d->label.step = 0; // what follows belongs to no step
     z->step++;
-    z->micro = 0;
+    z->backwards_done = 0;
 }

@@ -15,8 +15,8 @@
 // A VISIT is one unit's forward or backward pass of one micro-batch. The list of visits is known
 // before a step begins, so the next weights can be fetched ahead.
 //
-// These files assume that all state is on the device. zero/offload keeps it elsewhere: when a group
-// is opened, its BACKING adds hops to the group's chains, and the walk never asks.
+// These files handle state on the device. zero/offload keeps it elsewhere: when a group is opened,
+// its BACKING adds hops to the group's chains. Only param.c and opt.c ask which tier that is.
 //
 // Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, param.c, grad.c and opt.c
 // (the hops), slots.c, open.c; zero/offload/offload.h. The rest of the program calls engine.h.
@@ -118,7 +118,7 @@ struct Zero {
     struct Pass *pass, *alone;     // (npass) of a step; the forward pass alone
     size_t npass;
     uint64_t seed;                        // of everything random in the run
-    size_t micro;                         // backward passes made so far in this step
+    size_t backwards_done;                // micro-batches whose backward pass this step has queued
     uint64_t step;                        // steps queued so far, skipped updates included
     uint64_t known;                       // steps whose results the host has read
     struct Event *handed_over[2][NQUEUE]; // [weights, gradient]: that queue hands them to another
@@ -178,7 +178,7 @@ extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
 bool update_is_here(const struct Zero *z, int g); // the optimizer state is on the device
-void update_ahead(struct Zero *z, int g);         // queues UPDATE up to a hop marked `later`
+void update_ahead(struct Zero *z, int g);         // queues UPDATE up to a hop marked `not_ahead`
 void update_group(struct Zero *z, int g);         // queues the rest, then weights_publish
 extern const struct Hop hop_adamw;
 

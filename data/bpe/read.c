@@ -91,8 +91,8 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
     if (sequences == 1)
         return 0;
     return error_set(e, -EINVAL, E_BPE_TEMPLATE,
-                     "%s: the post-processor's \"single\" has %zu texts; expected one", path,
-                     sequences);
+                     "%s: the post-processor's \"single\" has %zu \"Sequence\" items; expected one",
+                     path, sequences);
 }
 
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {

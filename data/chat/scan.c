@@ -212,6 +212,7 @@ const char *scan_other(struct Scan *s) {
 bool scan_done(struct Scan *s) {
     pass_space(s);
     if (!s->wrong && s->at < s->end)
-        scan_fail(s, "there is more after the object; expected one object on each line");
+        scan_fail(s, "there is more after the object; expected one object: remove the rest, or "
+                     "put it on a line of its own in JSONL");
     return !s->wrong;
 }

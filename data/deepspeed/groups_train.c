@@ -139,6 +139,8 @@ static bool scheduler_has_lr(const struct DsPlan *p) {
 }
 
 void plan_optimizer(struct DsPlan *p) {
+    static const char no_l2[] =
+        "decay stands apart from the gradient, as in AdamW; set it to true, or leave it out";
     const cJSON *type = plan_value(p, "optimizer.type");
     bool missing = !type && !ds_is_auto(plan_any(p, "optimizer.type"));
     if (missing && plan_any(p, "optimizer.params"))
@@ -152,10 +154,11 @@ void plan_optimizer(struct DsPlan *p) {
                     type->valuestring);
         return;
     }
-    refuse_false(p, OPT "adam_w_mode", "L2 inside the gradient is not here; AdamW's decay is");
-    refuse_false(p, OPT "adamw_mode", "L2 inside the gradient is not here; AdamW's decay is");
-    refuse_false(p, OPT "bias_correction", "AdamW's moments are always corrected");
-    refuse_false(p, OPT "fp32_optimizer_states", "use --adam-dtype bf16");
+    refuse_false(p, OPT "adam_w_mode", no_l2);
+    refuse_false(p, OPT "adamw_mode", no_l2);
+    refuse_false(p, OPT "bias_correction",
+                 "AdamW's moments are always corrected; set it to true, or leave it out");
+    refuse_false(p, OPT "fp32_optimizer_states", "leave it out, and give --adam-dtype bf16");
     if (scheduler_has_lr(p))
         plan_note(p, OPT "lr", "the scheduler's warmup_max_lr goes before it");
     else

@@ -2,6 +2,10 @@
 // flag, reason, keys inside: see rows.h.
 #include "data/deepspeed/rows.h"
 
+static const char in_dtype[] = "weights keep the format of --dtype; leave it out";
+static const char one_order[] = "samples come in a shuffled order, and no other; leave it out";
+static const char saved_async[] =
+    "leave it out, and give --save-async: checkpoints are then written while training goes on";
 #define SPARSE "takes part in --sparse-attention"
 
 const struct DsRow ds_rest_rows[] = {
@@ -42,15 +46,15 @@ const struct DsRow ds_rest_rows[] = {
               "parallel_write.pipeline_stage checkpoint_serialization writer writer.type "
               "writer.io_buffer_size writer.io_buffer_double writer.show_statistics "
               "writer.data_parallel writer.decoupled writer.io_multiplier"},
-    {"nebula", "o", DS_REFUSED, .why = "use --save-async",
+    {"nebula", "o", DS_REFUSED, .why = saved_async,
      .inner = "enabled load_path enable_nebula_load persistent_storage_path "
               "persistent_time_interval num_of_version_in_retention nebula_load_path"},
-    {"datastates_ckpt", "O", DS_REFUSED, .why = "use --save-async", .inner = "*"},
+    {"datastates_ckpt", "O", DS_REFUSED, .why = saved_async, .inner = "*"},
 
     {"zero_allow_untested_optimizer", "b", DS_NOT_APPLICABLE, .why = "there is AdamW alone"},
     {"zero_force_ds_cpu_optimizer", "b", DS_NOT_APPLICABLE, .why = "there is AdamW alone"},
     {"sequence_parallel_size", "i", DS_REFUSED,
-     .why = "Ulysses, which is not built: leave it out; --sequence-parallel is Megatron's",
+     .why = "Ulysses is not built; set it to 1, or leave it out: --sequence-parallel is Megatron's",
      .most = 1},
     {"tensor_parallel", "o", DS_NOT_APPLICABLE, .why = "but for autotp_size, all follows from --tp",
      .inner = "dtype injection_policy_tuple keep_module_on_host kernel_inject partition_config "
@@ -60,11 +64,12 @@ const struct DsRow ds_rest_rows[] = {
     {"tensor_parallel.autotp_size", "i", DS_HONOURED, .flag = "tp", .why = "0: there is none"},
     {"tensor_parallel.tensor_parallel.tp_size|tensor_parallel.tp.tp_size", "i", DS_HONOURED,
      .why = "1, or what autotp_size says"},
-    {"pipeline.stages", "ti", DS_REFUSED, .why = "give it as --pp, and leave it out", .most = 1},
+    {"pipeline.stages", "ti", DS_REFUSED, .why = "leave it out, and give this number as --pp",
+     .most = 1},
     {"pipeline", "o", DS_NOT_APPLICABLE, .why = "stages are cut by --pp-split",
      .inner =
          "partition seed_layers activation_checkpoint_interval pipe_partitioned grad_partitioned"},
-    {"expert_parallel", "o", DS_REFUSED, .why = "models have no experts",
+    {"expert_parallel", "o", DS_REFUSED, .why = "models here have no experts; leave it out",
      .inner = "enabled async_split_plan autoep_size combine_impl comm_backend "
               "comm_max_tokens_per_rank comm_num_sm comm_qp_margin disable_triton_grouped_mm "
               "expert_activation expert_pattern expert_tensor_parallel_size expert_w1 expert_w2 "
@@ -80,12 +85,14 @@ const struct DsRow ds_rest_rows[] = {
             "--offload-param, --offload-activations",
      .inner = "*"},
     {"graph_harvesting", "b", DS_NOT_APPLICABLE, .why = "of CUDA graphs; results would not change"},
-    {"hybrid_engine", "o", DS_REFUSED, .why = "--sample-every and --sample-only generate text",
+    {"hybrid_engine", "o", DS_REFUSED,
+     .why = "leave it out; --sample-every, --sample-only and --chat generate text",
      .inner = "enabled enable_cuda_graph inference_tp_size max_out_tokens pin_parameters "
               "release_inference_cache tp_gather_partition_size"},
-    {"weight_quantization", "O", DS_REFUSED, .why = "weights are in --dtype",
+    {"weight_quantization", "O", DS_REFUSED, .why = in_dtype,
      .inner = "enabled num_bits q_groups q_type quantized_initialization post_init_quant"},
-    {"autotuning", "o", DS_REFUSED, .why = "--fit auto chooses what fits and is fastest",
+    {"autotuning", "o", DS_REFUSED,
+     .why = "leave it out; --fit auto chooses what fits and is fastest",
      .inner = "enabled arg_mappings end_profile_step exps_dir fast max_train_batch_size "
               "max_train_micro_batch_size_per_gpu metric metric_path min_train_batch_size "
               "min_train_micro_batch_size_per_gpu model_info model_info.hidden_size "
@@ -93,14 +100,18 @@ const struct DsRow ds_rest_rows[] = {
               "mp_size num_tuning_micro_batch_sizes overwrite results_dir start_profile_step "
               "start_step end_step tuner_early_stopping tuner_num_trials tuner_type"},
     {"elasticity", "o", DS_REFUSED,
-     .why = "a run stops and goes on with other --ranks: --resume auto", .inner = "*"},
-    {"data_efficiency", "o", DS_REFUSED, .why = "order the data before training", .inner = "*"},
-    {"curriculum_learning", "o", DS_REFUSED, .why = "order the data before training", .inner = "*"},
-    {"progressive_layer_drop", "o", DS_REFUSED, .why = "every layer is always run", .inner = "*"},
-    {"eigenvalue", "o", DS_REFUSED, .why = "it is of quantized training", .inner = "*"},
-    {"quantize_training", "E", DS_REFUSED, .why = "weights are in --dtype", .inner = "*"},
-    {"compression_training", "E", DS_REFUSED, .why = "weights are in --dtype, and all are kept",
+     .why = "the number of ranks does not change during a run; leave it out, and to go on with "
+            "another number, stop the run and start it again with that --ranks and --resume auto",
      .inner = "*"},
+    {"data_efficiency", "o", DS_REFUSED, .why = one_order, .inner = "*"},
+    {"curriculum_learning", "o", DS_REFUSED, .why = one_order, .inner = "*"},
+    {"progressive_layer_drop", "o", DS_REFUSED,
+     .why = "every layer is run in every step; leave it out", .inner = "*"},
+    {"eigenvalue", "o", DS_REFUSED,
+     .why = "it belongs to quantized training, which is not built; leave it out", .inner = "*"},
+    {"quantize_training", "E", DS_REFUSED, .why = in_dtype, .inner = "*"},
+    {"compression_training", "E", DS_REFUSED,
+     .why = "weights keep the format of --dtype, and none is pruned; leave it out", .inner = "*"},
     {"sparse_attention", "o", DS_HONOURED, .why = "its keys:"},
     {"sparse_attention.mode", "t", DS_HONOURED, .flag = "sparse-attention", .why = "absent: fixed"},
     {"sparse_attention.block", "i", DS_HONOURED, .why = SPARSE},
@@ -115,6 +126,6 @@ const struct DsRow ds_rest_rows[] = {
     {"sparse_attention.global_block_end_indices", "l", DS_HONOURED, .why = SPARSE},
     {"sparse_attention.attention", "t", DS_HONOURED, .why = "unidirectional alone"},
     {"sparse_attention.horizontal_global_attention", "b", DS_REFUSED,
-     .why = "unidirectional attention has none"},
+     .why = "unidirectional attention has none; set it to false, or leave it out"},
 };
 const size_t ds_rest_count = sizeof ds_rest_rows / sizeof ds_rest_rows[0];

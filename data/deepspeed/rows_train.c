@@ -2,6 +2,9 @@
 // flag, reason, keys inside: see rows.h. groups.c resolves those that are not one flag's value.
 #include "data/deepspeed/rows.h"
 
+static const char masters[] = "leave it out, and give --master-dtype bf16 --grad-dtype bf16, which "
+                              "rounds at random instead and so loses less";
+static const char moments[] = "leave it out, and give --adam-dtype bf16";
 static const char unscaled[] = "bf16 needs no loss scale; DeepSpeed passes over it, or refuses it";
 
 const struct DsRow ds_train_rows[] = {
@@ -19,9 +22,8 @@ const struct DsRow ds_train_rows[] = {
      .why = "an update whose gradient is not finite is always skipped"},
     {"bf16.immediate_grad_update", "b", DS_EQUAL,
      .why = "gradients are summed as they come, into --grad-dtype"},
-    {"bf16.bf16_master_weights_and_grads", "b", DS_REFUSED,
-     .why = "--master-dtype bf16 --grad-dtype bf16 rounds at random instead, which loses less"},
-    {"bf16.bf16_optimizer_states", "b", DS_REFUSED, .why = "use --adam-dtype bf16"},
+    {"bf16.bf16_master_weights_and_grads", "b", DS_REFUSED, .why = masters},
+    {"bf16.bf16_optimizer_states", "b", DS_REFUSED, .why = moments},
     {"bf16.loss_scale|bfloat16.loss_scale", "*", DS_NOT_APPLICABLE, .why = unscaled},
     {"bf16.initial_scale_power|bfloat16.initial_scale_power", "*", DS_NOT_APPLICABLE,
      .why = unscaled},
@@ -32,8 +34,8 @@ const struct DsRow ds_train_rows[] = {
     {"bfloat16.enabled", "b", DS_HONOURED, .flag = "dtype", .why = "as bf16.enabled"},
     {"bfloat16.check_grad_overflow", "b", DS_EQUAL, .why = "as of bf16"},
     {"bfloat16.immediate_grad_update", "b", DS_EQUAL, .why = "as of bf16"},
-    {"bfloat16.bf16_master_weights_and_grads", "b", DS_REFUSED, .why = "as of bf16"},
-    {"bfloat16.bf16_optimizer_states", "b", DS_REFUSED, .why = "use --adam-dtype bf16"},
+    {"bfloat16.bf16_master_weights_and_grads", "b", DS_REFUSED, .why = masters},
+    {"bfloat16.bf16_optimizer_states", "b", DS_REFUSED, .why = moments},
 
     {"fp16", "o", DS_HONOURED, .why = "its keys:"},
     {"fp16.enabled", "b", DS_HONOURED, .flag = "dtype"},
@@ -43,22 +45,23 @@ const struct DsRow ds_train_rows[] = {
     {"fp16.hysteresis", "i", DS_HONOURED, .flag = "loss-scale-hysteresis"},
     {"fp16.min_loss_scale", "n", DS_HONOURED, .flag = "loss-scale-min", .why = "a power of two"},
     {"fp16.consecutive_hysteresis", "b", DS_REFUSED,
-     .why = "hysteresis is renewed by a window without overflows, as with false"},
+     .why = "a window without overflows renews hysteresis, as with false; set it to false, or "
+            "leave it out"},
     {"fp16.auto_cast", "b", DS_NOT_APPLICABLE, .why = "inputs are tokens"},
     {"fp16.fp16_master_weights_and_grads", "b", DS_REFUSED,
-     .why =
-         "master weights are fp32 here; --dtype bf16 --master-dtype bf16 takes as little memory"},
+     .why = "master weights of fp16 are fp32; leave it out, or give bf16 in place of fp16, and "
+            "--master-dtype bf16, which take as little memory"},
     {"data_types", "o", DS_HONOURED, .why = "its keys:"},
     {"data_types.grad_accum_dtype", "t", DS_HONOURED, .flag = "grad-dtype",
      .why = "absent: that of the weights, and fp32 with accumulation"},
     {"data_types.param_dtype", "t", DS_REFUSED,
-     .why = "bf16.enabled or fp16.enabled says the weights' format"},
+     .why = "leave it out; bf16.enabled or fp16.enabled says the weights' format"},
     {"data_types.buffer_dtype", "t", DS_NOT_APPLICABLE, .why = "a model has no buffers here"},
     {"data_types.keep_in_fp32_modules", "tl", DS_NOT_APPLICABLE,
      .why = "statistics, softmax and losses are always fp32"},
-    {"torch_autocast", "o", DS_REFUSED, .why = "bf16.enabled or fp16.enabled instead",
+    {"torch_autocast", "o", DS_REFUSED, .why = "leave it out, and set bf16.enabled or fp16.enabled",
      .inner = "enabled dtype lower_precision_safe_modules"},
-    {"amp", "o", DS_REFUSED, .why = "fp16.enabled instead", .inner = "*"},
+    {"amp", "o", DS_REFUSED, .why = "leave it out, and set fp16.enabled", .inner = "*"},
 
     {"optimizer", "o", DS_HONOURED, .why = "absent: AdamW of --lr, --beta1 and so on"},
     {"optimizer.type", "t", DS_HONOURED, .why = "Adam or AdamW, both AdamW; others are refused"},
@@ -76,13 +79,14 @@ const struct DsRow ds_train_rows[] = {
     {"optimizer.params.foreach", "b", DS_EQUAL, .why = "another loop over the same update"},
     {"optimizer.params.fused", "b", DS_EQUAL, .why = "another loop over the same update"},
     {"optimizer.params.bias_correction", "b", DS_HONOURED, .why = "true; false is refused"},
-    {"optimizer.params.amsgrad", "b", DS_REFUSED, .why = "there is no AMSGrad"},
+    {"optimizer.params.amsgrad", "b", DS_REFUSED,
+     .why = "AMSGrad is not built; set it to false, or leave it out"},
     {"optimizer.params.set_grad_none", "b", DS_NOT_APPLICABLE,
      .why = "gradients have their places for the whole run"},
     {"optimizer.params.fp32_optimizer_states", "b", DS_HONOURED,
      .why = "true; false is refused: use --adam-dtype bf16"},
     {"optimizer.params.max_grad_norm", "n", DS_REFUSED,
-     .why = "use gradient_clipping, as DeepSpeed asks for, too"},
+     .why = "leave it out, and give gradient_clipping, as DeepSpeed asks for, too"},
     {"optimizer.legacy_fusion", "b", DS_NOT_APPLICABLE, .why = "of another optimizer's kernels"},
 
     {"scheduler", "o", DS_HONOURED, .why = "absent: --schedule"},
@@ -103,7 +107,8 @@ const struct DsRow ds_train_rows[] = {
      .why = "times the learning rate; absent: 0.0001"},
     {"scheduler.params.last_batch_iteration", "i", DS_HONOURED,
      .why = "-1; --resume goes on with a run"},
-    {"scheduler.params", "o", DS_REFUSED, .why = "of OneCycle and LRRangeTest, which are refused",
+    {"scheduler.params", "o", DS_REFUSED,
+     .why = "it belongs to OneCycle or LRRangeTest, which are not built; leave it out",
      .inner =
          "cycle_first_stair_count cycle_first_step_size cycle_max_lr cycle_max_mom cycle_min_lr "
          "cycle_min_mom cycle_momentum cycle_second_stair_count cycle_second_step_size "
@@ -118,7 +123,9 @@ const struct DsRow ds_train_rows[] = {
     {"gradient_predivide_factor", "n", DS_EQUAL, .why = "the mean is taken in fp32, once"},
     {"gradient_allreduce_op", "t", DS_HONOURED, .why = "mean; sum is refused: raise --lr"},
     {"managed_gradient_accumulation", "b", DS_EQUAL, .why = "the program counts micro-batches"},
-    {"disable_allgather", "b", DS_REFUSED, .why = "weights are gathered by --zero's table"},
-    {"sparse_gradients", "b", DS_REFUSED, .why = "gradients of the embedding are sent whole"},
+    {"disable_allgather", "b", DS_REFUSED,
+     .why = "weights are gathered as the stage says; set it to false, or leave it out"},
+    {"sparse_gradients", "b", DS_REFUSED,
+     .why = "gradients of the embedding are sent whole; set it to false, or leave it out"},
 };
 const size_t ds_train_count = sizeof ds_train_rows / sizeof ds_train_rows[0];

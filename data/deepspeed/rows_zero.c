@@ -7,6 +7,7 @@ static const char in_units[] = "buckets are whole units, laid out once";
 static const char slots[] = "weights live from their gathering to their unit's end; --prefetch";
 static const char whole_weights[] =
     "for whole weights in 16 bits give --export hf:DIR --export-dtype bf16, at any stage";
+static const char delayed[] = "leave it out; --delay-update hides the update in a whole step";
 static const char results_same[] = "results and traffic are the stage table's";
 
 const struct DsRow ds_zero_rows[] = {
@@ -33,8 +34,7 @@ const struct DsRow ds_zero_rows[] = {
     {ZERO "offload_optimizer.pipeline", "b", DS_EQUAL, .why = "as pipeline_read and _write"},
     {ZERO "offload_optimizer.fast_init", "b", DS_NOT_APPLICABLE,
      .why = "state is written where it will lie"},
-    {ZERO "offload_optimizer.super_offload", "b", DS_REFUSED,
-     .why = "--delay-update hides the update in a whole step"},
+    {ZERO "offload_optimizer.super_offload", "b", DS_REFUSED, .why = delayed},
     {ZERO "offload_optimizer.cpuadam_cores_perc", "n", DS_NOT_APPLICABLE,
      .why = "of super_offload"},
     {ZERO "offload_param", "o", DS_HONOURED, .why = "its keys:"},
@@ -101,7 +101,8 @@ const struct DsRow ds_zero_rows[] = {
     {ZERO "enable_sanity_checks", "b", DS_NOT_APPLICABLE, .why = "--check-comm is on by default"},
     {ZERO "save_muon_momentum_buffer_in_memory", "b", DS_NOT_APPLICABLE, .why = "of Muon"},
 
-    {ZERO "zero_quantized_nontrainable_weights", "b", DS_REFUSED, .why = "all weights are trained"},
+    {ZERO "zero_quantized_nontrainable_weights", "b", DS_REFUSED,
+     .why = "all weights are trained; set it to false, or leave it out"},
     {ZERO "zero_hpz_partition_size", "i", DS_HONOURED, .flag = "zero-hpz-partition-size",
      .why = "1: no second partition"},
     {ZERO "mics_shard_size", "i", DS_HONOURED, .flag = "zero-shard-size",
@@ -109,9 +110,9 @@ const struct DsRow ds_zero_rows[] = {
     {ZERO "mics_hierarchical_params_gather", "b", DS_NOT_APPLICABLE,
      .why = "a gathering in two hops has the same result; --zero-hpz-partition-size keeps most of "
             "them inside a machine"},
-    {ZERO "zeropp_loco_param", "O", DS_REFUSED, .why = "errors of quantized gradients are not kept",
-     .inner = "*"},
-    {ZERO "zenflow", "O", DS_REFUSED, .why = "--delay-update hides the update in a whole step",
+    {ZERO "zeropp_loco_param", "O", DS_REFUSED,
+     .why = "errors of quantized gradients are not kept; leave it out", .inner = "*"},
+    {ZERO "zenflow", "O", DS_REFUSED, .why = delayed,
      .inner = "auto_ratio full_warm_up_rounds offload overlap_step pt_reserved_cores_perc "
               "select_interval select_strategy steps_per_epoch topk_ratio update_interval"},
 
@@ -122,7 +123,9 @@ const struct DsRow ds_zero_rows[] = {
      .why = "io_uring needs no threads"},
     {"aio.single_submit", "b", DS_NOT_APPLICABLE, .why = "io_uring submits in batches"},
     {"aio.overlap_events", "b", DS_NOT_APPLICABLE, .why = "io_uring always overlaps"},
-    {"aio.use_gds", "b", DS_REFUSED, .why = "a disk's blocks pass the CPU's memory"},
+    {"aio.use_gds", "b", DS_REFUSED,
+     .why = "GPUDirect Storage is not supported, as data of a disk passes through the CPU's "
+            "memory; set it to false, or leave it out"},
 
     {"activation_checkpointing", "o", DS_HONOURED,
      .why = "checkpointing itself is --recompute block, as it is the model's code in DeepSpeed"},

@@ -255,7 +255,7 @@ static const struct FlagRule rules[] = {
      "random ids need no preparation; leave out --prepare-only"},
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
     {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
-     "it has no effect without --eval; add --eval"},
+     "it has no effect without --eval; add --eval ppl"},
     {E_ONLY_CHECKPOINT, "sample-only|eval-only !resume !init !plan",
      "it needs a checkpoint; add --resume auto, or a model by --init"},
     {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},

@@ -168,7 +168,8 @@ static int list_tensors(struct HfFolder *f, struct Error *e) {
     for (size_t i = 1; i < n; i++)
         if (!compare_names(&f->tensor[i - 1], &f->tensor[i]))
             return error_set(e, -EINVAL, E_HF_TENSOR_TWICE,
-                             "tensor %s is in %s and in %s; remove one of the two files",
+                             "tensor %s is in %s and in %s; expected it in one file: download the "
+                             "folder again, or save the model again by save_pretrained()",
                              json_shown(f->tensor[i].tensor->name).text,
                              f->tensor[i - 1].file->path, f->tensor[i].file->path);
     return 0;

@@ -230,7 +230,7 @@ static enum Verdict judge_status(struct CurlTransfer *t, int *code, struct Error
         status == 404   ? " (there is no such file); check the address"
         : status == 403 ? " (access is forbidden); download it by other means and give the file"
         : status == 408 || status == 429 ? "; try again later"
-        : status >= 500                  ? " (the server has an error; try again later)"
+        : status >= 500                  ? " (the server has an error); try again later"
                                          : "; check the address";
     *code = error_set(e, status == 404 || status == 410 ? -ENOENT : -EACCES, E_URL_STATUS,
                       "%s: the server answers %ld%s", t->d->url, status, meaning);
@@ -354,6 +354,16 @@ static void open_transfer(struct CurlTransfer *t, const struct Download *d) {
     CHECK(t->curl, "curl_easy_init");
 }
 
+// Adds to the last failure what to do about it, where its line does not say that.
+static int add_advice(int code, struct Error *e) {
+    struct Error last = *e;
+    bool lacks = code == -EBADMSG || last.id == E_URL_BROKEN || last.id == E_URL_STALLED;
+    return lacks ? error_set(e, code, last.id,
+                             "%s; try again later, or download it by other means and give the file",
+                             last.text)
+                 : code;
+}
+
 // Fetches into the part until it is whole and right. Pieces that do not fit each other show in the
 // checksum: then once more from the beginning.
 static int fetch_part(struct CurlTransfer *t, struct Error *e) {
@@ -371,7 +381,7 @@ static int fetch_part(struct CurlTransfer *t, struct Error *e) {
     }
     if (code == -EBADMSG || code == -EFBIG || (code && !t->part.have))
         part_discard(&t->part);
-    return code ? code : part_finish(&t->part, e);
+    return code ? add_advice(code, e) : part_finish(&t->part, e);
 }
 
 // A file:// URL of a device would never end, and one of a pipe might never begin.

@@ -173,9 +173,10 @@ static int check_samples(struct Data *d, size_t s, struct ShardSet *set, const c
                          "%s %s: its %s part has no example with a target that counts: give more "
                          "data, or a longer --seq-len than %zu",
                          flag, name, part, d->spec.seq_len);
-    return error_set(e, -EINVAL, E_DATA_TOO_SMALL,
-                     "%s %s: its %s part has %llu tokens, too few for one sequence: %s", flag, name,
-                     part, (unsigned long long)shards_tokens(set), room);
+    return error_set(
+        e, -EINVAL, E_DATA_TOO_SMALL,
+        "%s %s: its %s part has %llu tokens, too few for one sequence of --seq-len %zu: %s", flag,
+        name, part, (unsigned long long)shards_tokens(set), d->spec.seq_len, room);
 }
 
 static int check_all_samples(struct Data *d, struct Error *e) {

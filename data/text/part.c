@@ -143,7 +143,8 @@ int part_check(struct Part *p, const char *source, struct Error *e) {
         return 0;
     int code = sha256_file(p->fd, hex);
     if (code)
-        return error_set(e, code, E_FILE_READ, "cannot read %s: %s", p->path_part, strerror(-code));
+        return error_set(e, code, E_FILE_READ, "cannot read %s: %s; choose another --cache",
+                         p->path_part, strerror(-code));
     if (strcmp(hex, p->sha256))
         return error_set(e, -EBADMSG, E_URL_CHECKSUM,
                          "%s: wrong checksum: its sha256 is %s and should be %s", source, hex,

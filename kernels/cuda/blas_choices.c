@@ -58,6 +58,10 @@ size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
     return size;
 }
 
+// What follows from each refusal below, before what to do about it. The caller says before it whose
+// list it is.
+#define ANEW "they are chosen anew, and bits may differ from here on; for the same bits "
+
 static bool is_sound(const struct BlasChoice *c) {
     const struct BlasKey *key = &c->key;
     return key->m && key->n && key->k && key->dtype < NDTYPE && key->c_dtype < NDTYPE &&
@@ -77,12 +81,12 @@ static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Er
     cublasStatus_t status;
     if (!is_sound(choice))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "the checkpoint's list of matmul algorithms has a damaged entry: they are "
-                         "chosen anew, and bits may differ from here on");
+                         "the list of matmul algorithms has a damaged entry: " ANEW
+                         "use another checkpoint");
     if (plan_find(b, &choice->key))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "the checkpoint's list of matmul algorithms has an entry twice: they are "
-                         "chosen anew, and bits may differ from here on");
+                         "the list of matmul algorithms has an entry twice: " ANEW
+                         "use another checkpoint");
     struct BlasPlan p = {.choice = *choice};
     if (blas_ways[choice->way].library) {
         p = plan_open(b, &choice->key);
@@ -90,8 +94,8 @@ static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Er
         if (!is_offered(b, &p, &status)) {
             plan_close(b, &p);
             return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                             "cuBLASLt refuses one of the checkpoint's matmul algorithms (%s): "
-                             "they are chosen anew, and bits may differ from here on",
+                             "cuBLASLt refuses one of the matmul algorithms (%s): " ANEW
+                             "resume with the GPU and the driver of the run that saved them",
                              b->lt.GetStatusString(status));
         }
     }
@@ -110,30 +114,29 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
     in = (const char *)in + before;
     bytes -= before;
     if (bytes >= sizeof head && memcmp(in, OLD_MAGIC, sizeof OLD_MAGIC) == 0)
-        return error_set(
-            e, -EINVAL, E_MATMUL_ALGORITHMS,
-            "matmul algorithms of a checkpoint are of format %.8s, expected %.8s: they "
-            "are chosen anew, and bits may differ from here on",
-            OLD_MAGIC, CHOICES_MAGIC);
+        return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
+                         "the list of matmul algorithms has format %.8s, expected %.8s: " ANEW
+                         "resume with the version of this program that saved them",
+                         OLD_MAGIC, CHOICES_MAGIC);
     if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)
         return error_set(
             e, -EINVAL, E_MATMUL_ALGORITHMS,
-            "the checkpoint's list of matmul algorithms is damaged (its %zu bytes do not begin "
-            "with %.8s): they are chosen anew, and bits may differ from here on",
+            "the list of matmul algorithms is damaged (its %zu bytes do not begin with %.8s): " ANEW
+            "use another checkpoint",
             bytes, CHOICES_MAGIC);
     memcpy(&head, in, sizeof head);
     if (head.library != here.library || head.compute_capability != here.compute_capability)
         return error_set(
             e, -EINVAL, E_MATMUL_ALGORITHMS_GPU,
-            "matmul algorithms of a checkpoint are for cuBLASLt %llu on compute "
-            "capability %llu, expected %llu and %llu: the same bits cannot be reproduced here",
+            "the matmul algorithms are for cuBLASLt %llu on compute capability %llu, expected %llu "
+            "and %llu: " ANEW "resume with that cuBLASLt, on such a GPU",
             (unsigned long long)head.library, (unsigned long long)head.compute_capability,
             (unsigned long long)here.library, (unsigned long long)here.compute_capability);
     if ((bytes - sizeof head) / sizeof(struct BlasChoice) != head.count ||
         (bytes - sizeof head) % sizeof(struct BlasChoice))
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
-                         "the checkpoint's list of matmul algorithms is damaged (%zu bytes for "
-                         "%llu entries): they are chosen anew, and bits may differ from here on",
+                         "the list of matmul algorithms is damaged (%zu bytes for %llu "
+                         "entries): " ANEW "use another checkpoint",
                          bytes, (unsigned long long)head.count);
     for (size_t i = 0; i < head.count; i++) {
         struct BlasChoice choice;

@@ -218,20 +218,20 @@ struct Texts {
 };
 
 static void begin_text(struct Generation *g, size_t place, size_t text) {
+    static const struct Sampling sampling = {.temperature = 0.01, .seed = 9};
     int32_t prompt[LONGEST];
     size_t length = 1 + text * 4 % 11;
     for (size_t i = 0; i < length; i++)
         prompt[i] = (int32_t)(1 + (text + i * i) % 60);
-    generation_begin(g, place, prompt, length, 5 + 6 * (text % 3));
+    generation_begin(g, place, prompt, length, 5 + 6 * (text % 3), &sampling);
 }
 
 static void write_texts(void *context, struct Rank *r) {
     struct Texts *x = context;
-    struct Sampling sampling = {.temperature = 0.01f, .seed = 9};
     struct Generation g;
     size_t begun = 0, done = 0, text_at[BESIDE];
     draw_weights(&r->zero);
-    generation_open(&g, r, &sampling);
+    generation_open(&g, r);
     CHECK(g.texts == x->beside, "%zu texts", g.texts);
     for (; begun < x->beside; begun++)
         begin_text(&g, begun, text_at[begun] = begun);
@@ -299,18 +299,18 @@ static void talk(void *context, struct Rank *r) {
     struct Sampling sampling = {.temperature = 0.01f, .seed = 9};
     struct Generation g;
     draw_weights(&r->zero);
-    generation_open(&g, r, &sampling);
+    generation_open(&g, r);
     int32_t prompt[LONGEST] = {5, 6, 7, 8};
-    generation_begin(&g, 0, prompt, 4, 3);
+    generation_begin(&g, 0, prompt, 4, 3, &sampling);
     while (generation_step(&g))
         ;
     memcpy(prompt, g.text[0].ids, 6 * sizeof *prompt); // without the last token that was made
     prompt[6] = 9;
     if (*anew) {
         generation_close(&g);
-        generation_open(&g, r, &sampling);
+        generation_open(&g, r);
     }
-    generation_begin(&g, 0, prompt, 7, 5);
+    generation_begin(&g, 0, prompt, 7, 5, &sampling);
     assert_int_equal(g.text[0].cached, *anew ? 0 : 6);
     while (generation_step(&g))
         ;

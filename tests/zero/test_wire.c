@@ -267,7 +267,7 @@ static bool reduces_right(struct Zero *z, int near, int rank) {
         for (size_t i = 0; i < NUMEL; i++)
             shard[i] = 1;
         struct HopArgs a = {.mem = {whole, shard}};
-        z->micro = (size_t)adds;
+        z->backwards_done = (size_t)adds;
         chain_run(z, REDUCE, 0, false, NQUEUE, &a);
         device_sync_queue(z->device, QUEUE_COMM);
         for (size_t i = 0; i < NUMEL; i++)

@@ -49,8 +49,8 @@ int checkpoint_clear(const char *folder, struct Error *e) {
     int err = checkpoint_remove(tmp);
     if (err == -EEXIST)
         error_set(e, err, E_CHECKPOINT_IN_THE_WAY,
-                  "%s is in the way of a checkpoint: it is a link, or holds files that are not a "
-                  "checkpoint's; move it",
+                  "%s is in the way of a checkpoint: it is a file or a link, or it holds files "
+                  "that are not a checkpoint's; move it",
                   tmp);
     else if (err)
         error_set(e, err, E_CHECKPOINT_WRITE, "cannot remove %s: %s", tmp, strerror(-err));

@@ -310,12 +310,12 @@ static const struct CheckpointHead *choices_of(const struct Zero *z,
 // Restores the algorithms that a run of as many ranks had. If that fails it goes on with others,
 // and logs that: its weights are right, but their bits are not those of a run that was never
 // stopped.
-static void restore_choices(struct Zero *z, const struct CheckpointFiles *f) {
+static void restore_choices(struct Zero *z, const char *path, const struct CheckpointFiles *f) {
     const struct CheckpointHead *h = choices_of(z, f);
     struct Error why;
     if (is_as_wide(z, h) && h->choices &&
         device_set_choices(z->device, h->choices, h->choices_bytes, &why))
-        log_line(LOG_NORMAL, "%s", why.text);
+        log_line(LOG_NORMAL, "checkpoint %s: %s", path, why.text);
 }
 
 // Opens all files, and checks that they are intact, and of that run and this model. same_ranks:
@@ -350,7 +350,7 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     if (!err)
         err = zero_agree(z, checkpoint_read_arrays(z, &f, arrays, e));
     if (!err) {
-        restore_choices(z, &f);
+        restore_choices(z, path, &f);
         zero_store_params(z, loads_late(z, head));
         z->step = z->known = head->step;
         z->updates = head->updates;

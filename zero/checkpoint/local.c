@@ -141,19 +141,23 @@ bool checkpoint_is_local(struct Zero *z, const char *path) {
 // ---- which rank has which files ----
 
 // Agrees on how many files there are, and of which save, as the rank that sees the lowest file
-// reports. Closes a folder of another save.
-static int agree_on_save(struct Fetch *x, uint32_t *count) {
+// reports; or, if no rank can read one, the lowest rank that sees one. Sets *why if this rank's
+// folder is open, and it cannot read a file there. Closes a folder of another save.
+static int agree_on_save(struct Fetch *x, uint32_t *count, struct Error *why) {
     struct CheckpointFiles *f = x->f;
     struct CheckpointHead head = {0};
-    struct Error ignored;
     int lowest = f->folder >= 0 ? checkpoint_lowest(f->folder) : -1, fd, reporter = 0;
     char *path = checkpoint_rank_path(x->path, lowest);
-    if (lowest >= 0 && !checkpoint_file_open(f->folder, path, &fd, &head, &ignored))
+    bool reads = lowest >= 0 && !checkpoint_file_open(f->folder, path, &fd, &head, why);
+    if (reads)
         close(fd);
+    else if (lowest < 0 && f->folder >= 0)
+        error_set(why, -ENOENT, E_CHECKPOINT_READ, "the folder holds no rank-*.state");
     free(path);
-    *count = head.size;
+    *count = reads ? head.size : 0;
     checkpoint_head_free(&head);
-    const uint64_t *all = zero_share(x->z, *count ? (uint64_t)lowest : UINT64_MAX);
+    uint64_t place = lowest >= 0 ? UINT64_MAX - 1 : UINT64_MAX;
+    const uint64_t *all = zero_share(x->z, *count ? (uint64_t)lowest : place);
     for (int r = 1; r < x->z->all->size; r++)
         if (all[r] < all[reporter])
             reporter = r;
@@ -165,6 +169,24 @@ static int agree_on_save(struct Fetch *x, uint32_t *count) {
         f->folder = -1;
     }
     return reporter;
+}
+
+// The reporter says what is wrong with the count of files; the others know that it does.
+static int check_count(const struct Fetch *x, uint32_t count, int reporter, const struct Error *why,
+                       struct Error *e) {
+    if (count >= 1 && count <= CHECKPOINT_FILES_MAX)
+        return 0;
+    if (x->z->all->rank != reporter)
+        return -EBADMSG;
+    return count ? error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                             "checkpoint %s is damaged: its first file counts %u ranks; use "
+                             "another checkpoint",
+                             x->path, count)
+                 : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
+                             "checkpoint %s: no node of the job can read any of its files (rank "
+                             "%d: %s); mend that, run the job on the nodes that wrote it, or use "
+                             "another checkpoint",
+                             x->path, reporter, why->text);
 }
 
 static void name_files(struct Fetch *x, uint32_t count) {
@@ -351,16 +373,16 @@ static int fetch_all(struct Fetch *x, struct Error *e) {
 
 int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f, struct Error *e) {
     struct Fetch x = {.z = z, .f = f, .path = path};
+    struct Error why;
     uint32_t count;
     *f = (struct CheckpointFiles){
         .held = -1, .fetched = -1, .file = base_alloc_zeroed(sizeof *f->file)};
     f->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder >= 0)
         f->held = checkpoint_hold(f->folder);
-    int reporter = agree_on_save(&x, &count), err = 0;
-    if (count < 1 || count > CHECKPOINT_FILES_MAX)
-        err = z->all->rank ? -EBADMSG
-                           : checkpoint_damaged(path, "no node can read any of its files", e);
+    else
+        checkpoint_unreadable(path, &why);
+    int reporter = agree_on_save(&x, &count, &why), err = check_count(&x, count, reporter, &why, e);
     if (!err) {
         name_files(&x, count);
         survey(&x);

@@ -84,6 +84,7 @@ void offload_attach_gradient(struct Zero *z, int g) {
 void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     bool follows = next->backward && next->micro == v->micro && z->plan.prefetch > 0;
-    if (follows && z->micro > 0 && !z->plan.grad.shard_group && host_updates(z, next->group))
+    if (follows && z->backwards_done > 0 && !z->plan.grad.shard_group &&
+        host_updates(z, next->group))
         gradient_begin(z, next->group);
 }

@@ -209,9 +209,9 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     const struct HostUpdate *h = &offload_of(z)->update;
     const struct Block *grad = offload_grad(z, g, h->turn);
     struct AdamW a = update_of(z, g);
-    size_t skipped = zero_owned_begin(z, g) - z->state[g].grad_begin;
+    size_t before_own = zero_owned_begin(z, g) - z->state[g].grad_begin;
     a.state = h->copy->received_control;
-    a.grad = dtype_at(grad->mem, z->plan.grad.dtype, skipped);
+    a.grad = dtype_at(grad->mem, z->plan.grad.dtype, before_own);
     return a;
 }
 
@@ -234,7 +234,7 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
         host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
     mark_record(&s->new_weights_made, host, QUEUE_COMPUTE);
     bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
-    if (!s->new_weights.tier)
+    if (!host_needs_new_weights(z, g))
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
 }
@@ -282,6 +282,7 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Offload *o = a->context;
     struct Device *d = z->device;
     size_t bytes = zero_owned_numel(z, a->group) * dtype_size(z->plan.param.dtype);
+    // Late weights were made a step ago: all ranks must have read those in use.
     device_wait(d, QUEUE_IN, z->clipped);
     mark_wait(&o->group[a->group].new_weights_made, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].new_weights.mem, bytes);
@@ -320,14 +321,20 @@ static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
 
 static const struct Hop host_adamw = {
     "host_adamw", POINT_BEFORE, WHEN_ANY, QUEUE_COMPUTE, 0, .run = run_host_adamw, .on_host = true};
-static const struct Hop new_weights_h2d = {
-    "h2d", POINT_BEFORE, WHEN_ANY, QUEUE_IN, MAKES_STORE, .run = load_new_weights, .later = true};
-static const struct Hop new_weights_cast = {"cast",          POINT_BEFORE, WHEN_ANY,
-                                            QUEUE_COMPUTE,   MAKES_STORE,  .run = cast_new_weights,
-                                            .on_host = true, .later = true};
+static const struct Hop new_weights_h2d = {"h2d",
+                                           POINT_BEFORE,
+                                           WHEN_ANY,
+                                           QUEUE_IN,
+                                           MAKES_STORE,
+                                           .run = load_new_weights,
+                                           .not_ahead = true};
+static const struct Hop new_weights_cast = {"cast",          POINT_BEFORE,
+                                            WHEN_ANY,        QUEUE_COMPUTE,
+                                            MAKES_STORE,     .run = cast_new_weights,
+                                            .on_host = true, .not_ahead = true};
 static const struct Hop new_weights_write = {
-    "write",         POINT_BEFORE, WHEN_ANY, QUEUE_OUT, MAKES_STORE, .run = write_new_weights,
-    .on_host = true, .later = true};
+    "write",         POINT_BEFORE,     WHEN_ANY, QUEUE_OUT, MAKES_STORE, .run = write_new_weights,
+    .on_host = true, .not_ahead = true};
 
 // Index of the link after host_adamw, which is the first one.
 enum { LINK_INSTALL = 1 };

@@ -28,7 +28,7 @@ static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
                              staging ? staging + (a->slot[BUFFER_WHOLE] - z->weights.slot) : NULL};
 }
 
-// Starts reading from disk as soon as the weights are wanted.
+// Starts reading from disk as soon as a fetch begins.
 static void run_read(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
     struct Move m = weights_move(z, a);
@@ -60,8 +60,8 @@ static void run_cast(struct Zero *z, const struct HopArgs *a) {
 enum { USES_BOTH = USES_WHOLE | USES_SHARD };
 static const struct Hop read_hop = {"read",     POINT_READ,      WHEN_ANY,       QUEUE_IN,
                                     USES_STORE, .run = run_read, .on_host = true};
-static const struct Hop h2d_of_disk = {"h2d",     POINT_LOAD,     WHEN_ANY,     QUEUE_IN,
-                                       USES_BOTH, .run = run_h2d, .later = true};
+static const struct Hop h2d_of_disk = {"h2d",     POINT_LOAD,     WHEN_ANY,         QUEUE_IN,
+                                       USES_BOTH, .run = run_h2d, .not_ahead = true};
 static const struct Hop h2d = {
     "h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_BOTH | USES_STORE, .run = run_h2d};
 static const struct Hop cast = {"cast",        POINT_STORE, WHEN_ANY,
@@ -89,7 +89,8 @@ void offload_attach_weights(struct Zero *z, int g) {
     chain_add(&chain[PUBLISH], &d2h, &o->kept);
 }
 
-// Handles whole weights on the device that the host updates.
+// Installs the host's new weights before they are read or fetched; compute also waits for `updated`
+// of whole ones on the device, unless a gather follows it.
 void offload_weights_due(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     if (lies_on(&z->plan.param, TIER_DEVICE) && !host_updates(z, g))

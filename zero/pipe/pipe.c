@@ -99,6 +99,7 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
     parallel->send = send;
     parallel->context = p;
     p->part = parts[stage];
+    // In two rounds, as a split puts a rank in one group: stages 0 1, 2 3, ...; then 1 2, 3 4, ...
     for (int odd = 0; odd < 2; odd++) {
         bool is_lower = stage % 2 == odd;
         int lower = is_lower ? stage : stage - 1;

@@ -7,7 +7,7 @@
 // (count.h); and the times are put together as for --fit (bound.h):
 //
 //   kernels    each at the file's rate, with what a product of few rows takes more
-//   sums       between places of tensor parallelism: in the compute queue, so nothing hides them
+//   sums       between TP ranks: in the compute queue, so nothing hides them
 //   collectives of ZeRO: hidden by the part of a step that they are made beside
 //   bubble     the time in which a stage of the pipeline waits for others
 //

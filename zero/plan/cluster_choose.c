@@ -1,9 +1,9 @@
 // --fit auto for a cluster: of the layouts that fit, the one whose step is forecast to be shortest.
 //
-// What no flag says is open: places of tensor parallelism, stages of a pipeline, the stage of ZeRO,
-// recomputation, offload and the micro-batch. A larger micro-batch takes less time and more memory,
-// so of each layout the largest that fits is taken; and offload moves more than it saves, so of
-// each layout the least that fits.
+// What no flag says is open: TP ranks, stages of a pipeline, the stage of ZeRO, recomputation,
+// offload and the micro-batch. A larger micro-batch takes less time and more memory, so of each
+// layout the largest that fits is taken; and offload moves more than it saves, so of each layout
+// the least that fits.
 #include "zero/plan/cluster.h"
 
 #include <errno.h>
@@ -101,7 +101,7 @@ static void try_grid(struct Search *s, size_t tp, size_t pp) {
         try_stages(s, r);
 }
 
-// Powers of two, as far as they are open; places lie on one node.
+// Powers of two, as far as they are open; TP ranks lie on one node.
 static void search(struct Search *s) {
     const struct RankSettings *said = s->said;
     const struct FitOpen *open = s->open;

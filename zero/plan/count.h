@@ -19,8 +19,8 @@ enum KernelKind { KERNEL_LIST(X) NKERNEL };
 
 struct KernelCount {
     double flops[NKERNEL], bytes[NKERNEL], calls[NKERNEL]; // flops, bytes: as cost.h has them
-    // Between kernels, in their queue: what this rank sends to the other places of tensor
-    // parallelism, and in how many collectives.
+    // Between kernels, in their queue: what this rank sends to the other TP ranks, and in how
+    // many collectives.
     double sent, collectives;
 };
 

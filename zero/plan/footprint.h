@@ -41,7 +41,7 @@ struct Demand {
 struct StageHas {
     int first_layer, layers;
     bool embedding, head;
-    uint64_t parameters; // real weights, of all places; a tied head's in both of its stages
+    uint64_t parameters; // real weights, of all TP ranks; a tied head's in both of its stages
 };
 
 struct Forecast {

@@ -34,7 +34,7 @@ struct Rehearsal {
     // are untied, each of which is gathered once.
     struct Traffic traffic;
     double sent[NSENDPHASE]; // bytes of collectives beside the compute queue
-    double sums[2];          // and in it, between places of tensor parallelism, in each pass
+    double sums[2];          // and in it, between TP ranks, in each pass
     struct Moves moves;
 };
 

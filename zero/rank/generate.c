@@ -16,8 +16,8 @@ static bool has_logits(const struct Rank *r) {
     return r->zero.parallel->stage + 1 == r->zero.parallel->stages;
 }
 
-void generation_open(struct Generation *g, struct Rank *r, const struct Sampling *s) {
-    *g = (struct Generation){.rank = r, .sampling = s};
+void generation_open(struct Generation *g, struct Rank *r) {
+    *g = (struct Generation){.rank = r};
     g->texts = size_max(1, r->model.cache.sequences);
     g->text = base_alloc_zeroed(g->texts * sizeof *g->text);
     g->logits = base_alloc(r->params.config.vocab * sizeof *g->logits);
@@ -34,7 +34,7 @@ void generation_close(struct Generation *g) {
 }
 
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
-                      size_t made) {
+                      size_t made, const struct Sampling *s) {
     struct GenText *x = &g->text[i], old = *x;
     size_t same = 0, T = g->rank->model.config.seq_len;
     while (!old.first && same < old.cached && same + 1 < count && old.ids[same] == prompt[same])
@@ -43,8 +43,13 @@ void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, siz
     if (g->rank->model.config.window && same < old.cached &&
         old.cached + PREFILL_TOKENS > g->rank->model.cache.capacity)
         same = 0;
-    *x = (struct GenText){
-        base_alloc((count + made) * sizeof *x->ids), count, count, count + made, made > 0, 0, same};
+    *x = (struct GenText){.ids = base_alloc((count + made) * sizeof *x->ids),
+                          .sampling = s,
+                          .count = count,
+                          .prompt = count,
+                          .most = count + made,
+                          .active = made > 0,
+                          .cached = same};
     memcpy(x->ids, prompt, count * sizeof *prompt);
     free(old.ids);
     if (count > T) {
@@ -137,7 +142,7 @@ static int32_t draw(struct Generation *g, const struct GenText *x, size_t row, s
     for (size_t i = 0; i < vocab; i++)
         g->logits[i] =
             dtype_load(g->rows, r->model.config.dtype, (i / part * n + row) * part + i % part);
-    return sample_token(g->logits, vocab, g->sampling, x->ids, x->count);
+    return sample_token(g->logits, vocab, x->sampling, x->ids, x->count);
 }
 
 static void add_token(struct Generation *g, struct GenText *x, size_t row, size_t n) {
@@ -147,7 +152,7 @@ static void add_token(struct Generation *g, struct GenText *x, size_t row, size_
     if (r->zero.parallel->stages > 1)
         drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
     x->ids[x->count++] = drawn;
-    x->active = x->count < x->most && !sample_stops(g->sampling, drawn);
+    x->active = x->count < x->most && !sample_stops(x->sampling, drawn);
 }
 
 // Brings the n rows of logits of the last pass to the host.
@@ -211,8 +216,8 @@ size_t generation_step(struct Generation *g) {
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s) {
     struct Generation g;
-    generation_open(&g, r, s);
-    generation_begin(&g, 0, text, length, count);
+    generation_open(&g, r);
+    generation_begin(&g, 0, text, length, count, s);
     while (generation_step(&g))
         ;
     size_t made = g.text[0].count - length;

@@ -14,6 +14,7 @@
 // A text: its prompt, and the tokens that were made.
 struct GenText {
     int32_t *ids;
+    const struct Sampling *sampling;
     size_t count, prompt, most; // tokens so far; of the prompt; at which it ends
     bool active;                // the next pass makes a token of it
     size_t first;               // the first token that the model sees
@@ -22,7 +23,6 @@ struct GenText {
 
 struct Generation {
     struct Rank *rank;
-    const struct Sampling *sampling;
     struct GenText *text;
     size_t texts; // the cache's sequences
     float *logits;
@@ -30,16 +30,16 @@ struct Generation {
 };
 
 // The rank's cache decides how many texts there are: one if it has none, as with sparse attention.
-void generation_open(struct Generation *g, struct Rank *r, const struct Sampling *s);
+void generation_open(struct Generation *g, struct Rank *r);
 void generation_close(struct Generation *g);
 
-// Begins text i anew: `count` tokens of a prompt, at least one, to which at most `made` are added.
-// The tokens that it begins with as the text before it did are in the cache already.
+// Begins text i anew: `count` tokens of a prompt, at least one, to which at most `made` are added,
+// drawn as s says. The tokens that it begins with as the text before it did are in the cache already.
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
-                      size_t made);
+                      size_t made, const struct Sampling *s);
 
 // Adds a token to each active text. A text is no longer active after a token of
-// sampling->stops, which is then its last, or if it is full. The model sees the last seq_len tokens
+// its sampling's stops, which is then its last, or if it is full. The model sees the last seq_len tokens
 // of a longer text; a text that grows past that goes on with its last seq_len / 2. Returns how many
 // are still active.
 size_t generation_step(struct Generation *g);

@@ -84,7 +84,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
         r->parallel.replicas = comm_split(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
     if (s->hpz_size)
         r->hpz_group = comm_split(r->all, &hpz_grid, AXIS_DP, dry);
-    tensor_join(&r->tensor, r->all, s->rank, &r->parallel.grid, s->sequence_parallel, dry);
+    tensor_join(&r->tensor, r->all, &r->parallel.grid, s->sequence_parallel, dry);
     pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)

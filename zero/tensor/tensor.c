@@ -66,14 +66,14 @@ static const struct Hop tp_all_reduce = {"tp_all_reduce", POINT_BEFORE, WHEN_RED
 
 // ---- opening and closing ----
 
-void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct Grid *grid,
-                 bool rows, bool dry) {
+void tensor_join(struct TensorGroup *t, struct Comm *all, const struct Grid *grid, bool rows,
+                 bool dry) {
     *t = (struct TensorGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
     struct CommSplit split = {grid_line(grid, all->rank, AXIS_TP), QUEUE_COMPUTE, &t->staging};
     t->comm = comm_split_even(all, &split, dry);
-    t->across = (struct TpComm){.rank = (size_t)grid_coord(grid, rank, AXIS_TP),
+    t->across = (struct TpComm){.rank = (size_t)grid_coord(grid, all->rank, AXIS_TP),
                                 .size = (size_t)t->comm->size,
                                 .sequence_parallel = rows,
                                 .all_reduce = all_reduce_tp,

@@ -15,8 +15,8 @@ struct TensorGroup {
 // Opens this rank's end of its TP group along the grid's axis; does nothing if that has one rank.
 // rows: sequence parallelism, where activations between products are split too. dry: only planned.
 // Call tensor_close after all that uses it.
-void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct Grid *grid,
-                 bool rows, bool dry);
+void tensor_join(struct TensorGroup *t, struct Comm *all, const struct Grid *grid, bool rows,
+                 bool dry);
 // Allocates on the device, and adds the hop to z's chains; staged: bytes of the collectives'
 // staging. Errors: -ENOMEM.
 int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size_t staged,

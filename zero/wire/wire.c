@@ -117,14 +117,15 @@ static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     struct Halves h = halves_of(z, a);
     kernels_of(z, &queue)->dequantize(
-        queue, &(struct Dequantize){.n = zero_shard_numel(z, a->group),
-                                    .parts = 1,
-                                    .ranks = h.inter > 1 ? h.inter : h.intra,
-                                    .bits = GRADIENT_BITS,
-                                    .dtype = z->plan.grad.dtype,
-                                    .from = h.came,
-                                    .x = a->mem[BUFFER_SHARD],
-                                    .accumulate = z->plan.grad.shard_group && z->micro > 0});
+        queue,
+        &(struct Dequantize){.n = zero_shard_numel(z, a->group),
+                             .parts = 1,
+                             .ranks = h.inter > 1 ? h.inter : h.intra,
+                             .bits = GRADIENT_BITS,
+                             .dtype = z->plan.grad.dtype,
+                             .from = h.came,
+                             .x = a->mem[BUFFER_SHARD],
+                             .accumulate = z->plan.grad.shard_group && z->backwards_done > 0});
 }
 
 static const struct Hop quantize_gradient = {"quantize", POINT_PACK, WHEN_REDUCED,
