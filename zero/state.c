@@ -100,7 +100,8 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
         z->backing.ops->init(z, g);
     for (int i = 0; i < z->buckets.count; i++)
         fill_with_zeros(z, &z->buckets.slot[i].block);
-    zero_store_params(z, false);
+    if (!z->plan.inference) // else they are read next, and till then only padding is known
+        zero_store_params(z, false);
     z->step = z->known = 0;
 }
 
