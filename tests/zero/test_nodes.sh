@@ -133,11 +133,10 @@ result $? "files of two tries at one step are not mixed" "$said"
 restore
 rm "$folder/node0/$p"/*.state
 truncate -s 10 "$folder"/node[12]/$p/*.state
-said=$(nodes 6 2 --zero 3 --steps 8 --resume $p)
-status=$?
-[ $status = 2 ] && error_is 'E_CHECKPOINT_DAMAGED step-00000004*rank 2*rank-0002.state*10 bytes'
-result $? "no node can read a file: what the first rank that has one finds is said" \
-    "status $status: $said"
+said=$(nodes 6 2 --zero 3 --steps 8 --resume auto)
+[ "$(hash_of "$said")" = "${want[8]}" ] &&
+    grep -q '00000004: .*(rank 2: .*rank-0002.state.* 10 bytes' <<<"$said"
+result $? "no node can read a file: what the first rank that has one finds is said" "$said"
 
 restore
 mkdir "$folder/node1/out/checkpoints/writing"
