@@ -23,6 +23,7 @@
 #include "zero/weights/weights.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 // All values of the command line.
@@ -139,6 +140,125 @@ static void print_sample(struct Trainer *t) {
     generation_close(&g);
 }
 
+// Makes an answer, and prints it as it grows, until it ends or the person stops it.
+static void answer(struct Run *run, struct Rank *r, struct Generation *g) {
+    const struct GenText *x = g->text;
+    bool speaks = r->all->rank == 0, ends = false;
+    if (speaks)
+        request_answer_begin();
+    while (!ends) {
+        bool more = generation_step(g) > 0;
+        bool stopped = speaks && request_to_stop(request_all());
+        ends = !more || zero_share(&r->zero, stopped)[0];
+        size_t made = x->count - x->prompt - sample_stops(x->sampling, x->ids[x->count - 1]);
+        if (speaks)
+            dialog_print(&run->texts.dialog, x->ids + x->prompt, made, ends);
+    }
+    if (speaks)
+        request_answer_end();
+}
+
+// Rank 0 reads questions and prints answers; all ranks make them.
+static int converse(struct Trainer *t, struct Error *e) {
+    struct Run *run = t->hooks.context;
+    struct Sampling s = sampling_of(&run->line.run, &run->texts.stops);
+    size_t longest = t->rank.model.config.seq_len, count;
+    struct Ids asked = {0};
+    struct Generation g;
+    int err;
+    generation_open(&g, &t->rank);
+    do {
+        asked.count = 0;
+        err = trainer_speaks(t) ? dialog_ask(&run->texts.dialog, &asked, e) : 0;
+        count = asked.count;
+        int32_t *ids = generation_share(&t->rank, asked.data, &count);
+        if (count) {
+            generation_begin(&g, 0, ids, count,
+                             size_min(run->line.run.sample_tokens, longest - count), &s);
+            answer(run, &t->rank, &g);
+        }
+        free(ids);
+    } while (count);
+    generation_close(&g);
+    ids_free(&asked);
+    return zero_agree(&t->rank.zero, err);
+}
+
+// The answers of --prompts that are being made: text i of the generation is for prompt `of[i]`.
+struct Answering {
+    struct Run *run;
+    struct Generation g;
+    struct Answers *out; // of rank 0
+    struct Sampling *sampling;
+    size_t *of, next;
+};
+
+// Begins text i with the next prompt, if there is one.
+static void begin_prompt(struct Answering *a, size_t i) {
+    const struct Prompts *p = a->run->texts.prompts;
+    const struct Options *o = &a->run->line.run;
+    a->of[i] = a->next;
+    if (a->next == prompts_count(p))
+        return;
+    const struct Ids *ids = prompts_ids(p, a->next);
+    size_t room = a->g.rank->model.config.seq_len - ids->count;
+    a->sampling[i] = sampling_of(o, prompts_stops(p, a->next++));
+    generation_begin(&a->g, i, ids->data, ids->count, size_min(o->sample_tokens, room),
+                     &a->sampling[i]);
+}
+
+static int put_answer(struct Answering *a, size_t i, struct Error *e) {
+    const struct GenText *x = &a->g.text[i];
+    bool stopped = sample_stops(x->sampling, x->ids[x->count - 1]);
+    size_t bytes;
+    char *text = printed_text(data_tokenizer(a->run->texts.data), x->ids + x->prompt,
+                              x->count - x->prompt - stopped, &bytes);
+    int err = answers_put(a->out, a->of[i], text, bytes, !stopped, e);
+    free(text);
+    return err;
+}
+
+// Answers prompts, as many at a time as the cache has sequences, until all are answered.
+static int answer_all(struct Answering *a, struct Error *e) {
+    size_t all = prompts_count(a->run->texts.prompts), left;
+    int err = 0;
+    for (size_t i = 0; i < a->g.texts; i++)
+        begin_prompt(a, i);
+    do {
+        left = 0;
+        generation_step(&a->g);
+        for (size_t i = 0; i < a->g.texts && !err; i++) {
+            if (a->of[i] < all && !a->g.text[i].active) {
+                err = zero_agree(&a->g.rank->zero, a->out ? put_answer(a, i, e) : 0);
+                begin_prompt(a, i);
+            }
+            left += a->of[i] < all;
+        }
+    } while (left && !err);
+    return err;
+}
+
+static int answer_prompts(struct Trainer *t, struct Error *e) {
+    struct Run *run = t->hooks.context;
+    const struct Options *o = &run->line.run;
+    struct Answering a = {.run = run};
+    struct Error ignored;
+    int err = trainer_speaks(t) ? answers_open(&a.out, run->texts.prompts, o->answers, e) : 0;
+    err = zero_agree(&t->rank.zero, err);
+    if (!err) {
+        generation_open(&a.g, &t->rank);
+        a.of = base_alloc(a.g.texts * sizeof *a.of);
+        a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
+        a.next = zero_share(&t->rank.zero, a.out ? answers_done(a.out) : 0)[0];
+        err = answer_all(&a, e);
+        generation_close(&a.g);
+    }
+    free(a.of);
+    free(a.sampling);
+    int closed = answers_close(a.out, err ? &ignored : e);
+    return zero_agree(&t->rank.zero, err ? err : closed);
+}
+
 // Scores the items of evaluation tasks on all ranks.
 static int evaluate(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
@@ -208,11 +328,21 @@ static int train(struct Trainer *t, struct Error *e) {
     return err;
 }
 
+static bool is_conversation(const struct Options *o) {
+    return o->chat && !*o->chat;
+}
+
 static int sample(struct Trainer *t, struct Error *e) {
-    int err = open_console(t->hooks.context, t, e);
-    if (!err)
-        print_sample(t);
-    return err;
+    struct Run *run = t->hooks.context;
+    int err = open_console(run, t, e);
+    if (err)
+        return err;
+    if (run->texts.prompts)
+        return answer_prompts(t, e);
+    if (is_conversation(&run->line.run))
+        return converse(t, e);
+    print_sample(t);
+    return 0;
 }
 
 static int only_evaluate(struct Trainer *t, struct Error *e) {
@@ -252,7 +382,9 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     if (!err && (o->sample_only || (o->eval_only && !o->export)))
         settings_set_inference(s);
     if (!err && (o->sample_only || run->line.train.intervals.sample_every))
-        settings_set_cache(s, 1);
+        settings_set_cache(s, o->prompts ? s->batch : 1);
+    if (is_conversation(o))
+        s->timeout_s = HUGE_VAL; // the ranks wait for a person
     return err;
 }
 

@@ -29,8 +29,25 @@ static struct DataSpec spec_of(const struct TextOptions *o) {
     return spec;
 }
 
+static int open_dialog(struct Texts *t, struct Error *e) {
+    const struct Options *o = t->of.resolved;
+    struct ConversationSpec spec = {data_tokenizer(t->data), o->chat_template, o->system,
+                                    data_seq_len(t->data)};
+    int err = dialog_open(&t->dialog, &spec, o->sample_tokens, e);
+    if (!err)
+        conversation_stops(t->dialog.conversation, &t->stops);
+    return err;
+}
+
+static int open_prompts(struct Texts *t, struct Error *e) {
+    const struct Options *o = t->of.resolved;
+    struct PromptsSpec spec = {o->prompts, data_tokenizer(t->data), o->chat_template,
+                               data_seq_len(t->data)};
+    return prompts_open(&t->prompts, &spec, e);
+}
+
 // Makes the question of --chat the prompt of a sample, and the end of an answer its stop.
-static int open_chat(struct Texts *t, struct Error *e) {
+static int open_question(struct Texts *t, struct Error *e) {
     const struct Options *o = t->of.resolved;
     struct ConversationSpec spec = {data_tokenizer(t->data), o->chat_template, o->system, SIZE_MAX};
     struct Conversation *c;
@@ -71,8 +88,10 @@ int texts_open(struct Texts *t, struct Error *e) {
     err = of->evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
     if (err || !of->samples)
         return err;
+    if (o->prompts)
+        return open_prompts(t, e);
     if (o->chat)
-        return open_chat(t, e);
+        return *o->chat ? open_question(t, e) : open_dialog(t, e);
     int32_t end = tokenizer_end(data_tokenizer(t->data));
     if (end >= 0)
         ids_append(&t->stops, end);
@@ -127,6 +146,8 @@ void texts_close(struct Texts *t) {
     close_export(t);
     if (t->model.close)
         t->model.close(t->model.context);
+    dialog_close(&t->dialog);
+    prompts_close(t->prompts);
     ids_free(&t->prompt);
     ids_free(&t->stops);
     evals_close(&t->evals);

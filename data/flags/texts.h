@@ -4,6 +4,8 @@
 // Called by train.c. Read next: data/text/data.h.
 #ifndef DATA_FLAGS_TEXTS_H
 #define DATA_FLAGS_TEXTS_H
+#include "data/chat/answers.h"
+#include "data/chat/dialog.h"
 #include "data/flags/options.h"
 #include "kernels/weights.h"
 
@@ -25,6 +27,8 @@ struct Texts {
     struct Data *data;          // shared by the ranks of a process
     struct Ids prompt;          // of samples
     struct Ids stops;           // tokens that end a sample
+    struct Dialog dialog;       // of --chat without a text
+    struct Prompts *prompts;    // of --prompts; NULL: none
     struct Evals evals;         // items to evaluate
     struct ImportSource model;  // weights of --init
     struct ExportSink exported; // of --export
@@ -37,10 +41,10 @@ int texts_open_model(struct Texts *t, struct Error *e);
 // yet. dtype: the run's. Errors: the kind's.
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
-// Prepares and opens the data, the prompt and the evaluations. Values that the data choose (the
+// Prepares and opens the data, the prompt, or prompts, and the evaluations. Values that the data choose (the
 // sequence length of a short text, the tokenizer) go into `said` and `resolved`, and so into
 // config.json: a resumed run must not choose again. Errors: data_open's, data_prompt's,
-// evals_open's.
+// dialog_open's, prompts_open's, evals_open's.
 int texts_open(struct Texts *t, struct Error *e);
 void texts_close(struct Texts *t); // does nothing if it is not open
 

@@ -61,6 +61,17 @@ void request_on_signals(void) {
     handle(numbers, sizeof numbers / sizeof numbers[0]);
 }
 
+void request_answer_begin(void) {
+    handle((const int[]){SIGINT}, 1);
+}
+
+void request_answer_end(void) {
+    if (!was_ignored[SIGINT])
+        signal(SIGINT, SIG_DFL);
+    atomic_fetch_and(&requests, ~(unsigned)REQUEST_STOP);
+    atomic_store(&interrupts, 0);
+}
+
 double request_age(void) {
     return base_seconds() - began;
 }

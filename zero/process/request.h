@@ -27,6 +27,11 @@ double request_age(void); // seconds since then
 // or QUIT ends the process at once.
 void request_on_signals(void);
 
+// While an answer is made: INT requests a stop, of the answer, and a second one ends the process.
+// Without it INT ends the process, as ever. request_answer_end takes the request back.
+void request_answer_begin(void);
+void request_answer_end(void);
+
 void request_make(enum RunRequest request); // without a signal
 
 // Returns this process's requests, for Rank.requests. All its ranks share them.

@@ -213,6 +213,20 @@ size_t generation_step(struct Generation *g) {
     return active;
 }
 
+int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count) {
+    *count = zero_share(&r->zero, *count)[0];
+    int32_t *all = base_alloc((*count + 1) * sizeof *all);
+    for (size_t i = 0; i < *count; i += 2) { // two ids a word
+        uint64_t mine = 0;
+        if (r->all->rank == 0)
+            mine = (uint32_t)ids[i] | (uint64_t)(uint32_t)ids[size_min(i + 1, *count - 1)] << 32;
+        uint64_t got = zero_share(&r->zero, mine)[0];
+        all[i] = (int32_t)(uint32_t)got;
+        all[i + 1] = (int32_t)(uint32_t)(got >> 32);
+    }
+    return all;
+}
+
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s) {
     struct Generation g;

@@ -44,6 +44,10 @@ void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, siz
 // are still active.
 size_t generation_step(struct Generation *g);
 
+// Gives rank 0's ids to all ranks: returns a copy, *count of them; free() it. The arguments of
+// others mean nothing.
+int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count);
+
 // Continues one text to its end: appends at most `count` tokens to the `length` of `text`, which has
 // space for them. Returns how many.
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,

@@ -1,0 +1,137 @@
+// Reads questions, and prints answers: see dialog.h.
+#include "data/chat/dialog.h"
+#include "data/chat/command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
+                struct Error *e) {
+    *d = (struct Dialog){.tokenizer = spec->tokenizer,
+                         .answer_tokens = answer_tokens,
+                         .in = stdin,
+                         .out = stdout,
+                         .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    return conversation_open(&d->conversation, spec, e);
+}
+
+void dialog_close(struct Dialog *d) {
+    conversation_close(d->conversation);
+    free(d->line);
+    free(d->answer);
+    *d = (struct Dialog){0};
+}
+
+// Reads a line without its end, and with no zero byte in it. Returns 1, 0 at the end, -errno.
+static int read_line(struct Dialog *d, struct Error *e) {
+    if (d->terminal)
+        fputs("> ", d->out);
+    fflush(d->out);
+    errno = 0;
+    ssize_t n = getline(&d->line, &d->line_bytes, d->in);
+    if (n < 0 && ferror(d->in))
+        return error_set(e, -errno, E_FILE_READ, "standard input cannot be read: %s",
+                         strerror(errno));
+    if (n < 0 && d->terminal)
+        fputc('\n', d->out); // behind the prompt
+    if (n < 0)
+        return 0;
+    if (strlen(d->line) != (size_t)n)
+        return error_set(e, -EINVAL, E_UTF8, "the line has a zero byte; expected text in UTF-8");
+    return 1;
+}
+
+static void tell(const struct Dialog *d, const char *what) {
+    if (d->terminal)
+        fprintf(d->out, "(%s)\n", what);
+}
+
+// Older turns that no longer fit are told when they are left out, not again with each question.
+static void tell_left_out(struct Dialog *d, size_t left_out) {
+    if (left_out > d->left_out)
+        log_line(LOG_NORMAL, "the model no longer sees the oldest %zu of the questions and answers",
+                 left_out);
+    d->left_out = left_out;
+}
+
+static int ask(struct Dialog *d, const char *question, struct Ids *prompt, struct Error *e) {
+    size_t left_out;
+    int err = conversation_ask(d->conversation, question, d->answer_tokens, prompt, &left_out, e);
+    if (!err)
+        tell_left_out(d, left_out);
+    d->stream = (struct PrintedStream){0};
+    d->printed = 0;
+    return err;
+}
+
+static int save(struct Dialog *d, const char *path, struct Error *e) {
+    int err = conversation_save(d->conversation, path, e);
+    if (!err)
+        tell(d, "saved");
+    return err;
+}
+
+static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *prompt,
+                     struct Error *e) {
+    int err = 0;
+    switch (line->kind) {
+    case CHAT_EMPTY:
+        return 0;
+    case CHAT_QUESTION:
+        return ask(d, line->rest, prompt, e);
+    case CHAT_SAVE:
+        return save(d, line->rest, e);
+    case CHAT_UNKNOWN:
+        return chat_line_refuse(line, e);
+    case CHAT_SYSTEM:
+        err = conversation_set_system(d->conversation, line->rest, e);
+        break;
+    case CHAT_RESET:
+        conversation_reset(d->conversation);
+    }
+    if (!err)
+        tell(d, "a new conversation");
+    d->left_out = err ? d->left_out : 0;
+    return err;
+}
+
+int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
+    size_t before = prompt->count;
+    while (prompt->count == before) {
+        int got = read_line(d, e), err = got < 0 ? got : 0;
+        if (!got)
+            return 0;
+        struct ChatLine line = {CHAT_EMPTY, ""};
+        if (!err)
+            line = chat_line_read(d->line);
+        err = err ? err : carry_out(d, &line, prompt, e);
+        if (err && (!d->terminal || ferror(d->in)))
+            return err;
+        if (err)
+            fprintf(d->out, "%s\n", e->text);
+        e->text[0] = err ? 0 : e->text[0];
+    }
+    return 0;
+}
+
+void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, bool ends) {
+    size_t bytes;
+    char *more = printed_more(&d->stream, d->tokenizer, ids, count, ends, &bytes);
+    fwrite(more, 1, bytes, d->out);
+    d->answer = base_realloc(d->answer, d->printed + bytes + 1, "an answer");
+    memcpy(d->answer + d->printed, more, bytes);
+    d->printed += bytes;
+    free(more);
+    if (!ends) {
+        fflush(d->out);
+        return;
+    }
+    fputc('\n', d->out);
+    fflush(d->out);
+    if (count)
+        conversation_answer(d->conversation, d->answer, d->printed);
+    else
+        conversation_take_back(d->conversation);
+}
