@@ -93,6 +93,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
         err = options_resolve(&run->resolved, &line->run, e);
+    if (o->sample_only || o->eval_only)
+        line->train.global_batch = 0; // there is no step: that of a run's --out means nothing
     if (!err)
         err = settings_resolve(&line->train, &run->given.train, &use, e);
     if (!err)

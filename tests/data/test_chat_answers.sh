@@ -1,6 +1,7 @@
 #!/bin/bash
 # A tiny model that has read one question and its answer, with a tokenizer.json: --chat gives the
-# answer's text and nothing else, and samples end where the text does. Speaks TAP.
+# answer's text and nothing else, samples end where the text does, a conversation goes on as its
+# lines say, and a file of prompts is answered, also after a kill. Speaks TAP.
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 
@@ -38,6 +39,67 @@ answer=$(ask --chat "$long")
 status=$?
 [ $status = 2 ] && error_is 'E_CHAT_TOO_LONG at most 48' "$(<"$folder/said")"
 result $? "a question that is too long is refused" "$status: $answer; $(cat "$folder/said")"
+
+# ---- a conversation ----
+
+talk() { # talk ARGUMENT...: of lines on standard input
+    ask --chat "$@"
+}
+answer=$(printf 'Is water wet?\n\nIs water wet?\n' | talk)
+[ "$answer" = $'Yes.\nYes.' ] && grep -q 'no longer sees the oldest 1 ' "$folder/said"
+result $? "each line is answered; older ones that do not fit are left out" \
+    "$answer; $(cat "$folder/said")"
+for grid in "--ranks 2 --zero 3" "--ranks 2 --tp 2" "--offload-param cpu --zero 3"; do
+    # shellcheck disable=SC2086
+    answer=$(printf 'Is water wet?\nIs water wet?\n' | talk --sample-tokens 4 $grid)
+    [ "$answer" = $'Yes.\nYes.' ]
+    result $? "so it is with $grid" "$answer; $(cat "$folder/said")"
+done
+said='{"messages":[{"role":"user","content":"Is water wet?"},{"role":"assistant","content":"Yes."}]}'
+answer=$(printf 'Is water wet?\n/save %s\n/reset\nIs water wet?\n/save %s\n' "$folder/one.jsonl" \
+    "$folder/two.jsonl" | talk --sample-tokens 4)
+status=$?
+[ $status = 0 ] && [ "$answer" = $'Yes.\nYes.' ] && [ "$(<"$folder/one.jsonl")" = "$said" ] &&
+    cmp -s "$folder/one.jsonl" "$folder/two.jsonl"
+result $? "it is saved, and begun anew" "$status: $answer; $(cat "$folder/said" "$folder"/*.jsonl)"
+answer=$(printf 'Is water wet?\n/save %s\n' "$folder/one.jsonl" | talk)
+status=$?
+[ $status = 2 ] && [ "$answer" = Yes. ] && error_is "E_FILE_EXISTS one.jsonl" "$(<"$folder/said")" &&
+    [ "$(<"$folder/one.jsonl")" = "$said" ]
+result $? "nothing is written over" "$status: $answer; $(cat "$folder/said")"
+answer=$(printf '%s\nIs water wet?\n' "$long" | talk)
+status=$?
+[ $status = 2 ] && [ -z "$answer" ] && error_is 'E_CHAT_TOO_LONG at most 48' "$(<"$folder/said")"
+result $? "of a script, a line that is refused ends it" "$status: $answer; $(cat "$folder/said")"
+
+# ---- a file of prompts ----
+
+for i in 1 2 3 4 5; do
+    printf '{"messages":[{"role":"user","content":"Is water wet?"}],"id":%d}\n' $i
+    printf '{"prompt":"<|im_start|>user\\nIs wa","id":"text %d"}\n' $i
+done >"$folder/prompts.jsonl"
+answer_all() { # answer_all OUT ARGUMENT...
+    ask --prompts "$folder/prompts.jsonl" --answers "$folder/$1" "${@:2}"
+}
+answer_all one --batch 1 && answer_all many --batch 3 && cmp "$folder/one" "$folder/many" &&
+    [ "$(grep -c '"answer":"Yes.","finish_reason":"stop"}$' "$folder/one")" = 5 ] &&
+    [ "$(sed -n 3p "$folder/one" | head -c 60)" = "$(sed -n 3p "$folder/prompts.jsonl" | head -c 60)" ]
+result $? "prompts are answered, many at a time as one by one" \
+    "$(cat "$folder/said" "$folder/one" "$folder/many")"
+head -c 500 "$folder/one" >"$folder/killed"
+answer_all killed --ranks 2 --zero 3 && cmp "$folder/one" "$folder/killed"
+result $? "what a killed run has left is completed" "$(cat "$folder/said" "$folder/killed")"
+sed -i '4s/"id"/"no"/' "$folder/prompts.jsonl"
+before=$(cksum <"$folder/one")
+answer_all one
+status=$?
+[ $status = 2 ] && error_is E_ANSWERS_OTHER "$(<"$folder/said")" && [ "$(cksum <"$folder/one")" = "$before" ]
+result $? "answers to other prompts stay as they are" "$status: $(cat "$folder/said")"
+echo '{"prompt":1}' >>"$folder/prompts.jsonl"
+answer_all bad
+status=$?
+[ $status = 2 ] && error_is "E_JSON_SYNTAX prompts.jsonl: line 11" "$(<"$folder/said")" && [ ! -e "$folder/bad" ]
+result $? "a bad line is refused before the first answer" "$status: $(cat "$folder/said")"
 
 echo "1..$count"
 exit $failed
