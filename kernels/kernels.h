@@ -52,10 +52,16 @@ struct Work {
 //   dbias: dbias[i] (+)= sum over k of A[i, k], c's dtype: the bias gradient that belongs to a
 //   weight gradient, where A is the transposed output gradient (NULL: none; += if accumulate is
 //   set).
+//
+// few_rows: a pass of generation has a row of each sequence, at most MATMUL_FEW_ROWS; A is not
+// transposed, B is (the weights), and dgelu and dbias are NULL. A CPU then reads B once, at the
+// memory's rate, and a row's result is the same to the bit whatever rows are computed with it. A
+// GPU and the oracle pay no heed to it.
+enum { MATMUL_FEW_ROWS = 16 };
 struct Matmul {
     size_t m, n, k;
     struct Mat a, b, c;
-    bool accumulate;
+    bool accumulate, few_rows;
     const void *bias, *dgelu;
     void *gelu, *dbias;
     struct Work work;

@@ -22,6 +22,7 @@ void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam 
         .a = mat(x, r->dtype, k),
         .b = mat_transposed(weight(r, w), r->dtype, k),
         .c = mat(y, r->dtype, n),
+        .few_rows = is_few_rows(r->acts, r->rows),
         .bias = added_bias(r, w, bias),
         .gelu = gelu,
     };

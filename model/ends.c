@@ -103,8 +103,8 @@ void embedding_backward(struct Model *m, const struct Unit *u, const void *w, st
 }
 
 // Multiplies rows [row, row + n) of norm, the final norm's output, with the head's matrix: (n, Vp).
-static void logits_of(struct Model *m, const void *w, const void *norm, size_t row, size_t n,
-                      void *logits) {
+static void logits_of(struct Model *m, const void *w, const struct Acts *acts, const void *norm,
+                      size_t row, size_t n, void *logits) {
     size_t C = m->config.channels;
     enum Dtype dtype = m->config.dtype;
     struct Matmul args = {
@@ -114,6 +114,7 @@ static void logits_of(struct Model *m, const void *w, const void *norm, size_t r
         .a = mat(dtype_at(norm, dtype, row * C), dtype, C),
         .b = mat_transposed(weight(m, w, END_HEAD_W), dtype, C),
         .c = mat(logits, dtype, m->config.vocab_padded),
+        .few_rows = is_few_rows(acts, n),
     };
     LAUNCH_WITH_WORK(m, matmul, args);
 }
@@ -125,7 +126,7 @@ static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, c
     size_t bytes = n * m->config.vocab_padded * dtype_size(m->config.dtype);
     const struct TpComm *a = m->across;
     char *part = (char *)acts->logits + (a ? a->rank * bytes : 0);
-    logits_of(m, w, norm, acts->logits_row, n, part);
+    logits_of(m, w, acts, norm, acts->logits_row, n, part);
     if (a && !m->sizing)
         a->all_gather(a, acts->logits, part, bytes);
 }
@@ -222,7 +223,7 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
     }
     for (size_t row = 0; row < acts_rows(acts); row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, acts_rows(acts) - row);
-        logits_of(m, w, norm, row, n, acts->logits);
+        logits_of(m, w, acts, norm, row, n, acts->logits);
         loss_of(m, acts, row, n, false);
     }
     sum_losses(m, acts);
@@ -261,7 +262,7 @@ void head_backward(struct Model *m, const struct Unit *u, const void *w, struct 
     begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
-        logits_of(m, w, norm, row, n, acts->logits);
+        logits_of(m, w, acts, norm, row, n, acts->logits);
         loss_of(m, acts, row, n, true);
         chunk_backward(m, w, dw, acts, norm, row, n);
     }

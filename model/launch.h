@@ -35,4 +35,10 @@ static inline struct Mat mat_transposed(const void *data, enum Dtype dtype, size
     return (struct Mat){.data = (void *)data, .dtype = dtype, .ld = ld, .transposed = true};
 }
 
+// True for rows of generation, at most one of each sequence, whose products have few_rows. Training
+// and validation have no cache: their bits stay those of whole products.
+static inline bool is_few_rows(const struct Acts *acts, size_t rows) {
+    return acts->cache && rows <= size_min(acts->b, MATMUL_FEW_ROWS);
+}
+
 #endif

@@ -73,6 +73,8 @@ void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product
 // The blocked matmul with all epilogues, and the scratch it needs. `threads`: the device's.
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
 size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads);
+// A product with few_rows (kernels.h); it needs no scratch.
+void CPU_NAME(matmul_few)(const struct Matmul *args, int threads);
 void avx512bf16_matmul_loops(const struct Matmul *args, int threads);
 size_t avx512bf16_matmul_loops_work(const struct Matmul *args, int threads);
 

@@ -157,6 +157,9 @@ static void check(const struct Matmul *m) {
           dtype_name(m->b.dtype));
     CHECK(!m->c.transposed, "C of a matmul cannot be transposed");
     CHECK(!m->a.scale && !m->b.scale && !m->c.scale, "scales are for 8-bit formats");
+    CHECK(!m->few_rows || (m->m <= MATMUL_FEW_ROWS && !m->a.transposed && m->b.transposed &&
+                           !m->dgelu && !m->dbias),
+          "a product of %zu rows is no forward product of few", m->m);
 }
 
 void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
@@ -164,13 +167,17 @@ void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
     size_t need = CPU_NAME(matmul_work)(cpu, m);
     CHECK(m->work.bytes >= need, "a matmul of %zu x %zu x %zu needs %zu bytes of scratch, has %zu",
           m->m, m->n, m->k, need, m->work.bytes);
-    if (takes_dnnl(cpu, m))
+    if (m->few_rows)
+        CPU_NAME(matmul_few)(m, cpu->device.threads);
+    else if (takes_dnnl(cpu, m))
         dnnl_run(cpu, m);
     else
         run_loops(m, cpu->device.threads);
 }
 
 size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
+    if (m->few_rows)
+        return 0;
     if (takes_dnnl(cpu, m))
         return dnnl_work(cpu, m);
     return loops_work(m, cpu->device.threads);

@@ -21,6 +21,10 @@ VEC_INLINE Vec vec_pair_bf16(VecHalf first, VecHalf second) {
                          23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, both));
 }
+// The first n <= 2 VEC_LANES numbers from p on, as pairs; the others are 0.
+VEC_INLINE Vec vec_load_pairs(const uint16_t *p, size_t n) {
+    return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16((1ull << n) - 1, p));
+}
 // True if a lane is denormal.
 VEC_INLINE bool vec_has_denormal(Vec a) {
     enum { DENORMAL = 0x20 };
@@ -54,6 +58,10 @@ enum { VEC_DOTS_BF16 = false };
 
 VEC_INLINE Vec vec_pair_bf16(VecHalf first, VecHalf second) {
     (void)first, (void)second;
+    __builtin_unreachable();
+}
+VEC_INLINE Vec vec_load_pairs(const uint16_t *p, size_t n) {
+    (void)p, (void)n;
     __builtin_unreachable();
 }
 VEC_INLINE bool vec_has_denormal(Vec a) {

@@ -1,0 +1,128 @@
+// Products with few rows, as generation makes them: C (m, n) = A (m, k) W (n, k)', m at most
+// MATMUL_FEW_ROWS.
+//
+// Each weight is used m times only, so what counts is that the weights are read from memory once,
+// as fast as it can be read, and never copied (matmul_loops.c packs them, for hundreds of rows).
+// Each thread has a contiguous range of W's rows, and takes W_ROWS of them at a time: vectors run
+// along k, and each element of C has one vector of sums, whose lanes are added at the end.
+//
+//   for each W_ROWS rows of W                       from memory, the next ones prefetched
+//     for each A_ROWS rows of A, and then each row that is left     W: from the first-level cache
+//       for each vector along k: W_ROWS * A_ROWS multiply-adds of W_ROWS + A_ROWS loads
+//
+// So an element's sum has one order, whatever m, the other rows and the number of threads are: what
+// a sequence's tokens are does not depend on those that are generated beside it.
+//
+// A read loop is what it can be measured by. SmolLM2-135M's products, two threads of a busy Xeon,
+// best of several: 538 MB of fp32 are read in 38 to 51 ms; a product of one row takes 1.0 to 1.1
+// times as long with prefetching, 1.1 to 1.3 without; of 8 rows 1.3 times what one row takes in
+// fp32, and 1.7 times in bf16 (2.6 without).
+//
+// Called by matmul_run.c; matmul_tile.c has the epilogue.
+#include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_array.h"
+
+#include <omp.h>
+
+enum {
+    W_ROWS = 4,
+    A_ROWS = VEC_LANES == 16 ? 4 : 2, // 16 sums of 32 registers, or 8 of 16
+    COLS = 8 * W_ROWS,                // of C that are finished together
+    SOLO_WORK = 1 << 16,              // multiply-adds: below, waking the other threads takes longer
+};
+
+// The n items (vec_pair.h) of a row from element i on: VEC_LANES elements, or as many pairs, of
+// which the first n exist.
+VEC_INLINE Vec load_items(const char *row, enum Dtype d, size_t i, size_t n) {
+    const uint16_t *pairs = (const uint16_t *)row + i;
+    if (item_elements(d) == 1)
+        return n == VEC_LANES ? vec_load(row, d, i) : vec_load_part(row, d, i, n);
+    return n == 2 * VEC_LANES ? vec_load_f32((const float *)pairs) : vec_load_pairs(pairs, n);
+}
+
+// Rows of W and of A, and their sums; `rows` of A, a constant.
+struct FewRows {
+    const char *w[W_ROWS], *a[A_ROWS];
+};
+
+VEC_INLINE void add_products(Vec sum[W_ROWS][A_ROWS], size_t rows, const struct FewRows *p,
+                             enum Dtype d, size_t i, size_t n) {
+    Vec x[A_ROWS];
+    UNROLL_WHOLE
+    for (size_t r = 0; r < rows; r++)
+        x[r] = load_items(p->a[r], d, i, n);
+    UNROLL_WHOLE
+    for (size_t q = 0; q < W_ROWS; q++) {
+        Vec y = load_items(p->w[q], d, i, n);
+        UNROLL_WHOLE
+        for (size_t r = 0; r < rows; r++)
+            sum[q][r] = item_elements(d) == 2 ? vec_dot_bf16(x[r], y, sum[q][r])
+                                              : vec_fma(x[r], y, sum[q][r]);
+    }
+}
+
+// Sums the products of W_ROWS rows of W with `rows` of A. Prefetches what lies `ahead` bytes
+// behind; 0: nothing.
+VEC_INLINE void sum_rows(float (*out)[COLS], size_t rows, const struct FewRows *p, size_t k,
+                         size_t ahead, enum Dtype d) {
+    Vec sum[W_ROWS][A_ROWS];
+    UNROLL_WHOLE
+    for (size_t q = 0; q < W_ROWS; q++)
+        UNROLL_WHOLE
+    for (size_t r = 0; r < rows; r++)
+        sum[q][r] = vec_set(0.0f);
+    size_t step = VEC_LANES * item_elements(d), i = 0;
+    for (; i + step <= k; i += step) {
+        UNROLL_WHOLE
+        for (size_t q = 0; q < W_ROWS && ahead; q++)
+            __builtin_prefetch(p->w[q] + ahead + i * dtype_size(d));
+        add_products(sum, rows, p, d, i, step);
+    }
+    if (i < k)
+        add_products(sum, rows, p, d, i, k - i);
+    UNROLL_WHOLE
+    for (size_t r = 0; r < rows; r++)
+        UNROLL_WHOLE
+    for (size_t q = 0; q < W_ROWS; q++)
+        out[r][q] = vec_sum(sum[q][r]);
+}
+
+// Makes W_ROWS columns of the product from `col` on; of those behind `last`, the last one again.
+VEC_INLINE void multiply(float (*out)[COLS], const struct Matmul *m, size_t col, size_t last,
+                         enum Dtype d) {
+    size_t ahead = W_ROWS * m->b.ld * dtype_size(d);
+    struct FewRows p;
+    for (size_t q = 0; q < W_ROWS; q++)
+        p.w[q] = dtype_at(m->b.data, d, size_min(col + q, last) * m->b.ld);
+    for (size_t row = 0, rows; row < m->m; row += rows, ahead = 0) {
+        rows = m->m - row < A_ROWS ? 1 : A_ROWS;
+        for (size_t r = 0; r < rows; r++)
+            p.a[r] = dtype_at(m->a.data, d, (row + r) * m->a.ld);
+        if (rows == A_ROWS)
+            sum_rows(out + row, A_ROWS, &p, m->k, ahead, d);
+        else
+            sum_rows(out + row, 1, &p, m->k, ahead, d);
+    }
+}
+
+VEC_INLINE void make_columns(const struct Matmul *m, size_t first, size_t end, enum Dtype d) {
+    float product[MATMUL_FEW_ROWS][COLS];
+    for (size_t col = first; col < end; col += COLS) {
+        size_t n = size_min(COLS, end - col);
+        for (size_t c = 0; c < n; c += W_ROWS)
+            multiply((float(*)[COLS])(product[0] + c), m, col + c, end - 1, d);
+        for (size_t i = 0; i < m->m; i++)
+            CPU_NAME(matmul_finish_row)(m, product[i], i, col, n);
+    }
+}
+
+void CPU_NAME(matmul_few)(const struct Matmul *m, int threads) {
+    bool solo = m->m * m->n * m->k < SOLO_WORK;
+#pragma omp parallel num_threads(solo ? 1 : threads)
+    {
+        size_t t = (size_t)omp_get_thread_num(), all = (size_t)omp_get_num_threads();
+        size_t groups = ceil_div(m->n, W_ROWS);
+        size_t first = groups * t / all * W_ROWS, end = groups * (t + 1) / all * W_ROWS;
+        WITH_DTYPE(m->a.dtype, make_columns(m, first, size_min(end, m->n), D));
+    }
+}
