@@ -11,10 +11,10 @@
 
 // The error has this id, and its one line this value, if any: "E_UTF8", or "E_UTF8 byte 7".
 static inline bool error_is(const struct Error *e, const char *said) {
-    const char *name = error_name(e->id);
-    size_t n = strcspn(said, " ");
+    const char *name = error_name(e->id), *value = strchr(said, ' ');
+    size_t n = value ? (size_t)(value - said) : strlen(said);
     return strlen(name) == n && !strncmp(name, said, n) && !strchr(e->text, '\n') &&
-           (!said[n] || strstr(e->text, said + n + 1));
+           (!value || strstr(e->text, value + 1));
 }
 
 // The call failed with `want`, and its error is what is said.
