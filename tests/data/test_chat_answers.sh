@@ -40,6 +40,12 @@ status=$?
 [ $status = 2 ] && error_is 'E_CHAT_TOO_LONG at most 48' "$(<"$folder/said")"
 result $? "a question that is too long is refused" "$status: $answer; $(cat "$folder/said")"
 
+# Talking changes nothing of a run, also when it is killed.
+files() {
+    find "$folder/out" -type f -exec cksum {} + | sort
+}
+before=$(files)
+
 # ---- a conversation ----
 
 talk() { # talk ARGUMENT...: of lines on standard input
@@ -89,11 +95,19 @@ result $? "prompts are answered, many at a time as one by one" \
 head -c 500 "$folder/one" >"$folder/killed"
 answer_all killed --ranks 2 --zero 3 && cmp "$folder/one" "$folder/killed"
 result $? "what a killed run has left is completed" "$(cat "$folder/said" "$folder/killed")"
+answer_all victim --batch 2 &
+victim=$!
+until [ -s "$folder/victim" ]; do sleep 0.01; done
+kill -9 $victim 2>/dev/null
+wait $victim 2>/dev/null
+answer_all victim && cmp "$folder/one" "$folder/victim" && [ "$(files)" = "$before" ]
+result $? "a run that is killed while it answers goes on, and --out stays as it was" \
+    "$(cat "$folder/said" "$folder/victim")"
 sed -i '4s/"id"/"no"/' "$folder/prompts.jsonl"
-before=$(cksum <"$folder/one")
+sum=$(cksum <"$folder/one")
 answer_all one
 status=$?
-[ $status = 2 ] && error_is E_ANSWERS_OTHER "$(<"$folder/said")" && [ "$(cksum <"$folder/one")" = "$before" ]
+[ $status = 2 ] && error_is E_ANSWERS_OTHER "$(<"$folder/said")" && [ "$(cksum <"$folder/one")" = "$sum" ]
 result $? "answers to other prompts stay as they are" "$status: $(cat "$folder/said")"
 echo '{"prompt":1}' >>"$folder/prompts.jsonl"
 answer_all bad
