@@ -193,6 +193,7 @@ struct Answering {
     struct Answers *out; // of rank 0
     struct Sampling *sampling;
     size_t *of, next;
+    uint64_t tokens; // of answers that are written
 };
 
 // Begins text i with the next prompt, if there is one.
@@ -216,6 +217,7 @@ static int put_answer(struct Answering *a, size_t i, struct Error *e) {
     char *text = printed_text(data_tokenizer(a->run->texts.data), x->ids + x->prompt,
                               x->count - x->prompt - stopped, &bytes);
     int err = answers_put(a->out, a->of[i], text, bytes, !stopped, e);
+    a->tokens += x->count - x->prompt;
     free(text);
     return err;
 }
@@ -252,7 +254,14 @@ static int answer_prompts(struct Trainer *t, struct Error *e) {
         a.of = base_alloc(a.g.texts * sizeof *a.of);
         a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
         a.next = zero_share(&t->rank.zero, a.out ? answers_done(a.out) : 0)[0];
+        size_t first = a.next;
+        double begin = base_seconds();
         err = answer_all(&a, e);
+        double seconds = base_seconds() - begin;
+        if (!err && trainer_speaks(t))
+            log_line(LOG_NORMAL, "%zu answers, %llu tokens in %.1f s: %.1f tokens/s",
+                     a.next - first, (unsigned long long)a.tokens, seconds,
+                     (double)a.tokens / seconds);
         generation_close(&a.g);
     }
     free(a.of);
