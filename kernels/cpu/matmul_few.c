@@ -13,10 +13,9 @@
 // So an element's sum has one order, whatever m, the other rows and the number of threads are: what
 // a sequence's tokens are does not depend on those that are generated beside it.
 //
-// A read loop is what it can be measured by. SmolLM2-135M's products, two threads of a busy Xeon,
-// best of several: 538 MB of fp32 are read in 38 to 51 ms; a product of one row takes 1.0 to 1.1
-// times as long with prefetching, 1.1 to 1.3 without; of 8 rows 1.3 times what one row takes in
-// fp32, and 1.7 times in bf16 (2.6 without).
+// It can be no quicker than the memory: docs/cpu.md compares it with a loop that only reads. On one
+// thread, with what SmolLM2-135M has of weights, prefetching took one row in bf16 from 37 to 31 ms
+// and 8 rows from 80 to 54; in fp32 8 rows from 77 to 66, and one row not at all.
 //
 // Called by matmul_run.c; matmul_tile.c has the epilogue.
 #include "kernels/cpu/matmul_loops.h"
