@@ -13,10 +13,10 @@
 // So an element's sum has one order, whatever m, the other rows and the number of threads are: what
 // a sequence's tokens are does not depend on those that are generated beside it.
 //
-// A read loop is what it can be measured by. SmolLM2-135M's products, two threads of a busy Xeon,
-// best of several: 538 MB of fp32 are read in 38 to 51 ms; a product of one row takes 1.0 to 1.1
-// times as long with prefetching, 1.1 to 1.3 without; of 8 rows 1.3 times what one row takes in
-// fp32, and 1.7 times in bf16 (2.6 without).
+// docs/cpu.md compares it with a loop that only reads. On one thread, with SmolLM2-135M's weights
+// and other programs running, the best of 27 rounds with prefetching took 32 ms where without it
+// took 37 (one row, bf16), and 54 where it took 81 (8 rows); in fp32 8 rows 66 and 77, and one row
+// the same. Single runs differed by more than that.
 //
 // Called by matmul_run.c; matmul_tile.c has the epilogue.
 #include "kernels/cpu/matmul_loops.h"
