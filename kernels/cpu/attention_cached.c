@@ -20,13 +20,14 @@
 #include "kernels/cpu/attention_tile.h"
 
 #include <float.h>
+#include <stdatomic.h>
 
-// One thread's buffers: a tile of keys transposed (width, TILE), of values, of queries and of their
+// One thread's buffers: a tile of keys transposed (width, TILE), of values, of queries and of two
 // outputs, (TILE, width); and space to pack in.
 struct CachedScratch {
-    float *kt, *v, *q, *out, *pack;
+    float *kt, *v, *q, *out[2], *pack;
 };
-enum { CACHED_TILES = 5 };
+enum { CACHED_TILES = 6 };
 
 // Some rows of queries of one key head, and how far their softmax is. Row r is a query at position
 // pos[r], which sees the keys from first[r] on.
@@ -34,7 +35,14 @@ struct CachedRows {
     size_t b, key_head, row, rows; // rows row .. row + rows - 1 of the tokens' query heads
     size_t pos[TILE], first[TILE];
     float max[TILE], shrink[TILE], sum[TILE * VEC_LANES];
+    float *out;
 };
+
+// What a thread leaves to the next one: an item whose first tiles it has done.
+struct CachedHandOver {
+    struct CachedRows rows;
+    _Atomic uint32_t done;
+} __attribute__((aligned(64)));
 
 static size_t group_of(const struct AttentionCached *a) {
     return a->nh / a->nkv;
@@ -170,16 +178,15 @@ static void cached_begin(const struct AttentionCached *a, struct CachedRows *row
     }
 }
 
-VEC_INLINE void cached_queries(const struct AttentionCached *a, enum Dtype d, const struct Head *h,
-                               struct CachedScratch s, struct CachedRows *rows) {
+// Does tiles from .. to - 1 of those that these rows see.
+VEC_INLINE void cached_tiles(const struct AttentionCached *a, const struct Head *h,
+                             struct CachedScratch s, struct CachedRows *rows, size_t from,
+                             size_t to) {
     float scores[TILE * TILE] __attribute__((aligned(64)));
     size_t ld = h->width / h->per_item, blocks = round_up(rows->rows, BLOCK_ROWS);
+    size_t first = rows->first[0] / TILE * TILE, last = rows->pos[rows->rows - 1];
     bool pairs = h->per_item == 2;
-    cached_begin(a, rows);
-    cached_pack_queries(a, d, h, rows, s.q);
-    memset(s.out, 0, blocks * h->width * sizeof *s.out);
-    size_t last = rows->pos[rows->rows - 1];
-    for (size_t key = rows->first[0] / TILE * TILE; key <= last; key += TILE) {
+    for (size_t key = first + from * TILE; key < first + to * TILE; key += TILE) {
         size_t count = size_min(last + 1 - key, TILE), seen = round_up(count, BLOCK_ROWS);
         cached_pack(a, h, s, rows->b, key, count);
         for (size_t r = 0; r < blocks; r += BLOCK_ROWS) {
@@ -189,12 +196,11 @@ VEC_INLINE void cached_queries(const struct AttentionCached *a, enum Dtype d, co
                       pairs ? &h->scale : NULL);
             for (size_t i = r; i < r + BLOCK_ROWS; i++)
                 cached_softmax(scores, rows, i, key, pairs);
-            tile_rows(h, (struct TileView){s.out + r * h->width, h->width, 1}, p,
+            tile_rows(h, (struct TileView){rows->out + r * h->width, h->width, 1}, p,
                       (struct TileView){s.v, h->width, 1}, h->width, seen, OLD_SCALE,
                       rows->shrink + r);
         }
     }
-    cached_finish(a, d, h, rows, s.out);
 }
 
 // ---- the kernel ----
@@ -210,28 +216,116 @@ static struct Head cached_head_of(const struct AttentionCached *a) {
 static struct CachedScratch cached_scratch(const struct AttentionCached *a, size_t thread) {
     size_t tile = TILE * head_width(a->hs);
     float *mem = (float *)a->work.mem + thread * CACHED_TILES * tile;
-    return (struct CachedScratch){mem, mem + tile, mem + 2 * tile, mem + 3 * tile, mem + 4 * tile};
+    return (struct CachedScratch){
+        mem, mem + tile, mem + 2 * tile, {mem + 3 * tile, mem + 4 * tile}, mem + 5 * tile};
+}
+
+static struct CachedHandOver *cached_hand_over(const struct Cpu *cpu,
+                                               const struct AttentionCached *a) {
+    return (struct CachedHandOver *)cached_scratch(a, (size_t)cpu->device.threads).kt;
+}
+
+// ---- who does what ----
+//
+// An item is TILE rows of queries of one key head. All items' tiles, one after the other, are cut
+// into as many equal parts as there are threads: with 3 key heads and 2 threads each does one and a
+// half. Where a cut falls into an item, the thread before it does the item's first tiles before all
+// else and leaves its running softmax to the next thread, which goes on with it last of all. So
+// nobody waits long, and an item's tiles have one order, whatever the cuts are.
+
+static size_t cached_pieces(const struct AttentionCached *a) {
+    return ceil_div(a->t * group_of(a), TILE);
+}
+
+static struct CachedRows cached_item(const struct AttentionCached *a, size_t item) {
+    size_t pieces = cached_pieces(a), queries = a->t * group_of(a), row = item % pieces * TILE;
+    struct CachedRows rows = {.b = item / pieces / a->nkv,
+                              .key_head = item / pieces % a->nkv,
+                              .row = row,
+                              .rows = size_min(TILE, queries - row)};
+    cached_begin(a, &rows);
+    return rows;
+}
+
+static size_t cached_item_tiles(const struct AttentionCached *a, size_t item) {
+    size_t pieces = cached_pieces(a), group = group_of(a), row = item % pieces * TILE;
+    size_t from = item / pieces / a->nkv * a->t, last_row = size_min(row + TILE, a->t * group) - 1;
+    size_t pos = row_position(a->starts, from + row / group, a->t);
+    size_t last = row_position(a->starts, from + last_row / group, a->t);
+    size_t first = a->window && pos >= a->window ? pos + 1 - a->window : 0;
+    return last / TILE + 1 - first / TILE;
+}
+
+// Does tiles from .. to - 1 of an item.
+VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
+                            struct Head *h, size_t item, size_t from, size_t to) {
+    size_t thread = (size_t)omp_get_thread_num();
+    struct CachedScratch s = cached_scratch(a, thread);
+    struct CachedHandOver *over = cached_hand_over(cpu, a);
+    struct CachedRows here, *rows = &here;
+    bool ends = to == cached_item_tiles(a, item);
+    if (!ends)
+        rows = &over[thread].rows;
+    if (from == 0) {
+        *rows = cached_item(a, item);
+        rows->out = s.out[!ends];
+        memset(rows->out, 0, round_up(rows->rows, BLOCK_ROWS) * h->width * sizeof *rows->out);
+    } else {
+        while (!atomic_load_explicit(&over[thread - 1].done, memory_order_acquire))
+            _mm_pause();
+        *rows = over[thread - 1].rows;
+    }
+    h->key_head = rows->key_head;
+    cached_pack_queries(a, d, h, rows, s.q);
+    cached_tiles(a, h, s, rows, from, to);
+    if (ends)
+        cached_finish(a, d, h, rows, rows->out);
+    else
+        atomic_store_explicit(&over[thread].done, 1, memory_order_release);
+}
+
+// Does tiles begin .. end - 1 of all items' together: what is left to the next thread first, what
+// the thread before has left last.
+VEC_INLINE void cached_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
+                             struct Head *h, size_t begin, size_t end) {
+    size_t items = a->b * a->nkv * cached_pieces(a), last_from = 0, first_to = 0;
+    size_t first = items, last = items, at = 0;
+    for (size_t i = 0; i < items; i++) { // which items are cut, and where
+        size_t next = at + cached_item_tiles(a, i);
+        if (at < begin && begin < next)
+            first = i, first_to = size_min(end, next) - at, last_from = begin - at;
+        if (at >= begin && at < end && end < next) {
+            last = i;
+            cached_part(cpu, a, d, h, i, 0, end - at);
+        }
+        at = next;
+    }
+    at = 0;
+    for (size_t i = 0; i < items; i++) {
+        size_t next = at + cached_item_tiles(a, i);
+        if (at >= begin && next <= end && i != last)
+            cached_part(cpu, a, d, h, i, 0, next - at);
+        at = next;
+    }
+    if (first < items && begin < end)
+        cached_part(cpu, a, d, h, first, last_from, first_to);
 }
 
 VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d) {
-    size_t queries = a->t * group_of(a), pieces = ceil_div(queries, TILE);
+    size_t items = a->b * a->nkv * cached_pieces(a), tiles = 0;
+    for (size_t i = 0; i < items; i++)
+        tiles += cached_item_tiles(a, i);
+    struct CachedHandOver *over = cached_hand_over(cpu, a);
+    for (int i = 0; i < cpu->device.threads; i++)
+        atomic_init(&over[i].done, 0);
 #pragma omp parallel num_threads(cpu->device.threads)
     {
+        size_t thread = (size_t)omp_get_thread_num(), threads = (size_t)omp_get_num_threads();
         struct Head h = cached_head_of(a);
-        struct CachedScratch s = cached_scratch(a, (size_t)omp_get_thread_num());
-        struct CachedRows rows;
 #pragma omp for schedule(static)
         for (size_t i = 0; i < a->b * a->t * a->nkv; i++)
             cached_store(a, d, i / a->nkv, i % a->nkv);
-#pragma omp for schedule(dynamic)
-        for (size_t i = 0; i < a->b * a->nkv * pieces; i++) {
-            size_t row = i % pieces * TILE;
-            rows.b = i / pieces / a->nkv;
-            rows.key_head = h.key_head = i / pieces % a->nkv;
-            rows.row = row;
-            rows.rows = size_min(TILE, queries - row);
-            cached_queries(a, d, &h, s, &rows);
-        }
+        cached_share(cpu, a, d, &h, tiles * thread / threads, tiles * (thread + 1) / threads);
     }
 }
 
@@ -241,5 +335,6 @@ void CPU_NAME(attention_cached)(struct Cpu *cpu, const struct AttentionCached *a
 }
 
 size_t CPU_NAME(attention_cached_work)(struct Cpu *cpu, const struct AttentionCached *a) {
-    return (size_t)cpu->device.threads * CACHED_TILES * TILE * head_width(a->hs) * sizeof(float);
+    size_t tiles = CACHED_TILES * TILE * head_width(a->hs) * sizeof(float);
+    return (size_t)cpu->device.threads * (tiles + sizeof(struct CachedHandOver));
 }
