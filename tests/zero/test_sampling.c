@@ -1,10 +1,15 @@
 // Samples: that they end at a token that ends a text, on all ranks alike; and that a cache of keys
 // and values, and a rank that only generates, change no token of them.
 #include "zero/rank/generate.h"
+#include "tests/lib/child.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
+#include "zero/process/request.h"
 #include "zero/state.h"
+
+#include <signal.h>
+#include <sys/wait.h>
 
 enum { PROMPT = 3, MADE = 20, RANKS = 3 };
 
@@ -77,6 +82,32 @@ TEST(a_prompt_does_not_end_the_sample) {
     size_t made = 0;
     tiny_ranks(&s, ask_behind_an_end, &made);
     assert_int_equal(made, 1);
+}
+
+// ---- stopped by a person ----
+
+static void interrupt(const void *context) {
+    const int *times = context;
+    request_begin();
+    request_answer_begin();
+    for (int i = 0; i < *times; i++)
+        raise(SIGINT);
+    CHECK(request_to_stop(request_all()), "an answer goes on");
+    request_answer_end();
+    CHECK(!request_to_stop(request_all()), "the next answer is stopped, too");
+    raise(SIGINT);
+}
+
+// INT stops the answer that is made; a second one, and one while none is made, ends the process.
+TEST(an_interrupt_stops_an_answer) {
+    for (int times = 1; times <= 2; times++) {
+        int status;
+        char *said = child_said(interrupt, &times, &status);
+        if (times == 1 ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGINT
+                       : !WIFEXITED(status) || WEXITSTATUS(status) != 128 + SIGINT)
+            fail_msg("%d: status %#x: %s", times, (unsigned)status, said);
+        free(said);
+    }
 }
 
 // ---- with a cache ----
