@@ -21,6 +21,7 @@
 // Called by matmul_run.c; matmul_tile.c has the epilogue.
 #include "kernels/cpu/matmul_loops.h"
 #include "kernels/cpu/vec_array.h"
+#include "kernels/cpu/vec_tiles.h"
 
 #include <omp.h>
 
@@ -116,13 +117,63 @@ VEC_INLINE void make_columns(const struct Matmul *m, size_t first, size_t end, e
     }
 }
 
+// ---- AMX ----
+
+// AMX multiplies 16 rows with 16 in the time of one: so all rows of A cost what one does. W's rows
+// are its left operand, as they lie in memory; A is packed as the right one, once for all threads.
+enum { TILES_K = 2 * TILES_SIDE, TILES_X = TILES_SIDE * TILES_SIDE };
+
+static bool takes_tiles(const struct Matmul *m) {
+    return VEC_TILES && m->a.dtype == BF16 && m->k % TILES_K == 0 && m->n >= COLS;
+}
+
+size_t CPU_NAME(matmul_few_work)(const struct Matmul *m) {
+    return takes_tiles(m) ? m->k / TILES_K * TILES_X * sizeof(float) : 0;
+}
+
+// The pairs of block `block` of k: (pair, row of A), with zeros for rows that there are not.
+static void pack_pairs(const struct Matmul *m, size_t block) {
+    float *x = (float *)m->work.mem + block * TILES_X;
+    memset(x, 0, TILES_X * sizeof *x);
+    for (size_t row = 0; row < m->m; row++) {
+        const char *from = dtype_at(m->a.data, BF16, row * m->a.ld + block * TILES_K);
+        for (size_t pair = 0; pair < TILES_SIDE; pair++)
+            memcpy(x + pair * TILES_SIDE + row, from + pair * sizeof *x, sizeof *x);
+    }
+}
+
+// The last columns begin where there are as many as a block has; those made twice are dropped.
+static void stream_columns(const struct Matmul *m, size_t first, size_t end) {
+    float sums[COLS * TILES_SIDE] __attribute__((aligned(64))), product[COLS];
+    size_t ld = m->b.ld * dtype_size(BF16), blocks = m->k / TILES_K;
+    tiles_open();
+    for (size_t col = first; col < end; col += COLS) {
+        size_t n = size_min(COLS, end - col), from = size_min(col, m->n - COLS);
+        tiles_stream(sums, dtype_at(m->b.data, BF16, from * m->b.ld), ld, m->work.mem, blocks,
+                     from + 2 * COLS <= m->n);
+        for (size_t i = 0; i < m->m; i++) {
+            for (size_t j = 0; j < n; j++)
+                product[j] = sums[(col - from + j) * TILES_SIDE + i];
+            CPU_NAME(matmul_finish_row)(m, product, i, col, n);
+        }
+    }
+    tiles_close();
+}
+
 void CPU_NAME(matmul_few)(const struct Matmul *m, int threads) {
-    bool solo = m->m * m->n * m->k < SOLO_WORK;
+    bool solo = m->m * m->n * m->k < SOLO_WORK, tiles = takes_tiles(m);
 #pragma omp parallel num_threads(solo ? 1 : threads)
     {
         size_t t = (size_t)omp_get_thread_num(), all = (size_t)omp_get_num_threads();
-        size_t groups = ceil_div(m->n, W_ROWS);
-        size_t first = groups * t / all * W_ROWS, end = groups * (t + 1) / all * W_ROWS;
-        WITH_DTYPE(m->a.dtype, make_columns(m, first, size_min(end, m->n), D));
+        size_t unit = tiles ? COLS : W_ROWS, groups = ceil_div(m->n, unit);
+        size_t first = groups * t / all * unit, end = size_min(groups * (t + 1) / all * unit, m->n);
+        if (tiles) {
+#pragma omp for schedule(static)
+            for (size_t block = 0; block < m->k / TILES_K; block++)
+                pack_pairs(m, block);
+            stream_columns(m, first, end);
+        } else {
+            WITH_DTYPE(m->a.dtype, make_columns(m, first, end, D));
+        }
     }
 }

@@ -75,6 +75,7 @@ void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
 size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads);
 // A product with few_rows (kernels.h); it needs no scratch.
 void CPU_NAME(matmul_few)(const struct Matmul *args, int threads);
+size_t CPU_NAME(matmul_few_work)(const struct Matmul *args); // bytes of scratch
 void avx512bf16_matmul_loops(const struct Matmul *args, int threads);
 size_t avx512bf16_matmul_loops_work(const struct Matmul *args, int threads);
 

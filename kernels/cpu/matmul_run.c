@@ -177,7 +177,7 @@ void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
 
 size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
     if (m->few_rows)
-        return 0;
+        return CPU_NAME(matmul_few_work)(m);
     if (takes_dnnl(cpu, m))
         return dnnl_work(cpu, m);
     return loops_work(m, cpu->device.threads);

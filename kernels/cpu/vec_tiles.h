@@ -95,6 +95,27 @@ VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const
     _tile_stored(3, to.mem + TILES_SIDE * to.ld + TILES_SIDE, out);
 }
 
+// to (32, 16) = W (32, 32 blocks) X (32 blocks, 16). Rows of w are `ld` bytes apart and read as they
+// lie; x: for each block of 32 k, 16 pairs by 16 columns. Prefetches the 32 rows behind them, if
+// `ahead`.
+VEC_INLINE void tiles_stream(float *to, const char *w, size_t ld, const float *x, size_t blocks,
+                             bool ahead) {
+    enum { WIDE = 2 * TILES_SIDE, BLOCK = TILES_SIDE * TILES_SIDE };
+    _tile_zero(0);
+    _tile_zero(1);
+    for (size_t i = 0; i < blocks; i++, w += 64, x += BLOCK) {
+        for (size_t r = 0; r < WIDE && ahead; r++)
+            __builtin_prefetch(w + (WIDE + r) * ld);
+        _tile_loadd(2, x, 64);
+        _tile_loadd(3, w, ld);
+        _tile_loadd(4, w + TILES_SIDE * ld, ld);
+        _tile_dpbf16ps(0, 3, 2);
+        _tile_dpbf16ps(1, 4, 2);
+    }
+    _tile_stored(0, to, 64);
+    _tile_stored(1, to + BLOCK, 64);
+}
+
 #else
 
 enum { VEC_TILES = false };
@@ -104,6 +125,11 @@ VEC_INLINE void tiles_close(void) {}
 VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
                                const float *b, size_t steps, const struct TilesNext *next) {
     (void)from, (void)to, (void)a, (void)b, (void)steps, (void)next;
+    __builtin_unreachable();
+}
+VEC_INLINE void tiles_stream(float *to, const char *w, size_t ld, const float *x, size_t blocks,
+                             bool ahead) {
+    (void)to, (void)w, (void)ld, (void)x, (void)blocks, (void)ahead;
     __builtin_unreachable();
 }
 
