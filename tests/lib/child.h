@@ -40,9 +40,10 @@ static inline char *child_said(void (*body)(const void *context), const void *co
 // "E_NCCL", or "E_NCCL rank 1".
 static inline bool line_is(const char *printed, const char *said) {
     char end[64];
-    size_t n = strcspn(said, " ");
+    const char *value = strchr(said, ' ');
+    size_t n = value ? (size_t)(value - said) : strlen(said);
     snprintf(end, sizeof end, " [%.*s]\n", (int)n, said);
-    return strstr(printed, end) && (!said[n] || strstr(printed, said + n + 1));
+    return strstr(printed, end) && (!value || strstr(printed, value + 1));
 }
 
 #endif
