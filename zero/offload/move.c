@@ -73,7 +73,8 @@ static void run_call(const void *args) {
 }
 
 void move_pieces(struct Mover *m, const struct MovePieces *p, bool write) {
-    struct DiskCall c = {m, *p, write};
+    struct DiskCall c = {.mover = m, .write = write};
+    c.pieces = *p; // in the initializer, gcc 12 loses it under AddressSanitizer
     size_t bytes = 0;
     for (int i = 0; i < p->n; i++) {
         struct Moved *moved = &m->moved[p->piece[i].file];
@@ -116,7 +117,8 @@ void move_begin(struct Mover *m, const struct Move *v) {
 
 // The device's own in queue reads from disk, where its memory is the host's.
 static void read_into_device(struct Mover *m, const struct Move *v) {
-    struct DiskCall c = {m, piece_of(v->store, v->offset, v->mem, v->bytes), false};
+    struct DiskCall c = {.mover = m};
+    c.pieces = piece_of(v->store, v->offset, v->mem, v->bytes);
     m->moved[v->store->tag].read += v->bytes;
     device_call(m->device, QUEUE_IN, run_call, &c, sizeof c);
 }
