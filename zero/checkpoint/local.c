@@ -286,10 +286,8 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
         comm_broadcast_host(x->z->all, buffer, bytes, x->owner[i]);
         if (keeps && !*err &&
             (*err = base_write(x->f->fetched, buffer, bytes, (off_t)(x->end + at))))
-            error_set(
-                e, *err, E_CHECKPOINT_WRITE,
-                "cannot store another node's part of checkpoint %s: %s; check this node's disk",
-                path, strerror(-*err));
+            error_io(e, *err, E_CHECKPOINT_WRITE,
+                     "cannot store another node's part of checkpoint %s on this node", path);
     }
 }
 
@@ -340,10 +338,8 @@ static int open_unnamed(const char *path, struct Error *e) {
         free(at);
     }
     if (fd < 0)
-        fd = error_set(
-            e, -errno, E_CHECKPOINT_WRITE,
-            "cannot store another node's part of checkpoint %s: %s; check this node's disk", path,
-            strerror(errno));
+        fd = error_io(e, -errno, E_CHECKPOINT_WRITE,
+                      "cannot store another node's part of checkpoint %s on this node", path);
     free(above);
     free(beside);
     return fd;
