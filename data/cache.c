@@ -56,9 +56,7 @@ int cache_check(const char *path, struct Error *e) {
     free(in_tmp);
     if (is_in_tmp ? lstat(path, &st) : stat(path, &st)) {
         int code = errno == ENOENT ? 0 : -errno;
-        return code ? error_set(e, code, E_CACHE_FOLDER,
-                                "--cache %s: cannot use this folder: %s; choose another --cache",
-                                path, strerror(-code))
+        return code ? error_io(e, code, E_CACHE_FOLDER, "--cache %s: cannot use this folder", path)
                     : 0;
     }
     if (S_ISLNK(st.st_mode))
@@ -196,9 +194,7 @@ int cache_lock(const char *cache_dir, int *fd, struct Error *e) {
     for (*fd = -1; *fd < 0 && has_locks && !code;) {
         *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (*fd < 0) {
-            code = error_set(e, -errno, E_CACHE_FOLDER,
-                             "--cache: cannot write %s: %s; choose another --cache", path,
-                             strerror(errno));
+            code = error_io(e, -errno, E_CACHE_FOLDER, "--cache: cannot write %s", path);
             break;
         }
         has_locks = lock_file(*fd, cache_dir, &told);
@@ -226,9 +222,8 @@ void cache_unlock(const char *cache_dir, int fd) {
 
 int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e) {
     int err = atomic_folder_open(a, folder);
-    return err ? error_set(e, err, E_CACHE_FOLDER,
-                           "--cache: cannot make the folder %s.XXXXXX: %s; choose another --cache",
-                           folder, strerror(-err))
+    return err ? error_io(e, err, E_CACHE_FOLDER, "--cache: cannot make the folder %s.XXXXXX",
+                          folder)
                : 0;
 }
 
@@ -244,8 +239,7 @@ void cache_aside_close(struct AtomicFile *a, const char *const own[]) {
 
 int cache_aside_commit(struct AtomicFile *a, const char *folder, struct Error *e) {
     int err = folder_exchange(a->tmp_path, folder);
-    return err < 0 ? error_set(e, err, E_CACHE_FOLDER,
-                               "--cache: cannot rename %s to %s: %s; choose another --cache",
-                               a->tmp_path, folder, strerror(-err))
+    return err < 0 ? error_io(e, err, E_CACHE_FOLDER, "--cache: cannot rename %s to %s",
+                              a->tmp_path, folder)
                    : 0;
 }

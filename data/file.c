@@ -56,7 +56,7 @@ int file_open(const char *path, const char *flag, int *fd, struct stat *st, stru
         return refuse(flag, path, st->st_mode, e);
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (opened < 0 || fstat(opened, st)) {
-        int code = error_set(e, -errno, E_FILE_READ, "%s %s: %s", flag, path, strerror(errno));
+        int code = error_io(e, -errno, E_FILE_READ, "%s %s", flag, path);
         if (opened >= 0)
             close(opened);
         return code;
@@ -125,8 +125,8 @@ static int read_open(int fd, const char *path, size_t bytes_max, char **text, si
     free(*text);
     *text = NULL;
     if (code)
-        return error_set(e, code, code == -ENOMEM ? E_MEMORY_REFUSED : E_FILE_READ,
-                         "cannot read %s: %s", path, strerror(-code));
+        return error_io(e, code, code == -ENOMEM ? E_MEMORY_REFUSED : E_FILE_READ, "cannot read %s",
+                        path);
     return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
                      "cannot read %s: it is larger than %zu bytes, the most that is read of such a "
                      "file; check that it is the right file",
@@ -151,7 +151,7 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
     if (fd < 0 || fstat(fd, &st))
         st.st_mode = 0;
     if (fd < 0)
-        return error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", path, strerror(errno));
+        return error_io(e, -errno, E_FILE_READ, "cannot read %s", path);
     if (!S_ISFIFO(st.st_mode)) {
         close(fd);
         return error_set(e, -EINVAL, E_FILE_CHANGED,
@@ -164,13 +164,13 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
 
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
     int err = base_write(fd, bytes, n, -1);
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s: %s", path, strerror(-err)) : 0;
+    return err ? error_io(e, err, E_FILE_WRITE, "cannot write %s", path) : 0;
 }
 
 int file_append(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
     struct stat before;
     if (fstat(fd, &before))
-        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", path, strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", path);
     int code = file_write(fd, path, bytes, n, e);
     if (code && ftruncate(fd, before.st_size))
         log_line(LOG_NORMAL, "%s may end in half a line: %s", path, strerror(errno));
@@ -210,9 +210,7 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
             return code;
         err = rename(from, to) ? -errno : 0;
     }
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot rename %s to %s: %s", from, to,
-                           strerror(-err))
-               : 0;
+    return err ? error_io(e, err, E_FILE_WRITE, "cannot rename %s to %s", from, to) : 0;
 }
 
 int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e) {
@@ -252,14 +250,13 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
     const char *colon = itself ? "" : ": ", *above = itself ? "" : copy;
     int code = 0;
     if (stat(copy, &st))
-        code = error_set(e, -errno, E_FILE_WRITE, "%s %s%s%s: %s; give another path", flag, path,
-                         colon, above, strerror(errno));
+        code = error_io(e, -errno, E_FILE_WRITE, "%s %s%s%s", flag, path, colon, above);
     else if (!S_ISDIR(st.st_mode))
         code = error_set(e, -ENOTDIR, E_NOT_A_FOLDER,
                          "%s %s%s%s is not a folder; give another path", flag, path, colon, above);
     else if (access(copy, W_OK | X_OK))
-        code = error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write %s%s: %s; give another path",
-                         flag, path, itself ? "there" : "to ", above, strerror(errno));
+        code = error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write %s%s", flag, path,
+                        itself ? "there" : "to ", above);
     free(copy);
     return code;
 }
@@ -274,18 +271,15 @@ int file_check_place(const char *path, const char *flag, struct Error *e) {
                          : S_ISFIFO(st.st_mode) ? "a pipe"
                                                 : "a disk or a socket");
     if (there)
-        return access(path, W_OK) ? error_set(e, -errno, E_FILE_WRITE,
-                                              "%s %s: cannot write there: %s; give another path",
-                                              flag, path, strerror(errno))
-                                  : 0;
+        return access(path, W_OK)
+                   ? error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", flag, path)
+                   : 0;
     char *folder = base_format("./%s", path);
     const char *start = *path == '/' ? folder + 2 : folder;
     *strrchr(folder, '/') = 0; // there is a slash: folder begins with "./"
     int code = 0;
     if (access(*start ? start : "/", W_OK | X_OK))
-        code =
-            error_set(e, -errno, E_FILE_WRITE, "%s %s: cannot write there: %s; give another path",
-                      flag, path, strerror(errno));
+        code = error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", flag, path);
     free(folder);
     return code;
 }

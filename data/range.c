@@ -27,10 +27,12 @@ int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n
         step = size_min(n, RANGE_BYTES / sizeof *out);
         char *to = (char *)out + step * (sizeof *out - bytes);
         ssize_t got = file_pread(fd, to, step * bytes, at);
-        if (got != (ssize_t)(step * bytes))
-            return error_set(e, got < 0 ? (int)got : -EIO, E_FILE_READ, "cannot read %s: %s", path,
-                             got < 0 ? strerror((int)-got)
-                                     : "it became shorter while it was read; start again");
+        if (got < 0)
+            return error_io(e, (int)got, E_FILE_READ, "cannot read %s", path);
+        if ((size_t)got < step * bytes)
+            return error_set(e, -EIO, E_FILE_READ,
+                             "cannot read %s: it became shorter while it was read; start again",
+                             path);
         if (dtype != F32)
             widen(out, step, dtype);
     }
@@ -49,7 +51,7 @@ size_t range_not_finite(const float *values, size_t n) {
 int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, size_t n,
                       struct Error *e) {
     int err = base_write(fd, bytes, n, (int64_t)at);
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s: %s", path, strerror(-err)) : 0;
+    return err ? error_io(e, err, E_FILE_WRITE, "cannot write %s", path) : 0;
 }
 
 size_t range_overflow(enum Dtype dtype, const float *values, size_t n) {
@@ -87,6 +89,6 @@ int range_reserve(int fd, const char *path, uint64_t bytes, struct Error *e) {
         failed = ftruncate(fd, (off_t)bytes);
     if (!failed)
         return 0;
-    return error_set(e, -errno, E_FILE_WRITE, "cannot write %s, of %llu bytes: %s", path,
-                     (unsigned long long)bytes, strerror(errno));
+    return error_io(e, -errno, E_FILE_WRITE, "cannot write %s, of %llu bytes", path,
+                    (unsigned long long)bytes);
 }

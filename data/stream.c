@@ -56,8 +56,7 @@ void stream_close(struct DataStream *s) {
 static ssize_t read_file(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
     ssize_t got = file_pread(s->fd, bytes, n, s->at);
     if (got < 0)
-        return error_set(e, (int)got, E_FILE_READ, "%s %s: %s", s->flag, s->path,
-                         strerror((int)-got));
+        return error_io(e, (int)got, E_FILE_READ, "%s %s", s->flag, s->path);
     s->at += (uint64_t)got;
     return got;
 }

@@ -14,7 +14,7 @@ static bool gz_begins(const uint8_t magic[UNPACK_MAGIC_BYTES]) {
 static void *gz_open(void) {
     z_stream *z = base_alloc_zeroed(sizeof *z);
     if (inflateInit2(z, WINDOW_BITS + GZIP_ONLY) != Z_OK)
-        base_give_up(E_MEMORY_REFUSED, "no memory to unpack gzip");
+        base_give_up(E_MEMORY_REFUSED, "no memory to unpack gzip; end other programs");
     return z;
 }
 
@@ -30,7 +30,7 @@ static int gz_step(void *state, struct Unpacking *u, const char **wrong) {
     u->out_bytes -= (size_t)(z->next_out - u->out);
     u->out = z->next_out;
     if (said == Z_MEM_ERROR)
-        base_give_up(E_MEMORY_REFUSED, "no memory to unpack gzip");
+        base_give_up(E_MEMORY_REFUSED, "no memory to unpack gzip; end other programs");
     if (said == Z_STREAM_END) {
         inflateReset(z);
         return 1;

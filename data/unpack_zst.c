@@ -26,7 +26,7 @@ static void *zst_open(void) {
     struct Zst *s = base_alloc_zeroed(sizeof *s);
     s->z = ZSTD_createDStream();
     if (!s->z || ZSTD_isError(ZSTD_DCtx_setParameter(s->z, ZSTD_d_windowLogMax, WINDOW_LOG)))
-        base_give_up(E_MEMORY_REFUSED, "no memory to unpack zstd");
+        base_give_up(E_MEMORY_REFUSED, "no memory to unpack zstd; end other programs");
     return s;
 }
 
@@ -56,7 +56,7 @@ static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
         return said ? 0 : end_frame(s, wrong);
     ZSTD_ErrorCode code = ZSTD_getErrorCode(said);
     if (code == ZSTD_error_memory_allocation)
-        base_give_up(E_MEMORY_REFUSED, "no memory to unpack zstd");
+        base_give_up(E_MEMORY_REFUSED, "no memory to unpack zstd; end other programs");
     // The library's other errors depend on how much space there was.
     *wrong = code == ZSTD_error_frameParameter_windowTooLarge
                  ? "it needs a window of more than 128 MiB; pack it without --long"

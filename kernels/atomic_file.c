@@ -168,7 +168,7 @@ void atomic_folder_close(struct AtomicFile *a) {
 }
 
 static int refuse(const char *path, int err, struct Error *e) {
-    return error_set(e, err, E_FILE_WRITE, "cannot write %s: %s", path, strerror(-err));
+    return error_io(e, err, E_FILE_WRITE, "cannot write %s", path);
 }
 
 int atomic_file_open(struct AtomicFile *a, const char *path, struct Error *e) {

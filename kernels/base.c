@@ -49,6 +49,43 @@ int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ..
     return code;
 }
 
+// What to do when the system refuses a file or folder.
+static const char *remedy(int err) {
+    switch (err) {
+    case ENOSPC:
+    case EDQUOT:
+        return "free some space there, or choose another disk";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return "check the permissions there, or choose another path";
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+        return "check the path";
+    case EMFILE:
+    case ENFILE:
+        return "raise `ulimit -n`";
+    case EFBIG:
+        return "raise `ulimit -f`, or choose another disk";
+    case ENOMEM:
+        return "end other programs, or raise `ulimit -v`";
+    default: // EIO, ESTALE
+        return "check the path and its disk";
+    }
+}
+
+int error_io(struct Error *e, int code, enum ErrorId id, const char *format, ...) {
+    char text[2 * ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return error_set(e, code, id, "%s: %s; %s", text, strerror(-code), remedy(-code));
+}
+
 void log_line(enum LogLevel level, const char *format, ...) {
     if (level > log_level)
         return;

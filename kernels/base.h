@@ -39,6 +39,10 @@ struct Error {
 int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+// error_set for a file or folder that the system refuses: adds what `code` means and what to do.
+int error_io(struct Error *e, int code, enum ErrorId id, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 // Returns "E_FILE_WRITE" for E_FILE_WRITE.
 const char *error_name(enum ErrorId id);
 

@@ -19,9 +19,7 @@ int folder_sync(const char *path, struct Error *e) {
     int err = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? -errno : 0;
     if (fd >= 0)
         close(fd);
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot flush folder %s to disk: %s", path,
-                           strerror(-err))
-               : 0;
+    return err ? error_io(e, err, E_FILE_WRITE, "cannot flush folder %s to disk", path) : 0;
 }
 
 int folder_sync_above(const char *path, struct Error *e) {
@@ -35,10 +33,9 @@ int folder_sync_above(const char *path, struct Error *e) {
 static int make_one(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     struct Error why = {0};
     if (mkdir(path, mode) != 0)
-        return errno == EEXIST ? 0
-                               : error_set(e, -errno, E_FILE_WRITE,
-                                           "%s: cannot make the folder %s: %s; give another path",
-                                           flag, path, strerror(errno));
+        return errno == EEXIST
+                   ? 0
+                   : error_io(e, -errno, E_FILE_WRITE, "%s: cannot make the folder %s", flag, path);
     ++*made;
     int err = folder_sync_above(path, &why);
     return err ? error_set(e, err, why.id, "%s %s: %s", flag, path, why.text) : 0;

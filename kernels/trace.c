@@ -214,14 +214,11 @@ int trace_write(const struct Trace *const traces[], int n, const char *path, uin
                 int rank, struct Error *e) {
     struct TraceWriter w = {.f = fopen(path, "w"), .rank = rank, .step = step};
     if (!w.f)
-        return error_set(e, -errno, E_FILE_WRITE,
-                         "--trace %s: cannot create the file: %s; give another path", path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "--trace %s: cannot create the file", path);
     write_all(&w, traces, n);
     bool failed = ferror(w.f);
     if (fclose(w.f) != 0)
-        return error_set(e, -errno, E_FILE_WRITE, "--trace %s: cannot write the file: %s", path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "--trace %s: cannot write the file", path);
     if (failed)
         return error_set(e, -EIO, E_FILE_WRITE,
                          "--trace %s: cannot write the file; check the space on its disk", path);

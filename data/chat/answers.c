@@ -77,7 +77,7 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
         a->done += !err && whole;
     }
     if (!err && ferror(in))
-        err = error_set(e, -EIO, E_FILE_READ, "cannot read %s: %s", a->path, strerror(errno));
+        err = error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
     free(line);
     return err;
 }
@@ -88,7 +88,7 @@ static int resume(struct Answers *a, struct Error *e) {
     int copy = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
     FILE *in = copy < 0 ? NULL : fdopen(copy, "r");
     if (!in || fstat(a->fd, &st)) {
-        int err = error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", a->path, strerror(errno));
+        int err = error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
         if (copy >= 0)
             close(copy);
         return err;
@@ -98,7 +98,7 @@ static int resume(struct Answers *a, struct Error *e) {
     if (err || bytes == (size_t)st.st_size)
         return err;
     if (ftruncate(a->fd, (off_t)bytes))
-        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", a->path);
     log_line(LOG_NORMAL, "%s %s: half a line behind line %zu is cut off", FLAG, a->path, a->done);
     return 0;
 }
@@ -118,9 +118,7 @@ static int open_regular(const char *path, int *fd, struct Error *e) {
         return refuse_kind(path, st.st_mode, e);
     *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd < 0 || fstat(*fd, &st))
-        return error_set(e, -errno, E_FILE_WRITE,
-                         "%s %s: cannot write there: %s; name another file", FLAG, path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path);
     return S_ISREG(st.st_mode) ? 0 : refuse_kind(path, st.st_mode, e);
 }
 
@@ -150,7 +148,7 @@ int answers_close(struct Answers *a, struct Error *e) {
         return 0;
     int err = a->fd < 0 ? 0 : file_close_synced(a->fd);
     if (err)
-        error_set(e, err, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(-err));
+        error_io(e, err, E_FILE_WRITE, "cannot write %s", a->path);
     for (size_t i = 0; i < prompts_count(a->prompts); i++)
         free(a->line[i]);
     free(a->line);

@@ -219,7 +219,7 @@ static int put_new(const char *path, const char *text, struct Error *e) {
         return err;
     err = file_write(a.fd, path, text, strlen(text), e);
     if (!err && fsync(a.fd))
-        err = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", path, strerror(errno));
+        err = error_io(e, -errno, E_FILE_WRITE, "cannot write %s", path);
     if (!err)
         err = file_rename_new(a.tmp_path, path, "a file", e);
     if (err) {

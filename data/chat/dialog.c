@@ -32,8 +32,7 @@ static int read_line(struct Dialog *d, struct Error *e) {
     errno = 0;
     ssize_t n = getline(&d->line, &d->line_bytes, d->in);
     if (n < 0 && ferror(d->in))
-        return error_set(e, -errno, E_FILE_READ, "standard input cannot be read: %s",
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_READ, "standard input cannot be read");
     if (n < 0 && d->terminal)
         fputc('\n', d->out); // behind the prompt
     if (n < 0)

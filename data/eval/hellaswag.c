@@ -288,7 +288,9 @@ int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const ch
     err = bin ? hellaswag_bin_parse(out, spec, name, bytes, n, e) : read_lines(&r, bytes, n, e);
     struct Error why = *e;
     if (err && why.id == E_HELLASWAG_BIN)
-        error_set(e, err, why.id, "%s; write the file again by llm.c's hellaswag.py", why.text);
+        error_set(e, err, why.id,
+                  "%s; write the file again by llm.c's hellaswag.py, with the model's tokenizer",
+                  why.text);
     ids_free(&r.context);
     ids_free(&r.whole);
     if (!err && !out->count)

@@ -286,8 +286,8 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     int err = read_model(kind, path, &flags, &where, &cause);
     if (err)
         error_set(e, err, cause.id, "--init %s: %s%s", value, cause.text,
-                  access(path, F_OK) ? "; it must be on this machine, because nothing is downloaded"
-                  : err == -ENOTDIR  ? "; expected the folder that the file is in"
+                  access(path, F_OK) ? ": it must be on this machine, because nothing is downloaded"
+                  : err == -ENOTDIR  ? ": expected the folder that the file is in"
                                      : "");
     if (!err) {
         err = contradiction(f, value, where, flags, e);

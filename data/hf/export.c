@@ -83,15 +83,13 @@ static int copy_all(struct HfExport *x, bool checks, struct Error *e) {
     struct Copying c = {x, checks, e, 0};
     int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(e, -errno, E_FILE_READ, "cannot read %s: %s", x->from->folder.path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_READ, "cannot read %s", x->from->folder.path);
     bool all = folder_for_all(fd, copy_one, &c);
     int why = errno;
     close(fd);
     if (all || c.err)
         return c.err;
-    return error_set(e, -why, E_FILE_READ, "cannot read %s: %s", x->from->folder.path,
-                     strerror(why));
+    return error_io(e, -why, E_FILE_READ, "cannot read %s", x->from->folder.path);
 }
 
 // ---- opening ----

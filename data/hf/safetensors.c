@@ -196,8 +196,7 @@ static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_
     uint8_t bytes[LENGTH_BYTES];
     ssize_t got = file_pread(f->fd, bytes, LENGTH_BYTES, 0);
     if (got < 0)
-        return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", f->path,
-                         strerror((int)-got));
+        return error_io(e, (int)got, E_FILE_READ, "cannot read %s", f->path);
     if (got < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
         return error_set(e, -EINVAL, E_SAFETENSORS_HEADER,
                          "%s: this is not a safetensors file: it has %zd bytes, and its first %d "
@@ -228,9 +227,11 @@ static int read_header(struct Safetensors *f, uint64_t file_bytes, struct Error 
     ssize_t got = file_pread(f->fd, text, length, LENGTH_BYTES);
     cJSON *tree = NULL;
     if (got != (ssize_t)length) {
-        code = got < 0 ? (int)got : -EIO;
-        error_set(e, code, E_FILE_READ, "cannot read %s: %s", f->path,
-                  got < 0 ? strerror(-code) : "it became shorter while it was read");
+        code = got < 0
+                   ? error_io(e, (int)got, E_FILE_READ, "cannot read %s", f->path)
+                   : error_set(e, -EIO, E_FILE_READ,
+                               "cannot read %s: it became shorter while it was read; start again",
+                               f->path);
     } else {
         text[length] = 0;
         tree = json_parse_object(text, length, f->path, e);
@@ -251,7 +252,9 @@ int safetensors_open(const char *path, struct Safetensors *f, struct Error *e) {
     f->path = base_format("%s", path);
     code = read_header(f, (uint64_t)st.st_size, e);
     struct Error why = *e;
-    if (code == -EINVAL)
+    bool says_it =
+        why.id == E_JSON_DUPLICATE_KEY || why.id == E_JSON_TOO_LARGE || why.id == E_ZERO_BYTE;
+    if (code == -EINVAL && !says_it)
         error_set(e, code, why.id, "%s; download or save the file again", why.text);
     if (code)
         safetensors_close(f);

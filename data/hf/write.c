@@ -71,12 +71,10 @@ static int make_tmp(struct HfWriter *w, struct Error *e) {
         made = mkdir(w->tmp_path, 0777);
     }
     if (made)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot make the folder %s: %s", w->tmp_path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "cannot make the folder %s", w->tmp_path);
     w->folder = open(w->tmp_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (w->folder < 0) {
-        code = error_set(e, -errno, E_FILE_WRITE, "cannot open the folder %s: %s", w->tmp_path,
-                         strerror(errno));
+        code = error_io(e, -errno, E_FILE_WRITE, "cannot open the folder %s", w->tmp_path);
         rmdir(w->tmp_path);
         return code;
     }
@@ -95,8 +93,7 @@ static int make_file(const struct HfWriter *w, struct HfShard *file, struct Erro
     file->fd = openat(w->folder, file->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                       (mode_t)0666);
     if (file->fd < 0)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot make %s: %s", file->path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "cannot make %s", file->path);
     int code = range_reserve(file->fd, file->path, file->bytes, e);
     if (code)
         return code;
@@ -122,8 +119,7 @@ int hf_writer_join(struct HfWriter *w, struct Error *e) {
         struct HfShard *file = &w->file[i];
         file->fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (file->fd < 0)
-            return error_set(e, -errno, E_FILE_WRITE, "cannot open %s: %s", file->path,
-                             strerror(errno));
+            return error_io(e, -errno, E_FILE_WRITE, "cannot open %s", file->path);
     }
     return 0;
 }
@@ -135,9 +131,7 @@ int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_
                          "%s: \"%s\" is not a name for a file in it; expected one without a slash",
                          w->path, name);
     int err = file_put(w->folder, name, bytes, n);
-    return err ? error_set(e, err, E_FILE_WRITE, "cannot write %s/%s: %s", w->tmp_path, name,
-                           strerror(-err))
-               : 0;
+    return err ? error_io(e, err, E_FILE_WRITE, "cannot write %s/%s", w->tmp_path, name) : 0;
 }
 
 // ---- elements -----------------------------------------------------------------------------------
@@ -166,8 +160,7 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
 int hf_writer_sync(const struct HfWriter *w, struct Error *e) {
     for (size_t i = 0; i < w->nfile; i++)
         if (fsync(w->file[i].fd))
-            return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", w->file[i].path,
-                             strerror(errno));
+            return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", w->file[i].path);
     return 0;
 }
 

@@ -108,8 +108,8 @@ void llmc_export_close(struct LlmcExport *x) {
 
 static int open_tmp(struct LlmcExport *x, int how, struct Error *e) {
     x->fd = open(x->tmp_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
-    return x->fd < 0 ? error_set(e, -errno, E_FILE_WRITE, "cannot %s %s: %s", how ? "make" : "open",
-                                 x->tmp_path, strerror(errno))
+    return x->fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "cannot %s %s", how ? "make" : "open",
+                                x->tmp_path)
                      : 0;
 }
 
@@ -197,9 +197,7 @@ static int write_range(void *export, int layer, const char *param, const struct 
 
 static int sync_file(void *export, struct Error *e) {
     const struct LlmcExport *x = export;
-    return fsync(x->fd) ? error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", x->tmp_path,
-                                    strerror(errno))
-                        : 0;
+    return fsync(x->fd) ? error_io(e, -errno, E_FILE_WRITE, "cannot write %s", x->tmp_path) : 0;
 }
 
 static int commit_file(void *export, struct Error *e) {

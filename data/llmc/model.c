@@ -6,15 +6,13 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e) {
     uint8_t header[LLMC_HEADER_BYTES];
     ssize_t got = file_pread(m->fd, header, sizeof header, 0);
     if (got < 0)
-        return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", m->path,
-                         strerror((int)-got));
+        return error_io(e, (int)got, E_FILE_READ, "cannot read %s", m->path);
     if ((size_t)got < sizeof header)
         return error_set(
             e, -EINVAL, E_LLMC_SIZE,

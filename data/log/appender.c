@@ -38,7 +38,7 @@ int appender_sync(struct Appender *a, struct Error *e) {
     int err = flush(a, e);
     if (err || !fsync(a->fd))
         return err;
-    return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(errno));
+    return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", a->path);
 }
 
 int appender_close(struct Appender *a, struct Error *e) {
@@ -46,7 +46,7 @@ int appender_close(struct Appender *a, struct Error *e) {
         return 0;
     int err = appender_sync(a, e);
     if (close(a->fd) && !err)
-        err = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", a->path, strerror(errno));
+        err = error_io(e, -errno, E_FILE_WRITE, "cannot write %s", a->path);
     free(a->path);
     free(a->unsent);
     *a = (struct Appender){.fd = -1};

@@ -22,7 +22,7 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
     struct stat st;
     *fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd < 0)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot open %s: %s", path, strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "cannot open %s", path);
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
         return 0;
     close(*fd);
@@ -70,7 +70,7 @@ static int cut_back(const char *path, int64_t last_step, struct Error *e) {
     ssize_t n = file_pread(fd, text, bytes, 0);
     close(fd);
     if (n < 0)
-        err = error_set(e, (int)n, E_FILE_READ, "cannot read %s: %s", path, strerror((int)-n));
+        err = error_io(e, (int)n, E_FILE_READ, "cannot read %s", path);
     else
         err = file_replace(path, text, keep_lines(text, (size_t)n, last_step, &unreadable), e);
     free(text);

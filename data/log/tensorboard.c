@@ -161,9 +161,8 @@ static int create_file(struct EventFile *f, const char *folder, struct Error *e)
             break;
         free(f->file.path);
     }
-    int code = f->file.fd < 0 ? error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s",
-                                          f->file.path, strerror(errno))
-                              : 0;
+    int code =
+        f->file.fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "cannot write %s", f->file.path) : 0;
     free(name);
     if (code) {
         free(f->file.path);

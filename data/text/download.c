@@ -292,7 +292,7 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
         *code = error_set(e, -ENOENT, E_FILE_READ, "%s: %s; check the path", url, text);
         break;
     default:
-        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: %s; check the address", url, text);
+        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: %s", url, text);
     }
     return GIVE_UP;
 }
@@ -358,10 +358,12 @@ static void open_transfer(struct CurlTransfer *t, const struct Download *d) {
 static int add_advice(int code, struct Error *e) {
     struct Error last = *e;
     bool lacks = code == -EBADMSG || last.id == E_URL_BROKEN || last.id == E_URL_STALLED;
-    return lacks ? error_set(e, code, last.id,
-                             "%s; try again later, or download it by other means and give the file",
-                             last.text)
-                 : code;
+    return lacks
+               ? error_set(e, code, last.id,
+                           "%s; check the address, try again later, or download it by other means "
+                           "and give the file",
+                           last.text)
+               : code;
 }
 
 // Fetches into the part until it is whole and right. Pieces that do not fit each other show in the
@@ -433,16 +435,10 @@ static int fetch_locked(const struct Download *d, struct Error *e) {
 }
 
 int download_file(const struct Download *d, struct Error *e) {
-    struct Error damage, cause;
+    struct Error damage;
     if (part_is_whole(d->path, d->sha256, &damage))
         return 0;
     if (damage.text[0])
         log_line(LOG_NORMAL, "%s; downloading it again", damage.text);
-    int code = fetch_locked(d, &cause);
-    if (code && damage.text[0])
-        return error_set(e, code, cause.id, "%s, and it cannot be downloaded again: %s",
-                         damage.text, cause.text);
-    if (code)
-        *e = cause;
-    return code;
+    return fetch_locked(d, e);
 }

@@ -27,7 +27,7 @@ static int hash_file(struct Sha256 *h, const char *before, const char *path, str
     code = sha256_file(fd, hex);
     close(fd);
     if (code)
-        return error_set(e, code, E_FILE_READ, "%s %s: %s", before, path, strerror(-code));
+        return error_io(e, code, E_FILE_READ, "%s %s", before, path);
     made_hash(h, hex, sizeof hex);
     return 0;
 }

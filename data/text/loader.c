@@ -270,16 +270,15 @@ static void allow_files(void) {
 
 static int refuse_many(const struct Data *d, struct Error *e) {
     struct rlimit files = {0};
-    struct Error cause = *e;
     size_t shards = d->val_source.train.count;
     for (size_t s = 0; s < d->named.count; s++)
         shards += d->source[s].files.train.count + d->source[s].files.val.count;
     getrlimit(RLIMIT_NOFILE, &files);
     return error_set(e, -EMFILE, E_DATA_OPEN_FILES,
-                     "%s: of %zu shards each stays open, and this process may have %llu files open "
-                     "(ulimit -Hn): allow more (nofile in /etc/security/limits.conf), or write "
+                     "of %zu shards each stays open, and this process may have %llu files open "
+                     "(ulimit -Hn); allow more (nofile in /etc/security/limits.conf), or write "
                      "fewer, larger shards",
-                     cause.text, shards, (unsigned long long)files.rlim_cur);
+                     shards, (unsigned long long)files.rlim_cur);
 }
 
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {

@@ -23,7 +23,7 @@ static bool has_sha256(const char *path, const char *sha256, struct Error *damag
     code = sha256_file(fd, hex);
     close(fd);
     if (code)
-        error_set(damage, code, E_FILE_READ, "cannot read %s: %s", path, strerror(-code));
+        error_io(damage, code, E_FILE_READ, "cannot read %s", path);
     else if (strcmp(hex, sha256))
         code = error_set(damage, -EBADMSG, E_URL_CHECKSUM,
                          "%s is damaged: its sha256 is %s and should be %s", path, hex, sha256);

@@ -241,7 +241,7 @@ static int hash_file(const char *path, uint64_t bytes, struct Sha256 *h, struct 
         size_t n = size_min(sizeof buffer, bytes - at);
         ssize_t got = file_pread(fd, buffer, n, at);
         if (got < 0)
-            code = error_set(e, (int)got, E_FILE_READ, "--data %s: %s", path, strerror((int)-got));
+            code = error_io(e, (int)got, E_FILE_READ, "--data %s", path);
         else if ((size_t)got < n)
             code = error_set(e, -EIO, E_FILE_CHANGED,
                              "--data %s: the file has changed during this run; start again", path);

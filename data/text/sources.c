@@ -150,8 +150,7 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
                        struct Error *e) {
     DIR *d = opendir(folder);
     if (!d)
-        return error_set(e, -errno, E_FILE_READ, "%s %s: %s; make it readable, or name another",
-                         flag, folder, strerror(errno));
+        return error_io(e, -errno, E_FILE_READ, "%s %s", flag, folder);
     bool any = false;
     size_t others = 0;
     int code = 0;
@@ -166,8 +165,7 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     }
     closedir(d);
     if (code)
-        return error_set(e, code, E_FILE_READ, "%s %s: %s; make it readable, or name another", flag,
-                         folder, strerror(-code));
+        return error_io(e, code, E_FILE_READ, "%s %s", flag, folder);
     if (!any)
         files_free(files);
     if (any && others)

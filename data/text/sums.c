@@ -31,7 +31,7 @@ static int line_of(const char *path, char **line, struct Error *e) {
     close(fd);
     free(piece);
     if (got < 0)
-        return error_set(e, (int)got, E_FILE_READ, "cannot read %s: %s", path, strerror((int)-got));
+        return error_io(e, (int)got, E_FILE_READ, "cannot read %s", path);
     const char *slash = strrchr(path, '/');
     *line = base_format("%016llx %llu %s\n", (unsigned long long)hash64_final(&h),
                         (unsigned long long)bytes, slash ? slash + 1 : path);

@@ -214,7 +214,7 @@ static int load_source(struct Text *t, const struct SourceFile *f, struct Error 
         return err ? err : append(t, f->path, f->carried, f->carried_bytes, e);
     }
     if (stat(f->path, &st))
-        return error_set(e, -errno, E_FILE_READ, "--data %s: %s", f->path, strerror(errno));
+        return error_io(e, -errno, E_FILE_READ, "--data %s", f->path);
     return S_ISDIR(st.st_mode) ? load_folder(t, f->path, e) : load_file(t, f->path, NULL, e);
 }
 

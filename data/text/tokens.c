@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { CHECK_BYTES = 1 << 20, READ_IDS = 4096 };
@@ -37,7 +36,7 @@ static int check_size(const char *path, uint64_t file_bytes, const struct TokenL
 }
 
 static int cannot_read(const char *path, int code, struct Error *e) {
-    return error_set(e, code, E_FILE_READ, "--data %s: %s", path, strerror(-code));
+    return error_io(e, code, E_FILE_READ, "--data %s", path);
 }
 
 static int read_layout(int fd, const char *path, uint64_t file_bytes, struct TokenLayout *l,

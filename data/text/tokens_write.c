@@ -105,8 +105,7 @@ static int write_header(struct TokenWriter *w, struct Error *e) {
     if (w->layout.documents)
         memcpy((char *)header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
     if (lseek(w->tmp.fd, 0, SEEK_SET) < 0)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s", w->tmp.path,
-                         strerror(errno));
+        return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", w->tmp.path);
     return file_write(w->tmp.fd, w->tmp.path, header, w->layout.id_bytes == 4 ? sizeof header : 12,
                       e);
 }

@@ -26,9 +26,7 @@ static int refuse_link(const char *flag, const char *path, struct Error *e) {
 }
 
 static int refuse_folder(const char *flag, const char *path, int err, struct Error *e) {
-    return error_set(e, -err, E_FILE_READ,
-                     "%s %s: cannot read the folder: %s; make it readable, or name another", flag,
-                     path, strerror(err));
+    return error_io(e, -err, E_FILE_READ, "%s %s: cannot read the folder", flag, path);
 }
 
 static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry, struct Error *e) {
@@ -56,9 +54,8 @@ static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry,
         return refuse_folder(flag, entry->fts_path, entry->fts_errno, e);
     case FTS_ERR:
     case FTS_NS:
-        return error_set(e, -entry->fts_errno, E_FILE_READ,
-                         "%s %s: cannot read it: %s; make it readable, or name another", flag,
-                         entry->fts_path, strerror(entry->fts_errno));
+        return error_io(e, -entry->fts_errno, E_FILE_READ, "%s %s: cannot read it", flag,
+                        entry->fts_path);
     default:
         w->other++;
         return 0;

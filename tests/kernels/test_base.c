@@ -2,6 +2,7 @@
 // up a run that is asked to end, descriptors that were closed, and text that a terminal would obey.
 #include "kernels/show.h"
 #include "tests/lib/child.h"
+#include "tests/lib/refused.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -30,6 +31,15 @@ TEST(one_line_tells_that_memory_is_out) {
     assert_true(line_is(said, "E_MEMORY_REFUSED 12345 bytes"));
     assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
     free(said);
+}
+
+TEST(a_refused_file_is_told_with_what_to_do) {
+    struct Error e;
+    int code = error_io(&e, -EMFILE, E_FILE_READ, "cannot read %s", "a.txt");
+    assert_error(code, -EMFILE, &e, "E_FILE_READ cannot read a.txt: Too many open files; ");
+    assert_non_null(strstr(e.text, "`ulimit -n`"));
+    error_io(&e, -EIO, E_FILE_READ, "cannot read %s", "a.txt");
+    assert_non_null(strstr(e.text, "; check "));
 }
 
 static void end_as_a_library(const void *unused) {

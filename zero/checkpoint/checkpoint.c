@@ -39,8 +39,7 @@ static int move_in_place(const char *tmp, const char *path, struct Error *e) {
     int found = folder_exchange(tmp, path);
     if (found > 0)
         move_away(tmp, path);
-    return found < 0 ? error_set(e, found, E_CHECKPOINT_WRITE, "cannot rename %s to %s: %s", tmp,
-                                 path, strerror(-found))
+    return found < 0 ? error_io(e, found, E_CHECKPOINT_WRITE, "cannot rename %s to %s", tmp, path)
                      : 0;
 }
 
@@ -53,14 +52,13 @@ int checkpoint_clear(const char *folder, struct Error *e) {
                   "that are not a checkpoint's; move it",
                   tmp);
     else if (err)
-        error_set(e, err, E_CHECKPOINT_WRITE, "cannot remove %s: %s", tmp, strerror(-err));
+        error_io(e, err, E_CHECKPOINT_WRITE, "cannot remove %s", tmp);
     free(tmp);
     return err;
 }
 
 static int refuse_folder(const char *what, const char *folder, struct Error *e) {
-    return error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot %s folder %s: %s", what, folder,
-                     strerror(errno));
+    return error_io(e, -errno, E_CHECKPOINT_WRITE, "cannot %s folder %s", what, folder);
 }
 
 static int begin_tmp(struct CheckpointSave *s, struct Error *e) {

@@ -73,9 +73,7 @@ static size_t fixed_bytes(int format) {
 
 // Reports a failed write. err: 0, or -errno.
 static int report_unwritten(const struct CheckpointWriter *w, int err, struct Error *e) {
-    return err ? error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", w->path,
-                           strerror(-err))
-               : 0;
+    return err ? error_io(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s", w->path) : 0;
 }
 
 int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
@@ -108,8 +106,7 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int err = 0;
     if (w->fd < 0)
-        err = error_set(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s: %s", path,
-                        strerror(errno));
+        err = error_io(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s", path);
     struct Fixed fixed = fixed_of(head);
     const struct {
         const void *bytes;
@@ -157,8 +154,7 @@ int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
 // ---- reading ----
 
 int checkpoint_unreadable(const char *path, struct Error *e) {
-    return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s: %s", path,
-                     strerror(errno));
+    return error_io(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s", path);
 }
 
 int checkpoint_damaged(const char *path, const char *why, struct Error *e) {
@@ -355,8 +351,7 @@ static int open_regular(int folder, const char *path, uint64_t *bytes, struct Er
     const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
     int fd = openat(folder, slash ? slash + 1 : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s: %s", path,
-                         strerror(errno));
+        return error_io(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s", path);
     struct stat st;
     int err = 0;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))

@@ -185,8 +185,7 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     if (!dir && errno == ENOENT)
         return 0;
     if (!dir)
-        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot read folder %s: %s", folder,
-                         strerror(errno));
+        return error_io(e, -errno, E_CHECKPOINT_READ, "cannot read folder %s", folder);
     bool found = false;
     int err = 0;
     for (const char *name; (name = folder_next(dir, &err));) {
@@ -198,8 +197,7 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     }
     closedir(dir);
     if (err)
-        return error_set(e, err, E_CHECKPOINT_READ, "cannot read folder %s: %s", folder,
-                         strerror(-err));
+        return error_io(e, err, E_CHECKPOINT_READ, "cannot read folder %s", folder);
     if (found)
         *path = checkpoint_path(folder, *step);
     return found;

@@ -207,8 +207,7 @@ static int read_head(struct CheckpointFiles *f, int i, struct Error *e) {
 static int open_folder(struct CheckpointFiles *f, const char *folder, struct Error *e) {
     f->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder < 0)
-        return error_set(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s: %s", folder,
-                         strerror(errno));
+        return error_io(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s", folder);
     f->held = checkpoint_hold(f->folder);
     return 0;
 }

@@ -63,8 +63,7 @@ int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *d
     char *path = base_format("%s/%s", folder, name);
     int err = file_put(AT_FDCWD, path, text, n);
     if (err)
-        error_set(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s: %s", path,
-                  strerror(-err));
+        error_io(e, err, E_CHECKPOINT_WRITE, "cannot write checkpoint %s", path);
     free(path);
     free(text);
     return err;
@@ -184,7 +183,7 @@ static int check_count(const struct Fetch *x, uint32_t count, int reporter, cons
                              x->path, count)
                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                              "checkpoint %s: no node of the job can read any of its files (rank "
-                             "%d: %s); mend that, run the job on the nodes that wrote it, or use "
+                             "%d: %s); run the job on the nodes that wrote it, or use "
                              "another checkpoint",
                              x->path, reporter, why->text);
 }
@@ -287,10 +286,8 @@ static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bo
         comm_broadcast_host(x->z->all, buffer, bytes, x->owner[i]);
         if (keeps && !*err &&
             (*err = base_write(x->f->fetched, buffer, bytes, (off_t)(x->end + at))))
-            error_set(
-                e, *err, E_CHECKPOINT_WRITE,
-                "cannot store another node's part of checkpoint %s: %s; check this node's disk",
-                path, strerror(-*err));
+            error_io(e, *err, E_CHECKPOINT_WRITE,
+                     "cannot store another node's part of checkpoint %s on this node", path);
     }
 }
 
@@ -341,10 +338,8 @@ static int open_unnamed(const char *path, struct Error *e) {
         free(at);
     }
     if (fd < 0)
-        fd = error_set(
-            e, -errno, E_CHECKPOINT_WRITE,
-            "cannot store another node's part of checkpoint %s: %s; check this node's disk", path,
-            strerror(errno));
+        fd = error_io(e, -errno, E_CHECKPOINT_WRITE,
+                      "cannot store another node's part of checkpoint %s on this node", path);
     free(above);
     free(beside);
     return fd;

@@ -130,6 +130,9 @@ void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char 
 
 // ---- failing ----
 
+const char comm_lost_advice[] = "its own output says why, or dmesg if it was killed; --resume auto "
+                                "continues from the newest checkpoint";
+
 void comm_exit(struct Comm *c) {
     (void)c;
     _exit(2);

@@ -142,6 +142,9 @@ struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bo
 // to ranks of other nodes are also counted, as if each were sent to them directly.
 void comm_set_nodes(struct Comm *c, int ranks);
 
+// What to do when the process of a rank has ended.
+extern const char comm_lost_advice[];
+
 // For ranks of one process: ends it.
 void comm_exit(struct Comm *c);
 // Ends the job without a message.

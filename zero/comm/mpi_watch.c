@@ -92,9 +92,9 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
                                comm_job_rank(&c->comm, r));
     if (seconds > 0)
         snprintf(after, sizeof after, " for %g s", seconds);
-    const char *action = seconds > 0 ? "; resume it if it is stopped, or raise --comm-timeout"
-                                     : "; --resume auto continues from the newest checkpoint";
-    comm_fail(&c->comm, E_RANK_SILENT, "collective %llu, %s of %llu bytes: %s%s%s%s",
+    const char *action =
+        seconds > 0 ? "resume it if it is stopped, or raise --comm-timeout" : comm_lost_advice;
+    comm_fail(&c->comm, E_RANK_SILENT, "collective %llu, %s of %llu bytes: %s%s%s; %s",
               (unsigned long long)c->now.sequence, collective_name(c->now.collective),
               (unsigned long long)c->now.bytes, what, ranks, after, action);
 }

@@ -191,7 +191,7 @@ static void attend(struct NcclComm *n, const struct CommCall *now) {
     char names[128], more[256];
     if (!comm_heartbeat(n->carrier, n->begun, names, sizeof names))
         return;
-    snprintf(more, sizeof more, "%s; --resume auto continues from the newest checkpoint", names);
+    snprintf(more, sizeof more, "%s; %s", names, comm_lost_advice);
     fail(n, now, E_RANK_SILENT, "lost the process of rank", more);
 }
 

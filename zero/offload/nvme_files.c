@@ -42,9 +42,8 @@ int nvme_resolve(struct NvmeSettings *s, struct Error *e) {
 int nvme_refuse_memory(const char *folder, struct Error *e) {
     struct statfs s;
     if (statfs(folder, &s))
-        return error_set(e, -errno, E_NVME_PATH,
-                         "--nvme-path %s: its file system is unknown: %s; give another folder",
-                         folder, strerror(errno));
+        return error_io(e, -errno, E_NVME_PATH, "--nvme-path %s: its file system is unknown",
+                        folder);
     unsigned long kind = (unsigned long)s.f_type;
     if (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC || kind == HUGETLBFS_MAGIC)
         return error_set(e, -EINVAL, E_NVME_PATH,
@@ -75,9 +74,8 @@ static int open_nameless(const char *folder, int flags) {
 static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
     struct statvfs s;
     if (fstatvfs(f->fd, &s))
-        return error_set(e, -errno, E_NVME_PATH,
-                         "--nvme-path %s: its free space is unknown: %s; give another folder",
-                         folder, strerror(errno));
+        return error_io(e, -errno, E_NVME_PATH, "--nvme-path %s: its free space is unknown",
+                        folder);
     uint64_t free_bytes = (uint64_t)s.f_bavail * s.f_frsize;
     int code = -ENOSPC; // not tried if it must fail: it would fill the disk for a moment
     while (f->bytes <= free_bytes) {
@@ -130,9 +128,7 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
                          "on another file system",
                          folder);
     if (fd < 0)
-        return error_set(e, fd, E_NVME_PATH,
-                         "--nvme-path %s: cannot make a file there: %s; give another folder",
-                         folder, strerror(-fd));
+        return error_io(e, fd, E_NVME_PATH, "--nvme-path %s: cannot make a file there", folder);
     f->fd = fd;
     if (n->settings.check)
         f->sums = base_alloc_zeroed(ceil_div(bytes, NVME_UNIT_BYTES) * sizeof *f->sums);

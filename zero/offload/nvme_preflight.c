@@ -21,24 +21,20 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
         return error_set(e, -EINVAL, E_NVME_PATH_MISSING,
                          "--nvme-path is missing: give a folder on the disk to which to offload");
     if (stat(folder, &st))
-        return error_set(e, -errno, E_NVME_PATH, "--nvme-path %s: %s; give a folder that exists",
-                         folder, strerror(errno));
+        return error_io(e, -errno, E_NVME_PATH, "--nvme-path %s", folder);
     if (!S_ISDIR(st.st_mode))
         return error_set(e, -ENOTDIR, E_NOT_A_FOLDER,
                          "--nvme-path %s is not a folder; give a folder", folder);
     if (access(folder, W_OK | X_OK))
-        return error_set(
-            e, -errno, E_NVME_PATH,
-            "--nvme-path %s: cannot write to the folder: %s; give a folder that you may write to",
-            folder, strerror(errno));
+        return error_io(e, -errno, E_NVME_PATH, "--nvme-path %s: cannot write to the folder",
+                        folder);
     int code = nvme_refuse_memory(folder, e);
     if (code)
         return code;
     struct statvfs vfs;
     if (statvfs(folder, &vfs))
-        return error_set(e, -errno, E_NVME_PATH,
-                         "--nvme-path %s: its free space is unknown: %s; give another folder",
-                         folder, strerror(errno));
+        return error_io(e, -errno, E_NVME_PATH, "--nvme-path %s: its free space is unknown",
+                        folder);
     uint64_t free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     if (bytes <= free_bytes)
         return 0;

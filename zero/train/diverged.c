@@ -23,7 +23,7 @@ bool diverged_once(const char *folder) {
 void diverged_forget(const char *folder) {
     char *path = note_path(folder);
     if (unlink(path) && errno != ENOENT)
-        log_line(LOG_NORMAL, "cannot remove %s: %s", path, strerror(errno));
+        log_line(LOG_NORMAL, "cannot remove %s: %s; remove it yourself", path, strerror(errno));
     free(path);
 }
 
