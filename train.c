@@ -205,7 +205,9 @@ static void begin_prompt(struct Answering *a, size_t i) {
         return;
     const struct Ids *ids = prompts_ids(p, a->next);
     size_t room = a->g.rank->model.config.seq_len - ids->count;
-    a->sampling[i] = sampling_of(o, prompts_stops(p, a->next++));
+    a->sampling[i] = sampling_of(o, prompts_stops(p, a->next));
+    a->sampling[i].seed += a->next++; // prompts that are alike need not have one answer
+    a->g.text[i].cached = 0;          // nor does one depend on what was answered before it
     generation_begin(&a->g, i, ids->data, ids->count, size_min(o->sample_tokens, room),
                      &a->sampling[i]);
 }
@@ -254,7 +256,10 @@ static int answer_prompts(struct Trainer *t, struct Error *e) {
         a.of = base_alloc(a.g.texts * sizeof *a.of);
         a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
         a.next = zero_share(&t->rank.zero, a.out ? answers_done(a.out) : 0)[0];
-        size_t first = a.next;
+        size_t first = a.next, all = prompts_count(run->texts.prompts);
+        if (first && trainer_speaks(t))
+            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", first, all,
+                     o->answers);
         double begin = base_seconds();
         err = answer_all(&a, e);
         double seconds = base_seconds() - begin;
@@ -393,7 +398,10 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     if (!err && (o->sample_only || (o->eval_only && !o->export)))
         settings_set_inference(s);
     if (!err && (o->sample_only || run->line.train.intervals.sample_every))
-        settings_set_cache(s, o->prompts ? s->batch : 1);
+        settings_set_cache(s, run->texts.prompts
+                                  ? size_min(s->batch, prompts_count(run->texts.prompts))
+                              : o->prompts ? s->batch
+                                           : 1);
     if (is_conversation(o))
         s->timeout_s = HUGE_VAL; // the ranks wait for a person
     return err;

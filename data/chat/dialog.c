@@ -10,7 +10,7 @@
 int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
                 struct Error *e) {
     *d = (struct Dialog){.tokenizer = spec->tokenizer,
-                         .answer_tokens = answer_tokens,
+                         .room = size_min(answer_tokens, spec->longest / 2),
                          .in = stdin,
                          .out = stdout,
                          .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
@@ -29,6 +29,8 @@ static int read_line(struct Dialog *d, struct Error *e) {
     if (d->terminal)
         fputs("> ", d->out);
     fflush(d->out);
+    if (ferror(d->out)) // nobody reads the answers any more
+        return 0;
     errno = 0;
     ssize_t n = getline(&d->line, &d->line_bytes, d->in);
     if (n < 0 && ferror(d->in))
@@ -57,7 +59,7 @@ static void tell_left_out(struct Dialog *d, size_t left_out) {
 
 static int ask(struct Dialog *d, const char *question, struct Ids *prompt, struct Error *e) {
     size_t left_out;
-    int err = conversation_ask(d->conversation, question, d->answer_tokens, prompt, &left_out, e);
+    int err = conversation_ask(d->conversation, question, d->room, prompt, &left_out, e);
     if (!err)
         tell_left_out(d, left_out);
     d->stream = (struct PrintedStream){0};
@@ -129,8 +131,5 @@ void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, bool ends)
     }
     fputc('\n', d->out);
     fflush(d->out);
-    if (count)
-        conversation_answer(d->conversation, d->answer, d->printed);
-    else
-        conversation_take_back(d->conversation);
+    conversation_answer(d->conversation, d->answer, d->printed);
 }

@@ -15,7 +15,7 @@
 struct Dialog {
     struct Conversation *conversation;
     const struct Tokenizer *tokenizer;
-    size_t answer_tokens; // of an answer, at most
+    size_t room; // tokens that are left for an answer, before older turns are
     FILE *in, *out;
     bool terminal;
     char *line; // of getline
@@ -24,7 +24,8 @@ struct Dialog {
     char *answer; // as far as it is printed
 };
 
-// answer_tokens: of an answer, at most. Errors: those of conversation_open.
+// answer_tokens: of an answer, at most; older turns are left out for half of what the model sees at
+// most. Errors: those of conversation_open.
 int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
                 struct Error *e);
 void dialog_close(struct Dialog *d); // a zeroed one: does nothing
@@ -34,7 +35,7 @@ void dialog_close(struct Dialog *d); // a zeroed one: does nothing
 int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e);
 
 // Prints what the answer's first `count` ids add to it. ends: they are all, and the answer becomes
-// part of the conversation; with none at all, the question is forgotten.
+// part of the conversation.
 void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, bool ends);
 
 #endif

@@ -8,8 +8,8 @@
 //
 // The sums are those of attention.c: tiles of TILE positions from the first that is seen, the same
 // products (attention_tile.h), the same running softmax. What a row does not see adds exact zeros.
-// So the result has the bits of a forward pass over the whole text, where the cache has the
-// tensors' dtype; the text that is generated does not depend on whether a cache was used.
+// So the result has the bits of attention over the whole text, where the cache has the tensors'
+// dtype.
 //
 // One token reads the cache at the memory's rate: of a tile of 64 keys of 64 fp32 channels, 32 KiB
 // from memory, packing and products take some 1,500 cycles, less than the 3,000 that one core waits
@@ -20,6 +20,7 @@
 #include "kernels/cpu/attention_tile.h"
 
 #include <float.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 // One thread's buffers: a tile of keys transposed (width, TILE), of values, of queries and of two
@@ -27,7 +28,7 @@
 struct CachedScratch {
     float *kt, *v, *q, *out[2], *pack;
 };
-enum { CACHED_TILES = 6 };
+enum { CACHED_TILES = 6, SPINS = 1000 };
 
 // Some rows of queries of one key head, and how far their softmax is. Row r is a query at position
 // pos[r], which sees the keys from first[r] on.
@@ -230,8 +231,9 @@ static struct CachedHandOver *cached_hand_over(const struct Cpu *cpu,
 // An item is TILE rows of queries of one key head. All items' tiles, one after the other, are cut
 // into as many equal parts as there are threads: with 3 key heads and 2 threads each does one and a
 // half. Where a cut falls into an item, the thread before it does the item's first tiles before all
-// else and leaves its running softmax to the next thread, which goes on with it last of all. So
-// nobody waits long, and an item's tiles have one order, whatever the cuts are.
+// else and leaves its running softmax to the next thread, which goes on with it last of all. So an
+// item's tiles have one order, whatever the cuts are, and nobody waits long where there are as many
+// items as threads; one that several threads share is done by one after the other.
 
 static size_t cached_pieces(const struct AttentionCached *a) {
     return ceil_div(a->t * group_of(a), TILE);
@@ -271,8 +273,11 @@ VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, en
         rows->out = s.out[!ends];
         memset(rows->out, 0, round_up(rows->rows, BLOCK_ROWS) * h->width * sizeof *rows->out);
     } else {
-        while (!atomic_load_explicit(&over[thread - 1].done, memory_order_acquire))
-            _mm_pause();
+        for (int spins = 0; !atomic_load_explicit(&over[thread - 1].done, memory_order_acquire);)
+            if (++spins % SPINS == 0)
+                sched_yield();
+            else
+                _mm_pause();
         *rows = over[thread - 1].rows;
     }
     h->key_head = rows->key_head;
@@ -320,12 +325,15 @@ VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *
         atomic_init(&over[i].done, 0);
 #pragma omp parallel num_threads(cpu->device.threads)
     {
-        size_t thread = (size_t)omp_get_thread_num(), threads = (size_t)omp_get_num_threads();
+        // No more threads than tiles: each of them has one, and hands on what it must.
+        size_t threads = size_min((size_t)omp_get_num_threads(), tiles);
+        size_t thread = size_min((size_t)omp_get_thread_num(), threads);
         struct Head h = cached_head_of(a);
 #pragma omp for schedule(static)
         for (size_t i = 0; i < a->b * a->t * a->nkv; i++)
             cached_store(a, d, i / a->nkv, i % a->nkv);
-        cached_share(cpu, a, d, &h, tiles * thread / threads, tiles * (thread + 1) / threads);
+        if (thread < threads)
+            cached_share(cpu, a, d, &h, tiles * thread / threads, tiles * (thread + 1) / threads);
     }
 }
 

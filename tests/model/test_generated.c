@@ -23,12 +23,12 @@ static cJSON *read_texts(void) {
     return texts;
 }
 
-static void check_text(const char *family, const cJSON *wanted, const char *kernels) {
+static void check_text(const char *family, const cJSON *wanted, const char *kernels, int threads) {
     size_t count = (size_t)cJSON_GetArraySize(wanted), i = 0;
     char *folder = base_format(FOLDER "%s", family);
     struct RankSettings s = {.batch = 1,
                              .nmicro = 1,
-                             .threads = 2,
+                             .threads = threads,
                              .kernels = kernels,
                              .device_bytes = SIZE_MAX,
                              .ranks = 1};
@@ -66,6 +66,8 @@ TEST(each_family_writes_what_transformers_does) {
     cJSON *texts = read_texts(), *text;
     assert_in_range(cJSON_GetArraySize(texts), 6, 100);
     for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++)
-        cJSON_ArrayForEach(text, texts) check_text(text->string, text, kernels[k]);
+        cJSON_ArrayForEach(text, texts) check_text(text->string, text, kernels[k], 2);
+    // More threads than tiles of keys, and then tiles that several of them share.
+    check_text("llama", cJSON_GetObjectItemCaseSensitive(texts, "llama"), "avx2", 12);
     cJSON_Delete(texts);
 }

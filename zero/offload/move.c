@@ -72,7 +72,8 @@ static void run_call(const void *args) {
         fail(c->mover, &e);
 }
 
-void move_pieces(struct Mover *m, const struct MovePieces *p, bool write) {
+static void queue_pieces(struct Mover *m, struct Device *d, const struct MovePieces *p,
+                         bool write) {
     struct DiskCall c = {.mover = m, .write = write};
     c.pieces = *p; // in the initializer, gcc 12 loses it under AddressSanitizer
     size_t bytes = 0;
@@ -81,11 +82,15 @@ void move_pieces(struct Mover *m, const struct MovePieces *p, bool write) {
         *(write ? &moved->written : &moved->read) += p->piece[i].bytes;
         bytes += p->piece[i].bytes;
     }
-    m->host->label.what = write ? "write" : "read";
-    m->host->label.bytes = bytes;
-    device_call(m->host, write ? QUEUE_OUT : QUEUE_IN, run_call, &c, sizeof c);
-    m->host->label.what = NULL;
-    m->host->label.bytes = 0;
+    d->label.what = write ? "write" : "read";
+    d->label.bytes = bytes;
+    device_call(d, write ? QUEUE_OUT : QUEUE_IN, run_call, &c, sizeof c);
+    d->label.what = NULL;
+    d->label.bytes = 0;
+}
+
+void move_pieces(struct Mover *m, const struct MovePieces *p, bool write) {
+    queue_pieces(m, m->host, p, write);
 }
 
 // ---- between a store and the device ----
@@ -115,18 +120,16 @@ void move_begin(struct Mover *m, const struct Move *v) {
     mark_record(&s->arrived, m->host, QUEUE_IN);
 }
 
-// The device's own in queue reads from disk, where its memory is the host's.
-static void read_into_device(struct Mover *m, const struct Move *v) {
-    struct DiskCall c = {.mover = m};
-    c.pieces = piece_of(v->store, v->offset, v->mem, v->bytes);
-    m->moved[v->store->tag].read += v->bytes;
-    device_call(m->device, QUEUE_IN, run_call, &c, sizeof c);
+// The device's own queue reads from the disk, or writes there, where its memory is the host's.
+static void move_directly(struct Mover *m, const struct Move *v, bool write) {
+    struct MovePieces piece = piece_of(v->store, v->offset, v->mem, v->bytes);
+    queue_pieces(m, m->device, &piece, write);
 }
 
 void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
     if (is_on_disk(v->store) && !v->staging) {
-        read_into_device(m, v);
+        move_directly(m, v, false);
         return;
     }
     m->moved[v->store->tag].in += over_bus(v);
@@ -141,6 +144,10 @@ void move_in(struct Mover *m, const struct Move *v) {
 
 void move_out(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
+    if (is_on_disk(v->store) && !v->staging) {
+        move_directly(m, v, true);
+        return;
+    }
     m->moved[v->store->tag].out += over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);

@@ -8,7 +8,8 @@
 //   in    disk --host's in--> staging --device's in--> device memory
 //   out   device memory --device's out--> staging --host's out--> disk
 //
-// A CPU's in queue reads from disk without staging, where it alone reads (OffloadOptions.no_staging).
+// A CPU's own queues read and write the disk without staging, where nothing else does
+// (OffloadOptions.no_staging).
 //
 // Marks order the two steps (docs/events.md), for weights (staging ...) and activations (layer
 // staging ...).
@@ -63,7 +64,7 @@ struct Move {
     struct Block *store;
     size_t offset, bytes;    // of the store
     void *mem;               // on the device
-    struct Staging *staging; // if the store is on NVMe; NULL: move_in alone reads it, into mem
+    struct Staging *staging; // if the store is on NVMe; NULL: from and to mem
 };
 
 // Moving in takes two calls, so that the disk can start long before the device has a free slot:

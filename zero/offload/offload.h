@@ -28,8 +28,8 @@ struct OffloadOptions {
     double ratio;                       // the share of optimizer state that is in opt_tier
     bool delayed;                       // updates come one step late,
     uint64_t delay_after;               // from this step on
-    bool no_staging; // weights are read from disk into slots: the device is a CPU, and nothing else
-                     // reads from that disk
+    bool no_staging; // weights come from disk into slots: the device is a CPU, and nothing else is
+                     // on that disk
 };
 
 static inline bool lies_on(const struct Placement *p, enum TierKind kind) {

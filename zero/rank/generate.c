@@ -21,8 +21,8 @@ void generation_open(struct Generation *g, struct Rank *r) {
     g->texts = size_max(1, r->model.cache.sequences);
     g->text = base_alloc_zeroed(g->texts * sizeof *g->text);
     g->logits = base_alloc(r->params.config.vocab * sizeof *g->logits);
-    g->rows = device_alloc_host(r->device, g->texts * r->acts.tp_size *
-                                               r->model.config.vocab_padded * sizeof(float));
+    size_t row = r->acts.tp_size * r->model.config.vocab_padded * dtype_size(r->model.config.dtype);
+    g->rows = device_alloc_host(r->device, has_logits(r) ? g->texts * row : 0);
 }
 
 void generation_close(struct Generation *g) {
@@ -149,7 +149,7 @@ static void add_token(struct Generation *g, struct GenText *x, size_t row, size_
     struct Rank *r = g->rank;
     int32_t drawn = has_logits(r) ? draw(g, x, row, n) : 0;
     // The token that the last rank, one of the last stage, has drawn.
-    if (r->zero.parallel->stages > 1)
+    if (r->all->size > 1) // others have no logits, or a GPU's that were summed in another order
         drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
     x->ids[x->count++] = drawn;
     x->active = x->count < x->most && !sample_stops(x->sampling, drawn);

@@ -3,7 +3,7 @@
 // Each text has a sequence of the cache (model/kv_cache.h). A prompt is read alone, some hundred
 // tokens at a time; then a pass makes the next token of all texts, so that the weights are read, or
 // gathered, once for all. All ranks call these functions with the same arguments and get the same
-// tokens; what a text becomes does not depend on the texts beside it.
+// tokens. On a CPU what a text becomes does not depend on up to 15 others beside it.
 //
 // Called by train.c. Read next: model/sample.h (from logits to a token), model/block_ops.c.
 #ifndef ZERO_RANK_GENERATE_H
