@@ -77,8 +77,9 @@ static ssize_t need(struct DataStream *s, size_t bytes, struct Error *e) {
 
 static int refuse(const struct DataStream *s, enum ErrorId id, const char *what, const char *more,
                   struct Error *e) {
-    return error_set(e, -EBADMSG, id, "%s %s: byte %llu: %s%s", s->flag, s->path,
-                     (unsigned long long)(s->at - (s->end - s->begin)), what, more);
+    return error_set(e, -EBADMSG, id,
+                     "%s %s: byte %llu: %s%s; pack the file again, or give it unpacked", s->flag,
+                     s->path, (unsigned long long)(s->at - (s->end - s->begin)), what, more);
 }
 
 // Returns 1 if a stream begins, 0 at the end of the file. Refuses other bytes.

@@ -54,7 +54,8 @@ const struct DsRow ds_rest_rows[] = {
     {"zero_allow_untested_optimizer", "b", DS_NOT_APPLICABLE, .why = "there is AdamW alone"},
     {"zero_force_ds_cpu_optimizer", "b", DS_NOT_APPLICABLE, .why = "there is AdamW alone"},
     {"sequence_parallel_size", "i", DS_REFUSED,
-     .why = "Ulysses is not built; set it to 1, or leave it out: --sequence-parallel is Megatron's",
+     .why = "Ulysses is not supported; set it to 1, or leave it out (--sequence-parallel is "
+            "Megatron's)",
      .most = 1},
     {"tensor_parallel", "o", DS_NOT_APPLICABLE, .why = "but for autotp_size, all follows from --tp",
      .inner = "dtype injection_policy_tuple keep_module_on_host kernel_inject partition_config "

@@ -267,10 +267,11 @@ static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const c
     bool reads_text = !tokenizer_encode_plain(spec->tokenizer, "a", 1, &ids, &ignored);
     ids_free(&ids);
     if (wants_text && !reads_text)
-        return error_set(e, -EINVAL, E_HELLASWAG_TOKENIZER,
-                         "%s: its text cannot be encoded, as this data has no tokenizer: expected "
-                         "--tokenizer, or llm.c's .bin",
-                         name);
+        return error_set(
+            e, -EINVAL, E_HELLASWAG_TOKENIZER,
+            "%s: its text cannot be encoded, because the shards of --data come without "
+            "a tokenizer; add --tokenizer, or give llm.c's .bin",
+            name);
     if (wants_text || !reads_text || tokenizer_vocab(spec->tokenizer) == GPT2_VOCAB)
         return 0;
     return error_set(e, -EINVAL, E_HELLASWAG_TOKENIZER,

@@ -103,7 +103,7 @@ static int read_number(struct HfReading *r, const struct Number *n) {
         if (!cJSON_IsNumber(item) || !(value > 0) || value > 0x1p40 ||
             (whole && value != floor(value)))
             return hf_config_refuse(r, key, item,
-                                    whole ? "a whole number above 0" : "a number above 0");
+                                    whole ? "a whole number from 1 to 2^40" : "a number above 0");
     }
     cJSON_AddNumberToObject(r->flags, n->flag, value);
     return 0;
