@@ -118,7 +118,7 @@ const struct DsRow ds_train_rows[] = {
     {"communication_data_type", "t", DS_HONOURED,
      .why = "that of --grad-dtype, in which gradients are sent; another is refused"},
     {"seq_parallel_communication_data_type", "t", DS_NOT_APPLICABLE,
-     .why = "of Ulysses, which is not built"},
+     .why = "of Ulysses, which is not supported"},
     {"prescale_gradients", "b", DS_EQUAL, .why = "the mean is taken in fp32, once"},
     {"gradient_predivide_factor", "n", DS_EQUAL, .why = "the mean is taken in fp32, once"},
     {"gradient_allreduce_op", "t", DS_HONOURED, .why = "mean; sum is refused: raise --lr"},
