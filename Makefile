@@ -98,14 +98,15 @@ CHOSEN := $(MATMUL_2) $(MATMUL_3) $(MATMUL_none) $(MPI_yes) $(NCCL_yes) kernels/
     kernels/tier_check.c kernels/library.c $(addprefix data/,text/download.c bpe/regex.c unpack_gz.c \
     unpack_zst.c) zero/offload/nvme_ring.c
 
-# Compiled once per instruction set, the matmul for AMX too; kernels/cpu/table.c chooses.
+# Compiled once per instruction set, those with products for AMX too; kernels/cpu/table.c chooses.
 ISA_FILES := norm gelu swiglu embed attention attention_backward attention_cached rotate classifier \
     sum adamw ranks quantize matmul_run matmul_loops matmul_pack matmul_tile matmul_few
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 ISA_FLAGS_avx512bf16 := $(ISA_FLAGS_avx512) -mavx512bf16
 ISAS := base avx2 avx512 avx512bf16
-ISA_FILES_amx := matmul_run matmul_loops matmul_pack matmul_tile matmul_few
+ISA_FILES_amx := attention attention_backward attention_cached matmul_run matmul_loops matmul_pack \
+    matmul_tile matmul_few
 ISA_FLAGS_amx := $(ISA_FLAGS_avx512bf16) -mamx-tile -mamx-bf16
 # gcc before 13.3 aligns the frames that AddressSanitizer keeps on the heap to 32 bytes (its bug
 # 110027), where AVX-512 needs 64.

@@ -166,6 +166,7 @@ VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward
     {
         struct ForwardScratch s = forward_scratch(a, (size_t)omp_get_thread_num());
         size_t packed = SIZE_MAX; // the key head in kt and v
+        tiles_open(true);
 #pragma omp for schedule(dynamic, together)
         for (size_t i = 0; i < a->b * a->nh; i++) {
             struct Head h = head_number(all, i, d);
@@ -175,11 +176,15 @@ VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward
             for (size_t time = 0; time < h.t; time += TILE)
                 forward_queries(a, d, &h, s, time);
         }
+        tiles_close();
     }
 }
 
 void CPU_NAME(attention_forward)(struct Cpu *cpu, const struct AttentionForward *a) {
-    WITH_DTYPE(a->dtype, attention_forward(cpu, a, D));
+    if (VEC_TILES && a->dtype != BF16)
+        avx512bf16_attention_forward(cpu, a);
+    else
+        WITH_DTYPE(a->dtype, attention_forward(cpu, a, D));
 }
 
 size_t CPU_NAME(attention_forward_work)(struct Cpu *cpu, const struct AttentionForward *a) {

@@ -250,6 +250,7 @@ VEC_INLINE void attention_backward(struct Cpu *cpu, const struct AttentionBackwa
     {
         struct BackwardScratch s =
             backward_scratch(a, (size_t)omp_get_thread_num(), item_elements(d) == 2);
+        tiles_open(true);
         for (size_t begin = 0; begin < heads; begin += step) {
             size_t end = size_min(begin + step, heads);
 #pragma omp for schedule(dynamic)
@@ -263,11 +264,15 @@ VEC_INLINE void attention_backward(struct Cpu *cpu, const struct AttentionBackwa
             for (size_t i = 0; i < 2 * ceil_div(a->t, TILE); i++)
                 backward_add_parts(a, d, &all, threads, begin, end, i);
         }
+        tiles_close();
     }
 }
 
 void CPU_NAME(attention_backward)(struct Cpu *cpu, const struct AttentionBackward *a) {
-    WITH_DTYPE(a->dtype, attention_backward(cpu, a, D));
+    if (VEC_TILES && a->dtype != BF16)
+        avx512bf16_attention_backward(cpu, a);
+    else
+        WITH_DTYPE(a->dtype, attention_backward(cpu, a, D));
 }
 
 size_t CPU_NAME(attention_backward_work)(struct Cpu *cpu, const struct AttentionBackward *a) {

@@ -176,6 +176,7 @@ static void cached_begin(const struct AttentionCached *a, struct CachedRows *row
         rows->pos[r] = row_position(a->starts, row, a->t);
         rows->first[r] = a->window && rows->pos[r] >= a->window ? rows->pos[r] + 1 - a->window : 0;
         rows->max[r] = -FLT_MAX;
+        rows->shrink[r] = 0; // stays so in rows past the last, whose scores are 0
     }
 }
 
@@ -193,13 +194,13 @@ VEC_INLINE void cached_tiles(const struct AttentionCached *a, const struct Head 
         for (size_t r = 0; r < blocks; r += BLOCK_ROWS) {
             struct TileView p = {scores + r * TILE, TILE, 1};
             tile_rows(h, p, (struct TileView){s.q + r * ld, ld, 1},
-                      (struct TileView){s.kt, TILE, 1}, TILE, h->hs, OLD_DROP,
+                      (struct TileView){s.kt, TILE, 1}, TILE, (struct Terms){0, h->hs}, OLD_DROP,
                       pairs ? &h->scale : NULL);
-            for (size_t i = r; i < r + BLOCK_ROWS; i++)
+            for (size_t i = r; i < size_min(r + BLOCK_ROWS, rows->rows); i++)
                 cached_softmax(scores, rows, i, key, pairs);
             tile_rows(h, (struct TileView){rows->out + r * h->width, h->width, 1}, p,
-                      (struct TileView){s.v, h->width, 1}, h->width, seen, OLD_SCALE,
-                      rows->shrink + r);
+                      (struct TileView){s.v, h->width, 1}, h->width, (struct Terms){0, seen},
+                      OLD_SCALE, rows->shrink + r);
         }
     }
 }
@@ -329,17 +330,22 @@ VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *
         size_t threads = size_min((size_t)omp_get_num_threads(), tiles);
         size_t thread = size_min((size_t)omp_get_thread_num(), threads);
         struct Head h = cached_head_of(a);
+        tiles_open(true);
 #pragma omp for schedule(static)
         for (size_t i = 0; i < a->b * a->t * a->nkv; i++)
             cached_store(a, d, i / a->nkv, i % a->nkv);
         if (thread < threads)
             cached_share(cpu, a, d, &h, tiles * thread / threads, tiles * (thread + 1) / threads);
+        tiles_close();
     }
 }
 
 void CPU_NAME(attention_cached)(struct Cpu *cpu, const struct AttentionCached *a) {
     attention_cached_check(a);
-    WITH_DTYPE(a->dtype, attention_cached(cpu, a, D));
+    if (VEC_TILES && (a->dtype != BF16 || a->cache_dtype != BF16))
+        avx512bf16_attention_cached(cpu, a);
+    else
+        WITH_DTYPE(a->dtype, attention_cached(cpu, a, D));
 }
 
 size_t CPU_NAME(attention_cached_work)(struct Cpu *cpu, const struct AttentionCached *a) {

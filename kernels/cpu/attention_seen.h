@@ -10,12 +10,14 @@
 #define KERNELS_CPU_ATTENTION_SEEN_H
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
+#include "kernels/cpu/vec_tiles.h"
 
+// BLOCK_ROWS: a tile of AMX, or with BLOCK_VECS 16 sums, enough to keep two multipliers with 4
+// cycles' delay busy.
 enum {
     TILE = LAYOUT_TILE, // rows of a tile, and columns of a tile of scores
     ROWS_AHEAD = 16,
-    BLOCK_ROWS =
-        4, // with BLOCK_VECS: 16 sums, enough to keep two multipliers with 4 cycles' delay busy
+    BLOCK_ROWS = VEC_TILES ? TILES_SIDE : 4,
     BLOCK_VECS = 4
 };
 

@@ -14,6 +14,10 @@
 // of the pass, then take half as long, and e^x as long as before: the pass should take some two
 // thirds.
 //
+// AMX (vec_tiles.h) multiplies the same items: 16 rows of a left operand are one of its tiles as they
+// lie, 16 joined rows of a right operand another. Only what is summed by key has to be turned first.
+// A block is then one tile's rows, all of whose columns are whole tiles or halves.
+//
 // The copies wait for memory: a quarter of the time of both passes (GPT-2 124M, bf16, T = 512, one
 // Zen 4 core). Prefetching rows ROWS_AHEAD earlier should save most of that: measured, 13.2 ms
 // forward and 29 backward became 11.6 and 25.8.
@@ -101,12 +105,14 @@ VEC_INLINE void tile_join(float *pairs, const float *items, size_t width) {
 // rows = scale * tile, rounded to dtype d.
 VEC_INLINE void tile_unpack(const float *tile, const struct Head *h, struct Rows to, enum Dtype d,
                             float scale) {
-    for (size_t r = 0; r < to.rows; r++)
+    for (size_t r = 0; r < to.rows; r++) {
+        rows_prefetch(&to, h, d, r);
         for (size_t i = 0; i < h->hs; i += VEC_LANES) {
             size_t at = to.at + r * to.stride;
             Vec x = vec_load_f32(tile + r * h->width + i) * vec_set(scale);
             vec_write((void *)to.data, d, at + i, at + h->hs, x);
         }
+    }
 }
 
 // out (width, TILE): the transpose of tile (TILE, width).
@@ -209,14 +215,60 @@ VEC_INLINE void tile_rows_of(struct TileView c, struct TileView a, struct TileVi
         tile_block(c, a, b, k, old, scale, pairs, 1);
 }
 
-// The same, k counted in elements.
+// c (BLOCK_ROWS, n) *= scale[0], or row by row scale[r].
+VEC_INLINE void tile_scale(struct TileView c, size_t n, const float *scale, bool by_row) {
+    for (size_t r = 0; r < BLOCK_ROWS; r++)
+        for (size_t j = 0; j < n; j += VEC_LANES) {
+            float *at = c.data + r * c.row + j;
+            vec_store_f32(at, vec_load_f32(at) * vec_set(scale[by_row ? r : 0]));
+        }
+}
+
+// The elements from .. end - 1 of the index that a product sums over.
+struct Terms {
+    size_t from, end;
+};
+
+// The same product by AMX. A transposed left operand is turned to rows first. Terms begin with a
+// vector; those that follow up to its end count too: they are 0 in a.
+VEC_INLINE void tile_rows_amx(struct TileView c, struct TileView a, struct TileView b, size_t n,
+                              struct Terms k, enum TileOld old, const float *scale) {
+    float left[TILES_SIDE * TILE / 2] __attribute__((aligned(64)));
+    size_t from = k.from / 2, end = round_up(k.end, VEC_LANES) / 2;
+    if (a.col != 1) {
+        for (size_t l = from / TILES_SIDE * TILES_SIDE; l < end; l += TILES_SIDE)
+            for (size_t r = 0; r < TILES_SIDE; r += 4) {
+                Vec row[4];
+                vec_transpose(row, (const char *)(a.data + l * a.col + r), a.col * sizeof *left);
+                for (size_t i = 0; i < 4; i++)
+                    vec_store_f32(left + (r + i) * TILE / 2 + l, row[i]);
+            }
+        a = (struct TileView){left, TILE / 2, 1};
+    }
+    if (old == OLD_SCALE)
+        tile_scale(c, n, scale, true);
+    for (size_t j = 0; j < n; j += 4 * TILES_SIDE)
+        tiles_add((struct TilesSums){c.data + j, c.row}, a.data, a.row, b.data + j, b.row, from,
+                  end, old != OLD_DROP, size_min(4, (n - j) / TILES_SIDE));
+    if (old == OLD_DROP && scale)
+        tile_scale(c, n, scale, false);
+}
+
+// Computes the same for the terms k of a (BLOCK_ROWS, all) and b (all, n).
 VEC_INLINE void tile_rows(const struct Head *h, struct TileView c, struct TileView a,
-                          struct TileView b, size_t n, size_t k, enum TileOld old,
+                          struct TileView b, size_t n, struct Terms k, enum TileOld old,
                           const float *scale) {
+    if (VEC_TILES) {
+        tile_rows_amx(c, a, b, n, k, old, scale);
+        return;
+    }
+    size_t at = k.from / h->per_item;
+    a.data += at * a.col;
+    b.data += at * b.row;
     if (VEC_DOTS_BF16 && h->per_item == 2)
-        tile_rows_of(c, a, b, n, ceil_div(k, 2), old, scale, true);
+        tile_rows_of(c, a, b, n, ceil_div(k.end - k.from, 2), old, scale, true);
     else
-        tile_rows_of(c, a, b, n, k, old, scale, false);
+        tile_rows_of(c, a, b, n, k.end - k.from, old, scale, false);
 }
 
 // scores (TILE, TILE) = scale (NULL: 1) * a · bt for the first `rows` rows, where a is (TILE, hs)
@@ -231,7 +283,7 @@ static inline void tile_scores(float *scores, float *a, float *bt, const struct 
             end = size_max(from, size_min(end, seen->high[r / LAYOUT_CELL]));
         tile_rows(h, (struct TileView){scores + r * TILE + from, TILE, 1},
                   (struct TileView){a + r * ld, ld, 1}, (struct TileView){bt + from, TILE, 1},
-                  end - from, h->hs, OLD_DROP, scale);
+                  end - from, (struct Terms){0, h->hs}, OLD_DROP, scale);
     }
 }
 
@@ -241,13 +293,13 @@ static inline void tile_scores(float *scores, float *a, float *bt, const struct 
 static inline void tile_add_by_query(float *out, float *p, float *x, const struct Head *h,
                                      size_t rows, const struct Seen *seen, const float *scale) {
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
-        size_t from = seen_from(seen, r, h->per_item), at = from / h->per_item;
+        size_t from = seen_from(seen, r, VEC_TILES ? VEC_LANES : h->per_item);
         size_t end = seen->diagonal ? r + BLOCK_ROWS : TILE;
         if (seen->holes)
             end = size_max(from, size_min(end, seen->high[r / LAYOUT_CELL]));
-        size_t k = end - from;
-        struct TileView c = {out + r * h->width, h->width, 1}, a = {p + r * TILE + at, TILE, 1};
-        struct TileView b = {x + at * h->width, h->width, 1};
+        struct Terms k = {from, end};
+        struct TileView c = {out + r * h->width, h->width, 1}, a = {p + r * TILE, TILE, 1};
+        struct TileView b = {x, h->width, 1};
         if (scale)
             tile_rows(h, c, a, b, h->width, k, OLD_SCALE, scale + r);
         else
@@ -266,13 +318,11 @@ static inline void tile_add_by_key(float *out, float *p, float *x, const struct 
         while (end < queries && seen->begin[end] < r + BLOCK_ROWS)
             end++;
         for (size_t first = seen->diagonal ? r : 0, to; first < end; first = to) {
-            size_t at = first / h->per_item;
             to = seen_run(seen, first, end, r);
             if (!seen->holes || seen_cell(seen, first, r))
                 tile_rows(h, (struct TileView){out + r * h->width, h->width, 1},
-                          (struct TileView){p + at * TILE + r, 1, TILE},
-                          (struct TileView){x + at * h->width, h->width, 1}, h->width, to - first,
-                          OLD_KEEP, NULL);
+                          (struct TileView){p + r, 1, TILE}, (struct TileView){x, h->width, 1},
+                          h->width, (struct Terms){first, to}, OLD_KEEP, NULL);
         }
     }
 }

@@ -66,6 +66,12 @@ CPU_DECLARE(avx2)
 CPU_DECLARE(avx512)
 CPU_DECLARE(avx512bf16)
 CPU_DECLARE_RUN(amx, matmul, Matmul)
+CPU_DECLARE_RUN(amx, attention_forward, AttentionForward)
+CPU_DECLARE_RUN(amx, attention_backward, AttentionBackward)
+CPU_DECLARE_RUN(amx, attention_cached, AttentionCached)
 CPU_DECLARE_WORK(amx, matmul, Matmul)
+CPU_DECLARE_WORK(amx, attention_forward, AttentionForward)
+CPU_DECLARE_WORK(amx, attention_backward, AttentionBackward)
+CPU_DECLARE_WORK(amx, attention_cached, AttentionCached)
 
 #endif

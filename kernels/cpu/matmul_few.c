@@ -146,7 +146,7 @@ static void pack_pairs(const struct Matmul *m, size_t block) {
 static void stream_columns(const struct Matmul *m, size_t first, size_t end) {
     float sums[COLS * TILES_SIDE] __attribute__((aligned(64))), product[COLS];
     size_t ld = m->b.ld * dtype_size(BF16), blocks = m->k / TILES_K;
-    tiles_open();
+    tiles_open(false);
     for (size_t col = first; col < end; col += COLS) {
         size_t n = size_min(COLS, end - col), from = size_min(col, m->n - COLS);
         tiles_stream(sums, dtype_at(m->b.data, BF16, from * m->b.ld), ld, m->work.mem, blocks,

@@ -398,7 +398,7 @@ void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads) {
         w.shared_sums = shared_sums;
         w.chunk = private + (size_t)w.thread * (p.chunk_floats + p.private_sums);
         w.private_sums = w.chunk + p.chunk_floats;
-        tiles_open();
+        tiles_open(false);
         run_worker(&w);
         tiles_close();
     }

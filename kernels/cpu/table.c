@@ -106,11 +106,17 @@ static const struct Kernels avx512bf16_table = {.name = "avx512bf16",
 #undef X
 };
 
-// AMX's products, and everything else by AVX512_BF16.
-LAUNCHER(amx, matmul, Matmul)
-WORK_QUERY(amx, matmul, Matmul)
+// AMX's products, attention's too, and everything else by AVX512_BF16.
+#define AMX_LIST(X)                                                                                \
+    X(matmul, Matmul)                                                                              \
+    X(attention_forward, AttentionForward)                                                         \
+    X(attention_backward, AttentionBackward)                                                       \
+    X(attention_cached, AttentionCached)
+#define X(op, Args) LAUNCHER(amx, op, Args) WORK_QUERY(amx, op, Args)
+AMX_LIST(X)
+#undef X
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverride-init" // by the last two lines
+#pragma GCC diagnostic ignored "-Woverride-init" // by AMX_LIST
 static const struct Kernels amx_table = {.name = "amx",
 #define X(op, Args) ENTRY(avx512bf16, op)
                                          KERNEL_LIST(X)
@@ -118,7 +124,10 @@ static const struct Kernels amx_table = {.name = "amx",
 #define X(op, Args) WORK_ENTRY(avx512bf16, op)
                                              KERNEL_WORK_LIST(X)
 #undef X
-                                                 ENTRY(amx, matmul) WORK_ENTRY(amx, matmul)};
+#define X(op, Args) ENTRY(amx, op) WORK_ENTRY(amx, op)
+                                                 AMX_LIST(X)
+#undef X
+};
 #pragma GCC diagnostic pop
 
 // The fastest first; the oracle is used only by name.

@@ -11,7 +11,7 @@
 // (table.c).
 //
 // Source: Intel, "Intel 64 and IA-32 architectures optimization reference manual", chapter 20.
-// Used by matmul_loops.c and matmul_tile.c.
+// Used by matmul_loops.c and matmul_tile.c, and by attention_tile.h.
 #ifndef KERNELS_CPU_VEC_TILES_H
 #define KERNELS_CPU_VEC_TILES_H
 #include "kernels/cpu/vec.h"
@@ -35,8 +35,9 @@ struct TilesNext {
 
 enum { VEC_TILES = true };
 
-VEC_INLINE void tiles_open(void) {
-    enum { PALETTE = 1, REGISTERS = 8 };
+// halves: registers 6 and 7 hold half a tile of A and of B, 8 pairs, for tiles_add.
+VEC_INLINE void tiles_open(bool halves) {
+    enum { PALETTE = 1, REGISTERS = 8, HALF_A = 6, HALF_B = 7 };
     struct {
         uint8_t palette, start, reserved[14];
         uint16_t row_bytes[16];
@@ -45,6 +46,10 @@ VEC_INLINE void tiles_open(void) {
     for (int i = 0; i < REGISTERS; i++) {
         config.row_bytes[i] = 64;
         config.rows[i] = TILES_SIDE;
+    }
+    if (halves) {
+        config.row_bytes[HALF_A] /= 2;
+        config.rows[HALF_B] /= 2;
     }
     _tile_loadconfig(&config);
 }
@@ -116,11 +121,70 @@ VEC_INLINE void tiles_stream(float *to, const char *w, size_t ld, const float *x
     _tile_stored(1, to + BLOCK, 64);
 }
 
+// CALL(i, 16 i) for the first n <= 4 tiles of a row; registers are named by constants.
+#define TILES_EACH(n, CALL)                                                                        \
+    do {                                                                                           \
+        CALL(0, 0);                                                                                \
+        if (n > 1)                                                                                 \
+            CALL(1, 16);                                                                           \
+        if (n > 2)                                                                                 \
+            CALL(2, 32);                                                                           \
+        if (n > 3)                                                                                 \
+            CALL(3, 48);                                                                           \
+    } while (0)
+#define TILES_LOAD(i, at) _tile_loadd(i, c.mem + at, ld)
+#define TILES_ZERO(i, at) _tile_zero(i)
+#define TILES_STORE(i, at) _tile_stored(i, c.mem + at, ld)
+#define TILES_WHOLE(i, at)                                                                         \
+    {                                                                                              \
+        _tile_loadd(5, right + at, ldb);                                                           \
+        _tile_dpbf16ps(i, 4, 5);                                                                   \
+    }
+#define TILES_HALF(i, at)                                                                          \
+    {                                                                                              \
+        _tile_loadd(7, right + at, ldb);                                                           \
+        _tile_dpbf16ps(i, 6, 7);                                                                   \
+    }
+
+// c (16, 16 n) = itself (keep) or 0, + A (16, steps) B (steps, 16 n) for steps from .. end - 1 of
+// pairs, multiples of 8; n <= 4. a, b: of step 0; rows are a_ld and b_ld apart. A tile's 16 products
+// are added to each other before the sum, so tiles begin at multiples of 16 steps, wherever `from`
+// is: steps with zeros in A, or left out, leave the same bits.
+static inline void tiles_add(struct TilesSums c, const float *a, size_t a_ld, const float *b,
+                             size_t b_ld, size_t from, size_t end, bool keep, size_t n) {
+    size_t ld = c.ld * sizeof *a, lda = a_ld * sizeof *a, ldb = b_ld * sizeof *b;
+    __asm__ volatile("" ::: "memory"); // gcc does not know that _tile_loadd reads memory
+    if (keep)
+        TILES_EACH(n, TILES_LOAD);
+    else
+        TILES_EACH(n, TILES_ZERO);
+    for (size_t l = from, step; l < end; l += step) {
+        const float *right = b + l * b_ld;
+        step = l % TILES_SIDE || end - l < TILES_SIDE ? TILES_SIDE / 2 : TILES_SIDE;
+        if (step == TILES_SIDE) {
+            _tile_loadd(4, a + l, lda);
+            TILES_EACH(n, TILES_WHOLE);
+        } else {
+            _tile_loadd(6, a + l, lda);
+            TILES_EACH(n, TILES_HALF);
+        }
+    }
+    TILES_EACH(n, TILES_STORE);
+}
+#undef TILES_EACH
+#undef TILES_LOAD
+#undef TILES_ZERO
+#undef TILES_STORE
+#undef TILES_WHOLE
+#undef TILES_HALF
+
 #else
 
 enum { VEC_TILES = false };
 
-VEC_INLINE void tiles_open(void) {}
+VEC_INLINE void tiles_open(bool halves) {
+    (void)halves;
+}
 VEC_INLINE void tiles_close(void) {}
 VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
                                const float *b, size_t steps, const struct TilesNext *next) {
@@ -130,6 +194,11 @@ VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const
 VEC_INLINE void tiles_stream(float *to, const char *w, size_t ld, const float *x, size_t blocks,
                              bool ahead) {
     (void)to, (void)w, (void)ld, (void)x, (void)blocks, (void)ahead;
+    __builtin_unreachable();
+}
+static inline void tiles_add(struct TilesSums c, const float *a, size_t a_ld, const float *b,
+                             size_t b_ld, size_t from, size_t end, bool keep, size_t n) {
+    (void)c, (void)a, (void)a_ld, (void)b, (void)b_ld, (void)from, (void)end, (void)keep, (void)n;
     __builtin_unreachable();
 }
 
