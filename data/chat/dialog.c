@@ -110,9 +110,10 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
         err = err ? err : carry_out(d, &line, prompt, e);
         if (err && (!d->terminal || ferror(d->in)))
             return err;
-        if (err)
+        if (err) {
             fprintf(d->out, "%s\n", e->text);
-        e->text[0] = err ? 0 : e->text[0];
+            e->text[0] = 0; // it is told, and the conversation goes on
+        }
     }
     return 0;
 }

@@ -294,27 +294,16 @@ VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, en
 // the thread before has left last.
 VEC_INLINE void cached_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                              struct Head *h, size_t begin, size_t end) {
-    size_t items = a->b * a->nkv * cached_pieces(a), last_from = 0, first_to = 0;
-    size_t first = items, last = items, at = 0;
-    for (size_t i = 0; i < items; i++) { // which items are cut, and where
-        size_t next = at + cached_item_tiles(a, i);
-        if (at < begin && begin < next)
-            first = i, first_to = size_min(end, next) - at, last_from = begin - at;
-        if (at >= begin && at < end && end < next) {
-            last = i;
-            cached_part(cpu, a, d, h, i, 0, end - at);
+    enum { LEFT_TO_NEXT, WHOLE, LEFT_BY_LAST, ROUNDS };
+    size_t items = a->b * a->nkv * cached_pieces(a);
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0, at = 0, tiles; i < items; i++, at += tiles) {
+            tiles = cached_item_tiles(a, i);
+            size_t from = size_max(begin, at) - at, to = size_min(end, at + tiles) - at;
+            int when = from > 0 ? LEFT_BY_LAST : to < tiles ? LEFT_TO_NEXT : WHOLE;
+            if (at < end && begin < at + tiles && when == round)
+                cached_part(cpu, a, d, h, i, from, to);
         }
-        at = next;
-    }
-    at = 0;
-    for (size_t i = 0; i < items; i++) {
-        size_t next = at + cached_item_tiles(a, i);
-        if (at >= begin && next <= end && i != last)
-            cached_part(cpu, a, d, h, i, 0, next - at);
-        at = next;
-    }
-    if (first < items && begin < end)
-        cached_part(cpu, a, d, h, first, last_from, first_to);
 }
 
 VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d) {
