@@ -390,6 +390,13 @@ static struct Trainer trainer_of(struct Run *run) {
         .trace = o->trace};
 }
 
+// Returns how many texts are continued side by side; of --prompts, before they are read, at most.
+static size_t texts_together(const struct Run *run) {
+    const struct Prompts *p = run->texts.prompts;
+    size_t batch = run->line.run.prompts ? run->job.settings.batch : 1;
+    return p ? size_min(batch, prompts_count(p)) : batch;
+}
+
 // Completes the ranks' settings.
 static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     const struct Options *o = &run->line.run;
@@ -398,10 +405,7 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     if (!err && (o->sample_only || (o->eval_only && !o->export)))
         settings_set_inference(s);
     if (!err && (o->sample_only || run->line.train.intervals.sample_every))
-        settings_set_cache(s, run->texts.prompts
-                                  ? size_min(s->batch, prompts_count(run->texts.prompts))
-                              : o->prompts ? s->batch
-                                           : 1);
+        settings_set_cache(s, texts_together(run));
     if (is_conversation(o))
         s->timeout_s = HUGE_VAL; // the ranks wait for a person
     return err;
