@@ -35,8 +35,9 @@ struct Stream {
     int rank; // the opening thread's rank
     pthread_t worker;
     pthread_mutex_t lock;
-    pthread_cond_t changed;    // pushed or finished grew
-    uint64_t pushed, finished; // entries so far; ring slot = count % RING
+    pthread_cond_t more, reached; // pushed grew; finished reached `awaited`
+    uint64_t pushed, finished;    // entries so far; ring slot = count % RING
+    uint64_t awaited;             // count of finished entries that a sleeper waits for, the lowest
     struct QueueDelay delay;
     struct QueueEntry ring[RING];
 };
@@ -89,6 +90,15 @@ static void give_up_team(const struct Cpu *cpu) {
         omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
 
+// Waits until `count` entries are finished. Other threads are woken only then: woken after every
+// entry, they would take a core from the next kernel. The caller has the lock.
+static void wait_for(struct Stream *s, uint64_t count) {
+    while (s->finished < count) {
+        s->awaited = s->awaited < count ? s->awaited : count;
+        pthread_cond_wait(&s->reached, &s->lock);
+    }
+}
+
 static void *worker_main(void *arg) {
     struct Stream *s = arg;
     base_set_rank(s->rank);
@@ -98,7 +108,7 @@ static void *worker_main(void *arg) {
         if (i && s->pushed == i)
             give_up_team(s->cpu);
         while (s->pushed == i)
-            pthread_cond_wait(&s->changed, &s->lock);
+            pthread_cond_wait(&s->more, &s->lock);
         pthread_mutex_unlock(&s->lock);
         const struct QueueEntry *entry =
             &s->ring[i % RING]; // not overwritten until `finished` passes it
@@ -106,7 +116,10 @@ static void *worker_main(void *arg) {
         run_entry(s, entry, i);
         pthread_mutex_lock(&s->lock);
         s->finished = i + 1;
-        pthread_cond_broadcast(&s->changed);
+        if (s->finished >= s->awaited) {
+            s->awaited = UINT64_MAX;
+            pthread_cond_broadcast(&s->reached);
+        }
         pthread_mutex_unlock(&s->lock);
         if (end)
             return NULL;
@@ -128,7 +141,9 @@ struct Stream *queue_open(struct Cpu *cpu, enum Queue q) {
     s->number = q;
     s->rank = base_rank();
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pthread_cond_init(&s->more, NULL);
+    pthread_cond_init(&s->reached, NULL);
+    s->awaited = UINT64_MAX;
     int err = pthread_create(&s->worker, NULL, worker_main, s);
     if (err)
         base_out_of_threads(err, "a queue of a rank");
@@ -141,7 +156,7 @@ void queue_push(struct Stream *s, const char *name, QueueCall *call, const void 
           QUEUE_ARGS_BYTES);
     pthread_mutex_lock(&s->lock);
     while (s->pushed - s->finished == RING)
-        pthread_cond_wait(&s->changed, &s->lock);
+        wait_for(s, s->finished + 1);
     struct QueueEntry *entry = &s->ring[s->pushed % RING];
     entry->call = call;
     entry->name = name;
@@ -149,15 +164,13 @@ void queue_push(struct Stream *s, const char *name, QueueCall *call, const void 
     if (args_bytes)
         memcpy(entry->args, args, args_bytes);
     s->pushed++;
-    pthread_cond_broadcast(&s->changed);
+    pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&s->lock);
 }
 
 void queue_sync(struct Stream *s) {
     pthread_mutex_lock(&s->lock);
-    uint64_t all = s->pushed;
-    while (s->finished < all)
-        pthread_cond_wait(&s->changed, &s->lock);
+    wait_for(s, s->pushed);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -169,7 +182,8 @@ void queue_set_delay(struct Stream *s, struct QueueDelay delay) {
 void queue_close(struct Stream *s) {
     queue_push(s, "end", NULL, NULL, 0);
     pthread_join(s->worker, NULL);
-    pthread_cond_destroy(&s->changed);
+    pthread_cond_destroy(&s->more);
+    pthread_cond_destroy(&s->reached);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
