@@ -27,6 +27,7 @@ struct RankSettings tiny_settings(enum Dtype dtype) {
         .batch = 2,
         .nmicro = 2,
         .grad_dtype = F32,
+        .cache_dtype = NDTYPE,
         .threads = 2,
         .device_bytes = SIZE_MAX,
         .prefetch = 1,

@@ -28,6 +28,7 @@ static void check_text(const char *family, const cJSON *wanted, const char *kern
     char *folder = base_format(FOLDER "%s", family);
     struct RankSettings s = {.batch = 1,
                              .nmicro = 1,
+                             .cache_dtype = NDTYPE,
                              .threads = threads,
                              .kernels = kernels,
                              .device_bytes = SIZE_MAX,

@@ -314,6 +314,9 @@ TEST(a_text_does_not_depend_on_those_beside_it) {
                 check_beside(s, tiny_family_name(i));
         }
     struct RankSettings s = here(tiny_settings(F32));
+    s.cache_dtype = BF16;
+    check_beside(s, "a cache in bf16");
+    s.cache_dtype = NDTYPE;
     s.stage = 3;
     s.ranks = 2;
     check_beside(s, "stage 3");

@@ -210,7 +210,7 @@ static int open_cache(struct Rank *r, const struct RankSettings *s, struct Error
     struct KvCacheSpec spec = {.sequences = size_max(1, r->acts.generates),
                                .tokens = s->cache_tokens,
                                .at_once = size_min(r->acts.t_max, PREFILL_TOKENS),
-                               .dtype = s->model.dtype};
+                               .dtype = s->cache_dtype == NDTYPE ? s->model.dtype : s->cache_dtype};
     return s->cache_tokens
                ? kv_cache_open(&r->model.cache, &r->model.config, &spec, &r->tier[TIER_DEVICE], e)
                : 0;

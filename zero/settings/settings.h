@@ -81,6 +81,7 @@ struct RankSettings {
     bool save_async;            // checkpoints are written from a snapshot
     bool inference;             // it does not train: no gradients, no optimizer state
     size_t cache_tokens;        // capacity of generation's cache of keys and values; 0: none
+    enum Dtype cache_dtype;     // its format; NDTYPE: that of the model
     bool traced;                // record what the queues do, for rank_write_trace
     bool breakdown;             // log where the time went (zero/rank/breakdown.h)
     size_t acts_in_flight;      // of a plan's stage that stands alone; 0: the pipeline's

@@ -405,6 +405,8 @@ const struct Flag settings_table[] = {
      .help = "Steps between validations; 0: at the end alone.", .also = "eval-steps eval-interval"},
     {"eval-every", FLAG_SIZE, AT(intervals.eval_every), "0", "Evaluation", .argument = "N",
      .help = "Steps between evaluations by --eval; 0: at the end alone."},
+    {"kv-cache-dtype", FLAG_CHOICE, AT(rank.cache_dtype), "auto", "Samples", .words = dtype_words,
+     .help = "Format of the keys and values that generation keeps of each token; auto: --dtype."},
     {"sample-every", FLAG_SIZE, AT(intervals.sample_every), "0", "Samples", .argument = "N",
      .help = "Steps between samples; 0: none."},
 };
