@@ -193,8 +193,11 @@ struct Answering {
     struct Answers *out; // of rank 0
     struct Sampling *sampling;
     size_t *of, next;
-    uint64_t tokens; // of answers that are written
+    uint64_t tokens;     // of answers that are written
+    double begin, spoke; // when the first text began; when progress was last told
 };
+
+enum { PROGRESS_SECONDS = 10 };
 
 // Begins text i with the next prompt, if there is one.
 static void begin_prompt(struct Answering *a, size_t i) {
@@ -224,6 +227,15 @@ static int put_answer(struct Answering *a, size_t i, struct Error *e) {
     return err;
 }
 
+static void log_progress(struct Answering *a) {
+    double now = base_seconds();
+    if (!a->out || now - a->spoke < PROGRESS_SECONDS)
+        return;
+    a->spoke = now;
+    log_line(LOG_NORMAL, "%zu of %zu prompts are answered, %.1f tokens/s", answers_done(a->out),
+             prompts_count(a->run->texts.prompts), (double)a->tokens / (now - a->begin));
+}
+
 // Answers prompts, as many at a time as the cache has sequences, until all are answered.
 static int answer_all(struct Answering *a, struct Error *e) {
     size_t all = prompts_count(a->run->texts.prompts), left;
@@ -240,6 +252,7 @@ static int answer_all(struct Answering *a, struct Error *e) {
             }
             left += a->of[i] < all;
         }
+        log_progress(a);
     } while (left && !err);
     return err;
 }
@@ -260,9 +273,9 @@ static int answer_prompts(struct Trainer *t, struct Error *e) {
         if (first && trainer_speaks(t))
             log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", first, all,
                      o->answers);
-        double begin = base_seconds();
+        a.begin = a.spoke = base_seconds();
         err = answer_all(&a, e);
-        double seconds = base_seconds() - begin;
+        double seconds = base_seconds() - a.begin;
         if (!err && trainer_speaks(t))
             log_line(LOG_NORMAL, "%zu answers, %llu tokens in %.1f s: %.1f tokens/s",
                      a.next - first, (unsigned long long)a.tokens, seconds,
