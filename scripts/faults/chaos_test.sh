@@ -1,7 +1,8 @@
 #!/bin/bash
 # Bad days at random: episodes of tiny runs of ./train in one folder, of random stages, tiers, ranks
 # (threads, processes), each disturbed: killed, stopped, sent signals, started twice, its disk full,
-# its calls failed, its checkpoints and cache flipped, links planted where it writes, the power cut.
+# its calls failed, its checkpoints and cache flipped, links planted where it writes, the power cut;
+# or its model is asked, and killed while it answers.
 #
 #   scripts/faults/chaos_test.sh SECONDS [SEED]      the same seed makes the same choices
 #
@@ -21,7 +22,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/trial.sh
 . tests/lib/swarm_grids.sh
 DISTURBANCES=${DISTURBANCES:-kill kill signal stop second fault fault fault full_disk flip
-    flip_of_the_cache links power power}
+    flip_of_the_cache links power power answer}
 limit=${1:?how many seconds?} seed=${2:-$((RANDOM * 32768 + RANDOM))}
 begun=$EPOCHSECONDS runs=0 episodes=0 violations=0
 
@@ -257,6 +258,33 @@ by_power() {
     may='*'
 }
 
+# Its model answers prompts, until it is killed or done; then it goes on where it was killed.
+by_answer() {
+    local sums prompts=6 lines
+    [ "$before" -gt 0 ] || {
+        by_nothing
+        return
+    }
+    sums=$(sums_of_out)
+    for i in 1 2; do
+        timeout -s KILL 40 "$train" --out "$work/out" --cache "$work/cache" --resume auto \
+            --sample-only --prompts "$folder/prompts.jsonl" --answers "$work.answers" \
+            --sample-tokens 100 --batch $((RANDOM % 3 + 1)) --temperature 0 \
+            >"$work/said" 2>&1 </dev/null &
+        job=$!
+        sleep 0.$((RANDOM % 10))$((RANDOM % 10))
+        [ $i = 2 ] || kill -KILL $job 2>/dev/null
+        finish_job 2>/dev/null
+    done
+    [ "$sums" = "$(sums_of_out)" ] || violation "an answer changed --out"
+    lines=$(grep -c '"finish_reason":"[a-z]*"}$' "$work.answers" 2>/dev/null)
+    [ "$lines" = $prompts ] || violation "${lines:-0} of $prompts are answered"
+    rm -f "$work.answers"
+    may='*'
+}
+
+sums_of_out() { find "$work/out" -type f -exec cksum {} + 2>/dev/null | sort; }
+
 flip() { # flip FILE: one bit of it
     local bytes at old
     bytes=$(stat -c %s "$1" 2>/dev/null) && [ "$bytes" -gt 0 ] || return
@@ -406,6 +434,9 @@ run_episode() { # run_episode NUMBER
     sed 's/ again$//' "$work/cache/machine.txt" >"$folder/machine.txt"
 }
 
+for i in {1..6}; do
+    echo "{\"prompt\": \"question $i\"}"
+done >"$folder/prompts.jsonl"
 declare -A hashes losses
 echo "seed $seed"
 for ((k = ${EPISODE:-1}; EPOCHSECONDS - begun < limit; k++)); do
