@@ -120,6 +120,38 @@ def ask(folder, path):
         print(answer.replace("\n", "\\n"))
 
 
+def first_difference(mine, theirs):
+    return next((i for i, (a, b) in enumerate(zip(mine, theirs)) if a != b),
+                min(len(mine), len(theirs)))
+
+
+@torch.no_grad()
+def compare(folder, path, dtype):
+    """How many answers of a file of --answers are generate()'s; and how many of the others part
+    from it where two tokens are equally likely, but for one rounding of a logit."""
+    model, tokenizer = load(folder)
+    model = model.to(getattr(torch, dtype))
+    same = near = 0
+    with open(path, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        asked = tokenizer.apply_chat_template(
+            line["messages"], add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        begin = asked["input_ids"].shape[1]
+        made = model.generate(**asked, max_new_tokens=200, do_sample=False)[0]
+        theirs = [i for i in made[begin:].tolist() if i != tokenizer.eos_token_id]
+        mine = tokenizer(line["answer"], add_special_tokens=False)["input_ids"]
+        if mine == theirs:
+            same += 1
+            continue
+        at = first_difference(mine, theirs)
+        logits = model(made[None, :begin + at]).logits[0, -1].float()
+        ours = logits[mine[at] if at < len(mine) else tokenizer.eos_token_id]
+        step = torch.finfo(getattr(torch, dtype)).eps * 2 ** torch.floor(torch.log2(logits.max()))
+        near += bool(logits.max() - ours <= step)
+    print(same, near, len(lines))
+
+
 @torch.no_grad()
 def text(folder, path, seq_len):
     made, tokenizer = load(folder)
@@ -176,4 +208,4 @@ if __name__ == "__main__":
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     {"model": model, "data": data, "text": text, "loss": loss, "loop": loop,
-     "ask": ask}[sys.argv[1]](*sys.argv[2:])
+     "ask": ask, "compare": compare}[sys.argv[1]](*sys.argv[2:])

@@ -113,6 +113,22 @@ equal=$(same_lines "$work/asked" "$work/asked.torch")
 result $? "--chat answers $equal of 5 questions as generate() does, such as: \
 $(head -n 1 "$work/asked")"
 
+"$python" -c 'import json
+for question in ("What is the capital of France?", "Tell me a long story about a fox.",
+                 "Explain how a bicycle stays upright.", "Write a poem about the sea.",
+                 "How do I bake bread? Give steps."):
+    print(json.dumps({"messages": [{"role": "user", "content": question}]}))' >"$work/long.jsonl"
+for kind in fp32:float32 bf16:bfloat16; do
+    rm -f "$work/answers.jsonl"
+    "$train" --device cpu --dtype "${kind%:*}" --init "hf:$model" --data random --sample-only \
+        --prompts "$work/long.jsonl" --answers "$work/answers.jsonl" --temperature 0 \
+        --sample-tokens 200 --batch 2 2>"$work/said"
+    read -r same near all < <(py compare "$model" "$work/answers.jsonl" "${kind#*:}")
+    [ "$all" = 5 ] && [ $((same + near)) = 5 ] && { [ "${kind%:*}" = bf16 ] || [ "$same" = 5 ]; }
+    result $? "in ${kind%:*} $same of 5 texts of 200 tokens are those of generate(), and $near part \
+from it at two logits within one rounding"
+done
+
 S=8
 rm -rf "$work/out" "$work/exported"
 ours --init "hf:$model" --data "$work/train.jsonl" --val-data "$held" --fit auto --seq-len $T \
