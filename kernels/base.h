@@ -107,6 +107,11 @@ void base_out_of_threads(int err, const char *what) __attribute__((noreturn));
             base_fail(__FILE__, __LINE__, #condition, __VA_ARGS__);                                \
     } while (0)
 
+// The place in the source where this stands, such as "zero/grad.c:109".
+#define HERE __FILE__ ":" HERE_LINE(__LINE__)
+#define HERE_LINE(line) HERE_TEXT(line)
+#define HERE_TEXT(line) #line
+
 // malloc, calloc and realloc that end the process when memory is out. For small host-side
 // bookkeeping; the buffers of the training itself come from a tier (kernels/tier.h).
 void *base_alloc(size_t bytes);

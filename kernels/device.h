@@ -71,8 +71,11 @@ struct Label {
     const char *what;  // a collective; NULL: the operation's own name applies
     const char *group; // the ranks that take part: the axis of their grid, such as "dp"
     int unit;          // index in the whole model's walk, or of the group that is updated; -1: none
+    bool backward;     // which of its passes,
+    size_t micro;      // and of which micro-batch
     uint64_t step;     // from 1; 0: outside of steps, such as validation
     size_t bytes;      // bytes that a collective or a copy moves
+    uint64_t number;   // of the operation, if somebody counts them (struct TraceWatch)
     struct EventLabel event;
 };
 

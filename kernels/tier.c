@@ -4,6 +4,8 @@
 #include "kernels/tier_check.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static const char *const tag_names[NTAG] = {"parameters",  "gradients", "optimizer",
                                             "activations", "workspace", "communication"};
@@ -37,6 +39,34 @@ static void give_back(const struct Block *b) {
         d->ops->free_host(d, b->mem);
 }
 
+// ---- the log ----
+
+static void log_block(const struct Block *b, const char *purpose) {
+    struct BlockLog *log = b->tier->log;
+    if (!log || !b->bytes)
+        return;
+    log->block = base_realloc(log->block, (log->n + 1) * sizeof *log->block, "blocks of memory");
+    struct LoggedBlock *logged = &log->block[log->n++];
+    *logged = (struct LoggedBlock){b->tier->kind, b->tag,         b->bytes, b->mem,
+                                   b->offset,     base_seconds(), 0,        ""};
+    snprintf(logged->purpose, sizeof logged->purpose, "%s", purpose);
+}
+
+static void log_freed(const struct Block *b) {
+    struct BlockLog *log = b->tier->log;
+    for (size_t i = 0; log && i < log->n; i++) {
+        struct LoggedBlock *l = &log->block[i];
+        if (!l->freed && l->kind == b->tier->kind && l->tag == b->tag && l->mem == b->mem &&
+            l->offset == b->offset && l->bytes == b->bytes)
+            l->freed = base_seconds();
+    }
+}
+
+void block_log_close(struct BlockLog *log) {
+    free(log->block);
+    *log = (struct BlockLog){0};
+}
+
 int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, struct Block *out,
                struct Error *e) {
     const char *name = tier_name(t->kind);
@@ -64,12 +94,14 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
     t->total += bytes;
     t->peak = size_max(t->peak, t->total);
     t->end[tag] += bytes;
+    log_block(out, purpose);
     return 0;
 }
 
 void tier_free(struct Block *b) {
     if (!b->tier)
         return;
+    log_freed(b);
     bool is_real = b->mem && b->tier->device;
     if (is_real && b->tier->kind != TIER_DEVICE)
         tier_check_remove(b->tier->device, b->mem);

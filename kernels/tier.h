@@ -29,6 +29,22 @@ enum TierKind { TIER_DEVICE, TIER_CPU, TIER_NVME, NTIER };
 
 const char *tier_name(enum TierKind kind); // "device", "cpu", "nvme"
 
+// The blocks that tiers have had since a log was opened, for traces; the first freed ones, too.
+struct LoggedBlock {
+    enum TierKind kind;
+    enum Tag tag;
+    size_t bytes;
+    const void *mem;
+    uint64_t offset;        // NVMe: as in struct Block
+    double reserved, freed; // base_seconds; freed 0: it exists
+    char purpose[64];
+};
+struct BlockLog {
+    size_t n;
+    struct LoggedBlock *block;
+};
+void block_log_close(struct BlockLog *log); // zeroed: does nothing
+
 struct Tier {
     enum TierKind kind;
     struct Device *device; // whose memory, or whose host's memory, it is; NULL: dry, or files
@@ -37,6 +53,7 @@ struct Tier {
     size_t used[NTAG];     // bytes now
     size_t most[NTAG];     // the peak, by tag
     size_t total, peak;    // bytes now, and their peak
+    struct BlockLog *log;  // where its blocks are listed; NULL: nowhere
 };
 
 // A piece of a tier. The tier owns the memory until tier_free.

@@ -44,6 +44,8 @@ void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r) {
 }
 
 void trace_host_waited(struct Device *d, const char *event, double begin) {
+    if (d->label.event.event)
+        trace_queued(d, QUEUE_COMPUTE, TRACE_HOST_WAIT, NULL);
     if (d->trace && d->trace->tally)
         tally_host(d->trace->tally, event, begin, base_seconds());
 }

@@ -16,13 +16,30 @@ struct TraceRecord {
     unsigned launches; // on a GPU: kernels, products, copies and memsets queued by it
 };
 
+// Is told of each operation when it is queued, on the thread that does so: it may set the number in
+// the device's label. args: of a kernel its struct of operands, of "copy" and "zero" a struct
+// CopyOperands; else nothing that it could read. TRACE_HOST_WAIT is no operation: the host has
+// waited for the label's event.
+#define TRACE_HOST_WAIT "host wait"
+struct TraceWatch {
+    void (*queued)(void *context, struct Device *, enum Queue, const char *name, const void *args);
+    void *context;
+};
+
+struct CopyOperands {
+    void *dst;
+    const void *src; // NULL: dst becomes zeros
+    size_t bytes;
+};
+
 struct Trace {
     struct TraceRing {
         uint64_t count;             // records so far; the newest TRACE_RING of them are kept
         struct TraceRecord *record; // NULL: not recorded
     } ring[NQUEUE];
-    const char *prefix;  // of the queues' names: "" or "host "
-    struct Tally *tally; // where the time went; NULL: not wanted
+    const char *prefix;      // of the queues' names: "" or "host "
+    struct Tally *tally;     // where the time went; NULL: not wanted
+    struct TraceWatch watch; // queued NULL: nobody
 };
 
 enum { TRACE_RING = 1 << 14 };
@@ -38,7 +55,12 @@ void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
 static inline bool trace_keeps(const struct Trace *t) {
     return t->ring[0].record;
 }
-// For the tally: the host has waited until now for that event.
+static inline void trace_queued(struct Device *d, enum Queue q, const char *name,
+                                const void *args) {
+    if (d->trace && d->trace->watch.queued)
+        d->trace->watch.queued(d->trace->watch.context, d, q, name, args);
+}
+// The host has waited until now for that event.
 void trace_host_waited(struct Device *d, const char *event, double begin);
 
 // True if an operation only orders queues: it records an event, or waits for one.

@@ -8,6 +8,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/queue.h"
 #include "kernels/poison.h"
+#include "kernels/trace.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -55,15 +56,9 @@ static void cpu_free_host(struct Device *d, void *mem) {
     free(mem);
 }
 
-struct CopyCall {
-    void *dst;
-    const void *src; // NULL: zero dst
-    size_t bytes;
-};
-
 static void run_copy(struct Cpu *cpu, const void *args) {
     (void)cpu;
-    const struct CopyCall *c = args;
+    const struct CopyOperands *c = args;
     if (c->src)
         memcpy(c->dst, c->src, c->bytes);
     else
@@ -72,12 +67,12 @@ static void run_copy(struct Cpu *cpu, const void *args) {
 
 static void cpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
-    struct CopyCall call = {dst, src, bytes};
+    struct CopyOperands call = {dst, src, bytes};
     queue_push(s, "copy", run_copy, &call, sizeof call);
 }
 
 static void cpu_zero(struct Stream *s, void *dst, size_t bytes) {
-    struct CopyCall call = {dst, NULL, bytes};
+    struct CopyOperands call = {dst, NULL, bytes};
     queue_push(s, "zero", run_copy, &call, sizeof call);
 }
 

@@ -154,6 +154,7 @@ void queue_push(struct Stream *s, const char *name, QueueCall *call, const void 
                 size_t args_bytes) {
     CHECK(args_bytes <= QUEUE_ARGS_BYTES, "%zu bytes of arguments, the ring holds %d", args_bytes,
           QUEUE_ARGS_BYTES);
+    trace_queued(&s->cpu->device, s->number, name, args);
     pthread_mutex_lock(&s->lock);
     while (s->pushed - s->finished == RING)
         wait_for(s, s->finished + 1);

@@ -61,7 +61,8 @@ static void gpu_free_host(struct Device *d, void *mem) {
 
 static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
-    span_begin(s, "copy");
+    struct CopyOperands copy = {dst, src, bytes};
+    span_begin(s, "copy", &copy);
     span_part(s, "copy", (struct Cost){.bytes = (double)bytes});
     s->launches++;
     CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream));
@@ -69,7 +70,8 @@ static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes)
 }
 
 static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
-    span_begin(s, "zero");
+    struct CopyOperands zero = {dst, NULL, bytes};
+    span_begin(s, "zero", &zero);
     span_part(s, "zero", (struct Cost){.bytes = (double)bytes});
     s->launches++;
     CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, s->stream));
@@ -93,7 +95,7 @@ static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     c->call = call;
     if (bytes)
         memcpy(c->args, args, bytes);
-    span_begin(s, "call");
+    span_begin(s, "call", NULL);
     CUDA_CHECK(cudaLaunchHostFunc(s->stream, run_host_call, c));
     span_end(s);
 }
@@ -121,15 +123,19 @@ static void gpu_event_close(struct Event *e) {
 
 // Its span shows in a trace how long the stream had nothing else to do.
 static void gpu_record(struct Stream *s, struct Event *e) {
-    span_begin(s, "record");
+    span_begin(s, "record", NULL);
     CUDA_CHECK(cudaEventRecord(e->event, s->stream));
     span_end(s);
 }
 
 static void gpu_wait(struct Stream *s, struct Event *e) {
-    span_begin(s, "wait");
+    span_begin(s, "wait", NULL);
     CUDA_CHECK(cudaStreamWaitEvent(s->stream, e->event, 0));
     span_end(s);
+}
+
+static void gpu_span_begin(struct Stream *s, const char *name) {
+    span_begin(s, name, NULL);
 }
 
 static bool gpu_event_done(struct Event *e) {
@@ -186,7 +192,7 @@ static const struct DeviceOps gpu_ops = {
     .sync_event = gpu_sync_event,
     .sync_stream = gpu_sync_stream,
     .native_stream = gpu_native_stream,
-    .span_begin = span_begin,
+    .span_begin = gpu_span_begin,
     .span_end = span_end,
     .collect = spans_collect,
     .close = gpu_close,

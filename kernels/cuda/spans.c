@@ -31,9 +31,7 @@ struct Spans {
     struct GpuSpan span[SPANS];
 };
 
-void span_begin(struct Stream *s, const char *name) {
-    if (!s->cuda->device.trace)
-        return;
+static void open_span(struct Stream *s, const char *name) {
     if (!s->spans)
         s->spans = base_alloc_zeroed(sizeof *s->spans);
     struct GpuSpan *span = &s->spans->span[s->spans->count % SPANS];
@@ -46,6 +44,13 @@ void span_begin(struct Stream *s, const char *name) {
     span->cost = (struct Cost){0};
     span->launches = s->launches;
     CUDA_CHECK(cudaEventRecord(span->begin, s->stream));
+}
+
+void span_begin(struct Stream *s, const char *name, const void *args) {
+    if (!s->cuda->device.trace)
+        return;
+    trace_queued(&s->cuda->device, s->number, name, args);
+    open_span(s, name);
 }
 
 static struct GpuSpan *newest(struct Spans *spans) {
@@ -66,7 +71,7 @@ void span_part(struct Stream *s, const char *name, struct Cost cost) {
         return;
     if (newest(s->spans)->launches != s->launches) {
         span_end(s);
-        span_begin(s, name);
+        open_span(s, name);
     }
     newest(s->spans)->name = name;
     newest(s->spans)->cost = cost;

@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 // Enclose one operation on a stream. Without a trace both do nothing. `name` lives as long as the
-// program.
-void span_begin(struct Stream *s, const char *name);
+// program; args: see struct TraceWatch.
+void span_begin(struct Stream *s, const char *name, const void *args);
 void span_end(struct Stream *s);
 
 // Sets the cost of a span or of a part. Testing first whether records are kept saves other runs the

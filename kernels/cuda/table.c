@@ -20,7 +20,7 @@ const struct Variant cuda_generic[NCUDA_OP] = {
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
         tier_check_launch(&s->cuda->device, #op, a);                                               \
-        span_begin(s, #op);                                                                        \
+        span_begin(s, #op, a);                                                                     \
         if (span_is_on(s))                                                                         \
             span_part(s, #op, cost_##op(a));                                                       \
         launch_begin(s, #op);                                                                      \
