@@ -106,10 +106,10 @@ static void run_grad_norm(struct Zero *z, const struct HopArgs *a) {
                         });
 }
 
-const struct Hop hop_all_reduce = {"all_reduce", POINT_STAGE, WHEN_REDUCED,
-                                   QUEUE_COMM,   USES_WHOLE,  .run = run_all_reduce};
+const struct Hop hop_all_reduce = {"all_reduce", POINT_STAGE,           WHEN_REDUCED, QUEUE_COMM,
+                                   USES_WHOLE,   .run = run_all_reduce, .where = HERE};
 const struct Hop hop_reduce_scatter = {
-    "reduce_scatter",         POINT_STAGE, WHEN_REDUCED, QUEUE_COMM, USES_WHOLE | USES_SHARD,
-    .run = run_reduce_scatter};
-const struct Hop hop_grad_norm = {"grad_norm", POINT_NORM, WHEN_LAST,
-                                  QUEUE_COMM,  USES_SHARD, .run = run_grad_norm};
+    "reduce_scatter",          POINT_STAGE,  WHEN_REDUCED, QUEUE_COMM, USES_WHOLE | USES_SHARD,
+    .run = run_reduce_scatter, .where = HERE};
+const struct Hop hop_grad_norm = {"grad_norm", POINT_NORM,           WHEN_LAST,    QUEUE_COMM,
+                                  USES_SHARD,  .run = run_grad_norm, .where = HERE};

@@ -73,7 +73,8 @@ struct Hop {
     bool on_host;   // in the host device's queue of that name; it orders itself with the next hop
     bool not_ahead; // of the walk: no GPU can wait for what precedes it, or its target is in use
     bool (*wanted)(const struct Zero *, int g, void *context); // NULL: it runs whenever it is due
-    bool instead; // where it runs, later hops up to POINT_STAGE do not
+    bool instead;      // where it runs, later hops up to POINT_STAGE do not
+    const char *where; // HERE, for traces
 };
 
 // A hop of a group's chain, and the context of the feature that added it.
@@ -88,7 +89,7 @@ struct Chain {
     struct Link link[HOPS_MAX];
 };
 
-// Callbacks before and after each hop that runs (zero/plan/rehearse.h).
+// Callbacks before and after each hop that runs (zero/plan/rehearse.h, zero/trace/trace.h).
 struct HopWatch {
     void (*begins)(void *context);
     void (*ended)(void *context, const struct Zero *, enum ChainKind, const struct Hop *,

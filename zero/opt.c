@@ -62,5 +62,5 @@ static bool is_here(const struct Zero *z, int g, void *context) {
     return update_is_here(z, g);
 }
 
-const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,         QUEUE_COMPUTE,
-                              MAKES_STORE, .run = run_adamw, .wanted = is_here};
+const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,      QUEUE_COMPUTE,
+                              MAKES_STORE, .run = run_adamw, .where = HERE, .wanted = is_here};

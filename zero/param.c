@@ -61,11 +61,11 @@ static void fetch(struct Zero *z, struct Slot *slot, const struct Visit *v, bool
 }
 
 static void begin_fetch(struct Zero *z, const struct Visit *v) {
-    int labelled = z->device->label.unit;
-    z->device->label.unit = z->params->first_unit + v->unit;
+    struct Label labelled = z->device->label;
+    zero_label_visit(z, v);
     z->backing.ops->weights_due(z, v->group); // this may use the slot for a while
     fetch(z, slots_acquire(&z->weights, v->group), v, true);
-    z->device->label.unit = labelled;
+    z->device->label = labelled;
 }
 
 // Begins to fetch a group, unless it is here or on its way, or its slot is in use: the head and the
@@ -116,5 +116,5 @@ static void run_all_gather(struct Zero *z, const struct HopArgs *a) {
 }
 
 const struct Hop hop_all_gather = {
-    "all_gather",         POINT_STAGE, WHEN_ANY, QUEUE_COMM, USES_WHOLE | USES_SHARD | USES_STORE,
-    .run = run_all_gather};
+    "all_gather",          POINT_STAGE,  WHEN_ANY, QUEUE_COMM, USES_WHOLE | USES_SHARD | USES_STORE,
+    .run = run_all_gather, .where = HERE};

@@ -46,8 +46,15 @@ static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
             weights_ahead(z, next);
 }
 
+void zero_label_visit(struct Zero *z, const struct Visit *v) {
+    struct Label *l = &z->device->label;
+    l->unit = z->params->first_unit + v->unit;
+    l->backward = v->backward;
+    l->micro = v->micro;
+}
+
 void zero_before_forward(struct Zero *z, const struct Visit *v) {
-    z->device->label.unit = z->params->first_unit + v->unit;
+    zero_label_visit(z, v);
     weights_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
@@ -59,7 +66,7 @@ void zero_after_forward(struct Zero *z, const struct Visit *v) {
 }
 
 void zero_before_backward(struct Zero *z, const struct Visit *v) {
-    z->device->label.unit = z->params->first_unit + v->unit;
+    zero_label_visit(z, v);
     if (v->needs_weights)
         weights_ready(z, v);
     gradient_ready(z, v);

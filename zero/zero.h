@@ -149,6 +149,8 @@ void zero_after_forward(struct Zero *z, const struct Visit *v);
 void zero_before_backward(struct Zero *z, const struct Visit *v);
 void zero_after_backward(struct Zero *z, const struct Visit *v);
 
+void zero_label_visit(struct Zero *z, const struct Visit *v); // for traces
+
 // ---- step.c: runs `count` visits of one direction ----
 void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);

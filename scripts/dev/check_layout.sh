@@ -74,7 +74,7 @@ function height(path) {
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
         return index("zero/comm zero zero/master zero/wire zero/hpz zero/replica zero/tensor " \
-            "zero/pipe zero/offload zero/process zero/settings zero/checkpoint zero/weights " \
+            "zero/pipe zero/offload zero/trace zero/process zero/settings zero/checkpoint zero/weights " \
             "zero/rank zero/train zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
         path " ")
@@ -168,10 +168,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 1021)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1021")
-    if (core_lines > 2019)
-        fault("the files of the core have " core_lines " lines; at most 2019")
+    if (path_lines > 1031)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1031")
+    if (core_lines > 2029)
+        fault("the files of the core have " core_lines " lines; at most 2029")
 }
 
 function check_include(text,    target) {

@@ -50,12 +50,13 @@ static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     s->of_update = z->state[a->group].updated.records;
 }
 
-static const struct Hop hpz_all_gather = {"hpz_all_gather",    POINT_BEFORE,   WHEN_ANY,
-                                          QUEUE_COMM,          USES_WHOLE,     .run = gather_hpz,
-                                          .wanted = is_newest, .instead = true};
+static const struct Hop hpz_all_gather = {"hpz_all_gather", POINT_BEFORE,        WHEN_ANY,
+                                          QUEUE_COMM,       USES_WHOLE,          .run = gather_hpz,
+                                          .where = HERE,    .wanted = is_newest, .instead = true};
 // Runs after the gather in its queue; a unit need not wait for it.
 static const struct Hop hpz_keep_shard = {
-    "keep_shard", POINT_AFTER, WHEN_ANY, QUEUE_COMM, 0, .run = keep_shard, .wanted = is_old};
+    "keep_shard",      POINT_AFTER,   WHEN_ANY,        QUEUE_COMM, 0,
+    .run = keep_shard, .where = HERE, .wanted = is_old};
 
 int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct Tier *tier,
              struct Error *e) {

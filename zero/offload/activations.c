@@ -178,17 +178,17 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
 // there.
 static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     struct ActOffload *k = offload_of(z)->acts;
-    int unit = z->device->label.unit;
+    struct Label label = z->device->label;
     if (slots_find(&k->slots, owner))
         return;
     struct Slot *slot = slots_acquire(&k->slots, owner);
     struct Move m = activation_move(k, slot);
-    z->device->label.unit = z->params->first_unit + v->unit;
+    zero_label_visit(z, v);
     z->backing.host->label = z->device->label;
     move_begin(&offload_of(z)->mover, &m);
     if (!m.staging)
         finish_fill(z, slot);
-    z->device->label.unit = unit;
+    z->device->label = label;
 }
 
 // Fetches for backward passes that follow this visit without a forward pass in between: in their

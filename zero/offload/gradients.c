@@ -51,15 +51,16 @@ static void send_reduced(struct Zero *z, const struct HopArgs *a) {
     move_out(a->context, &m);
 }
 
-static const struct Hop h2d = {"h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_WHOLE, .run = bring_sum};
-static const struct Hop d2h_sum = {"d2h",     POINT_STORE, WHEN_NOT_REDUCED,
-                                   QUEUE_OUT, USES_WHOLE,  .run = send_sum};
-static const struct Hop d2h = {"d2h",     POINT_STORE, WHEN_REDUCED,
-                               QUEUE_OUT, USES_WHOLE,  .run = send_reduced};
-static const struct Hop h2d_shard = {"h2d",    POINT_LOAD, WHEN_ANY,
-                                     QUEUE_IN, USES_SHARD, .run = bring_sum};
-static const struct Hop d2h_shard = {"d2h",     POINT_STORE, WHEN_REDUCED,
-                                     QUEUE_OUT, USES_SHARD,  .run = send_sum};
+static const struct Hop h2d = {"h2d",      POINT_LOAD,       WHEN_ANY,     QUEUE_IN,
+                               USES_WHOLE, .run = bring_sum, .where = HERE};
+static const struct Hop d2h_sum = {"d2h",      POINT_STORE,     WHEN_NOT_REDUCED, QUEUE_OUT,
+                                   USES_WHOLE, .run = send_sum, .where = HERE};
+static const struct Hop d2h = {"d2h",      POINT_STORE,         WHEN_REDUCED, QUEUE_OUT,
+                               USES_WHOLE, .run = send_reduced, .where = HERE};
+static const struct Hop h2d_shard = {"h2d",      POINT_LOAD,       WHEN_ANY,     QUEUE_IN,
+                                     USES_SHARD, .run = bring_sum, .where = HERE};
+static const struct Hop d2h_shard = {"d2h",      POINT_STORE,     WHEN_REDUCED, QUEUE_OUT,
+                                     USES_SHARD, .run = send_sum, .where = HERE};
 
 void offload_attach_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];

@@ -82,6 +82,8 @@ static void queue_pieces(struct Mover *m, struct Device *d, const struct MovePie
         *(write ? &moved->written : &moved->read) += p->piece[i].bytes;
         bytes += p->piece[i].bytes;
     }
+    if (m->watch.queued)
+        m->watch.queued(m->watch.context, p, write);
     d->label.what = write ? "write" : "read";
     d->label.bytes = bytes;
     device_call(d, write ? QUEUE_OUT : QUEUE_IN, run_call, &c, sizeof c);

@@ -31,6 +31,14 @@ struct Moved {
 void moved_add(struct Moved *to, struct Moved m);
 struct Moved moved_since(struct Moved now, struct Moved before);
 
+struct MovePieces;
+
+// Is told of pieces that a queue will read from disk, or write, before that is queued.
+struct MoveWatch {
+    void (*queued)(void *context, const struct MovePieces *, bool write);
+    void *context;
+};
+
 enum { MOVE_BUFFERS = 64 };
 
 struct Mover {
@@ -41,6 +49,7 @@ struct Mover {
     // Host memory that the disk reads and writes again and again.
     const struct Block *buffer[MOVE_BUFFERS];
     int nbuffer;
+    struct MoveWatch watch; // queued NULL: nobody
 };
 
 // Adds host memory that transfers will use, before the disk is opened; then opens the disk.

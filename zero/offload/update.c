@@ -320,21 +320,18 @@ static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop host_adamw = {
-    "host_adamw", POINT_BEFORE, WHEN_ANY, QUEUE_COMPUTE, 0, .run = run_host_adamw, .on_host = true};
-static const struct Hop new_weights_h2d = {"h2d",
-                                           POINT_BEFORE,
-                                           WHEN_ANY,
-                                           QUEUE_IN,
-                                           MAKES_STORE,
-                                           .run = load_new_weights,
-                                           .not_ahead = true};
-static const struct Hop new_weights_cast = {"cast",          POINT_BEFORE,
-                                            WHEN_ANY,        QUEUE_COMPUTE,
-                                            MAKES_STORE,     .run = cast_new_weights,
-                                            .on_host = true, .not_ahead = true};
+    "host_adamw",          POINT_BEFORE,  WHEN_ANY,       QUEUE_COMPUTE, 0,
+    .run = run_host_adamw, .where = HERE, .on_host = true};
+static const struct Hop new_weights_h2d = {"h2d",         POINT_BEFORE,     WHEN_ANY,
+                                           QUEUE_IN,      MAKES_STORE,      .run = load_new_weights,
+                                           .where = HERE, .not_ahead = true};
+static const struct Hop new_weights_cast = {"cast",        POINT_BEFORE,    WHEN_ANY,
+                                            QUEUE_COMPUTE, MAKES_STORE,     .run = cast_new_weights,
+                                            .where = HERE, .on_host = true, .not_ahead = true};
 static const struct Hop new_weights_write = {
-    "write",         POINT_BEFORE,     WHEN_ANY, QUEUE_OUT, MAKES_STORE, .run = write_new_weights,
-    .on_host = true, .not_ahead = true};
+    "write",       POINT_BEFORE,    WHEN_ANY,
+    QUEUE_OUT,     MAKES_STORE,     .run = write_new_weights,
+    .where = HERE, .on_host = true, .not_ahead = true};
 
 // Index of the link after host_adamw, which is the first one.
 enum { LINK_INSTALL = 1 };

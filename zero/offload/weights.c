@@ -58,15 +58,16 @@ static void run_cast(struct Zero *z, const struct HopArgs *a) {
 }
 
 enum { USES_BOTH = USES_WHOLE | USES_SHARD };
-static const struct Hop read_hop = {"read",     POINT_READ,      WHEN_ANY,       QUEUE_IN,
-                                    USES_STORE, .run = run_read, .on_host = true};
-static const struct Hop h2d_of_disk = {"h2d",     POINT_LOAD,     WHEN_ANY,         QUEUE_IN,
-                                       USES_BOTH, .run = run_h2d, .not_ahead = true};
+static const struct Hop read_hop = {"read",     POINT_READ,      WHEN_ANY,      QUEUE_IN,
+                                    USES_STORE, .run = run_read, .where = HERE, .on_host = true};
+static const struct Hop h2d_of_disk = {"h2d",     POINT_LOAD,     WHEN_ANY,      QUEUE_IN,
+                                       USES_BOTH, .run = run_h2d, .where = HERE, .not_ahead = true};
 static const struct Hop h2d = {
-    "h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_BOTH | USES_STORE, .run = run_h2d};
-static const struct Hop cast = {"cast",        POINT_STORE, WHEN_ANY,
-                                QUEUE_COMPUTE, USES_BOTH,   .run = run_cast};
-static const struct Hop d2h = {"d2h", POINT_STORE, WHEN_ANY, QUEUE_OUT, USES_BOTH, .run = run_d2h};
+    "h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_BOTH | USES_STORE, .run = run_h2d, .where = HERE};
+static const struct Hop cast = {"cast",    POINT_STORE,     WHEN_ANY,     QUEUE_COMPUTE,
+                                USES_BOTH, .run = run_cast, .where = HERE};
+static const struct Hop d2h = {"d2h",     POINT_STORE,    WHEN_ANY,     QUEUE_OUT,
+                               USES_BOTH, .run = run_d2h, .where = HERE};
 
 // Adds hops that bring weights to a slot, and take what the device has updated back to the store.
 // If the store has whole weights, also hops around the gather of all ranks' parts in a slot.

@@ -59,9 +59,11 @@ static void sum_shard(struct Zero *z, const struct HopArgs *a) {
 
 // Runs once a step: on the gradient before it is reduced, or on the shard after the last reduction.
 static const struct Hop tied_all_reduce = {"tied_all_reduce", POINT_BEFORE, WHEN_LAST,
-                                           QUEUE_COMM,        USES_WHOLE,   .run = sum_whole};
+                                           QUEUE_COMM,        USES_WHOLE,   .run = sum_whole,
+                                           .where = HERE};
 static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER, WHEN_LAST,
-                                                 QUEUE_COMM,        USES_SHARD,  .run = sum_shard};
+                                                 QUEUE_COMM,        USES_SHARD,  .run = sum_shard,
+                                                 .where = HERE};
 
 // ---- opening and closing ----
 

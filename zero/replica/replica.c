@@ -8,7 +8,8 @@ static void run(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop replica_all_reduce = {"replica_all_reduce", POINT_AFTER, WHEN_LAST,
-                                              QUEUE_COMM,           USES_SHARD,  .run = run};
+                                              QUEUE_COMM,           USES_SHARD,  .run = run,
+                                              .where = HERE};
 
 void replica_join(struct Zero *z, struct Comm *replicas) {
     for (int g = 0; g < z->params->ngroup && replicas; g++)

@@ -62,7 +62,8 @@ static void sum_partial(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop tp_all_reduce = {"tp_all_reduce", POINT_BEFORE, WHEN_REDUCED,
-                                         QUEUE_COMPUTE,   USES_WHOLE,   .run = sum_partial};
+                                         QUEUE_COMPUTE,   USES_WHOLE,   .run = sum_partial,
+                                         .where = HERE};
 
 // ---- opening and closing ----
 

@@ -44,9 +44,11 @@ static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop quantize_weights = {
-    "quantize", POINT_PACK, WHEN_ANY, QUEUE_COMM, USES_SHARD | USES_STORE, .run = quantize_shard};
+    "quantize",   POINT_PACK, WHEN_ANY, QUEUE_COMM, USES_SHARD | USES_STORE, .run = quantize_shard,
+    .where = HERE};
 static const struct Hop dequantize_weights = {"dequantize", POINT_UNPACK, WHEN_ANY,
-                                              QUEUE_COMM,   USES_WHOLE,   .run = dequantize_whole};
+                                              QUEUE_COMM,   USES_WHOLE,   .run = dequantize_whole,
+                                              .where = HERE};
 
 static size_t bytes_quantized(size_t n) {
     return quantized_bytes(WEIGHT_BITS, n);
@@ -128,20 +130,22 @@ static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
                              .accumulate = z->plan.grad.shard_group && z->backwards_done > 0});
 }
 
-static const struct Hop quantize_gradient = {"quantize", POINT_PACK, WHEN_REDUCED,
-                                             QUEUE_COMM, USES_WHOLE, .run = quantize_whole};
-static const struct Hop all_to_all_intra = {"all_to_all", POINT_PACK, WHEN_REDUCED,
-                                            QUEUE_COMM,   0,          .run = exchange_intra};
-static const struct Hop requantize_sums = {"requantize", POINT_PACK, WHEN_REDUCED,
-                                           QUEUE_COMM,   0,          .run = requantize};
-static const struct Hop all_to_all_inter = {"all_to_all", POINT_PACK, WHEN_REDUCED,
-                                            QUEUE_COMM,   0,          .run = exchange_inter};
+static const struct Hop quantize_gradient = {"quantize",   POINT_PACK, WHEN_REDUCED,
+                                             QUEUE_COMM,   USES_WHOLE, .run = quantize_whole,
+                                             .where = HERE};
+static const struct Hop all_to_all_intra = {
+    "all_to_all", POINT_PACK, WHEN_REDUCED, QUEUE_COMM, 0, .run = exchange_intra, .where = HERE};
+static const struct Hop requantize_sums = {
+    "requantize", POINT_PACK, WHEN_REDUCED, QUEUE_COMM, 0, .run = requantize, .where = HERE};
+static const struct Hop all_to_all_inter = {
+    "all_to_all", POINT_PACK, WHEN_REDUCED, QUEUE_COMM, 0, .run = exchange_inter, .where = HERE};
 static const struct Hop dequantize_sums = {"dequantize",
                                            POINT_PACK,
                                            WHEN_REDUCED,
                                            QUEUE_COMM,
                                            USES_WHOLE | USES_SHARD,
                                            .run = dequantize_shard,
+                                           .where = HERE,
                                            .instead = true};
 
 // ---- opening and closing ----
