@@ -90,7 +90,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
     run->job.trainer.resume.asked = (struct ResumeAsked){
         o->out, o->backup_dir, o->resume, options_only(o), &run->world, line->train.schedule.steps};
     resume_peek(&run->job.trainer.resume, &use);
-    line->train.rank.traced = line->run.trace != NULL;
+    line->train.rank.traced_zero = line->run.trace_zero != NULL;
+    line->train.rank.traced = line->run.trace || line->run.trace_zero;
     if (!err)
         err = options_resolve(&run->resolved, &line->run, e);
     if (o->sample_only || o->eval_only)
@@ -400,7 +401,8 @@ static struct Trainer trainer_of(struct Run *run) {
         .exported = run->texts.exported,
         .joins = run->world.first != 0,
         .resume = run->job.trainer.resume,
-        .trace = o->trace};
+        .trace = o->trace,
+        .trace_zero = o->trace_zero};
 }
 
 // Returns how many texts are continued side by side; of --prompts, before they are read, at most.

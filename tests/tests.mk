@@ -10,7 +10,7 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
     test_kernels_ranks test_kernels_quantize test_kernels_tier test_kernels_packed test_kernels_parts \
     test_kernels_parts_embed)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
-    test_offload_resume test_keep test_plan_offload test_master test_pipe_delay)
+    test_offload_resume test_keep test_plan_offload test_master test_pipe_delay test_trace_zero)
 URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
@@ -92,7 +92,7 @@ RIG_cpu := tests/lib/rig_cpu
 # the library where they are linked, so that 120 MB of GPUs' kernels stay out of each of them.
 TEST_SHARED := $(if $(filter releaseyes,$(MODE)$(HAVE_CUDA)),kernels/cuda/none) \
     $(if $(filter releaseyes,$(MODE)$(HAVE_NCCL)),zero/comm/nccl_none) \
-    $(call IN,lib,test values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
+    $(call IN,lib,test values rig tiny outcome gradients planned zero_trace combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_90a := variant_kernels

@@ -121,6 +121,10 @@ const struct Flag options_table[] = {
      .help = "Write what every queue did in the last step, as Chrome trace JSON; rank N > 0 writes "
              "FILE.N.",
      .also = "profile"},
+    {"trace-zero", FLAG_STRING, AT(trace_zero), NULL, "Run", .argument = "FILE",
+     .help = "Write what became of every block of memory in the last step: what it held, which "
+             "hops and units wrote and read it, in which order and why (docs/trace.md); rank N > 0 "
+             "writes FILE.N."},
     {"tensorboard", FLAG_BOOL, AT(tensorboard), "true", "Run",
      .help = "Write a TensorBoard event file into --out.", .deepspeed = "tensorboard.enabled"},
     {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "Samples",
@@ -249,7 +253,7 @@ static const struct FlagRule rules[] = {
     {E_PARAMS_FLAG, "tp>1 params", "each rank has all parameters; give a shape, and no --params"},
     {E_SHOW_CHAIN, "+show-chain json", "it prints lines, not JSON; leave out one of the two"},
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
-    {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace",
+    {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace|trace-zero",
      "it prepares data and does nothing else; leave out one of the two"},
     {E_ONLY_CONFLICT, "prepare-only data=random",
      "random ids need no preparation; leave out --prepare-only"},
@@ -260,6 +264,9 @@ static const struct FlagRule rules[] = {
      "it needs a checkpoint; add --resume auto, or a model by --init"},
     {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},
     {E_ONLY_CONFLICT, "trace export resume=best", "there is no step; leave out --trace"},
+    {E_ONLY_CONFLICT, "trace-zero sample-only|eval-only",
+     "there is no step; leave out --trace-zero"},
+    {E_ONLY_CONFLICT, "trace-zero export resume=best", "there is no step; leave out --trace-zero"},
     {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
     {E_RESUME_BEST, "resume=best !export !eval-only !sample-only",
      "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
@@ -359,9 +366,11 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
                               "--backup-dir %s: it is the same as --out; expected another folder",
                               o->backup_dir)
                   : file_check_folder(o->backup_dir, "--backup-dir", e);
-    if (err || !o->trace)
-        return err;
-    return file_check_place(o->trace, "--trace", e);
+    if (!err && o->trace)
+        err = file_check_place(o->trace, "--trace", e);
+    if (!err && o->trace_zero)
+        err = file_check_place(o->trace_zero, "--trace-zero", e);
+    return err;
 }
 
 void options_fill_vocab(struct Options *o, size_t vocab) {

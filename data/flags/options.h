@@ -17,7 +17,8 @@ struct Options {
     int pack;     // an enum Packing
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *backup_dir, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
+    const char *out, *backup_dir, *resume, *config, *deepspeed, *init, *export, *prompt, *trace,
+        *trace_zero;
     const char *eval;
     const char *data_map;                      // NULL: members have their usual names
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; no chat; none

@@ -226,6 +226,27 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     return err;
 }
 
+static void watch_memory(struct Rank *r, const struct RankSettings *s) {
+    const struct Comm *comms[RANK_COMMS];
+    struct ZeroTraceParts parts = {.zero = &r->zero, .traces = {r->trace, r->host_trace}};
+    rank_comms(r, comms);
+    for (int i = 0; i < RANK_COMMS; i++)
+        parts.comms[i] = (struct Comm *)comms[i];
+    parts.mover = offload_of(&r->zero) ? &offload_of(&r->zero)->mover : NULL;
+    zero_trace_watch(r->zero_trace, &parts);
+    r->traced = (struct ZeroTraceRun){.device = r->device->name,
+                                      .stage = s->stage,
+                                      .param_tier = s->param_tier,
+                                      .opt_tier = s->opt_tier,
+                                      .act_tier = s->act_tier,
+                                      .micro_batch = s->batch,
+                                      .seq_len = s->model.seq_len,
+                                      .layers = s->model.layers,
+                                      .grid = r->parallel.grid,
+                                      .rank = r->all->rank,
+                                      .ranks = s->ranks};
+}
+
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
@@ -240,6 +261,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     bool traced = s->traced && !dry;
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
+    r->zero_trace = traced && s->traced_zero ? zero_trace_open(r->tier) : NULL;
     if (settings_offload(s) && lent)
         r->host = s->borrowed_host;
     else if (settings_offload(s))
@@ -284,7 +306,11 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (!err && s->save_async)
         err = tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
                          checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
-    return err ? err : open_nvme(r, s, dry, e);
+    if (!err)
+        err = open_nvme(r, s, dry, e);
+    if (!err && r->zero_trace)
+        watch_memory(r, s);
+    return err;
 }
 
 void rank_close(struct Rank *r) {
@@ -315,6 +341,7 @@ void rank_close(struct Rank *r) {
         device_close(r->device);
     trace_close(r->trace);
     trace_close(r->host_trace);
+    zero_trace_close(r->zero_trace);
     *r = (struct Rank){0};
 }
 
@@ -325,6 +352,17 @@ int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
         r->device->ops->collect(r->device);
     char *file = r->all->rank ? base_format("%s.%d", path, r->all->rank) : base_format("%s", path);
     int err = trace_write(traces, 2, file, r->zero.step, r->all->rank, e);
+    free(file);
+    return err;
+}
+
+int rank_write_trace_zero(struct Rank *r, const char *model, const char *path, struct Error *e) {
+    zero_sync(&r->zero);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
+    r->traced.model = model;
+    char *file = r->all->rank ? base_format("%s.%d", path, r->all->rank) : base_format("%s", path);
+    int err = zero_trace_write(r->zero_trace, &r->traced, file, e);
     free(file);
     return err;
 }

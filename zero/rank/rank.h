@@ -14,6 +14,7 @@
 #include "zero/rank/rank_device.h"
 #include "zero/settings/settings.h"
 #include "zero/process/request.h"
+#include "zero/trace/trace.h"
 #include "zero/engine.h"
 
 #include <stdio.h>
@@ -25,6 +26,8 @@ struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
     struct Trace *host_trace;
+    struct ZeroTrace *zero_trace; // of memory; NULL: none
+    struct ZeroTraceRun traced;
     bool borrowed;       // the devices are the caller's
     struct Device *host; // keeps and updates offloaded state; NULL: nothing is offloaded
     struct Tier tier[NTIER];
@@ -84,6 +87,9 @@ struct StepUpdates rank_step_updates(const struct Rank *r);
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
+
+// The same of every block of memory (zero/trace/trace.h).
+int rank_write_trace_zero(struct Rank *r, const char *model, const char *path, struct Error *e);
 
 // Prints a line if matrix products went by a fallback: how many, and the first.
 void rank_print_fallbacks(const struct Rank *r, FILE *out);

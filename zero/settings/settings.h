@@ -83,6 +83,7 @@ struct RankSettings {
     size_t cache_tokens;        // capacity of generation's cache of keys and values; 0: none
     enum Dtype cache_dtype;     // its format; NDTYPE: that of the model
     bool traced;                // record what the queues do, for rank_write_trace
+    bool traced_zero;           // with `traced`: and what they did to memory (zero/trace/trace.h)
     bool breakdown;             // log where the time went (zero/rank/breakdown.h)
     size_t acts_in_flight;      // of a plan's stage that stands alone; 0: the pipeline's
     struct Device *borrowed, *borrowed_host; // for dry ranks, which open none; or NULL

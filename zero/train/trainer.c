@@ -441,5 +441,8 @@ int trainer_run(struct Trainer *t, struct Error *e) {
         print_line(t, judge_best_text(&t->judge));
     if (!err && t->trace)
         trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
+    if (!err && t->trace_zero)
+        trainer_keep_error(
+            t, rank_write_trace_zero(&t->rank, t->settings->preset, t->trace_zero, e), e);
     return err;
 }

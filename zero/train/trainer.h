@@ -43,7 +43,8 @@ struct Trainer {
     struct ExportSink exported; // where weights are exported after the last step
     bool joins;                 // rank 0, which makes those files, is in another process
     struct Resume resume;
-    const char *trace; // file for what the queues did in the last step; NULL: none
+    const char *trace;      // file for what the queues did in the last step; NULL: none
+    const char *trace_zero; // and for what they did to memory; NULL: none
     struct Rank rank;
     struct Breakdown breakdown;
     char *identity; // what a resumed run may not change; trainer_close frees it

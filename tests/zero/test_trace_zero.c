@@ -1,0 +1,281 @@
+// The file of --trace-zero is exact: its blocks are the accounts, lives of the same bytes never
+// overlap, its bytes are those that the rank counted, and every use of bytes is ordered with every
+// write of them by the waits that the queues really made. So a wait that is left out is found there,
+// without any delay and whatever the numbers become.
+#include "tests/lib/scratch.h"
+#include "tests/lib/test.h"
+#include "tests/lib/tiny.h"
+#include "tests/lib/zero_trace.h"
+#include "zero/state.h"
+
+#include <cjson/cJSON.h>
+
+enum { MAX_RANKS = 4, STEPS = 4 };
+
+struct Traced {
+    const char *path;
+    struct ZeroTraceOf of[MAX_RANKS];
+    const char *left_out; // an event for which rank 0's queues do not wait in the last step
+};
+
+// ---- a device that forgets waits ----
+
+static struct {
+    const struct DeviceOps *real;
+    struct Rank *rank;
+    const char *event;
+    int dropped;
+} spy;
+
+static void spy_wait(struct Stream *s, struct Event *event) {
+    const char *name = device_event_name(spy.rank->device, event);
+    if (!name && spy.rank->host)
+        name = device_event_name(spy.rank->host, event);
+    if (name && strcmp(name, spy.event) == 0)
+        spy.dropped++;
+    else
+        spy.real->wait(s, event);
+}
+
+static void forget(struct Rank *r, const char *event, struct DeviceOps *ops) {
+    spy.real = r->device->ops;
+    spy.rank = r;
+    spy.event = event;
+    spy.dropped = 0;
+    *ops = *r->device->ops;
+    ops->wait = spy_wait;
+    r->device->ops = ops; // marks compare them, so both have the same
+    if (r->host)
+        r->host->ops = ops;
+}
+
+// ---- runs ----
+
+static void train(void *context, struct Rank *r) {
+    struct Traced *t = context;
+    struct DeviceOps ops;
+    struct Error e;
+    bool forgets = t->left_out && r->all->rank == 0;
+    for (int i = 0; i + 1 < STEPS; i++)
+        tiny_step(r);
+    if (forgets)
+        forget(r, t->left_out, &ops);
+    tiny_step(r);
+    if (forgets) {
+        r->device->ops = spy.real;
+        if (r->host)
+            r->host->ops = spy.real;
+    }
+    zero_trace_note(r, &t->of[r->all->rank]);
+    CHECK(!rank_write_trace_zero(r, "tiny", t->path, &e), "%s", e.text);
+}
+
+static cJSON *file_of(const struct Traced *t, int rank) {
+    char *path = rank ? base_format("%s.%d", t->path, rank) : base_format("%s", t->path);
+    cJSON *file = zero_trace_read(path);
+    free(path);
+    return file;
+}
+
+static struct RankSettings settings_of(int stage, int ranks, size_t nmicro) {
+    struct RankSettings s = tiny_settings(BF16);
+    s.threads = 1;
+    s.model.layers = 4;
+    s.stage = stage;
+    s.ranks = ranks;
+    s.nmicro = nmicro;
+    s.traced = s.traced_zero = true;
+    s.nvme.folder = disk_folder;
+    return s;
+}
+
+static void run(const struct RankSettings *s, struct Traced *t) {
+    char *path = base_format("%s/trace", disk_folder);
+    t->path = path;
+    tiny_ranks(s, train, t);
+}
+
+static void check(const struct RankSettings *s) {
+    struct Traced t = {.left_out = NULL};
+    run(s, &t);
+    for (int rank = 0; rank < s->ranks; rank++) {
+        cJSON *file = file_of(&t, rank);
+        zero_trace_check_blocks(file, &t.of[rank]);
+        zero_trace_check_times(file);
+        zero_trace_check_lives(file);
+        zero_trace_check_bytes(file, &t.of[rank]);
+        struct Unordered u = zero_trace_unordered(file);
+        if (u.pairs)
+            fail_msg("%zu pairs without an order, the first: %s", u.pairs, u.text);
+        assert_true(u.checked > 100);
+        cJSON_Delete(file);
+    }
+    free((char *)t.path);
+}
+
+TEST(every_stage_and_placement) {
+    for (int stage = 0; stage < 4; stage++)
+        for (enum TierKind tier = TIER_DEVICE; tier < NTIER; tier++) {
+            struct RankSettings s = settings_of(stage, 2, 1 + (size_t)stage % 2);
+            s.opt_tier = s.param_tier = tier;
+            s.act_tier = tier;
+            check(&s);
+        }
+}
+
+TEST(state_in_several_tiers) {
+    for (int i = 0; i < 6; i++) {
+        struct RankSettings s = settings_of(i % 4, 1 + i % 2, 2);
+        s.opt_tier = i < 4 ? TIER_CPU : TIER_DEVICE;
+        s.param_tier = i % 2 ? TIER_NVME : TIER_DEVICE;
+        s.delayed = i == 2 || i == 3;
+        s.delay_after = 1;
+        s.prefetch = (size_t)i % 3;
+        check(&s);
+    }
+}
+
+TEST(every_dimension_and_wire) {
+    struct RankSettings s = settings_of(3, 4, 2);
+    s.tp = 2;
+    s.model.heads = 2;
+    check(&s);
+    s = settings_of(1, 4, 4);
+    s.pp = 2;
+    check(&s);
+    s = settings_of(3, 4, 1);
+    s.hpz_size = 2;
+    check(&s);
+    s.quantized_weights = 1;
+    s.quantized_gradients = true;
+    s.hpz_size = 0;
+    check(&s);
+    s = settings_of(2, 4, 2);
+    s.shard_size = 2;
+    check(&s);
+}
+
+// ---- what it finds ----
+
+static size_t pairs_without(const struct RankSettings *s, const char *event) {
+    struct Traced t = {.left_out = event};
+    run(s, &t);
+    cJSON *file = file_of(&t, 0);
+    struct Unordered u = zero_trace_unordered(file);
+    cJSON_Delete(file);
+    free((char *)t.path);
+    assert_true(spy.dropped > 0);
+    if (u.pairs)
+        print_message("without the waits for \"%s\": %zu pairs, the first: %s\n", event, u.pairs,
+                      u.text);
+    return u.pairs;
+}
+
+static void expect_found(const struct RankSettings *s, const char *const *events) {
+    for (; *events; events++)
+        if (!pairs_without(s, *events))
+            fail_msg("%s: nothing is missing without its waits", *events);
+}
+
+// Not left out: tokens that have not arrived may be no tokens, and end the process.
+TEST(each_wait_that_is_left_out_is_found) {
+    static const char *const events[] = {
+        "weights arrived", "weights drained", "backward done", "reported",
+        "clipped",         "bucket drained",  "word sent",     NULL};
+    static const char *const published[] = {"group updated", NULL};
+    if (tests_under_thread_sanitizer()) // which would end the process at the first race
+        skip();
+    struct RankSettings s = settings_of(3, 2, 2);
+    s.model.layers = 6; // with fewer, or with less fetched ahead, other waits imply some
+    s.prefetch = 2;
+    expect_found(&s, events);
+    s.stage = 1;
+    expect_found(&s, published);
+}
+
+TEST(each_wait_of_offload_that_is_left_out_is_found) {
+    static const char *const moved[] = {"staging arrived", "staging drained", "gradient reduced",
+                                        NULL};
+    static const char *const pieces[] = {"piece arrived",
+                                         "piece updated",
+                                         "piece stored",
+                                         "new weights made",
+                                         "layer arrived",
+                                         "layer made",
+                                         NULL};
+    if (tests_under_thread_sanitizer())
+        skip();
+    struct RankSettings s = settings_of(3, 2, 1);
+    s.opt_tier = s.param_tier = TIER_NVME;
+    s.act_tier = TIER_CPU;
+    expect_found(&s, moved);
+    s.param_tier = TIER_DEVICE;
+    expect_found(&s, pieces);
+}
+
+// ---- blocks that come and go ----
+
+struct Moment {
+    double at;
+    size_t total;
+};
+
+struct Reserved {
+    struct Traced traced;
+    struct Moment moment[8];
+    int n;
+};
+
+static void keep_moment(struct Reserved *k, const struct Rank *r) {
+    k->moment[k->n++] = (struct Moment){base_seconds(), r->tier[TIER_DEVICE].total};
+}
+
+// Two blocks in the last step: one stays, one is freed before its end.
+static void reserve(void *context, struct Rank *r) {
+    struct Reserved *k = context;
+    struct Block stays, goes;
+    struct Error e;
+    tiny_step(r);
+    tiny_queue_step(r);
+    zero_sync(&r->zero); // blocks that are reserved before the step begins have no time
+    CHECK(!tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "goes \"soon\"", 1000, &goes, &e), "%s",
+          e.text);
+    keep_moment(k, r);
+    CHECK(!tier_alloc(&r->tier[TIER_DEVICE], TAG_WORKSPACE, "stays", 5000, &stays, &e), "%s",
+          e.text);
+    keep_moment(k, r);
+    tier_free(&goes);
+    keep_moment(k, r);
+    tiny_take_step(r);
+    zero_trace_note(r, &k->traced.of[0]);
+    CHECK(!rank_write_trace_zero(r, "tiny", k->traced.path, &e), "%s", e.text);
+    tier_free(&stays);
+}
+
+TEST(blocks_are_the_account_at_every_event) {
+    struct RankSettings s = settings_of(0, 1, 1);
+    struct Reserved k = {.n = 0};
+    char *path = base_format("%s/trace", disk_folder);
+    const cJSON *block;
+    k.traced.path = path;
+    tiny_ranks(&s, reserve, &k);
+    cJSON *file = zero_trace_read(path);
+    zero_trace_check_blocks(file, &k.traced.of[0]);
+    double start = cJSON_GetObjectItem(file, "start")->valuedouble;
+    for (int i = 0; i < k.n; i++) {
+        double at = (k.moment[i].at - start) * 1e6, total = 0;
+        cJSON_ArrayForEach(block, cJSON_GetObjectItem(file, "blocks")) {
+            const cJSON *from = cJSON_GetObjectItem(block, "reserved");
+            const cJSON *to = cJSON_GetObjectItem(block, "freed");
+            bool on_device = strcmp(cJSON_GetObjectItem(block, "tier")->valuestring, "device") == 0;
+            if (on_device && (!from || from->valuedouble <= at) && (!to || to->valuedouble > at))
+                total += cJSON_GetObjectItem(block, "bytes")->valuedouble;
+        }
+        assert_true(total == (double)k.moment[i].total);
+    }
+    assert_int_equal(k.n, 3);
+    cJSON_Delete(file);
+    free(path);
+}
+
+AROUND_ALL(disk_open, disk_close);

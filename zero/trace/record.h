@@ -1,0 +1,136 @@
+// What record.c notes of a step, and what order.c makes of it.
+#ifndef ZERO_TRACE_RECORD_H
+#define ZERO_TRACE_RECORD_H
+#include "kernels/access.h"
+#include "kernels/trace.h"
+#include "zero/trace/trace.h"
+
+// ---- noted while it is queued ----
+
+// Bytes that an operation reads or writes: in memory, or at `offset` of a tag's file on NVMe.
+struct Touch {
+    const void *mem; // NULL: in a file
+    uint64_t offset;
+    enum Tag file;
+    size_t bytes;
+    unsigned how;
+};
+
+// For what operations were queued. number: counts them; 0: for nothing that has a name.
+enum OriginKind { ORIGIN_OTHER, ORIGIN_HOP, ORIGIN_UNIT };
+struct Origin {
+    uint64_t number;
+    enum OriginKind kind;
+    const char *name;      // of the hop, or the collective; NULL: the operation's own
+    const struct Hop *hop; // NULL: none
+    enum ChainKind chain;
+    int group; // -1: none
+    bool backward;
+    size_t micro;
+    int unit;         // in the whole model's walk; -1: none
+    uint64_t sent;    // bytes to other ranks,
+    const char *over; // along this axis; NULL: none
+    int others;       // to so many
+};
+
+enum { TRACE_QUEUES = 2 * NQUEUE }; // the device's, then the host's
+
+// An operation of a queue; or TRACE_HOST_WAIT (kernels/trace.h).
+struct Entry {
+    uint64_t number, work;
+    enum Queue queue;
+    bool on_host;
+    const char *name;
+    struct EventLabel event;
+    bool ranks; // of a collective: others may read what it reads until its last entry
+    size_t touch, ntouch;
+};
+
+// A step's notes. Two steps are noted at a time: what the host updates beside a step is queued at
+// the end of the step before.
+struct StepNotes {
+    uint64_t step;
+    struct Entry *entry;
+    struct Touch *touch;
+    struct Origin *work;
+    size_t n, ntouch, nwork, room, touch_room, work_room;
+};
+
+struct Origin *notes_find_work(const struct StepNotes *n, uint64_t number); // NULL: none
+
+struct CommSpy {
+    struct Comm *comm;
+    const struct CommOps *real;
+    struct CommOps ops;
+};
+
+struct ZeroTrace {
+    struct BlockLog log;
+    struct Tier *tiers;
+    struct ZeroTraceParts parts;
+    struct Device *device; // outlives parts.zero
+    struct HopWatch watch;
+    struct CommSpy spy[ZERO_TRACE_COMMS];
+    struct StepNotes notes[2];          // of odd and even steps
+    uint64_t numbers, works;            // so far
+    struct Origin work;                 // the hop at hand, or the collective outside of hops
+    struct Origin unit;                 // the pass at hand
+    struct Touch pending[ACCESSES_MAX]; // of the next operation, which cannot tell
+    int npending;
+    struct Comm *collective; // that is being queued; NULL: none
+};
+
+// ---- made of it ----
+
+// An operation of the file: what one queue did for one piece of work without records or waits in
+// between.
+struct Operation {
+    struct Origin work;
+    const char *name;
+    int queue;                   // < TRACE_QUEUES
+    double begin, end;           // base_seconds
+    double kernel;               // bytes that kernels move
+    uint64_t in, out;            // over the bus
+    uint64_t read, written;      // from and to disk
+    double waited;               // seconds
+    const char *event;           // the one that it waited for longest; NULL: none
+    int after[TRACE_QUEUES + 1]; // the pieces behind which it runs, ended by -1
+    int clock[TRACE_QUEUES];     // the last piece of each queue that is done before it; -1: none
+};
+
+// A touch of a piece, in a block of the log.
+struct OpTouch {
+    int piece, block;
+    uint64_t offset;
+    size_t bytes;
+    unsigned how;
+};
+
+struct Operations {
+    int n;
+    struct Operation *piece;
+    size_t ntouch;
+    struct OpTouch *touch; // in the order in which they were queued
+    double begin;          // of the step, base_seconds
+    int lost;              // operations that the rings hold no longer
+};
+
+// step: of which. close frees.
+struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step);
+void order_close(struct Operations *p);
+
+// Bytes of a block that are in use from one piece to another; -1: since before the step, or beyond.
+struct Life {
+    int block;
+    uint64_t offset;
+    size_t bytes;
+    int group; // -1: none, or several
+    int from, until;
+};
+struct Lives {
+    size_t n;
+    struct Life *life;
+};
+struct Lives lives_of(const struct ZeroTrace *t, const struct Operations *p); // free life
+
+#endif

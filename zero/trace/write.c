@@ -1,0 +1,368 @@
+// Writes the file of --trace-zero: docs/trace.md has its format.
+#include "zero/trace/record.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Writer {
+    FILE *f;
+    const struct ZeroTrace *t;
+    const struct ZeroTraceRun *run;
+    struct Operations pieces;
+    struct Lives lives;
+    int *id; // (log.n) of the file's blocks; -1: it is not in the file
+};
+
+static const char *const tags[NTAG] = {"param",      "grad",      "optimizer",
+                                       "activation", "workspace", "comm"};
+static const char *const queues[TRACE_QUEUES] = {
+    "compute", "comm", "in", "out", "host compute", "host comm", "host in", "host out"};
+static const char *const chains[NCHAIN] = {"fetch", "accumulate", "reduce", "update", "publish"};
+
+static void write_text(FILE *f, const char *text) {
+    putc('"', f);
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
+            fprintf(f, "\\u%04x", (unsigned)(unsigned char)*text);
+        else
+            putc(*text, f);
+    putc('"', f);
+}
+
+static double micros(const struct Writer *w, double at) {
+    return (at - w->pieces.begin) * 1e6;
+}
+
+// ---- the head ----
+
+// The words of the command, as the system has them.
+static void write_command(FILE *f) {
+    char text[4096];
+    FILE *from = fopen("/proc/self/cmdline", "r");
+    size_t n = from ? fread(text, 1, sizeof text - 1, from) : 0;
+    if (from)
+        fclose(from);
+    text[n] = 0;
+    for (size_t i = 0; i + 1 < n; i++)
+        text[i] = text[i] ? text[i] : ' ';
+    write_text(f, text);
+}
+
+// What is offloaded; the blocks say to which tier.
+static void write_offload(const struct Writer *w) {
+    const struct ZeroTraceRun *r = w->run;
+    const enum TierKind tier[] = {r->opt_tier, r->param_tier, r->act_tier};
+    const char *const what[] = {"optimizer", "param", "activations"};
+    const char *comma = "";
+    fprintf(w->f, "\"offload\":[");
+    for (int i = 0; i < 3; i++) {
+        if (tier[i] == TIER_DEVICE)
+            continue;
+        fprintf(w->f, "%s\"%s\"", comma, what[i]);
+        comma = ",";
+    }
+    fprintf(w->f, "],");
+}
+
+static void write_run(const struct Writer *w, uint64_t step) {
+    const struct ZeroTraceRun *r = w->run;
+    const struct ZeroPlan *plan = &w->t->parts.zero->plan;
+    const int *size = r->grid.size;
+    FILE *f = w->f;
+    fprintf(f, "{\"format\":\"zero.c trace 1\",\n\"run\":{\"model\":\"%s\",\"layers\":%zu,",
+            r->model, r->layers);
+    fprintf(f, "\"dtype\":\"%s\",\"grad_dtype\":\"%s\",\"stage\":%d,",
+            dtype_name(plan->param.dtype), dtype_name(plan->grad.dtype), r->stage);
+    write_offload(w);
+    fprintf(f, "\"ranks\":%d,\"replicas\":%d,\"dp\":%d,\"tp\":%d,\"pp\":%d,", r->ranks,
+            size[AXIS_REPLICA], size[AXIS_DP], size[AXIS_TP], size[AXIS_PP]);
+    fprintf(f, "\"prefetch\":%zu,\"micro_batch\":%zu,\"micro_batches\":%zu,\"seq_len\":%zu,",
+            plan->prefetch, r->micro_batch, plan->nmicro, r->seq_len);
+    fprintf(f, "\"device\":\"%s\",\"command\":", r->device);
+    write_command(f);
+    fprintf(f, "},\n\"rank\":%d,\"place\":{\"replica\":%d,\"dp\":%d,\"tp\":%d,\"pp\":%d},", r->rank,
+            grid_coord(&r->grid, r->rank, AXIS_REPLICA), grid_coord(&r->grid, r->rank, AXIS_DP),
+            grid_coord(&r->grid, r->rank, AXIS_TP), grid_coord(&r->grid, r->rank, AXIS_PP));
+    fprintf(f, "\"step\":%llu,\"start\":%.9f,", (unsigned long long)step, w->pieces.begin);
+    fprintf(f, "\"lost\":%d,\n", w->pieces.lost);
+}
+
+static void unit_name(const struct Params *p, int u, char name[32]) {
+    const struct Unit *unit = &p->unit[u];
+    if (unit->kind == UNIT_BLOCK)
+        snprintf(name, 32, "block.%d", p->first_layer + unit->layer);
+    else
+        snprintf(name, 32, "%s", unit->kind == UNIT_EMBEDDING ? "embedding" : "head");
+}
+
+static void write_model(const struct Writer *w) {
+    const struct Params *p = w->t->parts.zero->params;
+    FILE *f = w->f;
+    char name[32];
+    fprintf(f, "\"parameters\":%llu,\"first_unit\":%d,\n\"units\":[", (unsigned long long)p->real,
+            p->first_unit);
+    for (int u = 0; u < p->nunit; u++) {
+        unit_name(p, u, name);
+        fprintf(f, "%s\"%s\"", u ? "," : "", name);
+    }
+    fprintf(f, "],\n\"groups\":[");
+    for (int g = 0; g < p->ngroup; g++)
+        fprintf(f, "%s{\"name\":\"%s\",\"numel\":%zu,\"padded\":%zu}", g ? "," : "",
+                p->group[g].name, p->group[g].numel, p->group[g].padded);
+    fprintf(f, "],\n");
+}
+
+// ---- memory ----
+
+// Blocks that were freed before the step are not in the file.
+static void number_blocks(struct Writer *w) {
+    const struct BlockLog *log = &w->t->log;
+    int n = 0;
+    w->id = base_alloc((log->n + 1) * sizeof *w->id);
+    for (size_t i = 0; i < log->n; i++) {
+        double freed = log->block[i].freed;
+        w->id[i] = freed && freed < w->pieces.begin ? -1 : n++;
+    }
+}
+
+static void write_blocks(const struct Writer *w) {
+    const struct BlockLog *log = &w->t->log;
+    fprintf(w->f, "\"blocks\":[");
+    for (size_t i = 0; i < log->n; i++) {
+        const struct LoggedBlock *b = &log->block[i];
+        if (w->id[i] < 0)
+            continue;
+        fprintf(w->f, "%s\n{\"id\":%d,\"tier\":\"%s\",\"tag\":\"%s\",\"bytes\":%zu,\"purpose\":",
+                w->id[i] ? "," : "", w->id[i], tier_name(b->kind), tags[b->tag], b->bytes);
+        write_text(w->f, b->purpose);
+        if (b->reserved > w->pieces.begin)
+            fprintf(w->f, ",\"reserved\":%.3f", micros(w, b->reserved));
+        if (b->freed)
+            fprintf(w->f, ",\"freed\":%.3f", micros(w, b->freed));
+        fprintf(w->f, "}");
+    }
+    fprintf(w->f, "],\n");
+}
+
+static const char *holds(const struct LoggedBlock *b) {
+    const char *const of[NTAG] = {"weights",     "gradient", "optimizer",
+                                  "activations", "scratch",  "message"};
+    if (b->tag != TAG_COMM)
+        return of[b->tag];
+    return strstr(b->purpose, "gradients") ? "gradient"
+           : strstr(b->purpose, "weights") ? "weights"
+                                           : "message";
+}
+
+static void write_lives(const struct Writer *w) {
+    const char *comma = "";
+    fprintf(w->f, "\"lives\":[");
+    for (size_t i = 0; i < w->lives.n; i++) {
+        const struct Life *l = &w->lives.life[i];
+        if (w->id[l->block] < 0)
+            continue;
+        fprintf(w->f,
+                "%s\n{\"block\":%d,\"offset\":%llu,\"bytes\":%zu,\"holds\":\"%s\",\"group\":%d,"
+                "\"from\":%d,\"until\":%d}",
+                comma, w->id[l->block], (unsigned long long)l->offset, l->bytes,
+                holds(&w->t->log.block[l->block]), l->group, l->from, l->until);
+        comma = ",";
+    }
+    fprintf(w->f, "],\n");
+}
+
+static void write_accounts(const struct Writer *w) {
+    fprintf(w->f, "\"accounts\":{");
+    for (int kind = 0; kind < NTIER; kind++) {
+        const struct Tier *t = &w->t->tiers[kind];
+        fprintf(w->f, "%s\"%s\":{", kind ? "," : "", tier_name(t->kind));
+        for (int tag = 0; tag < NTAG; tag++)
+            fprintf(w->f, "\"%s\":%zu,", tags[tag], t->used[tag]);
+        fprintf(w->f, "\"total\":%zu}", t->total);
+    }
+    fprintf(w->f, "}}\n");
+}
+
+// ---- operations ----
+
+static int compare_touches(const void *a, const void *b) {
+    const struct OpTouch *x = a, *y = b;
+    if (x->piece != y->piece)
+        return x->piece - y->piece;
+    if (x->block != y->block)
+        return x->block - y->block;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+// Writes the union of the touches from i on of one piece, of one kind.
+static void write_touches(const struct Writer *w, const char *key, const struct OpTouch *touch,
+                          size_t n, unsigned how) {
+    const char *comma = "";
+    fprintf(w->f, ",\"%s\":[", key);
+    for (size_t i = 0; i < n; i++) {
+        struct OpTouch all = touch[i];
+        if (!(all.how & how) || w->id[all.block] < 0)
+            continue;
+        for (; i + 1 < n && touch[i + 1].block == all.block &&
+               (!(touch[i + 1].how & how) || touch[i + 1].offset <= all.offset + all.bytes);
+             i++) {
+            uint64_t end = touch[i + 1].offset + touch[i + 1].bytes;
+            if (touch[i + 1].how & how && end > all.offset + all.bytes)
+                all.bytes = (size_t)(end - all.offset);
+        }
+        fprintf(w->f, "%s[%d,%llu,%zu]", comma, w->id[all.block], (unsigned long long)all.offset,
+                all.bytes);
+        comma = ",";
+    }
+    fprintf(w->f, "]");
+}
+
+static void write_moved(const struct Writer *w, const struct Operation *p, bool first) {
+    const struct {
+        const char *key;
+        double bytes;
+    } moved[] = {{"sent", first ? (double)p->work.sent : 0},
+                 {"in", (double)p->in},
+                 {"out", (double)p->out},
+                 {"read", (double)p->read},
+                 {"written", (double)p->written},
+                 {"kernel", p->kernel}};
+    const char *comma = "";
+    fprintf(w->f, ",\"moved\":{");
+    for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++) {
+        if (!(moved[i].bytes > 0))
+            continue;
+        fprintf(w->f, "%s\"%s\":%.0f", comma, moved[i].key, moved[i].bytes);
+        comma = ",";
+    }
+    if (first && p->work.sent)
+        fprintf(w->f, ",\"over\":\"%s\",\"others\":%d", p->work.over, p->work.others);
+    fprintf(w->f, "}");
+}
+
+// A copy that is no hop has the name of its direction, which hops have, too.
+static const char *name_of(const struct Operation *p) {
+    return p->in ? "h2d" : p->out ? "d2h" : p->name;
+}
+
+static void write_what(const struct Writer *w, const struct Operation *p) {
+    const struct Params *params = w->t->parts.zero->params;
+    const struct Origin *k = &p->work;
+    const char *const kinds[] = {"other", "hop", "unit"};
+    char name[32];
+    bool passes = k->kind == ORIGIN_UNIT || (k->kind == ORIGIN_HOP && k->micro != SIZE_MAX);
+    int group = k->group;
+    snprintf(name, sizeof name, "%s", k->kind == ORIGIN_OTHER ? name_of(p) : p->name);
+    if (k->kind == ORIGIN_UNIT) {
+        unit_name(params, k->unit - params->first_unit, name);
+        group = params->unit[k->unit - params->first_unit].group;
+    }
+    fprintf(w->f, "\"kind\":\"%s\",\"name\":\"%s\",\"hop\":%llu", kinds[k->kind], name,
+            (unsigned long long)k->number);
+    if (k->kind == ORIGIN_HOP)
+        fprintf(w->f, ",\"chain\":\"%s\"", chains[k->chain]);
+    if (k->unit >= 0)
+        fprintf(w->f, ",\"unit\":%d", k->unit);
+    if (group >= 0)
+        fprintf(w->f, ",\"group\":%d", group);
+    if (passes)
+        fprintf(w->f, ",\"micro\":%zu,\"pass\":\"%s\"", k->micro,
+                k->backward ? "backward" : "forward");
+    fprintf(w->f, ",\"queue\":\"%s\",\"begin\":%.3f,\"end\":%.3f", queues[p->queue],
+            micros(w, p->begin), micros(w, p->end));
+}
+
+// Where its row is, or the function that queued it.
+static void write_where(const struct Writer *w, const struct Operation *p) {
+    const struct Params *params = w->t->parts.zero->params;
+    const struct Origin *k = &p->work;
+    const char *pass = k->backward ? "backward" : "forward";
+    if (k->kind == ORIGIN_HOP && k->hop)
+        fprintf(w->f, ",\"where\":\"%s\"", k->hop->where);
+    if (k->kind != ORIGIN_UNIT)
+        return;
+    enum UnitKind kind = params->unit[k->unit - params->first_unit].kind;
+    if (kind == UNIT_BLOCK)
+        fprintf(w->f, ",\"where\":\"model/block.c: block_%s\"", pass);
+    else
+        fprintf(w->f, ",\"where\":\"model/ends.c: %s_%s\"",
+                kind == UNIT_HEAD ? "head" : "embedding", pass);
+}
+
+static void write_piece(const struct Writer *w, int i, const struct OpTouch *touch, size_t n,
+                        bool first) {
+    const struct Operation *p = &w->pieces.piece[i];
+    fprintf(w->f, "%s\n{\"id\":%d,", i ? "," : "", i);
+    write_what(w, p);
+    write_moved(w, p, first);
+    write_touches(w, "reads", touch, n, ACCESS_READ);
+    write_touches(w, "writes", touch, n, ACCESS_WRITE);
+    fprintf(w->f, ",\"after\":[");
+    for (int k = 0; p->after[k] >= 0; k++)
+        fprintf(w->f, "%s%d", k ? "," : "", p->after[k]);
+    fprintf(w->f, "]");
+    if (p->event)
+        fprintf(w->f, ",\"waited\":%.3f,\"for\":\"%s\"", p->waited * 1e6, p->event);
+    write_where(w, p);
+    fprintf(w->f, "}");
+}
+
+// What a hop has sent stands beside its first operation.
+static void write_operations(struct Writer *w) {
+    struct Operations *p = &w->pieces;
+    size_t at = 0;
+    qsort(p->touch, p->ntouch, sizeof *p->touch, compare_touches);
+    fprintf(w->f, "\"operations\":[");
+    for (int i = 0; i < p->n; i++) {
+        size_t begin = at;
+        bool first = true;
+        while (at < p->ntouch && p->touch[at].piece == i)
+            at++;
+        for (int k = i - 1; k >= 0 && k + 64 > i && first; k--)
+            first = p->piece[k].work.number != p->piece[i].work.number;
+        write_piece(w, i, p->touch + begin, at - begin, first);
+    }
+    fprintf(w->f, "],\n");
+}
+
+// ---- the file ----
+
+static void write_all(struct Writer *w, uint64_t step) {
+    number_blocks(w);
+    write_run(w, step);
+    write_model(w);
+    write_blocks(w);
+    write_lives(w);
+    write_operations(w);
+    write_accounts(w);
+    free(w->id);
+}
+
+int zero_trace_write(const struct ZeroTrace *t, const struct ZeroTraceRun *run, const char *path,
+                     struct Error *e) {
+    uint64_t step = t->parts.zero->step;
+    struct Writer w = {.f = fopen(path, "w"), .t = t, .run = run};
+    if (!w.f)
+        return error_io(e, -errno, E_FILE_WRITE, "--trace-zero %s: cannot create the file", path);
+    w.pieces = order_pieces(t, step);
+    w.lives = lives_of(t, &w.pieces);
+    if (w.pieces.lost)
+        log_line(LOG_NORMAL,
+                 "--trace-zero: the step had more operations than the trace can hold; the file "
+                 "lacks %d of them",
+                 w.pieces.lost);
+    write_all(&w, step);
+    free(w.lives.life);
+    order_close(&w.pieces);
+    bool failed = ferror(w.f);
+    if (fclose(w.f) != 0)
+        return error_io(e, -errno, E_FILE_WRITE, "--trace-zero %s: cannot write the file", path);
+    if (failed)
+        return error_set(e, -EIO, E_FILE_WRITE,
+                         "--trace-zero %s: cannot write the file; check the space on its disk",
+                         path);
+    return 0;
+}
