@@ -39,6 +39,10 @@ refused "a trace in no folder" 'E_FILE_WRITE --trace*none/t.json' \
     "${tiny[@]}" --trace "$folder/none/t.json"
 refused "a trace of no step" 'E_ONLY_CONFLICT --trace' \
     "${tiny[@]}" --resume auto --sample-only --trace t.json
+refused "a trace of memory in no folder" 'E_FILE_WRITE --trace-zero*none/t.json' \
+    "${tiny[@]}" --trace-zero "$folder/none/t.json"
+refused "a trace of memory of no step" 'E_ONLY_CONFLICT --trace-zero' \
+    "${tiny[@]}" --resume auto --sample-only --trace-zero t.json
 refused "kernels nobody knows" 'E_KERNELS_NAME sse9' "${tiny[@]}" --kernels sse9
 refused "a run larger than the device" 'E_MEMORY --device-mem' "${tiny[@]}" --device-mem 100k
 refused "a sample without a checkpoint" 'E_ONLY_CHECKPOINT --sample-only*--resume' \

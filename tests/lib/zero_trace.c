@@ -3,6 +3,7 @@
 
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
+#include "tests/lib/tiny.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -280,4 +281,44 @@ struct Unordered zero_trace_unordered(const cJSON *file) {
     free(before);
     free(operation);
     return found;
+}
+
+// ---- a run ----
+
+enum { STEPS = 4 };
+
+struct Traced {
+    char *path;
+    struct ZeroTraceOf of[ZERO_TRACE_RANKS];
+};
+
+static void train(void *context, struct Rank *r) {
+    struct Traced *t = context;
+    struct Error e;
+    for (int i = 0; i < STEPS; i++)
+        tiny_step(r);
+    zero_trace_note(r, &t->of[r->all->rank]);
+    CHECK(!rank_write_trace_zero(r, "tiny", t->path, &e), "%s", e.text);
+}
+
+void zero_trace_check_run(const struct RankSettings *s, const char *folder) {
+    struct RankSettings traced = *s;
+    struct Traced t = {.path = base_format("%s/trace", folder)};
+    traced.traced = traced.traced_zero = true;
+    tiny_ranks(&traced, train, &t);
+    for (int rank = 0; rank < s->ranks; rank++) {
+        char *path = rank ? base_format("%s.%d", t.path, rank) : base_format("%s", t.path);
+        cJSON *file = zero_trace_read(path);
+        zero_trace_check_blocks(file, &t.of[rank]);
+        zero_trace_check_times(file);
+        zero_trace_check_lives(file);
+        zero_trace_check_bytes(file, &t.of[rank]);
+        struct Unordered u = zero_trace_unordered(file);
+        if (u.pairs)
+            fail_msg("%zu pairs without an order, the first: %s", u.pairs, u.text);
+        assert_true(u.checked > 100);
+        cJSON_Delete(file);
+        free(path);
+    }
+    free(t.path);
 }

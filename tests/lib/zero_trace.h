@@ -32,4 +32,9 @@ void zero_trace_check_times(const struct cJSON *file);
 void zero_trace_check_bytes(const struct cJSON *file, const struct ZeroTraceOf *of);
 struct Unordered zero_trace_unordered(const struct cJSON *file);
 
+// Trains s->ranks <= ZERO_TRACE_RANKS ranks some steps, with a trace in the folder, and checks all of
+// that in the file of each rank.
+enum { ZERO_TRACE_RANKS = 4 };
+void zero_trace_check_run(const struct RankSettings *s, const char *folder);
+
 #endif

@@ -15,6 +15,7 @@
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/left_out.h"
 #include "tests/lib/test.h"
+#include "tests/lib/zero_trace.h"
 
 enum { STEPS = 3 };
 
@@ -67,6 +68,16 @@ static void compare_placements(struct RankSettings s) {
                     struct Outcome other = run_steps(&s, STEPS);
                     expect_same(&reference, &other, &s, "offloaded");
                 }
+    }
+}
+
+// The GPU's queues, the host's, and the host's thread, which waits for them where no queue can.
+TEST(a_trace_of_memory_is_exact) {
+    for (int i = 0; i < 4; i++) {
+        struct RankSettings s = minute_settings(i, 4);
+        offload(&s, (enum TierKind)(i % NTIER), (enum TierKind)(i * 2 % NTIER), 0);
+        s.nmicro = (size_t)(1 + i % 2);
+        zero_trace_check_run(&s, disk_folder);
     }
 }
 

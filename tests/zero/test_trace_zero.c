@@ -10,11 +10,10 @@
 
 #include <cjson/cJSON.h>
 
-enum { MAX_RANKS = 4, STEPS = 4 };
+enum { STEPS = 4 };
 
 struct Traced {
     const char *path;
-    struct ZeroTraceOf of[MAX_RANKS];
     const char *left_out; // an event for which rank 0's queues do not wait in the last step
 };
 
@@ -52,29 +51,20 @@ static void forget(struct Rank *r, const char *event, struct DeviceOps *ops) {
 // ---- runs ----
 
 static void train(void *context, struct Rank *r) {
-    struct Traced *t = context;
+    const struct Traced *t = context;
     struct DeviceOps ops;
     struct Error e;
-    bool forgets = t->left_out && r->all->rank == 0;
     for (int i = 0; i + 1 < STEPS; i++)
         tiny_step(r);
-    if (forgets)
+    if (r->all->rank == 0)
         forget(r, t->left_out, &ops);
     tiny_step(r);
-    if (forgets) {
+    if (r->all->rank == 0) {
         r->device->ops = spy.real;
         if (r->host)
             r->host->ops = spy.real;
     }
-    zero_trace_note(r, &t->of[r->all->rank]);
     CHECK(!rank_write_trace_zero(r, "tiny", t->path, &e), "%s", e.text);
-}
-
-static cJSON *file_of(const struct Traced *t, int rank) {
-    char *path = rank ? base_format("%s.%d", t->path, rank) : base_format("%s", t->path);
-    cJSON *file = zero_trace_read(path);
-    free(path);
-    return file;
 }
 
 static struct RankSettings settings_of(int stage, int ranks, size_t nmicro) {
@@ -89,28 +79,8 @@ static struct RankSettings settings_of(int stage, int ranks, size_t nmicro) {
     return s;
 }
 
-static void run(const struct RankSettings *s, struct Traced *t) {
-    char *path = base_format("%s/trace", disk_folder);
-    t->path = path;
-    tiny_ranks(s, train, t);
-}
-
 static void check(const struct RankSettings *s) {
-    struct Traced t = {.left_out = NULL};
-    run(s, &t);
-    for (int rank = 0; rank < s->ranks; rank++) {
-        cJSON *file = file_of(&t, rank);
-        zero_trace_check_blocks(file, &t.of[rank]);
-        zero_trace_check_times(file);
-        zero_trace_check_lives(file);
-        zero_trace_check_bytes(file, &t.of[rank]);
-        struct Unordered u = zero_trace_unordered(file);
-        if (u.pairs)
-            fail_msg("%zu pairs without an order, the first: %s", u.pairs, u.text);
-        assert_true(u.checked > 100);
-        cJSON_Delete(file);
-    }
-    free((char *)t.path);
+    zero_trace_check_run(s, disk_folder);
 }
 
 TEST(every_stage_and_placement) {
@@ -155,12 +125,85 @@ TEST(every_dimension_and_wire) {
     check(&s);
 }
 
+// ---- what operations touch ----
+
+static cJSON *trace_of(const struct RankSettings *s) {
+    char *path = base_format("%s/trace", disk_folder);
+    check(s);
+    cJSON *file = zero_trace_read(path);
+    free(path);
+    return file;
+}
+
+static double bytes_in(const cJSON *file, const cJSON *uses, const char *purpose) {
+    const cJSON *use;
+    double sum = 0;
+    cJSON_ArrayForEach(use, uses) {
+        const cJSON *block = cJSON_GetArrayItem(cJSON_GetObjectItem(file, "blocks"),
+                                                cJSON_GetArrayItem(use, 0)->valueint);
+        if (strstr(cJSON_GetObjectItem(block, "purpose")->valuestring, purpose))
+            sum += cJSON_GetArrayItem(use, 2)->valuedouble;
+    }
+    return sum;
+}
+
+static bool is(const cJSON *operation, const char *key, const char *word) {
+    const cJSON *item = cJSON_GetObjectItem(operation, key);
+    return item && strcmp(item->valuestring, word) == 0;
+}
+
+// All of them, to the byte: what no kernel touched would be missing.
+TEST(a_block_reads_its_weights_and_makes_its_gradient) {
+    for (int family = 0; family < TINY_FAMILIES; family++) {
+        struct RankSettings s = tiny_family(family, BF16);
+        s.stage = 3;
+        s.ranks = 2;
+        s.threads = s.nmicro = 1;
+        cJSON *file = trace_of(&s);
+        const cJSON *operation;
+        int passes = 0;
+        cJSON_ArrayForEach(operation, cJSON_GetObjectItem(file, "operations")) {
+            if (!is(operation, "kind", "unit") ||
+                strncmp(cJSON_GetObjectItem(operation, "name")->valuestring, "block", 5) != 0)
+                continue;
+            const cJSON *group =
+                cJSON_GetArrayItem(cJSON_GetObjectItem(file, "groups"),
+                                   cJSON_GetObjectItem(operation, "group")->valueint);
+            double numel = cJSON_GetObjectItem(group, "numel")->valuedouble;
+            bool forward = is(operation, "pass", "forward");
+            const cJSON *uses = cJSON_GetObjectItem(operation, forward ? "reads" : "writes");
+            double bytes = bytes_in(file, uses, forward ? "weights at hand" : "bucket");
+            if (bytes != numel * (forward ? 2 : (double)dtype_size(s.grad_dtype)))
+                fail_msg("%s: %.0f bytes of %.0f elements", tiny_family_name(family), bytes, numel);
+            passes++;
+        }
+        assert_int_equal(passes, 2 * (int)s.model.layers);
+        cJSON_Delete(file);
+    }
+}
+
+TEST(gradients_outlive_the_step_if_the_host_updates) {
+    struct RankSettings s = settings_of(2, 2, 1);
+    s.opt_tier = TIER_CPU;
+    cJSON *file = trace_of(&s);
+    const cJSON *life;
+    int n = 0;
+    cJSON_ArrayForEach(life, cJSON_GetObjectItem(file, "lives")) {
+        const cJSON *block = cJSON_GetArrayItem(cJSON_GetObjectItem(file, "blocks"),
+                                                cJSON_GetObjectItem(life, "block")->valueint);
+        n += is(block, "tag", "grad") && cJSON_GetObjectItem(life, "from")->valueint >= 0 &&
+             cJSON_GetObjectItem(life, "until")->valueint < 0;
+    }
+    assert_int_equal(n, (int)s.model.layers + 1); // a block's each, and that of both ends
+    cJSON_Delete(file);
+}
+
 // ---- what it finds ----
 
 static size_t pairs_without(const struct RankSettings *s, const char *event) {
-    struct Traced t = {.left_out = event};
-    run(s, &t);
-    cJSON *file = file_of(&t, 0);
+    struct Traced t = {base_format("%s/trace", disk_folder), event};
+    tiny_ranks(s, train, &t);
+    cJSON *file = zero_trace_read(t.path);
     struct Unordered u = zero_trace_unordered(file);
     cJSON_Delete(file);
     free((char *)t.path);
@@ -221,7 +264,8 @@ struct Moment {
 };
 
 struct Reserved {
-    struct Traced traced;
+    const char *path;
+    struct ZeroTraceOf of;
     struct Moment moment[8];
     int n;
 };
@@ -247,8 +291,8 @@ static void reserve(void *context, struct Rank *r) {
     tier_free(&goes);
     keep_moment(k, r);
     tiny_take_step(r);
-    zero_trace_note(r, &k->traced.of[0]);
-    CHECK(!rank_write_trace_zero(r, "tiny", k->traced.path, &e), "%s", e.text);
+    zero_trace_note(r, &k->of);
+    CHECK(!rank_write_trace_zero(r, "tiny", k->path, &e), "%s", e.text);
     tier_free(&stays);
 }
 
@@ -257,10 +301,10 @@ TEST(blocks_are_the_account_at_every_event) {
     struct Reserved k = {.n = 0};
     char *path = base_format("%s/trace", disk_folder);
     const cJSON *block;
-    k.traced.path = path;
+    k.path = path;
     tiny_ranks(&s, reserve, &k);
     cJSON *file = zero_trace_read(path);
-    zero_trace_check_blocks(file, &k.traced.of[0]);
+    zero_trace_check_blocks(file, &k.of);
     double start = cJSON_GetObjectItem(file, "start")->valuedouble;
     for (int i = 0; i < k.n; i++) {
         double at = (k.moment[i].at - start) * 1e6, total = 0;

@@ -253,9 +253,9 @@ static void add_entry(struct Order *o, const struct Entry *e, const struct Time 
 
 struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step) {
     const struct StepNotes *n = &t->notes[step % 2];
-    struct Operations out = {.begin = INFINITY};
-    if (n->step != step)
-        return out;
+    struct Operations out = {.begin = base_seconds()};
+    if (n->step != step || !n->n)
+        return out; // this process has made no step
     struct Time *time = times_of(t, n);
     struct Order o = {.t = t, .notes = n, .time = time, .out = &out};
     out.touch = base_alloc((n->ntouch + 1) * sizeof *out.touch);

@@ -280,7 +280,7 @@ static void write_where(const struct Writer *w, const struct Operation *p) {
     const struct Params *params = w->t->parts.zero->params;
     const struct Origin *k = &p->work;
     const char *pass = k->backward ? "backward" : "forward";
-    if (k->kind == ORIGIN_HOP && k->hop)
+    if (k->kind == ORIGIN_HOP && k->hop->where)
         fprintf(w->f, ",\"where\":\"%s\"", k->hop->where);
     if (k->kind != ORIGIN_UNIT)
         return;
