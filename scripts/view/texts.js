@@ -1,0 +1,223 @@
+// What the page says in words: titles, keys, the chosen operation, and the tables of numbers.
+//
+// Read next: page.js.
+"use strict";
+
+// ---- texts ----
+
+function element(name, words, className) {
+    const e = document.createElement(name);
+    e.textContent = words;
+    if (className)
+        e.className = className;
+    return e;
+}
+
+function writeTitle(run) {
+    const {info} = run;
+    const offload = info.offload && info.offload.length ? ", " + info.offload.join(" and ") + " offloaded" : "";
+    const grid = [info.tp > 1 ? "tp " + info.tp : "", info.pp > 1 ? "pp " + info.pp : ""].filter(w => w).join(", ");
+    run.article.querySelector("h2").textContent = "ZeRO stage " + info.stage + offload + ": " + info.model + " in " +
+        info.dtype + ", " + countText(info.ranks, "rank") + (grid ? " (" + grid + ")" : "") + ", " +
+        countText(info.micro_batches, "micro-batch").replace("batchs", "batches");
+    run.article.querySelector(".command").replaceChildren("step " + run.step + " of ", element("code", info.command || "./train"),
+        run.common ? "" : " (the ranks' clocks differ: each begins at 0)");
+}
+
+// What a newcomer should see in the main picture, with the numbers of this run.
+function writeSees(run) {
+    const rank = run.ranks[run.rank], p = run.article.querySelector(".sees"), {all, beside} = arrivalsBeside(rank);
+    const {most} = wholeBlocks(run, rank);
+    if (!all) {
+        p.textContent = "Each rank keeps all weights whole all the time (tall bars): nothing is gathered before a unit computes. " +
+            ["Gradients are summed over the ranks after the backward pass.", "Each rank updates its shard and sends it to the others.",
+             "Each rank keeps its shard of the gradients, updates that part and sends it to the others.", ""][run.info.stage];
+        return;
+    }
+    const ways = run.info.stage >= 3 ? "gathered from all ranks' shards" : "copied to the device";
+    p.replaceChildren("A unit's weights are " + ways + " just before it computes, and given up after. Measured: ",
+        element("b", beside + " of " + all), " arrivals ran while another unit computed, and at most ",
+        element("b", countText(most, "block")), " were whole or arriving at once. Formula: prefetch + 1 = ",
+        element("b", String(run.info.prefetch + 1)), ".");
+}
+
+function keyOf(run, name, entries) {
+    const key = run.article.querySelector("." + name + " .key");
+    key.replaceChildren(...entries.map(([look, words, pale]) => {
+        const span = document.createElement("span"), image = document.createElement("img");
+        const canvas = document.createElement("canvas");
+        canvas.width = 44;
+        canvas.height = 24;
+        const c = canvas.getContext("2d");
+        c.scale(2, 2);
+        c.fillStyle = fill(look, pale);
+        c.fillRect(0, 0, 22, 12);
+        image.src = canvas.toDataURL();
+        image.alt = "";
+        span.append(image, words);
+        return span;
+    }));
+}
+
+function writeKeys(run) {
+    keyOf(run, "weights", [["param", "whole"], ["arriving", "arriving"], ["forward", "F: unit computes forward"],
+                           ["backward", "B: backward"], ["optimizer", "U: update"]]);
+    run.article.querySelector(".weights .key").append("thin line: only this rank's shard (dashed: on the host, dotted: on disk)");
+    keyOf(run, "memory", TAGS.map(tag => [tag, TAG_WORDS[tag]]));
+    keyOf(run, "lanes", [["forward", "forward"], ["backward", "backward"], ["param", "weights move"], ["grad", "gradients move"],
+                         ["optimizer", "update"], ["other", "other"]]);
+}
+
+// What an operation reads or writes: what the block holds then, and which block it is.
+function blockWords(rank, o, [id, offset, bytes]) {
+    const b = rank.block[id];
+    if (!b)
+        return "block " + id;
+    const life = b.lives.find(l => l.from >= 0 && l.begin <= o.begin && l.end >= o.end && l.offset <= offset && l.offset + l.bytes > offset);
+    const holds = life ? life.holds + (groupName(rank, life.group) ? " of " + groupName(rank, life.group) : "") + " in “" + b.purpose + "”" : b.purpose;
+    return holds + " (" + TIER_WORDS[b.tier] + ", " + bytesText(bytes) + ")";
+}
+
+function blocksWords(rank, o, pieces = []) {
+    const words = pieces.slice(0, 3).map(p => blockWords(rank, o, p)).join(", ");
+    return words + (pieces.length > 3 ? " and " + (pieces.length - 3) + " more" : "") || "no buffer that is traced";
+}
+
+function waitedWords(rank, o) {
+    const after = (o.after || []).map(id => rank.op[id]).filter(b => b && b.queue !== o.queue).map(b => opName(rank, b));
+    const last = after.length ? "after " + after.join(", ") : "";
+    if (!(o.waited > 0))
+        return "nothing" + (last ? "; it came " + last : "");
+    return timeText(o.waited) + (o.for ? " for “" + o.for + "”" : "") + (last ? ", " + last : "");
+}
+
+function writeChosen(run) {
+    const box = run.article.querySelector(".chosen"), rank = run.ranks[run.rank], o = run.chosen, t = timeAt(run);
+    if (!o)
+        return box.replaceChildren(element("h3", "The step begins"), element("p", "Press → for the first event of rank " + rank.number + "."));
+    const state = t < o.end ? "runs" : "has ended";
+    const moved = Object.keys(MOVED_WORDS).filter(k => o.moved[k]).map(k => bytesText(o.moved[k]) + " " + MOVED_WORDS[k] +
+        (k === "sent" && o.over ? " (" + o.others + " of " + o.over + ")" : ""));
+    const rows = [
+        ["queue", o.queue + " of rank " + rank.number + (o.micro >= 0 && o.pass ? ", micro-batch " + (o.micro + 1) + ", " + o.pass : "")],
+        ["time", timeText(o.end - o.begin) + ", from " + timeText(o.begin) + " to " + timeText(o.end)],
+        ["bytes", moved.join(", ") || "none"],
+        ["reads", blocksWords(rank, o, o.reads)],
+        ["writes", blocksWords(rank, o, o.writes)],
+        ["waited for", waitedWords(rank, o)],
+    ];
+    const list = document.createElement("dl");
+    for (const [name, words] of rows)
+        list.append(element("dt", name), element("dd", words));
+    const where = element("dd", "");
+    where.append(element("code", o.where || ""));
+    list.append(element("dt", "code"), where);
+    const means = o.kind === "hop" && MEANS[o.name] ? ": " + MEANS[o.name] : "";
+    const title = element("h3", opName(rank, o) + " " + state);
+    box.replaceChildren(title, element("p", (o.chain ? "hop of chain " + o.chain : o.kind === "unit" ? "a unit's computation" : "") + means), list);
+}
+
+// A table's cell keeps its exact number for whoever reads the page by program.
+function cell(row, className) {
+    const td = element("td", "", className);
+    row.append(td);
+    return n => {
+        td.textContent = n === null ? "–" : bytesText(Math.round(n));
+        td.dataset.bytes = n === null ? "" : Math.round(n);
+    };
+}
+
+// Columns of the moment are not printed, and the formula's looks unlike what is measured.
+function classOf(head) {
+    return /formula/.test(head) ? "formula" : / now$|^now$/.test(head) ? "moment" : "";
+}
+
+function table(caption, heads) {
+    const t = document.createElement("table"), head = document.createElement("tr"), body = document.createElement("tbody");
+    heads.forEach(h => head.append(element("th", h, classOf(h))));
+    const thead = document.createElement("thead");
+    thead.append(head);
+    t.append(element("caption", caption), thead, body);
+    return {table: t, body, heads};
+}
+
+// Adds a row; returns its cells' setters.
+function tableRow(t, name, id, className) {
+    const row = element("tr", "", className);
+    row.dataset.row = id;
+    row.append(element("th", name));
+    t.body.append(row);
+    return t.heads.slice(1).map(head => cell(row, classOf(head)));
+}
+
+function openNumbers(run) {
+    const memory = table("Memory of the rank, all tiers together", ["", "now", "in use now", "peak", "ZeRO's formula"]);
+    const places = table("Memory by tier", ["", "now", "in use now", "peak"]);
+    const sent = table("Sent to other ranks", ["", "until now", "in the step", "ZeRO's formula"]);
+    const moved = table("Moved between tiers", ["", "until now", "in the step"]);
+    const n = run.numbers = {tags: {}, tiers: {}, sent: {}, moved: {}, note: element("p", ""), agrees: element("p", "")};
+    for (const tag of TAGS)
+        n.tags[tag] = tableRow(memory, TAG_WORDS[tag], tag);
+    n.tags.total = tableRow(memory, "all", "total", "sum");
+    for (const tier of TIERS.filter(t => run.ranks.some(r => r.tiers.includes(t))))
+        n.tiers[tier] = tableRow(places, TIER_WORDS[tier], tier);
+    for (const kind of ["weights", "gradients", "rest"])
+        n.sent[kind] = tableRow(sent, kind === "rest" ? "other" : kind, kind);
+    n.sent.sent = tableRow(sent, "all", "sent", "sum");
+    for (const kind of ["in", "out", "read", "written"])
+        n.moved[kind] = tableRow(moved, MOVED_WORDS[kind], kind);
+    run.article.querySelector(".numbers").append(memory.table, n.note, places.table, sent.table,
+        run.ranks.some(r => ["in", "out", "read", "written"].some(k => r.sent.step[k])) ? moved.table : "", n.agrees);
+}
+
+function setMemory(run, rank, t, formula) {
+    const n = run.numbers, sum = [0, 0, 0];
+    const ofFormula = {param: formula.param, grad: formula.grads, optimizer: formula.optimizer};
+    for (const tag of TAGS) {
+        const values = ["bytes", "used"].map(kind => rank.tiers.reduce((s, tier) => s + memoryAt(rank.memory[tier], kind, tag, t), 0));
+        values.push(rank.tiers.reduce((s, tier) => s + rank.memory[tier].peakOf[tag], 0));
+        [...values, ofFormula[tag] ?? null].forEach((v, i) => n.tags[tag][i](v));
+        values.forEach((v, i) => sum[i] += v);
+    }
+    [...sum, formula.param + formula.grads + formula.optimizer].forEach((v, i) => n.tags.total[i](v));
+    for (const tier of Object.keys(n.tiers)) {
+        const m = rank.memory[tier], all = kind => TAGS.reduce((s, tag) => s + memoryAt(m, kind, tag, t), 0);
+        [all("bytes"), all("used"), m.peak].forEach((v, i) => n.tiers[tier][i](v));
+    }
+}
+
+function setTraffic(run, rank, t, formula) {
+    const n = run.numbers, i = countUntil(rank.sent.times, t);
+    const until = kind => i ? rank.sent.sum[kind][i - 1] : 0;
+    const ofFormula = {weights: formula.weights, gradients: formula.gradients, rest: null, sent: formula.weights + formula.gradients};
+    for (const kind of Object.keys(n.sent))
+        [until(kind), rank.sent.step[kind], ofFormula[kind]].forEach((v, k) => n.sent[kind][k](v));
+    for (const kind of Object.keys(n.moved))
+        [until(kind), rank.sent.step[kind]].forEach((v, k) => n.moved[kind][k](v));
+}
+
+// What the formula is, with this run's numbers.
+function writeFormula(run, rank, f) {
+    const {stage} = run.info, part = sharded => sharded ? "/" + f.n : "";
+    const psi = (f.psi / 1e6).toFixed(f.psi < 1e7 ? 3 : 1) + " million";
+    const terms = [f.times.weights ? f.times.weights + "Ψ × " + f.weight + " of weights" : "", f.times.gradients + "Ψ × " + f.grad + " of gradients"];
+    run.numbers.note.textContent = "Italic: what the formula says. All else is measured. Ψ = " + psi + " parameters on this rank" +
+        " (whole). Bytes kept: " + f.weight + "Ψ" + part(stage >= 3) + " parameters, " + f.grad + "Ψ" + part(stage >= 2) +
+        " gradients, " + f.state + "Ψ" + part(stage >= 1) + " optimizer. Bytes sent: (" + terms.filter(w => w).join(" + ") + ") × " +
+        (f.n - 1) + "/" + f.n + ". Buffers of computation and communication are not in the formula.";
+    const off = TIERS.filter(tier => rank.file.accounts[tier] &&
+        rank.file.accounts[tier].total !== TAGS.reduce((s, tag) => s + memoryAt(rank.memory[tier], "bytes", tag, Infinity), 0));
+    run.numbers.agrees.textContent = off.length ?
+        "The blocks do not add up to the account of: " + off.map(t => TIER_WORDS[t]).join(", ") + "." :
+        "The blocks add up to the tiers' own accounts, to the byte.";
+}
+
+function writeMoment() {
+    const run = page.runs[0], t = page.at * run.length;
+    const words = timeText(t) + " of " + timeText(run.length) + ", event " + (page.event + 1) + " of " + page.events.length;
+    document.getElementById("moment").textContent = words;
+    document.getElementById("zoom").textContent = "×" + page.zoom;
+    const slider = document.getElementById("slider");
+    slider.value = Math.round(page.at * 1e5);
+    slider.setAttribute("aria-valuetext", words);
+}
