@@ -4,13 +4,13 @@
 #
 #   scripts/view.sh FILE...                      the files of one run, one of each rank
 #   scripts/view.sh FILE... --beside FILE...     two runs side by side, with one slider
-#   scripts/view.sh -o OUT.html FILE...          default: the first file's name, and .html
+#   scripts/view.sh -o OUT.html FILE...          default: the first file's name with .html
 #
 # For example, stage 0 beside stage 3:
 #
-#   ./train --data random --model gpt2 --ranks 4 --zero 0 --steps 3 --trace-zero out/zero0
-#   ./train --data random --model gpt2 --ranks 4 --zero 3 --steps 3 --trace-zero out/zero3
-#   scripts/view.sh out/zero0.rank* --beside out/zero3.rank* -o out/zero.html
+#   ./train --data random --model gpt2 --ranks 4 --zero 0 --steps 3 --trace-zero out/zero0.json
+#   ./train --data random --model gpt2 --ranks 4 --zero 3 --steps 3 --trace-zero out/zero3.json
+#   scripts/view.sh out/zero0.json* --beside out/zero3.json* -o out/zero.html
 #
 # The page is in scripts/view/: read.js reads the files, and names what to read next.
 set -euo pipefail
@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#files[@]} -gt 0 ] || die "$usage"
 [ "${run_of[-1]}" = $run ] || die "no file after --beside; $usage"
-out=${out:-${files[0]%.rank0}.html}
+out=${out:-${files[0]%.json}.html}
 
 # What a file says of itself, as "RANKS RANK": how many files its run has, and which this is.
 place_of() {

@@ -70,8 +70,9 @@ function paintBus(c, run, panels, t) {
 
 function paintBox(c, rank, panels, box, y, t, place) {
     const title = TIER_WORDS[box.tier], m = rank.memory[box.tier];
-    const sum = kind => TAGS.reduce((n, tag) => n + memoryAt(m, kind, tag, t), 0);
-    text(c, title + ": " + bytesText(sum("used")) + " of " + bytesText(sum("bytes")) + " in use", box.x, y + 11);
+    const [used, all] = ["used", "bytes"].map(kind => bytesText(TAGS.reduce((n, tag) => n + memoryAt(m, kind, tag, t), 0)));
+    const words = [title + ": " + used + " of " + all + " in use", title + ": " + used + " of " + all, title];
+    text(c, words.find(w => c.measureText(w).width < box.width) || title, box.x, y + 11);
     c.strokeStyle = "#8a929c";
     c.lineWidth = 1;
     c.strokeRect(box.x - 2.5, y + 14.5, box.width + 4, panels.tags.length * ROW + 3);
@@ -92,10 +93,13 @@ function paintBlock(c, rank, b, at, t) {
     let name = "", look = "";
     for (const l of b.lives)
         if (l.begin <= t && l.end > t) {
-            look = l.arrived > t ? "arriving" : HOLDS[l.holds] || b.tag;
-            c.fillStyle = fill(look);
+            const of = l.stay && l.stay.arrived > t ? "arriving" : HOLDS[l.holds] || b.tag;
+            c.fillStyle = fill(of);
             c.fillRect(at.x + l.offset / b.bytes * at.width, at.y, Math.max(0.6, l.bytes / b.bytes * at.width), ROW - 3);
-            name = look === "activation" ? "" : groupName(rank, l.group) || l.holds;
+            if (l.bytes < b.bytes / 2 || of === "activation")
+                continue; // too little of the block to name it after
+            look = of;
+            name = groupName(rank, l.group) || l.holds;
         }
     if (at.width > 2) {
         c.strokeStyle = "#8a929c";
@@ -141,21 +145,24 @@ function paintOp(c, o, place, t) {
 // Dots on their way from what is read to what is written, if these are in two places. A way runs
 // between the rows.
 function paintTravel(c, o, place, t, named) {
-    const reads = (o.reads || []).map(p => pieceOf(place, p)).filter(p => p);
-    const writes = (o.writes || []).map(p => pieceOf(place, p)).filter(p => p);
+    const reads = (o.reads || []).map(p => pieceOf(place, p)).filter(p => p && p.width);
+    const writes = (o.writes || []).map(p => pieceOf(place, p)).filter(p => p && p.width);
     const done = doneOf(o, t), {sent} = o.moved, bus = NAMES + BUS - 4;
+    const largest = list => list.sort((a, b) => b.width - a.width).slice(0, 1);
     const bytes = sent || o.moved.in || o.moved.out || o.moved.read || o.moved.written;
-    const label = named && bytes ? bytesText(bytes) : "";
+    if (!bytes || o.kind === "unit")
+        return; // what a unit sends inside of its computation has no way here
+    const label = named ? bytesText(bytes) : "";
     const middle = p => [p.x + p.width / 2, p.y + ROW / 2 - 1.5], above = p => [p.x + p.width / 2, p.y - 2];
     if (sent) {
-        for (const p of reads)
+        for (const p of largest(reads))
             paintWay(c, [middle(p), above(p), [bus, p.y - 2]], done * 2, done < 0.5 ? label : "");
-        for (const p of writes)
+        for (const p of largest(writes))
             paintWay(c, [[bus, p.y - 2], above(p), middle(p)], done * 2 - 1, done < 0.5 ? "" : label);
         return;
     }
-    for (const from of bytes ? reads : [])
-        for (const to of writes)
+    for (const from of largest(reads))
+        for (const to of largest(writes))
             if (from.tier !== to.tier)
                 paintWay(c, [middle(from), above(from), [to.x + to.width / 2, from.y - 2], middle(to)], done, label);
 }

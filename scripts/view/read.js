@@ -85,28 +85,50 @@ function finishRank(run, rank) {
     for (const tier of TIERS)
         rank.memory[tier] = readMemory(rank, tier);
     rank.tiers = TIERS.filter(tier => rank.memory[tier].peak > 0);
-    rank.wholes = rank.lives.filter(l => l.whole);
+    rank.wholes = rank.block.flatMap(b => readStays(run, rank, b)).filter(s => s.whole);
+    rank.keeps = file.groups.map((_, g) => rank.block.find(b => b && b.tag === "param" && b.lives.some(l => l.group === g)));
     rank.published = rank.ops.filter(o => o.chain === "publish");
-    rank.computed = rank.ops.filter(o => o.group >= 0 && (o.kind === "unit" || (o.chain === "update" && /adamw/.test(o.name))));
+    rank.computed = rank.ops.filter(o => o.group >= 0 && (o.kind === "unit" || (o.chain === "update" && /adamw/.test(o.name) && /compute/.test(o.queue))));
     rank.sent = readTraffic(rank);
 }
 
 function readLife(run, rank, l) {
-    const block = rank.block[l.block], group = rank.file.groups[l.group];
+    const block = rank.block[l.block];
     const life = Object.assign(l, {
         block,
         begin: l.from >= 0 ? rank.op[l.from].begin : block.reserved || 0,
         end: l.until >= 0 ? rank.op[l.until].end : block.freed || run.length,
     });
     block.lives.push(life);
-    life.whole = life.holds === "weights" && group && life.bytes >= group.numel * BYTES_OF[run.info.dtype] &&
-        block.tier === "device";
-    life.arrived = life.begin;
-    if (life.whole && life.from >= 0)
-        for (const o of rank.ops)
-            if (o.chain === "fetch" && o.group === l.group && o.begin >= life.begin && o.end <= life.end)
-                life.arrived = Math.max(life.arrived, o.end);
     return life;
+}
+
+// The times that a group's weights stay in a block of the device. Pieces of them have lives of their
+// own, as some are read longer than others; a stay is that of pieces that overlap in time.
+function readStays(run, rank, block) {
+    const stays = [];
+    const lives = block.tier === "device" ? block.lives.filter(l => l.holds === "weights" && l.group >= 0) : [];
+    lives.sort((a, b) => a.begin - b.begin);
+    for (const life of lives) {
+        let stay = stays[stays.length - 1];
+        if (!stay || stay.group !== life.group || life.begin > stay.end)
+            stays.push(stay = {group: life.group, begin: life.begin, end: life.end, from: life.from, until: life.until, extent: 0});
+        if (life.end > stay.end)
+            Object.assign(stay, {end: life.end, until: life.until});
+        stay.extent = Math.max(stay.extent, life.offset + life.bytes);
+        life.stay = stay;
+    }
+    for (const stay of stays)
+        finishStay(run, rank, stay);
+    return stays;
+}
+
+function finishStay(run, rank, stay) {
+    stay.whole = stay.extent >= rank.file.groups[stay.group].numel * BYTES_OF[run.info.dtype];
+    stay.arrived = stay.begin;
+    for (const o of stay.from >= 0 ? rank.ops : [])
+        if (o.chain === "fetch" && o.group === stay.group && o.begin >= stay.begin && o.end <= stay.end)
+            stay.arrived = Math.max(stay.arrived, o.end);
 }
 
 // Bytes of a tier by tag over time: what blocks have reserved, and what of that is in use.

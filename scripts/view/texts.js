@@ -14,14 +14,14 @@ function element(name, words, className) {
 }
 
 function writeTitle(run) {
-    const {info} = run;
+    const {info} = run, lost = run.ranks.reduce((sum, rank) => sum + (rank.file.lost || 0), 0);
     const offload = info.offload && info.offload.length ? ", " + info.offload.join(" and ") + " offloaded" : "";
     const grid = [info.tp > 1 ? "tp " + info.tp : "", info.pp > 1 ? "pp " + info.pp : ""].filter(w => w).join(", ");
     run.article.querySelector("h2").textContent = "ZeRO stage " + info.stage + offload + ": " + info.model + " in " +
         info.dtype + ", " + countText(info.ranks, "rank") + (grid ? " (" + grid + ")" : "") + ", " +
         countText(info.micro_batches, "micro-batch").replace("batchs", "batches");
     run.article.querySelector(".command").replaceChildren("step " + run.step + " of ", element("code", info.command || "./train"),
-        run.common ? "" : " (the ranks' clocks differ: each begins at 0)");
+        run.common ? "" : " (the ranks' clocks differ: each begins at 0)", lost ? ". The files lack " + countText(lost, "operation") + "." : "");
 }
 
 // What a newcomer should see in the main picture, with the numbers of this run.
@@ -69,18 +69,23 @@ function writeKeys(run) {
 }
 
 // What an operation reads or writes: what the block holds then, and which block it is.
-function blockWords(rank, o, [id, offset, bytes]) {
+function blockWords(rank, o, [id, offset]) {
     const b = rank.block[id];
-    if (!b)
-        return "block " + id;
     const life = b.lives.find(l => l.from >= 0 && l.begin <= o.begin && l.end >= o.end && l.offset <= offset && l.offset + l.bytes > offset);
     const holds = life ? life.holds + (groupName(rank, life.group) ? " of " + groupName(rank, life.group) : "") + " in “" + b.purpose + "”" : b.purpose;
-    return holds + " (" + TIER_WORDS[b.tier] + ", " + bytesText(bytes) + ")";
+    return holds + " (" + TIER_WORDS[b.tier] + ", ";
 }
 
+// The same of all pieces; those with the same words are one.
 function blocksWords(rank, o, pieces = []) {
-    const words = pieces.slice(0, 3).map(p => blockWords(rank, o, p)).join(", ");
-    return words + (pieces.length > 3 ? " and " + (pieces.length - 3) + " more" : "") || "no buffer that is traced";
+    const bytesOf = new Map();
+    for (const p of pieces) {
+        const words = blockWords(rank, o, p);
+        bytesOf.set(words, (bytesOf.get(words) || 0) + p[2]);
+    }
+    const most = [...bytesOf].sort((a, b) => b[1] - a[1]), more = most.length - 2;
+    return most.slice(0, 2).map(([words, bytes]) => words + bytesText(bytes) + ")").join(", ") +
+        (more > 0 ? " and " + more + " more" : "") || "no buffer that is traced";
 }
 
 function waitedWords(rank, o) {

@@ -31,9 +31,9 @@ function paintWeightRow(c, run, plot, rows, g) {
         text(c, groupName(rank, g), LEFT - 6, y + rows.h / 2 + 4, INK, "right");
     c.fillStyle = LINE;
     c.fillRect(LEFT, y + rows.h - 1, plot.width, 1);
-    const kept = rank.lives.find(l => l.group === g && l.from < 0 && l.block.tag === "param");
-    if (kept && !kept.whole) {
-        c.setLineDash(kept.block.tier === "device" ? [] : kept.block.tier === "cpu" ? [6, 3] : [2, 3]);
+    const kept = rank.keeps[g];
+    if (kept) {
+        c.setLineDash({device: [], cpu: [6, 3], nvme: [2, 3]}[kept.tier]);
         c.strokeStyle = "#8fb0d6";
         c.lineWidth = 2;
         c.beginPath();

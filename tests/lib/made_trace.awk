@@ -173,8 +173,8 @@ function open_state(    g, tier) {
         param[g] = block(tier, "param", "weights of " name(g), whole_bytes(g) / (stage >= 3 ? ranks : 1))
         grad[g] = block(tier, "grad", "gradient of " name(g), whole_bytes(g) / (stage >= 2 ? ranks : 1))
         optimizer[g] = block(tier, "optimizer", "optimizer state of " name(g), 12 * numel[g] / (stage >= 1 ? ranks : 1))
-        life(param[g], stage >= 3 ? "shard" : "weights", g, -1, -1)
-        life(grad[g], stage >= 2 ? "shard" : "gradient", g, -1, -1)
+        life(param[g], "weights", g, -1, -1)
+        life(grad[g], "gradient", g, -1, -1)
         life(optimizer[g], "optimizer", g, -1, -1)
         groups = groups sprintf("%s{\"name\":\"%s\",\"numel\":%d,\"padded\":%d}", g ? "," : "", name(g), numel[g], numel[g])
     }

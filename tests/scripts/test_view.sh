@@ -7,13 +7,14 @@ set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# made NAME SETTING...: those of 4 ranks, in $dir, as NAME.rank0 to NAME.rank3
+# made NAME SETTING...: those of 4 ranks, in $dir, as NAME.json, NAME.json.1 and on
 made() {
-    local name=$1 rank settings=()
+    local name=$1 rank end settings=()
     shift
     for setting in "$@"; do settings+=(-v "$setting"); done
     for rank in 0 1 2 3; do
-        awk -f tests/lib/made_trace.awk -v rank=$rank -v ranks=4 "${settings[@]}" >"$dir/$name.rank$rank"
+        [ $rank = 0 ] && end= || end=.$rank
+        awk -f tests/lib/made_trace.awk -v rank=$rank -v ranks=4 "${settings[@]}" >"$dir/$name.json$end"
     done
 }
 
@@ -33,11 +34,11 @@ made offload stage=3 layers=4 micros=2 offload=1
 refused "usage"
 refused "$dir/nothing is not a file" "$dir/nothing"
 refused "is not of --trace-zero" tests/lib/tap.sh
-refused "of a rank that another file has" "$dir"/zero3.rank0 "$dir"/zero0.rank0
-refused "no file after --beside" "$dir"/zero3.rank0 --beside
+refused "of a rank that another file has" "$dir"/zero3.json "$dir"/zero0.json
+refused "no file after --beside" "$dir"/zero3.json --beside
 refused "unknown option -x" -x
 
-said=$(cd "$dir" && "$OLDPWD/scripts/view.sh" zero3.rank* 2>&1)
+said=$(cd "$dir" && "$OLDPWD/scripts/view.sh" zero3.json* 2>&1)
 [ "$said" = zero3.html ] && [ -s "$dir/zero3.html" ] && ! grep -Eq '(src|href)="|https?://|@import|url\(' "$dir/zero3.html"
 result $? "a page is one file, which refers to no other" "$said"
 
@@ -79,7 +80,7 @@ expect() { # expect NAME VALUE: a line of the probe's
 }
 
 for run in zero0 zero3 offload; do
-    scripts/view.sh -o "$dir/$run.html" "$dir/$run".rank* >/dev/null
+    scripts/view.sh -o "$dir/$run.html" "$dir/$run".json* >/dev/null
     shown=$(show "$dir/$run.html" "
         for (const tier of ['device', 'cpu'])
             if (\$('.numbers table:nth-of-type(2)').textContent.includes(TIER_WORDS[tier]))
@@ -95,7 +96,7 @@ for run in zero0 zero3 offload; do
         say('agrees', \$('.numbers').textContent.includes('The blocks add up'));
     ")
     expect trouble none
-    file=$dir/$run.rank0
+    file=$dir/$run.json
     expect peak_device "$(jq --arg tier device "$peak" "$file")"
     [ $run != offload ] || expect peak_cpu "$(jq --arg tier cpu "$peak" "$file")"
     expect sent_step "$(jq --argjson t 1e99 --arg kind sent "$sent" "$file")"
@@ -158,7 +159,7 @@ expect dragged 0.5
 expect command "./train --zero 3 --data '&lt;/script&gt;'" # as a page's text is written
 expect most "2 blocks"
 
-scripts/view.sh -o "$dir/beside.html" "$dir"/zero0.rank* --beside "$dir"/zero3.rank* >/dev/null
+scripts/view.sh -o "$dir/beside.html" "$dir"/zero0.json* --beside "$dir"/zero3.json* >/dev/null
 run=beside
 shown=$(show "$dir/beside.html" "
     say('runs', document.querySelectorAll('article').length);
@@ -173,10 +174,10 @@ expect one_fraction true
 # 10,000 operations. A redraw is a move of the slider, or with a zoom all of the pictures anew. Other
 # programs make some of them late, so what a quarter of them keep to counts, and the best of three tries.
 made many stage=3 layers=40 micros=12
-operations=$(cat "$dir"/many.rank* | jq -s '[.[].operations | length] | add')
+operations=$(cat "$dir"/many.json* | jq -s '[.[].operations | length] | add')
 [ "$operations" -ge 10000 ]
 result $? "there are 10,000 operations" "$operations"
-scripts/view.sh -o "$dir/many.html" "$dir"/many.rank* >/dev/null
+scripts/view.sh -o "$dir/many.html" "$dir"/many.json* >/dev/null
 for try in 1 2 3; do
     shown=$(show "$dir/many.html" "
         const drawn = () => page.runs[0].pictures.forEach(p => p.c.getImageData(0, 0, 1, 1));
