@@ -168,8 +168,8 @@ function fillSpan(c, span, y, h, look) {
 // Round steps of time below a picture.
 function paintAxis(c, run, plot, y) {
     const shown = run.length / page.zoom;
-    let step = 10 ** Math.floor(Math.log10(shown / 5));
-    step *= shown / step > 25 ? 5 : shown / step > 12 ? 2 : 1;
+    const least = shown * 60 / plot.width, ten = 10 ** Math.floor(Math.log10(least));
+    const step = ten * [1, 2, 5, 10].find(n => n * ten >= least);
     for (let t = Math.ceil(page.from * run.length / step) * step; t <= page.from * run.length + shown; t += step) {
         const x = xOf(run, plot, t);
         c.fillStyle = LINE;

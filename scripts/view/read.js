@@ -52,7 +52,7 @@ function readRun(files) {
 }
 
 function readRank(file, shift) {
-    const rank = {file, number: file.rank, op: [], end: 0};
+    const rank = {file, number: file.rank, shift, op: [], end: 0};
     for (const o of file.operations) {
         o.begin += shift;
         o.end += shift;

@@ -15,7 +15,7 @@ function element(name, words, className) {
 
 function writeTitle(run) {
     const {info} = run, lost = run.ranks.reduce((sum, rank) => sum + (rank.file.lost || 0), 0);
-    const offload = info.offload && info.offload.length ? ", " + info.offload.join(" and ") + " offloaded" : "";
+    const offload = info.offload && info.offload.length ? ", with " + info.offload.map(w => TAG_WORDS[w] || w).join(", ") + " offloaded" : "";
     const grid = [info.tp > 1 ? "tp " + info.tp : "", info.pp > 1 ? "pp " + info.pp : ""].filter(w => w).join(", ");
     run.article.querySelector("h2").textContent = "ZeRO stage " + info.stage + offload + ": " + info.model + " in " +
         info.dtype + ", " + countText(info.ranks, "rank") + (grid ? " (" + grid + ")" : "") + ", " +

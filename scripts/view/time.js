@@ -258,11 +258,12 @@ function paintLanesNow(c, run, plot) {
         const before = run.ranks[run.rank].op[id];
         if (!before || laneOf(before) === lane)
             continue;
+        const [x0, x1] = [before.end, o.begin].map(t => Math.max(LEFT, xOf(run, plot, t)));
         c.beginPath();
-        c.moveTo(xOf(run, plot, before.end), laneOf(before).y + 6);
-        c.lineTo(xOf(run, plot, o.begin), lane.y + 6);
+        c.moveTo(x0, laneOf(before).y + 6);
+        c.lineTo(x1, lane.y + 6);
         c.stroke();
-        c.fillRect(xOf(run, plot, before.end) - 2.5, laneOf(before).y + 3.5, 5, 5);
+        c.fillRect(x0 - 2.5, laneOf(before).y + 3.5, 5, 5);
     }
     if (span) {
         c.lineWidth = 2;
