@@ -56,6 +56,10 @@ const struct Preset *preset_named(const char *name) {
     return NULL;
 }
 
+const struct Preset *preset_at(size_t i) {
+    return i < NPRESET ? &presets[i] : NULL;
+}
+
 const char *preset_nearest(const char *name) {
     size_t best = nearest_limit(name);
     const char *nearest = NULL;

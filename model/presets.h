@@ -18,6 +18,8 @@ struct Preset {
 
 // Returns the model of that name, or NULL.
 const struct Preset *preset_named(const char *name);
+// Returns model i; NULL behind the last.
+const struct Preset *preset_at(size_t i);
 // Returns the name that is nearest to a mistyped one, or NULL if none is near.
 const char *preset_nearest(const char *name);
 // Returns all names, separated by commas. free() it.
