@@ -210,6 +210,7 @@ $(BUILD)/tests/kernels/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/in
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 $(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants_choose.o: $(BUILD)/stamp_cuda
 $(BUILD)/zero/plan/card.o: $(wildcard docs/clusters/*.json) # which it includes
+$(BUILD)/zero/plan/page.o: zero/plan/page.html # likewise
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"

@@ -14,6 +14,7 @@
 #include "data/log/console.h"
 #include "kernels/features.h"
 #include "model/presets.h"
+#include "zero/plan/page.h"
 #include "zero/plan/predict.h"
 #include "zero/process/request.h"
 #include "zero/rank/generate.h"
@@ -41,6 +42,8 @@ struct Run {
     struct Job job;
     struct PredictRequest request;
     struct Forecast forecast;
+    int argc;
+    char **argv;
     struct Console console;
     struct DeepSpeed deepspeed;
 };
@@ -96,6 +99,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
         err = options_resolve(&run->resolved, &line->run, e);
     if (o->sample_only || o->eval_only)
         line->train.global_batch = 0; // there is no step: that of a run's --out means nothing
+    if (err || o->html)               // a page's lines are resolved one by one
+        return err;
     if (!err)
         err = settings_resolve(&line->train, &run->given.train, &use, e);
     if (!err)
@@ -562,10 +567,88 @@ static int run_job(struct Run *run, struct Error *e) {
     return err;
 }
 
+// Returns how many samples a run trains on, counted from its first step; UINT64_MAX with --epochs.
+static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
+    if (mode != MODE_TRAIN && mode != MODE_PREPARE)
+        return 0;
+    return line->train.epochs ? UINT64_MAX : line->train.schedule.steps * line->train.global_batch;
+}
+
+static void set_text_options(struct Run *run, enum Mode mode) {
+    struct CommandLine *given = &run->given, *line = &run->line;
+    const struct Options *o = &line->run;
+    run->texts.of = (struct TextOptions){&run->resolved,
+                                         &given->run,
+                                         &line->run,
+                                         &given->train.rank.model.seq_len,
+                                         &line->train.rank.model.seq_len,
+                                         o->sample_only || line->train.intervals.sample_every,
+                                         !o->sample_only,
+                                         run->world.launched ? run->world.size : 1,
+                                         samples_of(line, mode)};
+}
+
 // ---- the modes ----
 
-// Plans a model, or a number of parameters without a model.
+// A command line of the page's, and what it has of the user's run.
+struct PageLine {
+    struct Run *user, run;
+};
+
+// Reads it as far as `plan` does before it predicts.
+static int page_read(void *context, int argc, char **argv, struct RankSettings *out,
+                     struct Error *e) {
+    struct PageLine *line = context;
+    struct Run *run = &line->run;
+    size_t vocab = 1;
+    memset(run, 0, sizeof *run);
+    int err = read_line(run, argc, argv, e);
+    if (!err)
+        err = world_open(&run->world, run->given.train.rank.timeout_s, e);
+    if (err)
+        return err;
+    run->line.run.cache = line->user->line.run.cache;
+    err = resolve_line(run, e);
+    if (err)
+        return err;
+    set_text_options(run, MODE_PLAN);
+    err = texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
+    if (!err)
+        err = resolve_settings(run, vocab, e);
+    if (err)
+        flags_describe_sources(&run->resolved, true, e);
+    *out = run->job.settings;
+    return err;
+}
+
+static void page_forget(void *context) {
+    struct PageLine *line = context;
+    world_close(&line->run.world);
+    flags_free(&line->run.flags);
+    deepspeed_close(&line->run.deepspeed);
+}
+
+static int write_page(struct Run *run, struct Error *e) {
+    struct FlagsSaid said = flags_said(&run->flags);
+    struct PageLine *line = base_alloc_zeroed(sizeof *line);
+    line->user = run;
+    struct PageRequest r = {.said = &said,
+                            .argc = run->argc,
+                            .argv = run->argv,
+                            .read = page_read,
+                            .forget = page_forget,
+                            .context = line,
+                            .path = run->line.run.html,
+                            .out = stdout};
+    int err = page_write(&r, e);
+    free(line);
+    return err;
+}
+
+// Plans a model, or a number of parameters without a model; or many models, for a page.
 static int plan(struct Run *run, struct Error *e) {
+    if (run->line.run.html)
+        return write_page(run, e);
     size_t vocab = 1, parameters = run->line.run.params;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err && run->line.train.epochs)
@@ -618,29 +701,14 @@ static const struct {
     [MODE_TRAIN] = {run_job, train},
 };
 
-// Returns how many samples a run trains on, counted from its first step; UINT64_MAX with --epochs.
-static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
-    if (mode != MODE_TRAIN && mode != MODE_PREPARE)
-        return 0;
-    return line->train.epochs ? UINT64_MAX : line->train.schedule.steps * line->train.global_batch;
-}
-
 static int start(struct Run *run, struct Error *e) {
     static const struct MachineCalls machine = {
         machine_measured,   machine_doubt,      machine_free_bytes, machine_resident_bytes,
         machine_peak_bytes, machine_peak_reset, json_read};
-    struct CommandLine *given = &run->given, *line = &run->line;
+    struct CommandLine *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
-    run->texts.of = (struct TextOptions){&run->resolved,
-                                         &given->run,
-                                         &line->run,
-                                         &given->train.rank.model.seq_len,
-                                         &line->train.rank.model.seq_len,
-                                         o->sample_only || line->train.intervals.sample_every,
-                                         !o->sample_only,
-                                         run->world.launched ? run->world.size : 1,
-                                         samples_of(line, mode)};
+    set_text_options(run, mode);
     run->job = (struct Job){.world = &run->world,
                             .seed = o->seed,
                             .identity = texts_identity,
@@ -680,6 +748,8 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0); // keeps its lines in order with those of standard error
     request_begin();
     char *cache = cache_default_folder();
+    run.argc = argc;
+    run.argv = argv;
     int misread = read_line(&run, argc, argv, &e); // it sets the timeout of waiting for other ranks
     int err = world_open(&run.world, run.given.train.rank.timeout_s, &e);
     if (!err)

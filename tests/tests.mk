@@ -43,10 +43,10 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/
     $(call IN,data,test_edges.sh test_names.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     tests/data/test_bpe.sh \
-    $(call IN,zero,test_exercises.sh test_plan.sh test_chains.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
+    $(call IN,zero,test_exercises.sh test_plan.sh test_page.sh test_chains.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_diverged.sh test_keep_best.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_waits.sh test_cluster.sh test_nodes.sh) \
-    $(call IN,scripts,test_docs.sh IN,scripts,test_plot.sh test_view.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
+    $(call IN,scripts,test_docs.sh test_plot.sh test_view.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
     test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh test_mutants.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
@@ -71,9 +71,9 @@ ALONE := test_nccl_watch.c test_gpu_calls.sh test_trace.c test_fit_auto.sh \
 ASLEEP := test_mpi_faults.sh test_mpi.sh test_mpi_gpu.sh test_scarce.sh test_run_edges.sh test_run_folders.sh \
     test_delay.c test_queues.c test_bench_gpu.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, tokenizer_compare.sh
-# tokenizer_check, exports_torch.sh chat_texts, real_model.sh train_batches, and test_mpi*.sh
-# mpi_ranks and mpi_stops.
-STARTED_release := tokenizer_check chat_texts train_batches
+# tokenizer_check, exports_torch.sh chat_texts, real_model.sh train_batches, test_page.sh page_points,
+# and test_mpi*.sh mpi_ranks and mpi_stops.
+STARTED_release := tokenizer_check chat_texts train_batches page_points
 # Tests that test_any_cpu.sh and test_chat_asked.sh start.
 STARTED_TESTS_release := $(call IN,kernels,test_kernels_matmul test_matmul_edges) \
     tests/data/test_chat_lines

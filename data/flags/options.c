@@ -78,6 +78,13 @@ const struct Flag options_table[] = {
              "with offload the time that a step takes at least; and exit. --data may be left out.",
      .identity = FLAG_NOW},
     {"json", FLAG_BOOL, AT(json), NULL, "Plan", .help = "--plan: as one JSON object, in bytes."},
+    {"html", FLAG_STRING, AT(html), NULL, "Plan", .argument = "FILE",
+     .help =
+         "--plan: as a calculator, one web page with the plans of all models, on 1 to 64 ranks, "
+         "for every stage, micro-batches of 1 to 8, bf16 and fp32, without offload, with the "
+         "optimizer's, and with all to the CPU. What the line says of these is so in all; so "
+         "are its other flags. It plans for a GPU, unless --device says otherwise.",
+     .identity = FLAG_NOW},
     {"params", FLAG_SIZE, AT(params), "0", "Plan", .argument = "N<=100000000000000",
      .help = "--plan: the model states of so many parameters, such as 7.5G, instead of a model's "
              "memory; 0: a model's."},
@@ -244,7 +251,7 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
 // Flags that do not go together. --params plans without a model and a text, so flags of these are
 // refused.
 static const struct FlagRule rules[] = {
-    {E_PLAN_MISSING, "json|params !plan", "it is a way of planning; add --plan"},
+    {E_PLAN_MISSING, "json|params|html !plan", "it is a way of planning; add --plan"},
     {E_PARAMS_FLAG,
      "+model|+layers|+heads|+channels|+seq-len|+vocab|+data|+tokenizer|+fit|+cluster|+pp params",
      "--params plans a number of parameters without a model; leave out one of the two"},
@@ -252,6 +259,9 @@ static const struct FlagRule rules[] = {
      "without a model there are no blocks to choose from; expected --offload-ratio 1"},
     {E_PARAMS_FLAG, "tp>1 params", "each rank has all parameters; give a shape, and no --params"},
     {E_SHOW_CHAIN, "+show-chain json", "it prints lines, not JSON; leave out one of the two"},
+    {E_HTML, "html json|params|show-chain|cluster|fit|resume",
+     "a page has plans of many runs, to the byte; leave out one of the two"},
+    {E_HTML, "html launched", "a page needs one process alone; start it without a launcher"},
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
     {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace|trace-zero",
      "it prepares data and does nothing else; leave out one of the two"},
@@ -344,7 +354,8 @@ static int check_prompt(const char *prompt, struct Error *e) {
 
 int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     const struct FlagsSaid said = flags_said(f);
-    const struct FlagFact facts[] = {{"bare-chat", flags_is_bare(f, "chat")}, {0}};
+    const struct FlagFact facts[] = {
+        {"bare-chat", flags_is_bare(f, "chat")}, {"launched", o->processes > 0}, {0}};
     const struct FlagValues values = {f->table, f->n, f->options, &said, facts};
     if (o->eval && strcmp(o->eval, "none") == 0) // replaces the --eval of a resumed run
         o->eval = NULL;
