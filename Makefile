@@ -5,6 +5,7 @@
 #   make features   the libraries that were found make quick       most tests, in a minute or two
 #   make asan, tsan every test under sanitizers
 #   make bench      the kernels' speed            make fuzz        the fuzzers of the file readers
+#   make zero_in_200_lines   all stages of ZeRO in one file (docs/learn)
 #   make format     clang-format, in place        make check-format, clean
 #
 # Objects lie outside the source, in build/MODE. Every .c of the rooms below is built; where a library
@@ -124,6 +125,8 @@ ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
 ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o)) \
     $(ISA_FILES_amx:%=$(BUILD)/kernels/cpu/%.amx.o)
 MAIN_OBJECTS := $(BUILD)/train.o
+LEARN := $(BUILD)/zero_in_200_lines
+LEARN_OBJECTS := $(BUILD)/docs/learn/zero_in_200_lines.o
 LIBRARY := $(BUILD)/libzero.a
 LIBS := $(foreach l,DNNL SPM CURL MPI URING PCRE2 ZLIB ZSTD,$(LIBS_$l)) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
@@ -141,7 +144,7 @@ SAY := @echo
 RUN := @
 endif
 
-$(C_OBJECTS) $(MAIN_OBJECTS): $(BUILD)/%.o: %.c $(DEPEND)
+$(C_OBJECTS) $(MAIN_OBJECTS) $(LEARN_OBJECTS): $(BUILD)/%.o: %.c $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
 	$(RUN)$(CC) $(C_FLAGS) -MMD -MP -c $< -o $@
@@ -175,7 +178,7 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND_CU
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all cuda registers test quick list list-quick list-long test-build quick-build asan tsan \
-    fuzz fuzz-build bench features format check-format clean
+    fuzz fuzz-build bench features zero_in_200_lines format check-format clean
 
 ifeq ($(MODE),release)
 all: train
@@ -216,14 +219,19 @@ $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $^ $(LIBS) -o $@
 
+zero_in_200_lines: $(LEARN)
+$(LEARN): $(LEARN_OBJECTS) $(LIBRARY)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
+
 -include $(patsubst %.o,%.d,$(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) \
-    $(TEST_OBJECTS) $(CUSIM_OBJECTS) $(TEST_CU_OBJECTS))
+    $(LEARN_OBJECTS) $(TEST_OBJECTS) $(CUSIM_OBJECTS) $(TEST_CU_OBJECTS))
 
 # ---- form ----------------------------------------------------------------------------------------
 
 ROOMS := $(foreach top,model zero data kernels tests,$(top) $(top)/*) \
     $(addprefix tests/cusim/include/,cusim kernels/cuda)
-FORMATTED = $(wildcard *.c $(foreach d,$(ROOMS),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
+FORMATTED = $(wildcard *.c docs/learn/*.c $(foreach d,$(ROOMS),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format check-format:
 	@printf '%s\n' $(FORMATTED) | xargs -P "$$(nproc)" -n 40 \
 	    $(CLANG_FORMAT) $(if $(filter format,$@),-i,--dry-run --Werror)

@@ -43,7 +43,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/
     $(call IN,data,test_edges.sh test_names.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     tests/data/test_bpe.sh \
-    $(call IN,zero,test_exercises.sh test_plan.sh test_page.sh test_chains.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
+    $(call IN,zero,test_learn.sh test_exercises.sh test_plan.sh test_page.sh test_chains.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_diverged.sh test_keep_best.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_waits.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_docs.sh test_plot.sh test_view.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
@@ -206,7 +206,7 @@ TESTS ?= $(ALL_TESTS)
 # The programs among some tests, and where there are scripts, what those start.
 BUILT = $(call PROGRAM,$(filter %.c,$(1))) $(if $(filter-out %.c,$(1)),\
     $(call PROGRAM,$(MPI_PROGRAMS) $(STARTED) $(STARTED_TESTS_$(MODE):%=%.c)) $(MPI_LIBRARIES) \
-    $(PRELOADS) $(TRIAL_PROGRAMS))
+    $(PRELOADS) $(TRIAL_PROGRAMS) $(LEARN))
 # Beside all tests fuzzers are compiled, so that they follow what they read; scripts/dev/fuzz.sh
 # links them.
 test-build: all $(call BUILT,$(TESTS)) \

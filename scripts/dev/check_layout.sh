@@ -89,6 +89,8 @@ function may_include(target,    to) {
         return 0
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
+    if (folder == "docs") # it has a zero/ of its own
+        return to ~ /^(model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
     if (to == "model" &&
         file ~ /^zero\/((step|results)\.c|pipe\/pipe\.c|rank\/(generate\.[ch]|rank(\.[ch]|_step\.c)))$/)
