@@ -325,6 +325,9 @@ TEST(a_text_does_not_depend_on_those_beside_it) {
     check_beside(s, "a pipeline");
     s.pp = 1;
     s.ranks = s.tp = 3;
+    s.model.vocab = 3 * 61; // each place has a part of it
+    struct Error e;
+    CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
     check_beside(s, "tensor parallelism");
 }
 
