@@ -36,7 +36,7 @@ while IFS='|' read -r ranks how more; do
         same $((ranks * p)) --pp $p $how $more --global-batch 4
     done
 done <<'END'
-2|--zero 3|--recompute block
+2|--zero 3 --prefetch 5|--recompute block
 2|--zero 0|--zero 1
 4|--zero 3 --zero-shard-size 2|
 2|--zero 3|--zero-hpz-partition-size 2
@@ -103,8 +103,11 @@ rm -rf "$folder/six"
 goes "--ranks 4 --zero 2 --zero-shard-size 2 --pp 1" "--ranks 8 --pp 2 --zero 2 --zero-shard-size 2"
 
 # Both ends have a tied head's matrix, and the first one tells it.
-six=$("$train" "${model[@]}" --tie on --global-batch 4 --ranks 2 --pp 2 --steps 6 \
-    --out "$folder/six" 2>&1 | grep '^weights hash')
+tied=("${model[@]}" --tie on --global-batch 4 --steps 6 --out "$folder/six")
+six=$("$train" "${tied[@]}" --ranks 2 --pp 2 2>&1 | grep '^weights hash')
+said=$("$train" "${tied[@]}" --ranks 1 --pp 1 --resume auto 2>&1)
+[ -n "$six" ] && [ "$(grep '^weights hash' <<<"$said")" = "$six" ]
+result $? "a stage alone has the weights hash of two that both have the tied matrix" "$six; $said"
 rm -rf "$folder/six"
 for to in "2 --pp 2" "3 --pp 3 --offload-optimizer cpu" "4 --pp 4 --zero 1 --save-async"; do
     goes "--tie on --ranks 3 --pp 3 --zero 1" "--tie on --ranks $to"
