@@ -53,7 +53,7 @@ TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than some 15 seconds where nothing else runs: they begin first, in this
 # order, and `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
-LONG_release := test_mpi.sh test_docs.sh test_delay.c test_plan.sh test_pipe.sh test_queues.c test_offload.c \
+LONG_release := test_mpi.sh test_docs.sh test_page.sh test_view.sh test_learn.sh test_delay.c test_plan.sh test_pipe.sh test_queues.c test_offload.c \
     test_stages.c test_run_edges.sh test_plan_offload.c test_outputs.sh test_offload_resume.c \
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
