@@ -9,7 +9,7 @@
 #
 # is not run, but its flags are looked up; nor is one with `...` in it. Below a comment
 # <!-- one weights hash --> all runs of the block must print the same. The pages add-a-*.md are
-# test_exercises.sh's, and gpu_*.md are reports. TRAIN names the program.
+# test_exercises.sh's, docs/learn is test_chapters.sh's, and gpu_*.md are reports. TRAIN names the program.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 . tests/lib/mpi_env.sh
@@ -114,7 +114,7 @@ shown_in() { # shown_in NAME SAID: all of shown
 }
 
 make_files
-for page in README.md "$repository"/docs/*.md "$repository"/docs/learn/*.md; do
+for page in README.md "$repository"/docs/*.md; do
     [[ $page != */gpu_*.md && $page != */add-a-*.md ]] && [ -e "$repository/${page#"$repository"/}" ] || continue
     rm -rf out
     [[ $page != */models.md ]] ||
