@@ -58,7 +58,7 @@ LONG_release := test_mpi.sh test_docs.sh test_page.sh test_view.sh test_learn.sh
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
     test_replicas.sh test_wire.sh test_models.sh test_fit_auto.sh test_deepspeed.sh test_every_family.c \
-    test_cluster.sh test_nodes.sh
+    test_cluster.sh test_nodes.sh test_chapters.sh
 LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_attention.c \
     test_kernels_seen.c test_kernels_sparse.c test_kernels_sparse_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_blas_forms.c test_mpi_gpu.sh
