@@ -1,7 +1,7 @@
 #!/bin/bash
 # The commands of README.md and docs/ run, and print what is shown behind them, up to numbers.
 #
-# A command is an indented line that begins with ./train or mpirun (or `make -j && ./train`). Indented
+# A command is an indented line that begins with ./train, mpirun or scripts/view.sh (or `make -j && ./train`). Indented
 # lines behind it, up to the next command, are what it prints. Commands of a page run in order, in a
 # folder with README.md and the files that pages name. One that has a comment above its block,
 #
@@ -25,6 +25,7 @@ make_files() {
     mkdir -p "$folder/page/docs"
     cd "$folder/page" || exit 1
     ln -s "$train" train
+    ln -s "$repository/scripts" scripts
     cp "$repository/README.md" .
     head -c 20000 "$repository/docs/training.md" >text.txt
     cp text.txt new.txt
@@ -57,7 +58,7 @@ commands_of() { # commands_of PAGE
             text = $0
             sub(/^ +/, "", text)
             if (joined) { command = command " " text }
-            else if (text ~ /^(make -j.* && )?(\.\/train|mpirun|for) /) {
+            else if (text ~ /^(make -j.* && )?(\.\/train|mpirun|for|scripts\/view.sh) /) {
                 command = text; at = FNR
             } else { if (open) print ">" text; next }
             joined = command ~ /\\$/ || (command ~ /^for / && command !~ / done$/)
