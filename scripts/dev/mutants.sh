@@ -118,6 +118,8 @@ target() {
         echo build/release/{train,tests/test_kernels_matmul,tests/test_matmul_edges}
         ;;
     test_sass.py) echo CUDA_ARCHS=90 registers ;;
+    test_learn.sh | test_chapters.sh) echo build/release/{train,zero_in_200_lines} ;;
+    test_page.sh) echo build/release/{train,tests/page_points} ;;
     *.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
     *) echo "build/release/tests/$1" ;;
     esac
