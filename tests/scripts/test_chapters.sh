@@ -79,7 +79,7 @@ quotes_of() { # quotes_of PAGE: lines of C that are nowhere in the source
 
 links_of() { # links_of PAGE: those that lead nowhere; pictures are made with the viewer
     local link
-    grep -o '](\(\.\./\)*[^)#:]*)' "$1" | tr -d ']()' | grep -v '^pictures/' | while read -r link; do
+    grep -o '](\(\.\./\)*[^)#:]*)' "$1" | tr -d ']()' | while read -r link; do
         [ -e "$(dirname "$1")/$link" ] || echo "$link"
     done
 }

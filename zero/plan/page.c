@@ -33,7 +33,7 @@ static const struct Dial {
         const char *name, *words[DIAL_WORDS];
     } value[DIAL_VALUES]; // of the model's dial the presets
 } dials[] = {
-    {"model", {"model", "init"}, {{NULL}}},
+    {"model", {"model", "init"}, {{NULL, {NULL}}}},
     {"dtype", {"dtype"}, {{"bf16", {"--dtype", "bf16"}}, {"fp32", {"--dtype", "fp32"}}}},
     {"stage",
      {"zero"},
