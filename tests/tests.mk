@@ -206,7 +206,7 @@ TESTS ?= $(ALL_TESTS)
 # The programs among some tests, and where there are scripts, what those start.
 BUILT = $(call PROGRAM,$(filter %.c,$(1))) $(if $(filter-out %.c,$(1)),\
     $(call PROGRAM,$(MPI_PROGRAMS) $(STARTED) $(STARTED_TESTS_$(MODE):%=%.c)) $(MPI_LIBRARIES) \
-    $(PRELOADS) $(TRIAL_PROGRAMS) $(LEARN))
+    $(PRELOADS) $(TRIAL_PROGRAMS) $(if $(filter release,$(MODE)),$(LEARN)))
 # Beside all tests fuzzers are compiled, so that they follow what they read; scripts/dev/fuzz.sh
 # links them.
 test-build: all $(call BUILT,$(TESTS)) \
