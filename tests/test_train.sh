@@ -344,15 +344,18 @@ result $? "--help all, of a topic, and of one flag" "$said"
     [ "$("$train" --help --prefetch 3)" = "$("$train" --help prefetch)" ] &&
     [ "$("$train" -h --zero)" = "$("$train" --help zero)" ] && "$train" --help --no-such >/dev/null
 result $? "-h is --help, and a flag that follows is its topic"
+"$train" --help max-new-tokens | grep -q -- '--sample-tokens' &&
+    "$train" --help generate | grep -q -- '--seed' && "$train" --help ctx-size | grep -q -- '--seq-len'
+result $? "--help knows what others call the flags of sampling"
 said=$("$train" --help memori 2>&1)
 [ $? = 2 ] && error_is 'E_HELP_TOPIC --help memori'
 result $? "refused: a topic that is none" "$said"
 said=$("$train" --help)
-# The three examples, as printed, one after the other.
+# The examples, as printed, one after the other, but that of somebody's model.
 mkdir "$folder/examples"
 cp README.md "$folder/examples"
 ln -s "$(realpath "$train")" "$folder/examples/train"
-sed -n 's/^  \(\.\/train .*\)$/\1/p' <<<"$said" >"$folder/examples/lines"
+sed -n '/hf:/!s/^  \(\.\/train .*\)$/\1/p' <<<"$said" >"$folder/examples/lines"
 said=$(cd "$folder/examples" && bash -e lines 2>&1)
 status=$?
 [ $status = 0 ] && [ "$(wc -l <"$folder/examples/lines")" = 3 ]

@@ -135,21 +135,21 @@ const struct Flag options_table[] = {
     {"tensorboard", FLAG_BOOL, AT(tensorboard), "true", "Run",
      .help = "Write a TensorBoard event file into --out.", .deepspeed = "tensorboard.enabled"},
     {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "Samples",
-     .help =
-         "With --resume, or --init: print a sample, and on standard output nothing else, and exit.",
-     .identity = FLAG_NOW},
+     .help = "With --resume, or --init: print a sample, and on standard output nothing else, and "
+             "exit. --seed says which one; the model sees --seq-len tokens (docs/chat.md).",
+     .identity = FLAG_NOW, .also = "sample generate inference"},
     {"prompt", FLAG_STRING, AT(prompt), "\n", "Samples", .argument = "TEXT",
      .help = "What a sample begins with."},
     {"chat", FLAG_OPTIONAL, AT(chat), NULL, "Samples", .argument = "[TEXT]",
-     .help = "With --sample-only: ask the model TEXT as its chat template has it, and print the "
-             "answer alone. Without TEXT a conversation, a question a line (docs/finetune.md)."},
+     .help = "--sample-only: ask the model TEXT as its chat template has it, and print the answer "
+             "alone. Without TEXT a conversation, a question a line (docs/chat.md)."},
     {"system", FLAG_STRING, AT(system), NULL, "Samples", .argument = "TEXT",
      .help =
          "With --chat: the system message in front of the question. Default: the template's own."},
     {"prompts", FLAG_STRING, AT(prompts), NULL, "Samples", .argument = "FILE.jsonl",
-     .help = "With --sample-only and --answers: answer all prompts of a file, a line "
-             "{\"prompt\": TEXT}, which is continued, or {\"messages\": [...]}, which is "
-             "answered by the chat template.",
+     .help = "--sample-only, with --answers: answer all prompts of a file, up to --batch at a "
+             "time: a line {\"prompt\": TEXT}, which is continued, or {\"messages\": [...]}, "
+             "which is answered by the chat template.",
      .identity = FLAG_NOW},
     {"answers", FLAG_STRING, AT(answers), NULL, "Samples", .argument = "FILE.jsonl",
      .help = "Where the answers to --prompts go: its lines, with \"answer\" and "
@@ -157,7 +157,8 @@ const struct Flag options_table[] = {
              "on with.",
      .identity = FLAG_NOW},
     {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Samples", .argument = "1<=N<=1000000",
-     .help = "Length of a sample, at most."},
+     .help = "Length of a sample, at most.",
+     .also = "max-tokens max-new-tokens max-completion-tokens n-predict"},
     {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "Samples", .argument = "0<=X<=1000",
      .help = "0: always the likeliest token."},
     {"top-k", FLAG_SIZE, AT(top_k), "50", "Samples", .argument = "N",
@@ -194,10 +195,11 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
         return err;
     }
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
-          "Trains a GPT on text. Three examples:\n\n"
+          "Trains a GPT on text, or asks one. Four examples:\n\n"
           "  ./train --data README.md --steps 50\n"
           "  ./train --out out --resume auto --sample-only --prompt \"zero.c \"\n"
-          "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n"
+          "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n"
+          "  ./train --init hf:FOLDER --chat \"Is water wet?\"\n\n"
           "The flags by topic; --help TOPIC says what they do and cost, --help all says all:\n\n",
           stdout);
     return flags_print_help(f, o->help, stdout, e);
@@ -232,6 +234,7 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
         o->help = "";
     if (err || o->help || o->version)
         return err;
+    o->sample_only |= o->chat || o->prompts;
     char *saved = base_format("%s/config.json", o->out);
     bool again = o->resume && !o->config && access(saved, F_OK) == 0;
     if (again)
@@ -270,8 +273,11 @@ static const struct FlagRule rules[] = {
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
     {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
      "it has no effect without --eval; add --eval ppl"},
-    {E_ONLY_CHECKPOINT, "sample-only|eval-only !resume !init !plan",
-     "it needs a checkpoint; add --resume auto, or a model by --init"},
+    {E_PROMPTS_FLAG, "+prompts !answers !resume !init !plan",
+     "it needs a file for the answers, and a model; add --answers FILE.jsonl, and --resume auto "
+     "for that of --out or --init KIND:PATH"},
+    {E_ONLY_CHECKPOINT, "chat|+chat|prompts|sample-only|eval-only !resume !init !plan",
+     "it needs a model; add --resume auto for that of --out, or --init KIND:PATH"},
     {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},
     {E_ONLY_CONFLICT, "trace export resume=best", "there is no step; leave out --trace"},
     {E_ONLY_CONFLICT, "trace-zero sample-only|eval-only",
@@ -280,13 +286,11 @@ static const struct FlagRule rules[] = {
     {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
     {E_RESUME_BEST, "resume=best !export !eval-only !sample-only",
      "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
-    {E_CHAT_FLAG, "chat|+chat !sample-only", "it needs --sample-only; add it"},
     {E_CHAT_FLAG, "+chat !chat !bare-chat", "the question is empty; give a text"},
     {E_CHAT_FLAG, "chat|+chat +prompt", "both say what is sampled; leave out one of the two"},
     {E_CHAT_FLAG, "+system !chat !+chat", "it has no effect without --chat; add --chat"},
     {E_PROMPTS_FLAG, "+prompts !answers", "the answers need a file; add --answers FILE.jsonl"},
     {E_PROMPTS_FLAG, "+answers !prompts", "it answers a file's prompts; add --prompts FILE.jsonl"},
-    {E_PROMPTS_FLAG, "prompts !sample-only", "it needs --sample-only; add it"},
     {E_PROMPTS_FLAG, "prompts chat|+chat|+prompt",
      "both say what is sampled; leave out one of the two"},
     {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},

@@ -46,7 +46,9 @@ static inline bool options_best(const struct Options *o) {
 // Returns the flag that makes the program print a result without a training step, and leaves --out
 // unchanged; NULL: the run trains.
 static inline const char *options_only(const struct Options *o) {
-    return o->sample_only                 ? "--sample-only"
+    return o->chat                        ? "--chat"
+           : o->prompts                   ? "--prompts"
+           : o->sample_only               ? "--sample-only"
            : o->eval_only                 ? "--eval-only"
            : o->prepare_only              ? "--prepare-only"
            : o->export && options_best(o) ? "--resume best"
@@ -74,7 +76,7 @@ extern const size_t options_count;
 // fits: seq_len is a default, so a short text may have shorter sequences.
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits);
 
-// Prints the version and `features` for --version; for --help the usage, three examples, and the
+// Prints the version and `features` for --version; for --help the usage, four examples, and the
 // names of all flags, or the flags of --help TOPIC. Errors: -EINVAL.
 int options_print(const struct Flags *f, const struct Options *o, const char *features,
                   struct Error *e);

@@ -33,19 +33,30 @@ refused "a system message without a question" 'E_CHAT_FLAG --system x' --sample-
 refused "an empty question behind =" 'E_CHAT_FLAG --chat' --sample-only --chat=
 refused "a conversation and a prompt, which is not its text" 'E_CHAT_FLAG --chat --prompt x' \
     --sample-only --chat --prompt x
-refused "a conversation while training" 'E_CHAT_FLAG --chat:' --chat
 refused "a conversation with a system message, without a template" E_CHAT_TEMPLATE \
     --sample-only --chat --system x
 refused "prompts without a file for answers" 'E_PROMPTS_FLAG --prompts x' --sample-only --prompts x
 refused "answers to no prompts" 'E_PROMPTS_FLAG --answers x' --sample-only --answers x
-refused "prompts while training" 'E_PROMPTS_FLAG --prompts x' --prompts x --answers y
 refused "prompts and a prompt" 'E_PROMPTS_FLAG --prompt z' --sample-only --prompts x --answers y \
     --prompt z
 refused "prompts and a conversation" 'E_PROMPTS_FLAG --prompts x --chat' --sample-only --prompts x \
     --answers y --chat
 grep -Eq '"chat":[[:space:]]*null' "$folder/out/config.json"
 result $? "a run that asked nothing keeps no conversation" "$(<"$folder/out/config.json")"
-refused "a question while training" 'E_CHAT_FLAG --chat hi' --chat hi
+
+# All that is missing is named at once.
+said=$(timeout 60 "$train" --prompts x 2>&1)
+error_is 'E_PROMPTS_FLAG --prompts x*--answers*--resume auto*--init'
+result $? "refused: prompts of no model, without answers" "$said"
+for asks in --chat "--chat hi" "--prompts x --answers y"; do
+    # shellcheck disable=SC2086
+    said=$(timeout 60 "$train" $asks 2>&1)
+    error_is "E_ONLY_CHECKPOINT ${asks% --a*}: *--resume auto*--init"
+    result $? "refused: $asks of no model" "$said"
+done
+said=$(timeout 60 "$train" --chat hi --resume auto --out "$folder/none" 2>&1)
+error_is 'E_RUN_MISSING --chat: --out'
+result $? "refused: a question to no run" "$said"
 
 # The end token is a newline here: a file can say so of any tokenizer that has one; bytes have none.
 printf '%s' '{"user":{"prefix":"","suffix":""},"assistant":{"prefix":"","suffix":"\n"}}' \

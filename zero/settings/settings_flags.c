@@ -107,7 +107,8 @@ const struct Flag settings_table[] = {
      .help = "Tokens in a sequence; 0: the model's, or less for a short text; with --init, of "
              "examples: as many as the longest has, at most 1024.",
      .identity = FLAG_MODEL,
-     .also = "seq-length max-seq-length max-length context-length sequence-length block-size"},
+     .also = "seq-length max-seq-length max-length context-length sequence-length block-size "
+             "ctx-size n-ctx max-model-len"},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000", "Training", .argument = "N<=99999999",
      .help = "The step at which the run ends, resumed or not.",
      .also = "max-steps max-iters train-iters num-iterations"},
