@@ -249,13 +249,12 @@ static int check_talk(const struct LineReading *r, enum Member m, struct Error *
                               "assistant");
 }
 
-// Puts the line's "system" before its conversation, unless that has a system message.
-static void add_system(struct Line *line) {
-    if (!line->system.bytes || line->messages[0].role == ROLE_SYSTEM)
+void line_add_system(struct Line *line, const char *text, size_t bytes) {
+    if (!bytes || line->messages[0].role == ROLE_SYSTEM)
         return;
     line_add_message(line);
     memmove(line->messages + 1, line->messages, (line->count - 1) * sizeof *line->messages);
-    line->messages[0] = (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
+    line->messages[0] = (struct Message){ROLE_SYSTEM, text, bytes, false};
 }
 
 static int read_conversation(const struct LineReading *r, struct Error *e) {
@@ -267,7 +266,7 @@ static int read_conversation(const struct LineReading *r, struct Error *e) {
     keep_messages(r, prompt ? MEMBER_PROMPT : MEMBER_NONE, m);
     int err = check_talk(r, m, e);
     if (!err)
-        add_system(line);
+        line_add_system(line, line->system.text, line->system.bytes);
     return err;
 }
 

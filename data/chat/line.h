@@ -50,6 +50,9 @@ bool line_read_empty(struct Scan *s);
 // may be a list of parts of text. Errors: -EINVAL; the scan's, which the caller reports.
 int line_read_messages(struct Line *line, struct Scan *s, struct Error *e);
 struct Message *line_add_message(struct Line *line);
+// Puts a system message before the messages, of which there is one at least, unless the first is
+// one already, or the text is empty.
+void line_add_system(struct Line *line, const char *text, size_t bytes);
 
 // A name from a line, for an error line: unprintable bytes are "?", and a long name is cut.
 struct ShownName {

@@ -129,10 +129,11 @@ static int open_template(struct Prompts *p, struct Error *e) {
     return 0;
 }
 
-static int encode_messages(struct Prompts *p, const struct Line *line, struct Ids *ids,
-                           struct Error *e) {
+static int encode_messages(struct Prompts *p, struct Line *line, struct Ids *ids, struct Error *e) {
     struct Masked made = {0};
     int err = open_template(p, e);
+    if (p->spec.system)
+        line_add_system(line, p->spec.system, strlen(p->spec.system));
     if (!err)
         err = template_render(p->template, line->messages, line->count, true, &made, e);
     *ids = made.ids;

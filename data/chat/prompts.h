@@ -16,6 +16,7 @@ struct PromptsSpec {
     const char *path; // as those of --data: .jsonl, a list in a .json; packed, too
     const struct Tokenizer *tokenizer;
     const char *template; // --chat-template; NULL: the tokenizer's own, if messages need it
+    const char *system;   // UTF-8, before messages that begin with none; NULL: none
     size_t longest;       // tokens that the model sees, prompt and answer together
 };
 

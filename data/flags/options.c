@@ -144,8 +144,8 @@ const struct Flag options_table[] = {
      .help = "--sample-only: ask the model TEXT as its chat template has it, and print the answer "
              "alone. Without TEXT a conversation, a question a line (docs/chat.md)."},
     {"system", FLAG_STRING, AT(system), NULL, "Samples", .argument = "TEXT",
-     .help =
-         "With --chat: the system message in front of the question. Default: the template's own."},
+     .help = "With --chat: the system message in front of the question; with --prompts: of "
+             "conversations that have none. Default: the template's own."},
     {"prompts", FLAG_STRING, AT(prompts), NULL, "Samples", .argument = "FILE.jsonl",
      .help = "--sample-only, with --answers: answer all prompts of a file, up to --batch at a "
              "time: a line {\"prompt\": TEXT}, which is continued, or {\"messages\": [...]}, "
@@ -288,7 +288,8 @@ static const struct FlagRule rules[] = {
      "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
     {E_CHAT_FLAG, "+chat !chat !bare-chat", "the question is empty; give a text"},
     {E_CHAT_FLAG, "chat|+chat +prompt", "both say what is sampled; leave out one of the two"},
-    {E_CHAT_FLAG, "+system !chat !+chat", "it has no effect without --chat; add --chat"},
+    {E_CHAT_FLAG, "+system !chat !+chat !prompts",
+     "it has no effect without --chat or --prompts; add one of the two"},
     {E_PROMPTS_FLAG, "+prompts !answers", "the answers need a file; add --answers FILE.jsonl"},
     {E_PROMPTS_FLAG, "+answers !prompts", "it answers a file's prompts; add --prompts FILE.jsonl"},
     {E_PROMPTS_FLAG, "prompts chat|+chat|+prompt",
@@ -345,15 +346,15 @@ static int check_map(const char *text, struct Error *e) {
     return err;
 }
 
-// --prompt must be UTF-8: a model never sees other text, because --data refuses it.
-static int check_prompt(const char *prompt, struct Error *e) {
-    size_t bytes = strlen(prompt), bad = text_find_invalid(prompt, bytes);
+// A prompt must be UTF-8: a model never sees other text, because --data refuses it.
+static int check_prompt(const char *flag, const char *prompt, struct Error *e) {
+    size_t bytes = prompt ? strlen(prompt) : 0, bad = text_find_invalid(prompt, bytes);
     return bad == bytes
                ? 0
                : error_set(e, -EINVAL, E_UTF8,
-                           "--prompt: byte %zu (0x%02x) is not UTF-8; convert the prompt, for "
-                           "example with iconv",
-                           bad, (unsigned char)prompt[bad]);
+                           "%s: byte %zu (0x%02x) is not UTF-8; convert the text, for example with "
+                           "iconv",
+                           flag, bad, (unsigned char)prompt[bad]);
 }
 
 int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
@@ -366,7 +367,8 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     int err = flag_rules_check(rules, sizeof rules / sizeof rules[0], &values, e);
     if (!err && !o->sample_only && !o->plan)
         err = evals_check(o->eval, &o->ppl, e);
-    err = err ? err : check_prompt(o->prompt, e);
+    err = err ? err : check_prompt("--prompt", o->prompt, e);
+    err = err ? err : check_prompt("--system", o->system, e);
     err = err ? err : find_data(o, e);
     if (err)
         return err;

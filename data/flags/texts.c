@@ -41,7 +41,7 @@ static int open_dialog(struct Texts *t, struct Error *e) {
 
 static int open_prompts(struct Texts *t, struct Error *e) {
     const struct Options *o = t->of.resolved;
-    struct PromptsSpec spec = {o->prompts, data_tokenizer(t->data), o->chat_template,
+    struct PromptsSpec spec = {o->prompts, data_tokenizer(t->data), o->chat_template, o->system,
                                data_seq_len(t->data)};
     return prompts_open(&t->prompts, &spec, e);
 }

@@ -37,6 +37,8 @@ refused "a conversation with a system message, without a template" E_CHAT_TEMPLA
     --sample-only --chat --system x
 refused "prompts without a file for answers" 'E_PROMPTS_FLAG --prompts x' --sample-only --prompts x
 refused "answers to no prompts" 'E_PROMPTS_FLAG --answers x' --sample-only --answers x
+refused "prompts with a system message that is not UTF-8" 'E_UTF8 --system: byte 1 (0xff)' \
+    --prompts x --answers y --system $'a\xff'
 refused "prompts and a prompt" 'E_PROMPTS_FLAG --prompt z' --sample-only --prompts x --answers y \
     --prompt z
 refused "prompts and a conversation" 'E_PROMPTS_FLAG --prompts x --chat' --sample-only --prompts x \

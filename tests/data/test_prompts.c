@@ -40,7 +40,7 @@ static int tear_down(void **state) {
 static int read_named(const struct Fixture *f, const char *name, const char *text, size_t longest,
                       struct Prompts **p, struct Error *e) {
     char *path = scratch_write(f->folder, name, text, strlen(text));
-    struct PromptsSpec spec = {path, f->t, "chatml", longest};
+    struct PromptsSpec spec = {path, f->t, "chatml", NULL, longest};
     int err = prompts_open(p, &spec, e);
     if (!err)
         assert_string_equal(prompts_path(*p), path);
@@ -49,7 +49,7 @@ static int read_named(const struct Fixture *f, const char *name, const char *tex
 }
 
 static struct Prompts *open_prompts(const struct Fixture *f, const char *text) {
-    struct PromptsSpec spec = {f->path, f->t, "chatml", 1000};
+    struct PromptsSpec spec = {f->path, f->t, "chatml", NULL, 1000};
     struct Prompts *p;
     struct Error e;
     free(scratch_write(f->folder, "in.jsonl", text, strlen(text)));
@@ -97,6 +97,28 @@ TEST(prompts_are_texts_and_conversations) {
     prompts_close(p);
 }
 
+TEST(a_system_message_stands_before_conversations_that_have_none) {
+    const struct Fixture *f = *state;
+    static const char ASKED[] = "{\"role\": \"user\", \"content\": \"One?\"}",
+                      TOLD[] = "{\"role\": \"system\", \"content\": \"Be brief.\"}";
+    char *text =
+        base_format("{\"messages\": [%s]}\n{\"messages\": [%s, %s]}\n{\"prompt\": \"One?\"}", ASKED,
+                    TOLD, ASKED);
+    struct Prompts *bare = open_prompts(f, text), *p;
+    struct Error e;
+    struct PromptsSpec spec = {f->path, f->t, "chatml", "Be brief.", 1000};
+    assert_ok(prompts_open(&p, &spec, &e), &e);
+    for (size_t i = 0; i < 3; i++) {
+        const struct Ids *got = prompts_ids(p, i), *want = prompts_ids(bare, i ? i : 1);
+        assert_int_equal(got->count, want->count);
+        assert_memory_equal(got->data, want->data, want->count * sizeof *want->data);
+    }
+    assert_true(prompts_ids(bare, 0)->count < prompts_ids(bare, 1)->count);
+    prompts_close(p);
+    prompts_close(bare);
+    free(text);
+}
+
 TEST(a_bad_line_is_named) {
     const struct Fixture *f = *state;
     static const struct {
@@ -138,9 +160,9 @@ TEST(a_bad_line_is_named) {
     }
     assert_error(read_named(f, "bad.jsonl", "\n\n", 1000, &p, &e), -EINVAL, &e,
                  "E_EXAMPLES_NONE --prompts");
-    struct PromptsSpec spec = {"/nowhere.jsonl", f->t, "chatml", 1000};
+    struct PromptsSpec spec = {"/nowhere.jsonl", f->t, "chatml", NULL, 1000};
     assert_error(prompts_open(&p, &spec, &e), -ENOENT, &e, "E_FILE_READ --prompts /nowhere.jsonl");
-    spec = (struct PromptsSpec){f->folder, f->t, "nobody", 1000};
+    spec = (struct PromptsSpec){f->folder, f->t, "nobody", NULL, 1000};
     assert_error(prompts_open(&p, &spec, &e), -EINVAL, &e, "E_CHAT_TEMPLATE nobody");
 }
 
