@@ -28,13 +28,41 @@ struct Asked {
     struct JsonSlice prompt;
     struct Line line;         // the messages
     bool talks;               // it has messages
+    bool inside;              // its members, but for others, are those of "body"
     struct ShownName unknown; // a member on which the answer to messages depends, such as "tools"
 };
+
+// Refuses a member by which others say how this one answer is drawn.
+static int read_sampling(struct Asked *a, const struct JsonSlice *name, struct Error *e) {
+    static const char *const flags[][2] = {{"max_tokens", "; give --sample-tokens"},
+                                           {"max_completion_tokens", "; give --sample-tokens"},
+                                           {"max_new_tokens", "; give --sample-tokens"},
+                                           {"temperature", "; give --temperature"},
+                                           {"top_p", "; give --top-p"},
+                                           {"top_k", "; give --top-k"},
+                                           {"seed", "; give --seed"},
+                                           {"stop", ""}};
+    size_t i = 0, n = sizeof flags / sizeof *flags;
+    while (i < n && !piece_is(name, flags[i][0]))
+        i++;
+    if (line_read_empty(&a->scan) || i == n || a->scan.wrong)
+        return 0;
+    return error_set(e, -EINVAL, E_EXAMPLE_UNSUPPORTED,
+                     "it has \"%s\", but all prompts of a run are answered in one way; leave it "
+                     "out%s",
+                     flags[i][0], flags[i][1]);
+}
+
+static int read_members(struct Asked *a, struct Error *e);
 
 static int read_member(struct Asked *a, const struct JsonSlice *name, struct Error *e) {
     struct Scan *s = &a->scan;
     const char *other = scan_other(s);
     bool null = other && !strcmp(other, "null");
+    if (!a->inside && piece_is(name, "body") && other && !strcmp(other, "an object")) {
+        a->inside = true;
+        return read_members(a, e);
+    }
     bool prompt = piece_is(name, "prompt"), messages = piece_is(name, "messages");
     if ((prompt && a->prompt.text) || (messages && a->talks))
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
@@ -43,8 +71,11 @@ static int read_member(struct Asked *a, const struct JsonSlice *name, struct Err
         return error_set(e, -EINVAL, E_PROMPTS_LINE,
                          "it has \"%s\" already, which its answer would add; rename it",
                          line_shown(name).text);
+    if (prompt && other)
+        return error_set(e, -EINVAL, E_PROMPTS_LINE, "its \"prompt\" is %s; expected a text",
+                         other);
     if (prompt) {
-        scan_text(s, &a->prompt, "its \"prompt\" is no text");
+        scan_text(s, &a->prompt, "expected a text");
         return 0;
     }
     if (messages) {
@@ -52,13 +83,23 @@ static int read_member(struct Asked *a, const struct JsonSlice *name, struct Err
         return line_read_messages(&a->line, s, e);
     }
     bool matters = member_refused(name) == REFUSE_FILLED || member_named(name) == MEMBER_SYSTEM;
-    if (matters && !null) {
-        if (!line_read_empty(s) && !*a->unknown.text)
-            a->unknown = line_shown(name);
-    } else {
+    if (null)
         scan_skip(s, NULL);
-    }
+    else if (!matters)
+        return read_sampling(a, name, e);
+    else if (!line_read_empty(s) && !*a->unknown.text)
+        a->unknown = line_shown(name);
     return 0;
+}
+
+static int read_members(struct Asked *a, struct Error *e) {
+    struct JsonSlice name;
+    bool first = true;
+    int err = 0;
+    scan_expect(&a->scan, '{', "expected a JSON object");
+    while (!err && scan_member(&a->scan, &first, &name))
+        err = read_member(a, &name, e);
+    return err;
 }
 
 static int check_kind(const struct Asked *a, struct Error *e) {
@@ -79,21 +120,15 @@ static int check_kind(const struct Asked *a, struct Error *e) {
     if (line->count && line->messages[line->count - 1].role == ROLE_USER)
         return 0;
     return error_set(e, -EINVAL, E_PROMPTS_LINE,
-                     "its messages end with %s%s; expected the question at the end, of the role "
-                     "user",
-                     line->count ? "the role " : "none of them",
+                     "its messages %s%s; expected the question at the end, of the role user",
+                     line->count ? "end with the role " : "are empty",
                      line->count ? role_names[line->messages[line->count - 1].role] : "");
 }
 
 // Reads a line, which is no blank one, up to what is asked.
 static int read_line(struct Asked *a, char *text, size_t bytes, struct Error *e) {
-    struct JsonSlice name;
-    bool first = true;
-    int err = 0;
     a->scan = scan_line(text, bytes);
-    scan_expect(&a->scan, '{', "expected a JSON object");
-    while (!err && scan_member(&a->scan, &first, &name))
-        err = read_member(a, &name, e);
+    int err = read_members(a, e);
     if (a->scan.wrong || (!err && !scan_done(&a->scan)))
         return error_set(e, -EINVAL, E_JSON_SYNTAX, "byte %zu: %s", (size_t)(a->scan.at - text) + 1,
                          a->scan.wrong);

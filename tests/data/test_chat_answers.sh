@@ -112,7 +112,7 @@ result $? "answers to other prompts stay as they are" "$status: $(cat "$folder/s
 echo '{"prompt":1}' >>"$folder/prompts.jsonl"
 answer_all bad
 status=$?
-[ $status = 2 ] && error_is "E_JSON_SYNTAX prompts.jsonl: line 11" "$(<"$folder/said")" && [ ! -e "$folder/bad" ]
+[ $status = 2 ] && error_is "E_PROMPTS_LINE prompts.jsonl: line 11" "$(<"$folder/said")" && [ ! -e "$folder/bad" ]
 result $? "a bad line is refused before the first answer" "$status: $(cat "$folder/said")"
 
 echo "1..$count"

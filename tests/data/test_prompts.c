@@ -126,8 +126,9 @@ TEST(a_bad_line_is_named) {
     } rows[] = {
         {"{\"prompt\": \"a\"", "E_JSON_SYNTAX line 3: byte 15"},
         {"[1]", "E_JSON_SYNTAX line 3"},
-        {"{\"prompt\": 7}", "E_JSON_SYNTAX line 3"},
-        {"{\"prompt\": null}", "E_JSON_SYNTAX line 3"},
+        {"{\"prompt\": 7}", "E_PROMPTS_LINE line 3: its \"prompt\" is a number"},
+        {"{\"prompt\": null}", "E_PROMPTS_LINE line 3: its \"prompt\" is null"},
+        {"{\"prompt\": x}", "E_JSON_SYNTAX line 3: byte 12"},
         {"{\"prompt\": \"a\"} {}", "E_JSON_SYNTAX line 3"},
         {"{\"prompt\": \"a\xff\"}", "E_UTF8 line 3: byte 14"},
         {"{\"prompt\": \"\"}", "E_PROMPT_EMPTY line 3"},
@@ -137,7 +138,15 @@ TEST(a_bad_line_is_named) {
         {"{\"prompt\": \"a\", \"messages\": []}", "E_PROMPTS_LINE line 3: it has \"prompt\" and"},
         {"{\"prompt\": \"a\", \"answer\": \"b\"}", "E_PROMPTS_LINE line 3: it has \"answer\""},
         {"{\"prompt\": \"a\", \"finish_reason\": null}", "E_PROMPTS_LINE \"finish_reason\""},
-        {"{\"messages\": []}", "E_PROMPTS_LINE line 3: its messages end with none"},
+        {"{\"messages\": []}", "E_PROMPTS_LINE line 3: its messages are empty"},
+        {"{\"prompt\": \"a\", \"temperature\": 0}",
+         "E_EXAMPLE_UNSUPPORTED line 3: it has \"temperature\", but"},
+        {"{\"body\": {\"prompt\": \"a\", \"max_tokens\": 9}}",
+         "E_EXAMPLE_UNSUPPORTED line 3: it has \"max_tokens\", but"},
+        {"{\"prompt\": \"a\", \"stop\": [\"b\"]}", "E_EXAMPLE_UNSUPPORTED line 3: it has \"stop\""},
+        {"{\"body\": {\"body\": {\"prompt\": \"a\"}}}", "E_PROMPTS_LINE line 3: it has no"},
+        {"{\"prompt\": \"a\", \"body\": {\"prompt\": \"b\"}}", "E_JSON_DUPLICATE_KEY line 3"},
+        {"{\"body\": {\"prompt\": \"a\"}", "E_JSON_SYNTAX line 3: byte 25"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
          "\"content\": \"b\"}]}",
          "E_PROMPTS_LINE line 3: its messages end with the role assistant"},
@@ -164,6 +173,22 @@ TEST(a_bad_line_is_named) {
     assert_error(prompts_open(&p, &spec, &e), -ENOENT, &e, "E_FILE_READ --prompts /nowhere.jsonl");
     spec = (struct PromptsSpec){f->folder, f->t, "nobody", NULL, 1000};
     assert_error(prompts_open(&p, &spec, &e), -EINVAL, &e, "E_CHAT_TEMPLATE nobody");
+}
+
+// Members that mean nothing, or are empty, may stand there; a batch of OpenAI's has all in "body".
+TEST(a_batch_of_openais_is_read) {
+    const struct Fixture *f = *state;
+    struct Prompts *p = open_prompts(
+        f, "{\"messages\": [{\"role\": \"user\", \"content\": \"One?\"}]}\n"
+           "{\"custom_id\": \"a\", \"url\": \"/v1\", \"body\": {\"model\": \"m\", \"max_tokens\": "
+           "null, "
+           "\"stop\": [], \"messages\": [{\"role\": \"user\", \"content\": \"One?\"}]}, \"n\": 1}\n"
+           "{\"prompt\": \"One?\", \"body\": \"a text\"}");
+    const struct Ids *a = prompts_ids(p, 0), *b = prompts_ids(p, 1);
+    assert_int_equal(prompts_count(p), 3);
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->data, b->data, a->count * sizeof *a->data);
+    prompts_close(p);
 }
 
 TEST(a_prompt_leaves_room_for_an_answer) {
