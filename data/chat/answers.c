@@ -1,7 +1,7 @@
 // Writes the answers to prompts: see answers.h.
 #include "data/chat/answers.h"
 #include "data/chat/scan.h"
-#include "data/file.h"
+#include "data/stream.h"
 #include "data/text/printed.h"
 
 #include <cjson/cJSON.h>
@@ -26,16 +26,17 @@ struct Answers {
 // ---- what is there ------------------------------------------------------------------------------
 
 static int refuse_line(const struct Answers *a, size_t i, struct Error *e) {
-    if (i >= prompts_count(a->prompts))
-        return error_set(
-            e, -EEXIST, E_ANSWERS_OTHER,
-            "%s %s: line %zu: --prompts %s has %zu prompts alone; these answer others; "
-            "name another file",
-            FLAG, a->path, i + 1, prompts_path(a->prompts), prompts_count(a->prompts));
+    const char *path = prompts_path(a->prompts);
+    size_t count = prompts_count(a->prompts);
+    if (i >= count)
+        return error_set(e, -EEXIST, E_ANSWERS_OTHER,
+                         "%s %s: it has more lines than --prompts %s, which has %zu; give all the "
+                         "prompts that it answers, or name another file",
+                         FLAG, a->path, path, count);
     return error_set(e, -EEXIST, E_ANSWERS_OTHER,
-                     "%s %s: line %zu does not answer prompt %zu of --prompts %s; name another "
-                     "file",
-                     FLAG, a->path, i + 1, i + 1, prompts_path(a->prompts));
+                     "%s %s: line %zu does not answer prompt %zu of --prompts %s; give the prompts "
+                     "that the file answers, or name another file",
+                     FLAG, a->path, i + 1, i + 1, path);
 }
 
 // True if the first bytes of a line are those that answers to prompt i begin with.
@@ -114,6 +115,10 @@ static int refuse_kind(const char *path, mode_t mode, struct Error *e) {
 static int open_regular(const char *path, int *fd, struct Error *e) {
     struct stat st;
     *fd = -1;
+    if (!strcmp(path, "-") || stream_packing(path))
+        return error_set(e, -EINVAL, E_FILE_KIND,
+                         "%s %s: answers are lines of text in a file; name one FILE.jsonl", FLAG,
+                         path);
     if (!lstat(path, &st) && !S_ISREG(st.st_mode))
         return refuse_kind(path, st.st_mode, e);
     *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);

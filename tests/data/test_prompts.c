@@ -337,7 +337,7 @@ TEST(other_files_stay_as_they_are) {
         assert_string_equal(text, others[i]);
         free(text);
     }
-    assert_true(error_is(&e, "E_ANSWERS_OTHER line 2"));
+    assert_true(error_is(&e, "E_ANSWERS_OTHER it has more lines than"));
     unlink(f->out);
     prompts_close(p);
 }
@@ -358,6 +358,11 @@ TEST(answers_go_into_a_regular_file_of_one_process) {
     assert_error(answers_open(&b, p, link, &e), -EINVAL, &e, "E_FILE_KIND it is a link");
     assert_error(answers_open(&b, p, pipe, &e), -EINVAL, &e, "E_FILE_KIND it is a pipe");
     assert_error(answers_open(&b, p, f->folder, &e), -EINVAL, &e, "E_FILE_KIND it is a folder");
+    static const char *const names[] = {"-", "/nowhere/a.jsonl.gz", "a.zst"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_error(answers_open(&b, p, names[i], &e), -EINVAL, &e, "E_FILE_KIND FILE.jsonl");
+        assert_int_not_equal(access(names[i], F_OK), 0);
+    }
     assert_error(answers_open(&b, p, "/nowhere/a", &e), -ENOENT, &e, "E_FILE_WRITE /nowhere/a");
     assert_lines(f, 1);
     unlink(link);
