@@ -192,33 +192,46 @@ static int converse(struct Trainer *t, struct Error *e) {
     return zero_agree(&t->rank.zero, err);
 }
 
-// The answers of --prompts that are being made: text i of the generation is for prompt `of[i]`.
+// The answers of --prompts that are being made: text i of the generation is for prompt
+// `prompt_of[i]`; the number of prompts: for none.
 struct Answering {
     struct Run *run;
     struct Generation g;
-    struct Answers *out; // of rank 0
+    struct Answers *answers; // of rank 0
     struct Sampling *sampling;
-    size_t *of, next;
-    uint64_t tokens;     // of answers that are written
-    double begin, spoke; // when the first text began; when progress was last told
+    size_t *prompt_of, all, next;
+    uint64_t tokens;         // that were made
+    double begin, last_told; // when the first text began; when progress was last told
 };
 
-enum { PROGRESS_SECONDS = 10 };
+// Answers wait in memory for the first that is not written: so many batches of them, at most.
+enum { PROGRESS_SECONDS = 10, BATCHES_AHEAD = 8 };
 
-// Begins text i with the next prompt, if there is one.
 static void begin_prompt(struct Answering *a, size_t i) {
     const struct Prompts *p = a->run->texts.prompts;
     const struct Options *o = &a->run->line.run;
-    a->of[i] = a->next;
-    if (a->next == prompts_count(p))
-        return;
     const struct Ids *ids = prompts_ids(p, a->next);
     size_t room = a->g.rank->model.config.seq_len - ids->count;
     a->sampling[i] = sampling_of(o, prompts_stops(p, a->next));
-    a->sampling[i].seed += a->next++; // prompts that are alike need not have one answer
-    a->g.text[i].cached = 0;          // nor does one depend on what was answered before it
+    a->sampling[i].seed = o->seed + a->next; // prompts that are alike need not have one answer
+    a->g.text[i].cached = 0;                 // nor does one depend on what was answered before it
     generation_begin(&a->g, i, ids->data, ids->count, size_min(o->sample_tokens, room),
                      &a->sampling[i]);
+    a->prompt_of[i] = a->next++;
+}
+
+// Gives prompts to the texts that have none. Returns how many texts have one.
+static size_t begin_prompts(struct Answering *a) {
+    size_t first = a->next, have = 0;
+    for (size_t i = 0; i < a->g.texts; i++)
+        first = size_min(first, a->prompt_of[i]);
+    for (size_t i = 0; i < a->g.texts; i++) {
+        bool idle = a->prompt_of[i] == a->all;
+        if (idle && a->next < size_min(a->all, first + BATCHES_AHEAD * a->g.texts))
+            begin_prompt(a, i);
+        have += a->prompt_of[i] < a->all;
+    }
+    return have;
 }
 
 static int put_answer(struct Answering *a, size_t i, struct Error *e) {
@@ -227,70 +240,71 @@ static int put_answer(struct Answering *a, size_t i, struct Error *e) {
     size_t bytes;
     char *text = printed_text(data_tokenizer(a->run->texts.data), x->ids + x->prompt,
                               x->count - x->prompt - stopped, &bytes);
-    int err = answers_put(a->out, a->of[i], text, bytes, !stopped, e);
-    a->tokens += x->count - x->prompt;
+    int err = answers_put(a->answers, a->prompt_of[i], text, bytes, !stopped, e);
     free(text);
     return err;
 }
 
-static void log_progress(struct Answering *a) {
+// open: answers that are being made.
+static void log_progress(struct Answering *a, size_t open) {
     double now = base_seconds();
-    if (!a->out || now - a->spoke < PROGRESS_SECONDS)
+    if (!a->answers || now - a->last_told < PROGRESS_SECONDS)
         return;
-    a->spoke = now;
-    log_line(LOG_NORMAL, "%zu of %zu prompts are answered, %.1f tokens/s", answers_done(a->out),
-             prompts_count(a->run->texts.prompts), (double)a->tokens / (now - a->begin));
+    a->last_told = now;
+    size_t done = answers_done(a->answers);
+    log_line(LOG_NORMAL,
+             "%zu of %zu answers are written, %zu wait for one before them, %.1f tokens/s", done,
+             a->all, a->next - open - done, (double)a->tokens / (now - a->begin));
 }
 
 // Answers prompts, as many at a time as the cache has sequences, until all are answered.
 static int answer_all(struct Answering *a, struct Error *e) {
-    size_t all = prompts_count(a->run->texts.prompts), left;
+    size_t open;
     int err = 0;
-    for (size_t i = 0; i < a->g.texts; i++)
-        begin_prompt(a, i);
-    do {
-        left = 0;
+    while (!err && (open = begin_prompts(a)) > 0) {
         generation_step(&a->g);
-        for (size_t i = 0; i < a->g.texts && !err; i++) {
-            if (a->of[i] < all && !a->g.text[i].active) {
-                err = zero_agree(&a->g.rank->zero, a->out ? put_answer(a, i, e) : 0);
-                begin_prompt(a, i);
+        a->tokens += open;
+        for (size_t i = 0; i < a->g.texts && !err; i++)
+            if (a->prompt_of[i] < a->all && !a->g.text[i].active) {
+                err = zero_agree(&a->g.rank->zero, a->answers ? put_answer(a, i, e) : 0);
+                a->prompt_of[i] = a->all;
+                open--;
             }
-            left += a->of[i] < all;
-        }
-        log_progress(a);
-    } while (left && !err);
+        log_progress(a, open);
+    }
     return err;
 }
 
 static int answer_prompts(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
-    struct Answering a = {.run = run};
+    struct Answering a = {.run = run, .all = prompts_count(run->texts.prompts)};
     struct Error ignored;
-    int err = trainer_speaks(t) ? answers_open(&a.out, run->texts.prompts, o->answers, e) : 0;
+    int err = trainer_speaks(t) ? answers_open(&a.answers, run->texts.prompts, o->answers, e) : 0;
     err = zero_agree(&t->rank.zero, err);
     if (!err) {
         generation_open(&a.g, &t->rank);
-        a.of = base_alloc(a.g.texts * sizeof *a.of);
+        a.prompt_of = base_alloc(a.g.texts * sizeof *a.prompt_of);
         a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
-        a.next = zero_share(&t->rank.zero, a.out ? answers_done(a.out) : 0)[0];
-        size_t first = a.next, all = prompts_count(run->texts.prompts);
+        for (size_t i = 0; i < a.g.texts; i++)
+            a.prompt_of[i] = a.all;
+        size_t first = zero_share(&t->rank.zero, a.answers ? answers_done(a.answers) : 0)[0];
+        a.next = first;
         if (first && trainer_speaks(t))
-            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", first, all,
+            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", first, a.all,
                      o->answers);
-        a.begin = a.spoke = base_seconds();
+        a.begin = a.last_told = base_seconds();
         err = answer_all(&a, e);
         double seconds = base_seconds() - a.begin;
-        if (!err && trainer_speaks(t))
-            log_line(LOG_NORMAL, "%zu answers, %llu tokens in %.1f s: %.1f tokens/s",
-                     a.next - first, (unsigned long long)a.tokens, seconds,
-                     (double)a.tokens / seconds);
+        if (!err && first < a.all && trainer_speaks(t))
+            log_line(LOG_NORMAL, "%zu answer%s, %llu tokens in %.1f s: %.1f tokens/s",
+                     a.all - first, a.all - first == 1 ? "" : "s", (unsigned long long)a.tokens,
+                     seconds, (double)a.tokens / seconds);
         generation_close(&a.g);
     }
-    free(a.of);
+    free(a.prompt_of);
     free(a.sampling);
-    int closed = answers_close(a.out, err ? &ignored : e);
+    int closed = answers_close(a.answers, err ? &ignored : e);
     return zero_agree(&t->rank.zero, err ? err : closed);
 }
 

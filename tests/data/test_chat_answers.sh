@@ -92,9 +92,22 @@ answer_all one --batch 1 && answer_all many --batch 3 && cmp "$folder/one" "$fol
     [ "$(sed -n 3p "$folder/one" | head -c 60)" = "$(sed -n 3p "$folder/prompts.jsonl" | head -c 60)" ]
 result $? "prompts are answered, many at a time as one by one" \
     "$(cat "$folder/said" "$folder/one" "$folder/many")"
+tokens=$(sed -n 's/^10 answers, \([0-9]*\) tokens .*/\1/p' "$folder/said")
+[ "${tokens:-0}" -ge 20 ]
+result $? "the tokens that were made are told" "$(cat "$folder/said")"
 head -c 500 "$folder/one" >"$folder/killed"
 answer_all killed --ranks 2 --zero 3 && cmp "$folder/one" "$folder/killed"
 result $? "what a killed run has left is completed" "$(cat "$folder/said" "$folder/killed")"
+answer_all killed && ! grep -q 'tokens/s' "$folder/said"
+result $? "nothing is made where all are answered" "$(cat "$folder/said")"
+# The first answer has some ten tokens, each other its end alone: no more begin than may wait for it.
+{ echo '{"prompt":"\n"}'; printf '{"prompt":"."}\n%.0s' {1..90}; } >"$folder/long.jsonl"
+for batch in 1 8; do
+    ask --prompts "$folder/long.jsonl" --answers "$folder/long$batch" --batch $batch
+done
+[ "$(wc -l <"$folder/long1")" = 91 ] && cmp "$folder/long1" "$folder/long8" &&
+    head -n 1 "$folder/long1" | grep -q 'Is water wet' && grep -q '"answer":""' "$folder/long1"
+result $? "answers wait for a long one" "$(cat "$folder/said" "$folder/long8")"
 answer_all victim --batch 2 &
 victim=$!
 until [ -s "$folder/victim" ]; do sleep 0.01; done
