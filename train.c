@@ -213,8 +213,9 @@ static void begin_prompt(struct Answering *a, size_t i) {
     const struct Ids *ids = prompts_ids(p, a->next);
     size_t room = a->g.rank->model.config.seq_len - ids->count;
     a->sampling[i] = sampling_of(o, prompts_stops(p, a->next));
-    a->sampling[i].seed = o->seed + a->next; // prompts that are alike need not have one answer
-    a->g.text[i].cached = 0;                 // nor does one depend on what was answered before it
+    // Prompts that are alike need not have one answer, nor those of the next seed, one line on.
+    a->sampling[i].seed = rng_bits(o->seed, a->next);
+    a->g.text[i].cached = 0; // an answer does not depend on what was answered before it
     generation_begin(&a->g, i, ids->data, ids->count, size_min(o->sample_tokens, room),
                      &a->sampling[i]);
     a->prompt_of[i] = a->next++;

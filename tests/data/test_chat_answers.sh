@@ -100,6 +100,13 @@ answer_all killed --ranks 2 --zero 3 && cmp "$folder/one" "$folder/killed"
 result $? "what a killed run has left is completed" "$(cat "$folder/said" "$folder/killed")"
 answer_all killed && ! grep -q 'tokens/s' "$folder/said"
 result $? "nothing is made where all are answered" "$(cat "$folder/said")"
+for seed in 1 2; do
+    printf '{"prompt":"Is"}\n%.0s' 1 2 3 >"$folder/same.jsonl"
+    ask --prompts "$folder/same.jsonl" --answers "$folder/seed$seed" --temperature 50 --seed $seed
+done
+[ "$(sort -u "$folder/seed1" "$folder/seed2" | wc -l)" = 6 ]
+result $? "prompts that are alike have other answers, also with the next seed" \
+    "$(cat "$folder/said" "$folder/seed1" "$folder/seed2")"
 # The first answer has some ten tokens, each other its end alone: no more begin than may wait for it.
 { echo '{"prompt":"\n"}'; printf '{"prompt":"."}\n%.0s' {1..90}; } >"$folder/long.jsonl"
 for batch in 1 8; do
