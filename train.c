@@ -142,8 +142,14 @@ static void print_sample(struct Trainer *t) {
     while (generation_step(&g))
         ;
     char *text = texts_sampled(&run->texts, g.text[0].ids, g.text[0].count);
-    if (trainer_speaks(t))
+    bool cut = stops->count && !sample_stops(&s, g.text[0].ids[g.text[0].count - 1]);
+    if (trainer_speaks(t)) {
         progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
+        if (cut && o->sample_only)
+            log_line(LOG_NORMAL,
+                     "cut after %zu token%s, before its end; --sample-tokens says how many",
+                     o->sample_tokens, o->sample_tokens == 1 ? "" : "s");
+    }
     free(text);
     generation_close(&g);
 }

@@ -95,7 +95,13 @@ int texts_open(struct Texts *t, struct Error *e) {
     int32_t end = tokenizer_end(data_tokenizer(t->data));
     if (end >= 0)
         ids_append(&t->stops, end);
-    return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
+    err = data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
+    if (!err && t->prompt.count > *of->seq_len)
+        log_line(
+            LOG_NORMAL,
+            "--prompt has %zu tokens: the first %zu are left out, for the model sees --seq-len %zu",
+            t->prompt.count, t->prompt.count - *of->seq_len, *of->seq_len);
+    return err;
 }
 
 int texts_open_model(struct Texts *t, struct Error *e) {

@@ -19,11 +19,15 @@ ask() {
         --chat-template chatml "$@" 2>"$folder/said"
 }
 answer=$(ask --chat "Is water wet?")
-[ "$answer" = "Yes." ]
+[ "$answer" = "Yes." ] && ! grep -q '^cut after' "$folder/said"
 result $? "the answer alone is printed" "$answer; $(cat "$folder/said")"
 answer=$(ask --chat "Is water wet?" --sample-tokens 1)
-[[ -n $answer && Yes. = "$answer"* && $answer != Yes. ]]
-result $? "an answer may be cut" "$answer; $(cat "$folder/said")"
+[[ -n $answer && Yes. = "$answer"* && $answer != Yes. ]] && grep -q '^cut after 1 token,' "$folder/said"
+result $? "an answer may be cut, which is told" "$answer; $(cat "$folder/said")"
+answer=$(timeout 60 "$train" --out "$folder/out" --resume auto --sample-only --temperature 0 \
+    --prompt "$(printf '\nYes.%.0s' {1..20})" 2>"$folder/said")
+[ $? = 0 ] && grep -q '^--prompt has 100 tokens: the first 52 are left out' "$folder/said"
+result $? "so is a prompt that is longer than what the model sees" "$answer; $(cat "$folder/said")"
 rm "$folder/text.txt"
 answer=$(ask --chat "Is water wet?")
 [ "$answer" = "Yes." ]
