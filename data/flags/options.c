@@ -270,8 +270,12 @@ static const struct FlagRule rules[] = {
      "it prepares data and does nothing else; leave out one of the two"},
     {E_ONLY_CONFLICT, "prepare-only data=random",
      "random ids need no preparation; leave out --prepare-only"},
+    {E_ONLY_CONFLICT,
+     "+eval|+eval-every|+eval-limit|+val-every|+sample-every|+save-every|"
+     "+keep-best|+patience|+hash-every sample-only",
+     "a sample is all that is made; leave it out"},
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
-    {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !sample-only !plan",
+    {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !plan",
      "it has no effect without --eval; add --eval ppl"},
     {E_PROMPTS_FLAG, "+prompts !answers !resume !init !plan",
      "it needs a file for the answers, and a model; add --answers FILE.jsonl, and --resume auto "

@@ -45,6 +45,9 @@ refused "prompts and a conversation" 'E_PROMPTS_FLAG --prompts x --chat' --sampl
     --answers y --chat
 grep -Eq '"chat":[[:space:]]*null' "$folder/out/config.json"
 result $? "a run that asked nothing keeps no conversation" "$(<"$folder/out/config.json")"
+refused "an evaluation beside a sample" 'E_ONLY_CONFLICT --eval ppl --sample-only' --sample-only --eval ppl
+refused "samples on the way beside a question" 'E_ONLY_CONFLICT --sample-every 5' --chat hi \
+    --sample-every 5
 
 # All that is missing is named at once.
 said=$(timeout 60 "$train" --prompts x 2>&1)
