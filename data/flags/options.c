@@ -273,7 +273,7 @@ static const struct FlagRule rules[] = {
     {E_ONLY_CONFLICT,
      "+eval|+eval-every|+eval-limit|+val-every|+sample-every|+save-every|"
      "+keep-best|+patience|+hash-every sample-only",
-     "a sample is all that is made; leave it out"},
+     "a sample is all that is made; leave out one of the two"},
     {E_EVAL_MISSING, "eval-only !eval", "it needs --eval; add --eval ppl"},
     {E_EVAL_MISSING, "+eval-every|+eval-limit !eval !plan",
      "it has no effect without --eval; add --eval ppl"},
