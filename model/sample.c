@@ -134,8 +134,19 @@ void sample_probabilities(float *logits, size_t vocab, const struct Sampling *s,
         logits[i] /= sum;
 }
 
+// Of logits that are NaN the first token would be drawn, for ever.
+static void check_finite(const float *logits, size_t vocab) {
+    for (size_t i = 0; i < vocab; i++)
+        if (!isfinite(logits[i]))
+            base_give_up(E_LOGITS_NOT_FINITE,
+                         "the logit of token %zu is %g, so none can be drawn: the model's numbers "
+                         "overflow; try --dtype fp32, or another checkpoint",
+                         i, (double)logits[i]);
+}
+
 int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, const int32_t *text,
                      size_t length) {
+    check_finite(logits, vocab);
     sample_probabilities(logits, vocab, s, text, length);
     double left = (double)rng_uniform(s->seed, length);
     size_t drawn = 0;

@@ -29,7 +29,8 @@ void sample_probabilities(float *logits, size_t vocab, const struct Sampling *s,
                           const int32_t *text, size_t length);
 
 // Draws the token after text[0 .. length) from logits (vocab), which become its probabilities. The
-// result depends only on the logits, the options and the text.
+// result depends only on the logits, the options and the text. Logits that are not finite end the
+// process with an error.
 int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, const int32_t *text,
                      size_t length);
 

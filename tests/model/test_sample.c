@@ -3,6 +3,7 @@
 // and that tokens are drawn as often as these say.
 #include "kernels/dtype.h"
 #include "model/sample.h"
+#include "tests/lib/child.h"
 #include "tests/lib/test.h"
 
 #include <math.h>
@@ -97,6 +98,21 @@ TEST(tokens_are_drawn_as_often_as_they_are_probable) {
     for (int i = 0; i < TOKENS; i++) // 4 standard deviations
         assert_true(fabs((double)drawn[i] / DRAWS - expected[i]) <=
                     4 * sqrt(expected[i] * (1 - expected[i]) / DRAWS));
+}
+
+static void draw_from(const void *logit) {
+    float x[] = {0, *(const float *)logit, 1};
+    sample_token(x, 3, &(struct Sampling){.temperature = 0}, NULL, 0);
+}
+
+TEST(logits_that_are_not_finite_are_refused) {
+    for (float logits[] = {NAN, INFINITY, -INFINITY}, *x = logits; x < logits + 3; x++) {
+        int status;
+        char *said = child_said(draw_from, x, &status);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+        assert_true(line_is(said, "E_LOGITS_NOT_FINITE the logit of token 1 is"));
+        free(said);
+    }
 }
 
 static int descending(const void *a, const void *b) {
