@@ -22,7 +22,8 @@ struct Conversation {
     char *system; // NULL: the template's own
     struct Turn *turn;
     size_t count, room;
-    bool asked; // the last turn has no answer
+    size_t first; // the first turn that the model sees
+    bool asked;   // the last turn has no answer
 };
 
 static int check_text(const char *text, const char *what, struct Error *e) {
@@ -96,14 +97,14 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
     return prompt->ids.count < c->longest && answer <= c->longest - prompt->ids.count;
 }
 
-// Renders the conversation without its oldest turns: the fewest that leave room for the answer, or
-// all. Each turn takes tokens, so a search by halves finds them.
-static int fit(const struct Conversation *c, const char *question, size_t answer,
-               struct Masked *out, size_t *left_out, struct Error *e) {
-    size_t low = 0, high = c->count, at = 0; // fewer than `low` are too few, `high` are enough
+// Renders the conversation from turn *first on, without as few turns more as leave so much room, or
+// without any turn. Each turn takes tokens, so a search by halves finds them.
+static int leave_out(const struct Conversation *c, const char *question, size_t room,
+                     struct Masked *out, size_t *first, struct Error *e) {
+    size_t low = *first, high = c->count, at = low; // before `low` is too early, `high` is not
     int err = render(c, c->system, at, question, out, e);
     while (!err && low < high) {
-        if (has_room(c, out, answer))
+        if (has_room(c, out, room))
             high = at;
         else
             low = at + 1;
@@ -112,8 +113,23 @@ static int fit(const struct Conversation *c, const char *question, size_t answer
             err = render(c, c->system, half, question, out, e);
         at = half;
     }
-    *left_out = at;
+    *first = at;
     return err;
+}
+
+// Where turns must be left out, half of what the model sees becomes free: what follows them is read
+// anew, which each question would do otherwise. The last turn stays where it fits.
+static int fit(const struct Conversation *c, const char *question, size_t answer,
+               struct Masked *out, size_t *first, struct Error *e) {
+    *first = c->first;
+    int err = render(c, c->system, *first, question, out, e);
+    if (err || has_room(c, out, answer))
+        return err;
+    err = leave_out(c, question, size_max(answer, c->longest / 2), out, first, e);
+    if (err || *first < c->count)
+        return err;
+    *first = c->first;
+    return leave_out(c, question, answer, out, first, e);
 }
 
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
@@ -133,6 +149,7 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
             ids_append(prompt, made.ids.data[i]);
         c->turn = base_grow(c->turn, c->count, &c->room, sizeof *c->turn, "turns");
         c->turn[c->count++] = (struct Turn){base_format("%s", question), NULL};
+        c->first = *left_out;
         c->asked = true;
     }
     masked_free(&made);
@@ -152,17 +169,12 @@ void conversation_answer(struct Conversation *c, const char *text, size_t bytes)
     free(answer);
 }
 
-void conversation_take_back(struct Conversation *c) {
-    CHECK(c->asked, "nothing was asked after %zu turns", c->count);
-    free(c->turn[--c->count].question);
-    c->asked = false;
-}
-
 void conversation_reset(struct Conversation *c) {
     for (; c->count; c->count--) {
         free(c->turn[c->count - 1].question);
         free(c->turn[c->count - 1].answer);
     }
+    c->first = 0;
     c->asked = false;
 }
 

@@ -28,10 +28,11 @@ void conversation_close(struct Conversation *c); // NULL is allowed
 void conversation_stops(const struct Conversation *c, struct Ids *stops);
 
 // Adds a question, and appends to `prompt` the conversation up to where its answer begins.
-// *left_out: as many of the oldest turns are left out as it takes to leave room for `answer_tokens`.
-// Without any older turn, the answer has what room there is. conversation_answer or
-// conversation_take_back must follow. Errors, which change nothing: -EINVAL for text that is not
-// UTF-8, and for a question that alone leaves no room; those of template_render.
+// *left_out: how many of the oldest turns are not in it. They are left out, for good, where there is
+// no room for `answer_tokens` otherwise: the fewest that free half of `longest`, so that the next
+// questions find room. Without any turn, the answer has what room there is. conversation_answer must
+// follow. Errors, which change nothing: -EINVAL for text that is not UTF-8, and for a question that
+// alone leaves no room; those of template_render.
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
                      struct Ids *prompt, size_t *left_out, struct Error *e);
 
@@ -39,9 +40,6 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
 // that are not UTF-8 become U+FFFD. Where the template has no thoughts in earlier answers (Qwen3),
 // they are left out, as transformers does.
 void conversation_answer(struct Conversation *c, const char *text, size_t bytes);
-
-// Removes the last question, which has no answer.
-void conversation_take_back(struct Conversation *c);
 
 // Begins anew: no turns, the same system message.
 void conversation_reset(struct Conversation *c);

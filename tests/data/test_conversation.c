@@ -72,24 +72,24 @@ static const char *const said[] = {"One?",  "Yes, one.", "And two, which is more
                                    "Four?", "No.",       "And?"};
 enum { SAID = sizeof said / sizeof *said, TURNS = SAID / 2 };
 
-// Asks the first questions, and gives their answers. Returns how many were not too long.
+// Begins anew with the first questions and their answers. Returns how many were not too long.
 static size_t talk(struct Conversation *c, size_t turns) {
     struct Ids prompt = {0};
     struct Error e;
     size_t left_out, i = 0;
+    conversation_reset(c);
     for (; i < turns && !conversation_ask(c, said[2 * i], 0, &prompt, &left_out, &e); i++)
         conversation_answer(c, said[2 * i + 1], strlen(said[2 * i + 1]));
     ids_free(&prompt);
     return i;
 }
 
-// Asks the last question, and takes it back.
+// Asks the last question.
 static size_t ask(struct Conversation *c, size_t answer, struct Ids *prompt) {
     struct Error e;
     size_t left_out;
     prompt->count = 0;
     assert_ok(conversation_ask(c, said[SAID - 1], answer, prompt, &left_out, &e), &e);
-    conversation_take_back(c);
     return left_out;
 }
 
@@ -109,30 +109,69 @@ TEST(a_question_is_asked_with_all_that_was_said) {
     ids_free(&prompt);
 }
 
-// At each length of the model's sight, and each of the answer: the fewest turns by trying all.
-TEST(the_fewest_of_the_oldest_turns_are_left_out) {
+// The first turn that question k is asked with, by trying all; n[i][k]: tokens from turn i on.
+static size_t first_seen(size_t n[TURNS + 1][TURNS + 1], size_t first, size_t k, size_t answer,
+                         size_t longest) {
+    if (n[first][k] + size_max(answer, 1) <= longest)
+        return first;
+    for (size_t i = first; i < k; i++)
+        if (n[i][k] + size_max(answer, longest / 2) <= longest)
+            return i;
+    while (first < k && n[first][k] + size_max(answer, 1) > longest)
+        first++;
+    return first;
+}
+
+// At each length of the model's sight, and each of the answer.
+TEST(the_oldest_turns_are_left_out_down_to_half) {
     const struct Fixture *f = *state;
+    size_t n[TURNS + 1][TURNS + 1];
     struct Masked m[TURNS + 1];
     struct Ids prompt = {0};
     unsigned seen = 0;
-    for (size_t k = 0; k <= TURNS; k++)
-        m[k] = render(f, "Be brief.", said + 2 * k, SAID - 2 * k);
-    for (size_t longest = m[TURNS].ids.count + 1; longest < m[0].ids.count + 20; longest++)
+    for (size_t i = 0; i <= TURNS; i++)
+        for (size_t k = i; k <= TURNS; k++) {
+            m[i] = render(f, "Be brief.", said + 2 * i, 2 * (k - i) + 1);
+            n[i][k] = m[i].ids.count;
+            if (k < TURNS)
+                masked_free(&m[i]);
+        }
+    for (size_t longest = n[TURNS][TURNS] + 1; longest < n[0][TURNS] + 20; longest++)
         for (size_t answer = 0; answer < 16; answer++) {
             struct Conversation *c = open_chat(f, "chatml", "Be brief.", longest);
             if (talk(c, TURNS) == TURNS) {
-                size_t fewest = 0;
-                while (fewest < TURNS && m[fewest].ids.count + size_max(answer, 1) > longest)
-                    fewest++;
-                assert_int_equal(ask(c, answer, &prompt), fewest);
-                assert_ids(&prompt, &m[fewest]);
-                seen |= 1u << fewest;
+                size_t first = 0;
+                for (size_t k = 0; k <= TURNS; k++)
+                    first = first_seen(n, first, k, k < TURNS ? 0 : answer, longest);
+                assert_int_equal(ask(c, answer, &prompt), first);
+                assert_ids(&prompt, &m[first]);
+                seen |= 1u << first;
             }
             conversation_close(c);
         }
     assert_int_equal(seen, (2u << TURNS) - 1);
-    for (size_t k = 0; k <= TURNS; k++)
-        masked_free(&m[k]);
+    for (size_t i = 0; i <= TURNS; i++)
+        masked_free(&m[i]);
+    ids_free(&prompt);
+}
+
+// What the model saw of the conversation begins the next prompt, but for few questions.
+TEST(turns_are_not_left_out_with_each_question) {
+    const struct Fixture *f = *state;
+    enum { ASKED = 100 };
+    struct Conversation *c = open_chat(f, "chatml", NULL, 200);
+    struct Ids prompt = {0};
+    size_t before = 0, times = 0;
+    for (size_t i = 0; i < ASKED; i++) {
+        size_t left_out = ask(c, 8, &prompt);
+        assert_true(left_out >= before);
+        times += left_out > before;
+        before = left_out;
+        conversation_answer(c, "No.", 3);
+    }
+    assert_true(before > ASKED / 2);
+    assert_true(times > 3 && times < ASKED / 4);
+    conversation_close(c);
     ids_free(&prompt);
 }
 
@@ -146,6 +185,7 @@ TEST(what_is_refused_changes_nothing) {
     char *numbers = base_format("E_CHAT_TOO_LONG %zu", longest);
     char *long_text = base_format("%0*d", 400, 7);
     assert_int_equal(ask(c, 4, &prompt), 0);
+    conversation_reset(c);
     assert_error(conversation_ask(c, long_text, 4, &again, &left_out, &e), -EINVAL, &e, numbers);
     struct Masked m = render(f, NULL, (const char *const[]){long_text}, 1);
     free(numbers);
@@ -213,6 +253,7 @@ TEST(a_template_may_take_no_system_message) {
     struct Conversation *c = open_chat(f, path, NULL, SIZE_MAX);
     talk(c, 1);
     ask(c, 1, &before);
+    talk(c, 1);
     assert_true(conversation_set_system(c, "Be brief.", &e) < 0);
     ask(c, 1, &after);
     assert_int_equal(after.count, before.count);
