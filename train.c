@@ -164,9 +164,13 @@ static void answer(struct Run *run, struct Rank *r, struct Generation *g) {
         bool more = generation_step(g) > 0;
         bool stopped = speaks && request_to_stop(request_all());
         ends = !more || zero_share(&r->zero, stopped)[0];
-        size_t made = x->count - x->prompt - sample_stops(x->sampling, x->ids[x->count - 1]);
+        bool whole = sample_stops(x->sampling, x->ids[x->count - 1]);
+        enum AnswerEnd end = whole   ? ANSWER_WHOLE
+                             : !more ? ANSWER_FULL
+                             : ends  ? ANSWER_STOPPED
+                                     : ANSWER_GOES_ON;
         if (speaks)
-            dialog_print(&run->texts.dialog, x->ids + x->prompt, made, ends);
+            dialog_print(&run->texts.dialog, x->ids + x->prompt, x->count - x->prompt - whole, end);
     }
     if (speaks)
         request_answer_end();

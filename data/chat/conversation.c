@@ -13,6 +13,7 @@
 
 struct Turn {
     char *question, *answer; // UTF-8; NULL: there is no answer yet
+    bool cut;                // the model has not ended it
 };
 
 struct Conversation {
@@ -148,7 +149,7 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
         for (size_t i = 0; i < made.ids.count; i++)
             ids_append(prompt, made.ids.data[i]);
         c->turn = base_grow(c->turn, c->count, &c->room, sizeof *c->turn, "turns");
-        c->turn[c->count++] = (struct Turn){base_format("%s", question), NULL};
+        c->turn[c->count++] = (struct Turn){base_format("%s", question), NULL, false};
         c->first = *left_out;
         c->asked = true;
     }
@@ -158,13 +159,14 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
 
 // ---- what follows it ----------------------------------------------------------------------------
 
-void conversation_answer(struct Conversation *c, const char *text, size_t bytes) {
+void conversation_answer(struct Conversation *c, const char *text, size_t bytes, bool cut) {
     CHECK(c->asked, "nothing was asked after %zu turns", c->count);
     char *answer = printed_mend(text, bytes), *from = answer;
     if (template_drops_thoughts(c->template))
         for (char *end; (end = strstr(from, "</think>"));)
             from = end + strlen("</think>") + strspn(end + strlen("</think>"), "\n");
     c->turn[c->count - 1].answer = base_format("%s", from);
+    c->turn[c->count - 1].cut = cut;
     c->asked = false;
     free(answer);
 }
@@ -203,12 +205,14 @@ static void add_message(cJSON *list, enum Role role, const char *text) {
         base_out_of_memory(0, "a conversation");
 }
 
-// Returns the line, with its newline; free() it.
+// Returns the line of all turns that are not cut, with its newline; free() it.
 static char *line_of(const struct Conversation *c) {
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "messages");
     if (c->system)
         add_message(list, ROLE_SYSTEM, c->system);
-    for (size_t i = 0; i < c->count && c->turn[i].answer; i++) {
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->turn[i].cut)
+            continue;
         add_message(list, ROLE_USER, c->turn[i].question);
         add_message(list, ROLE_ASSISTANT, c->turn[i].answer);
     }
@@ -242,10 +246,17 @@ static int put_new(const char *path, const char *text, struct Error *e) {
     return file_sync_name(path, e);
 }
 
-int conversation_save(const struct Conversation *c, const char *path, struct Error *e) {
-    if (!c->count || !c->turn[0].answer)
+int conversation_save(const struct Conversation *c, const char *path, size_t *cut,
+                      struct Error *e) {
+    CHECK(!c->asked, "question %zu has no answer", c->count);
+    *cut = 0;
+    for (size_t i = 0; i < c->count; i++)
+        *cut += c->turn[i].cut;
+    if (*cut == c->count)
         return error_set(e, -EINVAL, E_CONVERSATION_ANSWER,
-                         "/save %s: the conversation has no answer; ask first", path);
+                         "/save %s: the conversation has no answer that is not cut; ask first, or "
+                         "raise --sample-tokens",
+                         path);
     char *line = line_of(c);
     int err = put_new(path, line, e);
     free(line);

@@ -36,10 +36,10 @@ void conversation_stops(const struct Conversation *c, struct Ids *stops);
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
                      struct Ids *prompt, size_t *left_out, struct Error *e);
 
-// Adds the answer, which may be empty or cut short: its text without the token that ended it. Bytes
-// that are not UTF-8 become U+FFFD. Where the template has no thoughts in earlier answers (Qwen3),
+// Adds the answer, which may be empty: its text without the token that ended it. cut: the model has
+// not ended it. Bytes that are not UTF-8 become U+FFFD. Where the template has no thoughts in earlier answers (Qwen3),
 // they are left out, as transformers does.
-void conversation_answer(struct Conversation *c, const char *text, size_t bytes);
+void conversation_answer(struct Conversation *c, const char *text, size_t bytes, bool cut);
 
 // Begins anew: no turns, the same system message.
 void conversation_reset(struct Conversation *c);
@@ -49,7 +49,8 @@ void conversation_reset(struct Conversation *c);
 int conversation_set_system(struct Conversation *c, const char *system, struct Error *e);
 
 // Writes the turns as a line that --data reads, {"messages": [...]}, into a new file, which appears
-// complete or not at all. Errors: -EINVAL without an answer; -EEXIST; -errno.
-int conversation_save(const struct Conversation *c, const char *path, struct Error *e);
+// complete or not at all. *cut: how many are left out because their answer is cut, as a model would
+// learn to end there. Errors: -EINVAL without an answer that is not cut; -EEXIST; -errno.
+int conversation_save(const struct Conversation *c, const char *path, size_t *cut, struct Error *e);
 
 #endif

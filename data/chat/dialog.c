@@ -10,6 +10,7 @@
 int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
                 struct Error *e) {
     *d = (struct Dialog){.tokenizer = spec->tokenizer,
+                         .answer_tokens = answer_tokens,
                          .room = size_min(answer_tokens, spec->longest / 2),
                          .in = stdin,
                          .out = stdout,
@@ -68,7 +69,10 @@ static int ask(struct Dialog *d, const char *question, struct Ids *prompt, struc
 }
 
 static int save(struct Dialog *d, const char *path, struct Error *e) {
-    int err = conversation_save(d->conversation, path, e);
+    size_t cut;
+    int err = conversation_save(d->conversation, path, &cut, e);
+    if (!err && cut)
+        log_line(LOG_NORMAL, "/save: questions whose answers were cut are left out: %zu", cut);
     if (!err)
         tell(d, "saved");
     return err;
@@ -118,7 +122,15 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
     return 0;
 }
 
-void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, bool ends) {
+static void tell_full(const struct Dialog *d, size_t count) {
+    if (count == d->answer_tokens)
+        log_line(LOG_NORMAL, "the answer is cut at --sample-tokens %zu; raise it", count);
+    else
+        log_line(LOG_NORMAL, "the answer is cut where --seq-len ends; raise it, or ask for less");
+}
+
+void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum AnswerEnd end) {
+    bool ends = end != ANSWER_GOES_ON;
     size_t bytes;
     char *more = printed_more(&d->stream, d->tokenizer, ids, count, ends, &bytes);
     fwrite(more, 1, bytes, d->out);
@@ -132,5 +144,7 @@ void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, bool ends)
     }
     fputc('\n', d->out);
     fflush(d->out);
-    conversation_answer(d->conversation, d->answer, d->printed);
+    if (end == ANSWER_FULL)
+        tell_full(d, count);
+    conversation_answer(d->conversation, d->answer, d->printed, end != ANSWER_WHOLE);
 }

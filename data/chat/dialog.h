@@ -12,10 +12,15 @@
 
 #include <stdio.h>
 
+// Whether more of an answer follows; and if not: the model has ended it, the person has stopped it,
+// or it has as many tokens as there may be.
+enum AnswerEnd { ANSWER_GOES_ON, ANSWER_WHOLE, ANSWER_STOPPED, ANSWER_FULL };
+
 struct Dialog {
     struct Conversation *conversation;
     const struct Tokenizer *tokenizer;
-    size_t room; // tokens that are left for an answer, before older turns are
+    size_t answer_tokens; // --sample-tokens
+    size_t room;          // tokens that older turns are left out for
     FILE *in, *out;
     bool terminal;
     char *line; // of getline
@@ -24,8 +29,8 @@ struct Dialog {
     char *answer; // as far as it is printed
 };
 
-// answer_tokens: of an answer, at most; older turns are left out for half of what the model sees at
-// most. Errors: those of conversation_open.
+// An answer has at most answer_tokens. For as many of them as half of what the model sees, older
+// turns are left out. Errors: those of conversation_open.
 int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
                 struct Error *e);
 void dialog_close(struct Dialog *d); // a zeroed one: does nothing
@@ -34,8 +39,8 @@ void dialog_close(struct Dialog *d); // a zeroed one: does nothing
 // end of input. Errors: -errno of reading; from a pipe, what a line is refused for.
 int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e);
 
-// Prints what the answer's first `count` ids add to it. ends: they are all, and the answer becomes
-// part of the conversation.
-void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, bool ends);
+// Prints what the answer's first `count` ids add to it. If it ends, they are all, and it becomes part
+// of the conversation; a line on standard error says what an answer that is full needs.
+void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum AnswerEnd end);
 
 #endif

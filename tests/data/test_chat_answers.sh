@@ -67,11 +67,19 @@ for grid in "--ranks 2 --zero 3" "--ranks 2 --tp 2" "--offload-param cpu --zero 
 done
 said='{"messages":[{"role":"user","content":"Is water wet?"},{"role":"assistant","content":"Yes."}]}'
 answer=$(printf 'Is water wet?\n/save %s\n/reset\nIs water wet?\n/save %s\n' "$folder/one.jsonl" \
-    "$folder/two.jsonl" | talk --sample-tokens 4)
+    "$folder/two.jsonl" | talk --sample-tokens 5)
 status=$?
 [ $status = 0 ] && [ "$answer" = $'Yes.\nYes.' ] && [ "$(<"$folder/one.jsonl")" = "$said" ] &&
     cmp -s "$folder/one.jsonl" "$folder/two.jsonl"
 result $? "it is saved, and begun anew" "$status: $answer; $(cat "$folder/said" "$folder"/*.jsonl)"
+answer=$(printf 'Is water wet?\n/save %s\n' "$folder/cut.jsonl" | talk --sample-tokens 1)
+status=$?
+[ $status = 2 ] && [ ! -e "$folder/cut.jsonl" ] && error_is E_CONVERSATION_ANSWER "$(tail -n 1 "$folder/said")" &&
+    grep -q 'cut at --sample-tokens 1;' "$folder/said"
+result $? "an answer that is cut is told, and not saved" "$status: $answer; $(cat "$folder/said")"
+answer=$(for n in $(seq 48); do printf '%*s\n/reset\n' "$n" z | tr ' ' z; done | talk --sample-tokens 40)
+error_is E_CHAT_TOO_LONG "$(tail -n 1 "$folder/said")" && grep -q 'cut where --seq-len ends' "$folder/said"
+result $? "so is one that the model sees no further of" "$answer; $(cat "$folder/said")"
 answer=$(printf 'Is water wet?\n/save %s\n' "$folder/one.jsonl" | talk)
 status=$?
 [ $status = 2 ] && [ "$answer" = Yes. ] && error_is "E_FILE_EXISTS one.jsonl" "$(<"$folder/said")" &&

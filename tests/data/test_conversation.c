@@ -79,7 +79,7 @@ static size_t talk(struct Conversation *c, size_t turns) {
     size_t left_out, i = 0;
     conversation_reset(c);
     for (; i < turns && !conversation_ask(c, said[2 * i], 0, &prompt, &left_out, &e); i++)
-        conversation_answer(c, said[2 * i + 1], strlen(said[2 * i + 1]));
+        conversation_answer(c, said[2 * i + 1], strlen(said[2 * i + 1]), false);
     ids_free(&prompt);
     return i;
 }
@@ -167,7 +167,7 @@ TEST(turns_are_not_left_out_with_each_question) {
         assert_true(left_out >= before);
         times += left_out > before;
         before = left_out;
-        conversation_answer(c, "No.", 3);
+        conversation_answer(c, "No.", 3, false);
     }
     assert_true(before > ASKED / 2);
     assert_true(times > 3 && times < ASKED / 4);
@@ -272,9 +272,9 @@ TEST(an_answer_may_be_anything) {
     struct Error e;
     size_t left_out;
     assert_ok(conversation_ask(c, "A", 0, &prompt, &left_out, &e), &e);
-    conversation_answer(c, "b\xff\0c", 4);
+    conversation_answer(c, "b\xff\0c", 4, false);
     assert_ok(conversation_ask(c, "D", 0, &prompt, &left_out, &e), &e);
-    conversation_answer(c, "", 0);
+    conversation_answer(c, "", 0, false);
     ask(c, 1, &prompt);
     struct Masked m = render(f, NULL,
                              (const char *const[]){"A",
@@ -298,7 +298,7 @@ TEST(thoughts_are_left_out_where_the_template_has_none) {
     size_t left_out;
     for (int i = 0; i < 2; i++) {
         assert_ok(conversation_ask(c, "A", 0, &first, &left_out, &e), &e);
-        conversation_answer(c, i ? "Yes." : thought, i ? 4 : sizeof thought - 1);
+        conversation_answer(c, i ? "Yes." : thought, i ? 4 : sizeof thought - 1, false);
         ask(c, 1, i ? &plain : &prompt);
         conversation_reset(c);
     }
@@ -307,7 +307,7 @@ TEST(thoughts_are_left_out_where_the_template_has_none) {
     conversation_close(c);
     c = open_chat(f, "chatml", NULL, SIZE_MAX);
     assert_ok(conversation_ask(c, "A", 0, &prompt, &left_out, &e), &e);
-    conversation_answer(c, thought, sizeof thought - 1);
+    conversation_answer(c, thought, sizeof thought - 1, false);
     ask(c, 1, &prompt);
     struct Masked m = render(f, NULL, (const char *const[]){"A", thought, said[SAID - 1]}, 3);
     assert_ids(&prompt, &m);
@@ -334,13 +334,13 @@ TEST(what_is_saved_is_read_as_data) {
     struct ChatSpec chat = {.name = "chatml"};
     struct Ids ids = {0}, prompt = {0};
     struct Error e;
-    size_t bytes, left_out;
+    size_t bytes, left_out, cut;
     char *path = base_format("%s/talk.jsonl", f->folder);
-    assert_error(conversation_save(c, path, &e), -EINVAL, &e, "E_CONVERSATION_ANSWER");
+    assert_error(conversation_save(c, path, &cut, &e), -EINVAL, &e, "E_CONVERSATION_ANSWER");
     talk(c, 2);
     assert_ok(conversation_ask(c, "Żółw \\ 😀?", 0, &prompt, &left_out, &e), &e);
-    conversation_answer(c, "\x01 \"yes\"\r\n", 9);
-    assert_ok(conversation_save(c, path, &e), &e);
+    conversation_answer(c, "\x01 \"yes\"\r\n", 9, false);
+    assert_ok(conversation_save(c, path, &cut, &e), &e);
     assert_int_equal(scratch_count_files(f->folder), 1);
     char *text = scratch_read(f->folder, "talk.jsonl", &bytes);
     assert_ptr_equal(memchr(text, '\n', bytes), text + bytes - 1);
@@ -353,13 +353,13 @@ TEST(what_is_saved_is_read_as_data) {
     assert_ids(&ids, &m);
     // Another file of this name stays as it is.
     talk(c, 1);
-    assert_error(conversation_save(c, path, &e), -EEXIST, &e, "E_FILE_EXISTS talk.jsonl");
+    assert_error(conversation_save(c, path, &cut, &e), -EEXIST, &e, "E_FILE_EXISTS talk.jsonl");
     char *same = scratch_read(f->folder, "talk.jsonl", &left_out);
     assert_int_equal(left_out, bytes);
     assert_memory_equal(same, text, bytes);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(symlink("/nowhere", path), 0); // nor is a link followed
-    assert_error(conversation_save(c, path, &e), -EEXIST, &e, "E_FILE_EXISTS");
+    assert_error(conversation_save(c, path, &cut, &e), -EEXIST, &e, "E_FILE_EXISTS");
     assert_int_equal(unlink(path), 0);
     conversation_close(c);
     masked_free(&m);
@@ -371,22 +371,50 @@ TEST(what_is_saved_is_read_as_data) {
     free(path);
 }
 
+// A model that is trained on an answer that is cut learns to end there.
+TEST(answers_that_are_cut_are_not_saved) {
+    const struct Fixture *f = *state;
+    struct Conversation *c = open_chat(f, "chatml", NULL, SIZE_MAX);
+    struct Ids prompt = {0};
+    struct Error e;
+    char *path = base_format("%s/cut.jsonl", f->folder);
+    size_t bytes, cut;
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            assert_error(conversation_save(c, path, &cut, &e), -EINVAL, &e,
+                         "E_CONVERSATION_ANSWER");
+        ask(c, 0, &prompt);
+        conversation_answer(c, i == 1 ? "Yes" : "No", 2 + (i == 1), i != 1);
+    }
+    assert_ok(conversation_save(c, path, &cut, &e), &e);
+    assert_int_equal(cut, 2);
+    char *text = scratch_read(f->folder, "cut.jsonl", &bytes);
+    assert_string_equal(text, "{\"messages\":[{\"role\":\"user\",\"content\":\"And?\"},"
+                              "{\"role\":\"assistant\",\"content\":\"Yes\"}]}\n");
+    conversation_close(c);
+    ids_free(&prompt);
+    unlink(path);
+    free(text);
+    free(path);
+}
+
 TEST(a_file_that_cannot_be_written_is_not_there) {
     const struct Fixture *f = *state;
     struct Conversation *c = open_chat(f, "chatml", NULL, SIZE_MAX);
     struct Error e;
     struct rlimit all, few;
+    size_t cut;
     char *path = base_format("%s/full.jsonl", f->folder);
     talk(c, 2);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
     few = (struct rlimit){20, all.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
-    int err = conversation_save(c, path, &e);
+    int err = conversation_save(c, path, &cut, &e);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
     assert_error(err, -EFBIG, &e, "E_FILE_WRITE full.jsonl");
     assert_int_equal(scratch_count_files(f->folder), 0);
-    assert_ok(conversation_save(c, path, &e), &e);
+    assert_ok(conversation_save(c, path, &cut, &e), &e);
     unlink(path);
     conversation_close(c);
     free(path);
