@@ -7,13 +7,30 @@
 
 static const char SPACE[] = " \t\r\n";
 
+enum Rest { NOTHING, SOMETHING, ANYTHING };
+
+static const struct Command {
+    const char *name, *rest_name;
+    enum ChatKind kind;
+    enum Rest rest; // what may follow the name
+    const char *does;
+} commands[] = {
+    {"/system", " TEXT", CHAT_SYSTEM, ANYTHING,
+     "begins anew with this system message; without TEXT with the template's own"},
+    {"/reset", "", CHAT_RESET, NOTHING, "begins anew"},
+    {"/save", " FILE", CHAT_SAVE, SOMETHING, "writes the conversation into a new file"},
+    {"/help", "", CHAT_HELP, NOTHING, "prints these lines"},
+    {"/quit", "", CHAT_QUIT, NOTHING, "ends, as Ctrl-D does"},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
 // Says whether the line is this command; *rest: the text behind it.
-static bool is_command(const char *line, const char *name, const char **rest) {
-    size_t n = strlen(name);
-    if (strncmp(line, name, n) || (line[n] && !strchr(SPACE, line[n])))
+static bool is_command(const char *line, const struct Command *c, const char **rest) {
+    size_t n = strlen(c->name);
+    if (strncmp(line, c->name, n) || (line[n] && !strchr(SPACE, line[n])))
         return false;
     *rest = line + n + strspn(line + n, SPACE);
-    return true;
+    return c->rest == ANYTHING || (c->rest == SOMETHING) == (**rest != 0);
 }
 
 static bool begins_with_word(const char *line) {
@@ -33,18 +50,23 @@ struct ChatLine chat_line_read(char *line) {
         return (struct ChatLine){CHAT_QUESTION, line};
     if (line[1] == '/')
         return (struct ChatLine){CHAT_QUESTION, line + 1};
-    if (is_command(line, "/system", &rest))
-        return (struct ChatLine){CHAT_SYSTEM, rest};
-    if (is_command(line, "/reset", &rest) && !*rest)
-        return (struct ChatLine){CHAT_RESET, rest};
-    if (is_command(line, "/save", &rest) && *rest)
-        return (struct ChatLine){CHAT_SAVE, rest};
+    for (const struct Command *c = commands; c < commands + COMMANDS; c++)
+        if (is_command(line, c, &rest))
+            return (struct ChatLine){c->kind, rest};
     return (struct ChatLine){begins_with_word(line) ? CHAT_UNKNOWN : CHAT_QUESTION, line};
 }
 
 int chat_line_refuse(const struct ChatLine *line, struct Error *e) {
     return error_set(e, -EINVAL, E_CHAT_COMMAND,
-                     "%s: expected /system TEXT, /reset or /save FILE; //TEXT asks \"/TEXT\"; "
-                     "Ctrl-D ends",
+                     "%s: expected /system TEXT, /reset, /save FILE, /help or /quit; //TEXT asks "
+                     "\"/TEXT\"",
                      json_shown(line->rest).text);
+}
+
+void chat_line_help(FILE *out) {
+    for (const struct Command *c = commands; c < commands + COMMANDS; c++) {
+        int n = fprintf(out, "%s%s", c->name, c->rest_name);
+        fprintf(out, "%*s%s\n", 14 - n, "", c->does);
+    }
+    fputs("//TEXT        asks \"/TEXT\"\n", out);
 }

@@ -27,6 +27,8 @@ void dialog_close(struct Dialog *d) {
 
 // Reads a line without its end, and with no zero byte in it. Returns 1, 0 at the end, -errno.
 static int read_line(struct Dialog *d, struct Error *e) {
+    if (d->terminal && !d->lines++)
+        fputs("(Ctrl-C stops an answer, /help lists what else there is, Ctrl-D ends)\n", d->out);
     if (d->terminal)
         fputs("> ", d->out);
     fflush(d->out);
@@ -78,11 +80,16 @@ static int save(struct Dialog *d, const char *path, struct Error *e) {
     return err;
 }
 
+// Carries out a line, but for /quit.
 static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *prompt,
                      struct Error *e) {
     int err = 0;
     switch (line->kind) {
     case CHAT_EMPTY:
+    case CHAT_QUIT:
+        return 0;
+    case CHAT_HELP:
+        chat_line_help(d->out);
         return 0;
     case CHAT_QUESTION:
         return ask(d, line->rest, prompt, e);
@@ -111,6 +118,8 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
         struct ChatLine line = {CHAT_EMPTY, ""};
         if (!err)
             line = chat_line_read(d->line);
+        if (line.kind == CHAT_QUIT)
+            return 0;
         err = err ? err : carry_out(d, &line, prompt, e);
         if (err && (!d->terminal || ferror(d->in)))
             return err;

@@ -24,7 +24,7 @@ struct Dialog {
     FILE *in, *out;
     bool terminal;
     char *line; // of getline
-    size_t line_bytes, left_out, printed;
+    size_t line_bytes, lines, left_out, printed;
     struct PrintedStream stream;
     char *answer; // as far as it is printed
 };

@@ -72,6 +72,11 @@ status=$?
 [ $status = 0 ] && [ "$answer" = $'Yes.\nYes.' ] && [ "$(<"$folder/one.jsonl")" = "$said" ] &&
     cmp -s "$folder/one.jsonl" "$folder/two.jsonl"
 result $? "it is saved, and begun anew" "$status: $answer; $(cat "$folder/said" "$folder"/*.jsonl)"
+answer=$(printf '/help\nIs water wet?\n/quit\nIs water wet?\n' | talk)
+status=$?
+[ $status = 0 ] && [ "$(tail -n 1 <<<"$answer")" = Yes. ] && [ "$(grep -c '^/.* ' <<<"$answer")" = 6 ] &&
+    [ "$(wc -l <<<"$answer")" = 7 ]
+result $? "it has help, and is left" "$status: $answer; $(cat "$folder/said")"
 answer=$(printf 'Is water wet?\n/save %s\n' "$folder/cut.jsonl" | talk --sample-tokens 1)
 status=$?
 [ $status = 2 ] && [ ! -e "$folder/cut.jsonl" ] && error_is E_CONVERSATION_ANSWER "$(tail -n 1 "$folder/said")" &&
