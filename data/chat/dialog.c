@@ -27,7 +27,7 @@ void dialog_close(struct Dialog *d) {
 
 // Reads a line without its end, and with no zero byte in it. Returns 1, 0 at the end, -errno.
 static int read_line(struct Dialog *d, struct Error *e) {
-    if (d->terminal && !d->lines++)
+    if (!d->lines++ && d->terminal)
         fputs("(Ctrl-C stops an answer, /help lists what else there is, Ctrl-D ends)\n", d->out);
     if (d->terminal)
         fputs("> ", d->out);
@@ -37,7 +37,7 @@ static int read_line(struct Dialog *d, struct Error *e) {
     errno = 0;
     ssize_t n = getline(&d->line, &d->line_bytes, d->in);
     if (n < 0 && ferror(d->in))
-        return error_io(e, -errno, E_FILE_READ, "standard input cannot be read");
+        return error_io(e, -errno, E_FILE_READ, "it cannot be read");
     if (n < 0 && d->terminal)
         fputc('\n', d->out); // behind the prompt
     if (n < 0)
@@ -121,8 +121,10 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
         if (line.kind == CHAT_QUIT)
             return 0;
         err = err ? err : carry_out(d, &line, prompt, e);
-        if (err && (!d->terminal || ferror(d->in)))
-            return err;
+        if (err && (!d->terminal || ferror(d->in))) {
+            struct Error why = *e;
+            return error_set(e, err, why.id, "standard input: line %zu: %s", d->lines, why.text);
+        }
         if (err) {
             fprintf(d->out, "%s\n", e->text);
             e->text[0] = 0; // it is told, and the conversation goes on

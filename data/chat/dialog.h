@@ -2,7 +2,8 @@
 // (command.h), and answers go to standard output while they are made.
 //
 // A terminal shows a prompt, and what goes wrong is told there, and forgotten. From a pipe each
-// question must be answered, so a line that is refused ends the conversation.
+// question must be answered, so a line that is refused ends the conversation; the error has its
+// number.
 //
 // Called by train.c for --chat without a text. Next: conversation.h.
 #ifndef DATA_CHAT_DIALOG_H

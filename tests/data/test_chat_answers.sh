@@ -90,9 +90,9 @@ status=$?
 [ $status = 2 ] && [ "$answer" = Yes. ] && error_is "E_FILE_EXISTS one.jsonl" "$(<"$folder/said")" &&
     [ "$(<"$folder/one.jsonl")" = "$said" ]
 result $? "nothing is written over" "$status: $answer; $(cat "$folder/said")"
-answer=$(printf '%s\nIs water wet?\n' "$long" | talk)
+answer=$(printf '\n%s\nIs water wet?\n' "$long" | talk)
 status=$?
-[ $status = 2 ] && [ -z "$answer" ] && error_is 'E_CHAT_TOO_LONG at most 48' "$(<"$folder/said")"
+[ $status = 2 ] && [ -z "$answer" ] && error_is 'E_CHAT_TOO_LONG line 2: the question has' "$(<"$folder/said")"
 result $? "of a script, a line that is refused ends it" "$status: $answer; $(cat "$folder/said")"
 
 # ---- a file of prompts ----
