@@ -185,6 +185,8 @@ static int converse(struct Trainer *t, struct Error *e) {
     struct Generation g;
     int err;
     generation_open(&g, &t->rank);
+    if (trainer_speaks(t) && run->texts.dialog.terminal)
+        run->texts.dialog.interrupts = request_typing_begin();
     do {
         asked.count = 0;
         err = trainer_speaks(t) ? dialog_ask(&run->texts.dialog, &asked, e) : 0;
@@ -197,6 +199,8 @@ static int converse(struct Trainer *t, struct Error *e) {
         }
         free(ids);
     } while (count);
+    if (trainer_speaks(t))
+        request_typing_end();
     generation_close(&g);
     ids_free(&asked);
     return zero_agree(&t->rank.zero, err);

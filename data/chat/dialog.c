@@ -3,8 +3,10 @@
 #include "data/chat/command.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
@@ -14,7 +16,8 @@ int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t an
                          .room = size_min(answer_tokens, spec->longest / 2),
                          .in = stdin,
                          .out = stdout,
-                         .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+                         .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO),
+                         .interrupts = -1};
     return conversation_open(&d->conversation, spec, e);
 }
 
@@ -25,12 +28,32 @@ void dialog_close(struct Dialog *d) {
     *d = (struct Dialog){0};
 }
 
+// Asks a person for a line, and waits for it. Ctrl-C, with which the terminal drops what was typed of
+// it, asks anew; a second one ends. Returns false at the end.
+static bool wait_for_line(struct Dialog *d) {
+    struct pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {d->interrupts, POLLIN, 0}};
+    eventfd_t some;
+    eventfd_read(d->interrupts, &some); // of Ctrl-C that came behind the end of an answer
+    if (d->lines == 1)
+        fputs("(Ctrl-C stops an answer, /help lists what else there is, Ctrl-D ends)\n", d->out);
+    for (int times = 0; times < 2; times++) {
+        fputs("> ", d->out);
+        fflush(d->out);
+        while (poll(ready, 2, -1) < 0 && errno == EINTR)
+            ;
+        if (!ready[1].revents)
+            return true;
+        eventfd_read(d->interrupts, &some);
+        fputs(times ? "\n" : "\n(Ctrl-D ends, and so does Ctrl-C again)\n", d->out);
+    }
+    return false;
+}
+
 // Reads a line without its end, and with no zero byte in it. Returns 1, 0 at the end, -errno.
 static int read_line(struct Dialog *d, struct Error *e) {
-    if (!d->lines++ && d->terminal)
-        fputs("(Ctrl-C stops an answer, /help lists what else there is, Ctrl-D ends)\n", d->out);
-    if (d->terminal)
-        fputs("> ", d->out);
+    d->lines++;
+    if (d->terminal && !wait_for_line(d))
+        return 0;
     fflush(d->out);
     if (ferror(d->out)) // nobody reads the answers any more
         return 0;

@@ -24,7 +24,8 @@ struct Dialog {
     size_t room;          // tokens that older turns are left out for
     FILE *in, *out;
     bool terminal;
-    char *line; // of getline
+    int interrupts; // an eventfd that Ctrl-C makes readable while a line is typed; -1: none
+    char *line;     // of getline
     size_t line_bytes, lines, left_out, printed;
     struct PrintedStream stream;
     char *answer; // as far as it is printed

@@ -95,6 +95,32 @@ status=$?
 [ $status = 2 ] && [ -z "$answer" ] && error_is 'E_CHAT_TOO_LONG line 2: the question has' "$(<"$folder/said")"
 result $? "of a script, a line that is refused ends it" "$status: $answer; $(cat "$folder/said")"
 
+if command -v python3 >/dev/null; then
+    cat >"$folder/person.py" <<'P'
+"""Talks to a command on a terminal: what is typed, and what comes before it asks again."""
+import os, pty, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+signal.alarm(60)
+for typed, comes in [("", "/help"), ("junk", None),
+                     ("\x03", "Ctrl-D ends"), ("Is water wet?\n", "\r\nYes.\r\n"),
+                     ("\x03", "Ctrl-D ends"), ("\x03", None)]:
+    os.write(fd, typed.encode())
+    seen = ""
+    while comes and not (comes in seen and seen.endswith("> ")):
+        seen += os.read(fd, 1000).decode()
+    print(repr(typed[:20]), repr(seen[-100:]), flush=True)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+P
+    said=$(python3 "$folder/person.py" "$train" --out "$folder/out" --resume auto --sample-only \
+        --temperature 0 --chat-template chatml --chat 2>&1)
+    result $? "on a terminal Ctrl-C clears a line, and a second one ends" "$said"
+else
+    echo "ok $((count += 1)) - a terminal # SKIP there is no python3"
+fi
+
 # ---- a file of prompts ----
 
 for i in 1 2 3 4 5; do

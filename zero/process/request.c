@@ -3,13 +3,17 @@
 
 #include "kernels/base.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static atomic_uint requests, stops, interrupts; // all that a signal handler writes
+static int typed = -1;                          // the eventfd of request_typing_begin
+static struct sigaction between;                // what INT does between answers
 static double began;                            // when the program began, in base_seconds()
 
 static void on_signal(int number) {
@@ -62,14 +66,37 @@ void request_on_signals(void) {
 }
 
 void request_answer_begin(void) {
+    sigaction(SIGINT, NULL, &between);
     handle((const int[]){SIGINT}, 1);
 }
 
 void request_answer_end(void) {
-    if (!was_ignored[SIGINT])
-        signal(SIGINT, SIG_DFL);
+    sigaction(SIGINT, &between, NULL);
     atomic_fetch_and(&requests, ~(unsigned)REQUEST_STOP);
     atomic_store(&interrupts, 0);
+}
+
+static void on_typed(int number) {
+    int before = errno;
+    (void)number;
+    eventfd_write(typed, 1);
+    errno = before;
+}
+
+int request_typing_begin(void) {
+    typed = was_ignored[SIGINT] ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (typed >= 0)
+        sigaction(SIGINT, &(struct sigaction){.sa_handler = on_typed, .sa_flags = SA_RESTART},
+                  NULL);
+    return typed;
+}
+
+void request_typing_end(void) {
+    if (typed < 0)
+        return;
+    signal(SIGINT, SIG_DFL);
+    close(typed);
+    typed = -1;
 }
 
 double request_age(void) {

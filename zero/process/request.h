@@ -28,9 +28,15 @@ double request_age(void); // seconds since then
 void request_on_signals(void);
 
 // While an answer is made: INT requests a stop, of the answer, and a second one ends the process.
-// Without it INT ends the process, as ever. request_answer_end takes the request back.
+// request_answer_end takes the request back, and INT does again what it did before.
 void request_answer_begin(void);
 void request_answer_end(void);
+
+// While a person types, between answers: INT makes a descriptor readable, an eventfd that does not
+// block, and does nothing else. Returns the descriptor; -1: INT stays as it is, ignored since the
+// program started or for want of a descriptor. request_typing_end closes it; INT ends the process.
+int request_typing_begin(void);
+void request_typing_end(void);
 
 void request_make(enum RunRequest request); // without a signal
 
