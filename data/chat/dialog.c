@@ -28,6 +28,9 @@ void dialog_close(struct Dialog *d) {
     *d = (struct Dialog){0};
 }
 
+// Linux's terminals drop what a line has beyond, without a word (n_tty.c).
+enum { TERMINAL_LINE_BYTES = 4095 };
+
 // Asks a person for a line, and waits for it. Ctrl-C, with which the terminal drops what was typed of
 // it, asks anew; a second one ends. Returns false at the end.
 static bool wait_for_line(struct Dialog *d) {
@@ -65,6 +68,11 @@ static int read_line(struct Dialog *d, struct Error *e) {
         fputc('\n', d->out); // behind the prompt
     if (n < 0)
         return 0;
+    if (d->terminal && n > TERMINAL_LINE_BYTES)
+        return error_set(e, -EINVAL, E_CHAT_TOO_LONG,
+                         "the line has %d bytes, more than which a terminal drops; ask a long "
+                         "question through a pipe",
+                         TERMINAL_LINE_BYTES);
     if (strlen(d->line) != (size_t)n)
         return error_set(e, -EINVAL, E_UTF8, "the line has a zero byte; expected text in UTF-8");
     return 1;

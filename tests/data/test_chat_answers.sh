@@ -104,7 +104,7 @@ pid, fd = pty.fork()
 if pid == 0:
     os.execv(sys.argv[1], sys.argv[1:])
 signal.alarm(60)
-for typed, comes in [("", "/help"), ("junk", None),
+for typed, comes in [("", "/help"), ("x" * 5000 + "\n", "4095 bytes"), ("junk", None),
                      ("\x03", "Ctrl-D ends"), ("Is water wet?\n", "\r\nYes.\r\n"),
                      ("\x03", "Ctrl-D ends"), ("\x03", None)]:
     os.write(fd, typed.encode())
@@ -116,7 +116,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 P
     said=$(python3 "$folder/person.py" "$train" --out "$folder/out" --resume auto --sample-only \
         --temperature 0 --chat-template chatml --chat 2>&1)
-    result $? "on a terminal Ctrl-C clears a line, and a second one ends" "$said"
+    result $? "on a terminal Ctrl-C clears a line, and a second one ends; no line is cut" "$said"
 else
     echo "ok $((count += 1)) - a terminal # SKIP there is no python3"
 fi
