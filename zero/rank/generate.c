@@ -33,29 +33,36 @@ void generation_close(struct Generation *g) {
     device_free_host(g->rank->device, g->rows);
 }
 
+// Returns how many tokens of the prompt text x has in the cache, but for the last, which is run for
+// its logits.
+static size_t same_prefix(const struct Generation *g, const struct GenText *x,
+                          const int32_t *prompt, size_t count) {
+    const struct ModelConfig *m = &g->rank->model.config;
+    size_t same = 0;
+    if (x->first || count > m->seq_len) // one of them does not begin at its first token
+        return 0;
+    while (same < x->cached && same + 1 < count && x->ids[same] == prompt[same])
+        same++;
+    // A window's ring may have lost what a token further back sees.
+    bool lost =
+        m->window && same < x->cached && x->cached + PREFILL_TOKENS > g->rank->model.cache.capacity;
+    return lost ? 0 : same;
+}
+
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
                       size_t made, const struct Sampling *s) {
     struct GenText *x = &g->text[i], old = *x;
-    size_t same = 0, T = g->rank->model.config.seq_len;
-    while (!old.first && same < old.cached && same + 1 < count && old.ids[same] == prompt[same])
-        same++;
-    // A window's ring may have lost what a token further back sees.
-    if (g->rank->model.config.window && same < old.cached &&
-        old.cached + PREFILL_TOKENS > g->rank->model.cache.capacity)
-        same = 0;
+    size_t T = g->rank->model.config.seq_len;
     *x = (struct GenText){.ids = base_alloc((count + made) * sizeof *x->ids),
                           .sampling = s,
                           .count = count,
                           .prompt = count,
-                          .most = count + made,
+                          .full_at = count + made,
                           .active = made > 0,
-                          .cached = same};
+                          .first = count > T ? count - T : 0,
+                          .cached = same_prefix(g, &old, prompt, count)};
     memcpy(x->ids, prompt, count * sizeof *prompt);
     free(old.ids);
-    if (count > T) {
-        x->first = count - T;
-        x->cached = 0;
-    }
 }
 
 // ---- a pass ----
@@ -152,7 +159,7 @@ static void add_token(struct Generation *g, struct GenText *x, size_t row, size_
     if (r->all->size > 1) // others have no logits, or a GPU's that were summed in another order
         drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
     x->ids[x->count++] = drawn;
-    x->active = x->count < x->most && !sample_stops(x->sampling, drawn);
+    x->active = x->count < x->full_at && !sample_stops(x->sampling, drawn);
 }
 
 // Brings the n rows of logits of the last pass to the host.
@@ -184,32 +191,41 @@ static bool needs_one(const struct GenText *x) {
     return x->active && x->cached + 1 == x->count - x->first;
 }
 
-size_t generation_step(struct Generation *g) {
-    size_t together = 0, active = 0;
-    for (size_t i = 0; i < g->texts; i++) {
-        slide(g, &g->text[i]);
-        together += needs_one(&g->text[i]);
-    }
-    bool *one = base_alloc_zeroed(g->texts * sizeof *one);
-    if (together > 1) {
-        run_pass(g, 0, g->texts, 1, 0);
-        wait_for_pass(g, g->texts);
-    }
-    for (size_t i = 0; i < g->texts && together > 1; i++)
-        if ((one[i] = needs_one(&g->text[i]))) {
+// Makes a token of each text that needs one pass of one token, if there are several of them; done[i]:
+// text i has its token.
+static void step_together(struct Generation *g, bool *done) {
+    size_t n = 0;
+    for (size_t i = 0; i < g->texts; i++)
+        n += needs_one(&g->text[i]);
+    if (n < 2)
+        return;
+    run_pass(g, 0, g->texts, 1, 0);
+    wait_for_pass(g, g->texts);
+    for (size_t i = 0; i < g->texts; i++)
+        if ((done[i] = needs_one(&g->text[i]))) {
             g->text[i].cached++;
             add_token(g, &g->text[i], i, g->texts);
         }
+}
+
+static void step_alone(struct Generation *g, size_t i) {
+    run_prompt(g, i);
+    wait_for_pass(g, 1);
+    add_token(g, &g->text[i], 0, 1);
+}
+
+size_t generation_step(struct Generation *g) {
+    bool *done = base_alloc_zeroed(g->texts * sizeof *done);
+    size_t active = 0;
+    for (size_t i = 0; i < g->texts; i++)
+        slide(g, &g->text[i]);
+    step_together(g, done);
     for (size_t i = 0; i < g->texts; i++) {
-        struct GenText *x = &g->text[i];
-        if (x->active && !one[i]) {
-            run_prompt(g, i);
-            wait_for_pass(g, 1);
-            add_token(g, x, 0, 1);
-        }
-        active += x->active;
+        if (g->text[i].active && !done[i])
+            step_alone(g, i);
+        active += g->text[i].active;
     }
-    free(one);
+    free(done);
     return active;
 }
 

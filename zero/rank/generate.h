@@ -15,10 +15,10 @@
 struct GenText {
     int32_t *ids;
     const struct Sampling *sampling;
-    size_t count, prompt, most; // tokens so far; of the prompt; at which it ends
-    bool active;                // the next pass makes a token of it
-    size_t first;               // the first token that the model sees
-    size_t cached;              // tokens from there on that are in the cache
+    size_t count, prompt, full_at; // tokens so far; of the prompt; with which it is full
+    bool active;                   // the next pass makes a token of it
+    size_t first;                  // the first token that the model sees
+    size_t cached;                 // tokens from there on that are in the cache
 };
 
 struct Generation {
@@ -34,14 +34,15 @@ void generation_open(struct Generation *g, struct Rank *r);
 void generation_close(struct Generation *g);
 
 // Begins text i anew: `count` tokens of a prompt, at least one, to which at most `made` are added,
-// drawn as s says. The tokens that it begins with as the text before it did are in the cache already.
+// drawn as s says. Tokens it shares with the beginning of the text before are not run again.
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
                       size_t made, const struct Sampling *s);
 
-// Adds a token to each active text. A text is no longer active after a token of
-// its sampling's stops, which is then its last, or if it is full. The model sees the last seq_len tokens
-// of a longer text; a text that grows past that goes on with its last seq_len / 2. Returns how many
-// are still active.
+// Adds a token to each active text, and returns how many are still active. A text no longer is after
+// a token of its sampling's stops, which is then its last, or if it is full.
+//
+// Of a prompt longer than seq_len the model sees the last seq_len tokens; a text that grows past
+// that goes on with its last seq_len / 2.
 size_t generation_step(struct Generation *g);
 
 // Gives rank 0's ids to all ranks: returns a copy, *count of them; free() it. The arguments of
