@@ -24,7 +24,10 @@
 #include <stdatomic.h>
 
 // One thread's buffers: a tile of keys transposed (width, TILE), of values, of queries and of two
-// outputs, (TILE, width); and space to pack in.
+// outputs, (TILE, width); and space to pack in. out[1] is for an item that is left to the next
+// thread, which goes on adding to it there.
+//
+// The work memory is CACHED_TILES tiles for each thread, and behind them a CachedHandOver for each.
 struct CachedScratch {
     float *kt, *v, *q, *out[2], *pack;
 };
@@ -47,6 +50,11 @@ struct CachedHandOver {
 
 static size_t group_of(const struct AttentionCached *a) {
     return a->nh / a->nkv;
+}
+
+// The first position that a query at this one sees.
+static size_t cached_first(const struct AttentionCached *a, size_t pos) {
+    return a->window && pos >= a->window ? pos + 1 - a->window : 0;
 }
 
 // Which query row r of a sequence's key head is: tokens one after the other, each with its heads.
@@ -101,7 +109,7 @@ VEC_INLINE void cached_pack(const struct AttentionCached *a, const struct Head *
 
 // The score of row r at columns j .. j + VEC_LANES - 1, where it sees begin .. end - 1.
 VEC_INLINE Vec cached_masked(const float *scores, size_t r, size_t j, size_t begin, size_t end) {
-    Vec s = vec_load_f32(scores + r * TILE + j), hidden = vec_set(-3e38f);
+    Vec s = vec_load_f32(scores + r * TILE + j), hidden = vec_set(-FLT_MAX);
     if (end < j + VEC_LANES)
         s = vec_select(vec_mask(end - j), s, hidden);
     if (begin > j)
@@ -174,7 +182,7 @@ static void cached_begin(const struct AttentionCached *a, struct CachedRows *row
     for (size_t r = 0; r < TILE; r++) {
         size_t row = rows->b * a->t + cached_token(a, rows, size_min(r, rows->rows - 1));
         rows->pos[r] = row_position(a->starts, row, a->t);
-        rows->first[r] = a->window && rows->pos[r] >= a->window ? rows->pos[r] + 1 - a->window : 0;
+        rows->first[r] = cached_first(a, rows->pos[r]);
         rows->max[r] = -FLT_MAX;
         rows->shrink[r] = 0; // stays so in rows past the last, whose scores are 0
     }
@@ -255,11 +263,11 @@ static size_t cached_item_tiles(const struct AttentionCached *a, size_t item) {
     size_t from = item / pieces / a->nkv * a->t, last_row = size_min(row + TILE, a->t * group) - 1;
     size_t pos = row_position(a->starts, from + row / group, a->t);
     size_t last = row_position(a->starts, from + last_row / group, a->t);
-    size_t first = a->window && pos >= a->window ? pos + 1 - a->window : 0;
-    return last / TILE + 1 - first / TILE;
+    return last / TILE + 1 - cached_first(a, pos) / TILE;
 }
 
-// Does tiles from .. to - 1 of an item.
+// Does tiles from .. to - 1 of an item. Rows that come from the thread before name the output of the
+// thread that began them, and take it along.
 VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                             struct Head *h, size_t item, size_t from, size_t to) {
     size_t thread = (size_t)omp_get_thread_num();
@@ -291,7 +299,8 @@ VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, en
 }
 
 // Does tiles begin .. end - 1 of all items' together: what is left to the next thread first, what
-// the thread before has left last.
+// the thread before has left last. A part of an item that is both waits for the thread before, and so
+// counts as the latter.
 VEC_INLINE void cached_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                              struct Head *h, size_t begin, size_t end) {
     enum { LEFT_TO_NEXT, WHOLE, LEFT_BY_LAST, ROUNDS };
