@@ -13,10 +13,7 @@
 // So an element's sum has one order, whatever m, the other rows and the number of threads are: what
 // a sequence's tokens are does not depend on those that are generated beside it.
 //
-// docs/cpu.md compares it with a loop that only reads. On one thread, with SmolLM2-135M's weights
-// and other programs running, the best of 27 rounds with prefetching took 32 ms where without it
-// took 37 (one row, bf16), and 54 where it took 81 (8 rows); in fp32 8 rows 66 and 77, and one row
-// the same. Single runs differed by more than that.
+// docs/cpu.md compares it with a loop that only reads, and says what prefetching is for.
 //
 // Called by matmul_run.c; matmul_tile.c has the epilogue.
 #include "kernels/cpu/matmul_loops.h"
