@@ -103,7 +103,7 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 pid, fd = pty.fork()
 if pid == 0:
     os.execv(sys.argv[1], sys.argv[1:])
-signal.alarm(60)
+signal.alarm(20)
 for typed, comes in [("", "/help"), ("x" * 5000 + "\n", "4095 bytes"), ("junk", None),
                      ("\x03", "Ctrl-D ends"), ("Is water wet?\n", "\r\nYes.\r\n"),
                      ("\x03", "Ctrl-D ends"), ("\x03", None)]:
