@@ -46,7 +46,7 @@ static inline struct LossScale loss_scale_start(const struct LossScaleSettings *
     return s;
 }
 
-// Steps that the host may queue beyond the last one whose result it knows.
+// Steps whose results may be unknown when the host queues another: so two are under way.
 enum { STEPS_AHEAD = 1 };
 
 // 1 - beta^n for both betas: AdamW's for the n-th update (Kingma, Ba 2015, section 3).
