@@ -48,7 +48,26 @@ function readRun(files) {
     run.length = Math.max(...run.ranks.map(r => r.end));
     for (const rank of run.ranks)
         finishRank(run, rank);
+    if (common)
+        run.ranks.forEach(rank => joinRanks(run, rank));
     return run;
+}
+
+// A collective begins on each rank, and moves bytes when the last one is there: joined says when. It is
+// known if the traces of all its ranks are in the page, and all have as many of its kind.
+function joinRanks(run, rank) {
+    const axes = ["replica", "dp", "tp", "pp"], place = rank.file.place || {}, lists = new Map();
+    const keyOf = o => [o.over, o.chain, o.name, o.group, o.queue].join();
+    for (const o of rank.ops)
+        if (o.moved.sent && axes.includes(o.over) && o.kind !== "unit")
+            lists.set(keyOf(o), [...lists.get(keyOf(o)) || [], o]);
+    for (const [key, list] of lists) {
+        const {over, others} = list[0];
+        const peers = run.ranks.filter(r => axes.every(axis => axis === over || (r.file.place || {})[axis] === place[axis]));
+        const same = peers.map(peer => peer.ops.filter(o => o.moved.sent && o.kind !== "unit" && keyOf(o) === key));
+        if (peers.length === others + 1 && same.every(ops => ops.length === list.length))
+            list.forEach((o, i) => o.joined = Math.min(o.end, Math.max(...same.map(ops => ops[i].begin))));
+    }
 }
 
 function readRank(file, shift) {
@@ -112,7 +131,7 @@ function readStays(run, rank, block) {
     for (const life of lives) {
         let stay = stays[stays.length - 1];
         if (!stay || stay.group !== life.group || life.begin > stay.end)
-            stays.push(stay = {group: life.group, begin: life.begin, end: life.end, from: life.from, until: life.until, extent: 0});
+            stays.push(stay = {block, group: life.group, begin: life.begin, end: life.end, from: life.from, until: life.until, extent: 0});
         if (life.end > stay.end)
             Object.assign(stay, {end: life.end, until: life.until});
         stay.extent = Math.max(stay.extent, life.offset + life.bytes);
@@ -131,19 +150,24 @@ function finishStay(run, rank, stay) {
             stay.arrived = Math.max(stay.arrived, o.end);
 }
 
+// What a buffer of communication holds: weights that are gathered or on their way, or gradients.
+function partOf(block, life) {
+    return block.tag === "comm" ? {weights: "gathered", gradient: "bucket"}[life.holds] : undefined;
+}
+
 // Bytes of a tier by tag over time: what blocks have reserved, and what of that is in use.
 function readMemory(rank, tier) {
     const changes = [];
-    const change = (t, tag, bytes, used) => changes.push({t, tag, bytes, used});
+    const change = (t, tag, bytes, used, part) => changes.push({t, tag, bytes, used, part});
     for (const b of rank.block)
         if (b && b.tier === tier) {
             change("reserved" in b ? b.reserved : -Infinity, b.tag, b.bytes, 0);
             if ("freed" in b)
                 change(b.freed, b.tag, -b.bytes, 0);
             for (const l of b.lives) {
-                change(l.from < 0 ? -Infinity : l.begin, b.tag, 0, l.bytes);
+                change(l.from < 0 ? -Infinity : l.begin, b.tag, 0, l.bytes, partOf(b, l));
                 if (l.until >= 0)
-                    change(l.end, b.tag, 0, -l.bytes);
+                    change(l.end, b.tag, 0, -l.bytes, partOf(b, l));
             }
         }
     changes.sort((a, b) => a.t - b.t || a.bytes - b.bytes);
@@ -152,13 +176,16 @@ function readMemory(rank, tier) {
 
 function sumChanges(changes) {
     const m = {times: [], total: [], bytes: {}, used: {}, peak: 0, peakOf: {}};
-    const now = {}, used = {};
+    const now = {}, used = {gathered: 0, bucket: 0};
+    m.used.gathered = [], m.used.bucket = [];
     for (const tag of TAGS)
         now[tag] = used[tag] = m.peakOf[tag] = 0, m.bytes[tag] = [], m.used[tag] = [];
     let total = 0;
     changes.forEach((c, i) => {
         now[c.tag] += c.bytes;
         used[c.tag] += c.used;
+        if (c.part)
+            used[c.part] += c.used;
         total += c.bytes;
         if (i + 1 < changes.length && changes[i + 1].t === c.t)
             return; // the same moment goes on
@@ -170,6 +197,8 @@ function sumChanges(changes) {
             m.used[tag].push(used[tag]);
             m.peakOf[tag] = Math.max(m.peakOf[tag], now[tag]);
         }
+        for (const part of ["gathered", "bucket"])
+            m.used[part].push(used[part]);
     });
     return m;
 }
@@ -217,7 +246,12 @@ function runningAt(rank, t) {
 }
 
 function groupName(rank, g) {
-    return g >= 0 && rank.file.groups[g] ? rank.file.groups[g].name : "";
+    return g >= 0 && rank.file.groups[g] ? plainName(rank.file.groups[g].name) : "";
+}
+
+// The group "ends" has the parameters of the embedding and of the head.
+function plainName(name) {
+    return name.replace(/\bends\b/, "embedding, head");
 }
 
 function unitName(rank, u) {
@@ -246,7 +280,7 @@ function isBlock(rank, run, g) {
     });
 }
 
-// The most blocks whose weights were whole, or on their way, at once; and over time.
+// The most blocks whose weights were whole, or on their way, at once; and over time: both, and those on their way.
 function wholeBlocks(run, rank) {
     if (rank.wholeBlocks)
         return rank.wholeBlocks;
@@ -255,11 +289,15 @@ function wholeBlocks(run, rank) {
         if (o.kind === "unit")
             rank.groupOfUnit[o.unit] = o.group;
     const changes = [];
-    for (const l of rank.wholes.filter(l => isBlock(rank, run, l.group)))
-        changes.push([l.from < 0 ? -Infinity : l.begin, 1], [l.until < 0 ? Infinity : l.end, -1]);
+    for (const l of rank.wholes.filter(l => isBlock(rank, run, l.group))) {
+        const arrives = l.arrived > l.begin ? 1 : 0;
+        changes.push([l.from < 0 ? -Infinity : l.begin, 1, arrives], [l.until < 0 ? Infinity : l.end, -1, 0]);
+        if (arrives)
+            changes.push([l.arrived, 0, -1]);
+    }
     changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    let n = 0;
-    const steps = changes.map(([t, d]) => [t, n += d]);
+    let n = 0, arriving = 0;
+    const steps = changes.map(([t, d, a]) => [t, n += d, arriving += a]);
     return rank.wholeBlocks = {steps, most: Math.max(0, ...steps.map(s => s[1]))};
 }
 
@@ -269,6 +307,14 @@ function arrivalsBeside(rank) {
     const arrivals = rank.wholes.filter(l => l.arrived > l.begin);
     const beside = arrivals.filter(l => units.some(o => o.group !== l.group && o.begin < l.arrived && o.end > l.begin));
     return {all: arrivals.length, beside: beside.length};
+}
+
+// By which collective gradients are summed, and how many of these had another unit's backward pass beside them.
+function reducesBeside(rank) {
+    const sums = rank.ops.filter(o => GRADIENT_CHAINS.includes(o.chain) && ["all_reduce", "reduce_scatter", "all_to_all"].includes(o.name));
+    const units = rank.ops.filter(o => o.kind === "unit" && o.pass === "backward");
+    const beside = sums.filter(s => units.some(o => o.group !== s.group && o.begin < s.end && o.end > s.begin));
+    return {name: [...new Set(sums.map(o => o.name))].join(", "), all: sums.length, beside: beside.length};
 }
 
 // ---- ZeRO's formula (Rajbhandari et al. 2020, sections 5 and 7) ----

@@ -28,17 +28,58 @@ function writeTitle(run) {
 function writeSees(run) {
     const rank = run.ranks[run.rank], p = run.article.querySelector(".sees"), {all, beside} = arrivalsBeside(rank);
     const {most} = wholeBlocks(run, rank);
-    if (!all) {
-        p.textContent = "Each rank keeps all weights whole all the time (tall bars): nothing is gathered before a unit computes. " +
-            ["Gradients are summed over the ranks after the backward pass.", "Each rank updates its shard and sends it to the others.",
-             "Each rank keeps its shard of the gradients, updates that part and sends it to the others.", ""][run.info.stage];
-        return;
-    }
-    const ways = run.info.stage >= 3 ? "gathered from all ranks' shards" : "copied to the device";
-    p.replaceChildren("A unit's weights are " + ways + " just before it computes, and given up after. Measured: ",
+    const words = [run.info.stage < 3 || all ? keepsWords(run.info.stage, all) : "", sumsWords(run, rank), offloadWords(run, rank)];
+    if (!all)
+        return p.replaceChildren(words.filter(w => w).join(" "));
+    const ways = run.info.stage >= 3 ? "all_gather brings a unit's weights from all ranks' shards" : "A unit's weights are copied to the device";
+    p.replaceChildren(ways + " just before it computes, and they are given up after. Measured: ",
         element("b", beside + " of " + all), " arrivals ran while another unit computed, and at most ",
         element("b", countText(most, "block")), " were whole or arriving at once. Formula: prefetch + 1 = ",
-        element("b", String(run.info.prefetch + 1)), ".");
+        element("b", String(run.info.prefetch + 1)), ". " + words.filter(w => w).join(" "));
+}
+
+// What every rank keeps, at a stage; with arrivals, weights are not whole.
+function keepsWords(stage, arrivals) {
+    const shard = ["", "its shard of the optimizer's state. The buffer of its gradients stays whole.",
+                   "its shard of the gradients and of the optimizer's state."][stage];
+    if (arrivals)
+        return stage === 0 || stage === 3 ? "" : "Of the rest every rank keeps " + shard;
+    return stage === 0 ? "Every rank keeps all weights, all gradients and the whole optimizer state." :
+        "Every rank keeps all weights whole, but only " + shard;
+}
+
+// How gradients are summed, by which collective, and what becomes of new weights.
+function sumsWords(run, rank) {
+    const {stage} = run.info, sums = reducesBeside(rank);
+    if (!sums.all)
+        return "";
+    const whose = sums.name === "all_reduce" ? " sums a block's gradients over the ranks" :
+        " sums a block's gradients over the ranks, to each rank its shard,";
+    const when = " as soon as its backward pass is done: " + sums.beside + " of " + sums.all + " ran while another block ran backward.";
+    const last = run.info.micro_batches > 1 && stage < 2 ? " In the last micro-batch " : " ";
+    const then = rank.published.some(o => o.name === "all_gather") ?
+        " Then each rank updates its shard of the weights, and all_gather sends the new weights to all ranks." :
+        stage === 0 ? " Then every rank updates all weights." : " Each rank updates its own shard.";
+    return last.trimStart() + sums.name + whose + when + then;
+}
+
+// Where things lie, if not all on the device; and that an update is of the step before's gradients.
+function offloadWords(run, rank) {
+    if (!(run.info.offload || []).length)
+        return "";
+    const blocks = rank.block.filter(b => b), names = {device: "the device", cpu: "the host", nvme: "the disk"};
+    const placeOf = tag => names[TIERS.findLast(tier => blocks.some(b => b.tag === tag && b.tier === tier))];
+    const places = [["optimizer state", "optimizer"], ["weights' shards", "param"], ["gradients' shards", "grad"]]
+        .filter(([, tag]) => placeOf(tag)).map(([words, tag]) => words + " on " + placeOf(tag));
+    if (run.info.stage < 3)
+        places.forEach((words, i) => places[i] = words.replace(/s' shards/, "s"));
+    const away = placeOf("activation");
+    places.push("activations on " + (away === "the device" || !away ? "the device" : away + ", those in computation on the device"));
+    const backward = rank.ops.find(o => o.kind === "unit" && o.pass === "backward");
+    const first = rank.ops.find(o => o.chain === "update");
+    const before = first && backward && first.begin < backward.begin;
+    return "Kept: " + places.join(", ") + "." + (before ?
+        " The step begins with the update from the gradients of the step before, block by block beside the forward pass." : "");
 }
 
 function keyOf(run, name, entries) {
