@@ -76,24 +76,36 @@ function paintBox(c, rank, panels, box, y, t, place) {
     c.strokeStyle = "#8a929c";
     c.lineWidth = 1;
     c.strokeRect(box.x - 2.5, y + 14.5, box.width + 4, panels.tags.length * ROW + 3);
+    box.right = box.x + box.width;
     panels.tags.forEach((tag, i) => {
         let x = box.x;
         for (const b of rank.block) {
             if (!b || b.tier !== box.tier || b.tag !== tag || b.reserved > t || b.freed <= t)
                 continue;
             const width = b.bytes / widestOf(tag) * box.width;
-            place[b.id] = {x, y: y + 17 + i * ROW, width, block: b};
+            place[b.id] = {x, y: y + 17 + i * ROW, width, block: b, right: box.right};
             paintBlock(c, rank, b, place[b.id], t);
             x += width;
         }
     });
 }
 
+// Weights and optimizer state stay in their block until the next update, beyond their last use in the step.
+function keptIn(b) {
+    return b.tag === "param" || b.tag === "optimizer" ? b.lives[0] : null;
+}
+
 function paintBlock(c, rank, b, at, t) {
     let name = "", look = "";
+    const kept = keptIn(b);
+    if (kept) { // it is in the bytes, though nothing may use it for now
+        c.fillStyle = fill(b.tag, true);
+        c.fillRect(at.x, at.y, at.width, ROW - 3);
+        name = groupName(rank, kept.group);
+    }
     for (const l of b.lives)
         if (l.begin <= t && l.end > t) {
-            const of = l.stay && l.stay.arrived > t ? "arriving" : HOLDS[l.holds] || b.tag;
+            const of = l.stay && l.stay.arrived > t ? "arriving" : partOf(b, l) || HOLDS[l.holds] || b.tag;
             c.fillStyle = fill(of);
             c.fillRect(at.x + l.offset / b.bytes * at.width, at.y, Math.max(0.6, l.bytes / b.bytes * at.width), ROW - 3);
             if (l.bytes < b.bytes / 2 || of === "activation")
@@ -113,8 +125,11 @@ function paintBlock(c, rank, b, at, t) {
 
 function pieceOf(place, [id, offset, bytes]) {
     const at = place[id];
-    return at && {x: at.x + offset / at.block.bytes * at.width, y: at.y,
-                  width: Math.max(3, bytes / at.block.bytes * at.width), tier: at.block.tier, id};
+    if (!at)
+        return at;
+    const width = Math.max(3, bytes / at.block.bytes * at.width);
+    return {x: Math.min(at.x + offset / at.block.bytes * at.width, at.right - width), y: at.y, width,
+            tier: at.block.tier, id};
 }
 
 function doneOf(o, t) {
@@ -129,7 +144,7 @@ function paintOp(c, o, place, t) {
         const p = pieceOf(place, read);
         c.lineWidth = 2;
         if (p)
-            c.strokeRect(p.x, p.y - 0.5, p.width, ROW - 2);
+            c.strokeRect(p.x + 1, p.y - 0.5, Math.max(1, p.width - 2), ROW - 2);
     }
     for (const written of o.writes || []) {
         const p = pieceOf(place, written);
@@ -138,7 +153,7 @@ function paintOp(c, o, place, t) {
         c.globalAlpha = 0.3;
         c.fillRect(p.x, p.y, p.width * done, ROW - 3);
         c.globalAlpha = 1;
-        c.fillRect(p.x + p.width * done - 1.5, p.y - 2, 3, ROW + 1);
+        c.fillRect(p.x + Math.max(0, p.width * done - 3), p.y - 2, 3, ROW + 1);
     }
 }
 

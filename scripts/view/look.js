@@ -18,8 +18,9 @@ const page = {runs: [], events: [], event: -1, at: 0, zoom: 1, from: 0, playing:
 const TAG_WORDS = {param: "parameters", grad: "gradients", optimizer: "optimizer",
                    activation: "activations", workspace: "workspace", comm: "communication"};
 const TIER_WORDS = {device: "device", cpu: "host", nvme: "disk"};
+const AXIS_WORDS = {dp: "data-parallel", tp: "tensor-parallel", pp: "in the pipeline", replica: "of other replicas"};
 const MOVED_WORDS = {sent: "sent to other ranks", in: "to the device", out: "from the device",
-                     read: "from disk", written: "to disk", kernel: "of memory by kernels"};
+                     read: "from disk", written: "to disk", kernel: "read and written by computation"};
 
 // What each hop does, by its name.
 const MEANS = {
@@ -38,6 +39,7 @@ const MEANS = {
 const LOOKS = {
     param: ["#1f5fa8", "solid"], grad: ["#c96f0c", "slash"], optimizer: ["#2d8a4e", "lines"],
     activation: ["#8a3f9e", "dots"], workspace: ["#7c858f", "cross"], comm: ["#b8432f", "back"],
+    gathered: ["#84b4e4", "solid"], bucket: ["#eba95c", "slash"], renewed: ["#1f5fa8", "cross"],
     arriving: ["#1f5fa8", "stripes"], forward: ["#39424e", "solid"], backward: ["#39424e", "slash"],
     other: ["#a9b0b8", "solid"], waits: ["#5a6472", "points"],
 };
@@ -131,7 +133,7 @@ function text(c, words, x, y, color = INK, align = "left") {
 
 // A word on a pattern, with a halo: white on a look's colour, or dark on a light ground.
 function textOn(c, words, x, y, look) {
-    const light = !look || look === "arriving" || look === "other";
+    const light = !look || ["arriving", "gathered", "bucket", "other"].includes(look);
     c.strokeStyle = light ? "rgba(255,255,255,0.9)" : LOOKS[look][0];
     c.lineWidth = 3;
     c.lineJoin = "round";

@@ -55,7 +55,7 @@ function sumsWords(run, rank) {
         return "";
     const whose = sums.name === "all_reduce" ? " sums a block's gradients over the ranks" :
         " sums a block's gradients over the ranks, to each rank its shard,";
-    const when = " as soon as its backward pass is done: " + sums.beside + " of " + sums.all + " ran while another block ran backward.";
+    const when = " as soon as its backward pass is done; " + sums.beside + " of " + sums.all + " ran while another block ran backward.";
     const last = run.info.micro_batches > 1 && stage < 2 ? " In the last micro-batch " : " ";
     const then = rank.published.some(o => o.name === "all_gather") ?
         " Then each rank updates its shard of the weights, and all_gather sends the new weights to all ranks." :
@@ -101,19 +101,33 @@ function keyOf(run, name, entries) {
 }
 
 function writeKeys(run) {
-    keyOf(run, "weights", [["param", "whole"], ["arriving", "arriving"], ["forward", "F: unit computes forward"],
-                           ["backward", "B: backward"], ["optimizer", "U: update"]]);
-    run.article.querySelector(".weights .key").append("thin line: only this rank's shard (dashed: on the host, dotted: on disk)");
-    keyOf(run, "memory", TAGS.map(tag => [tag, TAG_WORDS[tag]]));
+    const {ranks} = run, gathers = ranks.some(r => r.wholes.some(s => s.block.tag === "comm"));
+    const holds = part => ranks.some(r => r.tiers.some(t => r.memory[t].used[part].some(n => n)));
+    const tags = TAGS.filter(tag => ranks.some(r => r.tiers.some(t => r.memory[t].peakOf[tag])));
+    keyOf(run, "weights", [
+        ranks.some(r => r.wholes.some(s => s.block.tag !== "comm")) ? ["param", "whole"] : null,
+        gathers ? ["gathered", "whole, in a buffer"] : null,
+        ranks.some(r => r.wholes.some(s => s.arrived > s.begin)) ? ["arriving", "arriving"] : null,
+        ranks.some(r => r.published.length) ? ["renewed", "new weights arrive"] : null,
+        ["forward", "F: unit computes forward"], ["backward", "B: backward"], ["optimizer", "U: update"]].filter(e => e));
+    const key = run.article.querySelector(".weights .key");
+    if (gathers)
+        key.append("thin line: this rank's shard, kept all the time (dashed: on the host, dotted: on the disk). ");
+    if (ranks[0].file.groups.some(g => g.name === "ends"))
+        key.append("“embedding, head”: the weights outside of the blocks, used by the first and by the last unit.");
+    keyOf(run, "memory", [...tags.map(tag => [tag, TAG_WORDS[tag] + (tag === "comm" ? ": other" : "")]),
+        ...[["gathered", "communication: gathered weights"], ["bucket", "communication: gradient buckets"]].filter(([part]) => holds(part))]);
+    const joins = ranks.some(r => r.ops.some(o => o.joined > o.begin));
     keyOf(run, "lanes", [["forward", "forward"], ["backward", "backward"], ["param", "weights move"], ["grad", "gradients move"],
-                         ["optimizer", "update"], ["other", "other"]]);
+                         ["optimizer", "update"], ["other", "other"],
+                         ...joins ? [["grad", "pale: waits for another rank's part", true]] : []]);
 }
 
 // What an operation reads or writes: what the block holds then, and which block it is.
 function blockWords(rank, o, [id, offset]) {
     const b = rank.block[id];
     const life = b.lives.find(l => l.from >= 0 && l.begin <= o.begin && l.end >= o.end && l.offset <= offset && l.offset + l.bytes > offset);
-    const holds = life ? life.holds + (groupName(rank, life.group) ? " of " + groupName(rank, life.group) : "") + " in “" + b.purpose + "”" : b.purpose;
+    const holds = life ? life.holds + (groupName(rank, life.group) ? " of " + groupName(rank, life.group) : "") + " in “" + plainName(b.purpose) + "”" : plainName(b.purpose);
     return holds + " (" + TIER_WORDS[b.tier] + ", ";
 }
 
@@ -142,11 +156,12 @@ function writeChosen(run) {
     if (!o)
         return box.replaceChildren(element("h3", "The step begins"), element("p", "Press → for the first event of rank " + rank.number + "."));
     const state = t < o.end ? "runs" : "has ended";
-    const moved = Object.keys(MOVED_WORDS).filter(k => o.moved[k]).map(k => bytesText(o.moved[k]) + " " + MOVED_WORDS[k] +
-        (k === "sent" && o.over ? " (" + o.others + " of " + o.over + ")" : ""));
+    const moved = Object.keys(MOVED_WORDS).filter(k => o.moved[k]).map(k => bytesText(o.moved[k]) + " " +
+        (k === "sent" && o.over ? "sent to " + countText(o.others, "other rank") + ", " + (AXIS_WORDS[o.over] || o.over) : MOVED_WORDS[k]));
     const rows = [
         ["queue", o.queue + " of rank " + rank.number + (o.micro >= 0 && o.pass ? ", micro-batch " + (o.micro + 1) + ", " + o.pass : "")],
-        ["time", timeText(o.end - o.begin) + ", from " + timeText(o.begin) + " to " + timeText(o.end)],
+        ["time", timeText(o.end - o.begin) + ", from " + timeText(o.begin) + " to " + timeText(o.end) +
+            (o.joined > o.begin ? "; until " + timeText(o.joined) + " it waited for another rank" : "")],
         ["bytes", moved.join(", ") || "none"],
         ["reads", blocksWords(rank, o, o.reads)],
         ["writes", blocksWords(rank, o, o.writes)],
@@ -202,8 +217,11 @@ function openNumbers(run) {
     const sent = table("Sent to other ranks", ["", "until now", "in the step", "ZeRO's formula"]);
     const moved = table("Moved between tiers", ["", "until now", "in the step"]);
     const n = run.numbers = {tags: {}, tiers: {}, sent: {}, moved: {}, note: element("p", ""), agrees: element("p", "")};
-    for (const tag of TAGS)
+    for (const tag of TAGS) {
         n.tags[tag] = tableRow(memory, TAG_WORDS[tag], tag);
+        if (tag === "optimizer")
+            n.tags.states = tableRow(memory, "model states", "states", "sum");
+    }
     n.tags.total = tableRow(memory, "all", "total", "sum");
     for (const tier of TIERS.filter(t => run.ranks.some(r => r.tiers.includes(t))))
         n.tiers[tier] = tableRow(places, TIER_WORDS[tier], tier);
@@ -212,20 +230,22 @@ function openNumbers(run) {
     n.sent.sent = tableRow(sent, "all", "sent", "sum");
     for (const kind of ["in", "out", "read", "written"])
         n.moved[kind] = tableRow(moved, MOVED_WORDS[kind], kind);
-    run.article.querySelector(".numbers").append(memory.table, n.note, places.table, sent.table,
+    run.article.querySelector(".numbers").append(memory.table, sent.table, n.note, places.table,
         run.ranks.some(r => ["in", "out", "read", "written"].some(k => r.sent.step[k])) ? moved.table : "", n.agrees);
 }
 
 function setMemory(run, rank, t, formula) {
-    const n = run.numbers, sum = [0, 0, 0];
+    const n = run.numbers, sum = [0, 0, 0], states = formula.param + formula.grads + formula.optimizer;
     const ofFormula = {param: formula.param, grad: formula.grads, optimizer: formula.optimizer};
     for (const tag of TAGS) {
         const values = ["bytes", "used"].map(kind => rank.tiers.reduce((s, tier) => s + memoryAt(rank.memory[tier], kind, tag, t), 0));
         values.push(rank.tiers.reduce((s, tier) => s + rank.memory[tier].peakOf[tag], 0));
         [...values, ofFormula[tag] ?? null].forEach((v, i) => n.tags[tag][i](v));
         values.forEach((v, i) => sum[i] += v);
+        if (tag === "optimizer")
+            [...sum, states].forEach((v, i) => n.tags.states[i](v));
     }
-    [...sum, formula.param + formula.grads + formula.optimizer].forEach((v, i) => n.tags.total[i](v));
+    [...sum, null].forEach((v, i) => n.tags.total[i](v));
     for (const tier of Object.keys(n.tiers)) {
         const m = rank.memory[tier], all = kind => TAGS.reduce((s, tag) => s + memoryAt(m, kind, tag, t), 0);
         [all("bytes"), all("used"), m.peak].forEach((v, i) => n.tiers[tier][i](v));
@@ -249,8 +269,9 @@ function writeFormula(run, rank, f) {
     const terms = [f.times.weights ? f.times.weights + "Ψ × " + f.weight + " of weights" : "", f.times.gradients + "Ψ × " + f.grad + " of gradients"];
     run.numbers.note.textContent = "Italic: what the formula says. All else is measured. Ψ = " + psi + " parameters on this rank" +
         " (whole). Bytes kept: " + f.weight + "Ψ" + part(stage >= 3) + " parameters, " + f.grad + "Ψ" + part(stage >= 2) +
-        " gradients, " + f.state + "Ψ" + part(stage >= 1) + " optimizer. Bytes sent: (" + terms.filter(w => w).join(" + ") + ") × " +
-        (f.n - 1) + "/" + f.n + ". Buffers of computation and communication are not in the formula.";
+        " gradients, " + f.state + "Ψ" + part(stage >= 1) + " optimizer: the model states. Bytes sent: (" + terms.filter(w => w).join(" + ") + ") × " +
+        (f.n - 1) + "/" + f.n + ". Buffers of computation and communication are not in the formula. " +
+        "In use now: kept all the time, or still read in this step before it is written anew.";
     const off = TIERS.filter(tier => rank.file.accounts[tier] &&
         rank.file.accounts[tier].total !== TAGS.reduce((s, tag) => s + memoryAt(rank.memory[tier], "bytes", tag, Infinity), 0));
     run.numbers.agrees.textContent = off.length ?

@@ -8,7 +8,7 @@
 function weightRows(run) {
     const rank = run.ranks[run.rank], n = rank.file.groups.length;
     const h = Math.max(5, Math.min(16, Math.floor(224 / n)));
-    return {rank, n, h, top: 2, bottom: 2 + n * h, countTop: 2 + n * h + 8, countHeight: 34};
+    return {rank, n, h, top: 2, bottom: 2 + n * h, countTop: 2 + n * h + 8, countHeight: 42};
 }
 
 function weightsHeight(run) {
@@ -45,37 +45,49 @@ function paintWeightRow(c, run, plot, rows, g) {
     for (const l of rank.wholes)
         if (l.group === g) {
             bar(c, run, plot, l.begin, l.arrived, y, h, "arriving");
-            bar(c, run, plot, l.arrived, l.end, y, h, "param");
+            bar(c, run, plot, l.arrived, l.end, y, h, l.block.tag === "comm" ? "gathered" : "param");
         }
     for (const o of rank.published)
         if (o.group === g)
-            bar(c, run, plot, o.begin, o.end, y, h, "arriving");
+            bar(c, run, plot, o.begin, o.end, y, h, "renewed");
 }
 
 // Computation in the rows: F and B of units, U of updates.
 function paintUnits(c, run, plot, rows) {
     const letterSize = Math.max(7, Math.min(11, rows.h - 4));
     c.font = "bold " + letterSize + "px system-ui, 'DejaVu Sans', sans-serif";
+    const written = {}; // until where the letters of a row go
     for (const o of rows.rank.computed) {
         const letter = {forward: "F", backward: "B"}[o.kind === "unit" && o.pass] || "U";
         const y = rows.top + o.group * rows.h + 1, h = rows.h - 4;
         const look = lookOf(o), span = bar(c, run, plot, o.begin, o.end, y, h, look);
-        if (span && span[1] > letterSize && h >= 7)
-            textOn(c, letter, span[0] + span[1] / 2, y + h / 2 + letterSize * 0.36, look);
+        if (!span || h < 7)
+            continue;
+        const inside = span[1] > letterSize, at = inside ? span[0] + span[1] / 2 : span[0] - letterSize / 2 - 1;
+        if (!inside && at - letterSize < Math.max(LEFT, written[o.group] || 0))
+            continue; // a narrow bar's letter is before it, where there is room
+        textOn(c, letter, at, y + h / 2 + letterSize * 0.36, inside ? look : "");
+        written[o.group] = Math.max(span[0] + span[1], at + letterSize / 2);
     }
     c.font = FONT;
 }
 
-// Below the rows: how many blocks are whole at once, and how many may be.
+// Below the rows: how many blocks are whole or arriving at once, and how many may be.
 function paintCount(c, run, plot, rows) {
     const {steps, most} = wholeBlocks(run, rows.rank), limit = run.info.prefetch + 1;
     const inSlots = steps.some(s => s[0] > 0 && s[0] < Infinity), top = Math.max(most, inSlots ? limit : 1, 1);
     const base = rows.countTop + rows.countHeight, unit = (rows.countHeight - 6) / top;
-    text(c, "whole blocks", LEFT - 6, rows.countTop + 12, INK, "right");
-    text(c, "at once", LEFT - 6, rows.countTop + 25, INK, "right");
-    steps.forEach(([t, n], i) => {
-        const end = i + 1 < steps.length ? steps[i + 1][0] : Infinity;
-        bar(c, run, plot, Math.max(t, 0), Math.min(end, run.length), base - n * unit, n * unit, "#aebfd4");
+    ["blocks whole or", "arriving, without", "embedding, head"].forEach((words, i) =>
+        text(c, words, LEFT - 18, rows.countTop + 13 + i * 13, INK, "right"));
+    const each = Math.max(1, Math.ceil(top / 4));
+    for (let n = 0; n <= top; n += each)
+        text(c, n, LEFT - 5, base - n * unit + (n ? 4 : 0), QUIET, "right");
+    steps.forEach(([t, n, arriving], i) => {
+        const begin = Math.max(t, 0), end = Math.min(i + 1 < steps.length ? steps[i + 1][0] : Infinity, run.length);
+        if (n > arriving)
+            bar(c, run, plot, begin, end, base - (n - arriving) * unit, (n - arriving) * unit, "gathered");
+        if (arriving)
+            bar(c, run, plot, begin, end, base - n * unit, arriving * unit, "arriving");
     });
     c.fillStyle = INK;
     c.fillRect(LEFT, base, plot.width, 1);
@@ -145,6 +157,11 @@ function paintChart(c, run, plot, chart, m) {
         const used = columns.map((i, x) => below[x] + m.used[tag][i]);
         const all = columns.map((i, x) => below[x] + m.bytes[tag][i]);
         paintArea(c, below, used, base, unit, fill(tag));
+        if (tag === "comm") {
+            const gathered = columns.map((i, x) => below[x] + m.used.gathered[i]);
+            paintArea(c, below, gathered, base, unit, fill("gathered"));
+            paintArea(c, gathered, columns.map((i, x) => gathered[x] + m.used.bucket[i]), base, unit, fill("bucket"));
+        }
         paintArea(c, used, all, base, unit, fill(tag, true));
         const middle = (below[30] + all[30]) / 2 * unit;
         if ((all[30] - below[30]) * unit > 12)
@@ -224,8 +241,21 @@ function paintLane(c, run, plot, lane) {
         drawn = span[0] + span[1];
         const gap = span[1] > 3 ? 1 : 0;
         fillSpan(c, [span[0], span[1] - gap], lane.y, LANE - 3, lookOf(o));
+        paintJoining(c, run, plot, o, span, lane.y);
         labelOp(c, lane.rank, o, span, lane.y);
     }
+}
+
+// The part of a collective that waits for the last rank is pale.
+function paintJoining(c, run, plot, o, span, y) {
+    const waits = o.joined > o.begin ? spanOf(run, plot, o.begin, o.joined) : null;
+    if (!waits || span[1] < 3 || waits[1] < 2)
+        return;
+    c.fillStyle = fill(lookOf(o), true);
+    c.fillRect(span[0], y, Math.min(waits[1], span[1] - 1), LANE - 3);
+    c.strokeStyle = LOOKS[lookOf(o)][0];
+    c.lineWidth = 1;
+    c.strokeRect(span[0] + 0.5, y + 0.5, Math.min(waits[1], span[1] - 1) - 1, LANE - 4);
 }
 
 function labelOp(c, rank, o, span, y) {
@@ -234,7 +264,7 @@ function labelOp(c, rank, o, span, y) {
     const full = opName(rank, o), short = o.kind === "unit" ? unitName(rank, o.unit).replace("block.", "") : groupName(rank, o.group).replace("block.", "");
     const words = [full, short].find(w => textWidth(c, w) < span[1] - 6);
     if (words)
-        textOn(c, words, span[0] + span[1] / 2, y + 10, lookOf(o));
+        textOn(c, words, span[0] + span[1] / 2, y + 10, o.joined > (o.begin + o.end) / 2 ? "" : lookOf(o));
 }
 
 function paintWait(c, run, plot, o, y) {
