@@ -79,20 +79,20 @@ function paintCount(c, run, plot, rows) {
     const base = rows.countTop + rows.countHeight, unit = (rows.countHeight - 6) / top;
     ["blocks whole or", "arriving, without", "embedding, head"].forEach((words, i) =>
         text(c, words, LEFT - 18, rows.countTop + 13 + i * 13, INK, "right"));
-    const each = Math.max(1, Math.ceil(top / 4));
+    const each = unit < 12 ? top : 1, kept = rows.rank.wholes.some(s => s.block.tag === "comm") ? "gathered" : "param";
     for (let n = 0; n <= top; n += each)
         text(c, n, LEFT - 5, base - n * unit + (n ? 4 : 0), QUIET, "right");
     steps.forEach(([t, n, arriving], i) => {
         const begin = Math.max(t, 0), end = Math.min(i + 1 < steps.length ? steps[i + 1][0] : Infinity, run.length);
         if (n > arriving)
-            bar(c, run, plot, begin, end, base - (n - arriving) * unit, (n - arriving) * unit, "gathered");
+            bar(c, run, plot, begin, end, base - (n - arriving) * unit, (n - arriving) * unit, kept);
         if (arriving)
             bar(c, run, plot, begin, end, base - n * unit, arriving * unit, "arriving");
     });
     c.fillStyle = INK;
     c.fillRect(LEFT, base, plot.width, 1);
     if (!inSlots)
-        return text(c, most + " of " + most + ", all the time", LEFT + 6, base - 8);
+        return textOn(c, most + " of " + most + ", all the time", LEFT + 60, base - 14, "param");
     c.strokeStyle = MARK;
     c.lineWidth = 1.5;
     c.setLineDash([5, 3]);
