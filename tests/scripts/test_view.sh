@@ -105,7 +105,7 @@ for run in "${runs[@]}"; do
         say('sent_all', bytes('sent', 1));
         key('Home');
         for (let i = 0; i < 40; i++) key('ArrowRight');
-        const event = page.events[39];
+        const event = page.events[page.event];
         say('time', event.o[event.ends ? 'end' : 'begin'] - page.runs[0].ranks[0].shift + 0.0003);
         say('sent_until', bytes('sent', 1));
         say('param', bytes('param', 1));
