@@ -114,7 +114,7 @@ function writeKeys(run) {
     if (gathers)
         key.append("thin line: this rank's shard, kept all the time (dashed: on the host, dotted: on the disk). ");
     if (ranks[0].file.groups.some(g => g.name === "ends"))
-        key.append("“embedding, head”: the weights outside of the blocks, used by the first and by the last unit.");
+        key.append("“embedding, head” (the group ends): the weights outside of the blocks, used by the first and by the last unit.");
     keyOf(run, "memory", [...tags.map(tag => [tag, TAG_WORDS[tag] + (tag === "comm" ? ": other" : "")]),
         ...[["gathered", "communication: gathered weights"], ["bucket", "communication: gradient buckets"]].filter(([part]) => holds(part))]);
     const joins = ranks.some(r => r.ops.some(o => o.joined > o.begin));
