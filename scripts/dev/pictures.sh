@@ -50,10 +50,10 @@ shoot() { # shoot NAME PAGE AT ZOOM WIDTH HEIGHT: the picture of a moment of a p
 
 for stage in 0 1 2 3; do
     run zero$stage --zero $stage
-    shoot zero$stage zero$stage 0.4 1 1400 900
+    shoot zero$stage zero$stage 0.4 1 1400 1100
 done
 run offload --zero 3 --recompute block --offload-param nvme --offload-optimizer nvme --offload-activations nvme --nvme-path .
-shoot offload offload 0.8 1 1400 1100
+shoot offload offload 0.8 1 1400 1150
 shoot zero3_near zero3 0.4 3 1400 900
 scripts/view.sh -o "$work/beside.html" "$work"/zero0.json* --beside "$work"/zero3.json* >/dev/null
 shoot beside beside 0.4 1 1400 1500
