@@ -260,7 +260,7 @@ by_power() {
 
 # Its model answers prompts, until it is killed or done; then it goes on where it was killed.
 by_answer() {
-    local sums prompts=6 lines
+    local sums prompts=6 lines i
     [ "$before" -gt 0 ] || {
         by_nothing
         return
@@ -273,7 +273,7 @@ by_answer() {
             >"$work/said" 2>&1 </dev/null &
         job=$!
         sleep 0.$((RANDOM % 10))$((RANDOM % 10))
-        [ $i = 2 ] || kill -KILL $job 2>/dev/null
+        [ $i = 2 ] || signal_one KILL
         finish_job 2>/dev/null
     done
     [ "$sums" = "$(sums_of_out)" ] || violation "an answer changed --out"
