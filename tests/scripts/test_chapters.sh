@@ -5,7 +5,8 @@
 #
 # A command is an indented line that begins with "$ ", and goes on behind a line that ends in a
 # backslash; what it prints is the indented lines behind it. "..." stands for any text in a line,
-# and a line of it alone for any lines; without such a line there are no others.
+# and a line of it alone for any lines; without such a line there are no others, but for what only the
+# first run on a machine says: that it measures this, and encodes the text.
 set -u
 . "${BASH_SOURCE%/*}/../lib/own_folder.sh"
 tree=$PWD
@@ -17,7 +18,7 @@ cp README.md "$folder/place"
 
 is_shown() { # is_shown SAID SHOWN
     local said=() shown=() line at=0 any=''
-    mapfile -t said < <(printf %s "$1")
+    mapfile -t said < <(printf %s "$1" | grep -v -e '^measuring this machine;' -e '^tokens: .* encoded in')
     mapfile -t shown < <(printf %s "$2")
     for line in "${shown[@]}"; do
         if [ "${line// /}" = ... ]; then
@@ -25,12 +26,13 @@ is_shown() { # is_shown SAID SHOWN
             continue
         fi
         while ! matches "${said[at]-}" "$line"; do
+            [ $any ] || return 1
             at=$((at + 1))
             [ $at -lt ${#said[@]} ] || return 1
         done
-        at=$((at + 1))
+        at=$((at + 1)) any=''
     done
-    [ $at = ${#said[@]} ] || [ $any ] && [ ${#shown[@]} -gt 0 ]
+    [ ${#shown[@]} -gt 0 ] && { [ $at = ${#said[@]} ] || [ $any ]; }
 }
 matches() { # matches LINE SHOWN
     [[ $2 == *...* ]] || { [ "$1" = "$2" ] && return 0 || return 1; }
