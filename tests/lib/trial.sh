@@ -17,6 +17,7 @@ libfault=$helpers/libfault.so
 folder=$(mktemp -d)
 folder=$(realpath "$folder")
 trap 'rm -rf "$folder"' EXIT
+. tests/lib/can_run.sh
 . tests/lib/mpi_env.sh
 . tests/lib/small_text.sh
 export XDG_CACHE_HOME=$folder/home-cache CUSIM_JOB_FOLDER=$folder OMP_NUM_THREADS=1 MPI_LIMIT=
@@ -91,27 +92,6 @@ scenario() { # scenario NAME
         args+=(--ranks $ranks) recover=()
     fi
     args+=(--save-every $every)
-}
-
-has_library() { # has_library NAME: as ./train --version calls it
-    "$train" --version | grep -qE "^$1 +[0-9]"
-}
-
-has_disk() { [ "$(stat -f -c %T "$folder")" != tmpfs ]; }
-
-can_run() { # can_run SCENARIO: with the libraries that the program was built with, in $folder
-    case $1 in
-    nvme) has_library liburing && has_disk ;;
-    mpirun*) has_library OpenMPI && command -v mpirun >/dev/null ;;
-    tokenizer) has_library SentencePiece ;;
-    lists) has_library zlib ;;
-    packed) has_library libzstd ;;
-    pattern) has_library PCRE2 ;;
-    gpu-nvme) has_library CUDA && has_library liburing && has_disk ;;
-    nccl-mpirun) has_library NCCL && has_library OpenMPI && command -v mpirun >/dev/null ;;
-    nccl*) has_library NCCL ;;
-    gpu*) has_library CUDA ;;
-    esac
 }
 
 # Runs the program in $work as the scenario says; sets status and seconds, and leaves what was said

@@ -2,8 +2,9 @@
 # The commands of README.md and docs/ run, and print what is shown behind them, up to numbers.
 #
 # A command is an indented line that begins with ./train, mpirun or scripts/view.sh (or `make -j && ./train`). Indented
-# lines behind it, up to the next command, are what it prints. Commands of a page run in order, in a
-# folder with README.md and the files that pages name. One that has a comment above its block,
+# lines behind it, up to the next command, are lines that it prints; where "$ " stands before the command they are all
+# that it prints (shown_commands.sh). Commands of a page run in a folder with README.md and the files that pages name,
+# those with "$ " behind the others, and else in order. One that has a comment above its block,
 #
 #     <!-- not run: WHY -->            such as slow, gpu, cluster, data of others
 #
@@ -11,12 +12,10 @@
 # <!-- one weights hash --> all runs of the block must print the same. The pages add-a-*.md are
 # test_exercises.sh's, docs/learn is test_chapters.sh's, and gpu_*.md are reports. TRAIN names the program.
 set -u
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. tests/lib/mpi_env.sh
-train=$(realpath "${TRAIN:-build/release/train}")
-repository=$PWD folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export LC_ALL=C.UTF-8 XDG_CACHE_HOME=$folder/home MPI_LIMIT=
+. "${BASH_SOURCE%/*}/../lib/own_folder.sh"
+. tests/lib/shown_commands.sh
+repository=$PWD
+export LC_ALL=C.UTF-8 MPI_LIMIT=
 
 # ---- the files that pages name ----
 
@@ -26,6 +25,7 @@ make_files() {
     cd "$folder/page" || exit 1
     ln -s "$train" train
     ln -s "$repository/scripts" scripts
+    ln -s "$repository/docs/clusters" docs/clusters
     cp "$repository/README.md" .
     head -c 20000 "$repository/docs/training.md" >text.txt
     cp text.txt new.txt
@@ -48,12 +48,14 @@ make_files() {
 # ---- pages ----
 
 # Lines "LINE|MARK|COMMAND", and behind each what it prints, with > in front.
-commands_of() { # commands_of PAGE
+plain_commands() { # plain_commands PAGE
     awk '
         /^ *<!-- not run: .* -->$/ { mark = $0; sub(/.*not run: /, "", mark); sub(/ -->/, "", mark); next }
         /^ *<!-- one weights hash -->$/ { mark = "one hash"; next }
-        /^ *$/ { next }
-        !/^    / && !/^ *<!--/ { mark = ""; open = 0; next }
+        /^ *$/ { dollar = 0; next }
+        !/^    / && !/^ *<!--/ { mark = ""; open = 0; dollar = 0; next }
+        /^    \$ / { dollar = 1; open = 0 }
+        dollar { next }
         {
             text = $0
             sub(/^ +/, "", text)
@@ -71,18 +73,43 @@ commands_of() { # commands_of PAGE
         }' "$1"
 }
 
-without_numbers() { sed -E 's/[0-9a-f]{16}/#/g; s/[0-9]+([.,][0-9]+)*(e[+-][0-9]+)?k?/#/g; s/ +/ /g'; }
+alike() { # what is shown, and what is printed, without numbers
+    sed -E 's/([0-9]+[hm])*[0-9]+s left/# left/; s/[0-9a-f]{16}/#/g; s/[0-9]+([.,][0-9]+)*(e[+-][0-9]+)?[kMG]?/#/g; s/ +/ /g'
+}
 
-# Every flag of a command exists.
+# Every flag of a command exists, by this name.
 flags_exist() { # flags_exist COMMAND
-    local word
+    local word flag
     for word in $1; do
+        flag=${word%%=*} flag=${flag#--} flag=${flag#no-}
         [[ $word != --?* ]] || [[ $word = --bind-to || $word = --allow-run-as-root ]] ||
-            "$train" --help "${word#--}" >/dev/null 2>&1 || {
+            "$train" --help "$flag" 2>/dev/null | grep -qE -- "^  --(\[no-\])?$flag( |$)" || {
             echo "no flag $word"
             return 1
         }
     done
+}
+
+not_run() { # not_run NAME COMMAND MARK
+    local said
+    said=$(flags_exist "${2#*./train}")
+    result $? "$1 (not run: ${3:-a form})" "$said"
+}
+
+try() { # try PAGE:LINE COMMAND SHOWN MARK: a command with "$ "
+    local said name="${1#"$repository"/}: ${2:0:60}"
+    if [ "$4" ] || [[ $2 = *...* ]]; then
+        [[ $2 != *./train* ]] || not_run "$name" "$2" "$4"
+        return
+    fi
+    ! skipped "$name" "$2" || return
+    said=$(timeout 100 bash -c "$2" 2>&1 </dev/null)
+    result $? "$name" "$(tail -n 5 <<<"$said")"
+    [ ! "$3" ] || is_shown "$said" "$3"
+    result $? "$name prints what is shown" "shown:
+$3
+said:
+$said"
 }
 
 check_page() { # check_page PAGE
@@ -91,10 +118,10 @@ check_page() { # check_page PAGE
         name="$1:$line: ${command:0:60}"
         mapfile -t shown < <(sed -n "/^$line|/,/^[0-9]/ s/^>//p" <<<"$commands")
         if [[ ! $mark = @(|one hash) ]] || [[ $command = *...* ]]; then
-            said=$(flags_exist "${command#*./train}")
-            result $? "$name (not run: ${mark:-a form})" "$said"
+            not_run "$name" "$command" "$mark"
             continue
         fi
+        ! skipped "$name" "$command" || continue
         said=$(timeout 100 bash -c "$command" 2>&1 </dev/null)
         result $? "$name" "$(tail -n 5 <<<"$said")"
         [ ${#shown[@]} = 0 ] || shown_in "$name" "$said"
@@ -107,9 +134,9 @@ check_page() { # check_page PAGE
 
 shown_in() { # shown_in NAME SAID: all of shown
     local line lines
-    lines=$(without_numbers <<<"$2")
+    lines=$(alike <<<"$2")
     for line in "${shown[@]}"; do
-        grep -qxF -- "$(without_numbers <<<"$line")" <<<"$lines"
+        grep -qxF -- "$(alike <<<"$line")" <<<"$lines"
         result $? "$1 prints: $line" "$2"
     done
 }
@@ -120,8 +147,9 @@ for page in README.md "$repository"/docs/*.md; do
     rm -rf out
     [[ $page != */models.md ]] ||
         ./train --data README.md --tokenizer byte --steps 2 >/dev/null 2>&1
-    commands=$(commands_of "$repository/${page#"$repository"/}")
+    commands=$(plain_commands "$repository/${page#"$repository"/}")
     [ -z "$commands" ] || check_page "${page#"$repository"/}"
+    commands_of "$repository/${page#"$repository"/}"
 done
 echo "1..$count"
 exit $failed
