@@ -53,13 +53,17 @@ place_of() {
     head -c 4000 "$1" | tr -d '\n' | sed -n 's/.*"ranks": *\([0-9]*\).*"rank": *\([0-9]*\).*/\1 \2/p'
 }
 
-seen=" "
+seen=" " ranks=()
 for i in "${!files[@]}"; do
     file=${files[i]}
     [ -f "$file" ] || die "$file is not a file"
     head -c 100 "$file" | grep -q '"format": *"zero.c trace 1"' ||
         die "$file is not of --trace-zero (--trace writes another format); make it with ./train --trace-zero FILE"
-    place="${run_of[i]}:$(place_of "$file")"
+    place=$(place_of "$file")
+    ranks[run_of[i]]=${ranks[run_of[i]]:-${place% *}}
+    [ "${place% *}" = "${ranks[run_of[i]]}" ] ||
+        die "$file is of a run of ${place% *} ranks, the others of ${ranks[run_of[i]]}; remove files of an earlier run"
+    place="${run_of[i]}:$place"
     [[ $seen != *" ${place// /,} "* ]] ||
         die "$file is of a rank that another file has; give one file of each rank, and another run behind --beside"
     seen+="${place// /,} "

@@ -35,6 +35,8 @@ refused "usage"
 refused "$dir/nothing is not a file" "$dir/nothing"
 refused "is not of --trace-zero" tests/lib/tap.sh
 refused "of a rank that another file has" "$dir"/zero3.json "$dir"/zero0.json
+made zero3_before stage=3 layers=4 micros=2 ranks=8
+refused "zero3.json is of a run of 4 ranks, the others of 8" "$dir"/zero3_before.json "$dir"/zero3.json
 refused "no file after --beside" "$dir"/zero3.json --beside
 refused "unknown option -x" -x
 
