@@ -47,7 +47,7 @@ skipped() { # skipped NAME COMMAND
     esac
     ! can_run $needs || return 1
     count=$((count + 1))
-    echo "ok $count - $1 # SKIP no ${needs/nvme/liburing, or no disk below $folder}"
+    echo "ok $count # SKIP $1: no ${needs/nvme/liburing, or no disk below $folder}"
 }
 
 # Calls try PAGE:LINE COMMAND SHOWN MARK for each; the mark is WHY of a comment above the block:
