@@ -46,14 +46,14 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/
     $(call IN,zero,test_learn.sh test_exercises.sh test_plan.sh test_page.sh test_chains.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_diverged.sh test_keep_best.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_waits.sh test_cluster.sh test_nodes.sh) \
-    $(call IN,scripts,test_chapters.sh test_docs.sh test_plot.sh test_view.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
+    $(call IN,scripts,test_chapters.sh test_docs.sh test_plot.sh test_view.sh test_view_page.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
     test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh test_mutants.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than some 15 seconds where nothing else runs: they begin first, in this
 # order, and `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
-LONG_release := test_mpi.sh test_docs.sh test_page.sh test_view.sh test_learn.sh test_delay.c test_plan.sh test_pipe.sh test_queues.c test_offload.c \
+LONG_release := test_mpi.sh test_docs.sh test_page.sh test_view_page.sh test_learn.sh test_delay.c test_plan.sh test_pipe.sh test_queues.c test_offload.c \
     test_stages.c test_run_edges.sh test_plan_offload.c test_outputs.sh test_offload_resume.c \
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
