@@ -31,6 +31,8 @@ expect "a skipped test is not a pass" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
 expect "a skipped test is no failure" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
     'echo "not ok 2 # SKIP b"'
 expect "nothing but skipped tests" "0 passed, 1 failed" 1 'echo "ok 1 # SKIP b"'
+expect "a program with nothing to test here" "0 passed, 0 failed" 1 'echo "1..0 # SKIP no card"'
+expect "and one that says so and fails" "0 passed, 1 failed" 1 'echo "1..0 # SKIP no card"' 'exit 1'
 ENDING=py expect "a pass and a failure of a program in Python that needs numpy" \
     "1 passed, 1 failed" 1 'import numpy, sys' 'print("ok 1 - a\nnot ok 2 - b")' 'sys.exit(1)'
 ENDING=py expect "a program in Python that ends by an error" "1 passed, 1 failed" 1 \
