@@ -116,7 +116,6 @@ function countText(n, word) {
 
 // ---- drawing ----
 
-
 function xOf(run, plot, t) {
     return LEFT + (t / run.length - page.from) * page.zoom * plot.width;
 }

@@ -329,7 +329,7 @@ function formulaOf(run, rank) {
     const times = {weights: [0, 1, 1, 2 * m][stage], gradients: [2, 1, m, m][stage]};
     const sent = (count, size) => count * psi * size * (n - 1) / n;
     return {
-        n, psi, weight, grad, state, times, m,
+        n, psi, weight, grad, state, times,
         param: part(stage >= 3) * weight,
         grads: part(stage >= 2) * grad,
         optimizer: part(stage >= 1) * state,

@@ -125,7 +125,7 @@ function memoryHeight(run) {
     return chartsOf(run).reduce((y, chart) => y + chart.height + 12, 2) + 16;
 }
 
-// The state to show in each column of pixels: that with most bytes in use.
+// The state to show in each column of pixels: that with most bytes reserved.
 function columnsOf(run, plot, m) {
     const columns = [], n = Math.ceil(plot.width);
     for (let x = 0; x <= n; x++) {
