@@ -114,7 +114,7 @@ build() { # build PROGRAM...
 }
 target() {
     if [[ $1 = *.sh ]] && grep -qs '/mpi_jobs\.sh"$' "$(find tests -name "$1")"; then
-        echo build/release/train build/release/tests/{mpi_ranks,mpi_stops}
+        echo build/release/train build/release/tests/{mpi_ranks,mpi_stops,pmpi_count.so}
         return
     fi
     case $1 in
