@@ -283,6 +283,17 @@ struct Unordered zero_trace_unordered(const cJSON *file) {
     return found;
 }
 
+void zero_trace_check(const cJSON *file, const struct ZeroTraceOf *of) {
+    zero_trace_check_blocks(file, of);
+    zero_trace_check_times(file);
+    zero_trace_check_lives(file);
+    zero_trace_check_bytes(file, of);
+    struct Unordered u = zero_trace_unordered(file);
+    if (u.pairs)
+        fail_msg("%zu pairs without an order, the first: %s", u.pairs, u.text);
+    assert_true(u.checked > 100);
+}
+
 // ---- a run ----
 
 enum { STEPS = 4 };
@@ -309,14 +320,7 @@ void zero_trace_check_run(const struct RankSettings *s, const char *folder) {
     for (int rank = 0; rank < s->ranks; rank++) {
         char *path = rank ? base_format("%s.%d", t.path, rank) : base_format("%s", t.path);
         cJSON *file = zero_trace_read(path);
-        zero_trace_check_blocks(file, &t.of[rank]);
-        zero_trace_check_times(file);
-        zero_trace_check_lives(file);
-        zero_trace_check_bytes(file, &t.of[rank]);
-        struct Unordered u = zero_trace_unordered(file);
-        if (u.pairs)
-            fail_msg("%zu pairs without an order, the first: %s", u.pairs, u.text);
-        assert_true(u.checked > 100);
+        zero_trace_check(file, &t.of[rank]);
         cJSON_Delete(file);
         free(path);
     }

@@ -31,6 +31,7 @@ void zero_trace_check_lives(const struct cJSON *file);
 void zero_trace_check_times(const struct cJSON *file);
 void zero_trace_check_bytes(const struct cJSON *file, const struct ZeroTraceOf *of);
 struct Unordered zero_trace_unordered(const struct cJSON *file);
+void zero_trace_check(const struct cJSON *file, const struct ZeroTraceOf *of); // all of it
 
 // Trains s->ranks <= ZERO_TRACE_RANKS ranks some steps, with a trace in the folder, and checks all of
 // that in the file of each rank.

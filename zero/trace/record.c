@@ -87,6 +87,12 @@ static bool is_collective_of(const struct ZeroTrace *t, const struct Device *d, 
     return t->collective && t->collective->device == d && t->collective->queue == q;
 }
 
+// Of the next operation, which cannot tell.
+static void add_pending(struct ZeroTrace *t, struct Touch touch) {
+    CHECK(t->npending < ACCESSES_MAX, "%d touches of one operation", t->npending + 1);
+    t->pending[t->npending++] = touch;
+}
+
 static void note_touches(struct ZeroTrace *t, struct StepNotes *n, const char *name,
                          const void *args) {
     struct Accesses a = access_of(name, args);
@@ -105,8 +111,10 @@ static void note_queued(void *trace, struct Device *d, enum Queue q, const char 
     uint64_t step = t->device->label.step > d->label.step ? t->device->label.step : d->label.step;
     struct StepNotes *n = step ? notes_of(t, step) : NULL;
     d->label.number = n ? ++t->numbers : 0;
-    if (!n)
+    if (!n) {
+        t->npending = 0;
         return;
+    }
     bool orders = d->label.event.event || !strcmp(name, "record") || !strcmp(name, "wait");
     struct Origin work = {.number = 0};
     n->entry = grow(n->entry, n->n, &n->room, sizeof *n->entry);
@@ -164,9 +172,9 @@ static struct CommSpy *spy_of(const struct Comm *c) {
     return s;
 }
 
-static void add_pending(struct ZeroTrace *t, const void *mem, size_t bytes, unsigned how) {
+static void add_memory(struct ZeroTrace *t, const void *mem, size_t bytes, unsigned how) {
     if (mem && bytes)
-        t->pending[t->npending++] = (struct Touch){.mem = mem, .bytes = bytes, .how = how};
+        add_pending(t, (struct Touch){.mem = mem, .bytes = bytes, .how = how});
 }
 
 static uint64_t sent_by(const struct Comm *c) {
@@ -220,10 +228,10 @@ static void spy_all_gather(struct Comm *c, void *whole, const void *shard, size_
     struct Begun b = begin(c, "all_gather");
     size_t before = (size_t)c->rank * bytes, after = ((size_t)c->size - 1) * bytes - before;
     char *own = (char *)whole + before;
-    add_pending(b.t, shard, bytes, ACCESS_READ);
-    add_pending(b.t, whole, before, ACCESS_WRITE);
-    add_pending(b.t, shard == own ? NULL : own, bytes, ACCESS_WRITE);
-    add_pending(b.t, own + bytes, after, ACCESS_WRITE);
+    add_memory(b.t, shard, bytes, ACCESS_READ);
+    add_memory(b.t, whole, before, ACCESS_WRITE);
+    add_memory(b.t, shard == own ? NULL : own, bytes, ACCESS_WRITE);
+    add_memory(b.t, own + bytes, after, ACCESS_WRITE);
     b.real->all_gather(c, whole, shard, bytes);
     end(c, &b, shard, bytes);
 }
@@ -232,8 +240,8 @@ static void spy_reduce_scatter(struct Comm *c, void *shard, const void *whole, s
                                enum Dtype dtype, bool accumulate) {
     struct Begun b = begin(c, "reduce_scatter");
     size_t bytes = n * dtype_size(dtype);
-    add_pending(b.t, whole, (size_t)c->size * bytes, ACCESS_READ);
-    add_pending(b.t, shard, bytes, accumulate ? ACCESS_BOTH : ACCESS_WRITE);
+    add_memory(b.t, whole, (size_t)c->size * bytes, ACCESS_READ);
+    add_memory(b.t, shard, bytes, accumulate ? ACCESS_BOTH : ACCESS_WRITE);
     b.real->reduce_scatter(c, shard, whole, n, dtype, accumulate);
     end(c, &b, whole, (size_t)c->size * bytes);
 }
@@ -241,7 +249,7 @@ static void spy_reduce_scatter(struct Comm *c, void *shard, const void *whole, s
 static void spy_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
     struct Begun b = begin(c, "all_reduce");
     size_t bytes = (size_t)c->size * n * dtype_size(dtype);
-    add_pending(b.t, whole, bytes, ACCESS_BOTH);
+    add_memory(b.t, whole, bytes, ACCESS_BOTH);
     b.real->all_reduce(c, whole, n, dtype);
     end(c, &b, whole, bytes);
 }
@@ -249,8 +257,8 @@ static void spy_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dty
 static void spy_all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
     struct Begun b = begin(c, "all_to_all");
     size_t all = (size_t)c->size * bytes;
-    add_pending(b.t, from, all, ACCESS_READ);
-    add_pending(b.t, to, all, ACCESS_WRITE);
+    add_memory(b.t, from, all, ACCESS_READ);
+    add_memory(b.t, to, all, ACCESS_WRITE);
     b.real->all_to_all(c, to, from, bytes);
     end(c, &b, from, all);
 }
@@ -258,15 +266,15 @@ static void spy_all_to_all(struct Comm *c, void *to, const void *from, size_t by
 static void spy_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct Begun b = begin(c, "broadcast");
     bool sends = c->rank == root;
-    add_pending(b.t, mem, bytes, sends ? ACCESS_READ : ACCESS_WRITE);
+    add_memory(b.t, mem, bytes, sends ? ACCESS_READ : ACCESS_WRITE);
     b.real->broadcast(c, mem, bytes, root);
     end(c, &b, sends ? mem : NULL, bytes);
 }
 
 static void spy_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
     struct Begun b = begin(c, from && to ? "sendrecv" : from ? "send" : "recv");
-    add_pending(b.t, from, bytes, ACCESS_READ);
-    add_pending(b.t, to, bytes, ACCESS_WRITE);
+    add_memory(b.t, from, bytes, ACCESS_READ);
+    add_memory(b.t, to, bytes, ACCESS_WRITE);
     b.real->sendrecv(c, to, from, bytes);
     end(c, &b, from, bytes);
 }
@@ -288,11 +296,11 @@ static void note_pieces(void *trace, const struct MovePieces *p, bool write) {
     struct ZeroTrace *t = trace;
     for (int i = 0; i < p->n; i++) {
         const struct NvmePiece *piece = &p->piece[i];
-        add_pending(t, piece->mem, piece->bytes, write ? ACCESS_READ : ACCESS_WRITE);
-        t->pending[t->npending++] = (struct Touch){.offset = piece->offset,
-                                                   .file = piece->file,
-                                                   .bytes = piece->bytes,
-                                                   .how = write ? ACCESS_WRITE : ACCESS_READ};
+        add_memory(t, piece->mem, piece->bytes, write ? ACCESS_READ : ACCESS_WRITE);
+        add_pending(t, (struct Touch){.offset = piece->offset,
+                                      .file = piece->file,
+                                      .bytes = piece->bytes,
+                                      .how = write ? ACCESS_WRITE : ACCESS_READ});
     }
 }
 
