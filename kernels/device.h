@@ -75,7 +75,7 @@ struct Label {
     size_t micro;      // and of which micro-batch
     uint64_t step;     // from 1; 0: outside of steps, such as validation
     size_t bytes;      // bytes that a collective or a copy moves
-    uint64_t number;   // of the operation, if somebody counts them (struct TraceWatch)
+    uint64_t number;   // of the operation, if somebody counts those of steps (struct TraceWatch)
     struct EventLabel event;
 };
 

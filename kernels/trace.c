@@ -35,7 +35,7 @@ void trace_close(struct Trace *t) {
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r) {
     struct TraceRing *ring = &t->ring[q];
-    if (ring->record)
+    if (ring->record && (r.label.step || r.label.number))
         ring->record[ring->count++ % TRACE_RING] = r;
     if (t->tally && trace_is_wait(&r))
         tally_wait(t->tally, q, r.label.event.name, r.begin, r.end);

@@ -1,7 +1,8 @@
 // Records what every queue of a device did, and when, to be written as a Chrome trace.
 //
 // Each queue's worker adds to its own ring, so recording takes no lock and some tens of
-// nanoseconds. The ring keeps the newest records; those of one step are written.
+// nanoseconds. The ring keeps the newest records of steps; those of one step are written. What runs
+// outside of steps, a validation, is not recorded.
 #ifndef KERNELS_TRACE_H
 #define KERNELS_TRACE_H
 #include "kernels/cost.h"
@@ -34,7 +35,7 @@ struct CopyOperands {
 
 struct Trace {
     struct TraceRing {
-        uint64_t count;             // records so far; the newest TRACE_RING of them are kept
+        uint64_t count;             // so far, in steps; the newest TRACE_RING of them are kept
         struct TraceRecord *record; // NULL: not recorded
     } ring[NQUEUE];
     const char *prefix;      // of the queues' names: "" or "host "

@@ -284,6 +284,7 @@ struct Unordered zero_trace_unordered(const cJSON *file) {
 }
 
 void zero_trace_check(const cJSON *file, const struct ZeroTraceOf *of) {
+    assert_int_equal((int)number(file, "lost", -1), 0);
     zero_trace_check_blocks(file, of);
     zero_trace_check_times(file);
     zero_trace_check_lives(file);

@@ -156,6 +156,27 @@ TEST(validation_between_steps) {
     free(v.path);
 }
 
+// The validation at a run's end does more than a queue's ring has room for.
+static void validate_long(void *context, struct Rank *r) {
+    struct Validated *v = context;
+    struct Error e;
+    for (int i = 0; i < STEPS; i++)
+        tiny_step(r);
+    zero_trace_note(r, &v->of);
+    tiny_validate(r, 2000);
+    CHECK(!rank_write_trace_zero(r, "tiny", v->path, &e), "%s", e.text);
+}
+
+TEST(validation_pushes_nothing_out) {
+    struct RankSettings s = settings_of(1, 1, 1);
+    struct Validated v = {.path = base_format("%s/trace", disk_folder)};
+    tiny_ranks(&s, validate_long, &v);
+    cJSON *file = zero_trace_read(v.path);
+    zero_trace_check(file, &v.of);
+    cJSON_Delete(file);
+    free(v.path);
+}
+
 // ---- what operations touch ----
 
 static cJSON *trace_of(const struct RankSettings *s) {

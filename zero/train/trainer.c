@@ -412,7 +412,16 @@ static void warn_late_save(const struct Trainer *t) {
                  (unsigned long long)every, (unsigned long long)steps);
 }
 
+// Writes what the last step did, before anything follows it.
+static int write_traces(struct Trainer *t, struct Error *e) {
+    int err = t->trace ? rank_write_trace(&t->rank, t->trace, e) : 0;
+    if (!err && t->trace_zero)
+        err = rank_write_trace_zero(&t->rank, t->settings->preset, t->trace_zero, e);
+    return err;
+}
+
 int trainer_run(struct Trainer *t, struct Error *e) {
+    struct Error why; // a trace is not written, which ends nothing before its time
     unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
     bool stop;
     int err = step < steps ? saver_check(&t->saver, e) : 0;
@@ -427,6 +436,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
     bool diverged = has_diverged(t, err, stop);
+    int untraced = err || diverged ? 0 : write_traces(t, &why);
     int not_saved = save_last(t, err != 0, diverged, e);
     err = err ? err : not_saved;
     zero_install(&t->rank.zero); // continues as after any save, though the run ends
@@ -439,10 +449,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
         err = export_model(t, e);
     if (!err && t->judge.keeps && t->judge.kept.step)
         print_line(t, judge_best_text(&t->judge));
-    if (!err && t->trace)
-        trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
-    if (!err && t->trace_zero)
-        trainer_keep_error(
-            t, rank_write_trace_zero(&t->rank, t->settings->preset, t->trace_zero, e), e);
+    if (!err)
+        trainer_keep_error(t, untraced, &why);
     return err;
 }
