@@ -130,7 +130,8 @@ static struct Sampling sampling_of(const struct Options *o, const struct Ids *st
                              .stop_count = stops->count};
 }
 
-static void print_sample(struct Trainer *t) {
+// Makes a sample, and prints it. Errors: -EDOM, on all ranks alike.
+static int make_sample(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
     const struct Ids *prompt = &run->texts.prompt;
@@ -141,9 +142,10 @@ static void print_sample(struct Trainer *t) {
     generation_begin(&g, 0, prompt->data, prompt->count, o->sample_tokens, &s);
     while (generation_step(&g))
         ;
+    int err = generation_check(&g, e);
     char *text = texts_sampled(&run->texts, g.text[0].ids, g.text[0].count);
     bool cut = stops->count && !sample_stops(&s, g.text[0].ids[g.text[0].count - 1]);
-    if (trainer_speaks(t)) {
+    if (!err && trainer_speaks(t)) {
         progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
         if (cut && o->sample_only)
             log_line(LOG_NORMAL,
@@ -152,6 +154,15 @@ static void print_sample(struct Trainer *t) {
     }
     free(text);
     generation_close(&g);
+    return err;
+}
+
+// Of a run that trains, which goes on without.
+static void print_sample(struct Trainer *t) {
+    struct Run *run = t->hooks.context;
+    struct Error e;
+    if (make_sample(t, &e) && trainer_speaks(t))
+        console_line(&run->console, "no sample: the logits are not finite");
 }
 
 // Makes an answer, and prints it as it grows, until it ends or the person stops it.
@@ -165,10 +176,11 @@ static void answer(struct Run *run, struct Rank *r, struct Generation *g) {
         bool stopped = speaks && request_to_stop(request_all());
         ends = !more || zero_share(&r->zero, stopped)[0];
         bool whole = sample_stops(x->sampling, x->ids[x->count - 1]);
-        enum AnswerEnd end = whole   ? ANSWER_WHOLE
-                             : !more ? ANSWER_FULL
-                             : ends  ? ANSWER_STOPPED
-                                     : ANSWER_GOES_ON;
+        enum AnswerEnd end = whole           ? ANSWER_WHOLE
+                             : g->not_finite ? ANSWER_STOPPED
+                             : !more         ? ANSWER_FULL
+                             : ends          ? ANSWER_STOPPED
+                                             : ANSWER_GOES_ON;
         if (speaks)
             dialog_print(&run->texts.dialog, x->ids + x->prompt, x->count - x->prompt - whole, end);
     }
@@ -196,9 +208,10 @@ static int converse(struct Trainer *t, struct Error *e) {
             generation_begin(&g, 0, ids, count,
                              size_min(run->line.run.sample_tokens, longest - count), &s);
             answer(run, &t->rank, &g);
+            err = generation_check(&g, e);
         }
         free(ids);
-    } while (count);
+    } while (count && !err);
     if (trainer_speaks(t))
         request_typing_end();
     generation_close(&g);
@@ -278,6 +291,7 @@ static int answer_all(struct Answering *a, struct Error *e) {
     int err = 0;
     while (!err && (open = begin_prompts(a)) > 0) {
         generation_step(&a->g);
+        err = generation_check(&a->g, e);
         a->tokens += open;
         for (size_t i = 0; i < a->g.texts && !err; i++)
             if (a->prompt_of[i] < a->all && !a->g.text[i].active) {
@@ -405,8 +419,7 @@ static int sample(struct Trainer *t, struct Error *e) {
         return answer_prompts(t, e);
     if (is_conversation(&run->line.run))
         return converse(t, e);
-    print_sample(t);
-    return 0;
+    return make_sample(t, e);
 }
 
 static int only_evaluate(struct Trainer *t, struct Error *e) {

@@ -135,18 +135,17 @@ void sample_probabilities(float *logits, size_t vocab, const struct Sampling *s,
 }
 
 // Of logits that are NaN the first token would be drawn, for ever.
-static void check_finite(const float *logits, size_t vocab) {
+static bool are_finite(const float *logits, size_t vocab) {
     for (size_t i = 0; i < vocab; i++)
         if (!isfinite(logits[i]))
-            base_give_up(E_LOGITS_NOT_FINITE,
-                         "the logit of token %zu is %g, so none can be drawn: the model's numbers "
-                         "overflow; try --dtype fp32, or another checkpoint",
-                         i, (double)logits[i]);
+            return false;
+    return true;
 }
 
 int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, const int32_t *text,
                      size_t length) {
-    check_finite(logits, vocab);
+    if (!are_finite(logits, vocab))
+        return -1;
     sample_probabilities(logits, vocab, s, text, length);
     double left = (double)rng_uniform(s->seed, length);
     size_t drawn = 0;

@@ -29,8 +29,7 @@ void sample_probabilities(float *logits, size_t vocab, const struct Sampling *s,
                           const int32_t *text, size_t length);
 
 // Draws the token after text[0 .. length) from logits (vocab), which become its probabilities. The
-// result depends only on the logits, the options and the text. Logits that are not finite end the
-// process with an error.
+// result depends only on the logits, the options and the text. Returns -1 if a logit is not finite.
 int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, const int32_t *text,
                      size_t length);
 

@@ -178,5 +178,28 @@ status=$?
 [ $status = 2 ] && error_is "E_PROMPTS_LINE prompts.jsonl: line 11" "$(<"$folder/said")" && [ ! -e "$folder/bad" ]
 result $? "a bad line is refused before the first answer" "$status: $(cat "$folder/said")"
 
+# Weights of 8.5e37, of which there are no logits.
+yes '~' | tr -d '\n' | dd of="$folder/model/model.safetensors" conv=notrunc bs=1000 count=40 \
+    iflag=fullblock seek=$(($(wc -c <"$folder/model/model.safetensors") / 1000 - 40)) 2>"$folder/said"
+overflow() { # overflow FLAG...: what it prints; the rest is in said
+    timeout 60 "$train" --init "hf:$folder/model" --device cpu --dtype fp32 --threads 1 \
+        --no-tensorboard --out "$folder/over" "$@" 2>"$folder/said"
+}
+sed -i '$d' "$folder/prompts.jsonl"
+for mode in "--prompt water" "--chat hi" "--chat" "--ranks 2 --prompt water" \
+    "--prompts $folder/prompts.jsonl --answers $folder/over.jsonl"; do
+    # shellcheck disable=SC2086
+    answer=$(echo hi | overflow --sample-only --chat-template chatml $mode)
+    status=$?
+    [ $status = 2 ] && error_is E_LOGITS_NOT_FINITE "$(<"$folder/said")"
+    result $? "no token is drawn of logits that are not finite: $mode" "$status: $answer; $(cat "$folder/said")"
+done
+printf 'Is water wet? Yes.\n%.0s' {1..300} >"$folder/text.txt"
+answer=$(overflow --data "$folder/text.txt" --steps 3 --sample-every 1 --prompt water --batch 2)
+status=$?
+[ $status = 2 ] && error_is E_DIVERGED "$(<"$folder/said")" &&
+    [ "$(grep -c '^no sample: ' <<<"$answer")" = 3 ]
+result $? "a run that trains goes on without its samples" "$status: $answer; $(cat "$folder/said")"
+
 echo "1..$count"
 exit $failed

@@ -8,6 +8,7 @@
 #include "zero/process/request.h"
 #include "zero/state.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -329,6 +330,46 @@ TEST(a_text_does_not_depend_on_those_beside_it) {
     struct Error e;
     CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
     check_beside(s, "tensor parallelism");
+}
+
+// A model that overflows ends the text on all ranks, each with its error.
+static void overflow(void *context, struct Rank *r) {
+    int *code = context;
+    struct Sampling sampling = {.temperature = 1, .seed = 9};
+    struct Generation g;
+    struct Error e = {0};
+    zero_sync(&r->zero);
+    for (int group = 0; group < r->params.ngroup; group++) {
+        size_t n = zero_owned_numel(&r->zero, group);
+        float *huge = base_alloc((n + 1) * sizeof *huge);
+        for (size_t i = 0; i < n; i++)
+            huge[i] = 1e30f;
+        zero_write_state(&r->zero, group, STATE_MASTER, 0, n, huge);
+        free(huge);
+    }
+    zero_store_params(&r->zero, false);
+    generation_open(&g, r);
+    generation_begin(&g, 0, (const int32_t[]){1, 2, 3}, 3, 5, &sampling);
+    assert_int_equal(generation_check(&g, &e), 0);
+    assert_int_equal(generation_step(&g), 0);
+    assert_int_equal(g.text[0].count, 3);
+    code[r->all->rank] = generation_check(&g, &e);
+    if (r->all->rank == 0)
+        assert_true(error_is(&e, "E_LOGITS_NOT_FINITE"));
+    generation_close(&g);
+}
+
+TEST(logits_that_are_not_finite_end_a_text) {
+    for (int pp = 1; pp <= 2; pp++) {
+        struct RankSettings s = tiny_settings(F32);
+        int code[2] = {0};
+        s.ranks = 2;
+        s.threads = 1;
+        s.pp = (size_t)pp;
+        tiny_ranks(&s, overflow, code);
+        assert_int_equal(code[0], -EDOM);
+        assert_int_equal(code[1], -EDOM);
+    }
 }
 
 // What a second prompt has in common with the text before it is not run again, to the same tokens.

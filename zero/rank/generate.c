@@ -4,6 +4,7 @@
 
 #include "kernels/dtype.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +159,11 @@ static void add_token(struct Generation *g, struct GenText *x, size_t row, size_
     // The token that the last rank, one of the last stage, has drawn.
     if (r->all->size > 1) // others have no logits, or a GPU's that were summed in another order
         drawn = (int32_t)zero_share(&r->zero, (uint64_t)drawn)[r->all->size - 1];
+    if (drawn < 0) {
+        g->not_finite = true;
+        x->active = false;
+        return;
+    }
     x->ids[x->count++] = drawn;
     x->active = x->count < x->full_at && !sample_stops(x->sampling, drawn);
 }
@@ -227,6 +233,16 @@ size_t generation_step(struct Generation *g) {
     }
     free(done);
     return active;
+}
+
+int generation_check(const struct Generation *g, struct Error *e) {
+    if (!g->not_finite)
+        return 0;
+    if (g->rank->all->rank > 0)
+        return -EDOM;
+    return error_set(e, -EDOM, E_LOGITS_NOT_FINITE,
+                     "the logits are not finite, so no token can be drawn: the model's numbers "
+                     "overflow; try --dtype fp32, or another checkpoint");
 }
 
 int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count) {

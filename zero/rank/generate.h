@@ -26,7 +26,8 @@ struct Generation {
     struct GenText *text;
     size_t texts; // the cache's sequences
     float *logits;
-    void *rows; // the device's logits, on the host
+    void *rows;      // the device's logits, on the host
+    bool not_finite; // logits were: no token can be drawn of them
 };
 
 // The rank's cache decides how many texts there are: one if it has none, as with sparse attention.
@@ -39,11 +40,15 @@ void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, siz
                       size_t made, const struct Sampling *s);
 
 // Adds a token to each active text, and returns how many are still active. A text no longer is after
-// a token of its sampling's stops, which is then its last, or if it is full.
+// a token of its sampling's stops, which is then its last, if it is full, or if its logits are not
+// finite.
 //
 // Of a prompt longer than seq_len the model sees the last seq_len tokens; a text that grows past
 // that goes on with its last seq_len / 2.
 size_t generation_step(struct Generation *g);
+
+// Returns -EDOM if a text ended since logits are not finite, on all ranks alike; rank 0's has a line.
+int generation_check(const struct Generation *g, struct Error *e);
 
 // Gives rank 0's ids to all ranks: returns a copy, *count of them; free() it. The arguments of
 // others mean nothing.
