@@ -449,7 +449,8 @@ static struct Trainer trainer_of(struct Run *run) {
         .joins = run->world.first != 0,
         .resume = run->job.trainer.resume,
         .trace = o->trace,
-        .trace_zero = o->trace_zero};
+        .trace_zero = o->trace_zero,
+        .model = o->init ? o->init : run->line.train.preset};
 }
 
 // Returns how many texts are continued side by side; of --prompts, before they are read, at most.

@@ -72,8 +72,9 @@ static void write_run(const struct Writer *w, uint64_t step) {
     const struct ZeroPlan *plan = &w->t->parts.zero->plan;
     const int *size = r->grid.size;
     FILE *f = w->f;
-    fprintf(f, "{\"format\":\"zero.c trace 1\",\n\"run\":{\"model\":\"%s\",\"layers\":%zu,",
-            r->model, r->layers);
+    fprintf(f, "{\"format\":\"zero.c trace 1\",\n\"run\":{\"model\":");
+    write_text(f, r->model);
+    fprintf(f, ",\"layers\":%zu,", r->layers);
     fprintf(f, "\"dtype\":\"%s\",\"grad_dtype\":\"%s\",\"stage\":%d,",
             dtype_name(plan->param.dtype), dtype_name(plan->grad.dtype), r->stage);
     write_offload(w);
@@ -81,7 +82,9 @@ static void write_run(const struct Writer *w, uint64_t step) {
             size[AXIS_REPLICA], size[AXIS_DP], size[AXIS_TP], size[AXIS_PP]);
     fprintf(f, "\"prefetch\":%zu,\"micro_batch\":%zu,\"micro_batches\":%zu,\"seq_len\":%zu,",
             plan->prefetch, r->micro_batch, plan->nmicro, r->seq_len);
-    fprintf(f, "\"device\":\"%s\",\"command\":", r->device);
+    fprintf(f, "\"device\":");
+    write_text(f, r->device);
+    fprintf(f, ",\"command\":");
     write_command(f);
     fprintf(f, "},\n\"rank\":%d,\"place\":{\"replica\":%d,\"dp\":%d,\"tp\":%d,\"pp\":%d},", r->rank,
             grid_coord(&r->grid, r->rank, AXIS_REPLICA), grid_coord(&r->grid, r->rank, AXIS_DP),
@@ -109,9 +112,11 @@ static void write_model(const struct Writer *w) {
         fprintf(f, "%s\"%s\"", u ? "," : "", name);
     }
     fprintf(f, "],\n\"groups\":[");
-    for (int g = 0; g < p->ngroup; g++)
-        fprintf(f, "%s{\"name\":\"%s\",\"numel\":%zu,\"padded\":%zu}", g ? "," : "",
-                p->group[g].name, p->group[g].numel, p->group[g].padded);
+    for (int g = 0; g < p->ngroup; g++) {
+        fprintf(f, "%s{\"name\":", g ? "," : "");
+        write_text(f, p->group[g].name);
+        fprintf(f, ",\"numel\":%zu,\"padded\":%zu}", p->group[g].numel, p->group[g].padded);
+    }
     fprintf(f, "],\n");
 }
 

@@ -416,7 +416,7 @@ static void warn_late_save(const struct Trainer *t) {
 static int write_traces(struct Trainer *t, struct Error *e) {
     int err = t->trace ? rank_write_trace(&t->rank, t->trace, e) : 0;
     if (!err && t->trace_zero)
-        err = rank_write_trace_zero(&t->rank, t->settings->preset, t->trace_zero, e);
+        err = rank_write_trace_zero(&t->rank, t->model, t->trace_zero, e);
     return err;
 }
 

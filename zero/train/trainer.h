@@ -45,6 +45,7 @@ struct Trainer {
     struct Resume resume;
     const char *trace;      // file for what the queues did in the last step; NULL: none
     const char *trace_zero; // and for what they did to memory; NULL: none
+    const char *model;      // whose name it has
     struct Rank rank;
     struct Breakdown breakdown;
     char *identity; // what a resumed run may not change; trainer_close frees it
