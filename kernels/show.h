@@ -19,6 +19,9 @@ size_t show_text(char *to, size_t size, const char *from);
 // lines continue at `column`.
 void show_words(FILE *out, const char *text, int column);
 
+// Prints a word of a command as a shell reads it.
+void show_word(FILE *out, const char *word);
+
 // The same as show_text, with spaces for line breaks.
 size_t show_line(char *to, size_t size, const char *from);
 

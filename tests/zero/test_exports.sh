@@ -63,8 +63,9 @@ echo '{}' >"$folder/base/vocab.json"
 echo mine >"$folder/base/LICENSE"
 said=$(run --init "hf:$folder/base" "${chats[@]}" --chat-template chatml \
     --export "hf:$folder/tuned" --trace-zero "$folder/a trace")
-grep -qF "\"model\":\"hf:$folder/base\"" "$folder/a trace"
-result $? "a trace names the model that was tuned" \
+grep -qF "\"model\":\"hf:$folder/base\"" "$folder/a trace" &&
+    grep -q "\"command\":\".* --trace-zero '[^ ]*/a trace'" "$folder/a trace"
+result $? "a trace names the model that was tuned, and the command as a shell reads it" \
     "$said; $(head -n 2 "$folder/a trace")"
 [ "$(ends_of "$folder/tuned")" = '{"mine":2,"eos_token_id":[597,599]}' ] &&
     [ "$(value_of "$folder/tuned/tokenizer_config.json" eos_token)" = '"<|im_end|>"' ] &&

@@ -5,6 +5,7 @@
 // fastest. "columns" has for each number of `--plan --json` one text: its values at all points, in
 // base 36, a comma between two; V*N stands for N points with the value V.
 #include "zero/plan/page.h"
+#include "kernels/show.h"
 
 #include "kernels/atomic_file.h"
 #include "model/presets.h"
@@ -324,23 +325,6 @@ static int end_command(struct Page *p, struct Error *e) {
     return err;
 }
 
-// A word as a shell reads it.
-static void print_word(FILE *f, const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_./:=,+@%";
-    if (*word && !word[strspn(word, plain)]) {
-        fputs(word, f);
-        return;
-    }
-    fputc('\'', f);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", f);
-        else
-            fputc(*word, f);
-    fputc('\'', f);
-}
-
 // ---- the table ----
 
 static void put_36(FILE *f, uint64_t value) {
@@ -385,7 +369,7 @@ static char *command_text(char *const *words, int n) {
     CHECK(f, "no memory");
     for (int i = 0; i < n; i++) {
         fputs(i ? " " : "", f);
-        print_word(f, words[i]);
+        show_word(f, words[i]);
     }
     fclose(f);
     return text;

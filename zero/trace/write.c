@@ -1,5 +1,6 @@
 // Writes the file of --trace-zero: docs/trace.md has its format.
 #include "zero/trace/record.h"
+#include "kernels/show.h"
 
 #include <errno.h>
 #include <math.h>
@@ -38,17 +39,24 @@ static double micros(const struct Writer *w, double at) {
 
 // ---- the head ----
 
-// The words of the command, as the system has them.
+// The words of the command, as a shell reads them.
 static void write_command(FILE *f) {
-    char text[4096];
-    FILE *from = fopen("/proc/self/cmdline", "r");
-    size_t n = from ? fread(text, 1, sizeof text - 1, from) : 0;
+    char *word = NULL, *line = NULL;
+    size_t room = 0, bytes;
+    FILE *from = fopen("/proc/self/cmdline", "r"), *to = open_memstream(&line, &bytes);
+    if (!to)
+        base_out_of_memory(0, "a command");
+    for (int i = 0; from && getdelim(&word, &room, 0, from) > 0; i++) {
+        if (i)
+            putc(' ', to);
+        show_word(to, word);
+    }
+    fclose(to);
     if (from)
         fclose(from);
-    text[n] = 0;
-    for (size_t i = 0; i + 1 < n; i++)
-        text[i] = text[i] ? text[i] : ' ';
-    write_text(f, text);
+    write_text(f, line);
+    free(line);
+    free(word);
 }
 
 // What is offloaded; the blocks say to which tier.
