@@ -659,7 +659,7 @@ static int page_read(void *context, int argc, char **argv, struct RankSettings *
     if (!err)
         err = resolve_settings(run, vocab, e);
     if (err)
-        flags_describe_sources(&run->resolved, true, e);
+        flags_describe_sources(&run->resolved, err == -EINVAL, e);
     *out = run->job.settings;
     return err;
 }
@@ -771,7 +771,7 @@ static int start(struct Run *run, struct Error *e) {
     if (!run->world.first && mode > MODE_VERSION)
         flags_log_renamed(&run->flags);
     int err = modes[mode].start(run, e);
-    if ((err == -EINVAL || err == -ENOMEM) && e->text[0])
+    if (!o->html && (err == -EINVAL || err == -ENOMEM) && e->text[0])
         flags_describe_sources(&run->resolved, err == -EINVAL, e);
     return err;
 }

@@ -54,6 +54,10 @@ cp "$folder/some.html" "$folder/before.html"
 said=$("$TRAIN" --plan --html "$folder/some.html" --model tiny --tp 3 2>&1)
 [ $? = 2 ] && error_is "E_GRID" && cmp -s "$folder/some.html" "$folder/before.html"
 result $? "where all is refused the page that is there stays" "$said"
+echo '{"tp": 3}' >"$folder/tp.json"
+said=$("$TRAIN" --plan --html "$folder/some.html" --model tiny --config "$folder/tp.json" 2>&1)
+[ $? = 2 ] && error_is "E_GRID" && [ "$(grep -o 'tp\.json' <<<"$said" | wc -l)" = 1 ]
+result $? "where a value is from is told once" "$said"
 
 refused() { # refused "ID" FLAG...
     said=$("$TRAIN" "${@:2}" 2>&1)
