@@ -204,6 +204,8 @@ refused "a trace over the root" 'E_FILE_KIND --trace /*folder' --trace / --out "
 refused "a trace over a folder" 'E_FILE_KIND --trace*folder' --trace "$folder" --out "$folder/g"
 refused "a trace into a pipe" 'E_FILE_KIND --trace*fifo*pipe' \
     --trace "$folder/fifo" --out "$folder/g"
+refused "two traces in one file" 'E_TRACE_ZERO --trace-zero' \
+    --trace "$folder/t" --trace-zero "$folder/t" --out "$folder/g"
 refused "a trace to no name" 'E_FILE_KIND --trace*/*folder' --trace "$folder/" --out "$folder/g"
 
 echo "1..$count"

@@ -333,7 +333,7 @@ static size_t bare_length(const char *path) {
 }
 
 // True if both paths name one folder. Folders that do not exist yet are compared by their paths.
-static bool is_same_folder(const char *a, const char *b) {
+static bool is_same_file(const char *a, const char *b) {
     struct stat x, y;
     if (!stat(a, &x) && !stat(b, &y))
         return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
@@ -382,7 +382,7 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     if (o->data_map)
         err = check_map(o->data_map, e);
     if (!err && o->backup_dir)
-        err = is_same_folder(o->backup_dir, o->out)
+        err = is_same_file(o->backup_dir, o->out)
                   ? error_set(e, -EINVAL, E_BACKUP_DIR,
                               "--backup-dir %s: it is the same as --out; expected another folder",
                               o->backup_dir)
@@ -391,6 +391,10 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
         err = file_check_place(o->trace, "--trace", e);
     if (!err && o->trace_zero)
         err = file_check_place(o->trace_zero, "--trace-zero", e);
+    if (!err && o->trace && o->trace_zero && is_same_file(o->trace, o->trace_zero))
+        err = error_set(e, -EINVAL, E_TRACE_ZERO,
+                        "--trace-zero %s: it is the same as --trace; expected another file",
+                        o->trace_zero);
     return err;
 }
 
