@@ -45,7 +45,7 @@ static void log_block(const struct Block *b, const char *purpose) {
     struct BlockLog *log = b->tier->log;
     if (!log || !b->bytes)
         return;
-    log->block = base_realloc(log->block, (log->n + 1) * sizeof *log->block, "blocks of memory");
+    log->block = base_grow(log->block, log->n, &log->room, sizeof *log->block, "blocks of memory");
     struct LoggedBlock *logged = &log->block[log->n++];
     *logged = (struct LoggedBlock){b->tier->kind, b->tag,         b->bytes, b->mem,
                                    b->offset,     base_seconds(), 0,        ""};

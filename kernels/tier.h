@@ -29,7 +29,7 @@ enum TierKind { TIER_DEVICE, TIER_CPU, TIER_NVME, NTIER };
 
 const char *tier_name(enum TierKind kind); // "device", "cpu", "nvme"
 
-// The blocks that tiers have had since a log was opened, for traces; the first freed ones, too.
+// The blocks that tiers have had since a log was opened, for traces; also those that are freed.
 struct LoggedBlock {
     enum TierKind kind;
     enum Tag tag;
@@ -40,7 +40,7 @@ struct LoggedBlock {
     char purpose[64];
 };
 struct BlockLog {
-    size_t n;
+    size_t n, room;
     struct LoggedBlock *block;
 };
 void block_log_close(struct BlockLog *log); // zeroed: does nothing
