@@ -148,8 +148,8 @@ void zero_before_forward(struct Zero *z, const struct Visit *v);
 void zero_after_forward(struct Zero *z, const struct Visit *v);
 void zero_before_backward(struct Zero *z, const struct Visit *v);
 void zero_after_backward(struct Zero *z, const struct Visit *v);
-
-void zero_label_visit(struct Zero *z, const struct Visit *v); // for traces
+// Sets the device's label to the visit's unit, direction and micro-batch.
+void zero_label_visit(struct Zero *z, const struct Visit *v);
 
 // ---- step.c: runs `count` visits of one direction ----
 void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);

@@ -88,7 +88,8 @@ struct StepUpdates rank_step_updates(const struct Rank *r);
 // -errno.
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
 
-// The same of every block of memory (zero/trace/trace.h).
+// Writes what the last step did to every block of memory (zero/trace/trace.h); rank N > 0 writes
+// PATH.N. model: its name. Errors: -errno.
 int rank_write_trace_zero(struct Rank *r, const char *model, const char *path, struct Error *e);
 
 // Prints a line if matrix products went by a fallback: how many, and the first.

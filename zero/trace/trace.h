@@ -35,7 +35,8 @@ struct ZeroTraceRun {
 
 enum { ZERO_TRACE_COMMS = 10 };
 
-// Begins to list blocks of the tiers (NTIER), before the first is allocated.
+// Begins to list blocks of the tiers (NTIER), before the first is allocated. zero_trace_close frees
+// it; the tiers point into it until then.
 struct ZeroTrace *zero_trace_open(struct Tier *tiers);
 
 // Begins to note operations, of an opened rank: its devices' traces record (NULL: there is none),
