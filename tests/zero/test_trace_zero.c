@@ -234,6 +234,23 @@ TEST(a_block_reads_its_weights_and_makes_its_gradient) {
     }
 }
 
+TEST(hops_of_an_update_are_of_a_group_and_no_unit) {
+    struct RankSettings s = settings_of(2, 2, 1);
+    cJSON *file = trace_of(&s);
+    const cJSON *operation;
+    int updates = 0;
+    cJSON_ArrayForEach(operation, cJSON_GetObjectItem(file, "operations")) {
+        bool update = is(operation, "chain", "update") || is(operation, "chain", "publish");
+        if (update && cJSON_GetObjectItem(operation, "unit"))
+            fail_msg("%s of group %d has a unit",
+                     cJSON_GetObjectItem(operation, "name")->valuestring,
+                     cJSON_GetObjectItem(operation, "group")->valueint);
+        updates += update && cJSON_GetObjectItem(operation, "group");
+    }
+    assert_true(updates >= (int)s.model.layers + 1);
+    cJSON_Delete(file);
+}
+
 TEST(gradients_outlive_the_step_if_the_host_updates) {
     struct RankSettings s = settings_of(2, 2, 1);
     s.opt_tier = TIER_CPU;
