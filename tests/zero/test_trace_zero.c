@@ -130,6 +130,16 @@ TEST(every_dimension_and_wire) {
     check(&s);
 }
 
+TEST(partitioned_activations) {
+    struct RankSettings s = settings_of(1, 2, 2);
+    s.tp = 2;
+    s.model.heads = 2;
+    s.partition_activations = true;
+    s.act_tier = TIER_CPU;
+    s.recompute = RECOMPUTE_BLOCK;
+    check(&s);
+}
+
 // What queues do between steps is noted nowhere, and none of it is kept for the next step.
 static void validate_between(void *context, struct Rank *r) {
     struct Validated *v = context;

@@ -209,9 +209,9 @@ static void end(struct Comm *c, const struct Begun *b, const void *read, size_t 
     const struct Label *l = &t->device->label;
     struct StepNotes *n = l->step ? notes_of(t, l->step) : NULL;
     uint64_t number = t->work.number ? t->work.number : t->unit.number;
-    struct Origin *w = n && n->nwork ? &n->work[n->nwork - 1] : NULL;
+    struct Origin *w = n ? notes_find_work(n, number) : NULL; // not the last, if a hop came since
     struct Entry *last = n && n->n ? &n->entry[n->n - 1] : NULL;
-    if (w && w->number == number && sent_by(c) > b->sent) {
+    if (w && sent_by(c) > b->sent) {
         w->sent += sent_by(c) - b->sent;
         w->over = axis_name(c->axis);
         w->others = c->size - 1;
