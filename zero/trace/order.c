@@ -41,6 +41,7 @@ struct Order {
     int host[TRACE_QUEUES]; // what the host has waited for: all that it queues later is behind it
     struct Recorded *recorded;
     size_t nrecorded;
+    bool *begun; // (notes->nwork): has an operation already
     struct Operations *out;
     size_t room;
 };
@@ -164,6 +165,9 @@ static struct Operation *add_piece(struct Order *o, int q, const struct Origin *
                             .end = -INFINITY,
                             .waited = s->waited,
                             .event = s->event};
+    bool *begun = &o->begun[work - o->notes->work];
+    p->work.sent = *begun ? 0 : work->sent; // stands beside the first
+    *begun = true;
     put_behind(s->behind, o->host);
     set_order(out, p, s->behind);
     nothing_behind(s->behind);
@@ -260,6 +264,7 @@ struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step) {
     struct Order o = {.t = t, .notes = n, .time = time, .out = &out};
     out.touch = base_alloc((n->ntouch + 1) * sizeof *out.touch);
     o.recorded = base_alloc((n->n + 1) * sizeof *o.recorded);
+    o.begun = base_alloc_zeroed((n->nwork + 1) * sizeof *o.begun);
     nothing_behind(o.host);
     for (int q = 0; q < TRACE_QUEUES; q++) {
         nothing_behind(o.queue[q].behind);
@@ -267,6 +272,7 @@ struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step) {
     }
     for (size_t i = 0; i < n->n; i++)
         add_entry(&o, &n->entry[i], &time[i]);
+    free(o.begun);
     free(o.recorded);
     free(time);
     return out;

@@ -28,7 +28,7 @@ struct Origin {
     bool backward;
     size_t micro;
     int unit;         // in the whole model's walk; -1: none
-    uint64_t sent;    // bytes to other ranks,
+    uint64_t sent;    // bytes to other ranks; of an operation only the first of its work has them,
     const char *over; // along this axis; NULL: none
     int others;       // to so many
 };

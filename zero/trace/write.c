@@ -233,16 +233,13 @@ static void write_touches(const struct Writer *w, const char *key, const struct 
     fprintf(w->f, "]");
 }
 
-static void write_moved(const struct Writer *w, const struct Operation *p, bool first) {
+static void write_moved(const struct Writer *w, const struct Operation *p) {
     const struct {
         const char *key;
         double bytes;
-    } moved[] = {{"sent", first ? (double)p->work.sent : 0},
-                 {"in", (double)p->in},
-                 {"out", (double)p->out},
-                 {"read", (double)p->read},
-                 {"written", (double)p->written},
-                 {"kernel", p->kernel}};
+    } moved[] = {{"sent", (double)p->work.sent},  {"in", (double)p->in},
+                 {"out", (double)p->out},         {"read", (double)p->read},
+                 {"written", (double)p->written}, {"kernel", p->kernel}};
     const char *comma = "";
     fprintf(w->f, ",\"moved\":{");
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++) {
@@ -251,7 +248,7 @@ static void write_moved(const struct Writer *w, const struct Operation *p, bool 
         fprintf(w->f, "%s\"%s\":%.0f", comma, moved[i].key, moved[i].bytes);
         comma = ",";
     }
-    if (first && p->work.sent)
+    if (p->work.sent)
         fprintf(w->f, ",\"over\":\"%s\",\"others\":%d", p->work.over, p->work.others);
     fprintf(w->f, "}");
 }
@@ -305,12 +302,11 @@ static void write_where(const struct Writer *w, const struct Operation *p) {
                 kind == UNIT_HEAD ? "head" : "embedding", pass);
 }
 
-static void write_piece(const struct Writer *w, int i, const struct OpTouch *touch, size_t n,
-                        bool first) {
+static void write_piece(const struct Writer *w, int i, const struct OpTouch *touch, size_t n) {
     const struct Operation *p = &w->pieces.piece[i];
     fprintf(w->f, "%s\n{\"id\":%d,", i ? "," : "", i);
     write_what(w, p);
-    write_moved(w, p, first);
+    write_moved(w, p);
     write_touches(w, "reads", touch, n, ACCESS_READ);
     write_touches(w, "writes", touch, n, ACCESS_WRITE);
     fprintf(w->f, ",\"after\":[");
@@ -323,7 +319,6 @@ static void write_piece(const struct Writer *w, int i, const struct OpTouch *tou
     fprintf(w->f, "}");
 }
 
-// What a hop has sent stands beside its first operation.
 static void write_operations(struct Writer *w) {
     struct Operations *p = &w->pieces;
     size_t at = 0;
@@ -331,12 +326,9 @@ static void write_operations(struct Writer *w) {
     fprintf(w->f, "\"operations\":[");
     for (int i = 0; i < p->n; i++) {
         size_t begin = at;
-        bool first = true;
         while (at < p->ntouch && p->touch[at].piece == i)
             at++;
-        for (int k = i - 1; k >= 0 && k + 64 > i && first; k--)
-            first = p->piece[k].work.number != p->piece[i].work.number;
-        write_piece(w, i, p->touch + begin, at - begin, first);
+        write_piece(w, i, p->touch + begin, at - begin);
     }
     fprintf(w->f, "],\n");
 }
