@@ -2,6 +2,7 @@
 // overlap, its bytes are those that the rank counted, and every use of bytes is ordered with every
 // write of them by the waits that the queues really made. So a wait that is left out is found there,
 // without any delay and whatever the numbers become.
+#include "tests/lib/child.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
@@ -333,6 +334,34 @@ TEST(each_wait_of_offload_that_is_left_out_is_found) {
     expect_found(&s, moved);
     s.param_tier = TIER_DEVICE;
     expect_found(&s, pieces);
+}
+
+// ---- no step ----
+
+static void make_no_step(void *context, struct Rank *r) {
+    struct Error e;
+    tiny_validate(r, 2);
+    CHECK(!rank_write_trace_zero(r, "tiny", context, &e), "%s", e.text);
+}
+
+static void write_without_a_step(const void *path) {
+    struct RankSettings s = settings_of(0, 1, 1);
+    tiny_ranks(&s, make_no_step, (void *)(uintptr_t)path);
+    exit(0);
+}
+
+TEST(a_process_without_a_step_says_so) {
+    char *path = base_format("%s/trace", disk_folder);
+    int status;
+    char *said = child_said(write_without_a_step, path, &status);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(said, "--trace-zero: this process made no step"));
+    cJSON *file = zero_trace_read(path);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(file, "operations")), 0);
+    assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(file, "blocks")) > 0);
+    cJSON_Delete(file);
+    free(said);
+    free(path);
 }
 
 // ---- blocks that come and go ----

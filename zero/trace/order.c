@@ -257,12 +257,12 @@ static void add_entry(struct Order *o, const struct Entry *e, const struct Time 
 
 struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step) {
     const struct StepNotes *n = &t->notes[step % 2];
-    struct Operations out = {.begin = base_seconds()};
+    struct Operations out = {.begin = base_seconds(),
+                             .touch = base_alloc((n->ntouch + 1) * sizeof *out.touch)};
     if (n->step != step || !n->n)
         return out; // this process has made no step
     struct Time *time = times_of(t, n);
     struct Order o = {.t = t, .notes = n, .time = time, .out = &out};
-    out.touch = base_alloc((n->ntouch + 1) * sizeof *out.touch);
     o.recorded = base_alloc((n->n + 1) * sizeof *o.recorded);
     o.begun = base_alloc_zeroed((n->nwork + 1) * sizeof *o.begun);
     nothing_behind(o.host);

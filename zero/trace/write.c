@@ -359,6 +359,10 @@ int zero_trace_write(const struct ZeroTrace *t, const struct ZeroTraceRun *run, 
                  "--trace-zero: the step had more operations than the trace can hold; the file "
                  "lacks %d of them",
                  w.pieces.lost);
+    if (!w.pieces.n && !w.pieces.lost)
+        log_line(LOG_NORMAL,
+                 "--trace-zero: this process made no step; the file has blocks alone, and no "
+                 "operations");
     write_all(&w, step);
     free(w.lives.life);
     order_close(&w.pieces);
