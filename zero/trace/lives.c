@@ -23,10 +23,7 @@ struct Builder {
 };
 
 static void add_life(struct Builder *b, struct Life life) {
-    if (b->out.n == b->room) {
-        b->room = size_max(256, 2 * b->room);
-        b->out.life = base_realloc(b->out.life, b->room * sizeof life, "a trace of memory");
-    }
+    b->out.life = base_grow(b->out.life, b->out.n, &b->room, sizeof life, "a trace of memory");
     b->out.life[b->out.n++] = life;
 }
 

@@ -153,10 +153,8 @@ static struct Operation *add_piece(struct Order *o, int q, const struct Origin *
                                    const struct Entry *e) {
     struct Operations *out = o->out;
     struct QueueState *s = &o->queue[q];
-    if ((size_t)out->n == o->room) {
-        o->room = size_max(256, 2 * o->room);
-        out->piece = base_realloc(out->piece, o->room * sizeof *out->piece, "a trace of memory");
-    }
+    out->piece =
+        base_grow(out->piece, (size_t)out->n, &o->room, sizeof *out->piece, "a trace of memory");
     struct Operation *p = &out->piece[out->n];
     *p = (struct Operation){.work = *work,
                             .name = work->name ? work->name : e->name,

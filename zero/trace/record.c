@@ -9,13 +9,6 @@
 
 // ---- notes of a step ----
 
-static void *grow(void *mem, size_t n, size_t *room, size_t size) {
-    if (n < *room)
-        return mem;
-    *room = size_max(1024, 2 * *room);
-    return base_realloc(mem, *room * size, "a trace of memory");
-}
-
 // Returns the notes of a step, which begin anew when it comes first; NULL: of one that is over.
 static struct StepNotes *notes_of(struct ZeroTrace *t, uint64_t step) {
     struct StepNotes *n = &t->notes[step % 2];
@@ -27,7 +20,8 @@ static struct StepNotes *notes_of(struct ZeroTrace *t, uint64_t step) {
 }
 
 static void add_touch(struct StepNotes *n, struct Touch touch) {
-    n->touch = grow(n->touch, n->ntouch, &n->touch_room, sizeof *n->touch);
+    n->touch =
+        base_grow(n->touch, n->ntouch, &n->touch_room, sizeof *n->touch, "a trace of memory");
     n->touch[n->ntouch++] = touch;
     n->entry[n->n - 1].ntouch++;
 }
@@ -49,7 +43,7 @@ static void note_work(struct StepNotes *n, const struct Origin *w) {
     if (notes_find_work(n, w->number))
         return;
     CHECK(!n->nwork || n->work[n->nwork - 1].number < w->number, "work is noted too late");
-    n->work = grow(n->work, n->nwork, &n->work_room, sizeof *n->work);
+    n->work = base_grow(n->work, n->nwork, &n->work_room, sizeof *n->work, "a trace of memory");
     n->work[n->nwork++] = *w;
 }
 
@@ -117,7 +111,7 @@ static void note_queued(void *trace, struct Device *d, enum Queue q, const char 
     }
     bool orders = d->label.event.event || !strcmp(name, "record") || !strcmp(name, "wait");
     struct Origin work = {.number = 0};
-    n->entry = grow(n->entry, n->n, &n->room, sizeof *n->entry);
+    n->entry = base_grow(n->entry, n->n, &n->room, sizeof *n->entry, "a trace of memory");
     struct Entry *entry = &n->entry[n->n++];
     if (!orders)
         work = work_of(t, d, q);
