@@ -226,6 +226,8 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     return err;
 }
 
+_Static_assert((int)RANK_COMMS <= (int)ZERO_TRACE_COMMS, "groups of a trace");
+
 static void watch_memory(struct Rank *r, const struct RankSettings *s) {
     const struct Comm *comms[RANK_COMMS];
     struct ZeroTraceParts parts = {.zero = &r->zero, .traces = {r->trace, r->host_trace}};
