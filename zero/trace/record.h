@@ -124,7 +124,7 @@ struct Life {
     int block;
     uint64_t offset;
     size_t bytes;
-    int group; // -1: none, or several
+    int group; // that of the operation which begins it; -1: none
     int from, until;
 };
 struct Lives {
