@@ -45,7 +45,7 @@ static void gather_touches(struct Builder *b, int block) {
     qsort(b->cut, b->ncut, sizeof *b->cut, compare_cuts);
 }
 
-// The group of parameters that a piece works for; -1: of none, or of a unit.
+// The group of parameters that an operation works for; -1: of none, or of a unit.
 static int group_of(const struct ZeroTrace *t, const struct Operation *p) {
     const struct Params *params = t->parts.zero->params;
     if (p->work.kind != ORIGIN_UNIT)
@@ -64,14 +64,14 @@ static void add_segment(struct Builder *b, int block, uint64_t at, uint64_t end,
         bool anew = touch->how == ACCESS_WRITE;
         if (life.from == -2) {
             *kept = !anew;
-            life.from = anew ? touch->piece : -1;
-            life.group = group_of(b->t, &b->p->piece[touch->piece]);
-        } else if (anew && life.until != touch->piece) {
+            life.from = anew ? touch->operation : -1;
+            life.group = group_of(b->t, &b->p->operation[touch->operation]);
+        } else if (anew && life.until != touch->operation) {
             add_life(b, life);
-            life.from = touch->piece;
-            life.group = group_of(b->t, &b->p->piece[touch->piece]);
+            life.from = touch->operation;
+            life.group = group_of(b->t, &b->p->operation[touch->operation]);
         }
-        life.until = touch->piece;
+        life.until = touch->operation;
     }
     if (life.from == -2)
         return;

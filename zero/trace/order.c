@@ -3,9 +3,9 @@
 //
 // An operation of the file is what one queue did for one hop, or one pass of a unit, without a
 // record or a wait in between. It follows the one before it in its queue, and all that was done when
-// an event was recorded for which its queue has waited since. Each piece has a clock: of each queue
-// the last piece that is done before it begins. So a piece is behind another if its clock says so,
-// and a wait adds an edge only where the clock does not say it already.
+// an event was recorded for which its queue has waited since. Each operation has a clock: of each
+// queue the last one that is done before it begins. So an operation is behind another if its clock
+// says so, and a wait adds an edge only where the clock does not say it already.
 //
 // Next: lives.c.
 #include "zero/trace/record.h"
@@ -19,10 +19,10 @@ struct Time {
     double begin, end, kernel;
 };
 
-// What a queue has to wait for before its next piece: `behind`: the last piece of each queue.
+// What a queue has to wait for before its next operation: `behind`: the last one of each queue.
 struct QueueState {
     int behind[TRACE_QUEUES];
-    int open; // the piece that the next operation may still belong to; -1: none
+    int open; // the one that what comes next may still belong to; -1: none
     double waited, longest;
     const char *event;
 };
@@ -130,32 +130,32 @@ static void add_wait(struct Order *o, struct QueueState *s, const struct Entry *
         put_behind(s->behind, r->behind);
 }
 
-// Lists the pieces behind which a piece runs: of those in `behind` the ones that no other implies.
+// Lists what an operation runs behind: of those in `behind` the ones that no other implies.
 static void set_order(const struct Operations *out, struct Operation *p,
                       const int behind[TRACE_QUEUES]) {
     int n = 0;
     memcpy(p->clock, behind, sizeof p->clock);
     for (int q = 0; q < TRACE_QUEUES; q++)
         if (behind[q] >= 0)
-            put_behind(p->clock, out->piece[behind[q]].clock);
+            put_behind(p->clock, out->operation[behind[q]].clock);
     for (int q = 0; q < TRACE_QUEUES; q++) {
         bool implied = behind[q] < 0;
         for (int other = 0; other < TRACE_QUEUES && !implied; other++)
-            implied =
-                other != q && behind[other] >= 0 && out->piece[behind[other]].clock[q] >= behind[q];
+            implied = other != q && behind[other] >= 0 &&
+                      out->operation[behind[other]].clock[q] >= behind[q];
         if (!implied)
             p->after[n++] = behind[q];
     }
     p->after[n] = -1;
 }
 
-static struct Operation *add_piece(struct Order *o, int q, const struct Origin *work,
-                                   const struct Entry *e) {
+static struct Operation *add_operation(struct Order *o, int q, const struct Origin *work,
+                                       const struct Entry *e) {
     struct Operations *out = o->out;
     struct QueueState *s = &o->queue[q];
-    out->piece =
-        base_grow(out->piece, (size_t)out->n, &o->room, sizeof *out->piece, "a trace of memory");
-    struct Operation *p = &out->piece[out->n];
+    out->operation = base_grow(out->operation, (size_t)out->n, &o->room, sizeof *out->operation,
+                               "a trace of memory");
+    struct Operation *p = &out->operation[out->n];
     *p = (struct Operation){.work = *work,
                             .name = work->name ? work->name : e->name,
                             .queue = q,
@@ -218,7 +218,7 @@ static void add_touches(struct Order *o, struct Operation *p, const struct Entry
             continue; // the host's end of a copy
         size_t bytes = size_min(touch->bytes, o->t->log.block[block].bytes - offset);
         out->touch[out->ntouch++] =
-            (struct OpTouch){(int)(p - out->piece), block, offset, bytes, touch->how};
+            (struct OpTouch){(int)(p - out->operation), block, offset, bytes, touch->how};
         if (!touch->mem)
             *(touch->how == ACCESS_READ ? &p->read : &p->written) += touch->bytes;
     }
@@ -242,9 +242,9 @@ static void add_entry(struct Order *o, const struct Entry *e, const struct Time 
     } else if (!e->work) {
         add_wait(o, s, e, time);
     } else {
-        bool goes_on = s->open >= 0 && o->out->piece[s->open].work.number == e->work;
-        struct Operation *p = goes_on ? &o->out->piece[s->open]
-                                      : add_piece(o, q, notes_find_work(o->notes, e->work), e);
+        bool goes_on = s->open >= 0 && o->out->operation[s->open].work.number == e->work;
+        struct Operation *p = goes_on ? &o->out->operation[s->open]
+                                      : add_operation(o, q, notes_find_work(o->notes, e->work), e);
         p->begin = fmin(p->begin, time->begin);
         p->end = fmax(p->end, time->end);
         p->kernel += time->kernel;
@@ -253,7 +253,7 @@ static void add_entry(struct Order *o, const struct Entry *e, const struct Time 
     }
 }
 
-struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step) {
+struct Operations order_operations(const struct ZeroTrace *t, uint64_t step) {
     const struct StepNotes *n = &t->notes[step % 2];
     struct Operations out = {.begin = base_seconds(),
                              .touch = base_alloc((n->ntouch + 1) * sizeof *out.touch)};
@@ -277,7 +277,7 @@ struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step) {
 }
 
 void order_close(struct Operations *p) {
-    free(p->piece);
+    free(p->operation);
     free(p->touch);
     *p = (struct Operations){0};
 }

@@ -26,7 +26,7 @@ static void add_touch(struct StepNotes *n, struct Touch touch) {
     n->entry[n->n - 1].ntouch++;
 }
 
-// Returns the note of a piece of work; NULL: there is none. Their numbers grow.
+// Returns the note of some work; NULL: there is none. Their numbers grow.
 struct Origin *notes_find_work(const struct StepNotes *n, uint64_t number) {
     size_t low = 0, high = n->nwork;
     while (low < high) {

@@ -82,8 +82,8 @@ struct ZeroTrace {
 
 // ---- made of it ----
 
-// An operation of the file: what one queue did for one piece of work without records or waits in
-// between.
+// An operation of the file: what one queue did for a hop, a pass of a unit or something else
+// without records or waits in between.
 struct Operation {
     struct Origin work;
     const char *name;
@@ -94,13 +94,13 @@ struct Operation {
     uint64_t read, written;      // from and to disk
     double waited;               // seconds
     const char *event;           // the one that it waited for longest; NULL: none
-    int after[TRACE_QUEUES + 1]; // the pieces behind which it runs, ended by -1
-    int clock[TRACE_QUEUES];     // the last piece of each queue that is done before it; -1: none
+    int after[TRACE_QUEUES + 1]; // the operations behind which it runs, ended by -1
+    int clock[TRACE_QUEUES];     // the last of each queue that is done before it; -1: none
 };
 
-// A touch of a piece, in a block of the log.
+// A touch of an operation, in a block of the log.
 struct OpTouch {
-    int piece, block;
+    int operation, block;
     uint64_t offset;
     size_t bytes;
     unsigned how;
@@ -108,7 +108,7 @@ struct OpTouch {
 
 struct Operations {
     int n;
-    struct Operation *piece;
+    struct Operation *operation;
     size_t ntouch;
     struct OpTouch *touch; // in the order in which they were queued
     double begin;          // of the step, base_seconds
@@ -116,10 +116,11 @@ struct Operations {
 };
 
 // step: of which. close frees.
-struct Operations order_pieces(const struct ZeroTrace *t, uint64_t step);
+struct Operations order_operations(const struct ZeroTrace *t, uint64_t step);
 void order_close(struct Operations *p);
 
-// Bytes of a block that are in use from one piece to another; -1: since before the step, or beyond.
+// Bytes of a block that are in use from one operation to another; -1: since before the step, or
+// beyond.
 struct Life {
     int block;
     uint64_t offset;

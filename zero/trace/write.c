@@ -12,7 +12,7 @@ struct Writer {
     FILE *f;
     const struct ZeroTrace *t;
     const struct ZeroTraceRun *run;
-    struct Operations pieces;
+    struct Operations operations;
     struct Lives lives;
     int *id; // (log.n) of the file's blocks; -1: it is not in the file
 };
@@ -34,7 +34,7 @@ static void write_text(FILE *f, const char *text) {
 }
 
 static double micros(const struct Writer *w, double at) {
-    return (at - w->pieces.begin) * 1e6;
+    return (at - w->operations.begin) * 1e6;
 }
 
 // ---- the head ----
@@ -97,8 +97,8 @@ static void write_run(const struct Writer *w, uint64_t step) {
     fprintf(f, "},\n\"rank\":%d,\"place\":{\"replica\":%d,\"dp\":%d,\"tp\":%d,\"pp\":%d},", r->rank,
             grid_coord(&r->grid, r->rank, AXIS_REPLICA), grid_coord(&r->grid, r->rank, AXIS_DP),
             grid_coord(&r->grid, r->rank, AXIS_TP), grid_coord(&r->grid, r->rank, AXIS_PP));
-    fprintf(f, "\"step\":%llu,\"start\":%.9f,", (unsigned long long)step, w->pieces.begin);
-    fprintf(f, "\"lost\":%d,\n", w->pieces.lost);
+    fprintf(f, "\"step\":%llu,\"start\":%.9f,", (unsigned long long)step, w->operations.begin);
+    fprintf(f, "\"lost\":%d,\n", w->operations.lost);
 }
 
 static void unit_name(const struct Params *p, int u, char name[32]) {
@@ -137,7 +137,7 @@ static void number_blocks(struct Writer *w) {
     w->id = base_alloc((log->n + 1) * sizeof *w->id);
     for (size_t i = 0; i < log->n; i++) {
         double freed = log->block[i].freed;
-        w->id[i] = freed && freed < w->pieces.begin ? -1 : n++;
+        w->id[i] = freed && freed < w->operations.begin ? -1 : n++;
     }
 }
 
@@ -151,7 +151,7 @@ static void write_blocks(const struct Writer *w) {
         fprintf(w->f, "%s\n{\"id\":%d,\"tier\":\"%s\",\"tag\":\"%s\",\"bytes\":%zu,\"purpose\":",
                 w->id[i] ? "," : "", w->id[i], tier_name(b->kind), tags[b->tag], b->bytes);
         write_text(w->f, b->purpose);
-        if (b->reserved > w->pieces.begin)
+        if (b->reserved > w->operations.begin)
             fprintf(w->f, ",\"reserved\":%.3f", micros(w, b->reserved));
         if (b->freed)
             fprintf(w->f, ",\"freed\":%.3f", micros(w, b->freed));
@@ -203,14 +203,14 @@ static void write_accounts(const struct Writer *w) {
 
 static int compare_touches(const void *a, const void *b) {
     const struct OpTouch *x = a, *y = b;
-    if (x->piece != y->piece)
-        return x->piece - y->piece;
+    if (x->operation != y->operation)
+        return x->operation - y->operation;
     if (x->block != y->block)
         return x->block - y->block;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-// Writes the union of the touches from i on of one piece, of one kind.
+// Writes the union of the touches from i on of one operation, of one kind.
 static void write_touches(const struct Writer *w, const char *key, const struct OpTouch *touch,
                           size_t n, unsigned how) {
     const char *comma = "";
@@ -302,8 +302,8 @@ static void write_where(const struct Writer *w, const struct Operation *p) {
                 kind == UNIT_HEAD ? "head" : "embedding", pass);
 }
 
-static void write_piece(const struct Writer *w, int i, const struct OpTouch *touch, size_t n) {
-    const struct Operation *p = &w->pieces.piece[i];
+static void write_operation(const struct Writer *w, int i, const struct OpTouch *touch, size_t n) {
+    const struct Operation *p = &w->operations.operation[i];
     fprintf(w->f, "%s\n{\"id\":%d,", i ? "," : "", i);
     write_what(w, p);
     write_moved(w, p);
@@ -320,15 +320,15 @@ static void write_piece(const struct Writer *w, int i, const struct OpTouch *tou
 }
 
 static void write_operations(struct Writer *w) {
-    struct Operations *p = &w->pieces;
+    struct Operations *p = &w->operations;
     size_t at = 0;
     qsort(p->touch, p->ntouch, sizeof *p->touch, compare_touches);
     fprintf(w->f, "\"operations\":[");
     for (int i = 0; i < p->n; i++) {
         size_t begin = at;
-        while (at < p->ntouch && p->touch[at].piece == i)
+        while (at < p->ntouch && p->touch[at].operation == i)
             at++;
-        write_piece(w, i, p->touch + begin, at - begin);
+        write_operation(w, i, p->touch + begin, at - begin);
     }
     fprintf(w->f, "],\n");
 }
@@ -352,20 +352,20 @@ int zero_trace_write(const struct ZeroTrace *t, const struct ZeroTraceRun *run, 
     struct Writer w = {.f = fopen(path, "w"), .t = t, .run = run};
     if (!w.f)
         return error_io(e, -errno, E_FILE_WRITE, "--trace-zero %s: cannot create the file", path);
-    w.pieces = order_pieces(t, step);
-    w.lives = lives_of(t, &w.pieces);
-    if (w.pieces.lost)
+    w.operations = order_operations(t, step);
+    w.lives = lives_of(t, &w.operations);
+    if (w.operations.lost)
         log_line(LOG_NORMAL,
                  "--trace-zero: the step had more operations than the trace can hold; the file "
                  "lacks %d of them",
-                 w.pieces.lost);
-    if (!w.pieces.n && !w.pieces.lost)
+                 w.operations.lost);
+    if (!w.operations.n && !w.operations.lost)
         log_line(LOG_NORMAL,
                  "--trace-zero: this process made no step; the file has blocks alone, and no "
                  "operations");
     write_all(&w, step);
     free(w.lives.life);
-    order_close(&w.pieces);
+    order_close(&w.operations);
     bool failed = ferror(w.f);
     if (fclose(w.f) != 0)
         return error_io(e, -errno, E_FILE_WRITE, "--trace-zero %s: cannot write the file", path);
