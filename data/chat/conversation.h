@@ -37,8 +37,8 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
                      struct Ids *prompt, size_t *left_out, struct Error *e);
 
 // Adds the answer, which may be empty: its text without the token that ended it. cut: the model has
-// not ended it. Bytes that are not UTF-8 become U+FFFD. Where the template has no thoughts in earlier answers (Qwen3),
-// they are left out, as transformers does.
+// not ended it. Bytes that are not UTF-8 become U+FFFD. Where the template has no thoughts in
+// earlier answers (Qwen3), they are left out, as transformers does.
 void conversation_answer(struct Conversation *c, const char *text, size_t bytes, bool cut);
 
 // Begins anew: no turns, the same system message.

@@ -5,7 +5,8 @@
 //     {"messages": [{"role": ..., "content": ...}, ...], ...}   is answered, by the chat template
 //
 // The last message is the user's. Both may stand in a member "body", as in OpenAI's batches. Other
-// members mean nothing here, and are kept for the answers (answers.h). Called by data/flags/texts.c. Next: line.h, template.h.
+// members mean nothing here, and are kept for the answers (answers.h). Called by
+// data/flags/texts.c. Next: line.h, template.h.
 #ifndef DATA_CHAT_PROMPTS_H
 #define DATA_CHAT_PROMPTS_H
 #include "data/text/tokenizer.h"
@@ -22,8 +23,8 @@ struct PromptsSpec {
 
 // Reads all prompts. Errors: -errno of reading; -EINVAL, with the file and the line, for a line
 // that is neither of the two, has "answer" or "finish_reason" already, would be asked otherwise than
-// it says (tools, temperature), or leaves no room for an answer; -EINVAL for a file without a line; those of
-// template_open and template_render.
+// it says (tools, temperature), or leaves no room for an answer; -EINVAL for a file without a line;
+// those of template_open and template_render.
 int prompts_open(struct Prompts **out, const struct PromptsSpec *spec, struct Error *e);
 void prompts_close(struct Prompts *p); // NULL is allowed
 
