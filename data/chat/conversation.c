@@ -98,11 +98,11 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
     return prompt->ids.count < c->longest && answer <= c->longest - prompt->ids.count;
 }
 
-// Renders the conversation from turn *first on, without as few turns more as leave so much room, or
-// without any turn. Each turn takes tokens, so a search by halves finds them.
+// Renders the conversation without turn *first, and without as few turns more as leave so much room,
+// or without any turn. Each turn takes tokens, so a search by halves finds them.
 static int leave_out(const struct Conversation *c, const char *question, size_t room,
                      struct Masked *out, size_t *first, struct Error *e) {
-    size_t low = *first, high = c->count, at = low; // before `low` is too early, `high` is not
+    size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not
     int err = render(c, c->system, at, question, out, e);
     while (!err && low < high) {
         if (has_room(c, out, room))
@@ -124,7 +124,7 @@ static int fit(const struct Conversation *c, const char *question, size_t answer
                struct Masked *out, size_t *first, struct Error *e) {
     *first = c->first;
     int err = render(c, c->system, *first, question, out, e);
-    if (err || has_room(c, out, answer))
+    if (err || has_room(c, out, answer) || *first == c->count)
         return err;
     err = leave_out(c, question, size_max(answer, c->longest / 2), out, first, e);
     if (err || *first < c->count)
