@@ -8,9 +8,9 @@
 #
 # For example, stage 0 beside stage 3:
 #
-#   ./train --data random --model gpt2 --ranks 4 --zero 0 --steps 3 --trace-zero out/zero0.json
-#   ./train --data random --model gpt2 --ranks 4 --zero 3 --steps 3 --trace-zero out/zero3.json
-#   scripts/view.sh out/zero0.json* --beside out/zero3.json* -o out/zero.html
+#   ./train --data random --model gpt2 --ranks 4 --zero 0 --steps 3 --trace-zero zero0.json
+#   ./train --data random --model gpt2 --ranks 4 --zero 3 --steps 3 --trace-zero zero3.json
+#   scripts/view.sh zero0.json* --beside zero3.json* -o zero.html
 #
 # The page is in scripts/view/: read.js reads the files, and names what to read next.
 set -euo pipefail

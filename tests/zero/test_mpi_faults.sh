@@ -47,7 +47,7 @@ end_of_job() { # end_of_job SECONDS
     ranks_gone=$gone
     alive $mpirun && gone=no
     for p in $pids; do alive "$p" && kill -9 "$p"; done
-    [ "${2:-}" ] && kill -9 $mpirun 2>/dev/null
+    { [ "${2:-}" ] || [ $gone = no ]; } && kill -9 $mpirun 2>/dev/null # may wait for itself for ever
     wait $mpirun 2>/dev/null
     status=$?
     pids=
