@@ -96,9 +96,9 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     bool follows = r->queued && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
     int err = rank_count_step(r, from, step, counted, e);
     if (!err)
-        err = feed_read(&r->feed, from, rank_first_sample(r, step, 0), b, e);
-    if (!err)
         zero_step_begin(&r->zero, settings);
+    if (!err)
+        err = feed_read(&r->feed, from, rank_first_sample(r, step, 0), b, e);
     for (; pass < end && !err; pass++) {
         use_batch(r, pass->backward ? feed_oldest(&r->feed) : feed_next(&r->feed));
         r->acts.dloss = (float)mean_of(1, *counted);
