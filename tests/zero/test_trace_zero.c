@@ -351,6 +351,8 @@ static void write_without_a_step(const void *path) {
 }
 
 TEST(a_process_without_a_step_says_so) {
+    if (tests_under_thread_sanitizer()) // where a child has none of the threads
+        skip();
     char *path = base_format("%s/trace", disk_folder);
     int status;
     char *said = child_said(write_without_a_step, path, &status);
