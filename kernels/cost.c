@@ -64,7 +64,11 @@ static struct Cost norm_forward_cost(const struct NormForward *a) {
 static struct Cost norm_backward_cost(const struct NormBackward *a) {
     double bytes = bytes_of(4 * a->rows * a->c + a->c, a->dtype) +
                    bytes_of((a->mean ? 2 : 1) * a->rows, F32) +
-                   result_bytes((a->dbias ? 2 : 1) * a->c, a->grad_dtype, a->accumulate);
+                   result_bytes((a->dbias     ? 2
+                                 : a->dweight ? 1
+                                              : 0) *
+                                    a->c,
+                                a->grad_dtype, a->accumulate);
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 

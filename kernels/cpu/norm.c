@@ -67,7 +67,7 @@ void CPU_NAME(norm_forward)(struct Cpu *cpu, const struct NormForward *a) {
     WITH_DTYPE(a->dtype, norm_forward(cpu, a, D));
 }
 
-// Adds dweight and dbias of one row to its chunk's `sums`: 2 c floats.
+// Adds dweight and dbias of one row to its chunk's `sums`: 2 c floats; NULL: nobody wants them.
 VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, size_t row,
                                   float *sums) {
     size_t c = a->c, at = row * c, end = at + c;
@@ -80,7 +80,8 @@ VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, si
             dy * vec_read(a->weight, d, i, c); // 0 past the row's end, and so is its product with n
         sum_g += g;
         sum_gn = vec_fma(g, n, sum_gn);
-        vec_write(sums, F32, i, c, vec_fma(dy, n, vec_read(sums, F32, i, c)));
+        if (sums)
+            vec_write(sums, F32, i, c, vec_fma(dy, n, vec_read(sums, F32, i, c)));
         if (a->dbias)
             vec_write(sums + c, F32, i, c, dy + vec_read(sums + c, F32, i, c));
     }
@@ -115,13 +116,15 @@ VEC_INLINE void norm_backward(struct Cpu *cpu, const struct NormBackward *a, enu
     size_t chunks = ceil_div(a->rows, chunk_rows);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < chunks; k++) {
-        float *sums = (float *)a->work.mem + 2 * c * k;
-        memset(sums, 0, 2 * c * sizeof *sums);
+        float *sums = a->dweight ? (float *)a->work.mem + 2 * c * k : NULL;
+        if (sums)
+            memset(sums, 0, 2 * c * sizeof *sums);
         size_t end = size_min((k + 1) * chunk_rows, a->rows);
         for (size_t row = k * chunk_rows; row < end; row++)
             norm_backward_row(a, d, row, sums);
     }
-    norm_add_chunks(cpu, a, chunks, 0, a->dweight);
+    if (a->dweight)
+        norm_add_chunks(cpu, a, chunks, 0, a->dweight);
     if (a->dbias)
         norm_add_chunks(cpu, a, chunks, c, a->dbias);
 }
@@ -132,5 +135,5 @@ void CPU_NAME(norm_backward)(struct Cpu *cpu, const struct NormBackward *a) {
 
 size_t CPU_NAME(norm_backward_work)(struct Cpu *cpu, const struct NormBackward *a) {
     (void)cpu;
-    return size_min(CHUNKS, a->rows) * 2 * a->c * sizeof(float);
+    return a->dweight ? size_min(CHUNKS, a->rows) * 2 * a->c * sizeof(float) : 0;
 }

@@ -78,7 +78,7 @@ static void backward_row(const struct NormBackward *a, size_t r) {
 
 void oracle_norm_backward(struct Cpu *cpu, const struct NormBackward *a) {
     (void)cpu;
-    for (size_t i = 0; i < a->c; i++) {
+    for (size_t i = 0; i < a->c && a->dweight; i++) {
         double dweight = a->accumulate ? dtype_load(a->dweight, a->grad_dtype, i) : 0;
         double dbias = a->accumulate && a->dbias ? dtype_load(a->dbias, a->grad_dtype, i) : 0;
         for (size_t r = 0; r < a->rows; r++) {

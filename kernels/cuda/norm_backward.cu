@@ -231,7 +231,8 @@ static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS
         stat = next;
     }
     __syncthreads(); // all have read their slots
-    write_sums<T, PACKS>((float2 *)rows, a, dweight, dbias, first);
+    if (a.sums)
+        write_sums<T, PACKS>((float2 *)rows, a, dweight, dbias, first);
 }
 
 // out (+)= the sum over chunks of one half of each: a block takes WARP channels, each of its SLICES
@@ -285,11 +286,12 @@ extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *
                         .mean = a->mean,
                         .rstd = a->rstd,
                         .dx = a->dx,
-                        .sums = (float *)a->work.mem};
+                        .sums = a->dweight ? (float *)a->work.mem : nullptr};
     CHECK(a->c <= GPU_MAX_CHANNELS && a->rows <= INT32_MAX,
           "a norm over %zu rows of %zu channels; at most %d channels fit into registers", a->rows,
           a->c, GPU_MAX_CHANNELS);
-    CHECK(a->work.bytes >= t.blocks * 2 * a->c * sizeof(float), "%zu bytes", a->work.bytes);
+    CHECK(a->work.bytes >= (a->dweight ? t.blocks * 2 * a->c * sizeof(float) : 0), "%zu bytes",
+          a->work.bytes);
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
         bool whole = is_whole<T>(a->c) && is_aligned(a->dy, 16) && is_aligned(a->x, 16) &&
@@ -301,6 +303,8 @@ extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *
         else
             launch<T, MANY / Pack<T>::N>(s, &rows, t, whole);
     });
+    if (!a->dweight)
+        return;
     struct Cost sums = {0, (double)(t.blocks * 2 * a->c * sizeof(float)), ""};
     span_part(s, "norm_backward sums", sums);
     with_type(a->grad_dtype, [&](auto *type) {

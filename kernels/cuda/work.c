@@ -53,7 +53,8 @@ struct NormTeams cuda_norm_teams(size_t c, enum Dtype d) {
 size_t cuda_norm_backward_work(struct Device *d, const struct NormBackward *a) {
     size_t teams = cuda_norm_teams(a->c, a->dtype).teams;
     (void)d;
-    return size_min(NORM_BLOCKS, ceil_div(a->rows, teams)) * 2 * a->c * sizeof(float);
+    return a->dweight ? size_min(NORM_BLOCKS, ceil_div(a->rows, teams)) * 2 * a->c * sizeof(float)
+                      : 0;
 }
 
 size_t cuda_rotate_backward_work(struct Device *d, const struct RotateBackward *a) {
