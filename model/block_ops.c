@@ -45,10 +45,12 @@ static void linear_input(struct BlockRun *r, void *dx, const void *dy, enum Bloc
     LAUNCH_WITH_WORK(r->m, matmul, args);
 }
 
-// dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy.
+// dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy; nothing if they are not trained.
 static void linear_weights(struct BlockRun *r, const void *dy, const void *x, enum BlockParam w,
                            enum BlockParam bias) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
+    if (!gradient(r, w))
+        return;
     struct Matmul args = {
         .m = n,
         .n = k,

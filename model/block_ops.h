@@ -42,9 +42,10 @@ static inline const void *weight(const struct BlockRun *r, enum BlockParam p) {
     return param->rows ? dtype_at(r->w, r->dtype, param->offset) : NULL;
 }
 
+// The same for its gradient; NULL also if it is not trained.
 static inline void *gradient(const struct BlockRun *r, enum BlockParam p) {
     const struct Param *param = &r->group->param[p];
-    return param->rows ? dtype_at(r->dw.mem, r->m->grad_dtype, param->offset) : NULL;
+    return param->rows && r->dw.mem ? dtype_at(r->dw.mem, r->m->grad_dtype, param->offset) : NULL;
 }
 
 static inline bool is_rotary(const struct BlockRun *r) {
@@ -57,7 +58,8 @@ static inline bool is_swiglu(const struct BlockRun *r) {
 // y (rows, n) = x (rows, k) W (n, k)' + bias; gelu, if not NULL, receives GELU(y).
 void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam w,
                     enum BlockParam bias, void *gelu);
-// dx (rows, k) = dy (rows, n) W (n, k); dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy.
+// dx (rows, k) = dy (rows, n) W (n, k); dW (n, k) (+)= dy' x, and dbias (n) (+)= column sums of dy,
+// if they are trained.
 void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias);
 

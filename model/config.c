@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VOCAB_MULTIPLE = 128, VOCAB_PART_MULTIPLE = 64, MAX_HEAD_SIZE = 256, MAX_LAYERS = 1024 };
+enum { VOCAB_MULTIPLE = 128, VOCAB_PART_MULTIPLE = 64, MAX_HEAD_SIZE = 256 };
 static const size_t max_side = (size_t)1 << 24; // any one dimension; products stay far below 2^63
 
 // Radford et al. 2019; Touvron et al. 2023, Grattafiori et al. 2024; Jiang et al. 2023; Qwen team
@@ -133,6 +133,13 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
 }
 
 // ---- parts of a model ----
+
+int model_first_trained(const struct ModelConfig *whole) {
+    int u = 0;
+    while (u <= (int)whole->layers && model_unit_is_frozen(whole, u))
+        u++;
+    return u;
+}
 
 struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_rank,
                                      size_t tp_size) {

@@ -7,6 +7,7 @@
 #define MODEL_CONFIG_H
 #include "kernels/base.h"
 #include "kernels/dtype.h"
+#include "model/freeze.h"
 #include "model/sparse.h"
 
 enum Norm { NORM_LAYER, NORM_RMS };
@@ -74,7 +75,8 @@ struct ModelConfig {
     size_t first_head;           // index in the whole model of this part's first head
     double norm_eps;
     struct Rope rope;
-    bool untied; // the head has a matrix of its own; else it is the token embedding
+    bool untied;          // the head has a matrix of its own; else it is the token embedding
+    struct Freeze freeze; // the units that are not trained
 };
 
 // Fills in what is 0 and follows from the rest: kv_heads = heads, head_size = channels / heads, ffn
@@ -92,6 +94,17 @@ struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_
 // Checks that a model can be split over tp_size ranks. Errors: -EINVAL with the flag, its value and
 // valid values.
 int model_config_check_parts(const struct ModelConfig *whole, size_t tp_size, struct Error *e);
+
+// True if a unit, 0 .. L+1 of the whole model, is frozen.
+static inline bool model_unit_is_frozen(const struct ModelConfig *whole, int unit) {
+    size_t head = whole->layers + 1, u = (size_t)unit;
+    if (u == 0 || (u == head && !whole->untied))
+        return whole->freeze.embeddings;
+    return u == head ? whole->freeze.head : freeze_has_layer(&whole->freeze, u - 1);
+}
+
+// Returns the first unit that is trained.
+int model_first_trained(const struct ModelConfig *whole);
 
 // Columns of a row of qkv, of attention's output and of the MLP's pre-activation.
 static inline size_t model_qkv_width(const struct ModelConfig *c) {

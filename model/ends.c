@@ -16,9 +16,10 @@ static const void *weight(const struct Model *m, const void *w, enum EndParam p)
     return param->rows ? dtype_at(w, m->config.dtype, param->offset) : NULL;
 }
 
+// The same for its gradient; NULL also if it is not trained.
 static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
     const struct Param *param = m->params->end[p];
-    return param->rows ? dtype_at(dw.mem, m->grad_dtype, param->offset) : NULL;
+    return param->rows && dw.mem ? dtype_at(dw.mem, m->grad_dtype, param->offset) : NULL;
 }
 
 // The residual stream after the last block: x2 and delta of block L-1. In a stage without blocks it
@@ -69,7 +70,7 @@ void embedding_forward(struct Model *m, const struct Unit *u, const void *w, str
 static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw, size_t n) {
     const struct Group *g = &m->params->group[u->group];
     size_t size = dtype_size(m->grad_dtype), padding = g->padded - g->numel;
-    if (g->first_unit != g->last_unit || dw.accumulate || m->sizing)
+    if (g->first_unit != g->last_unit || dw.accumulate || m->sizing || !dw.mem)
         return;
     if (g->shared) // with parameters that only another stage's unit uses
         n = g->numel;
@@ -229,7 +230,7 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
     sum_losses(m, acts);
 }
 
-// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm.
+// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm, if it is trained.
 static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts,
                            const void *norm, size_t row, size_t n) {
     size_t C = m->config.channels, Vp = m->config.vocab_padded;
@@ -243,6 +244,8 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .c = mat(dtype_at(megatron_sum_of(acts, acts->dnorm), dtype, row * C), dtype, C),
     };
     LAUNCH_WITH_WORK(m, matmul, input);
+    if (!dw.mem)
+        return;
     struct Matmul weights = {
         .m = Vp,
         .n = C,

@@ -6,7 +6,8 @@
 // The backward pass of a step's first micro-batch overwrites the gradient (accumulate = false);
 // later ones add to it.
 struct Grad {
-    void *mem; // padded elements of the model's grad_dtype, or NULL if there is none now
+    void *mem; // padded elements of the model's grad_dtype, or NULL: none now, or never, as the
+               // group is frozen
     bool accumulate;
 };
 

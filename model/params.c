@@ -164,6 +164,7 @@ static void layout_group(struct Params *p, int g) {
         else
             layout_block(&b, c);
     }
+    group->frozen = model_unit_is_frozen(c, group->first_unit);
     name_group(p, group);
 }
 
@@ -188,6 +189,7 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_ran
         out->padded += group->padded;
         note_largest(out, g);
     }
+    out->first_trained = model_first_trained(whole);
 }
 
 // ---- a stage ----
@@ -259,6 +261,17 @@ int params_visit(const struct ModelConfig *c, VisitParam *visit, void *context, 
                 err = visit(context, params_layer(&p, g), p.group[g].param[i].name, e);
     params_free(&p);
     return err;
+}
+
+uint64_t params_trained(const struct ModelConfig *c) {
+    struct Params p;
+    uint64_t n = 0;
+    params_layout(c, 1, 0, 1, &p);
+    for (int g = 0; g < p.ngroup; g++)
+        for (int i = 0; i < p.group[g].nparam; i++)
+            n += p.group[g].frozen ? 0 : p.group[g].param[i].real;
+    params_free(&p);
+    return n;
 }
 
 static void fill(struct Device *d, const struct Piece *p, uint64_t seed, float *dst) {

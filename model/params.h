@@ -80,6 +80,7 @@ struct Group {
     int number;                // its index in the whole model
     bool shared;               // a unit of another stage uses it, too (params_keep_stage),
     bool copy;                 // and that stage counts, reports and writes it
+    bool frozen;               // not trained: it has no gradient and no optimizer state (--freeze)
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];
@@ -107,6 +108,7 @@ struct Params {
     struct Group *group;
     int all_units, all_groups;     // of the whole model
     int first_unit, first_layer;   // those in it of unit 0 and block 0 here (params_keep_stage)
+    int first_trained;             // in it, the first unit whose parameters are trained
     int largest[2];                // the largest group of an end, and of a block; -1: there is none
     const struct Param *end[NEND]; // in the ends' groups; the head's matrix may be wte itself
     uint64_t real; // weights in total, of all TP ranks and stages: the usual parameter count
@@ -123,6 +125,15 @@ static inline size_t params_largest(const struct Params *p, bool block) {
     return p->largest[block] < 0 ? 0 : p->group[p->largest[block]].padded;
 }
 
+// The same of the groups that are trained.
+static inline size_t params_largest_trained(const struct Params *p, bool block) {
+    size_t most = 0;
+    for (int g = 0; g < p->ngroup; g++)
+        if (params_is_block(p, g) == block && !p->group[g].frozen)
+            most = size_max(most, p->group[g].padded);
+    return most;
+}
+
 // Elements of the largest group of all.
 static inline size_t params_largest_group(const struct Params *p) {
     return size_max(params_largest(p, false), params_largest(p, true));
@@ -136,6 +147,18 @@ static inline size_t params_layers(const struct Params *p) {
     return layers;
 }
 
+// True if a parameter here is trained.
+static inline bool params_trains(const struct Params *p) {
+    return params_largest_trained(p, false) || params_largest_trained(p, true);
+}
+
+// The first unit here whose backward pass is needed: there, or in a stage before, is a parameter
+// that is trained. nunit: none.
+static inline int params_first_backward(const struct Params *p) {
+    int first = p->first_trained - p->first_unit;
+    return first < 0 ? 0 : first < p->nunit ? first : p->nunit;
+}
+
 // The layer of a block's group in the whole model; -1: the group is an end's.
 static inline int params_layer(const struct Params *p, int g) {
     int layer = p->unit[p->group[g].first_unit].layer;
@@ -146,6 +169,9 @@ static inline int params_layer(const struct Params *p, int g) {
 // first error of `visit`.
 typedef int VisitParam(void *context, int layer, const char *name, struct Error *e);
 int params_visit(const struct ModelConfig *c, VisitParam *visit, void *context, struct Error *e);
+
+// Returns how many weights of such a model are trained.
+uint64_t params_trained(const struct ModelConfig *c);
 
 // Lists the units and lays out their groups for `shards` ranks: the part of the model of TP rank
 // tp_rank of tp_size (config.h: model_config_check_parts). params_free when done.

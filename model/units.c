@@ -41,7 +41,15 @@ void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw
     kinds[unit->kind].backward(m, unit, w[unit->group], dw[unit->group], acts);
 }
 
-// Walks one block and both ends while every launch only asks for its scratch size. No pointer is
+// True if unit u runs the same launches as the one before: a block whose weights are trained alike.
+static bool is_as_before(const struct Params *p, int u) {
+    const struct Unit *unit = &p->unit[u];
+    int first = params_first_backward(p);
+    return unit->layer > 0 && p->group[unit->group].frozen == p->group[unit[-1].group].frozen &&
+           (u >= first) == (u > first);
+}
+
+// Walks the ends and one block of a kind while every launch only asks for its scratch size. No pointer is
 // followed; those that a launch tests (is there a bias? a GELU?) must only not be NULL.
 static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, bool accumulate) {
     static char somewhere[1];
@@ -49,14 +57,14 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
     struct Grad *dw = base_alloc_zeroed((size_t)m->params->ngroup * sizeof *dw);
     for (int g = 0; g < m->params->ngroup; g++) {
         w[g] = somewhere;
-        dw[g] = (struct Grad){somewhere, accumulate};
+        dw[g] = (struct Grad){m->params->group[g].frozen ? NULL : somewhere, accumulate};
     }
     for (int u = 0; u < m->params->nunit; u++) {
-        if (m->params->unit[u].layer > 0)
-            continue; // as layer 0
+        if (is_as_before(m->params, u))
+            continue;
         unit_forward(m, u, w, acts);
         acts_restore(m, u, w, acts);
-        if (backward)
+        if (backward && u >= params_first_backward(m->params))
             unit_backward(m, u, w, dw, acts);
     }
     free(w);

@@ -31,7 +31,8 @@ static void list_products(const struct ModelConfig *c, struct Product out[NPRODU
 // A forward pass is the products and two causal attention products; a backward pass is twice the
 // products, five of attention's, and the restored ones: the products that make dropped tensors
 // (block_run in model/block.c), so never the last product.
-static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept) {
+static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
+                                  enum UnitBackward backward) {
     double attention = model_attention_work(c);
     struct UnitWork w = {2 * attention, 5 * attention};
     struct Product product[NPRODUCT];
@@ -40,17 +41,24 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept) {
     for (int i = 0; i < NPRODUCT; i++) {
         bool restored = product[i].made != NACT && !(kept & BIT(product[i].made));
         w.forward += product[i].flops;
-        w.backward += (restored ? 3 : 2) * product[i].flops;
+        w.backward += (restored + (backward == BACKWARD_ALL ? 2 : 1)) * product[i].flops;
     }
+    w.backward = backward == BACKWARD_NONE ? 0 : w.backward;
     return w;
+}
+
+enum UnitBackward model_unit_backward(const struct ModelConfig *whole, int unit) {
+    if (!model_unit_is_frozen(whole, unit))
+        return BACKWARD_ALL;
+    return unit > model_first_trained(whole) ? BACKWARD_INPUT : BACKWARD_NONE;
 }
 
 // The embedding only looks up rows. All of the head's products belong to its backward pass
 // (model/ends.c).
 struct UnitWork model_unit_work(const struct ModelConfig *c, enum UnitKind kind,
-                                enum Recompute level) {
+                                enum Recompute level, enum UnitBackward backward) {
     if (kind == UNIT_BLOCK)
-        return block_work(c, acts_kept(level));
+        return block_work(c, acts_kept(level), backward);
     double head = 2 * (double)(c->vocab_padded * c->channels);
-    return (struct UnitWork){0, kind == UNIT_HEAD ? 3 * head : 0};
+    return (struct UnitWork){0, kind == UNIT_HEAD ? (backward == BACKWARD_ALL ? 3 : 2) * head : 0};
 }

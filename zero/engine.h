@@ -14,6 +14,7 @@ struct Pass {
                     // it, or it comes from no other pipeline stage
     bool sends;     // its output goes to a neighbour
     bool exchanges; // and the same sendrecv brings the next pass's input from there
+    int nvisit;     // backward, none of units before the first that is trained
     const struct Visit *visit;
 };
 

@@ -52,6 +52,8 @@ void gradient_begin(struct Zero *z, int g) {
 }
 
 void gradient_ready(struct Zero *z, const struct Visit *v) {
+    if (!zero_trains(z, v->group))
+        return;
     gradient_begin(z, v->group);
     struct HopArgs a = gradient_args(z, v->group);
     if (a.held && !z->dw[v->group].mem)

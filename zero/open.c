@@ -55,9 +55,9 @@ static int alloc_group(struct Zero *z, int g, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
     size_t part = p->unquantized_shard ? kept * dtype_size(p->param.dtype) : 0;
-    size_t moments = p->inference ? 0 : kept * dtype_size(p->moments_dtype);
-    bool none =
-        !p->has_master || (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
+    size_t moments = zero_trains(z, g) ? kept * dtype_size(p->moments_dtype) : 0;
+    bool none = !zero_has_master(z, g) ||
+                (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
     int err = alloc_block(z, s->param_tier, TAG_PARAM, "parameters", g,
                           n * dtype_size(p->param.dtype), &s->param, e);
     if (!err && part)
@@ -96,7 +96,8 @@ static int alloc_slots(struct Zero *z, struct Tier *device, struct Error *e) {
                                 .host = z->backing.host,
                                 .params = z->params,
                                 .turns = ahead ? 2 : 1,
-                                .bytes = {end * grad, block * grad},
+                                .bytes = {params_largest_trained(params, false) * grad,
+                                          params_largest_trained(params, true) * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
                                 .mark_names = {"bucket arrived", "bucket drained"}};
@@ -138,7 +139,8 @@ static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
 static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps,
                              bool last) {
     const struct Unit *unit = &p->unit[u];
-    bool ends = pass->backward && p->group[unit->group].first_unit == u;
+    const struct Group *g = &p->group[unit->group];
+    bool ends = pass->backward && g->first_unit == u && !g->frozen;
     return (struct Visit){.unit = u,
                           .group = unit->group,
                           .micro = pass->micro,
@@ -146,18 +148,19 @@ static struct Visit visit_of(const struct Params *p, const struct Pass *pass, in
                           .needs_weights = !pass->backward || unit->reads_backward,
                           .saves_acts = keeps,
                           .grad_complete = ends,
-                          .reduced_late = ends && last && p->group[unit->group].copy};
+                          .reduced_late = ends && last && g->copy};
 }
 
 // Lists the visits of the passes of a step, or of a forward pass alone; unit -1 ends the list.
 static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size_t count) {
-    int units = p->nunit;
+    int units = p->nunit, skipped = params_first_backward(p);
     bool step = count > 1;
     struct Visit *list = base_alloc_zeroed((count * (size_t)units + 1) * sizeof *list);
     struct Visit *v = list;
     for (size_t i = 0; i < count; i++) {
         pass[i].visit = v;
-        for (int n = 0; n < units; n++)
+        pass[i].nvisit = pass[i].backward ? units - skipped : units;
+        for (int n = 0; n < pass[i].nvisit; n++)
             *v++ = visit_of(p, &pass[i], pass[i].backward ? units - 1 - n : n,
                             step && !pass[i].backward, pass[i].micro + 1 == count / 2);
     }
@@ -203,7 +206,7 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 static bool adds_hop(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
-    bool trains = kind == FETCH || kind == PUBLISH || !z->plan.inference;
+    bool trains = kind == FETCH || kind == PUBLISH || zero_trains(z, g);
     return hop && trains && !counted_elsewhere && !(kind == PUBLISH && alone);
 }
 
@@ -216,12 +219,12 @@ static void open_group(struct Zero *z, int g) {
         .grad_tier = p->grad.tier,
         .optimizer_tier = p->optimizer.tier,
         .grad_begin = zero_part_begin(z, &p->grad, g),
-        .grad_numel = p->inference ? 0 : zero_part_numel(z, &p->grad, g),
-        .masters = p->masters,
-        .update_dst = p->has_master ? zero_own_block(z, g) : NULL,
+        .grad_numel = zero_trains(z, g) ? zero_part_numel(z, &p->grad, g) : 0,
+        .masters = zero_trains(z, g) ? p->masters : &zero_masters_none,
+        .update_dst = zero_has_master(z, g) ? zero_own_block(z, g) : NULL,
     };
     s->message_bytes = zero_shard_numel(z, g) * dtype_size(p->param.dtype);
-    if (p->grad.shard_group)
+    if (p->grad.shard_group && zero_trains(z, g))
         s->buckets = &z->buckets;
     for (int kind = 0; kind < NCHAIN; kind++)
         for (int i = 0; i < STAGE_HOPS; i++)

@@ -40,7 +40,7 @@ static void run_adamw(struct Zero *z, const struct HopArgs *args) {
 }
 
 bool update_is_here(const struct Zero *z, int g) {
-    return z->state[g].optimizer_tier->kind == TIER_DEVICE;
+    return zero_trains(z, g) && z->state[g].optimizer_tier->kind == TIER_DEVICE;
 }
 
 void update_ahead(struct Zero *z, int g) {

@@ -33,6 +33,11 @@ void results_queue(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
     struct HostCopy *copy = zero_host_copy(z);
     send_settings(z);
+    // The comm queue has the loss with the last gradient, if this rank has one.
+    if (!params_trains(z->params)) {
+        device_record(d, QUEUE_COMPUTE, z->loss_summed);
+        device_wait(d, QUEUE_COMM, z->loss_summed);
+    }
     reports_send_word(z, word);
     reports_gather(z);
     reports_clip(z);

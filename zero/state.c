@@ -32,9 +32,9 @@ struct StateLocation zero_state_location(struct Zero *z, int g, enum State what)
         return (struct StateLocation){&s->m, 0, z->plan.moments_dtype};
     if (what == STATE_V)
         return (struct StateLocation){&s->v, 0, z->plan.moments_dtype};
-    if (what == STATE_MASTER && z->plan.has_master && s->masters->format != MASTER_BF16)
+    if (what == STATE_MASTER && zero_has_master(z, g) && s->masters->format != MASTER_BF16)
         return (struct StateLocation){&s->master, 0, master_dtype(s->masters->format)};
-    bool newest = what != PARAM_CURRENT && z->plan.has_master;
+    bool newest = what != PARAM_CURRENT && zero_has_master(z, g);
     struct Block *own = zero_own_block(z, g), *b = newest ? s->update_dst : own;
     size_t offset = weights_own_offset(z, g) * dtype_size(z->plan.param.dtype);
     return (struct StateLocation){b, b == own ? offset : 0, z->plan.param.dtype};
@@ -110,7 +110,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
     CHECK(!late, "a delayed update where none is");
-    if (z->plan.has_master && z->state[g].masters->format == MASTER_FP32)
+    if (zero_has_master(z, g) && z->state[g].masters->format == MASTER_FP32)
         d->kernels->cast(d->queue[QUEUE_COMPUTE],
                          &(struct Cast){zero_owned_numel(z, g), dtype, F32, zero_own_weights(z, g),
                                         zero_master(z, g)});

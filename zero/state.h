@@ -21,7 +21,8 @@ struct MasterOps {
     void (*read)(struct Zero *, int g, enum State what, size_t i, size_t n, float *out);
     void (*write)(struct Zero *, int g, enum State what, size_t i, size_t n, float *in);
 };
-extern const struct MasterOps zero_masters_fp32; // the core's own; the others are in zero/master
+extern const struct MasterOps zero_masters_fp32; // the core's own; others are in zero/master,
+extern const struct MasterOps zero_masters_none; // also that of groups that are not trained
 
 // Copies elements [i, i + n) of this rank's part as fp32 to or from memory of device_alloc_host,
 // and waits: n <= STATE_CHUNK. Values written to bf16 moments must have been read from bf16
@@ -35,6 +36,10 @@ static inline void zero_read_state(struct Zero *z, int g, enum State what, size_
 static inline void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
                                     float *in) {
     z->state[g].masters->write(z, g, what, i, n, in);
+}
+// How many of the first `arrays` a group has: one that is not trained has only its weights.
+static inline enum State zero_narray(const struct Zero *z, int g, enum State arrays) {
+    return zero_trains(z, g) || arrays < 1 ? arrays : STATE_MASTER + 1;
 }
 void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
 void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);

@@ -34,7 +34,7 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
 // The last pipeline stage's copy of a tied embedding (zero/pipe): its gradient is summed with the
 // first one's, which first needs what this pass sends. Reduced before, both would wait for ever.
 static void reduce_late(struct Zero *z, const struct Pass *p) {
-    for (const struct Visit *v = p->visit; v < p->visit + model_units(z->model); v++) {
+    for (const struct Visit *v = p->visit; v < p->visit + p->nvisit; v++) {
         z->device->label.unit = z->params->first_unit + v->unit;
         if (v->reduced_late)
             gradient_reduce(z, v);
@@ -52,9 +52,9 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         // The last step's reports must have left before this pass overwrites them.
         if (z->backwards_done == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
-        walk_backward(z, p->visit, model_units(z->model), acts);
+        walk_backward(z, p->visit, p->nvisit, acts);
     } else {
-        walk_forward(z, p->visit, model_units(z->model), acts);
+        walk_forward(z, p->visit, p->nvisit, acts);
     }
     z->parallel->send(z, p, acts);
     reduce_late(z, p);
@@ -64,7 +64,7 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
 void zero_forward(struct Zero *z, struct Acts *acts) {
     acts_use(acts, z->alone->micro);
     z->parallel->receive(z, z->alone, acts);
-    walk_forward(z, z->forward, model_units(z->model), acts);
+    walk_forward(z, z->forward, z->alone->nvisit, acts);
     z->parallel->send(z, z->alone, acts);
 }
 

@@ -179,10 +179,18 @@ void gradient_reduce(struct Zero *z, const struct Visit *v);
 extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
-bool update_is_here(const struct Zero *z, int g); // the optimizer state is on the device
+bool update_is_here(const struct Zero *z, int g); // its optimizer state is on the device
 void update_ahead(struct Zero *z, int g);         // queues UPDATE up to a hop marked `not_ahead`
 void update_group(struct Zero *z, int g);         // queues the rest, then weights_publish
 extern const struct Hop hop_adamw;
+
+// True if a group has gradients and optimizer state; and master weights apart from its parameters.
+static inline bool zero_trains(const struct Zero *z, int g) {
+    return !z->plan.inference && !z->params->group[g].frozen;
+}
+static inline bool zero_has_master(const struct Zero *z, int g) {
+    return z->plan.has_master && zero_trains(z, g);
+}
 
 // ---- this rank's shards ----
 // Where this rank's part of a placement begins in group g, and how many elements it has. owned: of

@@ -19,7 +19,7 @@ static void read_arrays(int fd, const char *path, const struct CheckpointHead *h
     struct Error e = {0};
     CHECK(strlen(head->identity) <= 1 << 20, "an identity of %zu bytes", strlen(head->identity));
     for (uint32_t g = 0; g < head->ngroup; g++) {
-        size_t bytes = (size_t)head->group[g].count * head->narray * sizeof(float);
+        size_t bytes = (size_t)(head->group[g].count * head->group[g].narray) * sizeof(float);
         char *arrays = base_alloc(bytes);
         CHECK(checkpoint_file_read(fd, path, arrays, bytes, &e) == 0, "%s", e.text);
         free(arrays);

@@ -135,5 +135,56 @@ start --steps 1 --global-batch 3
 [ "$(of_config batch)" = 3 ] && grep -q '^weights hash' <<<"$said"
 result $? "and it divides the step" "$said"
 
+# ---- frozen parts ----
+
+on random
+freezes=(--init "hf:$models/llama" --freeze embeddings,layers:0 --export "hf:$folder/made")
+hash_of_run() { sed -n 's/^weights hash: //p' <<<"$said"; }
+rm -rf "$folder/made"
+said=$(run --steps 6 "${freezes[@]}")
+unbroken=$(hash_of_run)
+grep -qx "parameters: 88768, of which [1-9][0-9]* are trained" <<<"$said"
+result $? "a run says how many parameters are trained" "$said"
+[ "$unbroken" ] && /usr/bin/python3 - "$models/llama" "$folder/made" <<'PYTHON' >"$folder/said" 2>&1
+import glob, json, struct, sys
+def tensors(folder):
+    out = {}
+    for path in glob.glob(folder + "/*.safetensors"):
+        data = open(path, "rb").read()
+        n = struct.unpack("<Q", data[:8])[0]
+        for name, t in json.loads(data[8 : 8 + n]).items():
+            if name != "__metadata__":
+                out[name] = data[8 + n + t["data_offsets"][0] : 8 + n + t["data_offsets"][1]]
+    return out
+was, now = tensors(sys.argv[1]), tensors(sys.argv[2])
+for name in now:
+    frozen = "embed_tokens" in name or "layers.0." in name
+    if (was[name] == now[name]) != frozen:
+        sys.exit("%s: frozen %s, same %s" % (name, frozen, was[name] == now[name]))
+print(len(now))
+PYTHON
+result $? "an export has what is frozen as it was, and nothing else" "$said $(<"$folder/said")"
+unset 'freezes[-1]' 'freezes[-1]'
+for stage in 0 3; do
+    run --steps 3 "${freezes[@]}" >/dev/null
+    said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 6 --zero $stage 2>&1)
+    [ "$unbroken" ] && [ "$(hash_of_run)" = "$unbroken" ]
+    result $? "a run with frozen parts is resumed as if it had not stopped, stage $stage" "$said"
+done
+bytes_of() { du -bs "$folder/out/checkpoints/step-00000006" | cut -f 1; }
+small=$(bytes_of)
+said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 7 --freeze none 2>&1)
+[ $? = 2 ] && error_is 'E_CHECKPOINT_IDENTITY --freeze'
+result $? "it cannot go on with other parts" "$said"
+said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 6 \
+    --export "hf:$folder/again" 2>&1)
+cmp "$folder/made/model.safetensors" "$folder/again/model.safetensors" >"$folder/said" 2>&1
+result $? "its checkpoint is exported as the run was" "$said $(<"$folder/said")"
+run --steps 6 --init "hf:$models/llama" >/dev/null
+[ "$small" -lt $(($(bytes_of) * 8 / 10)) ]
+result $? "its checkpoint has no optimizer state of frozen parts" "$small bytes"
+refused "all parts frozen" E_FREEZE --init "hf:$models/llama" \
+    --freeze "embeddings,head,layers:0-1"
+
 echo "1..$count"
 exit $failed

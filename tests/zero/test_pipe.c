@@ -122,7 +122,7 @@ static void walk(int stages, size_t micros) {
     l->stages = stages;
     l->micros = micros;
     for (int s = 0; s < stages; s++)
-        order_passes(stages, s, micros, l->walker[s].pass);
+        order_passes(stages, 0, s, micros, l->walker[s].pass);
     for (bool moved = true; moved;) {
         moved = false;
         for (int s = stages - 1; s >= 0; s--)
@@ -141,7 +141,7 @@ static void make(struct Order *o, int stages, size_t micros, double forward, dou
     struct OrderCost cost[MOST_STAGES];
     for (int s = 0; s < stages; s++)
         cost[s] = (struct OrderCost){forward, backward};
-    order_make(o, stages, micros, cost, 0);
+    order_make(o, stages, 0, micros, cost, 0);
 }
 
 TEST(nobody_waits_for_ever) {
@@ -159,7 +159,7 @@ TEST(one_stage_goes_back_at_once) {
     struct Order o;
     struct Pass pass[8] = {0};
     make(&o, 1, 4, 1, 2);
-    order_passes(1, 0, 4, pass);
+    order_passes(1, 0, 0, 4, pass);
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(pass[i].micro, i / 2);
         assert_int_equal(pass[i].backward, i % 2);

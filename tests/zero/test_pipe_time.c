@@ -192,7 +192,7 @@ static void simulate(struct Order *o, const struct Case *c, const struct Stage *
     struct OrderCost cost[MOST_STAGES];
     for (int s = 0; s < c->stages; s++)
         cost[s] = stage[s].cost;
-    order_make(o, c->stages, c->micros, cost, 0);
+    order_make(o, c->stages, 0, c->micros, cost, 0);
 }
 
 // By how much of the span a pass of this stage begins elsewhere than in the simulation, both after

@@ -179,6 +179,7 @@ int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const 
 struct CheckpointGroup {
     uint64_t numel;        // elements of the group, without padding
     uint64_t begin, count; // the elements that this file holds, in fp32: count in each array
+    uint64_t narray;       // the head's, or 1 if the group is not trained
 };
 
 struct CheckpointHead {
@@ -188,8 +189,10 @@ struct CheckpointHead {
     uint32_t rank, size;
     struct Grid grid; // of the size ranks
     uint32_t ngroup;
-    uint32_t narray;               // of each group: NSTATE, or NSTATE_LATE while an update is late
+    uint32_t narray;               // of a group that is trained: NSTATE, or NSTATE_LATE while an
+                                   // update is late
     size_t fixed_bytes;            // of the file, before the identity
+    size_t group_bytes;            // of a row of its table of groups
     uint64_t base;                 // where the file begins in its descriptor: 0, unless fetched
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte

@@ -1,19 +1,20 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6, 7, 8 for 5
+//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6 to 12 for 5
 //         16   struct Fixed, native (little) endian
-//              formats 7 and 8: struct Best (kernels/judged.h)
+//              formats 7, 8, 11, 12: struct Best (kernels/judged.h)
 //              identity text, identity_bytes
 //              algorithms of matrix products, choices_bytes
-//              ngroup struct CheckpointGroup
-//              for each group master, m, v: count fp32 values each; in formats 6 and 8 a fourth
-//              such array, the weights that are in use while a delayed update waits
+//              ngroup struct CheckpointGroup; up to format 8 without narray
+//              for each group master, m, v: count fp32 values each; in even formats a fourth such
+//              array, the weights that are in use while a delayed update waits. A group that is not
+//              trained has the first one alone
 //   last 8     XXH64 of everything before
 //
 // A reader uses nothing before the hash of the whole file is right, and even then checks every size
 // against the file's length: the hash guards against accidents, the checks against files made by
-// hand. Format 6 is written if an update is late, else format 5. Older formats, which lack the grid
-// of ranks, are not read.
+// hand. Format 5 is written if no update is late (+ 1), no validation is judged (+ 2) and no
+// group is frozen (+ 4). Older formats, which lack the grid of ranks, are not read.
 #include "zero/state.h"
 #include "zero/checkpoint/files.h"
 
@@ -31,12 +32,16 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
 
-enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 6, JUDGED = 2, NFORMAT = LATE + JUDGED + 1 };
+enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 1, JUDGED = 2, FROZEN = 4, NFORMAT = USUAL + 8 };
 
 static const char magic[NFORMAT][MAGIC_BYTES] = {[USUAL] = "zero.c state 5\n",
-                                                 [LATE] = "zero.c state 6\n",
+                                                 [USUAL + LATE] = "zero.c state 6\n",
                                                  [USUAL + JUDGED] = "zero.c state 7\n",
-                                                 [LATE + JUDGED] = "zero.c state 8\n"};
+                                                 [USUAL + LATE + JUDGED] = "zero.c state 8\n",
+                                                 [USUAL + FROZEN] = "zero.c state 9\n",
+                                                 [USUAL + LATE + FROZEN] = "zero.c state 10",
+                                                 [USUAL + JUDGED + FROZEN] = "zero.c state 11",
+                                                 [NFORMAT - 1] = "zero.c state 12"};
 
 struct Fixed {
     uint64_t step;
@@ -62,13 +67,26 @@ void checkpoint_head_free(struct CheckpointHead *h) {
 
 // ---- writing ----
 
-// Returns the format: LATE with a delayed update, plus JUDGED if validations are judged.
+static bool has(int format, int what) {
+    return (format - USUAL) & what;
+}
+
 static int format_for(const struct CheckpointHead *h) {
-    return (h->narray == NSTATE_LATE ? LATE : USUAL) + (h->best.samples ? JUDGED : 0);
+    bool frozen = false;
+    for (uint32_t g = 0; g < h->ngroup; g++)
+        frozen = frozen || (h->group[g].count && h->group[g].narray != h->narray);
+    return USUAL + (h->narray == NSTATE_LATE ? LATE : 0) + (h->best.samples ? JUDGED : 0) +
+           (frozen ? FROZEN : 0);
 }
 
 static size_t fixed_bytes(int format) {
-    return MAGIC_BYTES + sizeof(struct Fixed) + (format > LATE ? sizeof(struct Best) : 0);
+    return MAGIC_BYTES + sizeof(struct Fixed) + (has(format, JUDGED) ? sizeof(struct Best) : 0);
+}
+
+// Bytes of a row of the table of groups.
+static size_t group_bytes(int format) {
+    return has(format, FROZEN) ? sizeof(struct CheckpointGroup)
+                               : offsetof(struct CheckpointGroup, narray);
 }
 
 // Reports a failed write. err: 0, or -errno.
@@ -108,18 +126,20 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     if (w->fd < 0)
         err = error_io(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s", path);
     struct Fixed fixed = fixed_of(head);
+    int format = format_for(head);
     const struct {
         const void *bytes;
         size_t n;
-    } part[] = {{magic[format_for(head)], MAGIC_BYTES},
+    } part[] = {{magic[format], MAGIC_BYTES},
                 {&fixed, sizeof fixed},
                 {&head->best, head->best.samples ? sizeof head->best : 0},
                 {head->identity, fixed.identity_bytes},
-                {head->choices, head->choices_bytes},
-                {head->group, head->ngroup * sizeof *head->group}};
+                {head->choices, head->choices_bytes}};
     for (size_t i = 0; i < sizeof part / sizeof part[0] && !err; i++)
         if (part[i].n)
             err = checkpoint_file_append(w, part[i].bytes, part[i].n, e);
+    for (uint32_t g = 0; g < head->ngroup && !err; g++)
+        err = checkpoint_file_append(w, &head->group[g], group_bytes(format), e);
     if (err) {
         checkpoint_file_abandon(w);
         w = NULL;
@@ -203,12 +223,13 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
 static uint64_t promised_bytes(const struct CheckpointHead *h) {
     const uint64_t most = UINT64_C(1) << 48;
     uint64_t all = h->fixed_bytes + strlen(h->identity) + h->choices_bytes +
-                   h->ngroup * sizeof *h->group + sizeof(uint64_t);
+                   h->ngroup * h->group_bytes + sizeof(uint64_t);
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
-        if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
+        if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin ||
+            (g->narray != h->narray && g->narray > 1))
             return UINT64_MAX;
-        all += g->count * h->narray * sizeof(float);
+        all += g->count * g->narray * sizeof(float);
         if (all > most)
             return UINT64_MAX;
     }
@@ -218,6 +239,7 @@ static uint64_t promised_bytes(const struct CheckpointHead *h) {
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
     struct CheckpointHead written = *h;
     written.fixed_bytes = fixed_bytes(format_for(h));
+    written.group_bytes = group_bytes(format_for(h));
     return promised_bytes(&written);
 }
 
@@ -299,9 +321,10 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
         return refuse_format(path, seen, e);
     *h = head_of(&fixed);
-    h->narray = format == LATE || format == LATE + JUDGED ? NSTATE_LATE : NSTATE;
+    h->narray = has(format, LATE) ? NSTATE_LATE : NSTATE;
     h->fixed_bytes = fixed_bytes(format);
-    if (format > LATE)
+    h->group_bytes = group_bytes(format);
+    if (has(format, JUDGED))
         err = checkpoint_file_read(fd, path, &h->best, sizeof h->best, e);
     err = err ? err : check_head(path, h, e);
     if (err)
@@ -312,8 +335,10 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
     if (!err)
         err = checkpoint_file_read(fd, path, h->choices, h->choices_bytes, e);
-    if (!err)
-        err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
+    for (uint32_t g = 0; g < fixed.ngroup && !err; g++) {
+        h->group[g].narray = h->narray;
+        err = checkpoint_file_read(fd, path, &h->group[g], h->group_bytes, e);
+    }
     if (!err && strlen(h->identity) != fixed.identity_bytes)
         err = checkpoint_damaged(path, "its text has a zero byte", e);
     if (!err && promised_bytes(h) != file_bytes)
@@ -324,7 +349,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
 }
 
 uint64_t checkpoint_values_at(const struct CheckpointHead *h) {
-    return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * sizeof *h->group;
+    return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * h->group_bytes;
 }
 
 int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes,
@@ -341,7 +366,7 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
                          int array, uint64_t i, struct Error *e) {
     uint64_t at = head->base + checkpoint_values_at(head);
     for (uint32_t before = 0; before < g; before++)
-        at += head->group[before].count * head->narray * sizeof(float);
+        at += head->group[before].count * head->group[before].narray * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
     return lseek(fd, (off_t)at, SEEK_SET) == (off_t)at ? 0 : checkpoint_unreadable(path, e);
 }

@@ -258,6 +258,18 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
                               e);
 }
 
+// The groups that this run trains must have been trained.
+static int check_arrays(const struct Zero *z, const struct CheckpointFiles *f, struct Error *e) {
+    for (int i = 0; i < f->count; i++)
+        for (int g = 0; g < z->params->ngroup; g++) {
+            const struct CheckpointGroup *part = &f->file[i].head.group[z->params->group[g].number];
+            if (zero_trains(z, g) && part->count && part->narray < NSTATE)
+                return checkpoint_damaged(f->file[i].path,
+                                          "it lacks the optimizer state of a group", e);
+        }
+    return 0;
+}
+
 // Lays out the groups of each TP rank that saved.
 static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error *e) {
     const struct CheckpointHead *h = &f->file[0].head;
@@ -338,6 +350,8 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity && !z->plan.inference)
         err = check_late(z, &f.file[0], e);
+    if (!err)
+        err = check_arrays(z, &f, e);
     // Kernels of another kind compute other numbers, and a run does not change them midway.
     const struct CheckpointHead *had = err ? NULL : choices_of(z, &f);
     if (!err && identity && had->choices)

@@ -15,7 +15,7 @@
 // Hashes elements [begin, end) of every array of group g, which this rank owns.
 static void hash_range(struct Zero *z, int g, size_t begin, size_t end, float *chunk,
                        struct Hash64 *h) {
-    for (enum State what = STATE_MASTER; what < NSTATE; what++)
+    for (enum State what = STATE_MASTER; what < zero_narray(z, g, NSTATE); what++)
         for (size_t at = begin; at < end; at += STATE_CHUNK) {
             size_t n = size_min(STATE_CHUNK, end - at);
             zero_read_state(z, g, what, at - zero_owned_begin(z, g), n, chunk);

@@ -33,8 +33,8 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;
         size_t begin =
             zero_reports_group(z, g) ? size_min(n * (size_t)z->shard_group->rank, numel) : numel;
-        h->group[z->params->group[g].number] =
-            (struct CheckpointGroup){numel, begin, size_min(n, numel - begin)};
+        h->group[z->params->group[g].number] = (struct CheckpointGroup){
+            numel, begin, size_min(n, numel - begin), zero_narray(z, g, h->narray)};
     }
 }
 
@@ -68,7 +68,7 @@ static int write_groups(struct Zero *z, const struct CheckpointHead *head, Put *
     for (int g = 0; g < z->params->ngroup && !err; g++) {
         const struct CheckpointGroup *part = &head->group[z->params->group[g].number];
         size_t skip = part->count ? part->begin - zero_owned_begin(z, g) : 0;
-        for (enum State what = 0; what < head->narray && !err; what++)
+        for (enum State what = 0; what < part->narray && !err; what++)
             err = write_array(z, g, what, skip, part->count, chunk, put, to, e);
     }
     device_free_host(z->device, chunk);
@@ -112,8 +112,8 @@ struct Snapshot {
 size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late) {
     size_t elements = 0;
     for (int g = 0; g < z->params->ngroup; g++)
-        elements += zero_shard_numel(z, g);
-    return elements * (late ? NSTATE_LATE : NSTATE) * sizeof(float);
+        elements += zero_shard_numel(z, g) * zero_narray(z, g, late ? NSTATE_LATE : NSTATE);
+    return elements * sizeof(float);
 }
 
 static int write_to_memory(void *snapshot, const void *bytes, size_t n, struct Error *e) {

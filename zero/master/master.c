@@ -83,22 +83,29 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 
 // ---- none ----
 
-// Parameters without masters are read next, from a checkpoint or --init. Zeroes what no file has: the
-// padding of a group, and the rows that pad a vocabulary, which are the ends'.
-static void zero_padding(struct Zero *z, int g, size_t begin, size_t numel) {
-    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    size_t i = 0;
-    if (params_is_block(z->params, g) && z->params->group[g].numel > begin)
-        i = size_min(z->params->group[g].numel - begin, numel);
+// Initial values of parameters without masters go through the host, chunk by chunk. In a run that
+// does not train they are read next, from a checkpoint or --init: then it zeroes what no file has,
+// the padding of a group, and the rows that pad a vocabulary, which are the ends'.
+static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
+    struct Device *d = z->device;
+    float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
+    size_t i = 0, last = z->params->group[g].numel;
+    if (z->plan.inference && params_is_block(z->params, g) && last > begin)
+        i = size_min(last - begin, numel);
     for (size_t n; i < numel; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        memset(chunk, 0, n * sizeof *chunk);
+        if (z->plan.inference) {
+            memset(chunk, 0, n * sizeof *chunk);
+        } else {
+            params_init(z->params, g, begin + i, begin + i + n, z->seed, d, chunk);
+            device_sync_queue(d, QUEUE_COMPUTE);
+        }
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
-    device_free_host(z->device, chunk);
+    device_free_host(d, chunk);
 }
-const struct MasterOps master_none = {
-    .init = zero_padding, .read = zero_read_array, .write = zero_write_array};
+const struct MasterOps zero_masters_none = {
+    .init = init_none, .read = zero_read_array, .write = zero_write_array};
 
 const struct MasterOps *master_ops(enum MasterFormat f) {
     static const struct MasterOps *const formats[NMASTER] = {

@@ -8,6 +8,5 @@
 #include "zero/state.h"
 
 const struct MasterOps *master_ops(enum MasterFormat f);
-extern const struct MasterOps master_none; // of inference: the parameters are all there is
 
 #endif

@@ -16,10 +16,11 @@
 // ---- tiers ----
 
 // Returns how many elements all groups from g on have, padded.
+// Elements with an optimizer state.
 static uint64_t elements_from(const struct Params *params, int g) {
     uint64_t n = 0;
     for (; g < params->ngroup; g++)
-        n += params->group[g].padded;
+        n += params->group[g].frozen ? 0 : params->group[g].padded;
     return n;
 }
 
@@ -86,7 +87,7 @@ static void attach_group(struct Zero *z, int g) {
     bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
     if (elsewhere)
         offload_attach_weights(z, g);
-    if (elsewhere && !host_updates(z, g) && !z->plan.inference)
+    if (elsewhere && !host_updates(z, g) && zero_trains(z, g))
         serve_masters(z, g);
     else if (host_needs_new_weights(z, g))
         s->update_dst = &o->group[g].new_weights;
@@ -159,8 +160,8 @@ static int open_shards(struct Zero *z, struct Error *e) {
         .host = z->backing.host,
         .params = z->params,
         .turns = z->buckets.count - 1,
-        .bytes = {params_largest(z->params, false) / ranks * size,
-                  params_largest(z->params, true) / ranks * size},
+        .bytes = {params_largest_trained(z->params, false) / ranks * size,
+                  params_largest_trained(z->params, true) / ranks * size},
         .tier = &o->tier[TIER_DEVICE],
         .purpose = "a shard of gradients on its way",
         .mark_names = {"shard arrived", "shard drained"},

@@ -35,7 +35,7 @@ void state_io_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
     struct Block *param = zero_own_block(z, g), *new_weights = &o->group[g].new_weights;
     CHECK(!late || o->options.delayed, "a delayed update where none is");
-    if (!z->plan.has_master)
+    if (!zero_has_master(z, g))
         return;
     if (!host_updates(z, g) && lies_on(&z->plan.param, TIER_DEVICE)) {
         zero_store_group(z, g, false);
@@ -68,5 +68,8 @@ void state_io_stored(struct Zero *z, int g, bool late) {
 }
 
 bool state_io_is_late(const struct Zero *z) {
-    return offload_of(z)->group[0].pending == PENDING_LATE; // and so are all groups
+    for (int g = 0; g < z->params->ngroup; g++) // those that are trained are alike
+        if (offload_of(z)->group[g].pending == PENDING_LATE)
+            return true;
+    return false;
 }

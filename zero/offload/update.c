@@ -36,7 +36,7 @@ enum {
 
 bool host_updates(const struct Zero *z, int g) {
     const struct Offload *o = offload_of(z);
-    return o && g >= o->from;
+    return o && g >= o->from && zero_trains(z, g);
 }
 
 // ---- opening ----
@@ -80,14 +80,18 @@ static bool is_on_disk(struct Zero *z, int g, enum State what) {
 static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
     struct Offload *o = offload_of(z);
     size_t most = 0;
-    int err = 0;
-    for (int g = o->from; g < z->params->ngroup; g++)
-        most = size_max(most, zero_owned_numel(z, g));
+    int err = 0, first = o->from;
+    while (first < z->params->ngroup && !host_updates(z, first))
+        first++;
+    if (first == z->params->ngroup)
+        return 0;
+    for (int g = first; g < z->params->ngroup; g++)
+        most = size_max(most, host_updates(z, g) ? zero_owned_numel(z, g) : 0);
     h->piece = size_min(HOST_PIECE, most);
     size_t bytes = param_with_pieces(z) ? array_bytes(h->piece, z->plan.param.dtype) : 0;
     for (enum State what = STATE_MASTER; what < NSTATE; what++)
-        if (is_on_disk(z, o->from, what))
-            bytes += array_bytes(h->piece, zero_state_location(z, o->from, what).dtype);
+        if (is_on_disk(z, first, what))
+            bytes += array_bytes(h->piece, zero_state_location(z, first, what).dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
         zero_open_mark(z, &b->arrived, "piece arrived");
@@ -251,7 +255,8 @@ static void begin_update(struct Zero *z) {
     h->late = o->options.delayed && z->step >= o->options.delay_after;
     h->label_step = z->step + 2; // they run beside the next step, and belong to its trace
     for (int g = o->from; g < z->params->ngroup; g++)
-        o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
+        if (host_updates(z, g))
+            o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
 }
 
 void host_step_reported(struct Zero *z) {
@@ -370,6 +375,7 @@ void host_install_late(struct Zero *z) {
 }
 
 void host_set_pending(struct Zero *z, int g, bool late) {
+    late = late && host_updates(z, g);
     offload_of(z)->group[g].pending = late ? PENDING_LATE : PENDING_NOT;
     z->state[g].update_next = late ? LINK_INSTALL : 0;
 }

@@ -78,7 +78,7 @@ void offload_attach_weights(struct Zero *z, int g) {
     if (disk)
         chain_add(&chain[FETCH], &read_hop, &o->kept);
     chain_add(&chain[FETCH], disk ? &h2d_of_disk : &h2d, &o->kept);
-    if (!host_updates(z, g)) {
+    if (!host_updates(z, g) && zero_trains(z, g)) {
         chain_add(&chain[UPDATE], &cast, NULL);
         chain_add(&chain[UPDATE], &d2h, &o->own);
     }

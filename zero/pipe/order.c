@@ -18,6 +18,7 @@ static void add_pass(struct Program *p, enum OrderKind kind, int stage, size_t m
 
 static void add_sendrecv(struct Program *p, const struct Order *o, int stage, size_t down,
                          size_t up) {
+    up = stage >= o->first ? up : ORDER_NONE;
     bool there = stage >= 0 && stage + 1 < o->stages;
     if (there && (down != ORDER_NONE || up != ORDER_NONE))
         p->entry[p->count++] =
@@ -83,11 +84,11 @@ static bool advance(struct Order *o, struct Program *all, int stage, const struc
     return true;
 }
 
-void order_make(struct Order *o, int stages, size_t micros, const struct OrderCost *cost,
+void order_make(struct Order *o, int stages, int first, size_t micros, const struct OrderCost *cost,
                 double sendrecv) {
     struct Program *all = base_alloc_zeroed((size_t)stages * sizeof *all);
     size_t most = 0, before = SIZE_MAX;
-    *o = (struct Order){.stages = stages, .micros = micros};
+    *o = (struct Order){.stages = stages, .first = first, .micros = micros};
     for (int s = 0; s < stages; s++) {
         write_program(o, s, &all[s]);
         most += all[s].count;
@@ -121,8 +122,8 @@ double order_bubble(const struct Order *o) {
 }
 
 // A sendrecv belongs to the pass before it, if that sends in it, else to the one after it.
-void order_passes(int stages, int stage, size_t micros, struct Pass *out) {
-    struct Order o = {.stages = stages, .micros = micros};
+void order_passes(int stages, int first, int stage, size_t micros, struct Pass *out) {
+    struct Order o = {.stages = stages, .first = first, .micros = micros};
     struct Program own = {0};
     struct Pass *next = out;
     write_program(&o, stage, &own);

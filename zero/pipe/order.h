@@ -14,7 +14,8 @@
 //
 // The output of a pass goes to a neighbour at once, in a SENDRECV: stage i sends the activations of
 // a micro-batch to stage i + 1, and receives the gradient of another one from there, or does only
-// one of the two. Both wait for each other in it. That cannot deadlock, because the whole step is
+// one of the two. Where nothing is trained from stage i down, it receives no gradient, and its
+// backward passes are empty. Both wait for each other in it. That cannot deadlock, because the whole step is
 // ONE list, in an order in which it could be done one entry at a time, and a stage does those of
 // its entries in which it takes part, in that order.
 //
@@ -39,7 +40,7 @@ struct OrderEntry {
 };
 
 struct Order {
-    int stages;
+    int stages, first; // of all; the first one that is trained
     size_t micros, count;
     struct OrderEntry *entry;
     double span; // seconds of the whole step
@@ -50,8 +51,9 @@ struct OrderCost {
     double forward, backward;
 };
 
-// cost: (stages). sendrecv: seconds of each. Free it with order_free.
-void order_make(struct Order *o, int stages, size_t micros, const struct OrderCost *cost,
+// first: the first stage with parameters that are trained. cost: (stages). sendrecv: seconds of each.
+// Free it with order_free.
+void order_make(struct Order *o, int stages, int first, size_t micros, const struct OrderCost *cost,
                 double sendrecv);
 void order_free(struct Order *o);
 
@@ -60,7 +62,7 @@ double order_bubble(const struct Order *o);
 
 // Fills in out, (2 micros) and zeroed, with a stage's passes, and what it sends and receives around
 // them. It needs no list of the other stages, of which there may be many.
-void order_passes(int stages, int stage, size_t micros, struct Pass *out);
+void order_passes(int stages, int first, int stage, size_t micros, struct Pass *out);
 
 // Returns how many micro-batches' activations a stage keeps at a time, at most.
 static inline size_t order_kept(int stages, int stage, size_t micros) {

@@ -5,7 +5,8 @@
 #include "zero/engine.h"
 
 static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *out) {
-    order_passes(p->stages, p->stage, nmicro, out);
+    const struct PipeGroup *g = p->context;
+    order_passes(p->stages, g->first, p->stage, nmicro, out);
 }
 
 // ---- what neighbours hand each other ----
@@ -89,7 +90,8 @@ static struct Comm *join(struct Comm *all, const struct CommSplit *split, bool d
 }
 
 void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
-               const struct Grid *grid, const struct SplitPart *parts, bool tied, bool dry) {
+               const struct Grid *grid, const struct SplitPart *parts, int first_trained, bool tied,
+               bool dry) {
     int stages = grid->size[AXIS_PP], stage = grid_coord(grid, all->rank, AXIS_PP);
     *p = (struct PipeGroup){0};
     if (stages < 2)
@@ -101,6 +103,8 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
     parallel->send = send;
     parallel->context = p;
     p->part = parts[stage];
+    while (parts[p->first].first + parts[p->first].count <= first_trained)
+        p->first++;
     // In two rounds, as a split puts a rank in one group: stages 0 1, 2 3, ...; then 1 2, 3 4, ...
     for (int odd = 0; odd < 2; odd++) {
         bool is_lower = stage % 2 == odd;
@@ -117,7 +121,7 @@ int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t s
               struct Error *e) {
     const struct Hop *hop = z->plan.grad.shard_group ? &tied_all_reduce_shard : &tied_all_reduce;
     for (int g = 0; g < z->params->ngroup; g++)
-        if (p->tied && z->params->group[g].shared)
+        if (p->tied && z->params->group[g].shared && zero_trains(z, g))
             chain_add(&z->state[g].chain[REDUCE], hop, p->tied);
     return z->parallel->stages > 1 && staged
                ? tier_alloc(device, TAG_COMM, "pieces from other stages", staged, &p->staging, e)

@@ -20,16 +20,18 @@
 
 struct PipeGroup {
     struct SplitPart part;
+    int first;                // the first stage with parameters that are trained
     struct Comm *prev, *next; // to the previous and to the next stage; NULL: none
     struct Comm *tied;        // first and last stage, if both use one group; or NULL
     struct Block staging;     // of sendrecv between processes, or GPUs
 };
 
 // Opens this rank's groups along the grid's axis of stages, and fills in `parallel`; does nothing
-// for one stage. parts: (stages) of split_stages. tied: the first and the last stage share a group.
+// for one stage. parts: (stages) of split_stages. first_trained: unit (model/params.h). tied: the first and the last stage share a group.
 // dry: only planned. Call pipe_close after all that uses it.
 void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
-               const struct Grid *grid, const struct SplitPart *parts, bool tied, bool dry);
+               const struct Grid *grid, const struct SplitPart *parts, int first_trained, bool tied,
+               bool dry);
 // Called after zero_open: allocates on the device, and adds hops to z's chains; staged: bytes of
 // the collectives' staging. Errors: -ENOMEM.
 int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,

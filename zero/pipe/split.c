@@ -97,7 +97,7 @@ static void split_by_work(const struct ModelConfig *c, enum Recompute level, int
     double *cost = base_alloc((size_t)units * sizeof *cost);
     for (int u = 0; u < units; u++) {
         enum UnitKind kind = u == 0 ? UNIT_EMBEDDING : u + 1 == units ? UNIT_HEAD : UNIT_BLOCK;
-        struct UnitWork w = model_unit_work(c, kind, level);
+        struct UnitWork w = model_unit_work(c, kind, level, model_unit_backward(c, u));
         cost[u] = w.forward + w.backward;
     }
     split_by_cost(cost, units, stages, out);

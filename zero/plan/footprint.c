@@ -262,12 +262,15 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
 static double bubble_of(const struct PipelineForecast *f, size_t nmicro) {
     struct OrderCost *cost = base_alloc((size_t)f->n * sizeof *cost);
     struct Order order;
+    int first = 0;
+    while (f->stage[first].work.flops.backward == 0)
+        first++;
     for (int i = 0; i < f->n; i++) {
         const struct StepFlops *flops = &f->stage[i].work.flops;
         cost[i] =
             (struct OrderCost){flops->forward / (double)nmicro, flops->backward / (double)nmicro};
     }
-    order_make(&order, f->n, nmicro, cost, 0);
+    order_make(&order, f->n, first, nmicro, cost, 0);
     double bubble = order_bubble(&order);
     order_free(&order);
     free(cost);

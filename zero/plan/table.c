@@ -225,7 +225,11 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
         print_place(out, &f->settings);
         if (f->speeds.whose[0])
             fprintf(out, "rates: %s: no GPU is here; --cluster names another\n", f->speeds.whose);
-        fprintf(out, "parameters: %llu\n", (unsigned long long)f->parameters);
+        uint64_t trained = params_trained(&f->settings.model);
+        fprintf(out, "parameters: %llu", (unsigned long long)f->parameters);
+        if (trained < f->parameters)
+            fprintf(out, ", of which %llu are trained", (unsigned long long)trained);
+        fputc('\n', out);
     }
     fflush(out);
 }

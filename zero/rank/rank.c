@@ -85,7 +85,8 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     if (s->hpz_size)
         r->hpz_group = comm_split(r->all, &hpz_grid, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, &r->parallel.grid, s->sequence_parallel, dry);
-    pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts, !s->model.untied, dry);
+    pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts,
+              model_first_trained(&s->model), !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, r->shard_group->size, settings_node_ranks(s), dry);

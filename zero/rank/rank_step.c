@@ -159,12 +159,22 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
 // ---- work ----
 
 // Every weight is multiplied with each token once, except an embedding that the head does not
-// share, whose rows are only looked up. Counts the whole model, whatever part of it this rank has.
+// share, whose rows are only looked up; and twice more in the backward pass, but for what is frozen.
+// Counts the whole model, whatever part of it this rank has.
 double rank_flops_per_token(const struct Rank *r) {
     const struct ModelConfig *c = &r->params.config;
     double looked_up = c->untied ? (double)(c->vocab * c->channels) : 0;
-    return 6.0 * ((double)r->params.real - looked_up) +
-           6.0 * (double)c->layers * model_attention_work(c);
+    double all = 6.0 * ((double)r->params.real - looked_up) +
+                 6.0 * (double)c->layers * model_attention_work(c);
+    for (int u = 0; u < r->params.all_units; u++) {
+        enum UnitKind kind = u == 0                         ? UNIT_EMBEDDING
+                             : u + 1 == r->params.all_units ? UNIT_HEAD
+                                                            : UNIT_BLOCK;
+        enum UnitBackward backward = model_unit_backward(c, u);
+        all -= model_unit_work(c, kind, RECOMPUTE_NONE, BACKWARD_ALL).backward -
+               model_unit_work(c, kind, RECOMPUTE_NONE, backward).backward;
+    }
+    return all;
 }
 
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
@@ -172,7 +182,8 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
     double tokens = (double)(s->batch * c->seq_len * s->nmicro);
     struct StepFlops flops = {0};
     for (int u = 0; u < r->params.nunit; u++) {
-        struct UnitWork w = model_unit_work(c, r->params.unit[u].kind, s->recompute);
+        enum UnitBackward backward = model_unit_backward(&s->model, r->params.first_unit + u);
+        struct UnitWork w = model_unit_work(c, r->params.unit[u].kind, s->recompute, backward);
         flops.forward += tokens * w.forward;
         flops.backward += tokens * w.backward;
     }
@@ -182,6 +193,7 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
 struct StepUpdates rank_step_updates(const struct Rank *r) {
     struct StepUpdates n = {0, 0};
     for (int g = 0; g < r->params.ngroup; g++)
-        *(host_updates(&r->zero, g) ? &n.host : &n.device) += zero_owned_numel(&r->zero, g);
+        if (zero_trains(&r->zero, g))
+            *(host_updates(&r->zero, g) ? &n.host : &n.device) += zero_owned_numel(&r->zero, g);
     return n;
 }

@@ -13,5 +13,6 @@ static const struct Hop replica_all_reduce = {"replica_all_reduce", POINT_AFTER,
 
 void replica_join(struct Zero *z, struct Comm *replicas) {
     for (int g = 0; g < z->params->ngroup && replicas; g++)
-        chain_add(&z->state[g].chain[REDUCE], &replica_all_reduce, replicas);
+        if (zero_trains(z, g))
+            chain_add(&z->state[g].chain[REDUCE], &replica_all_reduce, replicas);
 }

@@ -50,6 +50,8 @@ static int resolve_model(struct Settings *s, struct Error *e) {
     m->untied = s->tie == TIE_OFF;
     int err = model_rope_scaling(&m->rope, s->rope_scaling, e);
     if (!err)
+        err = freeze_read(&m->freeze, s->freeze ? s->freeze : "none", m->layers, m->untied, e);
+    if (!err)
         err = sparse_read(&m->sparse, s->sparse_attention ? s->sparse_attention : "dense", e);
     s->sparse_attention = m->sparse.text; // all of it: "fixed" and "fixed:block=16" are one
     return err;
@@ -277,7 +279,7 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
         .moments_dtype = s->moments_dtype,
         .quantized_weights = s->quantized_weights,
         .inference = s->inference,
-        .masters = s->inference ? &master_none : master_ops(s->master_format),
+        .masters = s->inference ? &zero_masters_none : master_ops(s->master_format),
         .loss_scale = s->loss_scale,
     };
 }

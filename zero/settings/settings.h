@@ -119,6 +119,7 @@ struct Settings {
     const char *preset;           // name of the model to start from
     const char *rope_scaling;     // as model_rope_scaling reads it; NULL: the model's
     const char *sparse_attention; // as sparse_read reads it
+    const char *freeze;           // as freeze_read reads it; NULL: none
     enum Tie tie;
     enum Fit fit;
     struct FitOpen open; // by --fit; all false without

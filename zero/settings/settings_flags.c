@@ -109,6 +109,12 @@ const struct Flag settings_table[] = {
      .identity = FLAG_MODEL,
      .also = "seq-length max-seq-length max-length context-length sequence-length block-size "
              "ctx-size n-ctx max-model-len"},
+    {"freeze", FLAG_STRING, AT(freeze), "none", "Training", .argument = "PARTS",
+     .help =
+         "Parts of the model that are not trained: embeddings, head, layers:FIRST-LAST (from 0), "
+         "with commas between; they take no gradient and no optimizer state. A head that is "
+         "the token embedding is frozen with it (docs/finetune.md).",
+     .identity = FLAG_RUN, .identity_if = "freeze!=none"},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000", "Training", .argument = "N<=99999999",
      .help = "The step at which the run ends, resumed or not.",
      .also = "max-steps max-iters train-iters num-iterations"},

@@ -89,7 +89,7 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
         return 0;
     size_t n = 0;
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t partial = partial_numel(t, z, g);
+        size_t partial = zero_trains(z, g) ? partial_numel(t, z, g) : 0;
         if (partial)
             chain_add(&z->state[g].chain[REDUCE], &tp_all_reduce, t);
         n = size_max(n, partial);

@@ -193,7 +193,7 @@ int wire_open(struct Wire *w, struct Zero *z, struct Tier *tier, struct Error *e
     for (int g = 0; g < z->params->ngroup; g++) {
         if (w->weights)
             attach_weights(w, z, g);
-        if (w->intra_node && z->shard_group->size > 1)
+        if (w->intra_node && z->shard_group->size > 1 && zero_trains(z, g))
             attach_gradient(w, z, g);
     }
     return bytes ? tier_alloc(tier, TAG_COMM, "what travels quantized", bytes, &w->messages, e) : 0;

@@ -1,0 +1,243 @@
+// Frozen units (--freeze): what is not trained has no gradient, no optimizer state and no backward
+// pass of its own; and nothing else of a run changes.
+//
+// The gradient of a unit that is trained is, bit for bit, that of a run that trains all; no weight
+// of a frozen one changes. The plan is what happens, and what is sent is what a formula says that
+// knows nothing of visits. One hash for all stages, tiers and levels of recomputation.
+#include "model/work.h"
+#include "tests/lib/planned.h"
+#include "tests/lib/test.h"
+
+#include <errno.h>
+
+enum { STEPS = 3, PATTERNS = 4 };
+
+// Of 2 layers; a head of its own or not.
+static const char *const patterns[PATTERNS] = {"embeddings", "layers:0", "embeddings,layers:0",
+                                               "layers:1"};
+
+static struct RankSettings frozen(int family, enum Dtype dtype, const char *freeze) {
+    struct RankSettings s = tiny_family(family, dtype);
+    struct Error e;
+    s.threads = 1;
+    s.nmicro = 1;
+    s.grad_dtype = dtype;
+    if (freeze_read(&s.model.freeze, freeze, s.model.layers, s.model.untied, &e))
+        fail_msg("%s", e.text);
+    return s;
+}
+
+// ---- gradients and weights ----
+
+struct Seen {
+    float *grad, *master;
+    size_t n;
+};
+
+// Of one rank that makes a step without a clip: gradients in fp32, master weights before and after.
+static void one_step(void *context, struct Rank *r) {
+    struct Seen *out = context;
+    struct Zero *z = &r->zero;
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass)
+            tiny_step(r);
+        zero_finish(z);
+        for (int g = 0; g < r->params.ngroup; g++) {
+            size_t n = r->params.group[g].padded;
+            struct Seen *s = &out[2 * g + pass];
+            s->n = n;
+            s->master = base_alloc(n * sizeof *s->master);
+            zero_read_state(z, g, STATE_MASTER, 0, n, s->master);
+            s->grad = z->state[g].grad.bytes ? base_alloc(n * sizeof *s->grad) : NULL;
+            if (s->grad)
+                memcpy(s->grad, z->state[g].grad.mem, n * sizeof *s->grad);
+        }
+    }
+}
+
+TEST(gradients_are_those_of_a_whole_run) {
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (int p = 0; p < PATTERNS; p++) {
+            struct RankSettings all = frozen(i, F32, "none"), some = frozen(i, F32, patterns[p]);
+            struct Seen whole[16] = {{0}}, part[16] = {{0}};
+            tiny_ranks(&all, one_step, whole);
+            tiny_ranks(&some, one_step, part);
+            int trained = 0, groups = 0;
+            for (; whole[2 * groups].n; groups++) {
+                const struct Seen *w = &whole[2 * groups + 1], *s = &part[2 * groups];
+                size_t bytes = w->n * sizeof(float);
+                assert_memory_equal(s[0].master, whole[2 * groups].master, bytes); // initial values
+                if (s[1].grad) {
+                    assert_memory_equal(s[1].grad, w->grad, bytes);
+                    assert_memory_not_equal(s[1].master, s[0].master, bytes);
+                    trained++;
+                } else {
+                    assert_memory_equal(s[1].master, s[0].master, bytes);
+                }
+            }
+            assert_true(trained > 0 && trained < groups);
+            for (int k = 0; k < 16; k++) {
+                free(whole[k].master);
+                free(whole[k].grad);
+                free(part[k].master);
+                free(part[k].grad);
+            }
+        }
+}
+
+// ---- what is kept and sent ----
+
+// Elements of all groups, and of those that are trained; and at stage 3 those that are gathered for
+// one micro-batch: forward every group once, backward those of units that a gradient goes through.
+struct Counts {
+    uint64_t all, trained, gathered;
+};
+
+static struct Counts count(const struct RankSettings *s) {
+    struct Counts n = {0, 0, 0};
+    struct Params p;
+    int head = (int)s->model.layers + 1;
+    params_layout(&s->model, (size_t)s->ranks, 0, 1, &p);
+    for (int g = 0; g < p.ngroup; g++) {
+        n.all += p.group[g].padded;
+        n.trained += p.group[g].frozen ? 0 : p.group[g].padded;
+        int last = p.group[g].last_unit; // an embedding alone has no weights to read backward
+        bool backward = last > 0 && last >= p.first_trained;
+        bool once = last == head && s->model.untied;   // the head's passes follow one another
+        bool twice = last == head && !s->model.untied; // and the embedding was long before
+        n.gathered += p.group[g].padded * (1 + (backward && !once && !twice) + twice);
+    }
+    params_free(&p);
+    return n;
+}
+
+static void check_plan(const struct RankSettings *s, const char *name) {
+    struct Forecast f = planned_is_measured(s, name);
+    struct Counts n = count(s);
+    uint64_t ranks = (uint64_t)s->ranks, others = ranks - 1, weight = dtype_size(s->model.dtype);
+    uint64_t groups = s->model.layers + (s->model.untied ? 2 : 1);
+    uint64_t reports = (16 + 8 * groups + 63) / 64 * 64;
+    uint64_t gradient = others * n.trained / ranks * dtype_size(s->grad_dtype);
+    uint64_t gathers = s->stage == 3 ? n.gathered * s->nmicro : s->stage > 0 ? n.trained : 0;
+    const size_t *kept = f.is.tier[TIER_DEVICE].most;
+    uint64_t part = s->stage > 0 ? ranks : 1;
+    uint64_t want[NCOLLECTIVE] = {
+        [COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0,
+        [COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1),
+        [COMM_ALL_GATHER] = others * (reports + gathers / ranks * weight)};
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        if (f.is.traffic.bytes[c] != want[c])
+            fail_msg("%s, %s: %s sends %llu bytes, by formula %llu", name, settings_text(s),
+                     collective_name((enum Collective)c), (unsigned long long)f.is.traffic.bytes[c],
+                     (unsigned long long)want[c]);
+    assert_int_equal(kept[TAG_PARAM], n.all * weight / (s->stage > 2 ? ranks : 1));
+    assert_int_equal(kept[TAG_GRAD],
+                     n.trained * dtype_size(s->grad_dtype) / (s->stage > 1 ? ranks : 1));
+    assert_int_equal(kept[TAG_OPTIMIZER], n.trained * (s->model.dtype == F32 ? 8 : 12) / part);
+}
+
+TEST(plan_is_what_happens) {
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (int stage = 0; stage < 4; stage++)
+            for (int p = 0; p < PATTERNS; p++) {
+                enum Dtype dtype = (i + p) % 2 ? F32 : BF16;
+                struct RankSettings s = frozen(i, dtype, patterns[p]);
+                s.ranks = 2 + p % 2;
+                s.nmicro = (size_t)(1 + (stage + p) % 2);
+                s.grad_dtype = s.nmicro > 1 ? F32 : dtype;
+                s.stage = stage;
+                s.recompute = (enum Recompute)((i + stage + p) % NRECOMPUTE);
+                check_plan(&s, patterns[p]);
+            }
+}
+
+// Optimizer, parameters, activations elsewhere; tensor parallelism; a pipeline, of which one stage
+// may train nothing, or receive no gradient.
+TEST(plan_of_tiers_and_grids_is_what_happens) {
+    for (int p = 0; p < PATTERNS; p++)
+        for (int n = 0; n < 6; n++) {
+            struct RankSettings s = frozen(n % 2 ? 1 : 0, BF16, patterns[p]);
+            s.ranks = 2;
+            s.stage = n == 1 ? 1 : n % 4;
+            s.opt_tier = n > 0 ? TIER_CPU : TIER_DEVICE;
+            s.param_tier = n > 1 && n < 4 ? TIER_CPU : TIER_DEVICE;
+            s.act_tier = n == 3 ? TIER_CPU : TIER_DEVICE;
+            s.offload_ratio = n == 2 ? 0.5 : 0;
+            s.pp = n == 4 ? 2 : 0;
+            s.nmicro = n == 4 ? 3 : 1;
+            s.grad_dtype = n == 4 ? F32 : BF16;
+            s.tp = 0;
+            planned_is_measured(&s, patterns[p]);
+        }
+}
+
+// ---- one hash ----
+
+TEST(one_hash) {
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (int p = 0; p < PATTERNS; p++) {
+            struct RankSettings reference = frozen(i, (i + p) % 2 ? BF16 : F32, patterns[p]);
+            reference.ranks = 1 + (i + p) % 3;
+            struct Outcome want = outcome_of(&reference, STEPS, STEPS - 1);
+            for (int k = 0; k < 8; k++) {
+                struct RankSettings s = tiny_changed(reference, i + k);
+                struct Outcome is = outcome_of(&s, STEPS, STEPS - 1);
+                outcome_expect_same(&want, &is, &s, patterns[p]);
+            }
+        }
+}
+
+// ---- work ----
+
+// Of a middle layer, one of three parts of its products is left out; below the first unit that is
+// trained there is no backward pass.
+TEST(work_is_what_is_left) {
+    struct RankSettings s = frozen(1, F32, "embeddings,layers:0");
+    const struct ModelConfig *c = &s.model;
+    assert_int_equal(model_first_trained(c), 2);
+    assert_int_equal(model_unit_backward(c, 0), BACKWARD_NONE);
+    assert_int_equal(model_unit_backward(c, 1), BACKWARD_NONE);
+    assert_int_equal(model_unit_backward(c, 2), BACKWARD_ALL);
+    s = frozen(1, F32, "layers:1");
+    assert_int_equal(model_unit_backward(c, 2), BACKWARD_INPUT);
+    struct UnitWork all = model_unit_work(c, UNIT_BLOCK, RECOMPUTE_NONE, BACKWARD_ALL);
+    struct UnitWork input = model_unit_work(c, UNIT_BLOCK, RECOMPUTE_NONE, BACKWARD_INPUT);
+    double attention = 2 * model_attention_work(c);
+    assert_true(all.backward - input.backward == all.forward - attention);
+    assert_true(model_unit_work(c, UNIT_BLOCK, RECOMPUTE_NONE, BACKWARD_NONE).backward == 0);
+}
+
+// ---- the flag ----
+
+TEST(texts) {
+    struct Freeze f;
+    struct Error e;
+    assert_int_equal(freeze_read(&f, "head,layers:2-3,layers:0", 5, true, &e), 0);
+    assert_true(f.head && !f.embeddings && f.layers[0] == 0xd);
+    assert_int_equal(freeze_read(&f, "layers:64", 65, true, &e), 0);
+    assert_true(!f.layers[0] && f.layers[1] == 1 && freeze_has_layer(&f, 64));
+    assert_int_equal(freeze_read(&f, "none", 5, true, &e), 0);
+    assert_true(!f.head && !f.embeddings && !f.layers[1]);
+    const char *const wrong[] = {"",
+                                 "layers:5",
+                                 "layers:3-2",
+                                 "layers:",
+                                 "layers:1-",
+                                 "layers:-1",
+                                 "layers:1-2-3",
+                                 "layers: 1",
+                                 "layers:1,",
+                                 ",layers:1",
+                                 "wte",
+                                 "Head",
+                                 "embeddings,head,layers:0-4"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct Freeze kept = {.head = true};
+        if (freeze_read(&kept, wrong[i], 5, true, &e) != -EINVAL || !kept.head)
+            fail_msg("--freeze %s: %s", wrong[i], e.text);
+        assert_non_null(strstr(e.text, "--freeze"));
+    }
+    assert_int_equal(freeze_read(&f, "head", 5, false, &e), -EINVAL);
+    assert_int_equal(freeze_read(&f, "embeddings,layers:0-4", 5, false, &e), -EINVAL);
+    assert_int_equal(freeze_read(&f, "embeddings,layers:0-4", 5, true, &e), 0);
+}
