@@ -48,12 +48,17 @@ struct Entry {
     Clock issued;
     const char *name;
     QueueCall *call;
-    alignas(16) unsigned char args[256];
     std::function<void()> edge; // in place of a call
 };
 
+// What is queued: the call's own arguments first, since traces read them there.
+struct Queued {
+    alignas(16) unsigned char args[224];
+    Entry *entry;
+};
+
 static void run_entry(Cpu *cpu, const void *args) {
-    Entry *e = *static_cast<Entry *const *>(args);
+    Entry *e = static_cast<const Queued *>(args)->entry;
     Host *me = host_self();
     me->quiet = false;
     me->actor.clock.join(e->issued);
@@ -62,25 +67,27 @@ static void run_entry(Cpu *cpu, const void *args) {
     if (e->edge)
         e->edge();
     else
-        e->call(cpu, e->args);
+        e->call(cpu, args);
     host_released();
     me->segment.what = "host";
     me->quiet = true;
     delete e;
 }
 
-static void push(Stream *s, Entry *e) {
+static void push(Stream *s, Queued *q) {
+    Entry *e = q->entry;
     e->issued = host_self()->actor.clock;
     host_released();
     Quiet quiet;
-    __real_queue_push(s, e->name, run_entry, &e, sizeof e);
+    __real_queue_push(s, e->name, run_entry, q, sizeof *q);
 }
 
 static void push_edge(Stream *s, const char *name, std::function<void()> edge) {
     Entry *e = new Entry;
     e->name = name;
     e->edge = std::move(edge);
-    push(s, e);
+    Queued q = {{}, e};
+    push(s, &q);
 }
 
 static std::shared_ptr<Reached> latest_of(const Event *e) {
@@ -120,12 +127,13 @@ void __wrap_queue_push(Stream *s, const char *name, QueueCall *call, const void 
                        size_t bytes) {
     host_turn();
     Entry *e = new Entry;
-    if (bytes > sizeof e->args)
+    Queued q = {{}, e};
+    if (bytes > sizeof q.args)
         die("%zu bytes of arguments for a CPU queue", bytes);
     e->name = name;
     e->call = call;
-    __real_memcpy(e->args, args, bytes);
-    push(s, e);
+    __real_memcpy(q.args, args, bytes);
+    push(s, &q);
 }
 
 void __wrap_queue_sync(Stream *s) {
