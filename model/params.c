@@ -274,20 +274,19 @@ uint64_t params_trained(const struct ModelConfig *c) {
     return n;
 }
 
-static void fill(struct Device *d, const struct Piece *p, uint64_t seed, float *dst) {
+static struct FillNormal fill_of(const struct Piece *p, uint64_t seed, float *dst) {
     const struct WeightsRange *r = &p->range;
-    d->kernels->fill_normal(d->queue[QUEUE_COMPUTE],
-                            &(struct FillNormal){
-                                .n = r->n,
-                                .dst = dst,
-                                .seed = seed,
-                                .index = p->param->index + r->at + (r->run ? 0 : r->first),
-                                .mean = p->param->mean,
-                                .std = p->param->std,
-                                .first = r->first,
-                                .run = r->run,
-                                .stride = r->stride,
-                            });
+    return (struct FillNormal){
+        .n = r->n,
+        .dst = dst,
+        .seed = seed,
+        .index = p->param->index + r->at + (r->run ? 0 : r->first),
+        .mean = p->param->mean,
+        .std = p->param->std,
+        .first = r->first,
+        .run = r->run,
+        .stride = r->stride,
+    };
 }
 
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
@@ -295,8 +294,22 @@ void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64
     struct Piece piece[MAX_PIECES];
     int n = params_pieces(&p->group[g], begin, end, piece);
     device_zero(d, QUEUE_COMPUTE, dst, (end - begin) * sizeof *dst); // padding
-    for (int i = 0; i < n; i++)
-        fill(d, &piece[i], seed, dst + (piece[i].begin - begin));
+    for (int i = 0; i < n; i++) {
+        struct FillNormal fill = fill_of(&piece[i], seed, dst + (piece[i].begin - begin));
+        d->kernels->fill_normal(d->queue[QUEUE_COMPUTE], &fill);
+    }
+}
+
+void params_init_host(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
+                      float *dst) {
+    struct Piece piece[MAX_PIECES];
+    int n = params_pieces(&p->group[g], begin, end, piece);
+    memset(dst, 0, (end - begin) * sizeof *dst); // padding
+    for (int i = 0; i < n; i++) {
+        struct FillNormal a = fill_of(&piece[i], seed, dst + (piece[i].begin - begin));
+        for (size_t k = 0; k < a.n; k++)
+            a.dst[k] = a.std * rng_normal(a.seed, fill_index(&a, k)) + a.mean;
+    }
 }
 
 static uint64_t hash_piece(const struct Piece *p, const float *w) {

@@ -159,6 +159,14 @@ static inline int params_first_backward(const struct Params *p) {
     return first < 0 ? 0 : first < p->nunit ? first : p->nunit;
 }
 
+// The first blocks here whose backward pass is not needed.
+static inline size_t params_forgotten(const struct Params *p) {
+    size_t n = 0;
+    for (int u = 0; u < params_first_backward(p); u++)
+        n += p->unit[u].kind == UNIT_BLOCK;
+    return n;
+}
+
 // The layer of a block's group in the whole model; -1: the group is an end's.
 static inline int params_layer(const struct Params *p, int g) {
     int layer = p->unit[p->group[g].first_unit].layer;
@@ -188,6 +196,10 @@ void params_keep_stage(struct Params *p, int first, int count);
 // 1, biases and padding 0.
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);
+
+// The same into host memory, at once, by the calling thread.
+void params_init_host(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
+                      float *dst);
 
 // Returns the sum of mix(global index, fp32 bits) over the real weights among elements [begin, end)
 // of group g that this TP rank counts. Sums of disjoint ranges, and of all TP ranks, add up to the

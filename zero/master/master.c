@@ -94,12 +94,10 @@ static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
         i = size_min(last - begin, numel);
     for (size_t n; i < numel; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        if (z->plan.inference) {
+        if (z->plan.inference)
             memset(chunk, 0, n * sizeof *chunk);
-        } else {
-            params_init(z->params, g, begin + i, begin + i + n, z->seed, d, chunk);
-            device_sync_queue(d, QUEUE_COMPUTE);
-        }
+        else
+            params_init_host(z->params, g, begin + i, begin + i + n, z->seed, chunk);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
     device_free_host(d, chunk);
