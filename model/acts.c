@@ -76,6 +76,15 @@ static void alloc_tensors(const struct Acts *a, const struct ModelConfig *c, boo
             out[tensor] = alloc_piece(bump, act_bytes(a, c, tensor));
 }
 
+// Returns the slot of layer i of the sets, which follow one another. Those that are forgotten share
+// the first: a block reads its input before it writes a tensor of the same kind.
+static size_t slot_of(const struct Acts *a, size_t i) {
+    size_t layer = i % a->layers, kept = a->layers - a->forgotten;
+    if (!a->forgotten)
+        return i % a->slots;
+    return layer < a->forgotten ? 0 : 1 + i / a->layers * kept + layer - a->forgotten;
+}
+
 static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
                           struct Bump *bump) {
     void *tensors[NACT];
@@ -85,8 +94,9 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t sl
     for (size_t slot = 0; slot < a->slots; slot++) {
         alloc_tensors(a, c, true, bump, tensors);
         bump->used = begin + round_up(bump->used - begin, slot_parts * ARENA_ALIGN);
-        for (size_t layer = slot; layer < c->layers * a->sets; layer += a->slots)
-            memcpy(a->blocks[layer], tensors, sizeof tensors);
+        for (size_t i = 0; i < a->layers * a->sets; i++)
+            if (slot_of(a, i) == slot)
+                memcpy(a->blocks[i], tensors, sizeof tensors);
     }
     a->slot_bytes = a->slots ? (bump->used - begin) / a->slots : 0;
 }
@@ -126,6 +136,7 @@ static size_t chunk_rows(size_t rows, const struct ModelConfig *c, const struct 
 int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
               struct Tier *tier, struct Error *e) {
     size_t b = spec->b, t = spec->t, slots = spec->slots, sets = size_max(spec->sets, 1);
+    size_t forgotten = slots == c->layers * sets ? spec->forgotten : 0;
     CHECK(slots == c->layers * sets || (slots >= 2 && slots < c->layers * sets),
           "%zu slots for %zu layers, %zu times", slots, c->layers, sets);
     *a = (struct Acts){.b = b,
@@ -135,7 +146,8 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .kept = acts_kept(spec->level),
                        .tp_size = size_max(spec->tp_size, 1),
                        .row_parts = size_max(spec->row_parts, 1),
-                       .slots = slots,
+                       .slots = slots - sets * forgotten + (forgotten > 0),
+                       .forgotten = forgotten,
                        .inference = spec->inference,
                        .generates = spec->generates,
                        .sets = sets,

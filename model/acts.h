@@ -61,8 +61,9 @@ struct Acts {
     bool inference; // as in struct ActsSpec
     size_t generates;
     uint32_t kept;              // bit per tensor
-    size_t slots, slot_bytes;   // kept tensors of set s, layer i are in slot (s * layers + i) %
-    char *slot_mem;             // slots, and slots are adjacent
+    size_t slots, slot_bytes;   // of the tensors that a layer of a set keeps (slot_of in acts.c)
+    char *slot_mem;             // slots are adjacent
+    size_t forgotten;           // as in struct ActsSpec
     void *delta;                // (R', C) added to x by the next norm
     void *x_final, *norm_final; // (R', C) the head's; x_final: or the sum x + delta that a stage
                                 // of a pipeline leaves for the next, as the norm there stores it
@@ -95,11 +96,14 @@ struct Acts {
 
 struct ActsSpec {
     enum Recompute level;
-    size_t b, t;        // micro-batches of at most b sequences of t tokens
-    size_t sets;        // micro-batches whose tensors are kept at the same time; 0: one
-    size_t slots;       // of kept tensors: one for each layer of each set, or fewer, but at least 2
-    bool no_head;       // no unit is the head
-    bool inference;     // no backward pass will follow: nothing is kept for one
+    size_t b, t;  // micro-batches of at most b sequences of t tokens
+    size_t sets;  // micro-batches whose tensors are kept at the same time; 0: one
+    size_t slots; // of kept tensors: one for each layer of each set, or fewer, but at least 2
+    size_t
+        forgotten;  // the first layers, of which no backward pass follows: if each other layer has
+                    // a slot of its own, these have two in turns
+    bool no_head;   // no unit is the head
+    bool inference; // no backward pass will follow: nothing is kept for one
     size_t generates;   // and of logits at most so many rows are asked for (HEAD_LOGITS); 0: all
     size_t piece_bytes; // logits are made in pieces of about this size,
     size_t piece_rows;  // of a multiple of this many rows if they have more rows

@@ -187,6 +187,60 @@ TEST(one_hash) {
         }
 }
 
+// ---- activations ----
+
+// The layers below the first one that is trained share a slot; each other one has its own.
+TEST(layers_without_a_backward_pass_share_a_slot) {
+    static const struct {
+        const char *freeze;
+        size_t layers, nmicro, pp, slots;
+    } of[] = {{"none", 6, 1, 0, 6},
+              {"embeddings,layers:0", 6, 1, 0, 6},
+              {"embeddings,layers:0-3", 6, 1, 0, 3},
+              {"embeddings,layers:0-5", 6, 1, 0, 1},
+              {"layers:0-3", 6, 1, 0, 6},
+              {"embeddings,layers:0-1", 6, 4, 2, 1 + 2 * 1}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        struct RankSettings s = tiny_settings(F32);
+        struct Rank dry;
+        struct Error e;
+        s.model.layers = of[i].layers;
+        s.model.untied = true;
+        s.nmicro = of[i].nmicro;
+        s.pp = of[i].pp;
+        s.pp_split = of[i].pp ? "3,3" : NULL;
+        s.ranks = of[i].pp ? 2 : 1;
+        assert_int_equal(freeze_read(&s.model.freeze, of[i].freeze, s.model.layers, true, &e), 0);
+        assert_int_equal(rank_open(&dry, &s, true, &e), 0);
+        if (dry.acts.slots != of[i].slots)
+            fail_msg("--freeze %s: %zu slots", of[i].freeze, dry.acts.slots);
+        rank_close(&dry);
+    }
+}
+
+// And no number depends on it: beside activations that are all kept, in host memory, and in a
+// pipeline.
+TEST(shared_slots_change_no_bit) {
+    struct RankSettings s = tiny_settings(F32);
+    struct Error e;
+    s.model.layers = 6;
+    s.model.untied = true;
+    s.threads = 1;
+    s.nmicro = 4;
+    assert_int_equal(freeze_read(&s.model.freeze, "embeddings,layers:0-3", 6, true, &e), 0);
+    s.act_tier = TIER_CPU;
+    struct Outcome want = outcome_of(&s, STEPS, STEPS - 1);
+    s.act_tier = TIER_DEVICE;
+    for (size_t pp = 1; pp <= 3; pp++)
+        for (enum Recompute level = 0; level < NRECOMPUTE; level++) {
+            s.pp = pp > 1 ? pp : 0;
+            s.ranks = (int)pp;
+            s.recompute = level;
+            struct Outcome is = outcome_of(&s, STEPS, STEPS - 1);
+            outcome_expect_same(&want, &is, &s, ": shared slots");
+        }
+}
+
 // ---- work ----
 
 // Of a middle layer, one of three parts of its products is left out; below the first unit that is

@@ -172,6 +172,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     struct ActsSpec spec = {
         .level = s->recompute,
         .sets = sets,
+        .forgotten = s->inference ? 0 : params_forgotten(&r->params),
         .no_head = parallel->stage + 1 < parallel->stages,
         .inference = s->inference,
         .generates = generates,
