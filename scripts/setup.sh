@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh           to build and run
 #   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot,
-#                              Python with numpy, jq
+#                              Python with numpy, jq, ccache
 #   scripts/setup.sh --bench   and what benchmarks compare with: fio for the NVMe tier, and Python's
 #                              venv, into which scripts/dev/torch.sh installs PyTorch
 #   scripts/setup.sh --nodes   and for nodes simulated on one machine (scripts/faults/cluster_sim.sh)
@@ -22,7 +22,7 @@ build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
     libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin
     liburing-dev libpcre2-dev zlib1g-dev libzstd-dev"
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot procps patch
-    openssl python3 python3-numpy jq"
+    openssl python3 python3-numpy jq ccache"
 text_packages="fortunes"
 node_packages="iproute2 util-linux"
 bench_packages="python3 python3-venv fio"
@@ -45,7 +45,7 @@ done
 command -v apt-get >/dev/null ||
     die "this is no Debian or Ubuntu. Install by hand: C and C++ compilers with OpenMP, make,
     pkg-config, oneDNN, SentencePiece, libcurl, cJSON, Open MPI, liburing, PCRE2, zlib, libzstd; for
-    tests cmocka, clang, clang-format, gnuplot, Python with numpy, jq."
+    tests cmocka, clang, clang-format, gnuplot, Python with numpy, jq, ccache."
 
 # The sanitizers' libraries carry the version of clang in their name: that of the clang that is
 # there, or of the one that the package "clang" would bring.

@@ -28,7 +28,7 @@ stub() { # stub NAME SCRIPT
 everything="gcc g++ make libc6-dev pkg-config ca-certificates libdnnl-dev libsentencepiece-dev
 libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin liburing-dev libpcre2-dev zlib1g-dev
 libzstd-dev
-libcmocka-dev clang libomp-dev clang-format gnuplot-nox python3 python3-numpy procps patch jq
+libcmocka-dev clang libomp-dev clang-format gnuplot-nox python3 python3-numpy procps patch jq ccache
 openssl fortunes libclang-rt-19-dev"
 fresh_machine() {
     tr ' ' '\n' <<<"$everything" >"$bin/known"
