@@ -62,13 +62,10 @@ static struct Cost norm_forward_cost(const struct NormForward *a) {
 }
 
 static struct Cost norm_backward_cost(const struct NormBackward *a) {
+    size_t sums = (a->dweight != NULL) + (a->dbias != NULL);
     double bytes = bytes_of(4 * a->rows * a->c + a->c, a->dtype) +
                    bytes_of((a->mean ? 2 : 1) * a->rows, F32) +
-                   result_bytes((a->dbias     ? 2
-                                 : a->dweight ? 1
-                                              : 0) *
-                                    a->c,
-                                a->grad_dtype, a->accumulate);
+                   result_bytes(sums * a->c, a->grad_dtype, a->accumulate);
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 

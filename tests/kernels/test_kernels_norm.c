@@ -11,7 +11,8 @@ struct Shape {
     bool no_y;
     bool accumulate, grad_fp32; // backward
     bool rms, no_bias;
-    float eps; // 0: 1e-5
+    bool frozen; // no gradient of the weights
+    float eps;   // 0: 1e-5
 };
 
 static void queue_forward(struct Run *r, const struct NormForward *a) {
@@ -89,8 +90,9 @@ static void backward_body(struct Run *r, enum Dtype d, const void *shape) {
         a.mean = input_random(r, F32, s->rows, 0.5f, 0.1f);
     a.rstd = input_random(r, F32, s->rows, 0.5f, 0.05f);
     a.dx = output_random(r, "dx", d, size, 16);
-    a.dweight = output_random(r, "dweight", a.grad_dtype, s->c, slack);
-    if (!s->no_bias)
+    if (!s->frozen)
+        a.dweight = output_random(r, "dweight", a.grad_dtype, s->c, slack);
+    if (!s->frozen && !s->no_bias)
         a.dbias = output_random(r, "dbias", a.grad_dtype, s->c, slack);
     queue_backward(r, &a);
 }
@@ -125,6 +127,9 @@ TEST(test_backward_oracle) {
         {.rows = 34, .c = 7, .rms = true, .no_bias = true, .grad_fp32 = true},
         {.rows = 301, .c = 129, .rms = true},
         {.rows = 813, .c = 776, .rms = true, .no_bias = true, .grad_fp32 = true},
+        {.rows = 17, .c = 36, .frozen = true},
+        {.rows = 301, .c = 129, .frozen = true, .rms = true, .no_bias = true},
+        {.rows = 3, .c = 3001, .frozen = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, backward_body, &shapes[i], true);
