@@ -96,14 +96,13 @@ struct Acts {
 
 struct ActsSpec {
     enum Recompute level;
-    size_t b, t;  // micro-batches of at most b sequences of t tokens
-    size_t sets;  // micro-batches whose tensors are kept at the same time; 0: one
-    size_t slots; // of kept tensors: one for each layer of each set, or fewer, but at least 2
-    size_t
-        forgotten;  // the first layers, of which no backward pass follows: if each other layer has
-                    // a slot of its own, these have two in turns
-    bool no_head;   // no unit is the head
-    bool inference; // no backward pass will follow: nothing is kept for one
+    size_t b, t;        // micro-batches of at most b sequences of t tokens
+    size_t sets;        // micro-batches whose tensors are kept at the same time; 0: one
+    size_t slots;       // of kept tensors: one for each layer of each set, or fewer, but at least 2
+    size_t forgotten;   // the first layers, whose tensors no backward pass reads: where each layer
+                        // would have a slot of its own, these share one
+    bool no_head;       // no unit is the head
+    bool inference;     // no backward pass will follow: nothing is kept for one
     size_t generates;   // and of logits at most so many rows are asked for (HEAD_LOGITS); 0: all
     size_t piece_bytes; // logits are made in pieces of about this size,
     size_t piece_rows;  // of a multiple of this many rows if they have more rows
