@@ -146,7 +146,7 @@ static struct Visit visit_of(const struct Params *p, const struct Pass *pass, in
                           .micro = pass->micro,
                           .backward = pass->backward,
                           .needs_weights = !pass->backward || unit->reads_backward,
-                          .saves_acts = keeps,
+                          .saves_acts = keeps && u >= params_first_backward(p),
                           .grad_complete = ends,
                           .reduced_late = ends && last && g->copy};
 }

@@ -75,8 +75,9 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);
     for (size_t i = 0; i < k->sets * k->leaving && !err; i++)
-        err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", k->bytes, &k->store[i],
-                         e);
+        if (i % k->leaving >= s->forgotten)
+            err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", k->bytes,
+                             &k->store[i], e);
     return err;
 }
 
@@ -145,7 +146,8 @@ static void leave(struct Zero *z, struct Slot *slot) {
     mark_record(&slot->drained, z->device, QUEUE_OUT);
 }
 
-// Layers that do not leave stay until their backward passes; without these nothing is kept.
+// Layers that do not leave stay until their backward passes; of one without, nothing is kept: its
+// slot goes on to a layer that computes after it.
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);

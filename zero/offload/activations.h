@@ -44,9 +44,10 @@ size_t act_offload_slots(enum TierKind store, bool in_parts, size_t kept, size_t
 struct ActOffloadSpec {
     struct Tier *store, *cpu; // cpu: for staging
     size_t layers, sets, slots;
-    char *mem;                  // the slots, one after another
-    size_t bytes;               // of each slot
-    bool dry;                   // there is no memory at mem
+    size_t forgotten; // the first layers, of which no backward pass follows (model/acts.h)
+    char *mem;        // the slots, one after another
+    size_t bytes;     // of each slot
+    bool dry;         // there is no memory at mem
     const struct TpComm *parts; // TP ranks that keep a part of a slot each; NULL: it is kept whole
 };
 

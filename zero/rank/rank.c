@@ -199,6 +199,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                                   .layers = layers,
                                   .sets = sets,
                                   .slots = spec.slots,
+                                  .forgotten = spec.forgotten,
                                   .mem = r->acts.slot_mem,
                                   .bytes = r->acts.slot_bytes,
                                   .parts = parts,
