@@ -16,8 +16,7 @@
 // ---- tiers ----
 
 // Returns how many elements all groups from g on have, padded.
-// Elements with an optimizer state.
-static uint64_t elements_from(const struct Params *params, int g) {
+static uint64_t trained_from(const struct Params *params, int g) {
     uint64_t n = 0;
     for (; g < params->ngroup; g++)
         n += params->group[g].frozen ? 0 : params->group[g].padded;
@@ -27,14 +26,14 @@ static uint64_t elements_from(const struct Params *params, int g) {
 // Returns the first group that is offloaded, so that the groups from it on are closest to the given
 // ratio. The first ones stay: a forward pass needs them first, when the host has just begun.
 static int first_offloaded(const struct Params *params, double ratio) {
-    double all = (double)elements_from(params, 0), nearest = 2;
+    double all = (double)trained_from(params, 0), nearest = 2;
     int from = 0;
-    for (int g = 0; g <= params->ngroup; g++) {
-        double off = fabs((double)elements_from(params, g) / all - ratio);
+    for (int g = 0; g <= params->ngroup && all > 0; g++) {
+        double off = fabs((double)trained_from(params, g) / all - ratio);
         from = off < nearest ? g : from;
         nearest = fmin(nearest, off);
     }
-    return from;
+    return trained_from(params, from) ? from : params->ngroup;
 }
 
 int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,

@@ -69,8 +69,8 @@ struct HostBuffer {
 
 // The host's update in progress (update.c).
 struct HostUpdate {
-    int next; // first group that is due and not queued
-    bool late;
+    int next;                      // first group that is due and not queued
+    bool late;                     // its weights are not in use yet; alike on all ranks
     int turn;                      // index of the gradients (offload_grad)
     const struct HostCopy *copy;   // of the step whose update it is
     const struct HostCopy *newest; // newest step whose norm and settings are in its host copy

@@ -68,8 +68,5 @@ void state_io_stored(struct Zero *z, int g, bool late) {
 }
 
 bool state_io_is_late(const struct Zero *z) {
-    for (int g = 0; g < z->params->ngroup; g++) // those that are trained are alike
-        if (offload_of(z)->group[g].pending == PENDING_LATE)
-            return true;
-    return false;
+    return offload_of(z)->update.late;
 }

@@ -261,7 +261,7 @@ static void begin_update(struct Zero *z) {
 
 void host_step_reported(struct Zero *z) {
     struct HostCopy *copy = zero_host_copy(z);
-    if (offload_of(z)->from == z->params->ngroup)
+    if (offload_of(z)->from == z->params->ngroup && !offload_is_delayed(z))
         return;
     mark_record(results_received_of(z, copy), z->device, QUEUE_OUT);
     offload_of(z)->update.newest = copy;
@@ -372,9 +372,11 @@ void host_install_late(struct Zero *z) {
     for (int g = 0; g < z->params->ngroup; g++)
         if (offload_of(z)->group[g].pending != PENDING_NOT)
             install(z, g);
+    offload_of(z)->update.late = false;
 }
 
 void host_set_pending(struct Zero *z, int g, bool late) {
+    offload_of(z)->update.late = late;
     late = late && host_updates(z, g);
     offload_of(z)->group[g].pending = late ? PENDING_LATE : PENDING_NOT;
     z->state[g].update_next = late ? LINK_INSTALL : 0;
