@@ -167,6 +167,14 @@ static inline size_t params_forgotten(const struct Params *p) {
     return n;
 }
 
+// True if unit u runs the same kernels as the one before: a block whose weights are trained alike.
+static inline bool params_is_as_before(const struct Params *p, int u) {
+    const struct Unit *unit = &p->unit[u];
+    int first = params_first_backward(p);
+    return unit->layer > 0 && p->group[unit->group].frozen == p->group[unit[-1].group].frozen &&
+           (u >= first) == (u > first);
+}
+
 // The layer of a block's group in the whole model; -1: the group is an end's.
 static inline int params_layer(const struct Params *p, int g) {
     int layer = p->unit[p->group[g].first_unit].layer;

@@ -41,16 +41,8 @@ void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw
     kinds[unit->kind].backward(m, unit, w[unit->group], dw[unit->group], acts);
 }
 
-// True if unit u runs the same launches as the one before: a block whose weights are trained alike.
-static bool is_as_before(const struct Params *p, int u) {
-    const struct Unit *unit = &p->unit[u];
-    int first = params_first_backward(p);
-    return unit->layer > 0 && p->group[unit->group].frozen == p->group[unit[-1].group].frozen &&
-           (u >= first) == (u > first);
-}
-
-// Walks the ends and one block of a kind while every launch only asks for its scratch size. No pointer is
-// followed; those that a launch tests (is there a bias? a GELU?) must only not be NULL.
+// Walks the ends and one block of a kind while every launch only asks for its scratch size. No
+// pointer is followed; those that a launch tests (is there a bias? a GELU?) must only not be NULL.
 static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, bool accumulate) {
     static char somewhere[1];
     void **w = base_alloc_zeroed((size_t)m->params->ngroup * sizeof *w);
@@ -60,7 +52,7 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
         dw[g] = (struct Grad){m->params->group[g].frozen ? NULL : somewhere, accumulate};
     }
     for (int u = 0; u < m->params->nunit; u++) {
-        if (is_as_before(m->params, u))
+        if (params_is_as_before(m->params, u))
             continue;
         unit_forward(m, u, w, acts);
         acts_restore(m, u, w, acts);

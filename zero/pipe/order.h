@@ -15,8 +15,8 @@
 // The output of a pass goes to a neighbour at once, in a SENDRECV: stage i sends the activations of
 // a micro-batch to stage i + 1, and receives the gradient of another one from there, or does only
 // one of the two. Where nothing is trained from stage i down, it receives no gradient, and its
-// backward passes are empty. Both wait for each other in it. That cannot deadlock, because the whole step is
-// ONE list, in an order in which it could be done one entry at a time, and a stage does those of
+// backward passes are empty. Both wait for each other in it. That cannot deadlock, because the whole
+// step is ONE list, in an order in which it could be done one entry at a time, and a stage does those of
 // its entries in which it takes part, in that order.
 //
 // Finding the order also computes when each entry begins and ends, given how long passes take: so

@@ -103,8 +103,7 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
     parallel->send = send;
     parallel->context = p;
     p->part = parts[stage];
-    while (parts[p->first].first + parts[p->first].count <= first_trained)
-        p->first++;
+    p->first = split_first_trained(parts, first_trained);
     // In two rounds, as a split puts a rank in one group: stages 0 1, 2 3, ...; then 1 2, 3 4, ...
     for (int odd = 0; odd < 2; odd++) {
         bool is_lower = stage % 2 == odd;

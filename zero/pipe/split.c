@@ -146,3 +146,10 @@ int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, 
     split_by_work(c, level, stages, out);
     return 0;
 }
+
+int split_first_trained(const struct SplitPart *parts, int first_trained) {
+    int stage = 0;
+    while (parts[stage].first + parts[stage].count <= first_trained)
+        stage++;
+    return stage;
+}

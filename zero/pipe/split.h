@@ -16,6 +16,9 @@ struct SplitPart {
 int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *given,
                  struct SplitPart *out, struct Error *e);
 
+// Returns the first of the parts that has units that are trained, for the model's first_trained.
+int split_first_trained(const struct SplitPart *parts, int first_trained);
+
 // Finds the division whose most expensive stage costs the least, as a step waits for that one; of
 // these the most even one, with the least sum of squares of the stages' costs; and of these the one
 // whose first stages have the fewest units, as they keep activations of the most micro-batches.

@@ -84,7 +84,7 @@ static struct Operands operands_of(const struct Rank *r, bool accumulate) {
     struct Operands o = {base_alloc(n * sizeof *o.w), base_alloc(n * sizeof *o.dw)};
     for (size_t g = 0; g < n; g++) {
         o.w[g] = somewhere;
-        o.dw[g] = (struct Grad){somewhere, accumulate};
+        o.dw[g] = (struct Grad){r->params.group[g].frozen ? NULL : somewhere, accumulate};
     }
     return o;
 }
@@ -101,24 +101,40 @@ static void add_sent(const struct Comm *c, uint64_t from[2], struct KernelCount 
     from[1] = c->calls;
 }
 
-// All blocks are as the first.
+static void add_times(struct KernelCount *to, const struct KernelCount *c, double times) {
+    for (int k = 0; k < NKERNEL; k++) {
+        to->flops[k] += times * c->flops[k];
+        to->bytes[k] += times * c->bytes[k];
+        to->calls[k] += times * c->calls[k];
+    }
+    to->sent += times * c->sent;
+    to->collectives += times * c->collectives;
+}
+
+// Counts one of several blocks in a row that are alike, and of all blocks the mean.
 static void walk(struct Rank *r, struct Counter *counter, const struct Operands *o,
                  struct PassCount out[NUNITKIND]) {
+    const struct Params *p = &r->params;
     uint64_t sent[2] = {0, 0};
     struct KernelCount ignored = {.sent = 0};
     add_sent(r->tensor.comm, sent, &ignored);
-    for (int u = 0; u < r->params.nunit; u++) {
-        const struct Unit *unit = &r->params.unit[u];
-        struct PassCount *count = &out[unit->kind];
-        if (unit->layer > 0)
-            continue;
-        counter->to = &count->forward;
+    for (int u = 0, alike; u < p->nunit; u += alike) {
+        struct PassCount count = {0}, *to = &out[p->unit[u].kind];
+        bool block = p->unit[u].kind == UNIT_BLOCK;
+        for (alike = 1; u + alike < p->nunit && params_is_as_before(p, u + alike); alike++)
+            ;
+        counter->to = &count.forward;
         unit_forward(&r->model, u, o->w, &r->acts);
-        add_sent(r->tensor.comm, sent, &count->forward);
-        counter->to = &count->backward;
-        acts_restore(&r->model, u, o->w, &r->acts);
-        unit_backward(&r->model, u, o->w, o->dw, &r->acts);
-        add_sent(r->tensor.comm, sent, &count->backward);
+        add_sent(r->tensor.comm, sent, &count.forward);
+        counter->to = &count.backward;
+        if (u >= params_first_backward(p)) {
+            acts_restore(&r->model, u, o->w, &r->acts);
+            unit_backward(&r->model, u, o->w, o->dw, &r->acts);
+        }
+        add_sent(r->tensor.comm, sent, &count.backward);
+        double share = block ? alike / (double)params_layers(p) : 1;
+        add_times(&to->forward, &count.forward, share);
+        add_times(&to->backward, &count.backward, share);
     }
 }
 
@@ -132,16 +148,6 @@ void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKI
     count_end(&counting);
     free(o.w);
     free(o.dw);
-}
-
-static void add_times(struct KernelCount *to, const struct KernelCount *c, double times) {
-    for (int k = 0; k < NKERNEL; k++) {
-        to->flops[k] += times * c->flops[k];
-        to->bytes[k] += times * c->bytes[k];
-        to->calls[k] += times * c->calls[k];
-    }
-    to->sent += times * c->sent;
-    to->collectives += times * c->collectives;
 }
 
 void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out) {

@@ -45,7 +45,7 @@ struct PassCount {
 };
 void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out);
 
-// The same of one unit of each kind: the embedding, a block, the head.
+// The same of one unit of each kind: the embedding, a block (of all the mean), the head.
 enum { NUNITKIND = UNIT_HEAD + 1 };
 void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKIND]);
 

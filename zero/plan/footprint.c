@@ -258,19 +258,25 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
 
 // ---- the stages of a pipeline ----
 
+static int first_trained_stage(const struct RankSettings *s, int stages) {
+    struct SplitPart *parts = base_alloc((size_t)stages * sizeof *parts);
+    struct Error e;
+    CHECK(!split_stages(&s->model, s->recompute, stages, s->pp_split, parts, &e), "%s", e.text);
+    int stage = split_first_trained(parts, model_first_trained(&s->model));
+    free(parts);
+    return stage;
+}
+
 // FLOP stand for seconds: stages compute at one rate.
-static double bubble_of(const struct PipelineForecast *f, size_t nmicro) {
+static double bubble_of(const struct PipelineForecast *f, const struct RankSettings *s) {
     struct OrderCost *cost = base_alloc((size_t)f->n * sizeof *cost);
     struct Order order;
-    int first = 0;
-    while (f->stage[first].work.flops.backward == 0)
-        first++;
+    double nmicro = (double)s->nmicro;
     for (int i = 0; i < f->n; i++) {
         const struct StepFlops *flops = &f->stage[i].work.flops;
-        cost[i] =
-            (struct OrderCost){flops->forward / (double)nmicro, flops->backward / (double)nmicro};
+        cost[i] = (struct OrderCost){flops->forward / nmicro, flops->backward / nmicro};
     }
-    order_make(&order, f->n, first, nmicro, cost, 0);
+    order_make(&order, f->n, first_trained_stage(s, f->n), s->nmicro, cost, 0);
     double bubble = order_bubble(&order);
     order_free(&order);
     free(cost);
@@ -289,7 +295,7 @@ int pipeline_predict(const struct RankSettings *s, struct PipelineForecast *out,
         for (int i = 0; i < n * places; i++)
             if (i % places == 0 || takes_more(&part[i].is, &out->stage[i / places].is))
                 out->stage[i / places] = part[i];
-        out->bubble = bubble_of(out, s->nmicro);
+        out->bubble = bubble_of(out, s);
     }
     free(part);
     return err;

@@ -198,6 +198,8 @@ static const struct FlagRule rules[] = {
      "the cluster's file gives rates for 16-bit formats only; expected --dtype bf16 or fp16"},
     {E_FIT_MASTERS, "fit? cluster fits-formats",
      "a plan for a cluster does not choose formats; expected --fit auto"},
+    {E_CLUSTER_FLAG, "freeze!=none cluster",
+     "a plan for a cluster trains all of the model; drop one of the two"},
     {E_CLUSTER_FLAG, "nvme-path cluster",
      "the cluster's file describes the disks of a node; drop one of the two"},
     {E_KERNELS_DEVICE, "kernels device=cuda",
