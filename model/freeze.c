@@ -43,6 +43,8 @@ static bool trains_something(const struct Freeze *f, size_t layers, bool untied)
 
 int freeze_read(struct Freeze *out, const char *text, size_t layers, bool untied, struct Error *e) {
     struct Freeze f = {0};
+    if (layers < 1 || layers > MAX_LAYERS)
+        return 0; // model_config_finish refuses them
     const char *word = strcmp(text, "none") == 0 ? NULL : text;
     for (size_t n; word; word = word[n] ? word + n + 1 : NULL) {
         n = strcspn(word, ",");
