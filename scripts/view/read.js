@@ -323,17 +323,18 @@ function formulaOf(run, rank) {
     const {stage, dtype, micro_batches: m} = run.info;
     const others = rank.ops.filter(o => o.over === "dp").map(o => o.others);
     const n = others.length ? Math.max(...others) + 1 : run.info.dp;
-    const psi = rank.file.groups.reduce((sum, g) => sum + g.numel, 0);
+    const numel = groups => groups.reduce((sum, g) => sum + g.numel, 0);
+    const psi = numel(rank.file.groups), trained = numel(rank.file.groups.filter(g => !g.frozen));
     const weight = BYTES_OF[dtype], grad = BYTES_OF[run.info.grad_dtype || dtype], state = dtype === "fp32" ? 8 : 12;
-    const part = sharded => sharded ? psi / n : psi;
+    const part = (sharded, of) => sharded ? of / n : of;
     const times = {weights: [0, 1, 1, 2 * m][stage], gradients: [2, 1, m, m][stage]};
-    const sent = (count, size) => count * psi * size * (n - 1) / n;
+    const sent = (count, of, size) => count * of * size * (n - 1) / n;
     return {
-        n, psi, weight, grad, state, times,
-        param: part(stage >= 3) * weight,
-        grads: part(stage >= 2) * grad,
-        optimizer: part(stage >= 1) * state,
-        weights: sent(times.weights, weight),
-        gradients: sent(times.gradients, grad),
+        n, psi, trained, weight, grad, state, times,
+        param: part(stage >= 3, psi) * weight,
+        grads: part(stage >= 2, trained) * grad,
+        optimizer: part(stage >= 1, trained) * state,
+        weights: sent(times.weights, stage === 3 ? psi : trained, weight),
+        gradients: sent(times.gradients, trained, grad),
     };
 }

@@ -271,6 +271,8 @@ function writeFormula(run, rank, f) {
         " (whole). Bytes kept: " + f.weight + "Ψ" + part(stage >= 3) + " parameters, " + f.grad + "Ψ" + part(stage >= 2) +
         " gradients, " + f.state + "Ψ" + part(stage >= 1) + " optimizer: the model states. Bytes sent: (" + terms.filter(w => w).join(" + ") + ") × " +
         (f.n - 1) + "/" + f.n + ". Buffers of computation and communication are not in the formula. " +
+        (f.trained < f.psi ? "Only " + (f.trained / f.psi * 100).toFixed(0) + "% of Ψ are trained, and count for gradients, optimizer and what is sent of them; " +
+            "of frozen units below those no backward pass reads weights. " : "") +
         "In use now: kept all the time, or still read in this step before it is written anew.";
     const off = TIERS.filter(tier => rank.file.accounts[tier] &&
         rank.file.accounts[tier].total !== TAGS.reduce((s, tag) => s + memoryAt(rank.memory[tier], "bytes", tag, Infinity), 0));

@@ -308,6 +308,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(model, "vocab", s->model.vocab);
     add_number(model, "vocab_padded", s->model.vocab_padded);
     add_number(model, "parameters", f->parameters);
+    add_number(model, "trained", params_trained(&s->model));
     add_number(model, "padded", f->padded);
     add_number(to, "ranks", (uint64_t)s->ranks);
     add_number(to, "shard_size", (uint64_t)settings_shard_ranks(s));

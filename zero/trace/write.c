@@ -123,7 +123,8 @@ static void write_model(const struct Writer *w) {
     for (int g = 0; g < p->ngroup; g++) {
         fprintf(f, "%s{\"name\":", g ? "," : "");
         write_text(f, p->group[g].name);
-        fprintf(f, ",\"numel\":%zu,\"padded\":%zu}", p->group[g].numel, p->group[g].padded);
+        fprintf(f, ",\"numel\":%zu,\"padded\":%zu,\"frozen\":%s}", p->group[g].numel,
+                p->group[g].padded, p->group[g].frozen ? "true" : "false");
     }
     fprintf(f, "],\n");
 }
