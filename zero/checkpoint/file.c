@@ -13,8 +13,8 @@
 //
 // A reader uses nothing before the hash of the whole file is right, and even then checks every size
 // against the file's length: the hash guards against accidents, the checks against files made by
-// hand. Format 5 is written if no update is late (+ 1), no validation is judged (+ 2) and no
-// group is frozen (+ 4). Older formats, which lack the grid of ranks, are not read.
+// hand. The format is 5, + 1 if an update is late, + 2 if validations are judged, + 4 if the file has
+// a group that is not trained. Older formats, which lack the grid of ranks, are not read.
 #include "zero/state.h"
 #include "zero/checkpoint/files.h"
 
@@ -41,7 +41,8 @@ static const char magic[NFORMAT][MAGIC_BYTES] = {[USUAL] = "zero.c state 5\n",
                                                  [USUAL + FROZEN] = "zero.c state 9\n",
                                                  [USUAL + LATE + FROZEN] = "zero.c state 10",
                                                  [USUAL + JUDGED + FROZEN] = "zero.c state 11",
-                                                 [NFORMAT - 1] = "zero.c state 12"};
+                                                 [USUAL + LATE + JUDGED + FROZEN] =
+                                                     "zero.c state 12"};
 
 struct Fixed {
     uint64_t step;
@@ -227,7 +228,7 @@ static uint64_t promised_bytes(const struct CheckpointHead *h) {
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
         if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin ||
-            (g->narray != h->narray && g->narray > 1))
+            (g->count && g->narray != h->narray && g->narray != 1))
             return UINT64_MAX;
         all += g->count * g->narray * sizeof(float);
         if (all > most)

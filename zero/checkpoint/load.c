@@ -263,7 +263,7 @@ static int check_arrays(const struct Zero *z, const struct CheckpointFiles *f, s
     for (int i = 0; i < f->count; i++)
         for (int g = 0; g < z->params->ngroup; g++) {
             const struct CheckpointGroup *part = &f->file[i].head.group[z->params->group[g].number];
-            if (zero_trains(z, g) && part->count && part->narray < NSTATE)
+            if (zero_trains(z, g) && part->count && part->narray < f->file[i].head.narray)
                 return checkpoint_damaged(f->file[i].path,
                                           "it lacks the optimizer state of a group", e);
         }
