@@ -175,7 +175,7 @@ static void answer(struct Run *run, struct Rank *r, struct Generation *g) {
         bool more = generation_step(g) > 0;
         bool stopped = speaks && request_to_stop(request_all());
         ends = !more || zero_share(&r->zero, stopped)[0];
-        bool whole = sample_stops(x->sampling, x->ids[x->count - 1]);
+        bool whole = !g->not_finite && sample_stops(x->sampling, x->ids[x->count - 1]);
         enum AnswerEnd end = whole           ? ANSWER_WHOLE
                              : g->not_finite ? ANSWER_STOPPED
                              : !more         ? ANSWER_FULL
