@@ -183,6 +183,14 @@ result $? "its checkpoint is exported as the run was" "$said $(<"$folder/said")"
 run --steps 6 --init "hf:$models/llama" >/dev/null
 [ "$small" -lt $(($(bytes_of) * 8 / 10)) ]
 result $? "its checkpoint has no optimizer state of frozen parts" "$small bytes"
+late=(--init "hf:$models/llama" --ranks 2 --pp 2 --pp-split 1,1 --global-batch 4 --zero 1
+    --offload-optimizer cpu --delay-update --delay-after 1 --freeze embeddings,layers:0)
+unbroken=$(run --steps 5 "${late[@]}" | sed -n 's/^weights hash: //p')
+run --steps 3 "${late[@]}" >/dev/null
+said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 5 2>&1)
+[ "$unbroken" ] && [ "$(hash_of_run)" = "$unbroken" ]
+result $? "a stage that trains nothing is as late as the others" "$said"
+refused "more layers than a model can have" E_SHAPE_RANGE --layers 2000 --freeze layers:0-1998
 refused "all parts frozen" E_FREEZE --init "hf:$models/llama" \
     --freeze "embeddings,head,layers:0-1"
 

@@ -7,8 +7,10 @@
 #include "model/work.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/test.h"
+#include "zero/plan/count.h"
 
 #include <errno.h>
+#include <math.h>
 
 enum { STEPS = 3, PATTERNS = 4 };
 
@@ -151,24 +153,68 @@ TEST(plan_is_what_happens) {
             }
 }
 
-// Optimizer, parameters, activations elsewhere; tensor parallelism; a pipeline, of which one stage
-// may train nothing, or receive no gradient.
+// Of four layers: state and activations elsewhere, also where layers that have no backward pass would
+// stay on the device; tensor parallelism; a pipeline, of which one stage may train nothing, or receive
+// no gradient.
 TEST(plan_of_tiers_and_grids_is_what_happens) {
-    for (int p = 0; p < PATTERNS; p++)
-        for (int n = 0; n < 6; n++) {
-            struct RankSettings s = frozen(n % 2 ? 1 : 0, BF16, patterns[p]);
-            s.ranks = 2;
-            s.stage = n == 1 ? 1 : n % 4;
-            s.opt_tier = n > 0 ? TIER_CPU : TIER_DEVICE;
-            s.param_tier = n > 1 && n < 4 ? TIER_CPU : TIER_DEVICE;
-            s.act_tier = n == 3 ? TIER_CPU : TIER_DEVICE;
-            s.offload_ratio = n == 2 ? 0.5 : 0;
-            s.pp = n == 4 ? 2 : 0;
-            s.nmicro = n == 4 ? 3 : 1;
-            s.grad_dtype = n == 4 ? F32 : BF16;
-            s.tp = 0;
-            planned_is_measured(&s, patterns[p]);
+    static const char *const freezes[] = {"embeddings,layers:0-2", "embeddings,layers:0-3",
+                                          "head,layers:3", "embeddings,layers:1"};
+    static const struct {
+        int stage;
+        enum TierKind opt, param, act;
+        double ratio;
+        size_t tp, pp;
+        bool delayed;
+    } of[] = {{3, TIER_CPU, TIER_CPU, TIER_CPU, 0, 0, 0, false},
+              {0, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 0, 0, 0, false},
+              {1, TIER_CPU, TIER_DEVICE, TIER_DEVICE, 0.5, 0, 0, false},
+              {2, TIER_CPU, TIER_DEVICE, TIER_CPU, 0, 2, 0, false},
+              {3, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, 0, 2, 0, false},
+              {1, TIER_CPU, TIER_DEVICE, TIER_CPU, 0, 0, 2, false},
+              {2, TIER_CPU, TIER_CPU, TIER_DEVICE, 0, 0, 2, true}};
+    for (size_t f = 0; f < sizeof freezes / sizeof freezes[0]; f++)
+        for (size_t n = 0; n < sizeof of / sizeof of[0]; n++) {
+            struct RankSettings s = tiny_family(1, BF16);
+            struct Error e;
+            s.model.layers = 4;
+            s.model.untied = true;
+            s.threads = 1;
+            s.nmicro = of[n].pp ? 3 : 1;
+            s.grad_dtype = of[n].pp ? F32 : BF16;
+            s.ranks = of[n].tp || of[n].pp ? 4 : 2;
+            s.stage = of[n].stage;
+            s.opt_tier = of[n].opt;
+            s.param_tier = of[n].param;
+            s.act_tier = of[n].act;
+            s.offload_ratio = of[n].ratio;
+            s.delayed = of[n].delayed;
+            s.tp = of[n].tp;
+            s.pp = of[n].pp;
+            s.pp_split = of[n].pp ? "2,2" : NULL;
+            s.prefetch = 1;
+            assert_int_equal(freeze_read(&s.model.freeze, freezes[f], 4, true, &e), 0);
+            planned_is_measured(&s, freezes[f]);
         }
+}
+
+// Nothing that no backward pass reads leaves the device, or has memory elsewhere.
+TEST(layers_without_a_backward_pass_do_not_leave) {
+    struct RankSettings s = tiny_settings(F32);
+    struct Error e;
+    s.model.layers = 6;
+    s.act_tier = TIER_CPU;
+    s.prefetch = 1;
+    for (int all = 1; all >= 0; all--) {
+        s.model.untied = true;
+        assert_int_equal(
+            freeze_read(&s.model.freeze, all ? "none" : "embeddings,layers:0-2", 6, true, &e), 0);
+        struct Forecast f = planned(&s);
+        size_t stored = f.is.tier[TIER_CPU].most[TAG_ACTIVATION];
+        size_t layers = all ? 4 : 1; // of 6, or of the last 3, two stay
+        assert_true(stored > 0 && stored % layers == 0);
+        assert_int_equal(f.is.moved.out, stored * s.nmicro);
+        assert_int_equal(f.is.moved.in, stored * s.nmicro);
+    }
 }
 
 // ---- one hash ----
@@ -259,6 +305,28 @@ TEST(work_is_what_is_left) {
     double attention = 2 * model_attention_work(c);
     assert_true(all.backward - input.backward == all.forward - attention);
     assert_true(model_unit_work(c, UNIT_BLOCK, RECOMPUTE_NONE, BACKWARD_NONE).backward == 0);
+}
+
+// The plan's kernels do what a run's formulas say: products and attention.
+TEST(a_plan_counts_the_kernels_that_are_left) {
+    for (int p = -1; p < PATTERNS; p++) {
+        struct RankSettings s = frozen(1, F32, p < 0 ? "none" : patterns[p]);
+        struct Rank dry;
+        struct Error e;
+        struct PassCount of;
+        assert_int_equal(rank_open(&dry, &s, true, &e), 0);
+        count_passes(&dry, false, &of);
+        struct StepFlops want = rank_step_flops(&dry, &s);
+        double forward = 0, backward = 0;
+        for (int k = 0; k < NKERNEL; k++) {
+            forward += of.forward.flops[k];
+            backward += of.backward.flops[k];
+        }
+        if (fabs(forward / want.forward - 1) > 0.05 || fabs(backward / want.backward - 1) > 0.05)
+            fail_msg("%s: %g and %g FLOP, by formula %g and %g", p < 0 ? "none" : patterns[p],
+                     forward, backward, want.forward, want.backward);
+        rank_close(&dry);
+    }
 }
 
 // ---- the flag ----
