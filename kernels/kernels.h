@@ -85,8 +85,8 @@ struct NormForward {
 
 // dx += gradient through the norm (added to what dx holds: the gradient that flows past the norm in
 // the residual stream); dweight, dbias (c) in grad_dtype, added to if accumulate, else overwritten;
-// NULL: none, dbias also if dweight is. x is the stored sum of the forward pass; mean NULL: RMS norm. dy, dx, x: (rows,
-// c) in dtype.
+// NULL: none, dbias also if dweight is. x is the stored sum of the forward pass; mean NULL: RMS
+// norm. dy, dx, x: (rows, c) in dtype.
 struct NormBackward {
     size_t rows, c;
     enum Dtype dtype, grad_dtype;

@@ -332,7 +332,7 @@ static size_t bare_length(const char *path) {
     return n;
 }
 
-// True if both paths name one folder. Folders that do not exist yet are compared by their paths.
+// True if both paths name one file or folder. What does not exist yet is compared by its path.
 static bool is_same_file(const char *a, const char *b) {
     struct stat x, y;
     if (!stat(a, &x) && !stat(b, &y))
