@@ -176,7 +176,7 @@ static void lay_out(struct HfExport *x) {
     struct HfOut *out = base_alloc(x->npiece * sizeof *out);
     for (size_t i = 0; i < x->npiece; i++)
         out[i] = hf_piece_out(&x->piece[i]);
-    hf_writer_init(&x->writer, x->path, out, x->npiece, x->dtype, HF_SHARD_BYTES);
+    hf_writer_init(&x->writer, x->path, HF_MODEL_STEM, out, x->npiece, x->dtype, HF_SHARD_BYTES);
     free(out);
     x->laid_out = true;
 }

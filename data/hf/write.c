@@ -107,8 +107,11 @@ int hf_writer_make(struct HfWriter *w, struct Error *e) {
     code = make_tmp(w, e);
     for (size_t i = 0; i < w->nfile && !code; i++)
         code = make_file(w, &w->file[i], e);
-    if (!code && w->index)
-        code = hf_writer_put(w, "model.safetensors.index.json", w->index, strlen(w->index), e);
+    if (!code && w->index) {
+        char *name = base_format("%s.safetensors.index.json", w->stem);
+        code = hf_writer_put(w, name, w->index, strlen(w->index), e);
+        free(name);
+    }
     if (code)
         hf_writer_abandon(w);
     return code;

@@ -18,6 +18,8 @@
 // Bytes of a shard at most, as in transformers 4. Readers accept any size.
 static const uint64_t HF_SHARD_BYTES = 5000000000;
 
+#define HF_MODEL_STEM "model"
+
 // A tensor to write. Names are printable ASCII without quotes and backslashes.
 struct HfOut {
     const char *name;
@@ -42,6 +44,7 @@ struct HfShard {
 
 struct HfWriter {
     char *path, *tmp_path;
+    const char *stem; // of the files' names
     enum Dtype dtype;
     size_t ntensor;
     struct HfEntry *entry; // in the order given
@@ -51,10 +54,11 @@ struct HfWriter {
     int folder;  // of the first rank: PATH.writing, locked; else -1
 };
 
-// Lays out n tensors in this order; a shard has at most shard_bytes, or one larger tensor. The path
-// has no slash at its end. hf_writer_free it.
-void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *tensor, size_t n,
-                    enum Dtype dtype, uint64_t shard_bytes);
+// Lays out n tensors in this order, in STEM.safetensors or in shards that begin so: HF_MODEL_STEM,
+// or another (data/peft/adapter.h). A shard has at most shard_bytes, or one larger tensor. The path
+// has no slash at its end; `stem` must outlive w. hf_writer_free it.
+void hf_writer_init(struct HfWriter *w, const char *path, const char *stem,
+                    const struct HfOut *tensor, size_t n, enum Dtype dtype, uint64_t shard_bytes);
 void hf_writer_free(struct HfWriter *w);
 
 // Returns the bytes of all files, without those of hf_writer_put.

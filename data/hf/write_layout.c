@@ -91,8 +91,8 @@ static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t f
     memcpy(shard->header + LENGTH_BYTES, text, n);
     shard->bytes = shard->header_bytes + bytes;
     shard->name = w->nfile == 1
-                      ? base_format("model.safetensors")
-                      : base_format("model-%05zu-of-%05zu.safetensors", file + 1, w->nfile);
+                      ? base_format("%s.safetensors", w->stem)
+                      : base_format("%s-%05zu-of-%05zu.safetensors", w->stem, file + 1, w->nfile);
     shard->path = base_format("%s/%s", w->tmp_path, shard->name);
     shard->fd = -1;
     free(text);
@@ -117,10 +117,10 @@ static char *index_text(const struct HfWriter *w) {
     return text;
 }
 
-void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *tensor, size_t n,
-                    enum Dtype dtype, uint64_t shard_bytes) {
+void hf_writer_init(struct HfWriter *w, const char *path, const char *stem,
+                    const struct HfOut *tensor, size_t n, enum Dtype dtype, uint64_t shard_bytes) {
     *w = (struct HfWriter){
-        .path = base_format("%s", path), .dtype = dtype, .ntensor = n, .folder = -1};
+        .path = base_format("%s", path), .stem = stem, .dtype = dtype, .ntensor = n, .folder = -1};
     w->tmp_path = base_format("%s.writing", path);
     w->entry = base_alloc_zeroed((n + 1) * sizeof *w->entry);
     lay_tensors(w, tensor, shard_bytes);

@@ -50,7 +50,7 @@ TEST(nothing_stays_of_a_failure) {
     for (int fail_at = 1;; fail_at++) {
         struct HfWriter w;
         struct Error e = {0};
-        hf_writer_init(&w, out, two, 2, F32, 50);
+        hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, 50);
         disk_calls = 0;
         disk_fail_at = fail_at;
         int code = write_two(&w, &e);
@@ -80,7 +80,7 @@ TEST(files_are_sized_without_fallocate) {
     struct Error e = {0};
     struct stat st;
     no_fallocate = true;
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_make(&w, &e), &e);
     assert_int_equal(fstat(w.file[0].fd, &st), 0);
     assert_int_equal(st.st_size, w.file[0].bytes);
@@ -92,7 +92,7 @@ TEST(files_are_sized_without_fallocate) {
 TEST(existing_folders_stay) {
     struct HfWriter w;
     struct Error e = {0};
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_check(out, "--export", &e), &e);
     assert_int_equal(mkdir(out, 0700), 0);
     assert_error(hf_writer_check(out, "--export", &e), -EEXIST, &e, "E_FILE_EXISTS out");
@@ -111,7 +111,7 @@ TEST(existing_folders_stay) {
     hf_writer_free(&w);
     char *nowhere = base_format("%s/no/out", folder);
     assert_int_equal(symlink("nowhere", nowhere), -1);
-    hf_writer_init(&w, nowhere, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&w, nowhere, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     assert_error(hf_writer_make(&w, &e), -ENOENT, &e, "E_FILE_WRITE");
     hf_writer_free(&w);
     free(nowhere);
@@ -123,7 +123,7 @@ TEST(links_are_not_followed) {
     char *other = base_format("%s/other", folder);
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(symlink("other", aside), 0);
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "E_EXPORT_BUSY out.writing");
     assert_int_equal(unlink(aside), 0);
     assert_int_equal(symlink("nowhere", out), 0);
@@ -137,8 +137,8 @@ TEST(links_are_not_followed) {
 TEST(dead_runs_are_swept) {
     struct HfWriter w, again;
     struct Error e = {0};
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
-    hf_writer_init(&again, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&again, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_make(&w, &e), &e);
     assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "E_EXPORT_BUSY out.writing");
     hf_writer_free(&w); // as a death: what is on the disk stays
@@ -167,8 +167,8 @@ TEST(dead_runs_are_swept) {
 TEST(an_overtaker_keeps_its_files) {
     struct HfWriter late, other;
     struct Error e = {0};
-    hf_writer_init(&late, out, two, 2, F32, HF_SHARD_BYTES);
-    hf_writer_init(&other, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&late, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&other, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     overtaker = &other;
     assert_error(hf_writer_make(&late, &e), -EEXIST, &e, "E_EXPORT_BUSY");
     hf_writer_free(&late);
@@ -188,7 +188,7 @@ TEST(no_value_becomes_infinite) {
         struct HfWriter w;
         struct Error e = {0};
         float values[3] = {rows[i].fits, 0, rows[i].over};
-        hf_writer_init(&w, out, two, 2, rows[i].dtype, HF_SHARD_BYTES);
+        hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, rows[i].dtype, HF_SHARD_BYTES);
         assert_ok(hf_writer_make(&w, &e), &e);
         assert_ok(hf_write_range(&w, 0, 3, 2, values, &e), &e);
         assert_error(hf_write_range(&w, 0, 3, 3, values, &e), -ERANGE, &e,
@@ -204,7 +204,7 @@ TEST(no_value_becomes_infinite) {
 TEST(names_stay_in_the_folder) {
     struct HfWriter w;
     struct Error e = {0};
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
     assert_ok(hf_writer_make(&w, &e), &e);
     assert_error(hf_writer_put(&w, "../x", "", 0, &e), -EINVAL, &e, "E_EXPORT_NAME");
     assert_error(hf_writer_put(&w, "", "", 0, &e), -EINVAL, &e, "E_EXPORT_NAME");

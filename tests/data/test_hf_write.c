@@ -72,7 +72,7 @@ static void open_writer(struct HfWriter *w, const struct Model *m, enum Dtype dt
     struct HfOut *tensors = base_alloc(n * sizeof *tensors);
     for (size_t i = 0; i < n; i++)
         tensors[i] = hf_piece_out(&m->piece[i]);
-    hf_writer_init(w, out, tensors, n, dtype, shard_bytes);
+    hf_writer_init(w, out, HF_MODEL_STEM, tensors, n, dtype, shard_bytes);
     free(tensors);
 }
 
@@ -181,7 +181,7 @@ TEST(one_file_has_no_index) {
     struct Error e = {0};
     size_t n;
     char *path = base_format("%s/model.safetensors", out);
-    hf_writer_init(&w, out, two, 2, F32, 64);
+    hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, 64);
     assert_ok(hf_writer_make(&w, &e), &e);
     assert_ok(hf_write_range(&w, 0, 0, 10, counted, &e), &e);
     assert_ok(hf_write_range(&w, 1, 0, 6, counted, &e), &e);
@@ -217,7 +217,7 @@ TEST(shards_hold_what_fits) {
     static const struct HfOut three[] = {{"a", 1, {10}}, {"b", 2, {2, 3}}, {"c", 2, {1, 2}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct HfWriter w;
-        hf_writer_init(&w, out, three, 3, F32, cases[i].limit);
+        hf_writer_init(&w, out, HF_MODEL_STEM, three, 3, F32, cases[i].limit);
         assert_int_equal(w.nfile, cases[i].nfile);
         for (int j = 0; j < 3; j++)
             assert_int_equal(w.entry[j].file, cases[i].file[j]);
@@ -241,7 +241,7 @@ TEST(shards_hold_what_fits) {
 TEST(large_models_are_laid_out) {
     static const struct HfOut large[] = {{"a", 2, {100000, 100000}}, {"b", 2, {70000, 100000}}};
     struct HfWriter w;
-    hf_writer_init(&w, out, large, 2, BF16, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, large, 2, BF16, HF_SHARD_BYTES);
     assert_int_equal(w.nfile, 2);
     static const char offsets[] = "\"data_offsets\":[0,20000000000]";
     assert_non_null(memmem(w.file[0].header, w.file[0].header_bytes, offsets, sizeof offsets - 1));
@@ -263,7 +263,7 @@ TEST(values_are_rounded_to_the_nearest) {
         float values[10], got[10];
         for (int i = 0; i < 10; i++)
             values[i] = half && all[i] > 65504 ? 65504 : all[i];
-        hf_writer_init(&w, out, two, 2, half ? F16 : BF16, HF_SHARD_BYTES);
+        hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, half ? F16 : BF16, HF_SHARD_BYTES);
         assert_ok(hf_writer_make(&w, &e), &e);
         assert_ok(hf_write_range(&w, 0, 0, 10, values, &e), &e);
         finish(&w);
@@ -300,7 +300,7 @@ TEST(long_ranges_are_written) {
     struct Error e = {0};
     for (int i = 0; i < N; i++)
         values[i] = f32_from_bf16((uint16_t)(i % 32000));
-    hf_writer_init(&w, out, one, 1, BF16, HF_SHARD_BYTES);
+    hf_writer_init(&w, out, HF_MODEL_STEM, one, 1, BF16, HF_SHARD_BYTES);
     assert_ok(hf_writer_make(&w, &e), &e);
     assert_ok(hf_write_range(&w, 0, FROM, N - FROM, values + FROM, &e), &e);
     assert_ok(hf_write_range(&w, 0, 0, FROM, values, &e), &e);
