@@ -20,7 +20,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     test_hf_folder test_hf_write test_hf_complete \
     test_llmc test_llmc_write test_chat test_chat_lines test_conversation test_prompts test_printed test_shapes test_stream test_unpack_none test_eval test_deepspeed test_deepspeed_passes test_deepspeed_public) \
     $(call IN,kernels,test_matmul_edges test_kernels_few test_hash test_trace test_base) \
-    $(call IN,model,test_model test_sample test_generated test_units test_families test_hf_config test_pieces test_sparse) \
+    $(call IN,model,test_model test_sample test_generated test_units test_families test_hf_config test_pieces test_sparse test_lora_targets) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_every_family test_frozen test_breakdown test_reshape test_sampling test_comm test_rank_device \
     test_settings test_plan test_packed test_tensor test_pipe test_pipe_tied test_pipe_time \

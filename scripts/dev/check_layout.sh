@@ -102,8 +102,8 @@ function may_include(target,    to) {
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")
-        return target ~ ("^kernels/(atomic_file|base|batch|dtype|flag|folder|hash|log_step|nearest|" \
-            "show|weights)[.]h$")
+        return target ~ ("^kernels/(atomic_file|base|batch|dtype|flag|folder|hash|log_step|lora|" \
+            "nearest|show|weights)[.]h$")
     return folder == to
 }
 

@@ -1,0 +1,39 @@
+// A table of the places of LoRA's adapters: see lora.h.
+#include "kernels/lora.h"
+
+#include <string.h>
+
+static const char *const modules[NLORA][2] = {
+    [LORA_Q] = {"self_attn.q_proj", "attn.c_attn"}, [LORA_K] = {"self_attn.k_proj", NULL},
+    [LORA_V] = {"self_attn.v_proj", NULL},          [LORA_O] = {"self_attn.o_proj", "attn.c_proj"},
+    [LORA_GATE] = {"mlp.gate_proj", NULL},          [LORA_UP] = {"mlp.up_proj", "mlp.c_fc"},
+    [LORA_DOWN] = {"mlp.down_proj", "mlp.c_proj"},
+};
+
+const char *lora_target_module(enum LoraTarget t, bool gpt2) {
+    return modules[t][gpt2];
+}
+
+const char *lora_target_name(enum LoraTarget t, bool gpt2) {
+    const char *module = modules[t][gpt2];
+    return module && !gpt2 ? strchr(module, '.') + 1 : module;
+}
+
+unsigned lora_targets_named(const char *name, size_t n, bool gpt2) {
+    unsigned targets = 0;
+    for (int t = 0; t < NLORA; t++) {
+        const char *module = modules[t][gpt2];
+        size_t all = module ? strlen(module) : 0;
+        if (n && n <= all && memcmp(module + all - n, name, n) == 0 &&
+            (n == all || module[all - n - 1] == '.'))
+            targets |= 1u << t;
+    }
+    return targets;
+}
+
+unsigned lora_targets_all(bool gpt2) {
+    unsigned targets = 0;
+    for (int t = 0; t < NLORA; t++)
+        targets |= (modules[t][gpt2] != NULL) << t;
+    return targets;
+}
