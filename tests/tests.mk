@@ -17,7 +17,7 @@ RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe test_bpe_kinds test_fit test_loader \
     test_inputs test_token_formats test_pack test_examples test_mix test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
-    test_hf_folder test_hf_write test_hf_complete \
+    test_hf_folder test_hf_write test_hf_complete test_peft \
     test_llmc test_llmc_write test_chat test_chat_lines test_conversation test_prompts test_printed test_shapes test_stream test_unpack_none test_eval test_deepspeed test_deepspeed_passes test_deepspeed_public) \
     $(call IN,kernels,test_matmul_edges test_kernels_few test_hash test_trace test_base) \
     $(call IN,model,test_model test_sample test_generated test_units test_families test_hf_config test_pieces test_sparse test_lora_targets) \

@@ -76,7 +76,7 @@ function height(path) {
         return index("zero/comm zero zero/master zero/wire zero/hpz zero/replica zero/tensor " \
             "zero/pipe zero/offload zero/trace zero/process zero/settings zero/checkpoint zero/weights " \
             "zero/rank zero/train zero/plan ", path " ")
-    return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
+    return index("data data/text data/eval data/hf data/peft data/llmc data/deepspeed data/flags data/log ",
         path " ")
 }
 
