@@ -143,6 +143,11 @@ static void gelu_forward_access(const struct GeluForward *k, struct Accesses *a)
     writes(a, k->y, k->n, k->dtype);
 }
 
+static void dropout_access(const struct Dropout *k, struct Accesses *a) {
+    reads(a, k->x, k->rows * k->cols, k->dtype);
+    results(a, k->y, k->rows * k->cols, k->dtype, k->accumulate);
+}
+
 static void swiglu_forward_access(const struct SwigluForward *k, struct Accesses *a) {
     reads(a, k->x, 2 * k->rows * k->n, k->dtype);
     writes(a, k->y, k->rows * k->n, k->dtype);

@@ -225,6 +225,27 @@ struct GeluForward {
     void *y;
 };
 
+// y = x times `scale` where an element is kept, times 0 where it is dropped; plus the old y if
+// accumulate. Element (row, col) is dropped if a uniform number of `seed` and of its index, first +
+// row * stride + col, is below p: the same ones whatever part of a tensor a rank has. p 0: none.
+// Srivastava et al. 2014. x, y: (rows, cols) in dtype; y may be x.
+struct Dropout {
+    size_t rows, cols;
+    enum Dtype dtype;
+    const void *x;
+    void *y;
+    float scale, p;
+    uint64_t seed, first;
+    size_t stride;
+    bool accumulate;
+};
+
+// Returns what element (row, col) of x is multiplied by.
+HOST_DEVICE static inline float dropout_factor(const struct Dropout *a, size_t row, size_t col) {
+    uint64_t index = a->first + (uint64_t)row * a->stride + col;
+    return a->p > 0 && rng_uniform(a->seed, index) < a->p ? 0 : a->scale;
+}
+
 // Returns a token's row in a matrix of v rows for tokens from first_token on: all tokens, or a
 // rank's part of a vocabulary that is split. v or more: the token has no row here.
 HOST_DEVICE static inline size_t token_row(int32_t token, size_t first_token) {
@@ -384,7 +405,8 @@ struct Cast {
     const void *src;
 };
 
-// dst[i] = std * normal(seed, fill_index(i)) + mean, fp32 (kernels/dtype.h).
+// dst[i] = std * normal(seed, fill_index(i)) + mean, fp32 (kernels/dtype.h); or, if `uniform`, std *
+// a uniform number in [-1, 1) + mean.
 //
 // run 0: element i is element index + i of the whole tensor. Else dst is a part of a TP rank's
 // columns of a matrix: `run` of them in each row of `stride`, the first at element `index`; dst[0]
@@ -395,11 +417,19 @@ struct FillNormal {
     uint64_t seed, index;
     float mean, std;
     size_t first, run, stride;
+    bool uniform;
 };
 
 HOST_DEVICE static inline uint64_t fill_index(const struct FillNormal *a, size_t i) {
     size_t at = a->first + i;
     return a->index + (a->run ? at / a->run * a->stride + at % a->run : i);
+}
+
+// Returns element i of dst.
+HOST_DEVICE static inline float fill_value(const struct FillNormal *a, size_t i) {
+    uint64_t at = fill_index(a, i);
+    float x = a->uniform ? 2 * rng_uniform(a->seed, at) - 1 : rng_normal(a->seed, at);
+    return a->std * x + a->mean;
 }
 
 // The two kernels of collectives between ranks that can read each other's memory. src is an array
@@ -437,6 +467,7 @@ struct RankGather {
     X(rotate_forward, RotateForward)                                                               \
     X(rotate_backward, RotateBackward)                                                             \
     X(gelu_forward, GeluForward)                                                                   \
+    X(dropout, Dropout)                                                                            \
     X(swiglu_forward, SwigluForward)                                                               \
     X(swiglu_backward, SwigluBackward)                                                             \
     X(embed_forward, EmbedForward)                                                                 \

@@ -82,6 +82,8 @@ static const struct TierOperand {
     ROW(rotate_backward, RotateBackward, work.mem),
     ROW(gelu_forward, GeluForward, x),
     ROW(gelu_forward, GeluForward, y),
+    ROW(dropout, Dropout, x),
+    ROW(dropout, Dropout, y),
     ROW(swiglu_forward, SwigluForward, x),
     ROW(swiglu_forward, SwigluForward, y),
     ROW(swiglu_backward, SwigluBackward, x),

@@ -236,5 +236,5 @@ void CPU_NAME(cast)(struct Cpu *cpu, const struct Cast *a) {
 void CPU_NAME(fill_normal)(struct Cpu *cpu, const struct FillNormal *a) {
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t i = 0; i < a->n; i++)
-        a->dst[i] = a->std * rng_normal(a->seed, fill_index(a, i)) + a->mean;
+        a->dst[i] = fill_value(a, i);
 }

@@ -29,6 +29,7 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, rotate_forward, RotateForward)                                            \
     CPU_DECLARE_RUN(isa, rotate_backward, RotateBackward)                                          \
     CPU_DECLARE_RUN(isa, gelu_forward, GeluForward)                                                \
+    CPU_DECLARE_RUN(isa, dropout, Dropout)                                                         \
     CPU_DECLARE_RUN(isa, swiglu_forward, SwigluForward)                                            \
     CPU_DECLARE_RUN(isa, swiglu_backward, SwigluBackward)                                          \
     CPU_DECLARE_RUN(isa, embed_forward, EmbedForward)                                              \

@@ -85,7 +85,7 @@ void oracle_cast(struct Cpu *cpu, const struct Cast *a) {
 void oracle_fill_normal(struct Cpu *cpu, const struct FillNormal *a) {
     (void)cpu;
     for (size_t i = 0; i < a->n; i++)
-        a->dst[i] = a->std * rng_normal(a->seed, fill_index(a, i)) + a->mean;
+        a->dst[i] = fill_value(a, i);
 }
 
 void oracle_rank_sum(struct Cpu *cpu, const struct RankSum *a) {

@@ -47,7 +47,7 @@ extern "C" void cuda_cast(struct Stream *s, const struct Cast *a) {
 static __global__ void __launch_bounds__(THREADS) fill_normal_kernel(struct FillNormal a) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < a.n)
-        a.dst[i] = a.std * rng_normal(a.seed, fill_index(&a, i)) + a.mean;
+        a.dst[i] = fill_value(&a, i);
 }
 
 extern "C" void cuda_fill_normal(struct Stream *s, const struct FillNormal *a) {

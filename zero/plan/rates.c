@@ -238,6 +238,7 @@ static bool has_kernel(const struct RankSettings *s, int k) {
     case KERNEL_attention_cached:
     case KERNEL_cast:
     case KERNEL_fill_normal:
+    case KERNEL_dropout:
     case KERNEL_rank_sum:
     case KERNEL_rank_gather:
     case KERNEL_quantize:

@@ -1,0 +1,24 @@
+// Dropout, or a plain scale, of adapters' operands: an element to a thread, since the tensors are
+// small. Called through the kernel table. Read next: norm.cu.
+#include "kernels/cuda/gpu.cuh"
+
+enum { THREADS = 256 };
+
+template <class T>
+static __global__ void __launch_bounds__(THREADS) dropout_kernel(struct Dropout a) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= a.rows * a.cols)
+        return;
+    T *to = (T *)a.y + i;
+    float y = __fmul_rn(to_float(((const T *)a.x)[i]), dropout_factor(&a, i / a.cols, i % a.cols));
+    *to = from_float<T>(a.accumulate ? to_float(*to) + y : y);
+}
+
+extern "C" void cuda_dropout(struct Stream *s, const struct Dropout *a) {
+    with_type(a->dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        if (a->rows * a->cols)
+            gpu_launch(s, dropout_kernel<T>, (unsigned)ceil_div(a->rows * a->cols, THREADS),
+                       THREADS, 0, *a);
+    });
+}
