@@ -120,6 +120,7 @@ static void layout(struct Acts *a, const struct ModelConfig *c, const struct Act
     a->whole = alloc_piece(bump, whole);
     a->sums = alloc_piece(bump, whole);
     a->dwide = alloc_piece(bump, backward * rows * size_max(attention, model_fc_width(c)) * size);
+    a->lora = alloc_piece(bump, (1 + backward) * rows * LORA_BESIDE * c->lora.rank * size);
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 

@@ -40,6 +40,7 @@ enum Act {
     NACT
 };
 
+enum { LORA_BESIDE = 3 };                     // targets of one product, at most
 #define BIT(tensor) (UINT32_C(1) << (tensor)) // in a set of tensors
 
 // The work of the head on the final norm's output.
@@ -72,6 +73,7 @@ struct Acts {
     void *dnorm;                    // (R', C) gradient of a norm's output
     void *whole, *sums; // (R, C) rows of all TP ranks, and those to be summed; NULL: R' = R
     void *dwide;        // gradients inside attention (qkv and att), or the MLP (fc)
+    void *lora;         // adapters' u and du (block_ops.c), each (R, LORA_BESIDE rank) at most
     void *logits;       // (logit_rows, Vp), then their gradient
     size_t logit_rows, tp_size, row_parts; // R' = R / row_parts
     struct SoftmaxPart *softmax; // (tp_size, logit_rows), if the vocabulary is split over TP ranks

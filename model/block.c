@@ -34,7 +34,7 @@ static void branch_output(struct BlockRun *r, enum Act x, enum BlockParam w, enu
 static void branch_input_backward(struct BlockRun *r, enum Act norm, const void *dy,
                                   enum BlockParam w, enum BlockParam bias) {
     void *dnorm = r->acts->dnorm;
-    linear_backward(r, megatron_sum_of(r->acts, dnorm), dy, branch_input(r, norm), w, bias);
+    linear_backward(r, megatron_sum_of(r->acts, dnorm), dy, branch_input(r, norm), w, bias, NULL);
     megatron_f_backward(r->m, r->acts, dnorm);
 }
 
@@ -63,22 +63,22 @@ static void block_run(struct BlockRun *r, const void *x, const void *delta, uint
         activation_forward(r);
 }
 
-void block_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
-    struct BlockRun r = run_of(m, u, w, (struct Grad){0}, acts);
+void block_forward(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts) {
+    struct BlockRun r = run_of(m, u, w, NULL, acts);
     bool first = u->layer == 0; // the embedding wrote the first block's x itself
     const void *x = first ? r.act[ACT_X] : acts->block[u->layer - 1][ACT_X2];
     block_run(&r, x, first ? NULL : acts->delta, BIT(NACT) - 1);
     branch_output(&r, ACT_MLP, BLOCK_OUT_W, BLOCK_OUT_B);
 }
 
-void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
-    struct BlockRun r = run_of(m, u, w, (struct Grad){0}, acts);
+void block_restore(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts) {
+    struct BlockRun r = run_of(m, u, w, NULL, acts);
     block_run(&r, r.act[ACT_X], NULL, ~acts->kept);
 }
 
 // On entry acts->dx is the gradient of the block's output sum. Both branches leave it (the residual
 // connection), and norm_backward adds the gradient that flows through them.
-void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+void block_backward(struct Model *m, const struct Unit *u, void *const w[], const struct Grad dw[],
                     struct Acts *acts) {
     struct BlockRun r = run_of(m, u, w, dw, acts);
     void *dfc = acts->dwide;
@@ -89,7 +89,7 @@ void block_backward(struct Model *m, const struct Unit *u, const void *w, struct
     void *dqkv = acts->dwide;
     void *datt = dtype_at(dqkv, r.dtype, r.rows * model_qkv_width(&m->config));
     linear_backward(&r, datt, megatron_g_backward(m, acts, acts->dx), r.act[ACT_ATT], BLOCK_PROJ_W,
-                    BLOCK_PROJ_B);
+                    BLOCK_PROJ_B, NULL);
     attention_backward(&r, datt, dqkv);
     if (is_rotary(&r))
         rotate_backward(&r, dqkv);

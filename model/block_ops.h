@@ -11,9 +11,9 @@
 // The arguments that the operations share while one unit runs.
 struct BlockRun {
     struct Model *m;
-    const struct Group *group;
-    const void *w;
-    struct Grad dw;
+    const struct Group *group, *adapter; // of the block, and of its adapter; NULL: it has none
+    const void *w, *adapter_w;
+    struct Grad dw, adapter_dw;
     struct Acts *acts;
     int layer;
     void **act;               // the layer's tensors
@@ -21,19 +21,28 @@ struct BlockRun {
     enum Dtype dtype;
 };
 
-static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, const void *w,
-                                     struct Grad dw, struct Acts *acts) {
-    return (struct BlockRun){m,
-                             &m->params->group[u->group],
-                             w,
-                             dw,
-                             acts,
-                             u->layer,
-                             acts->block[u->layer],
-                             acts_rows(acts),
-                             acts_own_rows(acts),
-                             m->config.channels,
-                             m->config.dtype};
+// w, dw: of all groups; dw is NULL in a forward pass.
+static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, void *const w[],
+                                     const struct Grad dw[], struct Acts *acts) {
+    struct BlockRun r = {.m = m,
+                         .group = &m->params->group[u->group],
+                         .w = w[u->group],
+                         .acts = acts,
+                         .layer = u->layer,
+                         .act = acts->block[u->layer],
+                         .rows = acts_rows(acts),
+                         .own_rows = acts_own_rows(acts),
+                         .C = m->config.channels,
+                         .dtype = m->config.dtype};
+    if (dw)
+        r.dw = dw[u->group];
+    if (u->adapter < 0)
+        return r;
+    r.adapter = &m->params->group[u->adapter];
+    r.adapter_w = w[u->adapter];
+    if (dw)
+        r.adapter_dw = dw[u->adapter];
+    return r;
 }
 
 // Returns a parameter's weights, or NULL if the family lacks it.
@@ -55,13 +64,15 @@ static inline bool is_swiglu(const struct BlockRun *r) {
     return r->m->config.family->mlp == MLP_SWIGLU;
 }
 
-// y (rows, n) = x (rows, k) W (n, k)' + bias; gelu, if not NULL, receives GELU(y).
+// y (rows, n) = x (rows, k) W (n, k)' + bias, plus the adapters' products of its targets; gelu, if
+// not NULL, receives GELU(y).
 void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam w,
                     enum BlockParam bias, void *gelu);
-// dx (rows, k) = dy (rows, n) W (n, k); dW (n, k) (+)= dy' x, and dbias (n) (+)= column sums of dy,
-// if they are trained.
+// dW (n, k) (+)= dy' x, and dbias (n) (+)= column sums of dy, if they are trained; likewise the
+// adapters' gradients. Then dx (rows, k) = dy (rows, n) W (n, k), and what comes through adapters,
+// times GELU'(dgelu) if that is not NULL. dx may be x.
 void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
-                     enum BlockParam bias);
+                     enum BlockParam bias, const void *dgelu);
 
 // A block's norm: y = norm(sum), sum = x + delta.
 struct NormTensors {

@@ -136,7 +136,8 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
 
 int model_first_trained(const struct ModelConfig *whole) {
     int u = 0;
-    while (u <= (int)whole->layers && model_unit_is_frozen(whole, u))
+    while (u <= (int)whole->layers && model_unit_is_frozen(whole, u) &&
+           !model_unit_has_adapter(whole, u))
         u++;
     return u;
 }

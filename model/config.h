@@ -8,6 +8,7 @@
 #include "kernels/base.h"
 #include "kernels/dtype.h"
 #include "model/freeze.h"
+#include "model/lora.h"
 #include "model/sparse.h"
 
 enum Norm { NORM_LAYER, NORM_RMS };
@@ -77,6 +78,7 @@ struct ModelConfig {
     struct Rope rope;
     bool untied;          // the head has a matrix of its own; else it is the token embedding
     struct Freeze freeze; // the units that are not trained
+    struct Lora lora;     // the adapters that are trained instead of all others; rank 0: none
 };
 
 // Fills in what is 0 and follows from the rest: kv_heads = heads, head_size = channels / heads, ffn
@@ -95,15 +97,23 @@ struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_
 // valid values.
 int model_config_check_parts(const struct ModelConfig *whole, size_t tp_size, struct Error *e);
 
-// True if a unit, 0 .. L+1 of the whole model, is frozen.
+// True if a unit, 0 .. L+1 of the whole model, is frozen; with adapters, all are.
 static inline bool model_unit_is_frozen(const struct ModelConfig *whole, int unit) {
     size_t head = whole->layers + 1, u = (size_t)unit;
+    if (whole->lora.rank)
+        return true;
     if (u == 0 || (u == head && !whole->untied))
         return whole->freeze.embeddings;
     return u == head ? whole->freeze.head : freeze_has_layer(&whole->freeze, u - 1);
 }
 
-// Returns the first unit that is trained.
+// True if a unit has an adapter: a block that --freeze does not name.
+static inline bool model_unit_has_adapter(const struct ModelConfig *whole, int unit) {
+    bool block = unit > 0 && (size_t)unit <= whole->layers;
+    return whole->lora.rank && block && !freeze_has_layer(&whole->freeze, (size_t)unit - 1);
+}
+
+// Returns the first unit that is trained, or whose adapter is.
 int model_first_trained(const struct ModelConfig *whole);
 
 // Columns of a row of qkv, of attention's output and of the MLP's pre-activation.

@@ -44,9 +44,10 @@ void stage_output(struct Model *m, struct Acts *acts) {
                });
 }
 
-void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
+void embedding_forward(struct Model *m, const struct Unit *u, void *const all[],
+                       struct Acts *acts) {
     void *x = acts->layers ? acts->block[0][ACT_X] : acts->x_final;
-    (void)u;
+    const void *w = all[u->group];
     LAUNCH(m, embed_forward,
            (struct EmbedForward){
                .b = acts->b,
@@ -81,8 +82,9 @@ static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw
                     padding * size);
 }
 
-void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
-                        struct Acts *acts) {
+void embedding_backward(struct Model *m, const struct Unit *u, void *const w[],
+                        const struct Grad all[], struct Acts *acts) {
+    struct Grad dw = all[u->group];
     (void)w;
     begin_gradient(m, u, dw, m->config.vocab_padded * m->config.channels); // dwte
     struct EmbedBackward args = {
@@ -198,8 +200,8 @@ static void sum_losses(struct Model *m, struct Acts *acts) {
            });
 }
 
-void head_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
-    (void)u;
+void head_forward(struct Model *m, const struct Unit *u, void *const all[], struct Acts *acts) {
+    const void *w = all[u->group];
     LAUNCH(m, norm_forward,
            (struct NormForward){
                .rows = acts_own_rows(acts),
@@ -258,8 +260,10 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
     LAUNCH_WITH_WORK(m, matmul, weights);
 }
 
-void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
-                   struct Acts *acts) {
+void head_backward(struct Model *m, const struct Unit *u, void *const weights[],
+                   const struct Grad grads[], struct Acts *acts) {
+    const void *w = weights[u->group];
+    struct Grad dw = grads[u->group];
     size_t rows = acts_rows(acts), own = acts_own_rows(acts), C = m->config.channels;
     const void *norm = megatron_f_forward(m, acts, acts->norm_final);
     begin_gradient(m, u, dw, 0);

@@ -7,7 +7,7 @@
 
 struct Lora {
     size_t rank;          // 0: no adapters
-    float alpha, dropout; // the products count alpha / rank times
+    double alpha, dropout; // the products count alpha / rank times
     unsigned targets;     // a bit each: 1 << LORA_Q
 };
 

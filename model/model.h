@@ -40,7 +40,7 @@ static inline int model_units(const struct Model *m) {
 int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e);
 void model_close(struct Model *m);
 
-// w[g]: group g's weights, padded elements of config.dtype. Only w[group of u] is read. If a
+// w[g]: group g's weights, padded elements of config.dtype. Only those of u's groups are read. If a
 // pipeline stage has no head, its last unit leaves the stage's output in acts->x_final.
 void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 
@@ -48,22 +48,22 @@ void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
 
 // Turns acts->dx from the gradient of unit u's output into that of its input, and leaves the
-// gradient of u's weights in dw[group of u]. If two units use a group, the later one writes its
+// gradient of u's trained weights in dw[its group]. If two units use a group, the later one writes its
 // gradient first, and the earlier one adds.
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts);
 
-// The kinds of unit, in block.c and ends.c: w, dw are those of the unit's group.
-void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
-void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
-                        struct Acts *acts);
-void block_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
-void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
-void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+// The kinds of unit, in block.c and ends.c.
+void embedding_forward(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts);
+void embedding_backward(struct Model *m, const struct Unit *u, void *const w[],
+                        const struct Grad dw[], struct Acts *acts);
+void block_forward(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts);
+void block_restore(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts);
+void block_backward(struct Model *m, const struct Unit *u, void *const w[], const struct Grad dw[],
                     struct Acts *acts);
 void stage_output(struct Model *m, struct Acts *acts); // after the last unit, if it is not the head
-void head_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
-void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+void head_forward(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts);
+void head_backward(struct Model *m, const struct Unit *u, void *const w[], const struct Grad dw[],
                    struct Acts *acts);
 
 #endif

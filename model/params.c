@@ -1,5 +1,6 @@
 // The table of units, and the layout, initial values and hash of parameter groups. See params.h.
 #include "model/params.h"
+#include "model/adapter.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static const struct Param *add(struct Builder *b, struct ParamSpec t) {
     p->real = (t.padding ? size_min(p->rows, weights) : p->rows) * p->cols;
     g->numel += p->rows * p->cols;
     *b->index += p->whole_rows * p->whole_cols;
-    if (t.cols > 1)
+    if (t.cols > 1 || g->kind == GROUP_ADAPTER)
         g->decay_end = g->numel;
     return p;
 }
@@ -113,11 +114,45 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
         {"norm2.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, GRAD_OF_ROWS},
         {"mlp.fc.bias", SPLIT_ROWS, {bias * gate, bias * up}, 1, 0, 0, 0, 0},
         {"mlp.out.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, 0},
-        {"attention.q_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_HEADS},
-        {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_HEADS},
+        {"attention.q_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_PART},
+        {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_PART},
     };
     for (int i = 0; i < NBLOCK; i++)
         add(b, block[i]);
+}
+
+// Of each target an A (rank, in) and a B (out, rank), whose product is added to the target's rows
+// of the block's matrix (block_ops.c). The A's come first, and those of one input are adjacent. A is
+// split like the input's columns, B like the output's rows; a whole one's gradient is a sum of what
+// each TP rank has of the other. A's initial values are PyTorch's kaiming_uniform_ with a = sqrt 5,
+// B's are 0 (Hu et al. 2021, section 4.1).
+static void layout_adapter(struct Builder *b, const struct ModelConfig *c) {
+    for (int i = 0; i < NADAPTER; i++) {
+        enum LoraTarget target = (enum LoraTarget)(i % ADAPTER_B);
+        struct AdapterTarget t = adapter_target(c, target);
+        bool columns = t.split == SPLIT_COLUMNS, has = lora_has(&c->lora, target);
+        size_t rank = has ? c->lora.rank : 0, *rows = t.rows;
+        float bound = 1 / sqrtf((float)t.in);
+        if (i < ADAPTER_B)
+            add(b, (struct ParamSpec){t.a,
+                                      columns ? SPLIT_COLUMNS : SPLIT_NONE,
+                                      {rank},
+                                      t.in,
+                                      0,
+                                      bound,
+                                      0,
+                                      columns ? GRAD_OF_ALL : GRAD_OF_PART});
+        else
+            add(b, (struct ParamSpec){t.b,
+                                      columns ? SPLIT_NONE : SPLIT_ROWS,
+                                      {has * rows[0], has * rows[1], has * rows[2]},
+                                      c->lora.rank,
+                                      0,
+                                      0,
+                                      0,
+                                      columns ? GRAD_OF_PART : GRAD_OF_ALL});
+        b->group->param[i].uniform = i < ADAPTER_B;
+    }
 }
 
 // Units 0 .. L+1, each with its group.
@@ -126,23 +161,32 @@ static void list_units(const struct ModelConfig *c, struct Params *out) {
     out->nunit = head + 1;
     out->unit = base_alloc_zeroed((size_t)out->nunit * sizeof *out->unit);
     for (int u = 0; u <= head; u++)
-        out->unit[u] = (struct Unit){UNIT_BLOCK, u, u - 1, true};
+        out->unit[u] = (struct Unit){UNIT_BLOCK, u, -1, u - 1, true};
     // The embedding's backward pass only adds to rows of its gradient.
-    out->unit[0] = (struct Unit){UNIT_EMBEDDING, 0, -1, false};
-    out->unit[head] = (struct Unit){UNIT_HEAD, c->untied ? head : 0, -1, true};
+    out->unit[0] = (struct Unit){UNIT_EMBEDDING, 0, -1, -1, false};
+    out->unit[head] = (struct Unit){UNIT_HEAD, c->untied ? head : 0, -1, -1, true};
     out->ngroup = c->untied ? head + 1 : head;
+    for (int u = 1; u < head; u++)
+        if (model_unit_has_adapter(c, u))
+            out->unit[u].adapter = out->ngroup++;
     out->all_units = out->nunit;
     out->all_groups = out->ngroup;
 }
 
 static void name_group(const struct Params *p, struct Group *g) {
     const struct Unit *unit = &p->unit[g->first_unit];
-    if (unit->kind == UNIT_BLOCK)
+    if (g->kind == GROUP_ADAPTER)
+        snprintf(g->name, sizeof g->name, "adapter.%d", unit->layer);
+    else if (unit->kind == UNIT_BLOCK)
         snprintf(g->name, sizeof g->name, "block.%d", unit->layer);
     else if (g->first_unit != g->last_unit)
         snprintf(g->name, sizeof g->name, "ends");
     else
         snprintf(g->name, sizeof g->name, "%s", unit->kind == UNIT_HEAD ? "head" : "embedding");
+}
+
+static bool uses(const struct Unit *unit, int g) {
+    return unit->group == g || unit->adapter == g;
 }
 
 // Appends the parameters of every unit that uses group g.
@@ -153,33 +197,30 @@ static void layout_group(struct Params *p, int g) {
     group->number = g;
     group->first_unit = p->nunit;
     for (int u = 0; u < p->nunit; u++) {
-        if (p->unit[u].group != g)
+        if (!uses(&p->unit[u], g))
             continue;
         group->first_unit = group->first_unit < u ? group->first_unit : u;
         group->last_unit = u;
-        if (p->unit[u].kind == UNIT_EMBEDDING)
-            layout_embedding(&b, c, p->end);
-        else if (p->unit[u].kind == UNIT_HEAD)
-            layout_head(&b, c, p->end);
-        else
+        group->kind = p->unit[u].adapter == g         ? GROUP_ADAPTER
+                      : p->unit[u].kind == UNIT_BLOCK ? GROUP_BLOCK
+                                                      : GROUP_END;
+        if (group->kind == GROUP_ADAPTER)
+            layout_adapter(&b, c);
+        else if (group->kind == GROUP_BLOCK)
             layout_block(&b, c);
+        else if (p->unit[u].kind == UNIT_EMBEDDING)
+            layout_embedding(&b, c, p->end);
+        else
+            layout_head(&b, c, p->end);
     }
-    group->frozen = model_unit_is_frozen(c, group->first_unit);
+    group->frozen = group->kind != GROUP_ADAPTER && model_unit_is_frozen(c, group->first_unit);
     name_group(p, group);
-}
-
-static void note_largest(struct Params *p, int g) {
-    bool block = params_is_block(p, g);
-    int *largest = &p->largest[block];
-    if (*largest < 0 || p->group[g].padded > p->group[*largest].padded)
-        *largest = g;
 }
 
 void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_rank, size_t tp_size,
                    struct Params *out) {
     CHECK(tp_rank < tp_size, "TP rank %zu of %zu", tp_rank, tp_size);
-    *out = (struct Params){
-        .config = *whole, .tp_rank = tp_rank, .tp_size = tp_size, .largest = {-1, -1}};
+    *out = (struct Params){.config = *whole, .tp_rank = tp_rank, .tp_size = tp_size};
     list_units(whole, out);
     out->group = base_alloc_zeroed(sizeof(struct Group) * (size_t)out->ngroup);
     for (int g = 0; g < out->ngroup; g++) {
@@ -187,7 +228,6 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_ran
         layout_group(out, g);
         group->padded = round_up(group->numel, shards * SHARD_MULTIPLE);
         out->padded += group->padded;
-        note_largest(out, g);
     }
     out->first_trained = model_first_trained(whole);
 }
@@ -196,7 +236,7 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_ran
 
 static bool is_used(const struct Params *p, int g) {
     for (int u = 0; u < p->nunit; u++)
-        if (p->unit[u].group == g)
+        if (uses(&p->unit[u], g))
             return true;
     return false;
 }
@@ -210,9 +250,9 @@ static void keep_group(struct Params *p, int g, int to, const struct Param *end[
             end[i] = group->param + (p->end[i] - was->param);
     memmove(group, was, sizeof *group);
     for (int u = 0; u < p->nunit; u++) {
-        if (p->unit[u].group != g)
+        if (!uses(&p->unit[u], g))
             continue;
-        p->unit[u].group = to;
+        *(p->unit[u].group == g ? &p->unit[u].group : &p->unit[u].adapter) = to;
         first = used++ ? first : u;
         last = u;
     }
@@ -221,7 +261,6 @@ static void keep_group(struct Params *p, int g, int to, const struct Param *end[
     group->first_unit = first;
     group->last_unit = last;
     p->padded += group->padded;
-    note_largest(p, to);
 }
 
 void params_keep_stage(struct Params *p, int first, int count) {
@@ -237,7 +276,6 @@ void params_keep_stage(struct Params *p, int first, int count) {
     for (int u = 0; u < count; u++)
         p->unit[u].layer -= p->unit[u].kind == UNIT_BLOCK ? p->first_layer : 0;
     p->padded = 0;
-    p->largest[0] = p->largest[1] = -1;
     for (int g = 0; g < groups; g++)
         if (is_used(p, g))
             keep_group(p, g, kept++, end);
@@ -283,6 +321,7 @@ static struct FillNormal fill_of(const struct Piece *p, uint64_t seed, float *ds
         .index = p->param->index + r->at + (r->run ? 0 : r->first),
         .mean = p->param->mean,
         .std = p->param->std,
+        .uniform = p->param->uniform,
         .first = r->first,
         .run = r->run,
         .stride = r->stride,
@@ -308,7 +347,7 @@ void params_init_host(const struct Params *p, int g, size_t begin, size_t end, u
     for (int i = 0; i < n; i++) {
         struct FillNormal a = fill_of(&piece[i], seed, dst + (piece[i].begin - begin));
         for (size_t k = 0; k < a.n; k++)
-            a.dst[k] = a.std * rng_normal(a.seed, fill_index(&a, k)) + a.mean;
+            a.dst[k] = fill_value(&a, k);
     }
 }
 

@@ -50,19 +50,23 @@ enum BlockParam {
     BLOCK_K_NORM_W,
     NBLOCK
 };
+// The parameters of a block's adapter: A of target t is t, and B is ADAPTER_B + t.
+enum { ADAPTER_B = NLORA, NADAPTER = 2 * NLORA };
 enum { MAX_PARAM = NBLOCK, MAX_PARTS = 3, MAX_PIECES = MAX_PARAM * MAX_PARTS };
+_Static_assert((int)NADAPTER <= (int)MAX_PARAM, "an adapter has too many parameters");
 
 enum ParamSplit { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS };
 // The source of a TP rank's gradient of a parameter that all ranks have: everything; this rank's
-// own rows between products, if those are split (acts.h); this rank's heads.
-enum GradSource { GRAD_OF_ALL, GRAD_OF_ROWS, GRAD_OF_HEADS };
+// own rows between products, if those are split (acts.h); this rank's part of a product.
+enum GradSource { GRAD_OF_ALL, GRAD_OF_ROWS, GRAD_OF_PART };
 
 struct Param {
     const char *name;
     size_t offset;         // first element in the group
     size_t rows, cols;     // as stored; a vector has cols = 1; rows = 0 if the family lacks it
     size_t real;           // elements that are weights: the first `real` of rows * cols
-    float mean, std;       // initial values: mean + std * normal
+    float mean, std;       // initial values: mean + std * normal,
+    bool uniform;          // or mean + std * a uniform number in [-1, 1)
     enum ParamSplit split; // how TP ranks divide the tensor; SPLIT_NONE: all ranks have all of it
     enum GradSource grad;
     uint64_t index;                // global index of the tensor's first element
@@ -75,8 +79,11 @@ struct Param {
 
 enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every format
 
+enum GroupKind { GROUP_END, GROUP_BLOCK, GROUP_ADAPTER };
+
 struct Group {
     char name[24];
+    enum GroupKind kind;
     int number;                // its index in the whole model
     bool shared;               // a unit of another stage uses it, too (params_keep_stage),
     bool copy;                 // and that stage counts, reports and writes it
@@ -92,9 +99,11 @@ struct Group {
 enum UnitKind { UNIT_EMBEDDING, UNIT_BLOCK, UNIT_HEAD };
 
 // A row of the table of units.
+enum { UNIT_GROUPS = 2 };
 struct Unit {
     enum UnitKind kind;
     int group;           // the group whose weights it reads and whose gradient it adds to
+    int adapter;         // likewise, of a block that has one (lora.h); -1: none
     int layer;           // of a block: 0 .. L-1, of the stage's L; -1 for an end
     bool reads_backward; // its backward pass reads the weights, too
 };
@@ -109,34 +118,36 @@ struct Params {
     int all_units, all_groups;     // of the whole model
     int first_unit, first_layer;   // those in it of unit 0 and block 0 here (params_keep_stage)
     int first_trained;             // in it, the first unit whose parameters are trained
-    int largest[2];                // the largest group of an end, and of a block; -1: there is none
     const struct Param *end[NEND]; // in the ends' groups; the head's matrix may be wte itself
     uint64_t real; // weights in total, of all TP ranks and stages: the usual parameter count
     size_t padded; // elements stored in total
 };
 
-// True if group g is a block's. The groups of all blocks are alike; those of the ends are larger.
-static inline bool params_is_block(const struct Params *p, int g) {
-    return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
-}
-
-// Elements of the largest group of a block or of an end; 0: there is none.
-static inline size_t params_largest(const struct Params *p, bool block) {
-    return p->largest[block] < 0 ? 0 : p->group[p->largest[block]].padded;
-}
-
-// The same of the groups that are trained.
-static inline size_t params_largest_trained(const struct Params *p, bool block) {
+// Elements of the largest group of a kind, of those that are trained or of all; 0: there is none.
+static inline size_t params_largest_of(const struct Params *p, enum GroupKind kind, bool trained) {
     size_t most = 0;
     for (int g = 0; g < p->ngroup; g++)
-        if (params_is_block(p, g) == block && !p->group[g].frozen)
+        if (p->group[g].kind == kind && !(trained && p->group[g].frozen))
             most = size_max(most, p->group[g].padded);
     return most;
+}
+static inline size_t params_largest(const struct Params *p, enum GroupKind kind) {
+    return params_largest_of(p, kind, false);
+}
+static inline size_t params_largest_trained(const struct Params *p, enum GroupKind kind) {
+    return params_largest_of(p, kind, true);
 }
 
 // Elements of the largest group of all.
 static inline size_t params_largest_group(const struct Params *p) {
-    return size_max(params_largest(p, false), params_largest(p, true));
+    size_t units = size_max(params_largest(p, GROUP_END), params_largest(p, GROUP_BLOCK));
+    return size_max(units, params_largest(p, GROUP_ADAPTER));
+}
+
+// The group that a unit's backward pass makes a gradient of; -1: none.
+static inline int params_trained_of(const struct Params *p, int u) {
+    const struct Unit *unit = &p->unit[u];
+    return p->group[unit->group].frozen ? unit->adapter : unit->group;
 }
 
 // The number of blocks here.
@@ -149,7 +160,10 @@ static inline size_t params_layers(const struct Params *p) {
 
 // True if a parameter here is trained.
 static inline bool params_trains(const struct Params *p) {
-    return params_largest_trained(p, false) || params_largest_trained(p, true);
+    bool trains = false;
+    for (int g = 0; g < p->ngroup; g++)
+        trains = trains || !p->group[g].frozen;
+    return trains;
 }
 
 // The first unit here whose backward pass is needed: there, or in a stage before, is a parameter
@@ -172,10 +186,16 @@ static inline bool params_is_as_before(const struct Params *p, int u) {
     const struct Unit *unit = &p->unit[u];
     int first = params_first_backward(p);
     return unit->layer > 0 && p->group[unit->group].frozen == p->group[unit[-1].group].frozen &&
-           (u >= first) == (u > first);
+           (unit->adapter < 0) == (unit[-1].adapter < 0) && (u >= first) == (u > first);
 }
 
-// The layer of a block's group in the whole model; -1: the group is an end's.
+// The unit, in the whole model, for which traces show the update of a group.
+static inline int params_update_unit(const struct Params *p, int g) {
+    const struct Group *group = &p->group[g];
+    return group->kind == GROUP_ADAPTER ? p->first_unit + group->first_unit : group->number;
+}
+
+// The layer of a block's group, or its adapter's, in the whole model; -1: the group is an end's.
 static inline int params_layer(const struct Params *p, int g) {
     int layer = p->unit[p->group[g].first_unit].layer;
     return layer < 0 ? layer : p->first_layer + layer;

@@ -78,7 +78,7 @@ int params_partial(const struct Group *group, size_t row_parts, struct Span span
     int n = 0;
     for (int i = 0; i < group->nparam; i++) {
         const struct Param *p = &group->param[i];
-        bool partial = p->grad == GRAD_OF_HEADS || (p->grad == GRAD_OF_ROWS && row_parts > 1);
+        bool partial = p->grad == GRAD_OF_PART || (p->grad == GRAD_OF_ROWS && row_parts > 1);
         if (!partial || !p->rows)
             continue;
         if (!n || span[n - 1].end < p->offset)

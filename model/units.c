@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static void nothing_to_restore(struct Model *m, const struct Unit *unit, const void *w,
+static void nothing_to_restore(struct Model *m, const struct Unit *unit, void *const w[],
                                struct Acts *acts) {
     (void)m;
     (void)unit;
@@ -13,9 +13,9 @@ static void nothing_to_restore(struct Model *m, const struct Unit *unit, const v
 }
 
 static const struct {
-    void (*forward)(struct Model *, const struct Unit *, const void *w, struct Acts *);
-    void (*restore)(struct Model *, const struct Unit *, const void *w, struct Acts *);
-    void (*backward)(struct Model *, const struct Unit *, const void *w, struct Grad,
+    void (*forward)(struct Model *, const struct Unit *, void *const w[], struct Acts *);
+    void (*restore)(struct Model *, const struct Unit *, void *const w[], struct Acts *);
+    void (*backward)(struct Model *, const struct Unit *, void *const w[], const struct Grad dw[],
                      struct Acts *);
 } kinds[] = {
     [UNIT_EMBEDDING] = {embedding_forward, nothing_to_restore, embedding_backward},
@@ -25,20 +25,20 @@ static const struct {
 
 void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts) {
     const struct Unit *unit = &m->params->unit[u];
-    kinds[unit->kind].forward(m, unit, w[unit->group], acts);
+    kinds[unit->kind].forward(m, unit, w, acts);
     if (u + 1 == model_units(m) && unit->kind != UNIT_HEAD)
         stage_output(m, acts);
 }
 
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts) {
     const struct Unit *unit = &m->params->unit[u];
-    kinds[unit->kind].restore(m, unit, w[unit->group], acts);
+    kinds[unit->kind].restore(m, unit, w, acts);
 }
 
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts) {
     const struct Unit *unit = &m->params->unit[u];
-    kinds[unit->kind].backward(m, unit, w[unit->group], dw[unit->group], acts);
+    kinds[unit->kind].backward(m, unit, w, dw, acts);
 }
 
 // Walks the ends and one block of a kind while every launch only asks for its scratch size. No

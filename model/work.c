@@ -2,6 +2,7 @@
 #include "model/work.h"
 
 #include "model/acts.h"
+#include "model/adapter.h"
 
 // Twice the keys that a query sees on average, times the width of all heads: without a bound, half
 // of a T x T product is computed.
@@ -17,15 +18,16 @@ double model_attention_work(const struct ModelConfig *c) {
 enum { NPRODUCT = 4 };
 struct Product {
     enum Act made;
+    enum BlockParam w;
     double flops;
 };
 
 static void list_products(const struct ModelConfig *c, struct Product out[NPRODUCT]) {
     double C = (double)c->channels, att = (double)model_attention_width(c);
-    out[0] = (struct Product){ACT_QKV, 2 * C * (double)model_qkv_width(c)};
-    out[1] = (struct Product){ACT_X2, 2 * C * att};
-    out[2] = (struct Product){ACT_FC, 2 * C * (double)model_fc_width(c)};
-    out[3] = (struct Product){NACT, 2 * C * (double)c->ffn};
+    out[0] = (struct Product){ACT_QKV, BLOCK_QKV_W, 2 * C * (double)model_qkv_width(c)};
+    out[1] = (struct Product){ACT_X2, BLOCK_PROJ_W, 2 * C * att};
+    out[2] = (struct Product){ACT_FC, BLOCK_FC_W, 2 * C * (double)model_fc_width(c)};
+    out[3] = (struct Product){NACT, BLOCK_OUT_W, 2 * C * (double)c->ffn};
 }
 
 // A forward pass is the products and two causal attention products; a backward pass is twice the
@@ -42,6 +44,11 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
         bool restored = product[i].made != NACT && !(kept & BIT(product[i].made));
         w.forward += product[i].flops;
         w.backward += (restored + (backward == BACKWARD_ALL ? 2 : 1)) * product[i].flops;
+        if (backward != BACKWARD_ADAPTER)
+            continue;
+        double both = adapter_work(c, product[i].w, false);
+        w.forward += both;
+        w.backward += (restored + 2) * both + adapter_work(c, product[i].w, true); // x A' again
     }
     w.backward = backward == BACKWARD_NONE ? 0 : w.backward;
     return w;
@@ -50,6 +57,8 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
 enum UnitBackward model_unit_backward(const struct ModelConfig *whole, int unit) {
     if (!model_unit_is_frozen(whole, unit))
         return BACKWARD_ALL;
+    if (model_unit_has_adapter(whole, unit))
+        return BACKWARD_ADAPTER;
     return unit > model_first_trained(whole) ? BACKWARD_INPUT : BACKWARD_NONE;
 }
 

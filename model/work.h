@@ -11,9 +11,10 @@ struct UnitWork {
     double forward, backward;
 };
 
-// What a unit's backward pass computes: gradients of its input and its parameters; of its input
-// alone, if it is frozen; nothing, if all units up to it are.
-enum UnitBackward { BACKWARD_ALL, BACKWARD_INPUT, BACKWARD_NONE };
+// What a unit's backward pass computes: gradients of its input and its parameters, or of its input
+// and its adapter's parameters; of its input alone, if it is frozen; nothing, if all units up to it
+// are.
+enum UnitBackward { BACKWARD_ALL, BACKWARD_ADAPTER, BACKWARD_INPUT, BACKWARD_NONE };
 // unit: 0 .. L+1 of the whole model.
 enum UnitBackward model_unit_backward(const struct ModelConfig *whole, int unit);
 

@@ -52,23 +52,24 @@ void gradient_begin(struct Zero *z, int g) {
 }
 
 void gradient_ready(struct Zero *z, const struct Visit *v) {
-    if (!zero_trains(z, v->group))
+    int g = v->trained;
+    if (g < 0)
         return;
-    gradient_begin(z, v->group);
-    struct HopArgs a = gradient_args(z, v->group);
-    if (a.held && !z->dw[v->group].mem)
+    gradient_begin(z, g);
+    struct HopArgs a = gradient_args(z, g);
+    if (a.held && !z->dw[g].mem)
         slot_wait(z, a.held, QUEUE_COMPUTE);
-    z->dw[v->group] =
+    z->dw[g] =
         (struct Grad){a.mem[BUFFER_WHOLE], z->backwards_done > 0 && !z->plan.grad.shard_group};
 }
 
 // ---- how it is reduced ----
 
 void gradient_reduce(struct Zero *z, const struct Visit *v) {
-    struct HopArgs a = gradient_args(z, v->group);
+    struct HopArgs a = gradient_args(z, v->trained);
     chain_run(z, REDUCE, 0, false, QUEUE_COMPUTE, &a);
     if (a.held)
-        z->dw[v->group] = (struct Grad){0};
+        z->dw[a.group] = (struct Grad){0};
     for (int b = 0; b < HOP_BUFFERS; b++)
         if (a.slot[b])
             a.slot[b]->owner = -1;

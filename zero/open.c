@@ -78,33 +78,38 @@ static int alloc_group(struct Zero *z, int g, struct Error *e) {
 
 // Allocates whole groups on the device, if only shards are kept there: for the unit at hand and
 // those fetched ahead; and buckets of gradients, a second one while the first is reduced.
-static int alloc_slots(struct Zero *z, struct Tier *device, struct Error *e) {
+static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
-    size_t end = params_largest(params, false), block = params_largest(params, true);
+    enum GroupKind end = GROUP_END, block = GROUP_BLOCK;
     int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
     size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
-    struct SlotsSpec weights = {.device = z->device,
-                                .host = z->backing.host,
-                                .params = z->params,
-                                .turns = ahead + 1,
-                                .bytes = {end * weight, block * weight},
-                                .tier = device,
-                                .purpose = "weights at hand",
-                                .mark_names = {"weights arrived", "weights drained"}};
+    if (ring == RING_ADAPTERS)
+        end = block = GROUP_ADAPTER;
+    if (!params_largest(params, block) && ring == RING_ADAPTERS)
+        return 0;
+    struct SlotsSpec weights = {
+        .device = z->device,
+        .host = z->backing.host,
+        .params = z->params,
+        .turns = ahead + 1,
+        .bytes = {params_largest(params, end) * weight, params_largest(params, block) * weight},
+        .tier = device,
+        .purpose = "weights at hand",
+        .mark_names = {"weights arrived", "weights drained"}};
     struct SlotsSpec buckets = {.device = z->device,
                                 .host = z->backing.host,
                                 .params = z->params,
                                 .turns = ahead ? 2 : 1,
-                                .bytes = {params_largest_trained(params, false) * grad,
-                                          params_largest_trained(params, true) * grad},
+                                .bytes = {params_largest_trained(params, end) * grad,
+                                          params_largest_trained(params, block) * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
                                 .mark_names = {"bucket arrived", "bucket drained"}};
     if (p->weight_slots)
-        err = slots_open(&z->weights, &weights, e);
+        err = slots_open(&z->weights[ring], &weights, e);
     if (!err && p->buckets)
-        err = slots_open(&z->buckets, &buckets, e);
+        err = slots_open(&z->buckets[ring], &buckets, e);
     return err;
 }
 
@@ -139,16 +144,18 @@ static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
 static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps,
                              bool last) {
     const struct Unit *unit = &p->unit[u];
-    const struct Group *g = &p->group[unit->group];
-    bool ends = pass->backward && g->first_unit == u && !g->frozen;
+    int trained = params_trained_of(p, u);
+    bool ends = pass->backward && trained >= 0 && p->group[trained].first_unit == u;
     return (struct Visit){.unit = u,
-                          .group = unit->group,
+                          .ngroup = unit->adapter < 0 ? 1 : 2,
+                          .group = {unit->group, unit->adapter},
+                          .trained = trained,
                           .micro = pass->micro,
                           .backward = pass->backward,
                           .needs_weights = !pass->backward || unit->reads_backward,
                           .saves_acts = keeps && u >= params_first_backward(p),
                           .grad_complete = ends,
-                          .reduced_late = ends && last && g->copy};
+                          .reduced_late = ends && last && p->group[trained].copy};
 }
 
 // Lists the visits of the passes of a step, or of a forward pass alone; unit -1 ends the list.
@@ -164,9 +171,9 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
             *v++ = visit_of(p, &pass[i], pass[i].backward ? units - 1 - n : n,
                             step && !pass[i].backward, pass[i].micro + 1 == count / 2);
     }
-    *v = (struct Visit){.unit = -1, .group = -1, .micro = SIZE_MAX};
+    *v = (struct Visit){.unit = -1, .group = {-1, -1}, .trained = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
-        v->keep_resident = v->needs_weights && v[1].needs_weights && v[1].group == v->group;
+        v->keep_resident = v->needs_weights && v[1].needs_weights && v[1].group[0] == v->group[0];
     return list;
 }
 
@@ -214,7 +221,7 @@ static void open_group(struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     struct GroupState *s = &z->state[g];
     *s = (struct GroupState){
-        .slots = p->weight_slots ? &z->weights : NULL,
+        .slots = p->weight_slots ? &z->weights[ring_of(z->params, g)] : NULL,
         .param_tier = p->param.tier,
         .grad_tier = p->grad.tier,
         .optimizer_tier = p->optimizer.tier,
@@ -225,7 +232,7 @@ static void open_group(struct Zero *z, int g) {
     };
     s->message_bytes = zero_shard_numel(z, g) * dtype_size(p->param.dtype);
     if (p->grad.shard_group && zero_trains(z, g))
-        s->buckets = &z->buckets;
+        s->buckets = &z->buckets[ring_of(z->params, g)];
     for (int kind = 0; kind < NCHAIN; kind++)
         for (int i = 0; i < STAGE_HOPS; i++)
             if (adds_hop(z, g, (enum ChainKind)kind, z->stage->hops[kind][i]))
@@ -263,8 +270,8 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
         open_group(z, g);
     for (int g = 0; g < params->ngroup && !err; g++)
         err = alloc_group(z, g, e);
-    if (!err)
-        err = alloc_slots(z, tier, e);
+    for (int ring = 0; ring < NRING && !err; ring++)
+        err = alloc_slots(z, (enum Ring)ring, tier, e);
     if (!err)
         err = z->backing.ops->open(z, e);
     return err ? err : alloc_control(z, tier, e);
@@ -283,9 +290,11 @@ void zero_close(struct Zero *z) {
         return;
     for (int g = 0; g < z->params->ngroup; g++)
         close_group(&z->state[g]);
-    slots_close(&z->weights);
-    slots_close(&z->buckets);
     z->backing.ops->close(z);
+    for (int ring = 0; ring < NRING; ring++) {
+        slots_close(&z->weights[ring]);
+        slots_close(&z->buckets[ring]);
+    }
     tier_free(&z->control_block);
     close_events(z);
     free(z->state);

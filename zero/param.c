@@ -41,13 +41,13 @@ void weights_publish(struct Zero *z, int g) {
 // ---- weights that are fetched into a slot ----
 
 // The shard lies where it is kept or, if that is not on the device, at its offset in the whole.
-static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, const struct Visit *v) {
-    int g = v->group;
+static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, bool backward) {
+    int g = slot->owner;
     struct GroupState *s = &z->state[g];
     void *whole = slot->block.mem;
     size_t begin = zero_part_begin(z, &z->plan.param, g);
     struct HopArgs a = {
-        .group = g, .mem = {whole, s->param.mem}, .slot = {slot}, .backward = v->backward};
+        .group = g, .mem = {whole, s->param.mem}, .slot = {slot}, .backward = backward};
     if (s->param_tier->kind == TIER_DEVICE)
         return a;
     a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.param.dtype, begin);
@@ -56,27 +56,27 @@ static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, const struct
 }
 
 static void fetch(struct Zero *z, struct Slot *slot, const struct Visit *v, bool ahead) {
-    struct HopArgs a = fetch_args(z, slot, v);
+    struct HopArgs a = fetch_args(z, slot, v->backward);
     slot->next = chain_run(z, FETCH, slot->next, ahead, NQUEUE, &a);
 }
 
-static void begin_fetch(struct Zero *z, const struct Visit *v) {
+static void begin_fetch(struct Zero *z, const struct Visit *v, int g) {
     struct Label labelled = z->device->label;
     zero_label_visit(z, v);
-    z->backing.ops->weights_due(z, v->group); // this may use the slot for a while
-    fetch(z, slots_acquire(&z->weights, v->group), v, true);
+    z->backing.ops->weights_due(z, g); // this may use the slot for a while
+    fetch(z, slots_acquire(z->state[g].slots, g), v, true);
     z->device->label = labelled;
 }
 
 // Begins to fetch a group, unless it is here or on its way, or its slot is in use: the head and the
 // embedding share one, and with few layers the head is within reach while the embedding computes.
-void weights_ahead(struct Zero *z, const struct Visit *v) {
-    if (z->state[v->group].slots && !slots_is_taken(&z->weights, v->group))
-        begin_fetch(z, v);
+void weights_ahead(struct Zero *z, const struct Visit *v, int g) {
+    struct Slots *slots = z->state[g].slots;
+    if (slots && !slots_is_taken(slots, g))
+        begin_fetch(z, v, g);
 }
 
-void weights_ready(struct Zero *z, const struct Visit *v) {
-    int g = v->group;
+void weights_ready(struct Zero *z, const struct Visit *v, int g) {
     struct GroupState *s = &z->state[g];
     if (!s->slots) { // at stage 0 nothing is gathered: only weights_due waits, if the host updates
         z->backing.ops->weights_due(z, g);
@@ -84,22 +84,22 @@ void weights_ready(struct Zero *z, const struct Visit *v) {
         z->w[g] = s->param.mem;
         return;
     }
-    if (!slots_find(&z->weights, g))
-        begin_fetch(z, v);
-    struct Slot *slot = slots_find(&z->weights, g);
+    if (!slots_find(s->slots, g))
+        begin_fetch(z, v, g);
+    struct Slot *slot = slots_find(s->slots, g);
     fetch(z, slot, v, false); // the hops that were not run ahead
     slot_wait(z, slot, QUEUE_COMPUTE);
     z->w[g] = slot->block.mem;
 }
 
 // Keeps weights that the next pass begins with, such as the head's.
-void weights_released(struct Zero *z, const struct Visit *v) {
-    if (!z->state[v->group].slots || v->keep_resident)
+void weights_released(struct Zero *z, const struct Visit *v, int g) {
+    if (!z->state[g].slots || v->keep_resident)
         return;
-    struct Slot *slot = slots_find(&z->weights, v->group);
+    struct Slot *slot = slots_find(z->state[g].slots, g);
     mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->owner = -1;
-    z->w[v->group] = NULL;
+    z->w[g] = NULL;
 }
 
 char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {

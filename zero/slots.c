@@ -43,7 +43,7 @@ void slots_close(struct Slots *s) {
 
 static struct Slot *slot_of(const struct Slots *s, int owner) {
     int first = s->params ? 1 : 0; // first slot of the ring
-    bool end = s->params && !params_is_block(s->params, owner);
+    bool end = s->params && s->params->group[owner].kind == GROUP_END;
     return &s->slot[end ? 0 : first + owner % (s->count - first)];
 }
 

@@ -42,8 +42,8 @@ const struct ZeroStage *zero_stage(int stage) {
 static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
-        if (next->needs_weights)
-            weights_ahead(z, next);
+        for (int i = 0; i < next->ngroup && next->needs_weights; i++)
+            weights_ahead(z, next, next->group[i]);
 }
 
 void zero_label_visit(struct Zero *z, const struct Visit *v) {
@@ -53,22 +53,31 @@ void zero_label_visit(struct Zero *z, const struct Visit *v) {
     l->micro = v->micro;
 }
 
+static void all_ready(struct Zero *z, const struct Visit *v) {
+    for (int i = 0; i < v->ngroup && v->needs_weights; i++)
+        weights_ready(z, v, v->group[i]);
+}
+
+static void all_released(struct Zero *z, const struct Visit *v) {
+    for (int i = 0; i < v->ngroup && v->needs_weights; i++)
+        weights_released(z, v, v->group[i]);
+}
+
 void zero_before_forward(struct Zero *z, const struct Visit *v) {
     zero_label_visit(z, v);
-    weights_ready(z, v);
+    all_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
 
 void zero_after_forward(struct Zero *z, const struct Visit *v) {
     prefetch_ahead(z, v);
-    weights_released(z, v);
+    all_released(z, v);
     z->backing.ops->after_unit(z, v);
 }
 
 void zero_before_backward(struct Zero *z, const struct Visit *v) {
     zero_label_visit(z, v);
-    if (v->needs_weights)
-        weights_ready(z, v);
+    all_ready(z, v);
     gradient_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
@@ -79,7 +88,6 @@ void zero_after_backward(struct Zero *z, const struct Visit *v) {
     prefetch_ahead(z, v);
     if (v->grad_complete && !v->reduced_late)
         gradient_reduce(z, v);
-    if (v->needs_weights)
-        weights_released(z, v);
+    all_released(z, v);
     z->backing.ops->after_unit(z, v);
 }

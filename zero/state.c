@@ -97,8 +97,9 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
     z->seed = seed;
     for (int g = 0; g < z->params->ngroup; g++)
         z->backing.ops->init(z, g);
-    for (int i = 0; i < z->buckets.count; i++)
-        fill_with_zeros(z, &z->buckets.slot[i].block);
+    for (int ring = 0; ring < NRING; ring++)
+        for (int i = 0; i < z->buckets[ring].count; i++)
+            fill_with_zeros(z, &z->buckets[ring].slot[i].block);
     if (!z->plan.inference) // else they are read next, and till then only padding is known
         zero_store_params(z, false);
     z->step = z->known = 0;

@@ -74,7 +74,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     results_queue(z, word);
     z->backing.ops->step_reported(z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        d->label.unit = z->params->group[g].number;
+        d->label.unit = params_update_unit(z->params, g);
         if (update_is_here(z, g))
             update_group(z, g);
     }

@@ -60,13 +60,15 @@ struct ZeroPlan {
 
 // One unit's forward or backward pass of one micro-batch.
 struct Visit {
-    int unit, group;
+    int unit, ngroup, group[UNIT_GROUPS]; // the groups whose weights the unit reads
+    int trained;                          // of these, the one that is trained; -1: none
     bool backward;
     size_t micro;
-    bool needs_weights; // it reads the group's weights
+    bool needs_weights; // it reads the groups' weights
     bool keep_resident; // the next visit reads them too, so they are not released
     bool saves_acts;    // forward: keeps activations for the backward pass
-    bool grad_complete; // backward: no later visit of the micro-batch adds to the group's gradient
+    bool grad_complete; // backward: no later visit of the micro-batch adds to the trained group's
+                        // gradient
     bool reduced_late;  // and the reduction is queued after the pass (step.c)
 };
 
@@ -113,7 +115,7 @@ struct Zero {
     struct GroupState *state; // per group
     void **w;                 // per group: its whole weights, valid from ready to released
     struct Grad *dw;          // per group: its whole gradient, likewise
-    struct Slots weights, buckets;
+    struct Slots weights[NRING], buckets[NRING];
     struct Visit *train, *forward; // of a step; of a forward pass alone; unit -1 ends each list
     struct Pass *pass, *alone;     // (npass) of a step; the forward pass alone
     size_t npass;
@@ -156,11 +158,11 @@ void walk_forward(struct Zero *z, const struct Visit *first, int count, struct A
 void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 
 // ---- param.c ----
-// Called around each visit that reads weights: z->w[g] is the whole group from ready to released.
-// weights_ahead begins the fetch for a later visit, up to `prefetch` visits early.
-void weights_ahead(struct Zero *z, const struct Visit *v);
-void weights_ready(struct Zero *z, const struct Visit *v);
-void weights_released(struct Zero *z, const struct Visit *v);
+// Called around each visit that reads weights, for each of its groups: z->w[g] is the whole group
+// from ready to released. weights_ahead begins the fetch for a later visit, up to `prefetch` early.
+void weights_ahead(struct Zero *z, const struct Visit *v, int g);
+void weights_ready(struct Zero *z, const struct Visit *v, int g);
+void weights_released(struct Zero *z, const struct Visit *v, int g);
 void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks that keep the whole
 // Returns hop arguments for the weights that this rank updates: its part and the whole, where they
 // are kept; on_device: in a slot, if that is elsewhere. weights_args_done gives the slot back.
@@ -170,7 +172,8 @@ char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where al
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
-// gradient_ready, before a backward visit, sets z->dw[g] to where the gradient goes.
+// gradient_ready, before a backward visit, sets z->dw[g] of the trained group to where its gradient
+// goes.
 // gradient_begin, then or earlier, takes its buffers and queues the loading of the sum so far.
 void gradient_begin(struct Zero *z, int g);
 void gradient_ready(struct Zero *z, const struct Visit *v);

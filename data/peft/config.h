@@ -12,7 +12,7 @@ enum { PEFT_BASE_BYTES = 4096, PEFT_RANK_MAX = 1 << 20 };
 
 struct PeftConfig {
     size_t rank;
-    float alpha, dropout;       // the products count alpha / rank times
+    double alpha, dropout;      // the products count alpha / rank times
     unsigned targets;           // a bit each: 1 << LORA_Q
     char base[PEFT_BASE_BYTES]; // base_model_name_or_path: a folder, a name of the hub's, or ""
 };

@@ -90,7 +90,7 @@ static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
     struct Device *d = z->device;
     float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
     size_t i = 0, last = z->params->group[g].numel;
-    if (z->plan.inference && params_is_block(z->params, g) && last > begin)
+    if (z->plan.inference && z->params->group[g].kind != GROUP_END && last > begin)
         i = size_min(last - begin, numel);
     for (size_t n; i < numel; i += n) {
         n = size_min(STATE_CHUNK, numel - i);

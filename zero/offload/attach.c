@@ -129,55 +129,55 @@ static void close_group(struct OffloadGroup *s) {
     tier_free(&s->new_weights);
 }
 
-static int open_stagings(struct Zero *z, struct Error *e) {
+static int open_stagings(struct Zero *z, enum Ring ring, struct Error *e) {
     struct Offload *o = offload_of(z);
     const struct Placement *p = &z->plan.param;
+    const struct Slots *slots = &z->weights[ring];
     int err = 0;
-    if (!lies_on(p, TIER_NVME))
+    if (!lies_on(p, TIER_NVME) || !slots->count)
         return 0;
-    for (int i = 0; i < z->weights.count && o->options.no_staging; i++)
-        move_add_buffer(&o->mover, &z->weights.slot[i].block);
+    for (int i = 0; i < slots->count && o->options.no_staging; i++)
+        move_add_buffer(&o->mover, &slots->slot[i].block);
     if (o->options.no_staging)
         return 0;
-    o->nstaging = z->weights.count;
-    o->staging = base_alloc_zeroed((size_t)o->nstaging * sizeof *o->staging);
-    for (int i = 0; i < o->nstaging && !err; i++) {
+    o->staging[ring] = base_alloc_zeroed((size_t)slots->count * sizeof *o->staging[ring]);
+    for (int i = 0; i < slots->count && !err; i++) {
         size_t ranks = p->shard_group ? (size_t)p->shard_group->size : 1;
-        size_t n = params_largest(z->params, i > 0) / ranks;
-        err = staging_open(&o->staging[i], &o->mover, TAG_COMM, "weights from disk",
-                           n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
+        err = staging_open(&o->staging[ring][i], &o->mover, TAG_COMM, "weights from disk",
+                           slots->slot[i].block.bytes / ranks, &o->tier[TIER_CPU], e);
     }
     return err;
 }
 
-static int open_shards(struct Zero *z, struct Error *e) {
+static int open_shards(struct Zero *z, enum Ring ring, struct Error *e) {
     struct Offload *o = offload_of(z);
-    size_t size = dtype_size(z->plan.grad.dtype);
+    const struct Slots *buckets = &z->buckets[ring];
     size_t ranks = (size_t)z->shard_group->size;
+    if (!z->plan.grad.shard_group || o->from == z->params->ngroup || !buckets->count)
+        return 0;
     struct SlotsSpec shards = {
         .device = z->device,
         .host = z->backing.host,
         .params = z->params,
-        .turns = z->buckets.count - 1,
-        .bytes = {params_largest_trained(z->params, false) / ranks * size,
-                  params_largest_trained(z->params, true) / ranks * size},
+        .turns = buckets->count - 1,
+        .bytes = {buckets->slot[0].block.bytes / ranks, buckets->slot[1].block.bytes / ranks},
         .tier = &o->tier[TIER_DEVICE],
         .purpose = "a shard of gradients on its way",
         .mark_names = {"shard arrived", "shard drained"},
     };
-    if (!z->plan.grad.shard_group || o->from == z->params->ngroup)
-        return 0;
-    return slots_open(&o->shards, &shards, e);
+    return slots_open(&o->shards[ring], &shards, e);
 }
 
 static int open_rest(struct Zero *z, struct Error *e) {
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++)
         err = open_group(z, g, e);
-    if (!err)
-        err = open_stagings(z, e);
-    if (!err)
-        err = open_shards(z, e);
+    for (int ring = 0; ring < NRING; ring++) {
+        if (!err)
+            err = open_stagings(z, (enum Ring)ring, e);
+        if (!err)
+            err = open_shards(z, (enum Ring)ring, e);
+    }
     return err ? err : host_open(z, e);
 }
 
@@ -185,12 +185,14 @@ static void close_rest(struct Zero *z) {
     struct Offload *o = offload_of(z);
     for (int g = 0; g < z->params->ngroup; g++)
         close_group(&o->group[g]);
-    for (int i = 0; i < o->nstaging; i++)
-        staging_close(&o->staging[i]);
-    slots_close(&o->shards);
+    for (int ring = 0; ring < NRING; ring++) {
+        for (int i = 0; o->staging[ring] && i < z->weights[ring].count; i++)
+            staging_close(&o->staging[ring][i]);
+        slots_close(&o->shards[ring]);
+        free(o->staging[ring]);
+    }
     host_close(z);
     act_offload_close(z);
-    free(o->staging);
     free(o->group);
     free(o);
     z->backing = zero_on_device;

@@ -65,9 +65,9 @@ static const struct Hop d2h_shard = {"d2h",      POINT_STORE,     WHEN_REDUCED, 
 void offload_attach_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Offload *o = offload_of(z);
-    s->buckets = &z->buckets;
+    s->buckets = &z->buckets[ring_of(z->params, g)];
     if (z->plan.grad.shard_group) {
-        s->shards = &o->shards;
+        s->shards = &o->shards[ring_of(z->params, g)];
         chain_add(&s->chain[ACCUMULATE], &h2d_shard, &o->mover);
         chain_add(&s->chain[REDUCE], &d2h_shard, &o->mover);
         return;
@@ -85,7 +85,7 @@ void offload_attach_gradient(struct Zero *z, int g) {
 void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     bool follows = next->backward && next->micro == v->micro && z->plan.prefetch > 0;
-    if (follows && z->backwards_done > 0 && !z->plan.grad.shard_group &&
-        host_updates(z, next->group))
-        gradient_begin(z, next->group);
+    if (follows && z->backwards_done > 0 && !z->plan.grad.shard_group && next->trained >= 0 &&
+        host_updates(z, next->trained))
+        gradient_begin(z, next->trained);
 }

@@ -97,9 +97,8 @@ struct Offload {
     struct Mover mover;
     struct WeightsPart kept, own;
     struct OffloadGroup *group;
-    struct Slots shards;     // reduced shards on their way to the host
-    struct Staging *staging; // (nstaging): of each slot of weights, if those are on NVMe
-    int nstaging;
+    struct Slots shards[NRING];     // reduced shards on their way to the host
+    struct Staging *staging[NRING]; // of each slot of weights, if those are on NVMe; else NULL
     struct HostUpdate update;
     struct ActOffload *acts; // NULL: activations stay on the device
 };

@@ -227,7 +227,7 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
-    host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
+    host->label = (struct Label){.unit = params_update_unit(z->params, g), .step = h->label_step};
     // Results leave after all reductions, and so after all passes that read the old weights.
     mark_wait(results_received_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)

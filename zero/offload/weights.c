@@ -17,7 +17,8 @@
 static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
     const struct WeightsPart *part = a->context;
     const struct Placement *p = &z->plan.param;
-    struct Staging *staging = offload_of(z)->staging;
+    const struct Slots *slots = z->state[a->group].slots;
+    struct Staging *staging = offload_of(z)->staging[slots - z->weights];
     size_t size = dtype_size(p->dtype);
     size_t n = part->own ? zero_owned_numel(z, a->group) : zero_part_numel(z, p, a->group);
     return (struct Move){.store = &z->state[a->group].param,
@@ -25,7 +26,7 @@ static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
                          .bytes = n * size,
                          .mem = a->mem[part->own || p->shard_group ? BUFFER_SHARD : BUFFER_WHOLE],
                          .staging =
-                             staging ? staging + (a->slot[BUFFER_WHOLE] - z->weights.slot) : NULL};
+                             staging ? staging + (a->slot[BUFFER_WHOLE] - slots->slot) : NULL};
 }
 
 // Starts reading from disk as soon as a fetch begins.

@@ -232,13 +232,14 @@ static bool has_kernel(const struct RankSettings *s, int k) {
         return swiglu;
     case KERNEL_gelu_forward:
         return !swiglu;
+    case KERNEL_dropout:
+        return s->model.lora.rank > 0;
     case KERNEL_classifier_part:
     case KERNEL_classifier_merge:
     case KERNEL_step_clip:
     case KERNEL_attention_cached:
     case KERNEL_cast:
     case KERNEL_fill_normal:
-    case KERNEL_dropout:
     case KERNEL_rank_sum:
     case KERNEL_rank_gather:
     case KERNEL_quantize:

@@ -17,6 +17,23 @@ static void fill(size_t *value, size_t otherwise) {
         *value = otherwise;
 }
 
+// Reads the adapters' flags: the model's layers and family are known.
+static int choose_adapters(struct Settings *s, struct Error *e) {
+    struct ModelConfig *m = &s->rank.model;
+    struct Lora *l = &m->lora;
+    const char *targets = s->lora_targets ? s->lora_targets : "all";
+    if (!l->rank)
+        return 0;
+    l->alpha = l->alpha > 0 ? l->alpha : 2 * (double)l->rank;
+    int err = lora_read_targets(&l->targets, targets, m->kind == FAMILY_GPT2, e);
+    if (!err && (size_t)model_first_trained(m) > m->layers)
+        err = error_set(e, -EINVAL, E_LORA,
+                        "--freeze %.200s leaves no layer an adapter; leave out a layer, or "
+                        "--lora-rank",
+                        s->freeze);
+    return err;
+}
+
 // Fills in the model that --model names, where no flag says otherwise.
 static int resolve_model(struct Settings *s, struct Error *e) {
     const struct Preset *p = preset_named(s->preset);
@@ -51,6 +68,8 @@ static int resolve_model(struct Settings *s, struct Error *e) {
     int err = model_rope_scaling(&m->rope, s->rope_scaling, e);
     if (!err)
         err = freeze_read(&m->freeze, s->freeze ? s->freeze : "none", m->layers, m->untied, e);
+    if (!err)
+        err = choose_adapters(s, e);
     if (!err)
         err = sparse_read(&m->sparse, s->sparse_attention ? s->sparse_attention : "dense", e);
     s->sparse_attention = m->sparse.text; // all of it: "fixed" and "fixed:block=16" are one

@@ -120,6 +120,7 @@ struct Settings {
     const char *rope_scaling;     // as model_rope_scaling reads it; NULL: the model's
     const char *sparse_attention; // as sparse_read reads it
     const char *freeze;           // as freeze_read reads it; NULL: none
+    const char *lora_targets;     // as lora_read_targets reads it; NULL: all
     enum Tie tie;
     enum Fit fit;
     struct FitOpen open; // by --fit; all false without

@@ -115,6 +115,21 @@ const struct Flag settings_table[] = {
          "with commas between; they take no gradient and no optimizer state. A head that is "
          "the token embedding is frozen with it (docs/finetune.md).",
      .identity = FLAG_RUN, .identity_if = "freeze!=none"},
+    {"lora-rank", FLAG_SIZE, AT(rank.model.lora.rank), "0", "Training", .argument = "N<=4096",
+     .help = "Trains adapters of this rank beside the matrices of the blocks, and nothing else: "
+             "LoRA. Layers that --freeze names have none (docs/finetune.md). 0: trains the model.",
+     .identity = FLAG_RUN, .identity_if = "lora-rank", .also = "lora-r"},
+    {"lora-alpha", FLAG_FLOAT, AT(rank.model.lora.alpha), "0", "Training", .argument = "0<=X<=1e6",
+     .help = "An adapter's product counts alpha / rank times. 0: twice the rank.",
+     .identity = FLAG_RUN, .identity_if = "lora-rank"},
+    {"lora-targets", FLAG_STRING, AT(lora_targets), "all", "Training", .argument = "LIST",
+     .help = "The matrices that have adapters: attention, mlp, all, or PEFT's names (q_proj ... "
+             "down_proj; of GPT-2 c_attn, c_proj, c_fc), with commas between.",
+     .identity = FLAG_RUN, .identity_if = "lora-rank",
+     .also = "lora-target-modules target-modules"},
+    {"lora-dropout", FLAG_FLOAT, AT(rank.model.lora.dropout), "0", "Training",
+     .argument = "0<=X<=0.99", .help = "The share of an adapter's input that is dropped in a step.",
+     .identity = FLAG_RUN, .identity_if = "lora-rank"},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000", "Training", .argument = "N<=99999999",
      .help = "The step at which the run ends, resumed or not.",
      .also = "max-steps max-iters train-iters num-iterations"},

@@ -1,0 +1,44 @@
+// The table of targets: see adapter.h.
+#include "model/adapter.h"
+
+struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget target) {
+    size_t C = c->channels, q = model_attention_width(c), kv = c->kv_heads * c->head_size;
+    size_t ffn = c->ffn;
+    struct AdapterTarget all[NLORA] = {
+        [LORA_Q] = {"q.lora_A", "q.lora_B", BLOCK_QKV_W, SPLIT_ROWS, {q}, C, q, 0},
+        [LORA_K] = {"k.lora_A", "k.lora_B", BLOCK_QKV_W, SPLIT_ROWS, {kv}, C, kv, q},
+        [LORA_V] = {"v.lora_A", "v.lora_B", BLOCK_QKV_W, SPLIT_ROWS, {kv}, C, kv, q + kv},
+        [LORA_O] = {"o.lora_A", "o.lora_B", BLOCK_PROJ_W, SPLIT_COLUMNS, {C}, q, C, 0},
+        [LORA_GATE] = {"gate.lora_A", "gate.lora_B", BLOCK_FC_W, SPLIT_ROWS, {ffn}, C, ffn, 0},
+        [LORA_UP] = {"up.lora_A", "up.lora_B", BLOCK_FC_W, SPLIT_ROWS, {ffn}, C, ffn, ffn},
+        [LORA_DOWN] = {"down.lora_A", "down.lora_B", BLOCK_OUT_W, SPLIT_COLUMNS, {C}, ffn, C, 0},
+    };
+    if (c->family->mlp == MLP_GELU) // queries, keys and values have one matrix; there is no gate
+        all[LORA_UP].first = 0;
+    if (c->kind == FAMILY_GPT2) {
+        struct AdapterTarget *qkv = &all[LORA_Q];
+        qkv->rows[1] = qkv->rows[2] = kv;
+        qkv->out += 2 * kv;
+    }
+    return all[target];
+}
+
+int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
+                    enum LoraTarget target[LORA_BESIDE]) {
+    int n = 0;
+    for (int t = 0; t < NLORA; t++)
+        if (lora_has(&c->lora, (enum LoraTarget)t) &&
+            adapter_target(c, (enum LoraTarget)t).product == product)
+            target[n++] = (enum LoraTarget)t;
+    return n;
+}
+
+double adapter_work(const struct ModelConfig *c, enum BlockParam product, bool a) {
+    enum LoraTarget target[LORA_BESIDE];
+    double work = 0;
+    for (int i = 0, n = adapter_targets(c, product, target); i < n; i++) {
+        struct AdapterTarget t = adapter_target(c, target[i]);
+        work += 2 * (double)c->lora.rank * (double)(t.in + (a ? 0 : t.out));
+    }
+    return work;
+}

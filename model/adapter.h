@@ -1,0 +1,32 @@
+// The adapters of a block: which part of which matrix each target is (lora.h). Next: block_ops.c.
+#ifndef MODEL_ADAPTER_H
+#define MODEL_ADAPTER_H
+#include "model/acts.h"
+#include "model/params.h"
+
+static inline bool lora_has(const struct Lora *l, enum LoraTarget t) {
+    return l->rank && l->targets >> t & 1;
+}
+
+// A target of a model, or of a TP rank's part of one.
+struct AdapterTarget {
+    const char *a, *b;       // names of its parameters
+    enum BlockParam product; // the matrix that has its rows
+    enum ParamSplit split;   // of that matrix over TP ranks
+    size_t rows[MAX_PARTS];  // of its parts, each of which is split on its own
+    size_t in, out;          // columns; sum of rows
+    size_t first;            // first row in the matrix
+};
+
+// All are 0 if the family has no such target.
+struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget target);
+
+// The targets of a product are adjacent: fills target[] with those that have an adapter, in order.
+// Returns their number.
+int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
+                    enum LoraTarget target[LORA_BESIDE]);
+
+// Returns the floating-point operations for one token: of x A' if `a`, else of x A' B'.
+double adapter_work(const struct ModelConfig *c, enum BlockParam product, bool a);
+
+#endif
