@@ -120,6 +120,9 @@ static void layout(struct Acts *a, const struct ModelConfig *c, const struct Act
     a->whole = alloc_piece(bump, whole);
     a->sums = alloc_piece(bump, whole);
     a->dwide = alloc_piece(bump, backward * rows * size_max(attention, model_fc_width(c)) * size);
+    size_t dropped = c->lora.rank && c->lora.dropout > 0 ? backward * rows : 0;
+    size_t most = size_max(size_max(c->channels, c->ffn), model_attention_width(c));
+    a->dropped = alloc_piece(bump, dropped * most * size);
     a->lora = alloc_piece(bump, (1 + backward) * rows * LORA_BESIDE * c->lora.rank * size);
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }

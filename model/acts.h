@@ -73,6 +73,7 @@ struct Acts {
     void *dnorm;                    // (R', C) gradient of a norm's output
     void *whole, *sums; // (R, C) rows of all TP ranks, and those to be summed; NULL: R' = R
     void *dwide;        // gradients inside attention (qkv and att), or the MLP (fc)
+    void *dropped;      // an adapter's input, some of it dropped, (R, k); NULL: nothing is
     void *lora;         // adapters' u and du (block_ops.c), each (R, LORA_BESIDE rank) at most
     void *logits;       // (logit_rows, Vp), then their gradient
     size_t logit_rows, tp_size, row_parts; // R' = R / row_parts
@@ -83,6 +84,9 @@ struct Acts {
     const int32_t *tokens, *targets; // (b, t) on the device
     const int32_t *starts, *first;   // for packed documents (kernels/batch.h): where each token's
         // document begins, and the first key that it sees; NULL: not packed
+    uint64_t seed,
+        first_row; // HEAD_TRAIN: of --lora-dropout; and the micro-batch's first row among
+                   // those of all training data
     enum HeadMode mode;
     size_t logits_row, logits_count; // HEAD_LOGITS: the first row, and how many
     const struct KvCache *cache; // HEAD_LOGITS: of the tokens before `tokens`, which attention adds

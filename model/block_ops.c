@@ -1,7 +1,7 @@
 // The operations of a block: see block_ops.h. Next: block.c.
 #include "model/block_ops.h"
 
-#include "model/adapter.h"
+#include "model/adapter_ops.h"
 #include "model/kv_cache.h"
 #include "model/megatron.h"
 
@@ -13,157 +13,10 @@ static const void *added_bias(const struct BlockRun *r, enum BlockParam w, enum 
     return once && !megatron_adds(r->m) ? NULL : weight(r, bias);
 }
 
-// A product of the unit's rows: (rows, n) = a (rows, k) b (k, n).
-static void multiply(struct BlockRun *r, struct Matmul args) {
-    args.few_rows = is_few_rows(r->acts, args.m);
-    LAUNCH_WITH_WORK(r->m, matmul, args);
-}
-
-// ---- adapters ----
-
-// The adapters of a product's targets. Their A's are one matrix (rank n, k), as they are adjacent in
-// the group and have one input; so the tensors u = (alpha / rank) x A' and du are (rows, rank n).
-struct Adapters {
-    int n;
-    enum LoraTarget target[LORA_BESIDE];
-    size_t rank, width, in; // width: rank n
-    void *u, *du;
-};
-
-static struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam w) {
-    const struct ModelConfig *c = &r->m->config;
-    struct Adapters a = {.rank = c->lora.rank};
-    if (!r->adapter)
-        return a;
-    a.n = adapter_targets(c, w, a.target);
-    a.width = a.rank * (size_t)a.n;
-    a.in = r->group->param[w].cols;
-    a.u = r->acts->lora;
-    a.du = dtype_at(a.u, r->dtype, r->rows * a.width);
-    return a;
-}
-
-static const void *adapter_weight(const struct BlockRun *r, int p) {
-    return dtype_at(r->adapter_w, r->dtype, r->adapter->param[p].offset);
-}
-
-static void *adapter_gradient(const struct BlockRun *r, int p) {
-    return dtype_at(r->adapter_dw.mem, r->m->grad_dtype, r->adapter->param[p].offset);
-}
-
-// Multiplies u or du by alpha / rank.
-static void scale(struct BlockRun *r, const struct Adapters *a, void *u) {
-    LAUNCH(r->m, dropout,
-           (struct Dropout){.rows = r->rows,
-                            .cols = a->width,
-                            .dtype = r->dtype,
-                            .x = u,
-                            .y = u,
-                            .scale = (float)(r->m->config.lora.alpha / (double)a->rank)});
-}
-
-static void adapter_down(struct BlockRun *r, const struct Adapters *a, const void *x) {
-    multiply(r, (struct Matmul){
-                    .m = r->rows,
-                    .n = a->width,
-                    .k = a->in,
-                    .a = mat(x, r->dtype, a->in),
-                    .b = mat_transposed(adapter_weight(r, a->target[0]), r->dtype, a->in),
-                    .c = mat(a->u, r->dtype, a->width),
-                });
-    scale(r, a, a->u);
-}
-
-// The columns of y (rows, ld) that are a target's, and those of u or du.
-static struct Mat columns_of(const struct BlockRun *r, const struct Adapters *a, int i,
-                             const void *y, size_t ld) {
-    struct AdapterTarget t = adapter_target(&r->m->config, a->target[i]);
-    return mat(dtype_at(y, r->dtype, t.first), r->dtype, ld);
-}
-static struct Mat low_columns_of(const struct BlockRun *r, const struct Adapters *a, int i,
-                                 const void *u) {
-    return mat(dtype_at(u, r->dtype, a->rank * (size_t)i), r->dtype, a->width);
-}
-
-// y (rows, ld) += u B' of each target; gelu: of a product that has one target.
-static void adapter_forward(struct BlockRun *r, const struct Adapters *a, void *y, const void *x,
-                            size_t ld, void *gelu) {
-    adapter_down(r, a, x);
-    for (int i = 0; i < a->n; i++) {
-        int b = ADAPTER_B + (int)a->target[i];
-        multiply(r, (struct Matmul){
-                        .m = r->rows,
-                        .n = r->adapter->param[b].rows,
-                        .k = a->rank,
-                        .a = low_columns_of(r, a, i, a->u),
-                        .b = mat_transposed(adapter_weight(r, b), r->dtype, a->rank),
-                        .c = columns_of(r, a, i, y, ld),
-                        .accumulate = true,
-                        .gelu = gelu,
-                    });
-    }
-}
-
-// dB (+)= dy' u and du = (alpha / rank) dy B of each target; dA (+)= du' x.
-static void adapter_weights(struct BlockRun *r, const struct Adapters *a, const void *dy,
-                            const void *x, size_t ld) {
-    adapter_down(r, a, x);
-    for (int i = 0; i < a->n; i++) {
-        int b = ADAPTER_B + (int)a->target[i];
-        size_t out = r->adapter->param[b].rows;
-        struct Mat dy_i = columns_of(r, a, i, dy, ld), dy_t = dy_i;
-        dy_t.transposed = true;
-        multiply(r, (struct Matmul){
-                        .m = out,
-                        .n = a->rank,
-                        .k = r->rows,
-                        .a = dy_t,
-                        .b = low_columns_of(r, a, i, a->u),
-                        .c = mat(adapter_gradient(r, b), r->m->grad_dtype, a->rank),
-                        .accumulate = r->adapter_dw.accumulate,
-                    });
-        multiply(r, (struct Matmul){
-                        .m = r->rows,
-                        .n = a->rank,
-                        .k = out,
-                        .a = dy_i,
-                        .b = mat(adapter_weight(r, b), r->dtype, a->rank),
-                        .c = low_columns_of(r, a, i, a->du),
-                    });
-    }
-    scale(r, a, a->du);
-    multiply(r, (struct Matmul){
-                    .m = a->width,
-                    .n = a->in,
-                    .k = r->rows,
-                    .a = mat_transposed(a->du, r->dtype, a->width),
-                    .b = mat(x, r->dtype, a->in),
-                    .c = mat(adapter_gradient(r, a->target[0]), r->m->grad_dtype, a->in),
-                    .accumulate = r->adapter_dw.accumulate,
-                });
-}
-
-// dx = (dx + du A) GELU'(dgelu), if that is not NULL.
-static void adapter_input(struct BlockRun *r, const struct Adapters *a, void *dx,
-                          const void *dgelu) {
-    multiply(r, (struct Matmul){
-                    .m = r->rows,
-                    .n = a->in,
-                    .k = a->width,
-                    .a = mat(a->du, r->dtype, a->width),
-                    .b = mat(adapter_weight(r, a->target[0]), r->dtype, a->in),
-                    .c = mat(dx, r->dtype, a->in),
-                    .accumulate = true,
-                    .dgelu = dgelu,
-                });
-}
-
-// ---- products with their adapters ----
-
 void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam w,
                     enum BlockParam bias, void *gelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
-    struct Adapters a = adapters_of(r, w);
+    struct Adapters adapters = adapters_of(r, w);
     multiply(r, (struct Matmul){
                     .m = r->rows,
                     .n = n,
@@ -172,18 +25,18 @@ void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam 
                     .b = mat_transposed(weight(r, w), r->dtype, k),
                     .c = mat(y, r->dtype, n),
                     .bias = added_bias(r, w, bias),
-                    .gelu = a.n ? NULL : gelu,
+                    .gelu = adapters.n ? NULL : gelu,
                 });
-    if (a.n)
-        adapter_forward(r, &a, y, x, n, gelu);
+    if (adapters.n)
+        adapters_forward(r, &adapters, y, x, gelu);
 }
 
 void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias, const void *dgelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
-    struct Adapters a = adapters_of(r, w);
-    if (a.n)
-        adapter_weights(r, &a, dy, x, n);
+    struct Adapters adapters = adapters_of(r, w);
+    if (adapters.n)
+        adapters_backward(r, &adapters, dx, dy, x);
     if (gradient(r, w))
         multiply(r, (struct Matmul){
                         .m = n,
@@ -202,10 +55,9 @@ void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x
                     .a = mat(dy, r->dtype, n),
                     .b = mat(weight(r, w), r->dtype, k),
                     .c = mat(dx, r->dtype, k),
-                    .dgelu = a.n ? NULL : dgelu,
+                    .accumulate = adapters.n > 0,
+                    .dgelu = dgelu,
                 });
-    if (a.n)
-        adapter_input(r, &a, dx, dgelu);
 }
 
 // ---- norms ----

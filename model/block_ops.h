@@ -45,6 +45,12 @@ static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, void
     return r;
 }
 
+// A product of the unit's rows, or of their gradients.
+static inline void multiply(struct BlockRun *r, struct Matmul args) {
+    args.few_rows = is_few_rows(r->acts, args.m);
+    LAUNCH_WITH_WORK(r->m, matmul, args);
+}
+
 // Returns a parameter's weights, or NULL if the family lacks it.
 static inline const void *weight(const struct BlockRun *r, enum BlockParam p) {
     const struct Param *param = &r->group->param[p];

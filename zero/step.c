@@ -43,6 +43,7 @@ static void reduce_late(struct Zero *z, const struct Pass *p) {
 
 void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
+    acts->seed = z->seed;
     acts->loss_sum = &zero_report(z)->loss_sum;
     acts->loss_scale = &z->control->loss_scale.scale;
     acts->accumulate_loss = z->backwards_done > 0;

@@ -102,6 +102,7 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     for (; pass < end && !err; pass++) {
         use_batch(r, pass->backward ? feed_oldest(&r->feed) : feed_next(&r->feed));
         r->acts.dloss = (float)mean_of(1, *counted);
+        r->acts.first_row = rank_first_sample(r, step, pass->micro) * r->acts.t;
         zero_step_pass(&r->zero, pass, &r->acts);
         if (pass->backward)
             feed_done(&r->feed);

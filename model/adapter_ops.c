@@ -1,0 +1,163 @@
+// The products of adapters: see adapter_ops.h. Next: block.c.
+#include "model/adapter_ops.h"
+
+struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam product) {
+    const struct Lora *l = &r->m->config.lora;
+    struct Adapters a = {.product = product, .rank = l->rank};
+    if (!r->adapter)
+        return a;
+    a.n = adapter_targets(&r->m->config, product, a.target);
+    a.width = a.rank * (size_t)a.n;
+    a.in = r->group->param[product].cols;
+    a.ld = r->group->param[product].rows;
+    a.u = r->acts->lora;
+    a.du = dtype_at(a.u, r->dtype, r->rows * a.width);
+    a.dropped = r->acts->dropped;
+    a.drops = l->dropout > 0 && r->acts->mode == HEAD_TRAIN;
+    return a;
+}
+
+static const void *weight_of(const struct BlockRun *r, int p) {
+    return dtype_at(r->adapter_w, r->dtype, r->adapter->param[p].offset);
+}
+static void *gradient_of(const struct BlockRun *r, int p) {
+    return dtype_at(r->adapter_dw.mem, r->m->grad_dtype, r->adapter->param[p].offset);
+}
+
+// The columns of y or dy that are a target's, and those of u or du.
+static struct Mat columns_of(const struct BlockRun *r, const struct Adapters *a, int i,
+                             const void *y) {
+    struct AdapterTarget t = adapter_target(&r->m->config, a->target[i]);
+    return mat(dtype_at(y, r->dtype, t.first), r->dtype, a->ld);
+}
+static struct Mat low_columns_of(const struct BlockRun *r, const struct Adapters *a, int i,
+                                 const void *u) {
+    return mat(dtype_at(u, r->dtype, a->rank * (size_t)i), r->dtype, a->width);
+}
+
+static struct Mat transposed(struct Mat x) {
+    x.transposed = true;
+    return x;
+}
+
+static float scale_of(const struct BlockRun *r) {
+    return (float)(r->m->config.lora.alpha / (double)r->m->config.lora.rank);
+}
+
+// u or du times s.
+static void scale(struct BlockRun *r, const struct Adapters *a, void *u) {
+    LAUNCH(r->m, dropout,
+           (struct Dropout){.rows = r->rows,
+                            .cols = a->width,
+                            .dtype = r->dtype,
+                            .x = u,
+                            .y = u,
+                            .scale = scale_of(r)});
+}
+
+// y = dropout(x) times s, both (rows, in).
+static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, void *y) {
+    const struct Param *w = &r->group->param[a->product];
+    uint64_t layer = (uint64_t)(r->m->params->first_layer + r->layer);
+    float p = (float)r->m->config.lora.dropout;
+    LAUNCH(r->m, dropout,
+           (struct Dropout){
+               .rows = r->rows,
+               .cols = a->in,
+               .dtype = r->dtype,
+               .x = x,
+               .y = y,
+               .scale = scale_of(r) / (1 - p),
+               .p = p,
+               .seed = rng_bits(~r->acts->seed, layer * NBLOCK + (uint64_t)a->product),
+               .first = r->acts->first_row * w->whole_cols + w->first_col,
+               .stride = w->whole_cols,
+           });
+}
+
+// Makes u. Returns the input that A and its gradient are multiplied by; s is a factor of u, or of it.
+static const void *go_down(struct BlockRun *r, const struct Adapters *a, const void *x) {
+    if (a->drops)
+        drop(r, a, x, a->dropped);
+    const void *in = a->drops ? a->dropped : x;
+    multiply(r, (struct Matmul){
+                    .m = r->rows,
+                    .n = a->width,
+                    .k = a->in,
+                    .a = mat(in, r->dtype, a->in),
+                    .b = mat_transposed(weight_of(r, a->target[0]), r->dtype, a->in),
+                    .c = mat(a->u, r->dtype, a->width),
+                });
+    if (!a->drops)
+        scale(r, a, a->u);
+    return in;
+}
+
+void adapters_forward(struct BlockRun *r, const struct Adapters *a, void *y, const void *x,
+                      void *gelu) {
+    go_down(r, a, x);
+    for (int i = 0; i < a->n; i++) {
+        int b = ADAPTER_B + (int)a->target[i];
+        multiply(r, (struct Matmul){
+                        .m = r->rows,
+                        .n = r->adapter->param[b].rows,
+                        .k = a->rank,
+                        .a = low_columns_of(r, a, i, a->u),
+                        .b = mat_transposed(weight_of(r, b), r->dtype, a->rank),
+                        .c = columns_of(r, a, i, y),
+                        .accumulate = true,
+                        .gelu = gelu,
+                    });
+    }
+}
+
+// dB (+)= dy' u, and du = dy B.
+static void go_up_backward(struct BlockRun *r, const struct Adapters *a, int i, const void *dy) {
+    int b = ADAPTER_B + (int)a->target[i];
+    size_t out = r->adapter->param[b].rows;
+    multiply(r, (struct Matmul){
+                    .m = out,
+                    .n = a->rank,
+                    .k = r->rows,
+                    .a = transposed(columns_of(r, a, i, dy)),
+                    .b = low_columns_of(r, a, i, a->u),
+                    .c = mat(gradient_of(r, b), r->m->grad_dtype, a->rank),
+                    .accumulate = r->adapter_dw.accumulate,
+                });
+    multiply(r, (struct Matmul){
+                    .m = r->rows,
+                    .n = a->rank,
+                    .k = out,
+                    .a = columns_of(r, a, i, dy),
+                    .b = mat(weight_of(r, b), r->dtype, a->rank),
+                    .c = low_columns_of(r, a, i, a->du),
+                });
+}
+
+void adapters_backward(struct BlockRun *r, const struct Adapters *a, void *dx, const void *dy,
+                       const void *x) {
+    const void *in = go_down(r, a, x);
+    for (int i = 0; i < a->n; i++)
+        go_up_backward(r, a, i, dy);
+    if (!a->drops)
+        scale(r, a, a->du);
+    multiply(r, (struct Matmul){
+                    .m = a->width,
+                    .n = a->in,
+                    .k = r->rows,
+                    .a = mat_transposed(a->du, r->dtype, a->width),
+                    .b = mat(in, r->dtype, a->in),
+                    .c = mat(gradient_of(r, a->target[0]), r->m->grad_dtype, a->in),
+                    .accumulate = r->adapter_dw.accumulate,
+                });
+    multiply(r, (struct Matmul){
+                    .m = r->rows,
+                    .n = a->in,
+                    .k = a->width,
+                    .a = mat(a->du, r->dtype, a->width),
+                    .b = mat(weight_of(r, a->target[0]), r->dtype, a->in),
+                    .c = mat(dx, r->dtype, a->in),
+                });
+    if (a->drops)
+        drop(r, a, dx, dx);
+}
