@@ -429,28 +429,35 @@ static int only_evaluate(struct Trainer *t, struct Error *e) {
 
 // ---- from the command line to the ranks ----
 
+// True if the run begins with the weights of --init, or trains adapters for them: its checkpoints
+// have the adapters alone.
+static bool needs_model(const struct Run *run) {
+    return resume_is_fresh(&run->job.trainer.resume) || run->line.train.rank.model.lora.rank;
+}
+
 // Returns the initial trainer of each rank.
 static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
     uint64_t limited = o->eval_limit ? size_min(o->eval_limit, all) : all;
-    return (struct Trainer){
-        .settings = &run->line.train,
-        .val_samples = size_min(some, all),
-        .val_samples_at_end = all,
-        .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
-                  &run->console, console_step, console_note, console_line, console_sync, run,
-                  print_validation, print_sample, evaluate},
-        .eval_samples = o->ppl ? limited : 0,
-        .init =
-            resume_is_fresh(&run->job.trainer.resume) ? run->texts.model : (struct ImportSource){0},
-        .exported = run->texts.exported,
-        .joins = run->world.first != 0,
-        .resume = run->job.trainer.resume,
-        .trace = o->trace,
-        .trace_zero = o->trace_zero,
-        .model = o->init ? o->init : run->line.train.preset};
+    return (struct Trainer){.settings = &run->line.train,
+                            .val_samples = size_min(some, all),
+                            .val_samples_at_end = all,
+                            .hooks = {data_train_batch, data_val_batch, data_train_counted,
+                                      data_val_counted, data, &run->console, console_step,
+                                      console_note, console_line, console_sync, run,
+                                      print_validation, print_sample, evaluate},
+                            .eval_samples = o->ppl ? limited : 0,
+                            .init = needs_model(run) ? run->texts.model : (struct ImportSource){0},
+                            .init_adapter = run->texts.adapter,
+                            .exported = run->texts.exported,
+                            .exported_adapter = run->texts.exported_adapter,
+                            .joins = run->world.first != 0,
+                            .resume = run->job.trainer.resume,
+                            .trace = o->trace,
+                            .trace_zero = o->trace_zero,
+                            .model = o->init ? o->init : run->line.train.preset};
 }
 
 // Returns how many texts are continued side by side; of --prompts, before they are read, at most.
@@ -482,14 +489,16 @@ static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
     return err ? err : resolve_settings(run, vocab, e);
 }
 
-// An export copies the files beside the weights, so a resume may need the model, too.
+// An export copies the files beside the weights, and checkpoints lack the base of adapters: so a
+// resume may need the model, too.
 static int open_model(struct Run *run, bool fresh, struct Error *e) {
     int err = texts_open_model(&run->texts, e);
     if (!err || fresh)
         return err;
     struct Error why = *e;
-    return error_set(e, err, why.id, "--export %s needs the model that --init names: %s",
-                     run->line.run.export, why.text);
+    const char *export = run->line.run.export;
+    return error_set(e, err, why.id, "%s%s needs the model that --init names: %s",
+                     export ? "--export " : "--lora-rank", export ? export : "", why.text);
 }
 
 // Checks the model of --init, and the export of --export.
@@ -501,10 +510,12 @@ static int check_weights(struct Run *run, struct Error *e) {
     int err = 0;
     if (!fresh && flag_is_on_line(&said, "init"))
         err = init_check_resumed(&run->resolved, o->kinds, o->init, e);
-    if (!err && (fresh || o->export))
+    if (!err && (needs_model(run) || o->export))
         err = open_model(run, fresh, e);
-    if (!err && fresh && run->texts.model.context)
+    if (!err && needs_model(run) && run->texts.model.context)
         err = import_check(model, &run->texts.model, e);
+    if (!err && fresh)
+        err = texts_open_adapter(&run->texts, e);
     return err ? err : texts_open_export(&run->texts, 0, model->dtype, e);
 }
 
@@ -520,10 +531,16 @@ static int check(struct Run *run, struct Error *e) {
 // Lists the parameters to export, once the vocabulary is known.
 static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
-    const struct ExportSink *to = &run->texts.exported;
+    const struct ExportSink *sinks[] = {&run->texts.exported, &run->texts.exported_adapter};
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
-    err = err ? err : params_visit(model, to->list, to->context, e);
-    return err ? err : to->room(to->context, e);
+    for (int i = 0; i < 2; i++) {
+        const struct ExportSink *to = sinks[i];
+        if (to->write && !err)
+            err = params_visit(model, to->adapters, to->list, to->context, e);
+        if (to->write && !err)
+            err = to->room(to->context, e);
+    }
+    return err;
 }
 
 // Sets what depends on the data: whether sequences are packed, and how many steps --epochs are.
@@ -596,7 +613,7 @@ static int run_job(struct Run *run, struct Error *e) {
         report_defaults(run);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
-    if (!err && run->texts.exported.write)
+    if (!err && (run->texts.exported.write || run->texts.exported_adapter.write))
         err = list_export(run, e);
     err = world_agree(&run->world, err, e);
     if (!err) {

@@ -37,3 +37,18 @@ unsigned lora_targets_all(bool gpt2) {
         targets |= (modules[t][gpt2] != NULL) << t;
     return targets;
 }
+
+bool lora_param_read(const char *name, enum LoraTarget *t, enum LoraMatrix *m) {
+    static const char *const words[NLORA] = {"q", "k", "v", "o", "gate", "up", "down"};
+    static const char *const ends[] = {".lora_A", ".lora_B"};
+    for (int target = 0; target < NLORA; target++)
+        for (int matrix = LORA_A; matrix <= LORA_B; matrix++) {
+            size_t n = strlen(words[target]);
+            if (strncmp(name, words[target], n) != 0 || strcmp(name + n, ends[matrix]) != 0)
+                continue;
+            *t = (enum LoraTarget)target;
+            *m = (enum LoraMatrix)matrix;
+            return true;
+        }
+    return false;
+}

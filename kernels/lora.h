@@ -14,6 +14,11 @@
 // mlp.c_fc, LORA_DOWN mlp.c_proj; the others are not there.
 enum LoraTarget { LORA_Q, LORA_K, LORA_V, LORA_O, LORA_GATE, LORA_UP, LORA_DOWN, NLORA };
 
+enum LoraMatrix { LORA_A, LORA_B };
+
+// Reads a parameter's name as model/ has it, "q.lora_A". False: it is none of an adapter's.
+bool lora_param_read(const char *name, enum LoraTarget *t, enum LoraMatrix *m);
+
 // Returns the module's name within its block, "self_attn.q_proj" or "attn.c_attn"; NULL: the family
 // has none. gpt2: the family is GPT-2, not one with Llama's names.
 const char *lora_target_module(enum LoraTarget t, bool gpt2);

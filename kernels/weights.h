@@ -6,8 +6,8 @@
 // interface between data/ and zero/, element range by element range, used by
 // zero/weights/weights.h.
 //
-// A parameter is named as in model/params.c ("attention.qkv.weight"), with the layer of its block,
-// or -1. All functions return 0, or -errno or -EINVAL with a line in the error; ranks of a process
+// A parameter is named as in model/params.c ("attention.qkv.weight", "q.lora_A"), with the layer of
+// its block, or -1. All functions return 0, or -errno or -EINVAL with a line in the error; ranks of a process
 // call them at the same time.
 #ifndef KERNELS_WEIGHTS_H
 #define KERNELS_WEIGHTS_H
@@ -45,6 +45,7 @@ static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size
 
 struct ImportSource {
     const struct WeightsKind *kind;
+    bool adapters;    // its parameters are the adapters', and not the model's
     enum Dtype dtype; // of the files; NDTYPE: no preference
     size_t seq_len;   // longest sequences that the model was made for; 0: unknown
     const char *told; // lines to print about the files, each with a line break; NULL: none
@@ -61,6 +62,7 @@ struct ImportSource {
 };
 
 struct ExportSink {
+    bool adapters; // as in struct ImportSource
     // Writes elements of a parameter, on any rank. NULL: there is no sink.
     int (*write)(void *context, int layer, const char *name, const struct WeightsRange *range,
                  const float *values, struct Error *e);

@@ -6,9 +6,9 @@
 #include "kernels/lora.h"
 
 struct Lora {
-    size_t rank;          // 0: no adapters
+    size_t rank;           // 0: no adapters
     double alpha, dropout; // the products count alpha / rank times
-    unsigned targets;     // a bit each: 1 << LORA_Q
+    unsigned targets;      // a bit each: 1 << LORA_Q
 };
 
 // Reads a list of targets, words with commas between: attention (q, k, v, o), mlp (gate, up, down),

@@ -289,13 +289,14 @@ void params_free(struct Params *p) {
     *p = (struct Params){0};
 }
 
-int params_visit(const struct ModelConfig *c, VisitParam *visit, void *context, struct Error *e) {
+int params_visit(const struct ModelConfig *c, bool adapters, VisitParam *visit, void *context,
+                 struct Error *e) {
     struct Params p;
     int err = 0;
     params_layout(c, 1, 0, 1, &p);
     for (int g = 0; g < p.ngroup; g++)
         for (int i = 0; i < p.group[g].nparam && !err; i++)
-            if (p.group[g].param[i].real)
+            if (p.group[g].param[i].real && (p.group[g].kind == GROUP_ADAPTER) == adapters)
                 err = visit(context, params_layer(&p, g), p.group[g].param[i].name, e);
     params_free(&p);
     return err;

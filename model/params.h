@@ -189,6 +189,11 @@ static inline bool params_is_as_before(const struct Params *p, int u) {
            (unit->adapter < 0) == (unit[-1].adapter < 0) && (u >= first) == (u > first);
 }
 
+// True if checkpoints hold the group: with adapters, those alone.
+static inline bool params_saves(const struct Params *p, int g) {
+    return !p->config.lora.rank || p->group[g].kind == GROUP_ADAPTER;
+}
+
 // The unit, in the whole model, for which traces show the update of a group.
 static inline int params_update_unit(const struct Params *p, int g) {
     const struct Group *group = &p->group[g];
@@ -201,10 +206,11 @@ static inline int params_layer(const struct Params *p, int g) {
     return layer < 0 ? layer : p->first_layer + layer;
 }
 
-// Calls `visit` for every parameter of such a model, in order, with its layer and name. Returns the
-// first error of `visit`.
+// Calls `visit` for every parameter of such a model, or of its adapters, in order, with its layer
+// and name. Returns the first error of `visit`.
 typedef int VisitParam(void *context, int layer, const char *name, struct Error *e);
-int params_visit(const struct ModelConfig *c, VisitParam *visit, void *context, struct Error *e);
+int params_visit(const struct ModelConfig *c, bool adapters, VisitParam *visit, void *context,
+                 struct Error *e);
 
 // Returns how many weights of such a model are trained.
 uint64_t params_trained(const struct ModelConfig *c);

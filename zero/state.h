@@ -37,8 +37,11 @@ static inline void zero_write_state(struct Zero *z, int g, enum State what, size
                                     float *in) {
     z->state[g].masters->write(z, g, what, i, n, in);
 }
-// How many of the first `arrays` a group has: one that is not trained has only its weights.
+// How many of the first `arrays` a checkpoint has of a group: of one that is not trained only its
+// weights; of the base of adapters none.
 static inline enum State zero_narray(const struct Zero *z, int g, enum State arrays) {
+    if (!params_saves(z->params, g))
+        return 0;
     return zero_trains(z, g) || arrays < 1 ? arrays : STATE_MASTER + 1;
 }
 void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);

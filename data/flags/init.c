@@ -2,6 +2,7 @@
 #include "data/flags/init.h"
 #include "data/hf/config.h"
 #include "data/json_members.h"
+#include "data/peft/kind.h"
 
 #include <errno.h>
 #include <math.h>
@@ -300,5 +301,43 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
         err = flags_load_json_text(f, where, text, strlen(text), e);
     free(text);
     free(where);
+    return err;
+}
+
+// Returns an error if the line has another value for an adapter's flag.
+static int check_adapter(struct Flags *f, const cJSON *item, const char *where, struct Error *e) {
+    char *mine = flags_value(f, item->string);
+    bool text = cJSON_IsString(item);
+    bool same = text ? !strcmp(mine, item->valuestring) : strtod(mine, NULL) == item->valuedouble;
+    int err = 0;
+    if (flags_was_set(f, item->string) && !same && text)
+        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out the flag",
+                        item->string, mine, where, item->valuestring);
+    else if (flags_was_set(f, item->string) && !same)
+        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %g; leave out the flag",
+                        item->string, mine, where, item->valuedouble);
+    free(mine);
+    return err;
+}
+
+int init_read_adapter(struct Flags *f, const char *dir, struct Error *e) {
+    char *family = flags_value(f, "family"), *text = NULL;
+    char *where = base_format("%s/adapter_config.json", dir);
+    struct Error cause;
+    int err = peft_flags(dir, !strcmp(family, "gpt2"), &text, &cause);
+    if (err)
+        error_set(e, err, cause.id, "--init-adapter %s: %s", dir, cause.text);
+    cJSON *flags = err ? NULL : cJSON_Parse(text);
+    const cJSON *item;
+    if (flags && flags_was_set(f, "lora-dropout"))
+        cJSON_DeleteItemFromObject(flags, "lora-dropout");
+    cJSON_ArrayForEach(item, flags) if (!err) err = check_adapter(f, item, where, e);
+    free(text);
+    text = flags ? print_flags(flags) : NULL;
+    if (!err)
+        err = flags_load_json_text(f, where, text, strlen(text), e);
+    free(family);
+    free(where);
+    free(text);
     return err;
 }

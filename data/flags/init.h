@@ -30,6 +30,10 @@ void init_lower_rate(struct Flags *f);
 // Errors: -EINVAL, those of the kind's flags.
 int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e);
 
+// Sets the flags of adapters to those of --init-adapter DIR, after init_read_flags; flags on the
+// line must agree, but for --lora-dropout. Errors: -EINVAL, peft_flags'.
+int init_read_adapter(struct Flags *f, const char *dir, struct Error *e);
+
 // Refuses an --init on the line of a resumed run that has another model. One that no longer exists
 // is ignored, with a log line. Errors: -EINVAL, those of the kind's flags.
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,

@@ -62,6 +62,15 @@ const struct Flag options_table[] = {
          "llm.c. They say what the model is. Of --lr, --weight-decay and --warmup each that is not "
          "given is then 1e-5, 0 and 3% of the steps. A checkpoint of this run goes before.",
      .also = "model-name-or-path pretrained"},
+    {"init-adapter", FLAG_STRING, AT(init_adapter), NULL, "Model", .argument = "DIR",
+     .help =
+         "An adapter of PEFT's (LoRA) for the model of --init, to be trained on or used. It says "
+         "what --lora-rank, --lora-alpha and --lora-targets are.",
+     .also = "adapter adapter-name-or-path"},
+    {"export-adapter", FLAG_STRING, AT(export_adapter), NULL, "Run", .argument = "DIR",
+     .help = "When the last step is done, write the adapters to a new folder as PEFT has it. "
+             "--export writes the whole model, with the adapters merged.",
+     .identity = FLAG_NOW},
     {"export", FLAG_STRING, AT(export), NULL, "Run", .argument = "KIND:PATH",
      .help = "When the last step is done, write the weights to hf:DIR, a new folder as Hugging "
              "Face has it, or llmc:FILE, a new file as llm.c has it (gpt2 alone; fp32, bf16). A "
@@ -246,6 +255,8 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
         err = deepspeed_read_flags(f, o->deepspeed, o->processes, o->resolved, e);
     if (!err && begins)
         err = init_read_flags(f, o->kinds, o->init, e);
+    if (begins && !err && o->init_adapter)
+        err = init_read_adapter(f, o->init_adapter, e);
     o->tunes = begins;
     free(saved);
     return err;
@@ -298,6 +309,10 @@ static const struct FlagRule rules[] = {
     {E_PROMPTS_FLAG, "+answers !prompts", "it answers a file's prompts; add --prompts FILE.jsonl"},
     {E_PROMPTS_FLAG, "prompts chat|+chat|+prompt",
      "both say what is sampled; leave out one of the two"},
+    {E_LORA, "init-adapter !init !resume", "an adapter is for a model; add --init hf:DIR"},
+    {E_LORA, "export-adapter !lora-rank", "without adapters there is none; give --lora-rank"},
+    {E_ONLY_CONFLICT, "export-adapter sample-only|eval-only|prepare-only",
+     "there is no last step; leave out --export-adapter"},
     {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
 };
 

@@ -19,6 +19,7 @@ struct Options {
     size_t seed;
     const char *out, *backup_dir, *resume, *config, *deepspeed, *init, *export, *prompt, *trace,
         *trace_zero;
+    const char *init_adapter, *export_adapter; // PEFT's folders; NULL: none
     const char *eval, *html;
     const char *data_map;                      // NULL: members have their usual names
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; no chat; none

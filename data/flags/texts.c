@@ -1,5 +1,6 @@
 // Opens the data and the prompt: see texts.h.
 #include "data/flags/texts.h"
+#include "data/peft/kind.h"
 #include "data/chat/conversation.h"
 
 #include <errno.h>
@@ -111,10 +112,39 @@ int texts_open_model(struct Texts *t, struct Error *e) {
     return kind ? kind->open(path, &t->model, e) : 0;
 }
 
-static void close_export(struct Texts *t) {
-    if (t->exported.close)
-        t->exported.close(t->exported.context);
-    t->exported = (struct ExportSink){0};
+int texts_open_adapter(struct Texts *t, struct Error *e) {
+    const char *dir = t->of.resolved->init_adapter;
+    struct Error why;
+    if (!dir)
+        return 0;
+    char *model = init_model_json(t->of.flags, 0);
+    int err = peft_source_open(dir, model, &t->adapter, &why);
+    free(model);
+    return err ? error_set(e, err, why.id, "--init-adapter %s: %s", dir, why.text) : 0;
+}
+
+static void close_sink(struct ExportSink *sink) {
+    if (sink->close)
+        sink->close(sink->context);
+    *sink = (struct ExportSink){0};
+}
+
+static double number_of(const struct Flags *f, const char *name) {
+    char *value = flags_value(f, name);
+    double x = strtod(value, NULL);
+    free(value);
+    return x;
+}
+
+static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e) {
+    const struct Options *o = t->of.resolved;
+    const char *path = NULL;
+    const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
+    const struct PeftSettings s = {.rank = (size_t)number_of(t->of.flags, "lora-rank"),
+                                   .alpha = number_of(t->of.flags, "lora-alpha"),
+                                   .dropout = number_of(t->of.flags, "lora-dropout"),
+                                   .base = kind && !strcmp(kind->prefix, "hf:") ? path : NULL};
+    return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
 }
 
 // Puts --export and its value before an error, unless it begins with them.
@@ -133,7 +163,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
     const char *path;
     const struct WeightsKind *kind = init_kind(o->kinds, INIT_TO, o->export, &path);
     const struct ImportSource *from = t->model.context ? &t->model : NULL;
-    if (!kind)
+    if (!kind && !o->export_adapter)
         return 0;
     if (o->export_dtype != NDTYPE)
         dtype = (enum Dtype)o->export_dtype;
@@ -142,16 +172,22 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
     char *flags = init_model_json(t->of.flags, vocab);
     const struct Tokenizer *tokenizer = t->data ? data_tokenizer(t->data) : NULL;
     struct ExportModel model = {flags, dtype, from, tokenizer, o->chat_template};
-    close_export(t);
-    int err = kind->make(path, &model, &t->exported, e);
+    close_sink(&t->exported);
+    close_sink(&t->exported_adapter);
+    int err = o->export_adapter ? open_adapter_sink(t, flags, e) : 0;
+    if (!err && kind)
+        err = export_error(o->export, kind->make(path, &model, &t->exported, e), e);
     free(flags);
-    return export_error(o->export, err, e);
+    return err;
 }
 
 void texts_close(struct Texts *t) {
-    close_export(t);
+    close_sink(&t->exported);
+    close_sink(&t->exported_adapter);
     if (t->model.close)
         t->model.close(t->model.context);
+    if (t->adapter.close)
+        t->adapter.close(t->adapter.context);
     dialog_close(&t->dialog);
     prompts_close(t->prompts);
     ids_free(&t->prompt);

@@ -21,24 +21,30 @@ struct TextOptions {
 };
 
 struct Texts {
-    struct TextOptions of;      // the caller's; its pointers outlive this struct
-    struct DataFound found;     // filled by texts_open, or from another process
-    bool opens;                 // open what another process has found, and prepare nothing
-    struct Data *data;          // shared by the ranks of a process
-    struct Ids prompt;          // of samples
-    struct Ids stops;           // tokens that end a sample
-    struct Dialog dialog;       // of --chat without a text
-    struct Prompts *prompts;    // of --prompts; NULL: none
-    struct Evals evals;         // items to evaluate
-    struct ImportSource model;  // weights of --init
-    struct ExportSink exported; // of --export
+    struct TextOptions of;              // the caller's; its pointers outlive this struct
+    struct DataFound found;             // filled by texts_open, or from another process
+    bool opens;                         // open what another process has found, and prepare nothing
+    struct Data *data;                  // shared by the ranks of a process
+    struct Ids prompt;                  // of samples
+    struct Ids stops;                   // tokens that end a sample
+    struct Dialog dialog;               // of --chat without a text
+    struct Prompts *prompts;            // of --prompts; NULL: none
+    struct Evals evals;                 // items to evaluate
+    struct ImportSource model;          // weights of --init
+    struct ExportSink exported;         // of --export
+    struct ImportSource adapter;        // weights of --init-adapter
+    struct ExportSink exported_adapter; // of --export-adapter
 };
 
 // Opens t->model, if there is an --init. Errors: the kind's.
 int texts_open_model(struct Texts *t, struct Error *e);
 
+// Opens t->adapter, if there is an --init-adapter. Errors: peft_source_open's.
+int texts_open_adapter(struct Texts *t, struct Error *e);
+
 // Opens t->exported, if there is an --export; reopens it if it is open. vocab 0: it is not known
 // yet. dtype: the run's. Errors: the kind's.
+// Likewise t->exported_adapter, of --export-adapter.
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
 // Prepares and opens the data, the prompt, or prompts, and the evaluations. Values that the data choose (the

@@ -10,8 +10,6 @@
 #include "data/hf/names.h"
 #include "kernels/lora.h"
 
-enum LoraMatrix { LORA_A, LORA_B };
-
 struct PeftName {
     size_t layer;
     enum LoraTarget target;

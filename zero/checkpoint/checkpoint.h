@@ -154,12 +154,13 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. All files are checked
 // first, so that z keeps its state unless they are intact and of this run; but if a disk fails in
 // between (-EIO), its weights are mixed. Errors: -EBADMSG damaged; -EINVAL another run, naming the
-// first flag or line that differs; -ENOTSUP it was computed with a kernel that this device lacks
+// first flag or line that differs, or adapters of another base; -ENOTSUP it was computed with a kernel that this device lacks
 // (if identity is compared); -errno.
 typedef int CheckpointLoad(struct Zero *z, const char *path, const char *identity, struct Error *e);
 CheckpointLoad checkpoint_load;
 
-// Loads its master weights alone, for another run: z->step and all else stay as they are.
+// Loads its master weights alone, for another run, or for the base of its adapters: z->step and all
+// else stay as they are.
 // `identity`: that of the run that saved it. Errors: as checkpoint_load's.
 CheckpointLoad checkpoint_load_weights;
 
@@ -186,6 +187,7 @@ struct CheckpointHead {
     uint64_t step, updates;
     struct LossScale loss_scale;
     struct Best best;
+    uint64_t base_hash; // of the model that the file's adapters are for; 0: it holds a model
     uint32_t rank, size;
     struct Grid grid; // of the size ranks
     uint32_t ngroup;

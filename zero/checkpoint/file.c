@@ -1,11 +1,12 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6 to 12 for 5
+//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6 to 20 for 5
 //         16   struct Fixed, native (little) endian
-//              formats 7, 8, 11, 12: struct Best (kernels/judged.h)
+//              formats 7, 8, 11, 12, 15, 16, 19, 20: struct Best (kernels/judged.h)
+//              from format 13 on: the hash of the base of adapters
 //              identity text, identity_bytes
 //              algorithms of matrix products, choices_bytes
-//              ngroup struct CheckpointGroup; up to format 8 without narray
+//              ngroup struct CheckpointGroup; in formats 5 to 8 and 13 to 16 without narray
 //              for each group master, m, v: count fp32 values each; in even formats a fourth such
 //              array, the weights that are in use while a delayed update waits. A group that is not
 //              trained has the first one alone
@@ -14,7 +15,7 @@
 // A reader uses nothing before the hash of the whole file is right, and even then checks every size
 // against the file's length: the hash guards against accidents, the checks against files made by
 // hand. The format is 5, + 1 if an update is late, + 2 if validations are judged, + 4 if the file has
-// a group that is not trained. Older formats, which lack the grid of ranks, are not read.
+// a group that is not trained, + 8 if it has adapters alone. Older formats, which lack the grid of ranks, are not read.
 #include "zero/state.h"
 #include "zero/checkpoint/files.h"
 
@@ -25,6 +26,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,17 +34,18 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
 
-enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 1, JUDGED = 2, FROZEN = 4, NFORMAT = USUAL + 8 };
+enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 1, JUDGED = 2, FROZEN = 4, ADAPTERS = 8 };
+enum { NFORMAT = USUAL + 16 };
 
-static const char magic[NFORMAT][MAGIC_BYTES] = {[USUAL] = "zero.c state 5\n",
-                                                 [USUAL + LATE] = "zero.c state 6\n",
-                                                 [USUAL + JUDGED] = "zero.c state 7\n",
-                                                 [USUAL + LATE + JUDGED] = "zero.c state 8\n",
-                                                 [USUAL + FROZEN] = "zero.c state 9\n",
-                                                 [USUAL + LATE + FROZEN] = "zero.c state 10",
-                                                 [USUAL + JUDGED + FROZEN] = "zero.c state 11",
-                                                 [USUAL + LATE + JUDGED + FROZEN] =
-                                                     "zero.c state 12"};
+// The first bytes of a file of that format: a line of 16 bytes, or one without its end.
+struct Magic {
+    char text[MAGIC_BYTES + 4];
+};
+static struct Magic magic_of(int format) {
+    struct Magic m = {{0}};
+    snprintf(m.text, sizeof m.text, "zero.c state %d%s", format, format < 10 ? "\n" : "");
+    return m;
+}
 
 struct Fixed {
     uint64_t step;
@@ -77,11 +80,12 @@ static int format_for(const struct CheckpointHead *h) {
     for (uint32_t g = 0; g < h->ngroup; g++)
         frozen = frozen || (h->group[g].count && h->group[g].narray != h->narray);
     return USUAL + (h->narray == NSTATE_LATE ? LATE : 0) + (h->best.samples ? JUDGED : 0) +
-           (frozen ? FROZEN : 0);
+           (frozen ? FROZEN : 0) + (h->base_hash ? ADAPTERS : 0);
 }
 
 static size_t fixed_bytes(int format) {
-    return MAGIC_BYTES + sizeof(struct Fixed) + (has(format, JUDGED) ? sizeof(struct Best) : 0);
+    return MAGIC_BYTES + sizeof(struct Fixed) + (has(format, JUDGED) ? sizeof(struct Best) : 0) +
+           (has(format, ADAPTERS) ? sizeof(uint64_t) : 0);
 }
 
 // Bytes of a row of the table of groups.
@@ -128,12 +132,14 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
         err = error_io(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s", path);
     struct Fixed fixed = fixed_of(head);
     int format = format_for(head);
+    struct Magic magic = magic_of(format);
     const struct {
         const void *bytes;
         size_t n;
-    } part[] = {{magic[format], MAGIC_BYTES},
+    } part[] = {{magic.text, MAGIC_BYTES},
                 {&fixed, sizeof fixed},
                 {&head->best, head->best.samples ? sizeof head->best : 0},
+                {&head->base_hash, head->base_hash ? sizeof head->base_hash : 0},
                 {head->identity, fixed.identity_bytes},
                 {head->choices, head->choices_bytes}};
     for (size_t i = 0; i < sizeof part / sizeof part[0] && !err; i++)
@@ -278,15 +284,16 @@ static int check_head(const char *path, const struct CheckpointHead *h, struct E
 // Returns the format; 0: not a known one.
 static int format_of(const char seen[MAGIC_BYTES]) {
     for (int format = USUAL; format < NFORMAT; format++)
-        if (memcmp(seen, magic[format], MAGIC_BYTES) == 0)
+        if (memcmp(seen, magic_of(format).text, MAGIC_BYTES) == 0)
             return format;
     return 0;
 }
 
 // Fills in the error for a file of no known format.
 static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct Error *e) {
-    bool older = memcmp(seen, magic[USUAL], 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
-                 memcmp(seen + 14, magic[USUAL] + 14, 2) == 0;
+    struct Magic usual = magic_of(USUAL);
+    bool older = memcmp(seen, usual.text, 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
+                 memcmp(seen + 14, usual.text + 14, 2) == 0;
     if (older)
         return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
                          "checkpoint %s has format %c, which an older version of this program "
@@ -327,6 +334,8 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     h->group_bytes = group_bytes(format);
     if (has(format, JUDGED))
         err = checkpoint_file_read(fd, path, &h->best, sizeof h->best, e);
+    if (!err && has(format, ADAPTERS))
+        err = checkpoint_file_read(fd, path, &h->base_hash, sizeof h->base_hash, e);
     err = err ? err : check_head(path, h, e);
     if (err)
         return err;

@@ -17,6 +17,7 @@ struct CheckpointFiles {
     int fetched;      // likewise: what was received from other disks (local.c)
     int count;
     struct CheckpointFile *file;
+    bool whole; // they are to have the model's weights, also where this run has adapters
     // (tp_size): the groups as each TP rank that saved had them
     struct Params *saved;
     int tp_size;

@@ -157,7 +157,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         h->updates != first->updates || h->narray != first->narray ||
         !same_scale(&h->loss_scale, &first->loss_scale) ||
         memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
-        memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 ||
+        memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 || h->base_hash != first->base_hash ||
         strcmp(h->identity, first->identity) != 0)
         return checkpoint_damaged(path, "this file belongs to another checkpoint", e);
     const struct Params *saved = &f->saved[checkpoint_tp_rank(f, number)];
@@ -215,8 +215,11 @@ static int open_folder(struct CheckpointFiles *f, const char *folder, struct Err
 // Opens the first file, which says how many there are.
 static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles *f,
                       struct Error *e) {
-    *f = (struct CheckpointFiles){
-        .held = -1, .fetched = -1, .count = 1, .file = base_alloc_zeroed(sizeof *f->file)};
+    *f = (struct CheckpointFiles){.held = -1,
+                                  .fetched = -1,
+                                  .count = 1,
+                                  .file = base_alloc_zeroed(sizeof *f->file),
+                                  .whole = f->whole};
     f->file[0] = (struct CheckpointFile){.path = checkpoint_rank_path(folder, 0)};
     int err = open_folder(f, folder, e);
     if (!err && z->all->rank == 0)
@@ -270,6 +273,28 @@ static int check_arrays(const struct Zero *z, const struct CheckpointFiles *f, s
     return 0;
 }
 
+// Adapters are of one base; and a checkpoint of adapters is no model.
+static int check_base(const struct Zero *z, const struct CheckpointFiles *f, const char *path,
+                      struct Error *e) {
+    uint64_t has = f->file[0].head.base_hash, wants = f->whole ? 0 : z->base_hash;
+    if (has == wants)
+        return 0;
+    if (!wants)
+        return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
+                         "checkpoint %s holds adapters, and not the model that they are for; give "
+                         "the flags of that run, or the folder that its --export hf:DIR writes",
+                         path);
+    if (!has)
+        return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
+                         "checkpoint %s holds a model, and no adapters; drop --lora-rank, or begin "
+                         "with --init run:DIR",
+                         path);
+    return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
+                     "checkpoint %s holds adapters of a base whose weights hash is %016llx; that "
+                     "of this run has %016llx: give --init with the files of that run",
+                     path, (unsigned long long)has, (unsigned long long)wants);
+}
+
 // Lays out the groups of each TP rank that saved.
 static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error *e) {
     const struct CheckpointHead *h = &f->file[0].head;
@@ -278,9 +303,10 @@ static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error
     if (model_config_check_parts(&z->params->config, (size_t)tp_size, &ignored))
         return refuse_shape(f->file[0].path, e);
     f->saved = base_alloc_zeroed((size_t)tp_size * sizeof *f->saved);
+    struct ModelConfig config = z->params->config;
+    config.lora.rank = f->whole ? 0 : config.lora.rank;
     for (f->tp_size = 0; f->tp_size < tp_size; f->tp_size++)
-        params_layout(&z->params->config, 1, (size_t)f->tp_size, (size_t)tp_size,
-                      &f->saved[f->tp_size]);
+        params_layout(&config, 1, (size_t)f->tp_size, (size_t)tp_size, &f->saved[f->tp_size]);
     return 0;
 }
 
@@ -288,13 +314,15 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
     int err = lay_out(z, f, e);
     if (err)
         return err;
-    int groups = z->params->all_groups;
+    int groups = f->saved[0].ngroup;
     uint64_t *next = base_alloc_zeroed((size_t)(f->tp_size * groups) * sizeof *next);
     for (int i = 0; i < f->count && !err; i++)
         err = check_file(f, i, next, e);
-    for (int i = 0; i < f->tp_size * groups && !err; i++)
-        if (next[i] != f->saved[i / groups].group[i % groups].numel)
+    for (int i = 0; i < f->tp_size * groups && !err; i++) {
+        const struct Params *saved = &f->saved[i / groups];
+        if (next[i] != (params_saves(saved, i % groups) ? saved->group[i % groups].numel : 0))
             err = checkpoint_damaged(f->file[0].path, "its files lack some elements", e);
+    }
     free(next);
     return err;
 }
@@ -341,11 +369,13 @@ static int open_all(struct Zero *z, const char *path, const char *identity, bool
     if (!err && identity)
         err =
             compare_identity(path, head->identity, identity, same_ranks && is_as_wide(z, head), e);
+    if (!err)
+        err = check_base(z, f, path, e);
     return err ? err : files_check(z, f, e);
 }
 
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
-    struct CheckpointFiles f;
+    struct CheckpointFiles f = {.whole = false};
     int err = open_all(z, path, identity, true, &f, e);
     const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity && !z->plan.inference)
@@ -377,7 +407,7 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
 
 int checkpoint_load_weights(struct Zero *z, const char *path, const char *identity,
                             struct Error *e) {
-    struct CheckpointFiles f;
+    struct CheckpointFiles f = {.whole = true};
     int err = zero_agree(z, open_all(z, path, identity, false, &f, e));
     if (!err)
         err = zero_agree(z, checkpoint_read_arrays(z, &f, STATE_MASTER + 1, e));

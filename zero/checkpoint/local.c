@@ -371,7 +371,7 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
     struct Error why;
     uint32_t count;
     *f = (struct CheckpointFiles){
-        .held = -1, .fetched = -1, .file = base_alloc_zeroed(sizeof *f->file)};
+        .whole = f->whole, .held = -1, .fetched = -1, .file = base_alloc_zeroed(sizeof *f->file)};
     f->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder >= 0)
         f->held = checkpoint_hold(f->folder);

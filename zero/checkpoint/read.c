@@ -153,7 +153,12 @@ static int read_group(struct CheckpointReader *r, int g, enum State arrays, floa
     size_t kept = zero_owned_begin(z, g), numel = z->params->group[g].numel;
     size_t end = size_min(kept + zero_owned_numel(z, g), numel);
     int err = 0;
-    for (enum State what = 0; what < zero_narray(z, g, arrays); what++)
+    bool adapter = z->params->group[g].kind == GROUP_ADAPTER;
+    if (!r->files->whole)
+        arrays = zero_narray(z, g, arrays);
+    else if (adapter)
+        return 0;
+    for (enum State what = 0; what < arrays; what++)
         for (size_t n, i = kept; i < end && !err; i += n) {
             n = size_min(STATE_CHUNK, end - i);
             err = read_chunk(r, g, what, i, n, chunk, e);

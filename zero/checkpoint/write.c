@@ -18,6 +18,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
                                  .updates = z->updates,
                                  .loss_scale = z->loss_scale,
                                  .best = z->best,
+                                 .base_hash = z->base_hash,
                                  .rank = (uint32_t)z->all->rank,
                                  .size = (uint32_t)z->all->size,
                                  .grid = z->parallel->grid,
@@ -33,8 +34,12 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;
         size_t begin =
             zero_reports_group(z, g) ? size_min(n * (size_t)z->shard_group->rank, numel) : numel;
-        h->group[z->params->group[g].number] = (struct CheckpointGroup){
-            numel, begin, size_min(n, numel - begin), zero_narray(z, g, h->narray)};
+        bool saved = params_saves(z->params, g);
+        h->group[z->params->group[g].number] =
+            (struct CheckpointGroup){.numel = numel,
+                                     .begin = begin,
+                                     .count = saved ? size_min(n, numel - begin) : 0,
+                                     .narray = saved ? zero_narray(z, g, h->narray) : h->narray};
     }
 }
 

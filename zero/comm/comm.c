@@ -2,6 +2,7 @@
 #include "zero/comm/comm.h"
 
 #include <stdarg.h>
+#include <string.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -168,4 +169,21 @@ bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root) {
     if (comm_can_broadcast_host(c))
         hosts_of(c)->ops->broadcast_host(hosts_of(c), mem, bytes, root);
     return comm_can_broadcast_host(c);
+}
+
+// Ranks of one process read each other's shards, between two times at which all are ready.
+void comm_gather_host(struct Comm *c, void *whole, const void *own, size_t bytes) {
+    struct Comm *hosts = hosts_of(c);
+    uint64_t *all = base_alloc((size_t)c->size * sizeof *all);
+    memcpy((char *)whole + bytes * (size_t)c->rank, own, bytes);
+    if (c->size > 1 && !comm_can_broadcast_host(c))
+        hosts->ops->share(hosts, (uint64_t)(uintptr_t)own, all);
+    for (int r = 0; r < c->size && c->size > 1; r++) {
+        char *to = (char *)whole + bytes * (size_t)r;
+        if (!comm_broadcast_host(c, to, bytes, r) && r != c->rank)
+            memcpy(to, (const void *)(uintptr_t)all[r], bytes);
+    }
+    if (c->size > 1 && !comm_can_broadcast_host(c))
+        hosts->ops->share(hosts, 0, all);
+    free(all);
 }

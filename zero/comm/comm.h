@@ -174,6 +174,9 @@ void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char 
 
 // Copies between the ranks' hosts: see broadcast_host. False: all ranks are in this process.
 bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root);
+// Gathers the ranks' shards of `bytes` bytes, at most INT_MAX, in host memory, apart from all
+// queues: whole has them in the order of ranks.
+void comm_gather_host(struct Comm *c, void *whole, const void *own, size_t bytes);
 bool comm_can_broadcast_host(const struct Comm *c);
 
 struct Comm *comm_open_self(struct Device *device);

@@ -90,10 +90,17 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
     t->identity = identity;
     zero_init_weights(z, seed);
     int err = compare_texts(z, identity, e);
+    bool based = z->params->config.lora.rank > 0; // the checkpoint has the adapters alone
+    if (!err && based && t->init.context)
+        err = import_weights(z, &t->init, e);
+    if (!err)
+        z->base_hash = zero_base_hash(z);
     if (!err)
         err = resume_load(&t->resume, z, identity, e);
-    if (!err && !z->step && t->init.context)
+    if (!err && !z->step && !based && t->init.context)
         err = import_weights(z, &t->init, e);
+    if (!err && !z->step && t->init_adapter.context)
+        err = import_weights(z, &t->init_adapter, e);
     t->saver = (struct Saver){
         .zero = z,
         .folder = {t->resume.folder[0], t->resume.folder[1]},
@@ -131,6 +138,8 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
 static int export_model(struct Trainer *t, struct Error *e) {
     struct Error why = {0};
     int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
+    if (!err && t->exported_adapter.write)
+        err = export_weights(&t->rank.zero, &t->exported_adapter, t->joins, &why);
     if (err && why.text[0])
         error_set(e, err, why.id, "--export: %s%s", why.text,
                   t->resume.asked.only ? "" : "; the run is saved; export it with --resume auto");
@@ -139,7 +148,7 @@ static int export_model(struct Trainer *t, struct Error *e) {
 
 int trainer_evaluate(struct Trainer *t, struct Error *e) {
     float loss;
-    if (t->resume.asked.only && t->exported.write)
+    if (t->resume.asked.only && (t->exported.write || t->exported_adapter.write))
         return export_model(t, e);
     int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
     return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e); // -EINTR as above

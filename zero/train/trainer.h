@@ -39,9 +39,10 @@ struct Trainer {
     uint64_t val_samples, val_samples_at_end; // sequences of a validation; and of the last one
     uint64_t eval_samples; // of the validation before an evaluation; 0: there is none
     struct TrainerHooks hooks;
-    struct ImportSource init;   // of weights, if there is no checkpoint
-    struct ExportSink exported; // where weights are exported after the last step
-    bool joins;                 // rank 0, which makes those files, is in another process
+    // Of weights, and of adapters, if there is no checkpoint; it never has the base of adapters.
+    struct ImportSource init, init_adapter;
+    struct ExportSink exported, exported_adapter; // where they are exported after the last step
+    bool joins; // rank 0, which makes those files, is in another process
     struct Resume resume;
     const char *trace;      // file for what the queues did in the last step; NULL: none
     const char *trace_zero; // and for what they did to memory; NULL: none

@@ -2,12 +2,15 @@
 #include "zero/weights/weights.h"
 
 #include "zero/state.h"
+#include "zero/weights/merge.h"
 
 // ---- a group's elements, piece by piece ----
 
-// Reads a piece that this rank owns entirely from a source; if that is NULL, writes it to a sink.
+// Reads a piece that this rank owns entirely from a source; if that is NULL, writes it to a sink,
+// with its adapter's product.
 static int move_piece(struct Zero *z, int g, const struct Piece *p, const struct ImportSource *from,
-                      const struct ExportSink *to, float *chunk, struct Error *e) {
+                      const struct ExportSink *to, const struct Merge *merge, float *chunk,
+                      struct Error *e) {
     int layer = params_layer(z->params, g), err = 0;
     for (size_t n, i = 0; i < p->range.n && !err; i += n) {
         n = size_min(STATE_CHUNK, p->range.n - i);
@@ -19,6 +22,7 @@ static int move_piece(struct Zero *z, int g, const struct Piece *p, const struct
                 zero_write_state(z, g, STATE_MASTER, at, n, chunk);
         } else {
             zero_read_state(z, g, STATE_MASTER, at, n, chunk);
+            merge_add(merge, z, g, p->param, p->begin + i, n, chunk);
             err = to->write(to->context, layer, p->param->name, &range, chunk, e);
         }
     }
@@ -26,21 +30,29 @@ static int move_piece(struct Zero *z, int g, const struct Piece *p, const struct
 }
 
 // Reads all that this rank owns of every group, or exports its shard, whatever it keeps of the
-// others.
+// others. The ranks gather every group's adapter, also after an error of their own.
 static int move_groups(struct Zero *z, const struct ImportSource *from, const struct ExportSink *to,
                        struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    bool adapters = from ? from->adapters : to->adapters;
+    struct Merge merge;
     int err = 0;
-    for (int g = 0; g < z->params->ngroup && !err; g++) {
+    merge_open(&merge, z);
+    for (int g = 0; g < z->params->ngroup; g++) {
         struct Piece piece[MAX_PIECES];
+        if ((z->params->group[g].kind == GROUP_ADAPTER) != adapters)
+            continue;
+        if (to)
+            merge_gather(&merge, z, g);
         size_t shard = zero_shard_numel(z, g);
         size_t begin = from ? zero_owned_begin(z, g) : shard * (size_t)z->shard_group->rank;
         size_t end = begin + (from ? zero_owned_numel(z, g) : shard);
         int n = params_pieces(&z->params->group[g], begin, end, piece);
         for (int i = 0; i < n && !err; i++)
             if (from || (zero_reports_group(z, g) && params_counts(z->params, piece[i].param)))
-                err = move_piece(z, g, &piece[i], from, to, chunk, e);
+                err = move_piece(z, g, &piece[i], from, to, &merge, chunk, e);
     }
+    merge_close(&merge);
     device_free_host(z->device, chunk);
     return err;
 }
@@ -50,7 +62,7 @@ static int move_groups(struct Zero *z, const struct ImportSource *from, const st
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e) {
     if (!from->ask)
         return 0;
-    int err = params_visit(c, from->ask, from->context, e);
+    int err = params_visit(c, from->adapters, from->ask, from->context, e);
     return err ? err : from->asked_all(from->context, e);
 }
 
@@ -99,7 +111,7 @@ int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, stru
 // ---- the hash ----
 
 // Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each counted once.
-uint64_t zero_weights_hash(struct Zero *z) {
+static uint64_t hash_groups(struct Zero *z, bool adapters) {
     uint64_t hash = 0, sum = 0;
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_finish(z);
@@ -107,6 +119,8 @@ uint64_t zero_weights_hash(struct Zero *z) {
         size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->shard_group->rank + 1);
         for (size_t begin = end - shard; begin < end && zero_reports_group(z, g);
              begin += STATE_CHUNK) {
+            if (z->params->group[g].kind == GROUP_ADAPTER && !adapters)
+                break;
             size_t stop = size_min(begin + STATE_CHUNK, end);
             zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), stop - begin,
                             chunk);
@@ -118,4 +132,13 @@ uint64_t zero_weights_hash(struct Zero *z) {
     for (int r = 0; r < z->all->size; r++)
         sum += all[r];
     return sum;
+}
+
+uint64_t zero_weights_hash(struct Zero *z) {
+    return hash_groups(z, true);
+}
+
+uint64_t zero_base_hash(struct Zero *z) {
+    uint64_t hash = z->params->config.lora.rank ? hash_groups(z, false) : 0;
+    return z->params->config.lora.rank && !hash ? 1 : hash;
 }

@@ -24,16 +24,21 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
 // learned positions than it has are refused before.)
 void import_log(const struct ModelConfig *c, const struct ImportSource *from);
 
-// Loads master weights and parameters from that source, in place of initial values, after
-// zero_init_weights. All ranks call it, and agree. Errors: those of read or load, of any rank.
+// Loads master weights and parameters from that source, or the adapters' alone, in place of initial
+// values, after zero_init_weights. All ranks call it, and agree. Errors: those of read or load, of any rank.
 int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e);
 
-// The sink knows the model's parameters (params_visit). All ranks call it, and agree. joins: this
+// The sink knows the model's parameters, or its adapters' (params_visit); a model is exported with
+// its adapters merged (merge.h). All ranks call it, and agree. joins: this
 // process is not rank 0's. Errors: the sink's, of any rank.
 int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e);
 
 // Returns the hash of all master weights, which compares runs to the last bit: model/params.h has
 // what a range of them adds. All ranks call it, and wait.
 uint64_t zero_weights_hash(struct Zero *z);
+
+// Returns the same of the weights that adapters are added to, for z->base_hash; 0: there are no
+// adapters.
+uint64_t zero_base_hash(struct Zero *z);
 
 #endif
