@@ -104,7 +104,7 @@ BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
-    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_stream fuzz_eval fuzz_deepspeed fuzz_bpe
+    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_stream fuzz_eval fuzz_deepspeed fuzz_bpe fuzz_peft
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
 TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
 TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))

@@ -26,6 +26,7 @@ fuzz_stream           1024
 fuzz_eval             2048
 fuzz_deepspeed        2048
 fuzz_bpe              9000
+fuzz_peft             1024
 "
 
 runs=${RUNS:-100000}
