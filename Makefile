@@ -100,8 +100,8 @@ CHOSEN := $(MATMUL_2) $(MATMUL_3) $(MATMUL_none) $(MPI_yes) $(NCCL_yes) kernels/
     unpack_zst.c) zero/offload/nvme_ring.c
 
 # Compiled once per instruction set, those with products for AMX too; kernels/cpu/table.c chooses.
-ISA_FILES := norm gelu dropout swiglu embed attention attention_backward attention_cached rotate classifier \
-    sum adamw ranks quantize matmul_run matmul_loops matmul_pack matmul_tile matmul_few
+ISA_FILES := norm gelu dropout swiglu embed attention attention_backward attention_cached rotate \
+    classifier sum adamw ranks quantize nf4 matmul_run matmul_loops matmul_pack matmul_tile matmul_few
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 ISA_FLAGS_avx512bf16 := $(ISA_FLAGS_avx512) -mavx512bf16

@@ -257,6 +257,16 @@ static void requantize_access(const struct Requantize *k, struct Accesses *a) {
     access_add(a, k->to, k->parts * bytes, ACCESS_WRITE);
 }
 
+static void nf4_quantize_access(const struct Nf4Quantize *k, struct Accesses *a) {
+    reads(a, k->x, k->n, k->dtype);
+    access_add(a, k->to, nf4_bytes(k->n), ACCESS_WRITE);
+}
+
+static void nf4_dequantize_access(const struct Nf4Dequantize *k, struct Accesses *a) {
+    access_add(a, k->from, nf4_bytes(k->n), ACCESS_READ);
+    writes(a, k->x, k->n, k->dtype);
+}
+
 // ---- by name ----
 
 static void copy_access(const struct CopyOperands *c, struct Accesses *a) {

@@ -262,6 +262,14 @@ static struct Cost requantize_cost(const struct Requantize *a) {
     return cost(0, bytes, "%zu x %zu of %zu", a->parts, a->n, a->ranks);
 }
 
+static struct Cost nf4_quantize_cost(const struct Nf4Quantize *a) {
+    return cost(0, bytes_of(a->n, a->dtype) + (double)nf4_bytes(a->n), "%zu to nf4", a->n);
+}
+
+static struct Cost nf4_dequantize_cost(const struct Nf4Dequantize *a) {
+    return cost(0, (double)nf4_bytes(a->n) + bytes_of(a->n, a->dtype), "%zu of nf4", a->n);
+}
+
 #define X(op, Args)                                                                                \
     struct Cost cost_##op(const struct Args *a) {                                                  \
         return op##_cost(a);                                                                       \

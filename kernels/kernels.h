@@ -22,6 +22,7 @@
 #include "kernels/device.h"
 #include "kernels/layout.h"
 #include "kernels/master.h"
+#include "kernels/nf4.h"
 #include "kernels/quantize.h"
 #include "kernels/step_state.h"
 
@@ -484,7 +485,9 @@ struct RankGather {
     X(rank_gather, RankGather)                                                                     \
     X(quantize, Quantize)                                                                          \
     X(dequantize, Dequantize)                                                                      \
-    X(requantize, Requantize)
+    X(requantize, Requantize)                                                                      \
+    X(nf4_quantize, Nf4Quantize)                                                                   \
+    X(nf4_dequantize, Nf4Dequantize)
 
 // The kernels that need scratch. The query reads sizes, dtypes and flags of the struct, of pointers
 // only whether an optional operand is NULL, and returns bytes (0: none).

@@ -133,6 +133,10 @@ static const struct TierOperand {
     ROW(dequantize, Dequantize, x),
     ROW(requantize, Requantize, from),
     ROW(requantize, Requantize, to),
+    ROW(nf4_quantize, Nf4Quantize, x),
+    ROW(nf4_quantize, Nf4Quantize, to),
+    ROW(nf4_dequantize, Nf4Dequantize, from),
+    ROW(nf4_dequantize, Nf4Dequantize, x),
 #undef ROW
 };
 

@@ -47,6 +47,8 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, quantize, Quantize)                                                       \
     CPU_DECLARE_RUN(isa, dequantize, Dequantize)                                                   \
     CPU_DECLARE_RUN(isa, requantize, Requantize)                                                   \
+    CPU_DECLARE_RUN(isa, nf4_quantize, Nf4Quantize)                                                \
+    CPU_DECLARE_RUN(isa, nf4_dequantize, Nf4Dequantize)                                            \
     CPU_DECLARE_WORK(isa, matmul, Matmul)                                                          \
     CPU_DECLARE_WORK(isa, norm_backward, NormBackward)                                             \
     CPU_DECLARE_WORK(isa, attention_forward, AttentionForward)                                     \

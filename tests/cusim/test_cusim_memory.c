@@ -70,6 +70,8 @@ static const struct Limit limits[] = {
     {"quantize_kernel", MEMORY, 1.05, 1.05, 0, NULL},
     {"dequantize_kernel", MEMORY, 1.00, 1.08, 0, NULL},
     {"requantize_kernel", MEMORY, 1.05, 1.22, 0, NULL},
+    {"nf4_quantize_kernel", MEMORY, 1.04, 1.04, 1.00, NULL},
+    {"nf4_dequantize_kernel", MEMORY, 1.00, 1.05, 1.00, NULL},
     {"rotate_forward_kernel", MEMORY, 1.00, 1.28, 0, NULL},
     {"rotate_backward_kernel", MEMORY, 1.00, 1.21, 1.20, NULL},
     {"rotate_sums_kernel", MEMORY, 1.00, 1.00, 1.00, NULL},

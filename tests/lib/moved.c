@@ -327,6 +327,20 @@ static void quantize(struct Case *c, int bits, enum Dtype d) {
     counted(c, "requantize_kernel", cost_requantize(&r).bytes);
 }
 
+static void nf4(struct Case *c, enum Dtype d) {
+    struct Nf4Quantize q = {.n = 8 * NF4_RUN, .dtype = d};
+    q.x = in(c, d, q.n);
+    q.to = zeros(c, nf4_bytes(q.n));
+    count(c, "%zu, %s", q.n, dtype_name(d));
+    kernels(c)->nf4_quantize(compute(c), &q);
+    counted(c, "nf4_quantize_kernel", cost_nf4_quantize(&q).bytes);
+    struct Nf4Dequantize o = {.n = q.n, .dtype = d, .x = in(c, d, q.n)};
+    o.from = zeros(c, nf4_bytes(o.n));
+    count(c, "%zu, %s", o.n, dtype_name(d));
+    kernels(c)->nf4_dequantize(compute(c), &o);
+    counted(c, "nf4_dequantize_kernel", cost_nf4_dequantize(&o).bytes);
+}
+
 // ---- attention, and before it ----
 
 static void rotate(struct Case *c) {
@@ -450,6 +464,8 @@ void moved_all(struct MovedRows *rows) {
     quantize(&c, 8, BF16);
     quantize(&c, 4, BF16);
     quantize(&c, 8, F32);
+    nf4(&c, BF16);
+    nf4(&c, F32);
     rotate(&c);
     attention(&c, BF16, 256, 64);
     attention(&c, BF16, 256, 128);

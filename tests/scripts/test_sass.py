@@ -46,9 +46,16 @@ WIDTHS = [
     (r"matmul_column_sums_kernel<", 128, 32),
     # Codes of 4 and 8 bits.
     (r"(de)?quantize_kernel<", 64, 32),
+    (r"nf4_quantize_kernel<", 128, 32),
+    (r"nf4_dequantize_kernel<", 32, 128),
 ]
-# Kernels of whole packs that also read a single element of 16 bits: the target's logit.
-NARROW = [r"classifier_(part_)?kernel<..16,WHOLE>"]
+# Kernels of whole packs with narrower accesses: the bits of the narrowest load and store. A single
+# element, the target's logit; codes of 4 bits, and of 8.
+NARROW = [
+    (r"classifier_(part_)?kernel<..16,WHOLE>", 16, 32),
+    (r"nf4_quantize_kernel<", 32, 8),
+    (r"nf4_dequantize_kernel<", 8, 128),
+]
 # Products of 16 x 8 x 16 in a kernel: those of a tile that a warp makes, for each kind of mask.
 PRODUCTS = [
     (r"attention_forward_mma_kernel<", 3 * 2 * 64),
@@ -105,7 +112,8 @@ def pack_fault(kernel):
         if max(seen + [0]) < bits:
             return "its widest %s has %d bits; %d" % (name, max(seen + [0]), bits)
     if access[0] == "WHOLE" and min(stores + loads) < 32:
-        if min(stores) < 32 or not entry(NARROW, kernel):
+        narrow = (entry(NARROW, kernel) or ("", 32, 32))[1:]
+        if min(loads) < narrow[0] or min(stores) < narrow[1]:
             return "an access of %d bits beside whole packs" % min(stores + loads)
     return None
 
@@ -174,7 +182,7 @@ def check_build():
         faults = ["sm_%d %s: %s" % fault for fault in faults if fault[2]]
         tap.result(not faults, name, "\n".join(faults[:20]))
     tables = [pattern for pattern, on, _ in SPILLS if targets.issuperset(on)]
-    tables += [one[0] for one in WIDTHS + PRODUCTS] + NARROW
+    tables += [one[0] for one in WIDTHS + NARROW + PRODUCTS]
     idle = sorted(set(tables) - used)
     tap.result(not idle, "each exception is needed", "\n".join(idle))
 

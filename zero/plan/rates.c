@@ -245,6 +245,8 @@ static bool has_kernel(const struct RankSettings *s, int k) {
     case KERNEL_quantize:
     case KERNEL_dequantize:
     case KERNEL_requantize:
+    case KERNEL_nf4_quantize:
+    case KERNEL_nf4_dequantize:
         return false;
     default:
         return true;
