@@ -7,7 +7,7 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
     test_kernels_seen test_kernels_cached test_kernels_sparse test_kernels_sparse_seen test_kernels_rotate \
     test_kernels_swiglu test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_master test_kernels_fill \
-    test_kernels_ranks test_kernels_quantize test_kernels_tier test_kernels_packed test_kernels_parts \
+    test_kernels_ranks test_kernels_quantize test_kernels_nf4 test_kernels_tier test_kernels_packed test_kernels_parts \
     test_kernels_parts_embed)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload test_master test_pipe_delay test_trace_zero)
