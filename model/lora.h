@@ -5,10 +5,16 @@
 #define MODEL_LORA_H
 #include "kernels/lora.h"
 
+// How the weights of blocks are kept, if not as they are computed with (zero/base/base.h), and the
+// elements of a run, which is packed on its own.
+enum BaseFormat { BASE_PLAIN, BASE_INT8, BASE_NF4, NBASE };
+enum { BASE_RUN = 16384 };
+
 struct Lora {
     size_t rank;           // 0: no adapters
     double alpha, dropout; // the products count alpha / rank times
     unsigned targets;      // a bit each: 1 << LORA_Q
+    enum BaseFormat base;  // of the blocks' weights, which are not trained
 };
 
 // Reads a list of targets, words with commas between: attention (q, k, v, o), mlp (gate, up, down),

@@ -226,7 +226,8 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_ran
     for (int g = 0; g < out->ngroup; g++) {
         struct Group *group = &out->group[g];
         layout_group(out, g);
-        group->padded = round_up(group->numel, shards * SHARD_MULTIPLE);
+        size_t multiple = params_packs(out, g) ? BASE_RUN : SHARD_MULTIPLE;
+        group->padded = round_up(group->numel, shards * multiple);
         out->padded += group->padded;
     }
     out->first_trained = model_first_trained(whole);

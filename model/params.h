@@ -79,7 +79,7 @@ struct Param {
 
 enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every format
 
-enum GroupKind { GROUP_END, GROUP_BLOCK, GROUP_ADAPTER };
+enum GroupKind { GROUP_END, GROUP_BLOCK, GROUP_ADAPTER, NGROUPKIND };
 
 struct Group {
     char name[24];
@@ -187,6 +187,11 @@ static inline bool params_is_as_before(const struct Params *p, int u) {
     int first = params_first_backward(p);
     return unit->layer > 0 && p->group[unit->group].frozen == p->group[unit[-1].group].frozen &&
            (unit->adapter < 0) == (unit[-1].adapter < 0) && (u >= first) == (u > first);
+}
+
+// True if the group is kept in fewer bits.
+static inline bool params_packs(const struct Params *p, int g) {
+    return p->config.lora.base != BASE_PLAIN && p->group[g].kind == GROUP_BLOCK;
 }
 
 // True if checkpoints hold the group: with adapters, those alone.

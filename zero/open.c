@@ -7,6 +7,7 @@
 //
 // Called by zero/rank/rank.c.
 #include "zero/state.h"
+#include "zero/base/base.h"
 #include "zero/report.h"
 
 #include "model/grad.h"
@@ -53,13 +54,13 @@ static int alloc_block(const struct Zero *z, struct Tier *tier, enum Tag tag, co
 static int alloc_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
+    size_t kept = zero_owned_numel(z, g);
     size_t part = p->unquantized_shard ? kept * dtype_size(p->param.dtype) : 0;
     size_t moments = zero_trains(z, g) ? kept * dtype_size(p->moments_dtype) : 0;
     bool none = !zero_has_master(z, g) ||
                 (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
-    int err = alloc_block(z, s->param_tier, TAG_PARAM, "parameters", g,
-                          n * dtype_size(p->param.dtype), &s->param, e);
+    int err = alloc_block(z, s->param_tier, TAG_PARAM, "parameters", g, weights_bytes(z, g),
+                          &s->param, e);
     if (!err && part)
         err = alloc_block(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->unquantized,
                           e);
@@ -76,24 +77,36 @@ static int alloc_group(struct Zero *z, int g, struct Error *e) {
     return err;
 }
 
+// Bytes of the largest slot for a kind of group.
+static size_t slot_bytes(const struct Zero *z, enum GroupKind kind) {
+    size_t most = 0;
+    for (int g = 0; g < z->params->ngroup; g++)
+        if (z->params->group[g].kind == kind)
+            most = size_max(most, weights_slot_bytes(z, g));
+    return most;
+}
+
 // Allocates whole groups on the device, if only shards are kept there: for the unit at hand and
 // those fetched ahead; and buckets of gradients, a second one while the first is reduced.
 static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
     enum GroupKind end = GROUP_END, block = GROUP_BLOCK;
+    bool packs = params->config.lora.base != BASE_PLAIN && ring == RING_UNITS;
     int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
-    size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
-    if (ring == RING_ADAPTERS)
-        end = block = GROUP_ADAPTER;
-    if (!params_largest(params, block) && ring == RING_ADAPTERS)
+    size_t grad = dtype_size(p->grad.dtype);
+    if (ring == RING_ADAPTERS) {
+        end = NGROUPKIND; // none
+        block = GROUP_ADAPTER;
+    }
+    if (ring == RING_ADAPTERS && !params_largest(params, block))
         return 0;
     struct SlotsSpec weights = {
         .device = z->device,
         .host = z->backing.host,
         .params = z->params,
         .turns = ahead + 1,
-        .bytes = {params_largest(params, end) * weight, params_largest(params, block) * weight},
+        .bytes = {p->weight_slots ? slot_bytes(z, end) : 0, slot_bytes(z, block)},
         .tier = device,
         .purpose = "weights at hand",
         .mark_names = {"weights arrived", "weights drained"}};
@@ -106,7 +119,7 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
                                 .mark_names = {"bucket arrived", "bucket drained"}};
-    if (p->weight_slots)
+    if (p->weight_slots || packs)
         err = slots_open(&z->weights[ring], &weights, e);
     if (!err && p->buckets)
         err = slots_open(&z->buckets[ring], &buckets, e);
@@ -209,19 +222,22 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 
 // ---- opening and closing ----
 
-// Another rank counts a copy's norm; and a rank alone has nobody to publish to.
+// Another rank counts a copy's norm; a rank alone has nobody to publish to; and nobody publishes a
+// packed group.
 static bool adds_hop(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
     bool trains = kind == FETCH || kind == PUBLISH || zero_trains(z, g);
-    return hop && trains && !counted_elsewhere && !(kind == PUBLISH && alone);
+    bool published = !alone && !params_packs(z->params, g);
+    return hop && trains && !counted_elsewhere && !(kind == PUBLISH && !published);
 }
 
 static void open_group(struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     struct GroupState *s = &z->state[g];
     *s = (struct GroupState){
-        .slots = p->weight_slots ? &z->weights[ring_of(z->params, g)] : NULL,
+        .slots = p->weight_slots || params_packs(z->params, g) ? &z->weights[ring_of(z->params, g)]
+                                                               : NULL,
         .param_tier = p->param.tier,
         .grad_tier = p->grad.tier,
         .optimizer_tier = p->optimizer.tier,
@@ -237,6 +253,10 @@ static void open_group(struct Zero *z, int g) {
         for (int i = 0; i < STAGE_HOPS; i++)
             if (adds_hop(z, g, (enum ChainKind)kind, z->stage->hops[kind][i]))
                 chain_add(&s->chain[kind], z->stage->hops[kind][i], NULL);
+    if (params_packs(z->params, g)) {
+        s->message_bytes = weights_bytes(z, g);
+        base_attach(z, g);
+    }
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");
     z->backing.ops->attach(z, g);

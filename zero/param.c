@@ -10,6 +10,7 @@
 //   compute             | unit 1   | unit 2   | ...
 //
 // The hops in between are the group's chain FETCH; chain.c makes the queues wait. Next: grad.c.
+#include "zero/base/base.h"
 #include "zero/engine.h"
 
 // ---- weights that this rank updates ----
@@ -40,7 +41,8 @@ void weights_publish(struct Zero *z, int g) {
 
 // ---- weights that are fetched into a slot ----
 
-// The shard lies where it is kept or, if that is not on the device, at its offset in the whole.
+// The shard lies where it is kept or, if that is not on the device, at its offset in the whole; a
+// packed one behind the whole, where the ranks' shards arrive.
 static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, bool backward) {
     int g = slot->owner;
     struct GroupState *s = &z->state[g];
@@ -51,6 +53,11 @@ static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, bool backwar
     if (s->param_tier->kind == TIER_DEVICE)
         return a;
     a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.param.dtype, begin);
+    if (params_packs(z->params, g) && z->plan.param.shard_group)
+        a.mem[BUFFER_SHARD] =
+            weights_arrive(z, &a) + s->message_bytes * (size_t)z->shard_group->rank;
+    else if (params_packs(z->params, g))
+        a.mem[BUFFER_SHARD] = weights_arrive(z, &a);
     a.slot[BUFFER_SHARD] = slot;
     return a;
 }
@@ -102,9 +109,30 @@ void weights_released(struct Zero *z, const struct Visit *v, int g) {
     z->w[g] = NULL;
 }
 
+size_t weights_bytes(const struct Zero *z, int g) {
+    size_t n = zero_part_numel(z, &z->plan.param, g);
+    return params_packs(z->params, g) ? base_bytes(z, g, n) : n * dtype_size(z->plan.param.dtype);
+}
+
+// Of the whole, which packed parts lie behind.
+static size_t whole_bytes(const struct Zero *z, int g) {
+    return round_up(z->params->group[g].padded * dtype_size(z->plan.param.dtype), 64);
+}
+
+size_t weights_slot_bytes(const struct Zero *z, int g) {
+    const struct Placement *p = &z->plan.param;
+    bool arrives = params_packs(z->params, g) &&
+                   (p->shard_group || z->state[g].param_tier->kind != TIER_DEVICE);
+    size_t parts = p->shard_group ? (size_t)p->shard_group->size : 1;
+    return whole_bytes(z, g) + (arrives ? parts * weights_bytes(z, g) : 0);
+}
+
 char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
     const struct Block *messages = z->state[a->group].messages;
-    return messages ? messages->mem : a->mem[BUFFER_WHOLE];
+    char *whole = a->mem[BUFFER_WHOLE];
+    if (params_packs(z->params, a->group))
+        return whole + whole_bytes(z, a->group);
+    return messages ? messages->mem : whole;
 }
 
 static void run_all_gather(struct Zero *z, const struct HopArgs *a) {

@@ -120,6 +120,7 @@ struct Zero {
     struct Pass *pass, *alone;     // (npass) of a step; the forward pass alone
     size_t npass;
     uint64_t seed;                        // of everything random in the run
+    bool reads_base;                      // weights that are not trained are read next (state.h)
     uint64_t base_hash;                   // of the weights that adapters are added to; 0: none are
     size_t backwards_done;                // micro-batches whose backward pass this step has queued
     uint64_t step;                        // steps queued so far, skipped updates included
@@ -170,6 +171,8 @@ void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks
 struct HopArgs weights_args(struct Zero *z, int g, bool on_device);
 void weights_args_done(const struct HopArgs *a);
 char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where all ranks' shards come
+size_t weights_bytes(const struct Zero *z, int g);      // of what this rank keeps of a group
+size_t weights_slot_bytes(const struct Zero *z, int g); // of a slot for the whole of it
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
@@ -198,18 +201,22 @@ static inline bool zero_has_master(const struct Zero *z, int g) {
 
 // ---- this rank's shards ----
 // Where this rank's part of a placement begins in group g, and how many elements it has. owned: of
-// the optimizer state. shard: of a gradient, once it is reduced.
+// the optimizer state; of a packed group, all that it keeps. shard: of a gradient, once it is
+// reduced.
 static inline size_t zero_part_numel(const struct Zero *z, const struct Placement *p, int g) {
     return z->params->group[g].padded / (p->shard_group ? (size_t)p->shard_group->size : 1);
 }
 static inline size_t zero_part_begin(const struct Zero *z, const struct Placement *p, int g) {
     return p->shard_group ? zero_part_numel(z, p, g) * (size_t)p->shard_group->rank : 0;
 }
+static inline const struct Placement *zero_owner(const struct Zero *z, int g) {
+    return params_packs(z->params, g) ? &z->plan.param : &z->plan.optimizer;
+}
 static inline size_t zero_owned_numel(const struct Zero *z, int g) {
-    return zero_part_numel(z, &z->plan.optimizer, g);
+    return zero_part_numel(z, zero_owner(z, g), g);
 }
 static inline size_t zero_owned_begin(const struct Zero *z, int g) {
-    return zero_part_begin(z, &z->plan.optimizer, g);
+    return zero_part_begin(z, zero_owner(z, g), g);
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->shard_group->size;

@@ -84,17 +84,18 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 // ---- none ----
 
 // Initial values of parameters without masters go through the host, chunk by chunk. In a run that
-// does not train they are read next, from a checkpoint or --init: then it zeroes what no file has,
+// does not train, or whose base is read, they are read next, from a checkpoint or --init: then it zeroes what no file has,
 // the padding of a group, and the rows that pad a vocabulary, which are the ends'.
 static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
     struct Device *d = z->device;
     float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
     size_t i = 0, last = z->params->group[g].numel;
-    if (z->plan.inference && z->params->group[g].kind != GROUP_END && last > begin)
+    bool reads = z->plan.inference || z->reads_base;
+    if (reads && z->params->group[g].kind != GROUP_END && last > begin)
         i = size_min(last - begin, numel);
     for (size_t n; i < numel; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        if (z->plan.inference)
+        if (reads)
             memset(chunk, 0, n * sizeof *chunk);
         else
             params_init_host(z->params, g, begin + i, begin + i + n, z->seed, chunk);

@@ -142,9 +142,12 @@ static int open_stagings(struct Zero *z, enum Ring ring, struct Error *e) {
         return 0;
     o->staging[ring] = base_alloc_zeroed((size_t)slots->count * sizeof *o->staging[ring]);
     for (int i = 0; i < slots->count && !err; i++) {
-        size_t ranks = p->shard_group ? (size_t)p->shard_group->size : 1;
-        err = staging_open(&o->staging[ring][i], &o->mover, TAG_COMM, "weights from disk",
-                           slots->slot[i].block.bytes / ranks, &o->tier[TIER_CPU], e);
+        size_t most = 0;
+        for (int g = 0; g < z->params->ngroup; g++)
+            if (ring_of(z->params, g) == ring && (z->params->group[g].kind == GROUP_END) == !i)
+                most = size_max(most, weights_bytes(z, g));
+        err = staging_open(&o->staging[ring][i], &o->mover, TAG_COMM, "weights from disk", most,
+                           &o->tier[TIER_CPU], e);
     }
     return err;
 }

@@ -20,13 +20,14 @@ static struct Move weights_move(struct Zero *z, const struct HopArgs *a) {
     const struct Slots *slots = z->state[a->group].slots;
     struct Staging *staging = offload_of(z)->staging[slots - z->weights];
     size_t size = dtype_size(p->dtype);
-    size_t n = part->own ? zero_owned_numel(z, a->group) : zero_part_numel(z, p, a->group);
-    return (struct Move){.store = &z->state[a->group].param,
-                         .offset = part->own ? weights_own_offset(z, a->group) * size : 0,
-                         .bytes = n * size,
-                         .mem = a->mem[part->own || p->shard_group ? BUFFER_SHARD : BUFFER_WHOLE],
-                         .staging =
-                             staging ? staging + (a->slot[BUFFER_WHOLE] - slots->slot) : NULL};
+    bool packed = params_packs(z->params, a->group);
+    size_t own = zero_owned_numel(z, a->group) * size;
+    return (struct Move){
+        .store = &z->state[a->group].param,
+        .offset = part->own ? weights_own_offset(z, a->group) * size : 0,
+        .bytes = part->own ? own : weights_bytes(z, a->group),
+        .mem = a->mem[part->own || p->shard_group || packed ? BUFFER_SHARD : BUFFER_WHOLE],
+        .staging = staging ? staging + (a->slot[BUFFER_WHOLE] - slots->slot) : NULL};
 }
 
 // Starts reading from disk as soon as a fetch begins.

@@ -200,6 +200,11 @@ static const struct FlagRule rules[] = {
      "a plan for a cluster does not choose formats; expected --fit auto"},
     {E_LORA, "lora-alpha|lora-dropout !lora-rank",
      "without adapters it means nothing; give --lora-rank, such as 16, or leave it out"},
+    {E_LORA, "base-dtype!=none !lora-rank",
+     "weights in fewer bits cannot be trained, only adapters for them; give --lora-rank, such as "
+     "16, or leave it out"},
+    {E_LORA, "base-dtype!=none zero-quantized-weights",
+     "both say in which form the weights of blocks travel; drop one of the two"},
     {E_LORA, "lora-targets!=all !lora-rank",
      "without adapters it means nothing; give --lora-rank, such as 16, or leave it out"},
     {E_CLUSTER_FLAG, "freeze!=none|lora-rank cluster",

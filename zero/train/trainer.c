@@ -88,9 +88,10 @@ static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     t->identity = identity;
+    bool based = z->params->config.lora.rank > 0; // the checkpoint has the adapters alone
+    z->reads_base = z->plan.inference || (based && t->init.context);
     zero_init_weights(z, seed);
     int err = compare_texts(z, identity, e);
-    bool based = z->params->config.lora.rank > 0; // the checkpoint has the adapters alone
     if (!err && based && t->init.context)
         err = import_weights(z, &t->init, e);
     if (!err)

@@ -4,27 +4,47 @@
 #include "zero/state.h"
 #include "zero/weights/merge.h"
 
+#include <string.h>
+
 // ---- a group's elements, piece by piece ----
 
-// Reads a piece that this rank owns entirely from a source; if that is NULL, writes it to a sink,
-// with its adapter's product.
-static int move_piece(struct Zero *z, int g, const struct Piece *p, const struct ImportSource *from,
-                      const struct ExportSink *to, const struct Merge *merge, float *chunk,
+// The elements that move at once: [begin, end) of a group, and its pieces of parameters.
+struct Chunk {
+    int group, layer, npiece;
+    size_t begin, end;
+    struct Piece piece[MAX_PIECES];
+    float *values;
+};
+
+// Reads all of them, with zeros between pieces.
+static int read_chunk(struct Zero *z, struct Chunk *c, const struct ImportSource *from,
                       struct Error *e) {
-    int layer = params_layer(z->params, g), err = 0;
-    for (size_t n, i = 0; i < p->range.n && !err; i += n) {
-        n = size_min(STATE_CHUNK, p->range.n - i);
-        struct WeightsRange range = weights_cut(&p->range, i, n);
-        size_t at = p->begin + i - zero_owned_begin(z, g);
-        if (from) {
-            err = from->read(from->context, layer, p->param->name, &range, chunk, e);
-            if (!err)
-                zero_write_state(z, g, STATE_MASTER, at, n, chunk);
-        } else {
-            zero_read_state(z, g, STATE_MASTER, at, n, chunk);
-            merge_add(merge, z, g, p->param, p->begin + i, n, chunk);
-            err = to->write(to->context, layer, p->param->name, &range, chunk, e);
-        }
+    size_t n = c->end - c->begin;
+    int err = 0;
+    memset(c->values, 0, n * sizeof *c->values);
+    for (int i = 0; i < c->npiece && !err; i++) {
+        const struct Piece *p = &c->piece[i];
+        err = from->read(from->context, c->layer, p->param->name, &p->range,
+                         c->values + (p->begin - c->begin), e);
+    }
+    if (!err)
+        zero_write_state(z, c->group, STATE_MASTER, c->begin - zero_owned_begin(z, c->group), n,
+                         c->values);
+    return err;
+}
+
+// Writes those that this rank counts, with its adapter's product.
+static int write_chunk(struct Zero *z, struct Chunk *c, const struct ExportSink *to,
+                       const struct Merge *merge, struct Error *e) {
+    int g = c->group, err = 0;
+    for (int i = 0; i < c->npiece && !err; i++) {
+        const struct Piece *p = &c->piece[i];
+        if (!params_counts(z->params, p->param))
+            continue;
+        zero_read_state(z, g, STATE_MASTER, p->begin - zero_owned_begin(z, g), p->range.n,
+                        c->values);
+        merge_add(merge, z, g, p->param, p->begin, p->range.n, c->values);
+        err = to->write(to->context, c->layer, p->param->name, &p->range, c->values, e);
     }
     return err;
 }
@@ -33,27 +53,31 @@ static int move_piece(struct Zero *z, int g, const struct Piece *p, const struct
 // others. The ranks gather every group's adapter, also after an error of their own.
 static int move_groups(struct Zero *z, const struct ImportSource *from, const struct ExportSink *to,
                        struct Error *e) {
-    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    struct Chunk c = {.values = device_alloc_host(z->device, STATE_CHUNK * sizeof *c.values)};
     bool adapters = from ? from->adapters : to->adapters;
     struct Merge merge;
     int err = 0;
     merge_open(&merge, z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        struct Piece piece[MAX_PIECES];
+        size_t shard = zero_shard_numel(z, g);
+        size_t begin = from ? zero_owned_begin(z, g) : shard * (size_t)z->shard_group->rank;
+        size_t end = begin + (from ? zero_owned_numel(z, g) : shard);
         if ((z->params->group[g].kind == GROUP_ADAPTER) != adapters)
             continue;
         if (to)
             merge_gather(&merge, z, g);
-        size_t shard = zero_shard_numel(z, g);
-        size_t begin = from ? zero_owned_begin(z, g) : shard * (size_t)z->shard_group->rank;
-        size_t end = begin + (from ? zero_owned_numel(z, g) : shard);
-        int n = params_pieces(&z->params->group[g], begin, end, piece);
-        for (int i = 0; i < n && !err; i++)
-            if (from || (zero_reports_group(z, g) && params_counts(z->params, piece[i].param)))
-                err = move_piece(z, g, &piece[i], from, to, &merge, chunk, e);
+        if (to && !zero_reports_group(z, g))
+            continue;
+        c.group = g;
+        c.layer = params_layer(z->params, g);
+        for (c.begin = begin; c.begin < end && !err; c.begin = c.end) {
+            c.end = size_min(c.begin + STATE_CHUNK, end);
+            c.npiece = params_pieces(&z->params->group[g], c.begin, c.end, c.piece);
+            err = from ? read_chunk(z, &c, from, e) : write_chunk(z, &c, to, &merge, e);
+        }
     }
     merge_close(&merge);
-    device_free_host(z->device, chunk);
+    device_free_host(z->device, c.values);
     return err;
 }
 

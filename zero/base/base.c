@@ -1,0 +1,206 @@
+// The base of adapters in fewer bits: see base.h. Next: zero/wire/wire.h.
+#include "zero/base/base.h"
+
+#include "zero/state.h"
+
+#include <string.h>
+
+const char *const base_words[] = {
+    [BASE_PLAIN] = "none", [BASE_INT8] = "int8", [BASE_NF4] = "nf4", [NBASE] = NULL};
+
+enum { INT8_BITS = 8 };
+_Static_assert((int)BASE_RUN == (int)NF4_RUN && BASE_RUN % QUANTIZE_BLOCK == 0,
+               "runs of two sizes");
+
+static enum BaseFormat format_of(const struct Zero *z) {
+    return z->params->config.lora.base;
+}
+
+static size_t run_bytes(const struct Zero *z) {
+    return format_of(z) == BASE_NF4 ? nf4_bytes(BASE_RUN) : quantized_bytes(INT8_BITS, BASE_RUN);
+}
+
+// ---- which runs are packed ----
+
+// Runs [first, end) of a group are raw: those with norms and biases.
+struct RawRuns {
+    size_t first, end;
+};
+
+static struct RawRuns raw_runs(const struct Zero *z, int g) {
+    const struct Group *group = &z->params->group[g];
+    size_t end = ceil_div(group->numel, BASE_RUN);
+    return (struct RawRuns){group->numel > group->decay_end ? group->decay_end / BASE_RUN : end,
+                            end};
+}
+
+// The runs of a part of n elements that begins at element `begin` of a group: packed ones, then raw
+// ones, then padding alone.
+struct Part {
+    size_t first, runs;   // in the group; in all
+    size_t packed, raw;   // so many
+    size_t raw_at, bytes; // where raw ones begin; of the part
+};
+
+static struct Part part_of(const struct Zero *z, int g, size_t begin, size_t n) {
+    struct RawRuns raw = raw_runs(z, g);
+    struct Part p = {.first = begin / BASE_RUN, .runs = n / BASE_RUN};
+    CHECK(begin % BASE_RUN == 0 && n % BASE_RUN == 0, "a part of group %d from %zu on", g, begin);
+    size_t end = p.first + p.runs;
+    p.packed = size_min(p.runs, raw.first - size_min(raw.first, p.first));
+    p.raw = size_min(end, raw.end) - size_min(size_min(end, raw.end), size_max(p.first, raw.first));
+    p.raw_at = p.runs * run_bytes(z);
+    p.bytes = p.raw_at +
+              size_min(p.runs, raw.end - raw.first) * BASE_RUN * dtype_size(z->plan.param.dtype);
+    return p;
+}
+
+size_t base_bytes(const struct Zero *z, int g, size_t n) {
+    return part_of(z, g, 0, n).bytes;
+}
+
+// ---- the hop ----
+
+static void unpack(struct Zero *z, enum Queue q, const void *from, enum Dtype dtype, size_t runs,
+                   void *to) {
+    struct Stream *queue = z->device->queue[q];
+    if (runs && format_of(z) == BASE_NF4)
+        z->device->kernels->nf4_dequantize(
+            queue, &(struct Nf4Dequantize){runs * BASE_RUN, dtype, from, to});
+    else if (runs)
+        z->device->kernels->dequantize(queue, &(struct Dequantize){.n = BASE_RUN,
+                                                                   .parts = runs,
+                                                                   .ranks = 1,
+                                                                   .bits = INT8_BITS,
+                                                                   .dtype = dtype,
+                                                                   .from = from,
+                                                                   .x = to});
+}
+
+// All ranks' parts lie where they have arrived, or the one part where it is kept.
+static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
+    const struct Placement *p = &z->plan.param;
+    size_t n = zero_part_numel(z, p, a->group), parts = z->params->group[a->group].padded / n;
+    size_t size = dtype_size(p->dtype);
+    bool here = !p->shard_group && z->state[a->group].param_tier->kind == TIER_DEVICE;
+    const char *from = here ? a->mem[BUFFER_SHARD] : weights_arrive(z, a);
+    for (size_t i = 0; i < parts; i++) {
+        struct Part part = part_of(z, a->group, i * n, n);
+        char *to = (char *)a->mem[BUFFER_WHOLE] + i * n * size;
+        unpack(z, QUEUE_COMPUTE, from, p->dtype, part.packed, to);
+        if (part.raw)
+            device_copy(z->device, QUEUE_COMPUTE, to + part.packed * BASE_RUN * size,
+                        from + part.raw_at, part.raw * BASE_RUN * size);
+        from += part.bytes;
+    }
+}
+
+static const struct Hop dequantize = {"dequantize",
+                                      POINT_UNPACK,
+                                      WHEN_ANY,
+                                      QUEUE_COMPUTE,
+                                      USES_WHOLE | USES_STORE,
+                                      .run = dequantize_whole,
+                                      .where = HERE};
+
+// ---- between steps ----
+
+// This rank's part.
+static struct Part own_part(const struct Zero *z, int g) {
+    return part_of(z, g, zero_owned_begin(z, g), zero_owned_numel(z, g));
+}
+
+static void copy(struct Zero *z, int g, size_t offset, void *mem, size_t bytes, bool out) {
+    if (bytes)
+        z->backing.ops->copy(z, &z->state[g].param, offset, mem, bytes, out);
+}
+
+static void pack(struct Zero *z, const float *from, size_t runs, void *to) {
+    struct Stream *queue = z->device->queue[QUEUE_COMPUTE];
+    if (format_of(z) == BASE_NF4)
+        z->device->kernels->nf4_quantize(queue,
+                                         &(struct Nf4Quantize){runs * BASE_RUN, F32, from, to});
+    else
+        z->device->kernels->quantize(queue, &(struct Quantize){.n = BASE_RUN,
+                                                               .parts = runs,
+                                                               .columns = 1,
+                                                               .bits = INT8_BITS,
+                                                               .dtype = F32,
+                                                               .x = from,
+                                                               .to = to});
+    device_sync_queue(z->device, QUEUE_COMPUTE);
+}
+
+// Elements [i, i + n) of the part are whole runs.
+static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
+    struct Part p = own_part(z, g);
+    size_t first = i / BASE_RUN, end = (i + n) / BASE_RUN, size = dtype_size(z->plan.param.dtype);
+    size_t packed = size_min(end, p.packed) - size_min(size_min(end, p.packed), first);
+    size_t raw_end = p.packed + p.raw, from = size_max(first, p.packed);
+    CHECK(what == STATE_MASTER && !(i % BASE_RUN) && !(n % BASE_RUN), "array %d from %zu on", what,
+          i);
+    if (packed) {
+        char *runs = device_alloc_host(z->device, packed * run_bytes(z));
+        pack(z, in, packed, runs);
+        copy(z, g, first * run_bytes(z), runs, packed * run_bytes(z), true);
+        device_free_host(z->device, runs);
+    }
+    if (from >= size_min(end, raw_end))
+        return;
+    float *raw = in + (from - first) * BASE_RUN;
+    size_t count = (size_min(end, raw_end) - from) * BASE_RUN;
+    for (size_t k = 0; k < count; k++) // in place: element k is read at 4 k
+        dtype_store(raw, z->plan.param.dtype, k, raw[k]);
+    copy(z, g, p.raw_at + (from - p.packed) * BASE_RUN * size, raw, count * size, true);
+}
+
+// Reads one run of the part as fp32. buffer: a run's elements, and its bytes as they are kept.
+static const float *read_run(struct Zero *z, int g, const struct Part *p, size_t run,
+                             float *buffer) {
+    enum Dtype dtype = z->plan.param.dtype;
+    size_t size = dtype_size(dtype);
+    void *kept = buffer + BASE_RUN;
+    if (run < p->packed) {
+        copy(z, g, run * run_bytes(z), kept, run_bytes(z), false);
+        unpack(z, QUEUE_COMPUTE, kept, F32, 1, buffer);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
+    } else if (run < p->packed + p->raw) {
+        copy(z, g, p->raw_at + (run - p->packed) * BASE_RUN * size, kept, BASE_RUN * size, false);
+        for (size_t k = 0; k < BASE_RUN; k++)
+            buffer[k] = dtype_load(kept, dtype, k);
+    } else {
+        memset(buffer, 0, BASE_RUN * sizeof *buffer);
+    }
+    return buffer;
+}
+
+static void read_packed(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
+    struct Part p = own_part(z, g);
+    float *buffer = device_alloc_host(z->device, 2 * BASE_RUN * sizeof *buffer);
+    CHECK(what == STATE_MASTER, "array %d of a packed group", what);
+    for (size_t some, end = i + n; i < end; i += some, out += some) {
+        some = size_min(BASE_RUN - i % BASE_RUN, end - i);
+        const float *run = read_run(z, g, &p, i / BASE_RUN, buffer);
+        memcpy(out, run + i % BASE_RUN, some * sizeof *out);
+    }
+    device_free_host(z->device, buffer);
+}
+
+// If weights are read next, all of them are (zero/weights/weights.c).
+static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    for (size_t n, i = 0; i < numel && !z->reads_base; i += n) {
+        n = size_min(STATE_CHUNK, numel - i);
+        params_init_host(z->params, g, begin + i, begin + i + n, z->seed, chunk);
+        write_packed(z, g, STATE_MASTER, i, n, chunk);
+    }
+    device_free_host(z->device, chunk);
+}
+
+static const struct MasterOps packed_ops = {
+    .init = init_packed, .read = read_packed, .write = write_packed};
+
+void base_attach(struct Zero *z, int g) {
+    z->state[g].masters = &packed_ops;
+    chain_add(&z->state[g].chain[FETCH], &dequantize, NULL);
+}
