@@ -2,6 +2,7 @@
 #include "model/acts.h"
 
 #include "kernels/kernels.h"
+#include "model/adapter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ static const uint32_t dropped[NRECOMPUTE] = {
     [RECOMPUTE_GELU] = BIT(ACT_MLP) | BIT(ACT_ROTATED),
     [RECOMPUTE_ATTENTION] = BIT(ACT_NORM1) | BIT(ACT_LSE) | BIT(ACT_ATT) | BIT(ACT_NORM2),
     [RECOMPUTE_MLP] = BIT(ACT_FC),
-    [RECOMPUTE_BLOCK] = ~BIT(ACT_X),
+    [RECOMPUTE_BLOCK] = ~(BIT(ACT_X) | BIT(ACT_LOW)),
 };
 
 uint32_t acts_kept(enum Recompute level) {
@@ -50,6 +51,8 @@ static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum 
         return rows * model_fc_width(c) * size;
     case ACT_MLP:
         return rows * c->ffn * size;
+    case ACT_LOW:
+        return rows * adapter_width(c) * size;
     default:
         return stream_bytes(a, c);
     }
@@ -123,7 +126,7 @@ static void layout(struct Acts *a, const struct ModelConfig *c, const struct Act
     size_t dropped = c->lora.rank && c->lora.dropout > 0 ? backward * rows : 0;
     size_t most = size_max(size_max(c->channels, c->ffn), model_attention_width(c));
     a->dropped = alloc_piece(bump, dropped * most * size);
-    a->lora = alloc_piece(bump, (1 + backward) * rows * LORA_BESIDE * c->lora.rank * size);
+    a->dlow = alloc_piece(bump, backward * rows * LORA_BESIDE * c->lora.rank * size);
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 

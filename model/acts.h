@@ -1,6 +1,6 @@
 // Activations: what the forward pass leaves for the backward pass of one micro-batch.
 //
-// A block makes up to fourteen tensors. Each is either KEPT, with memory of its own in every layer,
+// A block makes up to fifteen tensors. Each is either KEPT, with memory of its own in every layer,
 // or SCRATCH: one buffer that all layers share, made again just before the layer's backward pass.
 // The recompute level says which. All memory is one arena laid out before step 1; nothing is
 // allocated inside a step.
@@ -37,6 +37,7 @@ enum Act {
     ACT_NORM2,   // (R', C)
     ACT_FC,      // (R, F) the MLP's pre-activation; SwiGLU's: (R, 2F)
     ACT_MLP,     // (R, F) the MLP's activation
+    ACT_LOW,     // (R, rank) of each target of adapters: u (adapter_ops.h)
     NACT
 };
 
@@ -74,7 +75,7 @@ struct Acts {
     void *whole, *sums; // (R, C) rows of all TP ranks, and those to be summed; NULL: R' = R
     void *dwide;        // gradients inside attention (qkv and att), or the MLP (fc)
     void *dropped;      // an adapter's input, some of it dropped, (R, k); NULL: nothing is
-    void *lora;         // adapters' u and du (block_ops.c), each (R, LORA_BESIDE rank) at most
+    void *dlow;         // adapters' du (adapter_ops.h), (R, LORA_BESIDE rank) at most
     void *logits;       // (logit_rows, Vp), then their gradient
     size_t logit_rows, tp_size, row_parts; // R' = R / row_parts
     struct SoftmaxPart *softmax; // (tp_size, logit_rows), if the vocabulary is split over TP ranks

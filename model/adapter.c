@@ -33,12 +33,24 @@ int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
     return n;
 }
 
-double adapter_work(const struct ModelConfig *c, enum BlockParam product, bool a) {
+size_t adapter_width_before(const struct ModelConfig *c, enum BlockParam product) {
+    enum LoraTarget target[LORA_BESIDE];
+    int n = 0;
+    for (int p = 0; p < (int)product && p <= BLOCK_OUT_W; p++)
+        n += adapter_targets(c, (enum BlockParam)p, target);
+    return (size_t)n * c->lora.rank;
+}
+
+size_t adapter_width(const struct ModelConfig *c) {
+    return adapter_width_before(c, NBLOCK);
+}
+
+double adapter_work(const struct ModelConfig *c, enum BlockParam product) {
     enum LoraTarget target[LORA_BESIDE];
     double work = 0;
     for (int i = 0, n = adapter_targets(c, product, target); i < n; i++) {
         struct AdapterTarget t = adapter_target(c, target[i]);
-        work += 2 * (double)c->lora.rank * (double)(t.in + (a ? 0 : t.out));
+        work += 2 * (double)c->lora.rank * (double)(t.in + t.out);
     }
     return work;
 }

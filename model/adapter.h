@@ -26,7 +26,11 @@ struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget
 int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
                     enum LoraTarget target[LORA_BESIDE]);
 
-// Returns the floating-point operations for one token: of x A' if `a`, else of x A' B'.
-double adapter_work(const struct ModelConfig *c, enum BlockParam product, bool a);
+// The sum of the ranks of all targets, and of those whose products come before this one.
+size_t adapter_width(const struct ModelConfig *c);
+size_t adapter_width_before(const struct ModelConfig *c, enum BlockParam product);
+
+// Returns the floating-point operations of a product's x A' B' for one token.
+double adapter_work(const struct ModelConfig *c, enum BlockParam product);
 
 #endif

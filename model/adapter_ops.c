@@ -10,8 +10,9 @@ struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam product) {
     a.width = a.rank * (size_t)a.n;
     a.in = r->group->param[product].cols;
     a.ld = r->group->param[product].rows;
-    a.u = r->acts->lora;
-    a.du = dtype_at(a.u, r->dtype, r->rows * a.width);
+    a.u =
+        dtype_at(r->act[ACT_LOW], r->dtype, r->rows * adapter_width_before(&r->m->config, product));
+    a.du = r->acts->dlow;
     a.dropped = r->acts->dropped;
     a.drops = l->dropout > 0 && r->acts->mode == HEAD_TRAIN;
     return a;
@@ -75,11 +76,16 @@ static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, vo
            });
 }
 
-// Makes u. Returns the input that A and its gradient are multiplied by; s is a factor of u, or of it.
-static const void *go_down(struct BlockRun *r, const struct Adapters *a, const void *x) {
+// Returns the input that A and its gradient are multiplied by; s is a factor of u and du, or of it.
+static const void *input_of(struct BlockRun *r, const struct Adapters *a, const void *x) {
     if (a->drops)
         drop(r, a, x, a->dropped);
-    const void *in = a->drops ? a->dropped : x;
+    return a->drops ? a->dropped : x;
+}
+
+// Makes u.
+static void go_down(struct BlockRun *r, const struct Adapters *a, const void *x) {
+    const void *in = input_of(r, a, x);
     multiply(r, (struct Matmul){
                     .m = r->rows,
                     .n = a->width,
@@ -90,7 +96,6 @@ static const void *go_down(struct BlockRun *r, const struct Adapters *a, const v
                 });
     if (!a->drops)
         scale(r, a, a->u);
-    return in;
 }
 
 void adapters_forward(struct BlockRun *r, const struct Adapters *a, void *y, const void *x,
@@ -136,7 +141,7 @@ static void go_up_backward(struct BlockRun *r, const struct Adapters *a, int i, 
 
 void adapters_backward(struct BlockRun *r, const struct Adapters *a, void *dx, const void *dy,
                        const void *x) {
-    const void *in = go_down(r, a, x);
+    const void *in = input_of(r, a, x);
     for (int i = 0; i < a->n; i++)
         go_up_backward(r, a, i, dy);
     if (!a->drops)

@@ -46,9 +46,9 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
         w.backward += (restored + (backward == BACKWARD_ALL ? 2 : 1)) * product[i].flops;
         if (backward != BACKWARD_ADAPTER)
             continue;
-        double both = adapter_work(c, product[i].w, false);
+        double both = adapter_work(c, product[i].w);
         w.forward += both;
-        w.backward += (restored + 2) * both + adapter_work(c, product[i].w, true); // x A' again
+        w.backward += (restored + 2) * both;
     }
     w.backward = backward == BACKWARD_NONE ? 0 : w.backward;
     return w;
