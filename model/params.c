@@ -342,12 +342,13 @@ void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64
 }
 
 void params_init_host(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
-                      float *dst) {
+                      int threads, float *dst) {
     struct Piece piece[MAX_PIECES];
     int n = params_pieces(&p->group[g], begin, end, piece);
     memset(dst, 0, (end - begin) * sizeof *dst); // padding
     for (int i = 0; i < n; i++) {
         struct FillNormal a = fill_of(&piece[i], seed, dst + (piece[i].begin - begin));
+#pragma omp parallel for schedule(static) num_threads(threads)
         for (size_t k = 0; k < a.n; k++)
             a.dst[k] = fill_value(&a, k);
     }

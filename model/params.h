@@ -236,9 +236,9 @@ void params_keep_stage(struct Params *p, int first, int count);
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);
 
-// The same into host memory, at once, by the calling thread.
+// The same into host memory, at once, by so many threads.
 void params_init_host(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
-                      float *dst);
+                      int threads, float *dst);
 
 // Returns the sum of mix(global index, fp32 bits) over the real weights among elements [begin, end)
 // of group g that this TP rank counts. Sums of disjoint ranges, and of all TP ranks, add up to the

@@ -191,7 +191,8 @@ static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     for (size_t n, i = 0; i < numel && !z->reads_base; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        params_init_host(z->params, g, begin + i, begin + i + n, z->seed, chunk);
+        params_init_host(z->params, g, begin + i, begin + i + n, z->seed, zero_host_threads(z),
+                         chunk);
         write_packed(z, g, STATE_MASTER, i, n, chunk);
     }
     device_free_host(z->device, chunk);

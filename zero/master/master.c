@@ -84,8 +84,9 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 // ---- none ----
 
 // Initial values of parameters without masters go through the host, chunk by chunk. In a run that
-// does not train, or whose base is read, they are read next, from a checkpoint or --init: then it zeroes what no file has,
-// the padding of a group, and the rows that pad a vocabulary, which are the ends'.
+// does not train, or whose base is read, they are read next, from a checkpoint or --init: then it
+// zeroes what no file has, the padding of a group, and the rows that pad a vocabulary, which are the
+// ends'.
 static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
     struct Device *d = z->device;
     float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
@@ -98,7 +99,8 @@ static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
         if (reads)
             memset(chunk, 0, n * sizeof *chunk);
         else
-            params_init_host(z->params, g, begin + i, begin + i + n, z->seed, chunk);
+            params_init_host(z->params, g, begin + i, begin + i + n, z->seed, zero_host_threads(z),
+                             chunk);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
     device_free_host(d, chunk);
