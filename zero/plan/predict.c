@@ -1,11 +1,13 @@
 // The parts of a forecast in the order of a run: see predict.h. Next: fit.c.
 #include "zero/plan/predict.h"
 
+#include "zero/base/base.h"
 #include "zero/plan/table.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { FIT_MOST_BATCH = 65536 }; // as --batch has it
 
@@ -116,7 +118,7 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
 
 static bool is_open(const struct FitOpen *o) {
     return o->stage || o->recompute || o->opt || o->param || o->act || o->batch || o->split ||
-           o->master || o->moments || o->tp || o->pp;
+           o->master || o->moments || o->lora || o->tp || o->pp;
 }
 
 static bool is_here(const struct RankSettings *s) {
@@ -166,16 +168,47 @@ static struct Candidate of_word(uint64_t word) {
     return c;
 }
 
+// The adapters of --fit auto,lora; 0: none, else 1 + an enum BaseFormat.
+enum { ADAPTER_BITS = 2 };
+static void set_adapters(struct ModelConfig *m, int adapters) {
+    if (adapters)
+        m->lora = (struct Lora){.rank = FIT_RANK,
+                                .alpha = 2 * FIT_RANK,
+                                .targets = lora_targets_all(m->kind == FAMILY_GPT2),
+                                .base = (enum BaseFormat)(adapters - 1)};
+}
+
+// Says what it costs to train adapters alone.
+static void tell_adapters(const struct ModelConfig *m) {
+    unsigned long long trained = (unsigned long long)params_trained(m);
+    struct Params all;
+    params_layout(m, 1, 0, 1, &all);
+    log_line(LOG_NORMAL,
+             "--fit auto,lora: nothing fits that trains all %llu parameters; %llu of adapters are "
+             "trained instead: --lora-rank %zu --base-dtype %s",
+             (unsigned long long)all.real - trained, trained, m->lora.rank,
+             base_words[m->lora.base]);
+    params_free(&all);
+}
+
 // Rank 0's process alone.
 static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c, double tokens,
                         uint64_t *word, struct Error *e) {
     struct Choices all;
-    int err = measure_all(r, c, e);
+    struct RankSettings adapted = *c->settings;
+    int adapters = 0, err = measure_all(r, c, e);
     if (!err)
         err = choose(c, &all, e);
+    c->settings = &adapted;
+    while (err == -ENOMEM && c->open.lora && adapters < NBASE) {
+        set_adapters(&adapted.model, ++adapters);
+        err = choose(c, &all, e);
+    }
     if (err)
         return err;
-    *word = word_of(&all.best[0].is);
+    if (adapters)
+        tell_adapters(&adapted.model);
+    *word = word_of(&all.best[0].is) << ADAPTER_BITS | (uint64_t)adapters;
     if (r->out && !r->json)
         choices_print(r->out, c, &all, tokens);
     return 0;
@@ -241,7 +274,9 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     word = world_of_first(w, word);
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
-    struct Candidate chosen = of_word(word);
+    struct Candidate chosen = of_word(word >> ADAPTER_BITS);
+    set_adapters(&line->rank.model, (int)(word % (1 << ADAPTER_BITS)));
+    set_adapters(&said->rank.model, (int)(word % (1 << ADAPTER_BITS)));
     settings_set_batch(&s, chosen.batch);
     apply_candidate(line, &chosen, true);
     line->rank.nmicro = s.nmicro;

@@ -99,6 +99,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
                                .batch = fresh && is_default(use, "batch"),
                                .split = fresh && bf16 && is_default(use, "master-dtype"),
                                .master = masters && bf16 && is_default(use, "master-dtype"),
+                               .lora = fresh && s->fit == FIT_LORA && !r->model.lora.rank,
                                .moments = masters && is_default(use, "adam-dtype"),
                                .tp = r->cluster && is_default(use, "tp"),
                                .pp = r->cluster && is_default(use, "pp"),

@@ -95,6 +95,7 @@ struct FitOpen {
     bool stage, recompute, opt, param, act, batch;
     bool split, master, moments; // split master weights; those in bf16, and moments
     bool tp, pp;                 // the grid, only in a plan for a cluster
+    bool lora;                   // adapters, and a base in fewer bits, where nothing else fits
     bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
@@ -108,8 +109,10 @@ struct Intervals {
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 
-// The choice of --fit: nothing; settings; also formats of master weights and moments.
-enum Fit { FIT_OFF, FIT_AUTO, FIT_MASTERS, NFIT };
+// The choice of --fit: nothing; settings; also formats of master weights and moments; or adapters,
+// where nothing fits that trains the model.
+enum Fit { FIT_OFF, FIT_AUTO, FIT_MASTERS, FIT_LORA, NFIT };
+enum { FIT_RANK = 16 }; // of those adapters
 
 // Whether the head's matrix is the token embedding.
 enum Tie { TIE_AUTO, TIE_ON, TIE_OFF, NTIE };

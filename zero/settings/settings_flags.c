@@ -323,13 +323,15 @@ const struct Flag settings_table[] = {
              "each GPU and node would hold, and the time of a step with what overlaps what. Up "
              "to 16384 --ranks."},
     {"fit", FLAG_CHOICE, AT(fit), "off", "ZeRO",
-     .words = FLAG_WORDS([FIT_OFF] = "off", [FIT_AUTO] = "auto", [FIT_MASTERS] = "auto,masters"),
+     .words = FLAG_WORDS([FIT_OFF] = "off", [FIT_AUTO] = "auto", [FIT_MASTERS] = "auto,masters",
+                         [FIT_LORA] = "auto,lora"),
      .help = "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether "
              "master weights are split, as far as no flag says them: of what fits, what is "
              "forecast to train fastest, and of two within 1% the smaller change. auto,masters: "
-             "--master-dtype bf16 and --adam-dtype bf16, too, which change results. A resumed run "
-             "keeps its "
-             "batch, masters and moments, and fits again only where the line says --fit.",
+             "--master-dtype bf16 and --adam-dtype bf16, too, which change results. auto,lora: if "
+             "nothing fits that trains the model, --lora-rank 16, and at need --base-dtype int8 or "
+             "nf4. A resumed run keeps its batch, masters, moments and adapters, and fits again "
+             "only where the line says --fit.",
      .also = "autotuning"},
     {"node-size", FLAG_SIZE, AT(rank.node_size), "0", "ZeRO", .argument = "N<=1024",
      .help = "Ranks of a node: what is sent to other nodes is counted apart, by the plan and by "
