@@ -64,7 +64,7 @@ TEST(every_table_has_the_oracles_bits) {
 // ---- bitsandbytes ----
 
 // The rows of KINDS.
-enum Kind { NORMAL, HEAVY_TAILS, ZEROS, TINY, FAR_APART, ALIKE, TIES, NKIND };
+enum Kind { NORMAL, HEAVY_TAILS, ZEROS, TINY, FAR_APART, ALIKE, TIES, SUMS, NKIND };
 
 // The midpoint between two values, or a number beside it.
 static float near_middle(uint64_t bits) {
@@ -93,6 +93,8 @@ static float element(enum Kind kind, size_t i) {
         return m < 0 ? -0.75f : 0.75f;
     case TIES:
         return ldexpf(i % NF4_BLOCK ? near_middle(bits) : 1, block % 16 - 8);
+    case SUMS:
+        return ldexpf(m, block % 32 ? -24 : 0);
     default:
         return ldexpf(m, -20);
     }
