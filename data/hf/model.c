@@ -36,8 +36,8 @@ static int refuse_folder(const char *folder, struct Error *e) {
     if (!access(adapter, F_OK))
         error_set(e, err, E_HF_ADAPTER,
                   "%s has adapter_config.json and no config.json: it is an adapter of PEFT's "
-                  "(LoRA), not a model; merge it into its base by PEFT's merge_and_unload(), save "
-                  "that by save_pretrained(), and name its folder",
+                  "(LoRA), not a model; give --init hf:DIR with the folder of its base, and "
+                  "--init-adapter with this one",
                   folder);
     else if (gguf)
         error_set(e, err, E_HF_WEIGHTS_MISSING,
