@@ -91,22 +91,21 @@ static size_t slot_bytes(const struct Zero *z, enum GroupKind kind) {
 static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
-    enum GroupKind end = GROUP_END, block = GROUP_BLOCK;
-    bool packs = params->config.lora.base != BASE_PLAIN && ring == RING_UNITS;
-    int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
-    size_t grad = dtype_size(p->grad.dtype);
-    if (ring == RING_ADAPTERS) {
-        end = NGROUPKIND; // none
-        block = GROUP_ADAPTER;
-    }
-    if (ring == RING_ADAPTERS && !params_largest(params, block))
+    bool units = ring == RING_UNITS, packs = units && params->config.lora.base != BASE_PLAIN;
+    enum GroupKind block = units ? GROUP_BLOCK : GROUP_ADAPTER;
+    size_t grad = dtype_size(p->grad.dtype), groups = 0;
+    for (int g = 0; g < params->ngroup; g++)
+        groups += ring_of(params, g) == ring;
+    if (!groups)
         return 0;
+    int ahead = (int)size_min(p->prefetch, groups - 1), err = 0;
+    bool ends = units && p->weight_slots;
     struct SlotsSpec weights = {
         .device = z->device,
         .host = z->backing.host,
         .params = z->params,
         .turns = ahead + 1,
-        .bytes = {p->weight_slots ? slot_bytes(z, end) : 0, slot_bytes(z, block)},
+        .bytes = {ends ? slot_bytes(z, GROUP_END) : 0, slot_bytes(z, block)},
         .tier = device,
         .purpose = "weights at hand",
         .mark_names = {"weights arrived", "weights drained"}};
@@ -114,7 +113,7 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
                                 .host = z->backing.host,
                                 .params = z->params,
                                 .turns = ahead ? 2 : 1,
-                                .bytes = {params_largest_trained(params, end) * grad,
+                                .bytes = {units * params_largest_trained(params, GROUP_END) * grad,
                                           params_largest_trained(params, block) * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
