@@ -46,6 +46,8 @@ static void keep_gradients(struct Gradients *s, struct Rank *r) {
         size_t n = zero_owned_numel(z, g), begin = zero_owned_begin(z, g);
         if (r->params.group[g].copy || (!z->plan.optimizer.shard_group && z->shard_group->rank))
             continue; // another rank tells the same
+        if (!zero_trains(z, g))
+            continue;
         zero_read_state(z, g, STATE_M, 0, n, part);
         int pieces = params_pieces(&r->params.group[g], begin, begin + n, piece);
         for (int k = 0; k < pieces; k++)
@@ -81,10 +83,12 @@ struct Gradients gradients_of(const struct RankSettings *s) {
     struct Params p;
     params_layout(&s->model, 1, 0, 1, &p);
     all.n = p.real;
+    all.gradient = base_alloc_zeroed(all.n * sizeof *all.gradient);
+    for (int g = 0; g < p.ngroup; g++)
+        for (int i = 0; i < p.group[g].nparam && !p.group[g].frozen; i++)
+            for (uint64_t k = 0; k < p.group[g].param[i].real; k++)
+                all.gradient[p.group[g].param[i].index + k] = NAN; // nobody has told it
     params_free(&p);
-    all.gradient = base_alloc(all.n * sizeof *all.gradient);
-    for (uint64_t i = 0; i < all.n; i++)
-        all.gradient[i] = NAN; // nobody has told it
     tiny_ranks(s, make_step, &all);
     return all;
 }

@@ -7,7 +7,7 @@ struct Gradients {
     double loss, validation;
     float norm;
     uint64_t hash, n; // of the initial weights; weights
-    float *gradient;  // by global index; NaN: nobody told it
+    float *gradient;  // by global index; NaN: nobody told it; 0: it is not trained
 };
 
 // Of a step on weights that are larger than fresh ones; free its `gradient`.
