@@ -1,6 +1,6 @@
-// Initial values: normal random numbers that every table, GPUs too, makes to the same bits, from
-// any index on, and in any columns of a matrix; and the functions that they are made of, against
-// those of the math library.
+// Initial values: normal and uniform random numbers that every table, GPUs too, makes to the same
+// bits, from any index on, and in any columns of a matrix; and the functions that they are made of,
+// against those of the math library.
 #include "tests/lib/rig.h"
 #include "tests/lib/test.h"
 
@@ -11,12 +11,14 @@ static struct Stream *compute(const struct Run *r) {
 struct FillShape {
     size_t n, cut;
     uint64_t index;
+    bool uniform;
 };
 
 static void fill_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)d;
     const struct FillShape *s = shape;
     struct FillNormal a = {.n = s->n, .seed = 1234, .index = s->index, .mean = 0.5f, .std = 0.02f};
+    a.uniform = s->uniform;
     a.dst = output_poison(r, "dst", F32, s->n, 4);
     r->device->kernels->fill_normal(compute(r), &a);
 }
@@ -27,6 +29,7 @@ static void fill_shards_body(struct Run *r, enum Dtype d, const void *shape) {
     fill_body(r, d, shape);
     struct FillNormal a = {
         .n = s->cut, .seed = 1234, .index = s->index, .mean = 0.5f, .std = 0.02f};
+    a.uniform = s->uniform;
     a.dst = output_poison(r, "shards", F32, s->n, 0);
     struct FillNormal b = a;
     b.n = s->n - s->cut;
@@ -46,25 +49,37 @@ struct Columns {
     size_t first, n;
     uint64_t index; // of the matrix' first element
 };
+struct ColumnsCase {
+    const struct Columns *columns;
+    bool uniform;
+};
+
+static float number(bool uniform, uint64_t index) {
+    return uniform ? 2 * rng_uniform(1234, index) - 1 : rng_normal(1234, index);
+}
 
 static void columns_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)d;
-    const struct Columns *s = shape;
+    const struct ColumnsCase *of = shape;
+    const struct Columns *s = of->columns;
     struct FillNormal a = {.n = s->n, .seed = 1234, .mean = 0.5f, .std = 0.02f};
     a.dst = output_poison(r, "part", F32, s->n, 0);
     a.index = s->index + s->column;
     a.first = s->first;
     a.run = s->run;
     a.stride = s->stride;
+    a.uniform = of->uniform;
     r->device->kernels->fill_normal(compute(r), &a);
-    struct FillNormal whole = {s->rows * s->stride, NULL, 1234, s->index, 0.5f, 0.02f, 0, 0, 0};
+    struct FillNormal whole = {.n = s->rows * s->stride, .seed = 1234, .mean = 0.5f, .std = 0.02f};
+    whole.index = s->index;
+    whole.uniform = of->uniform;
     whole.dst = output_poison(r, "whole", F32, whole.n, 0);
     r->device->kernels->fill_normal(compute(r), &whole);
     run_finish(r);
     const float *part = run_result(r, "part"), *all = run_result(r, "whole");
     for (size_t i = 0; i < s->n; i++) {
         size_t row = (s->first + i) / s->run, column = s->column + (s->first + i) % s->run;
-        float want = 0.02f * rng_normal(1234, s->index + row * s->stride + column) + 0.5f;
+        float want = 0.02f * number(of->uniform, s->index + row * s->stride + column) + 0.5f;
         if (f32_bits(part[i]) != f32_bits(want) ||
             f32_bits(part[i]) != f32_bits(all[row * s->stride + column]))
             fail_msg("%s: element %zu of columns %zu .. of %zu is %a, should be %a",
@@ -83,7 +98,10 @@ TEST(test_columns) {
         {64, 96, 32, 32, 64, 1984, 50257}, // whole runs
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        rig_each(*state, columns_body, &shapes[i]);
+        for (int uniform = 0; uniform < 2; uniform++) {
+            struct ColumnsCase of = {&shapes[i], uniform};
+            rig_each(*state, columns_body, &of);
+        }
 }
 
 static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
@@ -115,6 +133,35 @@ static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
     assert_true(fabs((double)far - 0.0026998 * N) < 4 * sqrt(0.0027 * N));
 }
 
+// Uniform in [-1, 1), times std: A of an adapter begins so.
+static void uniform_values_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)d;
+    (void)shape;
+    enum { N = 200000, TENTHS = 20 };
+    struct FillNormal a = {.n = N, .seed = 4321, .std = 0.5f, .uniform = true};
+    a.dst = output_poison(r, "dst", F32, N, 0);
+    r->device->kernels->fill_normal(compute(r), &a);
+    run_finish(r);
+    const float *x = run_result(r, "dst");
+    double sum = 0, square = 0, product = 0; // of U(-1, 1): within 4 standard errors
+    size_t count[TENTHS] = {0};
+    for (size_t i = 0; i < N; i++) {
+        double u = x[i] / 0.5, next = x[(i + 1) % N] / 0.5;
+        if (!(u >= -1 && u < 1))
+            fail_msg("%s: value %zu is %.9g, not in [-0.5, 0.5)", r->device->kernels->name, i,
+                     x[i]);
+        count[(size_t)((u + 1) * TENTHS / 2)]++;
+        sum += u;
+        square += u * u;
+        product += u * next;
+    }
+    assert_true(fabs(sum / N) < 4 * sqrt(1.0 / 3 / N));
+    assert_true(fabs(square / N - 1.0 / 3) < 4 * sqrt(4.0 / 45 / N));
+    assert_true(fabs(product / N) < 4 * 1.0 / 3 / sqrt(N));
+    for (int i = 0; i < TENTHS; i++)
+        assert_true(fabs((double)count[i] - N / TENTHS) < 4 * sqrt(N / TENTHS * 0.95));
+}
+
 // The parts of rng_normal, which uses no math library, against those of one: in fp64 far beyond the
 // fp32 that they are rounded to, for all 2^24 arguments but those between the steps.
 TEST(test_normal_parts) {
@@ -133,13 +180,16 @@ TEST(test_normal_parts) {
 }
 
 TEST(test_fill) {
-    static const struct FillShape shapes[] = {{1, 0, 3}, {1003, 333, 0}, {70001, 64, 1ull << 40}};
+    static const struct FillShape shapes[] = {
+        {1, 0, 3, false}, {1003, 333, 0, false}, {70001, 64, 1ull << 40, false},
+        {1, 0, 3, true},  {1003, 333, 0, true},  {70001, 64, 1ull << 40, true}};
     const struct Rig *rig = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         rig_check(rig, fill_body, &shapes[i], true);
         rig_each(rig, fill_shards_body, &shapes[i]);
     }
     rig_each(rig, fill_values_body, rig->values);
+    rig_each(rig, uniform_values_body, NULL);
 }
 
 AROUND_ALL(rig_setup, rig_teardown);

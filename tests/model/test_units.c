@@ -46,7 +46,7 @@ static void check_table(const struct Params *p) {
         }
         assert_int_equal(group->numel, offset);
         assert_true(group->padded >= group->numel);
-        assert_true(group->padded <= p->group[p->largest[params_is_block(p, g)]].padded);
+        assert_true(group->padded <= params_largest(p, group->kind));
     }
     assert_int_equal(index, p->real);
 }
@@ -118,7 +118,7 @@ static void set_weights(struct Rank *r) {
             const struct Param *p = &group->param[i];
             const char *name = p == r->params.end[END_HEAD_W] ? "wte" : p->name;
             uint64_t key = (uint64_t)r->params.unit[group->first_unit].layer;
-            key = params_is_block(&r->params, g) ? key + 1 : 0;
+            key = group->kind == GROUP_BLOCK ? key + 1 : 0;
             for (; *name; name++)
                 key = rng_mix(key * 256 + (uint64_t)*name);
             for (size_t k = 0; k < p->real; k++)

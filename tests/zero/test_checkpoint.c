@@ -241,8 +241,8 @@ TEST(a_checkpoint_of_another_format_is_refused) {
     static const struct {
         char number;
         const char *said;
-    } formats[] = {{'2', "E_CHECKPOINT_FORMAT 5 to 12"},
-                   {'4', "E_CHECKPOINT_FORMAT 5 to 12"},
+    } formats[] = {{'2', "E_CHECKPOINT_FORMAT 5 to 20"},
+                   {'4', "E_CHECKPOINT_FORMAT 5 to 20"},
                    {':', "E_CHECKPOINT_FORMAT"},
                    {'9', "E_CHECKPOINT_DAMAGED sizes"}}; // its table of groups is longer
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
@@ -262,6 +262,76 @@ TEST(a_checkpoint_of_another_format_is_refused) {
         free(path);
         scratch_remove(folder);
     }
+}
+
+// ---- adapters ----
+
+static struct RankSettings with_adapters(void) {
+    struct RankSettings s = tiny_settings(F32);
+    s.model.lora = (struct Lora){.rank = 3, .alpha = 6, .targets = lora_targets_all(true)};
+    return s;
+}
+
+static void open_on_base(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
+    tiny_open(r, s, seed);
+    r->zero.base_hash = zero_base_hash(&r->zero);
+}
+
+static void load_refused(CheckpointLoad *load, struct Rank *r, const char *path, const char *said) {
+    struct Error e = {0};
+    uint64_t hash = zero_weights_hash(&r->zero);
+    assert_int_equal(load(&r->zero, path, identity, &e), -EINVAL);
+    if (!error_is(&e, said) || !strstr(e.text, path))
+        fail_msg("%s; not %s", e.text, said);
+    assert_true(zero_weights_hash(&r->zero) == hash);
+}
+
+// They are saved alone, and loaded beside the weights that they were trained on and no others.
+TEST(adapters_are_of_their_base) {
+    char *adapters = base_format("%s/adapters", (char *)*state), *model = *state;
+    struct RankSettings s = with_adapters(), plain = tiny_settings(F32);
+    struct Rank r, other;
+    struct Error e = {0};
+    char *path = checkpoint_path(adapters, 1), *whole = checkpoint_path(model, 1);
+    char *file = base_format("%s/rank-0000.state", path);
+    assert_int_equal(mkdir(adapters, 0755), 0);
+    open_on_base(&r, &s, 1);
+    tiny_step(&r);
+    save(&r, adapters, 0);
+    FILE *f = fopen(file, "rb");
+    char magic[16];
+    struct stat st;
+    assert_non_null(f);
+    assert_int_equal(fread(magic, 1, sizeof magic, f), sizeof magic);
+    assert_int_equal(fclose(f), 0);
+    assert_memory_equal(magic, "zero.c state 13", 16);
+    assert_int_equal(stat(file, &st), 0); // three numbers for each weight, and a head
+    uint64_t trained = params_trained(&s.model);
+    assert_in_range(st.st_size, 12 * trained, 12 * trained + 1000);
+
+    open_on_base(&other, &s, 1);
+    assert_true(zero_weights_hash(&other.zero) != zero_weights_hash(&r.zero));
+    assert_int_equal(checkpoint_load(&other.zero, path, identity, &e), 0);
+    assert_true(zero_weights_hash(&other.zero) == zero_weights_hash(&r.zero));
+    rank_close(&other);
+
+    open_on_base(&other, &s, 2);
+    load_refused(checkpoint_load, &other, path, "E_CHECKPOINT_BASE --init");
+    load_refused(checkpoint_load_weights, &other, path, "E_CHECKPOINT_BASE --export");
+    rank_close(&r);
+    open_on_base(&r, &plain, 1);
+    load_refused(checkpoint_load, &r, path, "E_CHECKPOINT_BASE holds adapters");
+    tiny_step(&r);
+    save(&r, model, 0);
+    load_refused(checkpoint_load, &other, whole, "E_CHECKPOINT_BASE --init run:DIR");
+    // A model of a run without adapters is a base.
+    assert_int_equal(checkpoint_load_weights(&other.zero, whole, identity, &e), 0);
+    assert_true(zero_base_hash(&other.zero) == zero_weights_hash(&r.zero));
+    rank_close(&other);
+    rank_close(&r);
+    char *const all[] = {adapters, path, whole, file};
+    for (int i = 0; i < 4; i++)
+        free(all[i]);
 }
 
 TEST(no_checkpoint_is_a_fresh_start) {

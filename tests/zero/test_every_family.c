@@ -22,7 +22,7 @@ static uint64_t gathered(const struct RankSettings *s) {
     struct Params p;
     params_layout(&s->model, (size_t)s->ranks, 0, 1, &p);
     for (int g = 0; g < p.ngroup; g++) {
-        bool once = s->model.untied && !params_is_block(&p, g);
+        bool once = s->model.untied && p.group[g].kind == GROUP_END;
         shards += (once ? 1 : 2) * p.group[g].padded / (uint64_t)s->ranks;
     }
     params_free(&p);

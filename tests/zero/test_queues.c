@@ -117,12 +117,13 @@ static void name_events(const struct Zero *z) {
         number_event(&z->state[g].updated, g);
         number_event(&z->state[g].gathered, g);
     }
-    for (int i = 0; i < z->weights.count; i++) {
-        number_event(&z->weights.slot[i].arrived, i);
-        number_event(&z->weights.slot[i].drained, i);
+    const struct Slots *weights = &z->weights[RING_UNITS], *buckets = &z->buckets[RING_UNITS];
+    for (int i = 0; i < weights->count; i++) {
+        number_event(&weights->slot[i].arrived, i);
+        number_event(&weights->slot[i].drained, i);
     }
-    for (int i = 0; i < z->buckets.count; i++)
-        number_event(&z->buckets.slot[i].drained, i);
+    for (int i = 0; i < buckets->count; i++)
+        number_event(&buckets->slot[i].drained, i);
 }
 
 // ---- runs ----
