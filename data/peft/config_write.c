@@ -3,18 +3,6 @@
 #include "data/peft/config.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-
-// The shortest decimal number that is this fp32 value: 0.1, not 0.100000001490116.
-static double shortest(float x) {
-    char text[32];
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)x);
-        if (strtof(text, NULL) == x)
-            break;
-    }
-    return strtod(text, NULL);
-}
 
 void peft_config_write(const struct PeftConfig *c, bool gpt2, char **text) {
     cJSON *config = cJSON_CreateObject();
@@ -25,8 +13,8 @@ void peft_config_write(const struct PeftConfig *c, bool gpt2, char **text) {
     cJSON_AddNullToObject(config, "revision");
     cJSON_AddTrueToObject(config, "inference_mode");
     cJSON_AddNumberToObject(config, "r", (double)c->rank);
-    cJSON_AddNumberToObject(config, "lora_alpha", shortest(c->alpha));
-    cJSON_AddNumberToObject(config, "lora_dropout", shortest(c->dropout));
+    cJSON_AddNumberToObject(config, "lora_alpha", c->alpha);
+    cJSON_AddNumberToObject(config, "lora_dropout", c->dropout);
     cJSON *targets = cJSON_AddArrayToObject(config, "target_modules");
     for (int t = 0; t < NLORA; t++)
         if (c->targets >> t & 1)

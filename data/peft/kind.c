@@ -44,9 +44,15 @@ int peft_flags(const char *dir, bool gpt2, char **text, struct Error *e) {
                               lora_target_name((enum LoraTarget)t, gpt2));
         free(before);
     }
-    *text = base_format("{\"lora-rank\":%zu,\"lora-alpha\":%.9g,\"lora-dropout\":%.9g,"
-                        "\"lora-targets\":\"%s\"}",
-                        c.rank, c.alpha, c.dropout, targets);
+    cJSON *flags = cJSON_CreateObject();
+    cJSON_AddNumberToObject(flags, "lora-rank", (double)c.rank);
+    cJSON_AddNumberToObject(flags, "lora-alpha", c.alpha);
+    cJSON_AddNumberToObject(flags, "lora-dropout", c.dropout);
+    cJSON_AddStringToObject(flags, "lora-targets", targets);
+    char *printed = cJSON_PrintUnformatted(flags);
+    *text = base_format("%s", printed);
+    cJSON_free(printed);
+    cJSON_Delete(flags);
     free(targets);
     return 0;
 }

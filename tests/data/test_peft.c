@@ -76,21 +76,21 @@ TEST(other_configurations_are_read) {
         const char *members;
         bool gpt2;
         size_t rank;
-        float alpha, dropout;
+        double alpha, dropout;
         unsigned targets;
     } rows[] = {
         {"\"r\": 16, \"lora_alpha\": 32, \"lora_dropout\": 0.05, \"bias\": \"none\", "
          "\"enable_lora\": null, \"merge_weights\": false, \"fan_in_fan_out\": false, "
          "\"inference_mode\": true, \"modules_to_save\": null, \"task_type\": \"CAUSAL_LM\", "
          "\"target_modules\": [\"q_proj\", \"v_proj\"]",
-         false, 16, 32, 0.05f, BIT(Q) | BIT(V)},
+         false, 16, 32, 0.05, BIT(Q) | BIT(V)},
         {"\"r\": 1, \"lora_alpha\": 0.5, \"target_modules\": \"all-linear\", \"task_type\": null, "
          "\"auto_mapping\": {\"base_model_class\": \"LlamaForCausalLM\"}, \"revision\": \"main\", "
          "\"peft_version\": \"0.17.1\", \"use_rslora\": false, \"rank_pattern\": {}, "
          "\"layers_to_transform\": [], \"layers_pattern\": \"\", \"init_lora_weights\": "
          "\"gaussian\", "
          "\"loftq_config\": {\"bits\": 4}, \"new_key_of_some_day\": false",
-         false, 1, 0.5f, 0, ATTENTION | MLP},
+         false, 1, 0.5, 0, ATTENTION | MLP},
         {"\"target_modules\": [\"c_proj\"], \"fan_in_fan_out\": true, \"init_lora_weights\": false",
          true, 8, 8, 0, BIT(O) | BIT(DOWN)},
         {"\"target_modules\": [\"c_attn\", \"mlp.c_proj\"], \"init_lora_weights\": \"eva\"", true,
@@ -201,8 +201,8 @@ TEST(files_that_are_none_are_refused) {
 
 TEST(what_is_written_is_read) {
     struct PeftConfig rows[] = {
-        {.rank = 16, .alpha = 32, .dropout = 0.1f, .targets = BIT(Q) | BIT(V), .base = "org/name"},
-        {.rank = 1, .alpha = 1.0f / 3, .dropout = 0, .targets = ATTENTION | MLP},
+        {.rank = 16, .alpha = 32, .dropout = 0.1, .targets = BIT(Q) | BIT(V), .base = "org/name"},
+        {.rank = 1, .alpha = 1.0 / 3, .dropout = 0, .targets = ATTENTION | MLP},
         {.rank = 64, .alpha = 16, .targets = BIT(O) | BIT(UP), .base = "/a \"quoted\"\\path"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
