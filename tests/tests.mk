@@ -22,7 +22,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     $(call IN,kernels,test_matmul_edges test_kernels_few test_hash test_trace test_base) \
     $(call IN,model,test_model test_sample test_generated test_units test_families test_hf_config test_pieces test_sparse test_lora_targets) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_frozen test_lora test_breakdown test_reshape test_sampling test_comm test_rank_device \
+    test_every_family test_frozen test_lora test_base_dtype test_breakdown test_reshape test_sampling test_comm test_rank_device \
     test_settings test_plan test_packed test_tensor test_pipe test_pipe_tied test_pipe_time \
     test_pipeline_plan test_split test_wire test_counted test_score test_choose test_cluster \
     test_combinations) $(URING_TESTS_$(HAVE_URING)) \
