@@ -117,6 +117,15 @@ static inline void run_case(struct Run *r, struct Device *device, bool skew, enu
     run_finish(r);
 }
 
+// The second run of a comparison: a GPU's threads take their turns in another order. The simulator
+// looks for races in the first (tests/cusim/shared.cc), and takes half the time without.
+static inline void run_reversed(struct Run *r, struct Device *device, bool skew, enum Dtype d,
+                                const struct Case *c) {
+    rig_set_order(1);
+    run_case(r, device, skew, d, c);
+    rig_set_order(0);
+}
+
 // Which results of a time must have the same bits in two runs of one case.
 struct Same {
     bool query, key; // out, lse and dq; dk and dv

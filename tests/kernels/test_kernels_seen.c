@@ -61,7 +61,7 @@ static void hidden_body(struct Device *device, bool skew, enum Dtype d, void *co
     struct Run with, without;
     run_case(&without, device, skew, d, &h->c);
     case_set_key(&h->c, h->time, huge(d), huge(d));
-    run_case(&with, device, skew, d, &h->c);
+    run_reversed(&with, device, skew, d, &h->c);
     for (size_t i = 0; i < T; i++)
         same[i].query = !sees(&h->c, i, h->time);
     expect_same(&with, &without, d, &h->c, same, "a huge key that it does not see");
@@ -78,7 +78,7 @@ static void unused_body(struct Device *device, bool skew, enum Dtype d, void *co
     struct Run with, without;
     run_case(&without, device, skew, d, &h->c);
     case_set_key(&h->c, h->time, 3, huge(d));
-    run_case(&with, device, skew, d, &h->c);
+    run_reversed(&with, device, skew, d, &h->c);
     for (size_t i = 0; i < T; i++)
         same[i] = (struct Same){!sees(&h->c, i, h->time), true};
     expect_same(&with, &without, d, &h->c, same, "a value that no loss looks at");
@@ -123,8 +123,8 @@ static void unvisited_body(struct Device *device, bool skew, enum Dtype d, void 
         queries.dout[i] = NAN;
     struct Run base, without_keys, without_queries;
     run_case(&base, device, skew, d, clean);
-    run_case(&without_keys, device, skew, d, &keys);
-    run_case(&without_queries, device, skew, d, &queries);
+    run_reversed(&without_keys, device, skew, d, &keys);
+    run_reversed(&without_queries, device, skew, d, &queries);
     struct Same *same = same_all(false, false);
     for (size_t i = BLOCK; i < FAR; i++)
         same[i].query = true;
@@ -204,7 +204,7 @@ static void visits_body(struct Device *device, bool skew, enum Dtype d, void *co
     expect_counts(&counted, d, v);
     for (size_t i = v->tile * TILE; i < size_min(v->c.t, (v->tile + 1) * TILE); i++)
         case_set_key(&v->c, i, NAN, NAN);
-    run_case(&poisoned, device, skew, d, &v->c);
+    run_reversed(&poisoned, device, skew, d, &v->c);
     struct Same *same = same_all(false, false);
     for (size_t block = 0; block < v->c.t; block += BLOCK) { // of queries, on a GPU
         size_t n = 0, end = size_min(block + BLOCK, v->c.t);

@@ -26,7 +26,7 @@ static void hidden_body(struct Device *device, bool skew, enum Dtype d, void *co
     struct Run with, without;
     run_case(&without, device, skew, d, &h->m.c);
     case_set_key(&h->m.c, h->time, huge(d), huge(d));
-    run_case(&with, device, skew, d, &h->m.c);
+    run_reversed(&with, device, skew, d, &h->m.c);
     for (size_t i = 0; i < h->m.c.t; i++)
         same[i].query = !any_sees(&h->m, i, h->time);
     expect_same(&with, &without, d, &h->m.c, same, "a huge key in a cell that it does not see");
@@ -42,7 +42,7 @@ static void unused_body(struct Device *device, bool skew, enum Dtype d, void *co
     struct Run with, without;
     run_case(&without, device, skew, d, &h->m.c);
     case_set_key(&h->m.c, h->time, 3, huge(d));
-    run_case(&with, device, skew, d, &h->m.c);
+    run_reversed(&with, device, skew, d, &h->m.c);
     for (size_t i = 0; i < h->m.c.t; i++)
         same[i] = (struct Same){!any_sees(&h->m, i, h->time), true};
     expect_same(&with, &without, d, &h->m.c, same, "a value that no loss looks at");
@@ -168,7 +168,7 @@ static void visits_body(struct Device *device, bool skew, enum Dtype d, void *co
     expect_counts(&counted, d, v);
     for (size_t i = v->tile * TILE; i < size_min(c->t, (v->tile + 1) * TILE); i++)
         case_set_key(c, i, NAN, NAN);
-    run_case(&poisoned, device, skew, d, c);
+    run_reversed(&poisoned, device, skew, d, c);
     struct Same *same = same_all(false, false);
     for (size_t i = 0; i < c->t; i++)
         same[i].query = !block_sees(v, i / BLOCK * BLOCK);
