@@ -325,13 +325,14 @@ function formulaOf(run, rank) {
     const n = others.length ? Math.max(...others) + 1 : run.info.dp;
     const numel = groups => groups.reduce((sum, g) => sum + g.numel, 0);
     const psi = numel(rank.file.groups), trained = numel(rank.file.groups.filter(g => !g.frozen));
+    const kept = rank.file.groups.reduce((sum, g) => sum + (g.packed || g.numel * BYTES_OF[dtype]), 0);
     const weight = BYTES_OF[dtype], grad = BYTES_OF[run.info.grad_dtype || dtype], state = dtype === "fp32" ? 8 : 12;
     const part = (sharded, of) => sharded ? of / n : of;
     const times = {weights: [0, 1, 1, 2 * m][stage], gradients: [2, 1, m, m][stage]};
     const sent = (count, of, size) => count * of * size * (n - 1) / n;
     return {
         n, psi, trained, weight, grad, state, times,
-        param: part(stage >= 3, psi) * weight,
+        param: part(stage >= 3, kept),
         grads: part(stage >= 2, trained) * grad,
         optimizer: part(stage >= 1, trained) * state,
         weights: sent(times.weights, stage === 3 ? psi : trained, weight),

@@ -1,4 +1,5 @@
 // Writes the file of --trace-zero: docs/trace.md has its format.
+#include "zero/base/base.h"
 #include "zero/trace/record.h"
 #include "kernels/show.h"
 
@@ -123,8 +124,11 @@ static void write_model(const struct Writer *w) {
     for (int g = 0; g < p->ngroup; g++) {
         fprintf(f, "%s{\"name\":", g ? "," : "");
         write_text(f, p->group[g].name);
-        fprintf(f, ",\"numel\":%zu,\"padded\":%zu,\"frozen\":%s}", p->group[g].numel,
+        fprintf(f, ",\"numel\":%zu,\"padded\":%zu,\"frozen\":%s", p->group[g].numel,
                 p->group[g].padded, p->group[g].frozen ? "true" : "false");
+        if (params_packs(p, g))
+            fprintf(f, ",\"packed\":%zu", base_bytes(w->t->parts.zero, g, p->group[g].padded));
+        fprintf(f, "}");
     }
     fprintf(f, "],\n");
 }
