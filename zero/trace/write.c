@@ -1,6 +1,6 @@
 // Writes the file of --trace-zero: docs/trace.md has its format.
-#include "zero/base/base.h"
 #include "zero/trace/record.h"
+#include "zero/base/base.h"
 #include "kernels/show.h"
 
 #include <errno.h>
