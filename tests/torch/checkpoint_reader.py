@@ -25,11 +25,21 @@ import tempfile
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ARRAYS = {5: ["master", "m", "v"], 6: ["master", "m", "v", "in_use"]}
-ARRAYS |= {7: ARRAYS[5], 8: ARRAYS[6]}
-# Of validations the best: step, sequences, loss; those since. In formats 7 and 8, behind FIXED.
+# A format is 5, and of these those that it has, added up.
+LATE, JUDGED, FROZEN, ADAPTERS = 1, 2, 4, 8
+FORMATS = range(5, 21)
+# Of validations the best: step, sequences, loss; those since. If JUDGED, behind FIXED.
 BEST = struct.Struct("<QQfI")
-MAGIC = {b"zero.c state %d\n\0" % n: n for n in ARRAYS}
+MAGIC = {b"zero.c state %d\n\0" % n: n for n in FORMATS if n < 10}
+MAGIC |= {b"zero.c state %d\0" % n: n for n in FORMATS if n >= 10}
+# An adapter of GPT-2 for each target: its name, columns and rows, times the channels; and the words
+# of --lora-targets that name it.
+TARGETS = [
+    ("q", 1, 3, {"all", "all-linear", "attention", "c_attn"}),
+    ("o", 1, 1, {"all", "all-linear", "attention", "c_proj", "attn.c_proj"}),
+    ("up", 1, 4, {"all", "all-linear", "mlp", "c_fc"}),
+    ("down", 4, 1, {"all", "all-linear", "mlp", "c_proj", "mlp.c_proj"}),
+]
 # step; rank, size, groups, bytes of identity; updates, hysteresis, good steps; scale; bytes of
 # algorithms; the grid: tp, dp, pp, replicas
 FIXED = struct.Struct("<QIIIIQQQfIIIII")
@@ -38,6 +48,14 @@ VOCAB_MULTIPLE = 128  # model/config.c
 
 class BadCheckpoint(Exception):
     pass
+
+
+def has(number, what):
+    return bool((number - 5) & what)
+
+
+def arrays_of(number):
+    return ["master", "m", "v"] + (["in_use"] if has(number, LATE) else [])
 
 
 # ---- hashes ----
@@ -92,7 +110,7 @@ class File:
             self.fail("it ends too early")
         self.format = MAGIC.get(self.data[:16].tobytes())
         if not self.format:
-            self.fail("its format, %r, is none of %s" % (self.data[:16].tobytes(), list(ARRAYS)))
+            self.fail("its format, %r, is none of %s" % (self.data[:16].tobytes(), list(FORMATS)))
         stored = int.from_bytes(self.data[-8:].tobytes(), "little")
         if file_hash(self.data[:-8]) != stored:
             self.fail("its checksum is wrong")
@@ -116,8 +134,10 @@ class File:
         fixed = FIXED.unpack(self.take(FIXED.size).tobytes())
         self.step, self.rank, self.size, self.ngroup, text = fixed[:5]
         self.updates, choices, self.grid = fixed[5], fixed[9], fixed[10:]
-        if self.format in (7, 8):
+        if has(self.format, JUDGED):
             self.best = BEST.unpack(self.take(BEST.size).tobytes())
+        adapters = has(self.format, ADAPTERS)
+        self.base_hash = int.from_bytes(self.take(8).tobytes(), "little") if adapters else 0
         if self.grid[0] > 1:
             self.fail("it has a part of the model, of %d; only whole ones are read" % self.grid[0])
         lines = self.take(text).tobytes().decode().splitlines()
@@ -125,15 +145,19 @@ class File:
         self.take(choices)
 
     def read_groups(self):
-        places = np.frombuffer(self.take(24 * self.ngroup).tobytes(), np.uint64)
+        columns = 4 if has(self.format, FROZEN) else 3
+        places = np.frombuffer(self.take(8 * columns * self.ngroup).tobytes(), np.uint64)
         self.groups = []
-        for numel, begin, count in places.reshape(self.ngroup, 3).tolist():
+        names = arrays_of(self.format)
+        for numel, begin, count, *narray in places.reshape(self.ngroup, columns).tolist():
             if begin + count > numel:
                 self.fail("a group of %d has elements %d to %d" % (numel, begin, begin + count))
             group = {"numel": numel, "begin": begin, "count": count}
-            for name in ARRAYS[self.format]:
-                # A copy: the file's own numbers lie at any address.
-                group[name] = np.frombuffer(self.take(4 * count).tobytes(), np.float32)
+            for i, name in enumerate(names):
+                # A copy: the file's own numbers lie at any address. A group that is not trained
+                # has its weights alone.
+                here = count if not narray or i < narray[0] else 0
+                group[name] = np.frombuffer(self.take(4 * here).tobytes(), np.float32)
             self.groups.append(group)
 
 
@@ -142,34 +166,41 @@ class File:
 
 class Checkpoint:
     """The files of all ranks: arrays[name][g] is the whole of group g, fp32, without padding of
-    shards."""
+    shards; empty if the group has no such array. With adapters those alone are there."""
 
     def __init__(self, files):
         first = files[0]
         self.format, self.step, self.updates = first.format, first.step, first.updates
-        self.identity = first.identity
+        self.identity, self.base_hash = first.identity, first.base_hash
         if [f.rank for f in files] != list(range(first.size)):
             first.fail(
                 "of %d ranks' files, those of ranks %s are there"
                 % (first.size, [f.rank for f in files])
             )
         for f in files:
-            if (f.format, f.step, f.ngroup) != (first.format, first.step, first.ngroup):
+            if (f.format, f.step, f.ngroup, f.base_hash) != (
+                first.format,
+                first.step,
+                first.ngroup,
+                first.base_hash,
+            ):
                 f.fail("it is not of the same step and model as %s" % first.path)
-        self.arrays = {name: [] for name in ARRAYS[self.format]}
+        self.arrays = {name: [] for name in arrays_of(self.format)}
         for g in range(first.ngroup):
             self.join([f.groups[g] for f in files], first)
 
     def join(self, parts, first):
         at = 0
+        if self.base_hash and not any(part["count"] for part in parts):
+            parts = []  # of the base
         for part in parts:
             if part["numel"] != parts[0]["numel"] or part["begin"] != at:
                 first.fail("the ranks' shards of a group do not fit together")
             at += part["count"]
-        if at != parts[0]["numel"]:
+        if parts and at != parts[0]["numel"]:
             first.fail("of a group of %d elements %d are there" % (parts[0]["numel"], at))
         for name, whole in self.arrays.items():
-            whole.append(np.concatenate([part[name] for part in parts]))
+            whole.append(np.concatenate([part[name] for part in parts] or [np.empty(0, "f4")]))
 
     def sizes(self):
         """layers, channels, seq_len, vocab, heads"""
@@ -184,11 +215,16 @@ class Checkpoint:
         layers, c, t, vocab, _ = self.sizes()
         layouts = [("ends", ends_layout(c, t, vocab))]
         layouts += [("block.%d" % i, block_layout(c)) for i in range(layers)]
+        if self.base_hash:
+            adapter = adapter_layout(c, self.identity)
+            layouts += [("adapter.%d" % i, adapter) for i in range(layers)]
         if len(layouts) != len(self.arrays[which]):
             raise BadCheckpoint("%d groups, and %d layers" % (len(self.arrays[which]), layers))
         named = {}
         for (group, layout), values in zip(layouts, self.arrays[which]):
             at = 0
+            if not values.size:  # an array that the group has not
+                continue
             for name, shape, rows in layout:
                 whole = values[at : at + int(np.prod(shape))]
                 at += whole.size
@@ -197,8 +233,15 @@ class Checkpoint:
                 raise BadCheckpoint("group %s: %d elements, expected %d" % (group, values.size, at))
         return named
 
+    def base_size(self):
+        """How many weights the model has without adapters."""
+        layers, c, t, vocab, _ = self.sizes()
+        rows = ends_layout(c, t, vocab) + layers * block_layout(c)
+        return sum(int(np.prod((real, *shape[1:]))) for _, shape, real in rows)
+
     def hash(self, which="master"):
-        index = total = 0
+        """The weights hash that ./train printed: with adapters, the base's and theirs."""
+        index, total = self.base_size() if self.base_hash else 0, self.base_hash
         for values in self.parameters(which).values():
             total += weights_hash(values, index)
             index += values.size
@@ -219,6 +262,15 @@ def block_layout(c):
     shapes += [("norm1.weight", (c,)), ("norm1.bias", (c,)), ("attention.qkv.bias", (3 * c,))]
     shapes += [("attention.proj.bias", (c,)), ("norm2.weight", (c,)), ("norm2.bias", (c,))]
     shapes += [("mlp.fc.bias", (4 * c,)), ("mlp.out.bias", (c,))]
+    return [(name, shape, shape[0]) for name, shape in shapes]
+
+
+def adapter_layout(c, identity):
+    """Likewise, of layout_adapter: the A's, then the B's."""
+    rank, words = int(identity["--lora-rank"]), set(identity["--lora-targets"].split(","))
+    here = [target for target in TARGETS if target[3] & words]
+    shapes = [(name + ".lora_A", (rank, columns * c)) for name, columns, _, _ in here]
+    shapes += [(name + ".lora_B", (rows * c, rank)) for name, _, rows, _ in here]
     return [(name, shape, shape[0]) for name, shape in shapes]
 
 

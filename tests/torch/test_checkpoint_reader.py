@@ -28,7 +28,7 @@ def train(name, *flags):
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     found = re.search("^weights hash: ([0-9a-f]{16})$", run.stdout, re.M)
     assert run.returncode == 0 and found, run.stdout
-    (step,) = os.listdir(out + "/checkpoints")
+    (step,) = [name for name in os.listdir(out + "/checkpoints") if name.startswith("step-")]
     return os.path.join(out, "checkpoints", step), found.group(1)
 
 
@@ -84,6 +84,38 @@ def test_late():
     tap.result(c.hash("in_use") != c.hash(), "and not those after it", "%x" % c.hash())
     said = tap.raises(reader.BadCheckpoint, lambda: first.parameters("in_use"))
     tap.result(said and "format 5" in said, "format 5 has no weights in use", said)
+
+
+def test_frozen():
+    c = same_hash(
+        "format 9, a layer that is not trained", 9, "frozen", "--steps", "1", "--freeze", "layers:1"
+    )
+    tap.result(
+        "block.1.norm1.weight" not in c.parameters("v") and "ends.wte" in c.parameters("v"),
+        "it has no moments",
+        list(c.parameters("v")),
+    )
+    flags = ["--steps", "2", "--freeze", "layers:1", *LATE]
+    same_hash("format 10, an update that is late besides", 10, "frozen_late", *flags)
+
+
+def test_adapters():
+    flags = ["--steps", "2", "--lora-rank", "3", "--lora-targets", "attention,c_fc"]
+    c = same_hash("format 13: adapters and the hash of their base", 13, "adapters", *flags)
+    named = c.parameters()
+    tap.result(
+        len(named) == 2 * 6
+        and named["adapter.1.q.lora_B"].shape == (96, 3)
+        and named["adapter.0.up.lora_A"].shape == (3, 32),
+        "they are there, and nothing else",
+        {name: value.shape for name, value in named.items()},
+    )
+    tap.result(all(np.any(v) for v in named.values()), "every A and B has been trained", "one is 0")
+    shards = ["--ranks", "2", "--batch", "2", "--zero", "3"]
+    same_hash("the adapters of two ranks are joined", 13, "two_adapters", *flags, *shards)
+    same_hash("format 14, an update that is late besides", 14, "adapters_late", *flags, *LATE)
+    judged = ["--steps", "1", "--val-every", "1", "--keep-best"]
+    same_hash("format 15, judged besides", 15, "adapters_judged", *flags[2:], *judged)
 
 
 def write_again(path, data):
@@ -158,6 +190,8 @@ def test_ranks_missing():
 with tempfile.TemporaryDirectory() as folder:
     test_formats()
     test_late()
+    test_frozen()
+    test_adapters()
     test_algorithms()
     test_damage()
     test_ranks_missing()
