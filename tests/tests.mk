@@ -5,7 +5,7 @@
 IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_seen test_kernels_cached test_kernels_sparse test_kernels_sparse_seen test_kernels_rotate \
-    test_kernels_swiglu test_kernels_ends \
+    test_kernels_swiglu test_kernels_dropout test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_master test_kernels_fill \
     test_kernels_ranks test_kernels_quantize test_kernels_nf4 test_kernels_tier test_kernels_packed test_kernels_parts \
     test_kernels_parts_embed)
@@ -20,7 +20,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     test_hf_folder test_hf_write test_hf_complete test_peft \
     test_llmc test_llmc_write test_chat test_chat_lines test_conversation test_prompts test_printed test_shapes test_stream test_unpack_none test_eval test_deepspeed test_deepspeed_passes test_deepspeed_public) \
     $(call IN,kernels,test_matmul_edges test_kernels_few test_hash test_trace test_base) \
-    $(call IN,model,test_model test_sample test_generated test_units test_families test_hf_config test_pieces test_sparse test_lora_targets) \
+    $(call IN,model,test_model test_sample test_generated test_units test_families test_hf_config test_pieces test_sparse test_lora_targets test_adapters) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_every_family test_frozen test_lora test_base_dtype test_breakdown test_reshape test_sampling test_comm test_rank_device \
     test_settings test_plan test_packed test_tensor test_pipe test_pipe_tied test_pipe_time \
@@ -32,7 +32,7 @@ NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \
     test_blas_forms \
     test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
-    test_gpu_train test_breakdown test_sampling) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
+    test_gpu_train test_breakdown test_sampling) $(call IN,model,test_families test_adapters) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_counters test_cusim_memory \
     test_cusim_streams test_cusim_threads) $(call IN,kernels,test_blas_refused) \

@@ -15,10 +15,10 @@ static __global__ void __launch_bounds__(THREADS) dropout_kernel(struct Dropout 
 }
 
 extern "C" void cuda_dropout(struct Stream *s, const struct Dropout *a) {
+    size_t n = a->rows * a->cols;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        if (a->rows * a->cols)
-            gpu_launch(s, dropout_kernel<T>, (unsigned)ceil_div(a->rows * a->cols, THREADS),
-                       THREADS, 0, *a);
+        if (n)
+            gpu_launch(s, dropout_kernel<T>, (unsigned)ceil_div(n, THREADS), THREADS, 0, *a);
     });
 }

@@ -18,9 +18,9 @@ KEEP_LOG :=
 
 # The host's side of CUDA tells the simulator of its accesses too.
 HOOKED := train.c tests/lib/tiny.c data/text/shards.c data/text/pack.c \
-    $(filter zero/%.c model/%.c data/hf/%.c data/llmc/%.c data/range.c kernels/mark.c \
+    $(filter zero/%.c model/%.c data/hf/%.c data/peft/%.c data/llmc/%.c data/range.c kernels/mark.c \
     kernels/cuda/%.c,$(C_FILES)) \
-    $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c \
+    $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c tests/model/test_adapters.c \
     tests/kernels/test_gpu_variants.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \

@@ -39,6 +39,7 @@ static const struct Limit limits[] = {
     {"norm_backward_sums_kernel", MEMORY, 1.00, 1.00, 1.00, NULL},
     {"gelu_forward_kernel", MEMORY, 1.00, 1.00, 0, NULL},
     {"gelu_slope_kernel", MEMORY, 1.00, 1.00, 0, NULL},
+    {"dropout_kernel", MEMORY, 1.00, 1.00, 0, NULL},
     {"swiglu_forward_kernel", MEMORY, 1.00, 1.00, 0, NULL},
     {"swiglu_backward_kernel", MEMORY, 1.00, 1.00, 0, NULL},
     {"embed_forward_kernel", MEMORY, 1.01, 1.21, 0, NULL},

@@ -132,6 +132,16 @@ static void gelu(struct Case *c) {
     counted(c, "gelu_forward_kernel", cost_gelu_forward(&a).bytes);
 }
 
+static void dropout(struct Case *c) {
+    struct Dropout a = {.rows = 64, .cols = 4096, .dtype = BF16, .scale = 2, .p = 0.1f};
+    a.stride = a.cols;
+    a.x = in(c, BF16, a.rows * a.cols);
+    a.y = in(c, BF16, a.rows * a.cols);
+    count(c, "%zu x %zu", a.rows, a.cols);
+    kernels(c)->dropout(compute(c), &a);
+    counted(c, "dropout_kernel", cost_dropout(&a).bytes);
+}
+
 static void swiglu(struct Case *c) {
     enum { ROWS = 64, N = 4096 };
     struct SwigluForward f = {ROWS, N, BF16, in(c, BF16, ROWS * 2 * N), in(c, BF16, ROWS * N)};
@@ -447,6 +457,7 @@ void moved_all(struct MovedRows *rows) {
     norm_backward(&c, 4096, 768);
     norm_backward(&c, 4096, 1600);
     gelu(&c);
+    dropout(&c);
     swiglu(&c);
     embed_forward(&c);
     embed_backward(&c, false);

@@ -24,6 +24,10 @@ static struct RankSettings settings_of(bool tie, int ranks, int stage) {
 
 // ---- the table ----
 
+static bool uses(const struct Unit *unit, int g) {
+    return unit->group == g || unit->adapter == g;
+}
+
 // Every group has a first and a last unit, every unit's parameters are in its group, and the global
 // indices count each weight once, in the order of groups.
 static void check_table(const struct Params *p) {
@@ -31,16 +35,18 @@ static void check_table(const struct Params *p) {
     for (int g = 0; g < p->ngroup; g++) {
         const struct Group *group = &p->group[g];
         size_t offset = 0;
-        assert_int_equal(p->unit[group->first_unit].group, g);
-        assert_int_equal(p->unit[group->last_unit].group, g);
+        assert_true(uses(&p->unit[group->first_unit], g));
+        assert_true(uses(&p->unit[group->last_unit], g));
         for (int u = 0; u < p->nunit; u++)
-            if (p->unit[u].group == g)
+            if (uses(&p->unit[u], g))
                 assert_in_range(u, group->first_unit, group->last_unit);
         for (int i = 0; i < group->nparam; i++) {
             const struct Param *param = &group->param[i];
             assert_int_equal(param->offset, offset);
             assert_int_equal(param->index, index);
-            assert_true(i == 0 || param->cols == 1 || param[-1].cols > 1); // matrices first
+            bool adapter = group->kind == GROUP_ADAPTER;
+            assert_true(i == 0 || adapter || param->cols == 1 ||
+                        param[-1].cols > 1); // matrices first
             offset += param->rows * param->cols;
             index += param->real;
         }
@@ -87,6 +93,66 @@ TEST(a_group_for_each_end) {
     assert_int_equal(p.real, q.real + s.model.vocab * s.model.channels);
     params_free(&p);
     params_free(&q);
+}
+
+// An adapter is a group of its block's unit, which is frozen; --freeze names blocks without one.
+TEST(a_group_for_each_adapter) {
+    for (int tie = 0; tie < 2; tie++) {
+        struct RankSettings s = settings_of(tie, 2, 0);
+        struct Params plain, p;
+        params_layout(&s.model, 2, 0, 1, &plain);
+        s.model.lora = (struct Lora){.rank = 5, .alpha = 1, .targets = lora_targets_all(true)};
+        s.model.freeze.layers[0] = 1 << 1;
+        params_layout(&s.model, 2, 0, 1, &p);
+        check_table(&p);
+        assert_int_equal(p.ngroup, plain.ngroup + L - 1);
+        for (int u = 0; u < p.nunit; u++) {
+            const struct Unit *unit = &p.unit[u];
+            bool has = unit->kind == UNIT_BLOCK && unit->layer != 1;
+            assert_int_equal(unit->group, plain.unit[u].group);
+            assert_true(p.group[unit->group].frozen);
+            assert_int_equal(unit->adapter >= 0, has);
+            assert_int_equal(params_trained_of(&p, u), unit->adapter);
+            if (!has)
+                continue;
+            const struct Group *g = &p.group[unit->adapter];
+            assert_true(g->kind == GROUP_ADAPTER && !g->frozen && g->first_unit == u);
+            assert_int_equal(g->decay_end, g->numel); // every A and B decays
+            assert_int_equal(params_layer(&p, unit->adapter), unit->layer);
+        }
+        for (int g = 0; g < plain.ngroup; g++) // the base is where it was
+            assert_int_equal(p.group[g].param[0].index, plain.group[g].param[0].index);
+        assert_int_equal(params_first_backward(&p), 1);
+        params_free(&plain);
+        params_free(&p);
+    }
+}
+
+// B is 0, and A uniform up to 1 / sqrt(in): PyTorch's kaiming_uniform_ with a = sqrt 5.
+TEST(adapters_begin_as_peft_s_do) {
+    struct RankSettings s = settings_of(true, 1, 0);
+    struct Params p;
+    s.model.lora = (struct Lora){.rank = 64, .alpha = 1, .targets = lora_targets_all(true)};
+    params_layout(&s.model, 1, 0, 1, &p);
+    for (int g = 0; g < p.ngroup; g++)
+        for (int i = 0; i < p.group[g].nparam && p.group[g].kind == GROUP_ADAPTER; i++) {
+            const struct Param *param = &p.group[g].param[i];
+            size_t n = param->rows * param->cols, begin = param->offset;
+            float *w = base_alloc(size_max(n, 1) * sizeof *w);
+            double most = 0, square = 0, bound = 1 / sqrt((double)param->cols);
+            params_init_host(&p, g, begin, begin + n, 1, w);
+            for (size_t k = 0; k < n; k++) {
+                most = fmax(most, fabs((double)w[k]));
+                square += (double)w[k] * (double)w[k] / (double)n;
+            }
+            if (i >= ADAPTER_B)
+                assert_true(most == 0);
+            else if (n)
+                assert_true(most <= bound && most > 0.99 * bound &&
+                            fabs(square / (bound * bound) * 3 - 1) < 0.1);
+            free(w);
+        }
+    params_free(&p);
 }
 
 // ---- the gradient ----
