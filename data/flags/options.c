@@ -311,6 +311,8 @@ static const struct FlagRule rules[] = {
      "both say what is sampled; leave out one of the two"},
     {E_LORA, "init-adapter !init !resume", "an adapter is for a model; add --init hf:DIR"},
     {E_LORA, "export-adapter !lora-rank", "without adapters there is none; give --lora-rank"},
+    {E_LORA, "init-adapter|export-adapter freeze!=none",
+     "an adapter of PEFT's has all layers; leave out --freeze, or this folder"},
     {E_ONLY_CONFLICT, "export-adapter sample-only|eval-only|prepare-only",
      "there is no last step; leave out --export-adapter"},
     {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
