@@ -7,6 +7,7 @@
 #include "data/peft/adapter.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,6 +204,9 @@ int peft_sink_open(const char *dir, const char *model, const struct PeftSettings
     int length = (int)strlen(dir);
     while (length > 1 && dir[length - 1] == '/') // DIR.writing is beside it
         length--;
+    if (!length)
+        return error_set(e, -EINVAL, E_EXPORT_NAME,
+                         "--export-adapter: expected a new folder's name");
     struct PeftExport *x = base_alloc_zeroed(sizeof *x);
     x->path = base_format("%.*s", length, dir);
     x->base = base_of(model);
