@@ -138,11 +138,14 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
 
 static int export_model(struct Trainer *t, struct Error *e) {
     struct Error why = {0};
+    const char *flag = "--export";
     int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
-    if (!err && t->exported_adapter.write)
+    if (!err && t->exported_adapter.write) {
+        flag = "--export-adapter";
         err = export_weights(&t->rank.zero, &t->exported_adapter, t->joins, &why);
+    }
     if (err && why.text[0])
-        error_set(e, err, why.id, "--export: %s%s", why.text,
+        error_set(e, err, why.id, "%s: %s%s", flag, why.text,
                   t->resume.asked.only ? "" : "; the run is saved; export it with --resume auto");
     return err;
 }
