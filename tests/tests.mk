@@ -44,7 +44,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     tests/data/test_bpe.sh \
     $(call IN,zero,test_learn.sh test_exercises.sh test_plan.sh test_page.sh test_chains.sh test_card.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
-    test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_diverged.sh test_keep_best.sh test_master.sh \
+    test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_lora.sh test_diverged.sh test_keep_best.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_waits.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_chapters.sh test_docs.sh test_plot.sh test_view.sh test_view_page.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
     test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh test_mutants.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
