@@ -41,7 +41,6 @@ enum Act {
     NACT
 };
 
-enum { LORA_BESIDE = 3 };                     // targets of one product, at most
 #define BIT(tensor) (UINT32_C(1) << (tensor)) // in a set of tensors
 
 // The work of the head on the final norm's output.

@@ -5,13 +5,13 @@ struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget
     size_t C = c->channels, q = model_attention_width(c), kv = c->kv_heads * c->head_size;
     size_t ffn = c->ffn;
     struct AdapterTarget all[NLORA] = {
-        [LORA_Q] = {"q.lora_A", "q.lora_B", BLOCK_QKV_W, SPLIT_ROWS, {q}, C, q, 0},
-        [LORA_K] = {"k.lora_A", "k.lora_B", BLOCK_QKV_W, SPLIT_ROWS, {kv}, C, kv, q},
-        [LORA_V] = {"v.lora_A", "v.lora_B", BLOCK_QKV_W, SPLIT_ROWS, {kv}, C, kv, q + kv},
-        [LORA_O] = {"o.lora_A", "o.lora_B", BLOCK_PROJ_W, SPLIT_COLUMNS, {C}, q, C, 0},
-        [LORA_GATE] = {"gate.lora_A", "gate.lora_B", BLOCK_FC_W, SPLIT_ROWS, {ffn}, C, ffn, 0},
-        [LORA_UP] = {"up.lora_A", "up.lora_B", BLOCK_FC_W, SPLIT_ROWS, {ffn}, C, ffn, ffn},
-        [LORA_DOWN] = {"down.lora_A", "down.lora_B", BLOCK_OUT_W, SPLIT_COLUMNS, {C}, ffn, C, 0},
+        [LORA_Q] = {"q.lora_A", "q.lora_B", ADAPTER_QKV, false, {q}, C, q, 0},
+        [LORA_K] = {"k.lora_A", "k.lora_B", ADAPTER_QKV, false, {kv}, C, kv, q},
+        [LORA_V] = {"v.lora_A", "v.lora_B", ADAPTER_QKV, false, {kv}, C, kv, q + kv},
+        [LORA_O] = {"o.lora_A", "o.lora_B", ADAPTER_PROJ, true, {C}, q, C, 0},
+        [LORA_GATE] = {"gate.lora_A", "gate.lora_B", ADAPTER_FC, false, {ffn}, C, ffn, 0},
+        [LORA_UP] = {"up.lora_A", "up.lora_B", ADAPTER_FC, false, {ffn}, C, ffn, ffn},
+        [LORA_DOWN] = {"down.lora_A", "down.lora_B", ADAPTER_OUT, true, {C}, ffn, C, 0},
     };
     if (c->family->mlp == MLP_GELU) // queries, keys and values have one matrix; there is no gate
         all[LORA_UP].first = 0;
@@ -23,7 +23,7 @@ struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget
     return all[target];
 }
 
-int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
+int adapter_targets(const struct ModelConfig *c, enum AdapterProduct product,
                     enum LoraTarget target[LORA_BESIDE]) {
     int n = 0;
     for (int t = 0; t < NLORA; t++)
@@ -33,19 +33,19 @@ int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
     return n;
 }
 
-size_t adapter_width_before(const struct ModelConfig *c, enum BlockParam product) {
+size_t adapter_width_before(const struct ModelConfig *c, enum AdapterProduct product) {
     enum LoraTarget target[LORA_BESIDE];
     int n = 0;
-    for (int p = 0; p < (int)product && p <= BLOCK_OUT_W; p++)
-        n += adapter_targets(c, (enum BlockParam)p, target);
+    for (int p = 0; p < (int)product; p++)
+        n += adapter_targets(c, (enum AdapterProduct)p, target);
     return (size_t)n * c->lora.rank;
 }
 
 size_t adapter_width(const struct ModelConfig *c) {
-    return adapter_width_before(c, NBLOCK);
+    return adapter_width_before(c, NPRODUCT);
 }
 
-double adapter_work(const struct ModelConfig *c, enum BlockParam product) {
+double adapter_work(const struct ModelConfig *c, enum AdapterProduct product) {
     enum LoraTarget target[LORA_BESIDE];
     double work = 0;
     for (int i = 0, n = adapter_targets(c, product, target); i < n; i++) {

@@ -1,21 +1,23 @@
 // The adapters of a block: which part of which matrix each target is (lora.h). Next: block_ops.c.
 #ifndef MODEL_ADAPTER_H
 #define MODEL_ADAPTER_H
-#include "model/acts.h"
-#include "model/params.h"
+#include "model/config.h"
 
 static inline bool lora_has(const struct Lora *l, enum LoraTarget t) {
     return l->rank && l->targets >> t & 1;
 }
 
+// The matrices of a block that have targets: enum BlockParam begins with them (params.h).
+enum AdapterProduct { ADAPTER_QKV, ADAPTER_PROJ, ADAPTER_FC, ADAPTER_OUT, NPRODUCT };
+
 // A target of a model, or of a TP rank's part of one.
 struct AdapterTarget {
-    const char *a, *b;       // names of its parameters
-    enum BlockParam product; // the matrix that has its rows
-    enum ParamSplit split;   // of that matrix over TP ranks
-    size_t rows[MAX_PARTS];  // of its parts, each of which is split on its own
-    size_t in, out;          // columns; sum of rows
-    size_t first;            // first row in the matrix
+    const char *a, *b;           // names of its parameters
+    enum AdapterProduct product; // the matrix that has its rows
+    bool columns;                // TP ranks have columns of that matrix, not rows
+    size_t rows[3];              // of its parts, each of which is split on its own
+    size_t in, out;              // columns; sum of rows
+    size_t first;                // first row in the matrix
 };
 
 // All are 0 if the family has no such target.
@@ -23,14 +25,14 @@ struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget
 
 // The targets of a product are adjacent: fills target[] with those that have an adapter, in order.
 // Returns their number.
-int adapter_targets(const struct ModelConfig *c, enum BlockParam product,
+int adapter_targets(const struct ModelConfig *c, enum AdapterProduct product,
                     enum LoraTarget target[LORA_BESIDE]);
 
 // The sum of the ranks of all targets, and of those whose products come before this one.
 size_t adapter_width(const struct ModelConfig *c);
-size_t adapter_width_before(const struct ModelConfig *c, enum BlockParam product);
+size_t adapter_width_before(const struct ModelConfig *c, enum AdapterProduct product);
 
 // Returns the floating-point operations of a product's x A' B' for one token.
-double adapter_work(const struct ModelConfig *c, enum BlockParam product);
+double adapter_work(const struct ModelConfig *c, enum AdapterProduct product);
 
 #endif

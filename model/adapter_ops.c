@@ -6,12 +6,12 @@ struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam product) {
     struct Adapters a = {.product = product, .rank = l->rank};
     if (!r->adapter)
         return a;
-    a.n = adapter_targets(&r->m->config, product, a.target);
+    a.n = adapter_targets(&r->m->config, (enum AdapterProduct)product, a.target);
     a.width = a.rank * (size_t)a.n;
     a.in = r->group->param[product].cols;
     a.ld = r->group->param[product].rows;
-    a.u =
-        dtype_at(r->act[ACT_LOW], r->dtype, r->rows * adapter_width_before(&r->m->config, product));
+    a.u = dtype_at(r->act[ACT_LOW], r->dtype,
+                   r->rows * adapter_width_before(&r->m->config, (enum AdapterProduct)product));
     a.du = r->acts->dlow;
     a.dropped = r->acts->dropped;
     a.drops = l->dropout > 0 && r->acts->mode == HEAD_TRAIN;

@@ -11,7 +11,7 @@
 #ifndef MODEL_ADAPTER_OPS_H
 #define MODEL_ADAPTER_OPS_H
 #include "model/adapter.h"
-#include "model/block_ops.h"
+#include "model/block_run.h"
 
 // The adapters of a product's targets. Their A's are one matrix (width, k), width = rank n, as they
 // are adjacent in the group and have one input; so u and du are (rows, width).

@@ -10,6 +10,8 @@
 enum BaseFormat { BASE_PLAIN, BASE_INT8, BASE_NF4, NBASE };
 enum { BASE_RUN = 16384 };
 
+enum { LORA_BESIDE = 3 }; // targets of one product, at most
+
 struct Lora {
     size_t rank;           // 0: no adapters
     double alpha, dropout; // the products count alpha / rank times

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert((int)BLOCK_OUT_W == (int)ADAPTER_OUT && (int)NPRODUCT <= (int)BLOCK_NORM1_W,
+               "the matrices of a block are not its first parameters");
+
 static const float init_std = 0.02f;
 
 struct Builder {
@@ -130,7 +133,7 @@ static void layout_adapter(struct Builder *b, const struct ModelConfig *c) {
     for (int i = 0; i < NADAPTER; i++) {
         enum LoraTarget target = (enum LoraTarget)(i % ADAPTER_B);
         struct AdapterTarget t = adapter_target(c, target);
-        bool columns = t.split == SPLIT_COLUMNS, has = lora_has(&c->lora, target);
+        bool columns = t.columns, has = lora_has(&c->lora, target);
         size_t rank = has ? c->lora.rank : 0, *rows = t.rows;
         float bound = 1 / sqrtf((float)t.in);
         if (i < ADAPTER_B)
@@ -341,19 +344,6 @@ void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64
     }
 }
 
-void params_init_host(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
-                      int threads, float *dst) {
-    struct Piece piece[MAX_PIECES];
-    int n = params_pieces(&p->group[g], begin, end, piece);
-    memset(dst, 0, (end - begin) * sizeof *dst); // padding
-    for (int i = 0; i < n; i++) {
-        struct FillNormal a = fill_of(&piece[i], seed, dst + (piece[i].begin - begin));
-#pragma omp parallel for schedule(static) num_threads(threads)
-        for (size_t k = 0; k < a.n; k++)
-            a.dst[k] = fill_value(&a, k);
-    }
-}
-
 static uint64_t hash_piece(const struct Piece *p, const float *w) {
     uint64_t hash = 0;
     for (size_t n, i = 0; i < p->range.n; i += n) {
@@ -373,4 +363,46 @@ uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, co
         if (params_counts(p, piece[i].param))
             hash += hash_piece(&piece[i], master + (piece[i].begin - begin));
     return hash;
+}
+
+// ---- adapters ----
+
+// Adds s B A to columns [col, col + n) of one row of a target.
+static void add_row(const float *b, const float *a, size_t rank, size_t cols, size_t col, size_t n,
+                    float s, float *values) {
+    enum { PIECE = 256 };
+    float sum[PIECE];
+    for (size_t count, i = 0; i < n; i += count) {
+        count = size_min(PIECE, n - i);
+        memset(sum, 0, sizeof sum);
+        for (size_t k = 0; k < rank; k++)
+            for (size_t j = 0; j < count; j++)
+                sum[j] += b[k] * a[k * cols + col + i + j];
+        for (size_t j = 0; j < count; j++)
+            values[i + j] += s * sum[j];
+    }
+}
+
+void params_add_adapter(const struct Params *p, int g, const struct Param *param, size_t at,
+                        size_t n, const float *adapter, float *values) {
+    struct ModelConfig part = model_config_part(&p->config, p->tp_rank, p->tp_size);
+    const struct Param *of = p->group[p->unit[p->group[g].first_unit].adapter].param;
+    float s = (float)(part.lora.alpha / (double)part.lora.rank);
+    enum LoraTarget target[LORA_BESIDE];
+    int product = (int)(param - p->group[g].param), count = 0;
+    if (product < NPRODUCT)
+        count = adapter_targets(&part, (enum AdapterProduct)product, target);
+    for (int i = 0; i < count; i++) {
+        struct AdapterTarget t = adapter_target(&part, target[i]);
+        const float *A = adapter + of[target[i]].offset;
+        const float *B = adapter + of[ADAPTER_B + target[i]].offset;
+        size_t first = param->offset + t.first * t.in, end = first + t.out * t.in;
+        size_t low = size_max(at, first), high = size_min(at + n, end);
+        for (size_t some; low < high; low += some) {
+            size_t row = (low - first) / t.in, col = (low - first) % t.in;
+            some = size_min(t.in - col, high - low);
+            add_row(B + row * part.lora.rank, A, part.lora.rank, t.in, col, some, s,
+                    values + (low - at));
+        }
+    }
 }

@@ -15,19 +15,17 @@ double model_attention_work(const struct ModelConfig *c) {
 }
 
 // The products of a block, by the tensor that each makes; the last one makes the block's output.
-enum { NPRODUCT = 4 };
 struct Product {
     enum Act made;
-    enum BlockParam w;
     double flops;
 };
 
 static void list_products(const struct ModelConfig *c, struct Product out[NPRODUCT]) {
     double C = (double)c->channels, att = (double)model_attention_width(c);
-    out[0] = (struct Product){ACT_QKV, BLOCK_QKV_W, 2 * C * (double)model_qkv_width(c)};
-    out[1] = (struct Product){ACT_X2, BLOCK_PROJ_W, 2 * C * att};
-    out[2] = (struct Product){ACT_FC, BLOCK_FC_W, 2 * C * (double)model_fc_width(c)};
-    out[3] = (struct Product){NACT, BLOCK_OUT_W, 2 * C * (double)c->ffn};
+    out[0] = (struct Product){ACT_QKV, 2 * C * (double)model_qkv_width(c)};
+    out[1] = (struct Product){ACT_X2, 2 * C * att};
+    out[2] = (struct Product){ACT_FC, 2 * C * (double)model_fc_width(c)};
+    out[3] = (struct Product){NACT, 2 * C * (double)c->ffn};
 }
 
 // A forward pass is the products and two causal attention products; a backward pass is twice the
@@ -46,7 +44,7 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
         w.backward += (restored + (backward == BACKWARD_ALL ? 2 : 1)) * product[i].flops;
         if (backward != BACKWARD_ADAPTER)
             continue;
-        double both = adapter_work(c, product[i].w);
+        double both = adapter_work(c, (enum AdapterProduct)i);
         w.forward += both;
         w.backward += (restored + 2) * both;
     }

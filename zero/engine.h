@@ -46,6 +46,7 @@ struct ZeroOptions {
     bool quantized_weights;              // when they travel (zero/wire)
     bool inference;                      // weights alone: no gradients, no optimizer state
     const struct MasterOps *masters;     // NULL: fp32; others only with dtype bf16
+    const struct PackOps *pack;          // of a base in fewer bits
     struct Tier *tier;                   // (NTIER)
     struct LossScaleSettings loss_scale; // for fp16 alone
 };

@@ -7,7 +7,6 @@
 //
 // Called by zero/rank/rank.c.
 #include "zero/state.h"
-#include "zero/base/base.h"
 #include "zero/report.h"
 
 #include "model/grad.h"
@@ -30,6 +29,7 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         .grad = {s->shards_grad ? o->shard_group : NULL, device, o->grad_dtype},
         .optimizer = {s->shards_optimizer ? o->shard_group : NULL, device, F32},
         .moments_dtype = o->moments_dtype,
+        .pack = o->pack,
         .masters = o->masters ? o->masters : &zero_masters_fp32,
         .has_master = o->dtype != F32 && !o->inference,
         .inference = o->inference,
@@ -43,6 +43,24 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
 }
 
 // ---- memory ----
+
+size_t weights_bytes(const struct Zero *z, int g) {
+    size_t n = zero_part_numel(z, &z->plan.param, g);
+    return params_packs(z->params, g) ? z->plan.pack->bytes(z, g, n)
+                                      : n * dtype_size(z->plan.param.dtype);
+}
+
+size_t weights_whole_bytes(const struct Zero *z, int g) {
+    return round_up(z->params->group[g].padded * dtype_size(z->plan.param.dtype), 64);
+}
+
+size_t weights_slot_bytes(const struct Zero *z, int g) {
+    const struct Placement *p = &z->plan.param;
+    bool arrives = params_packs(z->params, g) &&
+                   (p->shard_group || z->state[g].param_tier->kind != TIER_DEVICE);
+    size_t parts = p->shard_group ? (size_t)p->shard_group->size : 1;
+    return weights_whole_bytes(z, g) + (arrives ? parts * weights_bytes(z, g) : 0);
+}
 
 static int alloc_block(const struct Zero *z, struct Tier *tier, enum Tag tag, const char *what,
                        int g, size_t bytes, struct Block *out, struct Error *e) {
@@ -254,7 +272,7 @@ static void open_group(struct Zero *z, int g) {
                 chain_add(&s->chain[kind], z->stage->hops[kind][i], NULL);
     if (params_packs(z->params, g)) {
         s->message_bytes = weights_bytes(z, g);
-        base_attach(z, g);
+        p->pack->attach(z, g);
     }
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");

@@ -10,7 +10,6 @@
 //   compute             | unit 1   | unit 2   | ...
 //
 // The hops in between are the group's chain FETCH; chain.c makes the queues wait. Next: grad.c.
-#include "zero/base/base.h"
 #include "zero/engine.h"
 
 // ---- weights that this rank updates ----
@@ -109,29 +108,11 @@ void weights_released(struct Zero *z, const struct Visit *v, int g) {
     z->w[g] = NULL;
 }
 
-size_t weights_bytes(const struct Zero *z, int g) {
-    size_t n = zero_part_numel(z, &z->plan.param, g);
-    return params_packs(z->params, g) ? base_bytes(z, g, n) : n * dtype_size(z->plan.param.dtype);
-}
-
-// Of the whole, which packed parts lie behind.
-static size_t whole_bytes(const struct Zero *z, int g) {
-    return round_up(z->params->group[g].padded * dtype_size(z->plan.param.dtype), 64);
-}
-
-size_t weights_slot_bytes(const struct Zero *z, int g) {
-    const struct Placement *p = &z->plan.param;
-    bool arrives = params_packs(z->params, g) &&
-                   (p->shard_group || z->state[g].param_tier->kind != TIER_DEVICE);
-    size_t parts = p->shard_group ? (size_t)p->shard_group->size : 1;
-    return whole_bytes(z, g) + (arrives ? parts * weights_bytes(z, g) : 0);
-}
-
 char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
     const struct Block *messages = z->state[a->group].messages;
     char *whole = a->mem[BUFFER_WHOLE];
     if (params_packs(z->params, a->group))
-        return whole + whole_bytes(z, a->group);
+        return whole + weights_whole_bytes(z, a->group); // packed parts lie behind it
     return messages ? messages->mem : whole;
 }
 

@@ -53,11 +53,6 @@ struct StateLocation {
 };
 struct StateLocation zero_state_location(struct Zero *z, int g, enum State what);
 
-// Threads that make values on the host: as many as a CPU's kernels have.
-static inline int zero_host_threads(const struct Zero *z) {
-    return z->device->threads > 0 ? z->device->threads : 1;
-}
-
 // The same for one group whose state is all on the device.
 void zero_init_group(struct Zero *z, int g);
 void zero_store_group(struct Zero *z, int g, bool late);

@@ -49,6 +49,7 @@ struct ZeroPlan {
     struct Placement param, grad, optimizer;
     enum Dtype moments_dtype;        // of AdamW's m and v
     const struct MasterOps *masters; // the format of the master weights
+    const struct PackOps *pack;      // of groups that are kept packed (params_packs)
     bool has_master;                 // false: fp32 parameters are their own master weights
     bool inference;                  // there are no gradients and no optimizer state
     bool unquantized_shard;          // a rank keeps its own shard unquantized too (qwZ, stages 1-2)
@@ -56,6 +57,13 @@ struct ZeroPlan {
     bool buckets;                    // a backward pass writes its gradient into a bucket
     size_t nmicro;                   // micro-batches per step
     size_t prefetch;                 // number of visits ahead of the walk whose weights are fetched
+};
+
+// A form of groups that are not trained, in fewer bits (zero/base): the bytes of a part of n
+// elements; adds the hop that unpacks a group, and sets its format of master weights.
+struct PackOps {
+    size_t (*bytes)(const struct Zero *, int g, size_t n);
+    void (*attach)(struct Zero *, int g);
 };
 
 // One unit's forward or backward pass of one micro-batch.
@@ -171,8 +179,6 @@ void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks
 struct HopArgs weights_args(struct Zero *z, int g, bool on_device);
 void weights_args_done(const struct HopArgs *a);
 char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where all ranks' shards come
-size_t weights_bytes(const struct Zero *z, int g);      // of what this rank keeps of a group
-size_t weights_slot_bytes(const struct Zero *z, int g); // of a slot for the whole of it
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
@@ -198,6 +204,11 @@ static inline bool zero_trains(const struct Zero *z, int g) {
 static inline bool zero_has_master(const struct Zero *z, int g) {
     return z->plan.has_master && zero_trains(z, g);
 }
+
+// ---- open.c: bytes of a group's weights: what this rank keeps; the whole; a slot for the whole ----
+size_t weights_bytes(const struct Zero *z, int g);
+size_t weights_whole_bytes(const struct Zero *z, int g);
+size_t weights_slot_bytes(const struct Zero *z, int g);
 
 // ---- this rank's shards ----
 // Where this rank's part of a placement begins in group g, and how many elements it has. owned: of

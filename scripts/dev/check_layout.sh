@@ -73,7 +73,7 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero zero/master zero/wire zero/hpz zero/replica zero/tensor " \
+        return index("zero/comm zero zero/master zero/base zero/wire zero/hpz zero/replica zero/tensor " \
             "zero/pipe zero/offload zero/trace zero/process zero/settings zero/checkpoint zero/weights " \
             "zero/rank zero/train zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/peft data/llmc data/deepspeed data/flags data/log ",
@@ -170,10 +170,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 1041)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1041")
-    if (core_lines > 2053)
-        fault("the files of the core have " core_lines " lines; at most 2053")
+    if (path_lines > 1087)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1087")
+    if (core_lines > 2150)
+        fault("the files of the core have " core_lines " lines; at most 2150")
 }
 
 function check_include(text,    target) {

@@ -75,7 +75,8 @@ static void check_group(struct Rank *r, int g) {
     read_all(z, g, is);
     for (size_t at = begin; at < begin + n; at += BASE_RUN) {
         bool raw = at + BASE_RUN > group->decay_end && at < group->numel;
-        params_init_host(&r->params, g, at, at + BASE_RUN, z->seed, 1, want);
+        params_init(&r->params, g, at, at + BASE_RUN, z->seed, r->device, want);
+        device_sync_queue(r->device, QUEUE_COMPUTE);
         if (!raw)
             pack_and_unpack(r, base, want);
         for (size_t i = 0; i < BASE_RUN; i++) {

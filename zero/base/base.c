@@ -191,8 +191,8 @@ static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     for (size_t n, i = 0; i < numel && !z->reads_base; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        params_init_host(z->params, g, begin + i, begin + i + n, z->seed, zero_host_threads(z),
-                         chunk);
+        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->device, chunk);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
         write_packed(z, g, STATE_MASTER, i, n, chunk);
     }
     device_free_host(z->device, chunk);
@@ -201,7 +201,9 @@ static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
 static const struct MasterOps packed_ops = {
     .init = init_packed, .read = read_packed, .write = write_packed};
 
-void base_attach(struct Zero *z, int g) {
+static void attach(struct Zero *z, int g) {
     z->state[g].masters = &packed_ops;
     chain_add(&z->state[g].chain[FETCH], &dequantize, NULL);
 }
+
+const struct PackOps base_pack = {base_bytes, attach};

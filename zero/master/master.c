@@ -99,8 +99,8 @@ static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
         if (reads)
             memset(chunk, 0, n * sizeof *chunk);
         else
-            params_init_host(z->params, g, begin + i, begin + i + n, z->seed, zero_host_threads(z),
-                             chunk);
+            params_init(z->params, g, begin + i, begin + i + n, z->seed, d, chunk);
+        device_sync_queue(d, QUEUE_COMPUTE);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
     device_free_host(d, chunk);

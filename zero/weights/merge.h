@@ -16,9 +16,4 @@ void merge_close(struct Merge *m);
 // same groups, in order.
 void merge_gather(struct Merge *m, struct Zero *z, int g);
 
-// Adds what the gathered adapter adds to elements [at, at + n) of group g, which are of one
-// parameter.
-void merge_add(const struct Merge *m, const struct Zero *z, int g, const struct Param *param,
-               size_t at, size_t n, float *values);
-
 #endif

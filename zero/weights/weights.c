@@ -43,7 +43,9 @@ static int write_chunk(struct Zero *z, struct Chunk *c, const struct ExportSink 
             continue;
         zero_read_state(z, g, STATE_MASTER, p->begin - zero_owned_begin(z, g), p->range.n,
                         c->values);
-        merge_add(merge, z, g, p->param, p->begin, p->range.n, c->values);
+        if (merge->group >= 0)
+            params_add_adapter(z->params, g, p->param, p->begin, p->range.n, merge->whole,
+                               c->values);
         err = to->write(to->context, c->layer, p->param->name, &p->range, c->values, e);
     }
     return err;
