@@ -44,6 +44,10 @@ static void matmul_access(const struct Matmul *k, struct Accesses *a) {
     size_t c = matrix_span(&k->c, k->m, k->n);
     reads(a, k->a.data, matrix_span(&k->a, k->m, k->k), k->a.dtype);
     reads(a, k->b.data, matrix_span(&k->b, k->k, k->n), k->b.dtype);
+    if (k->k2) {
+        reads(a, k->a2.data, matrix_span(&k->a2, k->m, k->k2), k->a2.dtype);
+        reads(a, k->b2.data, matrix_span(&k->b2, k->k2, k->n), k->b2.dtype);
+    }
     reads(a, k->bias, k->n, k->b.dtype);
     reads(a, k->dgelu, c, k->c.dtype);
     results(a, k->c.data, c, k->c.dtype, k->accumulate);

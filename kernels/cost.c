@@ -29,13 +29,18 @@ static struct Cost cost(double flops, double bytes, const char *format, ...) {
     return c;
 }
 
-// The shape is m x n x k with the letters that BLAS would have for the product: BLAS is
+// The shape is m x n x k (+ k2) with the letters that BLAS would have for the product: BLAS is
 // column-major, so the first letter is our B's (kernels/cuda/blas_open.c). A forward pass is TN,
 // the gradient of its input NN, that of its weight NT.
 static struct Cost matmul_cost(const struct Matmul *a) {
     size_t mn = a->m * a->n;
     double bytes = bytes_of(a->m * a->k, a->a.dtype) + bytes_of(a->k * a->n, a->b.dtype) +
                    result_bytes(mn, a->c.dtype, a->accumulate);
+    char k2[24] = "";
+    if (a->k2) {
+        bytes += bytes_of((a->m + a->n) * a->k2, a->a.dtype);
+        snprintf(k2, sizeof k2, " + %zu", a->k2);
+    }
     if (a->bias)
         bytes += bytes_of(a->n, a->b.dtype);
     if (a->dgelu)
@@ -44,10 +49,11 @@ static struct Cost matmul_cost(const struct Matmul *a) {
         bytes += bytes_of(mn, a->c.dtype);
     if (a->dbias)
         bytes += result_bytes(a->m, a->c.dtype, a->accumulate);
-    return cost(2.0 * (double)mn * (double)a->k, bytes, "%zu x %zu x %zu %c%c%s%s%s%s%s", a->m,
-                a->n, a->k, a->b.transposed ? 'T' : 'N', a->a.transposed ? 'T' : 'N',
-                a->bias ? " bias" : "", a->dgelu ? " dgelu" : "", a->gelu ? " gelu" : "",
-                a->dbias ? " dbias" : "", a->accumulate ? " +=" : "");
+    return cost(2.0 * (double)mn * (double)(a->k + a->k2), bytes,
+                "%zu x %zu x %zu%s %c%c%s%s%s%s%s", a->m, a->n, a->k, k2,
+                a->b.transposed ? 'T' : 'N', a->a.transposed ? 'T' : 'N', a->bias ? " bias" : "",
+                a->dgelu ? " dgelu" : "", a->gelu ? " gelu" : "", a->dbias ? " dbias" : "",
+                a->accumulate ? " +=" : "");
 }
 
 static struct Cost norm_forward_cost(const struct NormForward *a) {

@@ -54,19 +54,35 @@ struct Work {
 //   weight gradient, where A is the transposed output gradient (NULL: none; += if accumulate is
 //   set).
 //
+// k2: C = epilogue(A · B + A2 · B2), with A2 (m, k2) and B2 (k2, n) of a's dtype; 0: no such pair.
+// Not with accumulate, nor with dbias. A GPU first stores A2 · B2, and so rounds it to C's format.
+//
 // few_rows: a pass of generation has a row of each sequence, at most MATMUL_FEW_ROWS; A is not
-// transposed, B is (the weights), and dgelu and dbias are NULL. A CPU then reads B once, at the
+// transposed, B is (the weights), likewise A2 and B2, and dgelu and dbias are NULL. A CPU then reads B once, at the
 // memory's rate, and a row's result is the same to the bit whatever rows are computed with it. A
 // GPU and the oracle pay no heed to it.
 enum { MATMUL_FEW_ROWS = 16 };
 struct Matmul {
-    size_t m, n, k;
-    struct Mat a, b, c;
+    size_t m, n, k, k2;
+    struct Mat a, b, a2, b2, c;
     bool accumulate, few_rows;
     const void *bias, *dgelu;
     void *gelu, *dbias;
     struct Work work;
 };
+
+// What every table takes.
+static inline void matmul_check(const struct Matmul *a) {
+    CHECK(a->m && a->n && a->k, "a matmul of %zu x %zu x %zu", a->m, a->n, a->k);
+    CHECK(a->a.dtype == a->b.dtype, "a matmul of %s and %s", dtype_name(a->a.dtype),
+          dtype_name(a->b.dtype));
+    CHECK(!a->c.transposed, "C of a matmul cannot be transposed");
+    CHECK(!a->a.scale && !a->b.scale && !a->c.scale, "scales are for 8-bit formats");
+    CHECK(!a->k2 || (a->a2.dtype == a->a.dtype && a->b2.dtype == a->a.dtype && !a->a2.scale &&
+                     !a->b2.scale && !a->accumulate && !a->dbias),
+          "a matmul of %s with a second product of %s, of k %zu", dtype_name(a->a.dtype),
+          dtype_name(a->a2.dtype), a->k2);
+}
 
 // sum = x + delta (NULL: sum is x itself, and `sum` is not written), stored; then the norm of the
 // stored sum. With `mean` it is layer norm: y = (sum - mean) * rstd * weight + bias, rstd = 1 /

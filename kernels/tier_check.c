@@ -23,6 +23,8 @@ static const struct TierOperand {
     { #op, #field, offsetof(struct Args, field) }
     ROW(matmul, Matmul, a.data),
     ROW(matmul, Matmul, b.data),
+    ROW(matmul, Matmul, a2.data),
+    ROW(matmul, Matmul, b2.data),
     ROW(matmul, Matmul, c.data),
     ROW(matmul, Matmul, bias),
     ROW(matmul, Matmul, dgelu),

@@ -10,6 +10,8 @@
 //     for each A_ROWS rows of A, and then each row that is left     W: from the first-level cache
 //       for each vector along k: W_ROWS * A_ROWS multiply-adds of W_ROWS + A_ROWS loads
 //
+// A second pair of operands (k2) is multiplied likewise, and added for each element.
+//
 // So an element's sum has one order, whatever m, the other rows and the number of threads are: what
 // a sequence's tokens are does not depend on those that are generated beside it.
 //
@@ -103,12 +105,26 @@ VEC_INLINE void multiply(float (*out)[COLS], const struct Matmul *m, size_t col,
     }
 }
 
+// Adds the second pair's product to n columns from `col` on.
+VEC_INLINE void add_second(float (*product)[COLS], const struct Matmul *m, size_t col, size_t n,
+                           enum Dtype d) {
+    const struct Matmul second = {.m = m->m, .n = m->n, .k = m->k2, .a = m->a2, .b = m->b2};
+    float sum[MATMUL_FEW_ROWS][COLS];
+    for (size_t c = 0; c < n; c += W_ROWS)
+        multiply((float(*)[COLS])(sum[0] + c), &second, col + c, col + n - 1, d);
+    for (size_t i = 0; i < m->m; i++)
+        for (size_t j = 0; j < n; j++)
+            product[i][j] += sum[i][j];
+}
+
 VEC_INLINE void make_columns(const struct Matmul *m, size_t first, size_t end, enum Dtype d) {
     float product[MATMUL_FEW_ROWS][COLS];
     for (size_t col = first; col < end; col += COLS) {
         size_t n = size_min(COLS, end - col);
         for (size_t c = 0; c < n; c += W_ROWS)
             multiply((float(*)[COLS])(product[0] + c), m, col + c, end - 1, d);
+        if (m->k2)
+            add_second(product, m, col, n, d);
         for (size_t i = 0; i < m->m; i++)
             CPU_NAME(matmul_finish_row)(m, product[i], i, col, n);
     }
@@ -141,18 +157,20 @@ static void pack_pairs(const struct Matmul *m, size_t block) {
 
 // The last columns begin where there are as many as a block has; those made twice are dropped.
 static void stream_columns(const struct Matmul *m, size_t first, size_t end) {
-    float sums[COLS * TILES_SIDE] __attribute__((aligned(64))), product[COLS];
+    float sums[COLS * TILES_SIDE] __attribute__((aligned(64))), product[MATMUL_FEW_ROWS][COLS];
     size_t ld = m->b.ld * dtype_size(BF16), blocks = m->k / TILES_K;
     tiles_open(false);
     for (size_t col = first; col < end; col += COLS) {
         size_t n = size_min(COLS, end - col), from = size_min(col, m->n - COLS);
         tiles_stream(sums, dtype_at(m->b.data, BF16, from * m->b.ld), ld, m->work.mem, blocks,
                      from + 2 * COLS <= m->n);
-        for (size_t i = 0; i < m->m; i++) {
+        for (size_t i = 0; i < m->m; i++)
             for (size_t j = 0; j < n; j++)
-                product[j] = sums[(col - from + j) * TILES_SIDE + i];
-            CPU_NAME(matmul_finish_row)(m, product, i, col, n);
-        }
+                product[i][j] = sums[(col - from + j) * TILES_SIDE + i];
+        if (m->k2)
+            add_second(product, m, col, n, BF16);
+        for (size_t i = 0; i < m->m; i++)
+            CPU_NAME(matmul_finish_row)(m, product[i], i, col, n);
     }
     tiles_close();
 }

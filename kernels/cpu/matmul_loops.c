@@ -20,6 +20,10 @@
 // 4, T = 512, two cores of a Xeon with AMX: products take 1.24 s of a step so, 1.42 without the
 // last, 1.5 by oneDNN 2.6 with separate passes for GELU and bias gradients.)
 //
+// A second pair of operands is more of k, behind the first pair's. A pass lies in one pair, and
+// those of the first are what they are without a second; the last span has as many of the second
+// as fit.
+//
 // So each element is packed about once, and most products need two barriers. A chunk's part of C
 // stays in the second-level cache from pass to pass. Sums between passes are in C itself if that is
 // fp32, else in scratch, so that a bf16 C is rounded once. The work is divided in a fixed way and a
@@ -55,8 +59,10 @@ struct MatmulPlan {
     int threads;
     bool stream_a;           // else B is streamed
     size_t resident, stream; // a block of C: rows or columns of either operand
-    size_t per_item, steps;  // elements of an item; k in items, like the next two
-    size_t span, depth;      // k for which the resident operand is packed; k of a pass
+    size_t per_item, steps;  // elements of an item; k in items, like the next six
+    size_t head;             // of these, the first pair's
+    size_t span, depth;      // of the first pair, packed for the resident operand; of a pass
+    size_t tail_depth, room; // of a pass of the second pair; of both, packed for the resident one
     size_t chunk;            // rows or columns that are packed at once
     size_t group;            // of the resident operand: goes through all passes together
     bool keeps_sums;         // between passes, in scratch
@@ -69,11 +75,50 @@ static size_t part_size(size_t size, size_t most, size_t unit) {
     return round_up(ceil_div(size, parts), unit);
 }
 
+// With pairs the passes, and so the bits, depend on k alone, not on the product's other rows and
+// columns.
+static void plan_depth(struct MatmulPlan *p, size_t resident) {
+    size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
+    if (p->per_item == 2) {
+        p->depth = part_size(p->head, PAIRS_DEPTH_MOST, size_max(8, STEP_UNIT));
+        p->span = p->depth * part_size(ceil_div(p->head, p->depth), most / p->depth, 1);
+    } else {
+        p->span = resident * p->head <= RESIDENT_MOST ? p->head : part_size(p->head, most, 8);
+        p->depth = p->span <= DEPTH_MOST ? p->span : part_size(p->span, DEPTH_MOST, 8);
+    }
+    p->span = size_min(p->span, p->head);
+}
+
+// The second pair's passes; as many of them as are short go into the span of the first pair's last.
+static void plan_tail(struct MatmulPlan *p) {
+    size_t tail = p->steps - p->head, most = p->per_item == 2 ? PAIRS_DEPTH_MOST : DEPTH_MOST;
+    p->room = p->span;
+    if (!tail)
+        return;
+    p->tail_depth = size_min(part_size(tail, most, size_max(8, STEP_UNIT)), tail);
+    p->room += size_min(tail, DEPTH_MOST / p->tail_depth * p->tail_depth);
+}
+
+// Returns the steps of the pass that begins at k.
+static size_t pass_depth(const struct MatmulPlan *p, size_t k) {
+    if (k >= p->head)
+        return size_min(p->tail_depth, p->steps - k);
+    return size_min(p->depth, size_min(p->span - k % p->span, p->head - k));
+}
+
+// The same for a span: whole passes.
+static size_t span_steps(const struct MatmulPlan *p, size_t k) {
+    size_t end = k < p->head ? size_min(k + p->span, p->head) : k;
+    while (end >= p->head && end < p->steps && end + pass_depth(p, end) - k <= p->room)
+        end += pass_depth(p, end);
+    return end - k;
+}
+
 static void plan_sums(struct MatmulPlan *p, const struct Matmul *m) {
-    p->keeps_sums = m->c.dtype != F32 && p->depth < p->steps;
+    p->keeps_sums = m->c.dtype != F32 && pass_depth(p, 0) < p->steps;
     if (!p->keeps_sums)
         return;
-    if (p->span == p->steps) { // they belong to a chunk, from pass to pass
+    if (p->room == p->steps) { // they belong to a chunk, from pass to pass
         size_t rows = p->stream_a ? p->chunk : p->group;
         size_t cols = p->stream_a ? p->group : p->chunk;
         p->private_sums = rows * round_up(cols, TILE_COLS);
@@ -84,24 +129,11 @@ static void plan_sums(struct MatmulPlan *p, const struct Matmul *m) {
     p->shared_sums = (p->stream_a ? p->stream : p->resident) * round_up(cols, TILE_COLS);
 }
 
-// With pairs the passes, and so the bits, depend on k alone, not on the product's other rows and
-// columns.
-static void plan_depth(struct MatmulPlan *p, size_t resident) {
-    size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
-    if (p->per_item == 2) {
-        p->depth = part_size(p->steps, PAIRS_DEPTH_MOST, size_max(8, STEP_UNIT));
-        p->span = p->depth * part_size(ceil_div(p->steps, p->depth), most / p->depth, 1);
-    } else {
-        p->span = resident * p->steps <= RESIDENT_MOST ? p->steps : part_size(p->steps, most, 8);
-        p->depth = p->span <= DEPTH_MOST ? p->span : part_size(p->span, DEPTH_MOST, 8);
-    }
-    p->span = size_min(p->span, p->steps);
-}
-
 // With AMX a product takes so little time that operands and the sums between passes must be in the
 // second-level cache, and each panel there must be used often.
 static void plan_chunk(struct MatmulPlan *p) {
-    bool whole = VEC_TILES && p->depth < p->span && TILES_CHUNK_WHOLE * p->span <= WHOLE_MOST;
+    bool whole = VEC_TILES && pass_depth(p, 0) < p->room &&
+                 TILES_CHUNK_WHOLE * p->span <= WHOLE_MOST && p->room - p->span <= PAIRS_DEPTH_MOST;
     size_t share = ceil_div(p->stream, (size_t)p->threads);
     if (VEC_TILES)
         p->chunk = part_size(share, whole ? TILES_CHUNK_WHOLE : TILES_CHUNK, CHUNK_UNIT);
@@ -109,20 +141,23 @@ static void plan_chunk(struct MatmulPlan *p) {
         p->chunk = p->stream_a ? part_size(share, CHUNK_ROWS, CHUNK_UNIT) : (size_t)CHUNK_COLS;
     p->group = whole ? size_min(GROUP, p->resident) : p->resident;
     size_t rows = round_up(p->chunk, p->stream_a ? STRIP_ROWS : STRIP_COLS);
-    p->chunk_floats = round_up(rows * (whole ? p->span : p->depth), ALIGN_FLOATS);
+    p->chunk_floats =
+        round_up(rows * (whole ? p->room : size_max(p->depth, p->tail_depth)), ALIGN_FLOATS);
 }
 
 static struct MatmulPlan plan_make(const struct Matmul *m, int threads) {
-    struct MatmulPlan p = {.threads = m->m * m->n * m->k < SOLO_WORK ? 1 : threads};
+    struct MatmulPlan p = {.threads = m->m * m->n * (m->k + m->k2) < SOLO_WORK ? 1 : threads};
     p.stream_a = m->m >= m->n;
     size_t strip = p.stream_a ? STRIP_COLS : STRIP_ROWS;
     size_t resident = round_up(p.stream_a ? m->n : m->m, strip);
     p.stream = p.stream_a ? m->m : m->n;
     p.per_item = item_elements(m->a.dtype);
-    p.steps = round_up(ceil_div(m->k, p.per_item), STEP_UNIT);
+    p.head = round_up(ceil_div(m->k, p.per_item), STEP_UNIT);
+    p.steps = p.head + round_up(ceil_div(m->k2, p.per_item), STEP_UNIT);
     plan_depth(&p, resident);
-    p.resident = part_size(resident, RESIDENT_MOST / p.span, strip);
-    p.resident_floats = round_up(p.resident * p.span, ALIGN_FLOATS);
+    plan_tail(&p);
+    p.resident = part_size(resident, RESIDENT_MOST / p.room, strip);
+    p.resident_floats = round_up(p.resident * p.room, ALIGN_FLOATS);
     plan_chunk(&p);
     plan_sums(&p, m);
     return p;
@@ -221,22 +256,24 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
     }
 }
 
+// Describes steps k .. k + depth of the pair that has them.
 static struct PackSource source(const struct Worker *w, const struct Mat *mat, bool along_k,
-                                struct Range rows, struct Range steps) {
-    size_t per = w->plan->per_item, k = steps.first * per;
-    size_t depth = size_min(steps.last * per, w->args->k) - k;
-    return (struct PackSource){
-        mat, along_k, rows.first, rows.last - rows.first, k, depth, steps.last - steps.first};
+                                struct Range rows, size_t k, size_t depth) {
+    bool second = k >= w->plan->head;
+    size_t per = w->plan->per_item, from = (k - (second ? w->plan->head : 0)) * per;
+    size_t end = size_min(from + depth * per, second ? w->args->k2 : w->args->k);
+    return (struct PackSource){mat,  along_k,    rows.first, rows.last - rows.first,
+                               from, end - from, depth};
 }
 static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
                                   size_t depth) {
-    return source(w, &w->args->a, !w->args->a.transposed, (struct Range){row, row + rows},
-                  (struct Range){k, k + depth});
+    const struct Mat *a = k < w->plan->head ? &w->args->a : &w->args->a2;
+    return source(w, a, !a->transposed, (struct Range){row, row + rows}, k, depth);
 }
 static struct PackSource source_b(const struct Worker *w, size_t col, size_t cols, size_t k,
                                   size_t depth) {
-    return source(w, &w->args->b, w->args->b.transposed, (struct Range){col, col + cols},
-                  (struct Range){k, k + depth});
+    const struct Mat *b = k < w->plan->head ? &w->args->b : &w->args->b2;
+    return source(w, b, b->transposed, (struct Range){col, col + cols}, k, depth);
 }
 
 // Returns the packed resident operand of the pass at k.
@@ -250,8 +287,8 @@ static void pack_resident(const struct Worker *w) {
     size_t strip = is_b ? STRIP_COLS : STRIP_ROWS;
     struct Range mine = my_range(w, ceil_div(w->nresident, strip));
     struct Range rows = {mine.first * strip, size_min(mine.last * strip, w->nresident)};
-    for (size_t k = w->k; k < w->k + w->nk; k += w->plan->depth) {
-        size_t depth = size_min(w->plan->depth, w->k + w->nk - k);
+    for (size_t k = w->k, depth; k < w->k + w->nk; k += depth) {
+        depth = pass_depth(w->plan, k);
         float *dst = resident_at(w, k);
         if (is_b) {
             struct PackSource s = source_b(w, w->resident, w->nresident, k, depth);
@@ -307,7 +344,7 @@ static void prefetch_ahead(const struct Worker *w, const struct Rendezvous *c, s
     const struct MatmulPlan *p = w->plan;
     bool same_group = k + depth < w->k + w->nk;
     size_t next = same_group ? k + depth : w->k, group = c->group + (same_group ? 0 : p->group);
-    size_t steps = size_min(p->depth, w->k + w->nk - next);
+    size_t steps = pass_depth(p, next);
     if (!VEC_TILES || group >= w->nresident)
         return;
     size_t n = size_min(p->group, w->nresident - group);
@@ -352,8 +389,10 @@ static void run_chunk(const struct Worker *w, size_t at, size_t n) {
     const struct MatmulPlan *p = w->plan;
     for (size_t g = 0; g < w->nresident; g += p->group) {
         struct Rendezvous c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
-        for (size_t k = w->k; k < w->k + w->nk; k += p->depth)
-            run_pass(w, &c, k, size_min(p->depth, w->k + w->nk - k));
+        for (size_t k = w->k, depth; k < w->k + w->nk; k += depth) {
+            depth = pass_depth(p, k);
+            run_pass(w, &c, k, depth);
+        }
     }
 }
 
@@ -374,8 +413,8 @@ static void run_worker(struct Worker *w) {
         w->nresident = size_min(p->resident, resident - w->resident);
         for (w->stream = 0; w->stream < stream; w->stream += p->stream) {
             w->nstream = size_min(p->stream, stream - w->stream);
-            for (w->k = 0; w->k < p->steps; w->k += p->span) {
-                w->nk = size_min(p->span, p->steps - w->k);
+            for (w->k = 0; w->k < p->steps; w->k += w->nk) {
+                w->nk = span_steps(p, w->k);
                 pack_resident(w);
 #pragma omp barrier
                 run_chunks(w);

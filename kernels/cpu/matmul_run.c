@@ -3,7 +3,7 @@
 // Our loops do everything themselves. oneDNN adds the bias and the old C on its own, in fp32 and
 // before it rounds, so most products go to C directly. GELU then follows as a pass over C. GELU's
 // derivative must be applied before C is rounded: such a product is made in fp32 in scratch, some
-// rows at a time, and finished from there. The sums of A's rows (the bias gradient) are a pass over
+// rows at a time, and finished from there. So is a sum of two products: the second pair's first. The sums of A's rows (the bias gradient) are a pass over
 // A.
 //
 // Called through the kernel table (table.c). Read next: matmul_loops.c.
@@ -21,7 +21,7 @@ enum {
 // Vectors use the loops: oneDNN 3.7 assumes that the elements of a single row of a transposed
 // matrix are adjacent, whatever their stride is.
 static bool takes_dnnl(const struct Cpu *cpu, const struct Matmul *m) {
-    bool matrices = m->m > 1 && m->n > 1 && m->k > 1;
+    bool matrices = m->m > 1 && m->n > 1 && m->k > 1 && m->k2 != 1;
     return matrices && matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL;
 }
 
@@ -38,7 +38,7 @@ static size_t loops_work(const struct Matmul *m, int threads) {
 }
 
 static bool needs_scratch(const struct Matmul *m) {
-    return m->dgelu != NULL;
+    return m->dgelu || m->k2;
 }
 
 static size_t rows_at_once(const struct Matmul *m) {
@@ -47,18 +47,19 @@ static size_t rows_at_once(const struct Matmul *m) {
     return size_min(m->m, size_max(ROWS_LEAST, SCRATCH_FLOATS / m->n));
 }
 
-// Describes `rows` rows of the product for oneDNN.
-static struct ProductKey product_key(const struct Matmul *m, size_t rows) {
+// Describes `rows` rows of the product for oneDNN; second: of the second pair.
+static struct ProductKey product_key(const struct Matmul *m, size_t rows, bool second) {
+    const struct Mat *a = second ? &m->a2 : &m->a, *b = second ? &m->b2 : &m->b;
     struct ProductKey key;
     memset(&key, 0, sizeof key); // padding too
-    key.m = rows, key.n = m->n, key.k = m->k;
-    key.lda = m->a.ld, key.ldb = m->b.ld;
-    key.a_transposed = m->a.transposed, key.b_transposed = m->b.transposed;
+    key.m = rows, key.n = m->n, key.k = second ? m->k2 : m->k;
+    key.lda = a->ld, key.ldb = b->ld;
+    key.a_transposed = a->transposed, key.b_transposed = b->transposed;
     key.operands = m->a.dtype;
     bool direct = !needs_scratch(m);
     key.ldc = direct ? m->c.ld : m->n;
     key.result = direct ? m->c.dtype : F32;
-    key.accumulate = direct && m->accumulate;
+    key.accumulate = direct ? m->accumulate : m->k2 && !second;
     key.bias = direct && m->bias;
     return key;
 }
@@ -69,14 +70,19 @@ static size_t scratch_bytes(const struct Matmul *m) {
     return round_up(rows_at_once(m) * m->n * sizeof(float), ALIGN_BYTES);
 }
 
-static size_t dnnl_work(struct Cpu *cpu, const struct Matmul *m) {
-    size_t rows = rows_at_once(m);
-    struct ProductKey key = product_key(m, rows);
-    size_t bytes = matmul_cache_prepare(cpu->matmuls, &key);
-    if (m->m % rows) { // the last rows are another product
-        key = product_key(m, m->m % rows);
+static size_t prepare(struct Cpu *cpu, const struct Matmul *m, size_t rows) {
+    size_t bytes = 0;
+    for (int second = 0; second < (m->k2 ? 2 : 1); second++) {
+        struct ProductKey key = product_key(m, rows, second);
         bytes = size_max(bytes, matmul_cache_prepare(cpu->matmuls, &key));
     }
+    return bytes;
+}
+
+static size_t dnnl_work(struct Cpu *cpu, const struct Matmul *m) {
+    size_t rows = rows_at_once(m), bytes = prepare(cpu, m, rows);
+    if (m->m % rows) // the last rows are another product
+        bytes = size_max(bytes, prepare(cpu, m, m->m % rows));
     return bytes + scratch_bytes(m);
 }
 
@@ -125,18 +131,28 @@ static void sum_a(const struct Matmul *m, int threads) {
     }
 }
 
+// Runs the product of one pair, for `rows` rows from `row` on.
+static void run_pair(struct Cpu *cpu, const struct Matmul *m, size_t row, size_t rows, bool second,
+                     struct ProductData data) {
+    const struct Mat *a = second ? &m->a2 : &m->a;
+    struct ProductKey key = product_key(m, rows, second);
+    data.a = dtype_at(a->data, a->dtype, row * (a->transposed ? 1 : a->ld));
+    data.b = second ? m->b2.data : m->b.data;
+    matmul_cache_run(cpu->matmuls, &key, &data);
+}
+
 static void dnnl_run(struct Cpu *cpu, const struct Matmul *m) {
-    size_t most = rows_at_once(m), step = m->a.transposed ? 1 : m->a.ld;
+    size_t most = rows_at_once(m);
     float *scratch = needs_scratch(m) ? m->work.mem : NULL;
     int threads = cpu->device.threads;
-    struct ProductData data = {.b = m->b.data, .bias = m->bias};
+    struct ProductData data = {.bias = m->bias};
     data.work = (char *)m->work.mem + scratch_bytes(m);
     for (size_t row = 0; row < m->m; row += most) {
         size_t rows = size_min(most, m->m - row);
-        struct ProductKey key = product_key(m, rows);
-        data.a = dtype_at(m->a.data, m->a.dtype, row * step);
         data.c = scratch ? scratch : m->c.data;
-        matmul_cache_run(cpu->matmuls, &key, &data);
+        if (m->k2)
+            run_pair(cpu, m, row, rows, true, data);
+        run_pair(cpu, m, row, rows, false, data);
         if (!scratch && !m->gelu)
             continue;
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -152,13 +168,10 @@ static void dnnl_run(struct Cpu *cpu, const struct Matmul *m) {
 }
 
 static void check(const struct Matmul *m) {
-    CHECK(m->m && m->n && m->k, "a matmul of %zu x %zu x %zu", m->m, m->n, m->k);
-    CHECK(m->a.dtype == m->b.dtype, "a matmul of %s and %s", dtype_name(m->a.dtype),
-          dtype_name(m->b.dtype));
-    CHECK(!m->c.transposed, "C of a matmul cannot be transposed");
-    CHECK(!m->a.scale && !m->b.scale && !m->c.scale, "scales are for 8-bit formats");
-    CHECK(!m->few_rows || (m->m <= MATMUL_FEW_ROWS && !m->a.transposed && m->b.transposed &&
-                           !m->dgelu && !m->dbias),
+    matmul_check(m);
+    CHECK(!m->few_rows ||
+              (m->m <= MATMUL_FEW_ROWS && !m->a.transposed && m->b.transposed && !m->dgelu &&
+               !m->dbias && (!m->k2 || (!m->a2.transposed && m->b2.transposed))),
           "a product of %zu rows is no forward product of few", m->m);
 }
 

@@ -6,7 +6,7 @@
 
 struct Cpu;
 
-enum { QUEUE_ARGS_BYTES = 256 };
+enum { QUEUE_ARGS_BYTES = 320 };
 
 typedef void QueueCall(struct Cpu *, const void *args); // args: the copy made by queue_push
 

@@ -1,10 +1,11 @@
-// The plain matmul: C = A · B, one sum per element, and the epilogues that a GPU would fuse into
+// The plain matmul: C = A · B + A2 · B2, one sum per element, and the epilogues that a GPU would fuse into
 // it.
 //
 // A linear layer uses it three times, with W (N, K) and X (rows, K):
 //   forward    Y (rows, N)  = X · W^T + bias           b transposed
 //   backward   dX (rows, K) = dY · W
 //   backward   dW (N, K)    = dY^T · X                 a transposed; dbias = the row sums of dY^T
+// With an adapter, forward and dX have a second pair: Y = X · W^T + U · B^T, dX = dY · W + dU · A.
 // Called through the kernel table. The fast version is matmul.c; read ref_gelu.c next.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ref.h"
@@ -13,11 +14,13 @@ static double mat_load(const struct Mat *m, size_t i, size_t j) {
     return dtype_load(m->data, m->dtype, m->transposed ? j * m->ld + i : i * m->ld + j);
 }
 
-// Returns element (i, j) of A · B with all of the epilogue before the store.
+// Returns element (i, j) of A · B + A2 · B2 with all of the epilogue before the store.
 static double element(const struct Matmul *a, size_t i, size_t j) {
     double sum = 0;
     for (size_t l = 0; l < a->k; l++)
         sum += mat_load(&a->a, i, l) * mat_load(&a->b, l, j);
+    for (size_t l = 0; l < a->k2; l++)
+        sum += mat_load(&a->a2, i, l) * mat_load(&a->b2, l, j);
     if (a->accumulate)
         sum += mat_load(&a->c, i, j);
     if (a->bias)
@@ -38,8 +41,7 @@ static void store_row_sums(const struct Matmul *a) {
 
 void oracle_matmul(struct Cpu *cpu, const struct Matmul *a) {
     (void)cpu;
-    CHECK(!a->c.transposed, "C of a matmul cannot be transposed");
-    CHECK(!a->a.scale && !a->b.scale && !a->c.scale, "scales are for 8-bit formats");
+    matmul_check(a);
     for (size_t i = 0; i < a->m; i++) {
         for (size_t j = 0; j < a->n; j++) {
             size_t at = i * a->c.ld + j;

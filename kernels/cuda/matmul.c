@@ -24,6 +24,9 @@
 // H200 (docs/gpu.md). On 9.0 in bf16 cuBLASLt makes such a pass, too. With --autotune both are
 // always timed.
 //
+// A second pair of operands (k2) is a product of its own, which C holds before the first pair's adds
+// to it.
+//
 // If C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. An fp32 C is finished in place.
 //
@@ -219,15 +222,28 @@ static void apply_gelu(struct Stream *s, const struct Matmul *a) {
     }
 }
 
+// Stores the product of the second pair. Returns what is left to do: the first pair's, added to it.
+static struct Matmul multiply_second(struct Stream *s, const struct Matmul *a,
+                                     const struct Capacity *space) {
+    struct Matmul second = {.m = a->m, .n = a->n, .k = a->k2, .a = a->a2, .b = a->b2, .c = a->c};
+    struct Matmul rest = *a;
+    multiply(s, &second, EPILOGUE_NONE, space);
+    rest.k2 = 0;
+    rest.accumulate = true;
+    return rest;
+}
+
 void cuda_matmul(struct Stream *s, const struct Matmul *a) {
-    CHECK(!a->c.transposed, "C of a matmul cannot be transposed");
-    CHECK(!a->a.scale && !a->b.scale && !a->c.scale, "scales are for 8-bit formats");
-    CHECK(a->a.dtype == a->b.dtype, "A is %s, B is %s", dtype_name(a->a.dtype),
-          dtype_name(a->b.dtype));
+    matmul_check(a);
     CHECK(a->c.dtype == F32 || a->c.dtype == a->a.dtype, "C is %s, A is %s", dtype_name(a->c.dtype),
           dtype_name(a->a.dtype));
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
     struct Capacity space = capacity_of(a);
+    struct Matmul rest;
+    if (a->k2) {
+        rest = multiply_second(s, a, &space);
+        a = &rest;
+    }
     enum Epilogue asked = asked_of_library(a);
     bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &space);
     if (!summed)

@@ -10,6 +10,8 @@ struct Shape {
     bool ta, tb, accumulate, bias, dgelu, gelu, dbias;
     bool c_fp32; // also with bf16 operands, as for gradients kept in fp32
     size_t gap;  // unused columns at the end of each row
+    size_t k2;   // of a second pair; 0: none
+    bool ta2, tb2;
 };
 
 static struct Mat operand(struct Run *r, enum Dtype d, size_t rows, size_t cols, bool transposed,
@@ -24,14 +26,24 @@ static double gelu_slack(enum Dtype d, double slack) {
     return d == F32 ? slack : slack + 2 * dtype_unit(d) / 0x1p-24;
 }
 
+// A GPU's second product is rounded to C's format before the first is added to it.
+static double second_slack(const struct Run *r, enum Dtype d, const struct Shape *s) {
+    bool rounds = s->k2 && d != F32 && strncmp(r->device->name, "cuda", 4) == 0;
+    return rounds ? dtype_unit(d) / 0x1p-24 : 0;
+}
+
 static void matmul_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     enum Dtype cd = s->c_fp32 ? F32 : d;
-    double slack = 4 * sqrt((double)s->k);
+    double slack = 4 * sqrt((double)(s->k + s->k2)) + second_slack(r, cd, s);
     size_t ld = s->n + s->gap, size = s->m * ld;
-    struct Matmul a = {.m = s->m, .n = s->n, .k = s->k, .accumulate = s->accumulate};
+    struct Matmul a = {.m = s->m, .n = s->n, .k = s->k, .k2 = s->k2, .accumulate = s->accumulate};
     a.a = operand(r, d, s->m, s->k, s->ta, s->gap);
     a.b = operand(r, d, s->k, s->n, s->tb, s->gap);
+    if (s->k2) {
+        a.a2 = operand(r, d, s->m, s->k2, s->ta2, s->gap + s->k2); // as one of two adapters'
+        a.b2 = operand(r, d, s->k2, s->n, s->tb2, s->gap);
+    }
     a.c = (struct Mat){output_random(r, "c", cd, size, slack), cd, ld, false, NULL};
     a.bias = s->bias ? input_random(r, d, s->n, 0, 1) : NULL;
     a.dgelu = s->dgelu ? input_random(r, cd, size, 0, 1) : NULL;
@@ -62,6 +74,27 @@ TEST(test_oracle) {
         {.m = 3, .n = 50257, .k = 5, .tb = true, .gap = 47},
         {.m = 3, .n = 5, .k = 50304},
         {.m = 50304, .n = 5, .k = 3, .ta = true, .accumulate = true},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        rig_check(*state, matmul_body, &shapes[i], false);
+}
+
+// As the products of a matrix with an adapter (model/adapter_ops.c) and more: k2 of a few steps, odd,
+// of several passes, longer than k, and where k itself is divided.
+TEST(test_second_pair) {
+    static const struct Shape shapes[] = {
+        {.m = 1, .n = 1, .k = 1, .k2 = 1},
+        {.m = 17, .n = 36, .k = 29, .tb = true, .k2 = 4, .tb2 = true, .bias = true},
+        {.m = 33, .n = 144, .k = 64, .tb = true, .k2 = 16, .tb2 = true, .bias = true, .gelu = true},
+        {.m = 70, .n = 104, .k = 300, .tb = true, .k2 = 48, .tb2 = true, .gelu = true, .gap = 5},
+        {.m = 70, .n = 104, .k = 300, .k2 = 16, .dgelu = true},
+        {.m = 300, .n = 96, .k = 576, .k2 = 48, .dgelu = true, .gap = 8},
+        {.m = 40, .n = 200, .k = 515, .k2 = 7, .c_fp32 = true, .dgelu = true, .gap = 3},
+        {.m = 200, .n = 70, .k = 1100, .tb = true, .k2 = 13, .tb2 = true, .bias = true},
+        {.m = 65, .n = 33, .k = 3, .ta = true, .k2 = 1700, .ta2 = true},
+        {.m = 33, .n = 65, .k = 400, .k2 = 900, .tb2 = true, .bias = true, .gelu = true},
+        {.m = 2, .n = 3, .k = 110000, .tb = true, .k2 = 16, .tb2 = true},
+        {.m = 3, .n = 2, .k = 110000, .k2 = 3000, .bias = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, matmul_body, &shapes[i], false);
