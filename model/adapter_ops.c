@@ -98,22 +98,33 @@ static void go_down(struct BlockRun *r, const struct Adapters *a, const void *x)
         scale(r, a, a->u);
 }
 
-void adapters_forward(struct BlockRun *r, const struct Adapters *a, void *y, const void *x,
-                      void *gelu) {
-    go_down(r, a, x);
+// `y`, the product x W' of a whole matrix, for n columns from `first` on, which are rows of W.
+static struct Matmul some_columns(struct Matmul y, size_t first, size_t n) {
+    y.n = n;
+    y.b.data = dtype_at(y.b.data, y.b.dtype, first * y.b.ld);
+    y.c.data = dtype_at(y.c.data, y.c.dtype, first);
+    y.bias = y.bias ? dtype_at(y.bias, y.b.dtype, first) : NULL;
+    y.gelu = y.gelu ? dtype_at(y.gelu, y.c.dtype, first) : NULL;
+    return y;
+}
+
+void adapters_forward(struct BlockRun *r, const struct Adapters *a, const struct Matmul *y) {
+    size_t done = 0;
+    go_down(r, a, y->a.data);
     for (int i = 0; i < a->n; i++) {
         int b = ADAPTER_B + (int)a->target[i];
-        multiply(r, (struct Matmul){
-                        .m = r->rows,
-                        .n = r->adapter->param[b].rows,
-                        .k = a->rank,
-                        .a = low_columns_of(r, a, i, a->u),
-                        .b = mat_transposed(weight_of(r, b), r->dtype, a->rank),
-                        .c = columns_of(r, a, i, y),
-                        .accumulate = true,
-                        .gelu = gelu,
-                    });
+        size_t first = adapter_target(&r->m->config, a->target[i]).first;
+        struct Matmul part = some_columns(*y, first, r->adapter->param[b].rows);
+        part.k2 = a->rank;
+        part.a2 = low_columns_of(r, a, i, a->u);
+        part.b2 = mat_transposed(weight_of(r, b), r->dtype, a->rank);
+        if (done < first)
+            multiply(r, some_columns(*y, done, first - done));
+        multiply(r, part);
+        done = first + part.n;
     }
+    if (done < y->n)
+        multiply(r, some_columns(*y, done, y->n - done));
 }
 
 // dB (+)= dy' u, and du = dy B.
@@ -139,9 +150,9 @@ static void go_up_backward(struct BlockRun *r, const struct Adapters *a, int i, 
                 });
 }
 
-void adapters_backward(struct BlockRun *r, const struct Adapters *a, void *dx, const void *dy,
-                       const void *x) {
-    const void *in = input_of(r, a, x);
+void adapters_backward(struct BlockRun *r, const struct Adapters *a, const void *x,
+                       struct Matmul *dx) {
+    const void *dy = dx->a.data, *in = input_of(r, a, x);
     for (int i = 0; i < a->n; i++)
         go_up_backward(r, a, i, dy);
     if (!a->drops)
@@ -155,14 +166,16 @@ void adapters_backward(struct BlockRun *r, const struct Adapters *a, void *dx, c
                     .c = mat(gradient_of(r, a->target[0]), r->m->grad_dtype, a->in),
                     .accumulate = r->adapter_dw.accumulate,
                 });
-    multiply(r, (struct Matmul){
-                    .m = r->rows,
-                    .n = a->in,
-                    .k = a->width,
-                    .a = mat(a->du, r->dtype, a->width),
-                    .b = mat(weight_of(r, a->target[0]), r->dtype, a->in),
-                    .c = mat(dx, r->dtype, a->in),
-                });
-    if (a->drops)
-        drop(r, a, dx, dx);
+    struct Mat du = mat(a->du, r->dtype, a->width);
+    struct Mat A = mat(weight_of(r, a->target[0]), r->dtype, a->in);
+    if (!a->drops) {
+        dx->k2 = a->width;
+        dx->a2 = du;
+        dx->b2 = A;
+        return;
+    }
+    multiply(r,
+             (struct Matmul){.m = r->rows, .n = a->in, .k = a->width, .a = du, .b = A, .c = dx->c});
+    drop(r, a, dx->c.data, dx->c.data);
+    dx->accumulate = true;
 }

@@ -25,11 +25,11 @@ struct Adapters {
 };
 struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam product);
 
-// y (rows, ld) += u B' in the columns of each target; gelu: of a product that has one target.
-void adapters_forward(struct BlockRun *r, const struct Adapters *a, void *y, const void *x,
-                      void *gelu);
-// The gradients of A and B; then dx = du A. dx may be x.
-void adapters_backward(struct BlockRun *r, const struct Adapters *a, void *dx, const void *dy,
-                       const void *x);
+// Computes y = x W' + bias, a product of the whole matrix, with u B' in each target's columns.
+void adapters_forward(struct BlockRun *r, const struct Adapters *a, const struct Matmul *y);
+// Makes the gradients of A and B, and adds du A to the product dx = dy W, which is run next: as its
+// second pair, or to its C if elements are dropped. That C may be x.
+void adapters_backward(struct BlockRun *r, const struct Adapters *a, const void *x,
+                       struct Matmul *dx);
 
 #endif

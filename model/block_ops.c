@@ -17,26 +17,37 @@ void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam 
                     enum BlockParam bias, void *gelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
     struct Adapters adapters = adapters_of(r, w);
-    multiply(r, (struct Matmul){
-                    .m = r->rows,
-                    .n = n,
-                    .k = k,
-                    .a = mat(x, r->dtype, k),
-                    .b = mat_transposed(weight(r, w), r->dtype, k),
-                    .c = mat(y, r->dtype, n),
-                    .bias = added_bias(r, w, bias),
-                    .gelu = adapters.n ? NULL : gelu,
-                });
+    struct Matmul product = {
+        .m = r->rows,
+        .n = n,
+        .k = k,
+        .a = mat(x, r->dtype, k),
+        .b = mat_transposed(weight(r, w), r->dtype, k),
+        .c = mat(y, r->dtype, n),
+        .bias = added_bias(r, w, bias),
+        .gelu = gelu,
+    };
     if (adapters.n)
-        adapters_forward(r, &adapters, y, x, gelu);
+        adapters_forward(r, &adapters, &product);
+    else
+        multiply(r, product);
 }
 
 void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias, const void *dgelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
     struct Adapters adapters = adapters_of(r, w);
+    struct Matmul product = {
+        .m = r->rows,
+        .n = k,
+        .k = n,
+        .a = mat(dy, r->dtype, n),
+        .b = mat(weight(r, w), r->dtype, k),
+        .c = mat(dx, r->dtype, k),
+        .dgelu = dgelu,
+    };
     if (adapters.n)
-        adapters_backward(r, &adapters, dx, dy, x);
+        adapters_backward(r, &adapters, x, &product);
     if (gradient(r, w))
         multiply(r, (struct Matmul){
                         .m = n,
@@ -48,16 +59,7 @@ void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x
                         .accumulate = r->dw.accumulate,
                         .dbias = gradient(r, bias),
                     });
-    multiply(r, (struct Matmul){
-                    .m = r->rows,
-                    .n = k,
-                    .k = n,
-                    .a = mat(dy, r->dtype, n),
-                    .b = mat(weight(r, w), r->dtype, k),
-                    .c = mat(dx, r->dtype, k),
-                    .accumulate = adapters.n > 0,
-                    .dgelu = dgelu,
-                });
+    multiply(r, product);
 }
 
 // ---- norms ----
