@@ -112,7 +112,10 @@ static bool open_case(struct Case *c) {
     open_files(c);
     CHECKED(hf_rank_config(c->base, T, c->dtype, &s.model, &e));
     CHECKED(peft_config_read(&config, c->dir, is_gpt2(c), &e));
-    s.model.lora = (struct Lora){config.rank, config.alpha, c->dropout, config.targets};
+    s.model.lora = (struct Lora){.rank = config.rank,
+                                 .alpha = config.alpha,
+                                 .dropout = c->dropout,
+                                 .targets = config.targets};
     int err = hf_rank_open(&c->rank, &s, &c->model, &e);
     if (err == -ENOTSUP) {
         print_message("not tested on this CPU: %s\n", e.text);

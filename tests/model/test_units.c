@@ -134,13 +134,17 @@ TEST(adapters_begin_as_peft_s_do) {
     struct Params p;
     s.model.lora = (struct Lora){.rank = 64, .alpha = 1, .targets = lora_targets_all(true)};
     params_layout(&s.model, 1, 0, 1, &p);
+    struct Device *device;
+    struct Error e;
+    assert_int_equal(device_open_cpu(&device, 1, NULL, &e), 0);
     for (int g = 0; g < p.ngroup; g++)
         for (int i = 0; i < p.group[g].nparam && p.group[g].kind == GROUP_ADAPTER; i++) {
             const struct Param *param = &p.group[g].param[i];
             size_t n = param->rows * param->cols, begin = param->offset;
             float *w = base_alloc(size_max(n, 1) * sizeof *w);
             double most = 0, square = 0, bound = 1 / sqrt((double)param->cols);
-            params_init_host(&p, g, begin, begin + n, 1, w);
+            params_init(&p, g, begin, begin + n, 1, device, w);
+            device_sync_queue(device, QUEUE_COMPUTE);
             for (size_t k = 0; k < n; k++) {
                 most = fmax(most, fabs((double)w[k]));
                 square += (double)w[k] * (double)w[k] / (double)n;
@@ -152,6 +156,7 @@ TEST(adapters_begin_as_peft_s_do) {
                             fabs(square / (bound * bound) * 3 - 1) < 0.1);
             free(w);
         }
+    device_close(device);
     params_free(&p);
 }
 

@@ -67,7 +67,7 @@ static float merged_value(const struct Params *p, int g, const struct Param *par
     enum LoraTarget target[LORA_BESIDE];
     if (adapter < 0 || product > BLOCK_OUT_W)
         return value;
-    for (int i = adapter_targets(&p->config, (enum BlockParam)product, target); i-- > 0;) {
+    for (int i = adapter_targets(&p->config, (enum AdapterProduct)product, target); i-- > 0;) {
         struct AdapterTarget t = adapter_target(&p->config, target[i]);
         const struct Param *a = &p->group[adapter].param[target[i]], *b = a + ADAPTER_B;
         size_t row = k / t.in, col = k % t.in;
@@ -156,7 +156,7 @@ TEST(adapters_are_merged_by_element) {
             const struct Shape *shape = &shapes[i / 2];
             struct SeatsJob job = seats_job(kinds[f], f == 2, 130, shape->tp, shape->dp);
             struct Store s = {.adapters = i % 2};
-            job.c.lora = (struct Lora){3, 12, 0, lora_targets_all(f == 0)};
+            job.c.lora = (struct Lora){.rank = 3, .alpha = 12, .targets = lora_targets_all(f == 0)};
             params_layout(&job.c, 1, 0, 1, &s.whole);
             s.values = base_alloc_zeroed(s.whole.real * sizeof *s.values);
             s.writes = base_alloc_zeroed(s.whole.real * sizeof *s.writes);
