@@ -53,7 +53,7 @@ struct Entry {
 
 // What is queued: the call's own arguments first, since traces read them there.
 struct Queued {
-    alignas(16) unsigned char args[224];
+    alignas(16) unsigned char args[304];
     Entry *entry;
 };
 
