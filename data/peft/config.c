@@ -127,13 +127,13 @@ static int check_beginning(const struct Reading *r) {
 static int read_numbers(const struct Reading *r) {
     const cJSON *rank = find(r, "r"), *alpha = find(r, "lora_alpha");
     const cJSON *dropout = find(r, "lora_dropout");
-    float a = alpha ? (float)alpha->valuedouble : 8, p = dropout ? (float)dropout->valuedouble : 0;
+    double a = alpha ? alpha->valuedouble : 8, p = dropout ? dropout->valuedouble : 0;
     uint64_t n = 8;
     if (rank && !(json_is_count(rank, &n) && n >= 1 && n <= PEFT_RANK_MAX))
         return refuse(r, "r", rank, "a whole number from 1 to 2^20");
-    if (alpha && !(cJSON_IsNumber(alpha) && a > 0 && a <= 1e30f))
+    if (alpha && !(cJSON_IsNumber(alpha) && (float)a > 0 && a <= 1e30))
         return refuse(r, "lora_alpha", alpha, "a number above 0");
-    if (dropout && !(cJSON_IsNumber(dropout) && p >= 0 && p < 1))
+    if (dropout && !(cJSON_IsNumber(dropout) && p >= 0 && (float)p < 1))
         return refuse(r, "lora_dropout", dropout, "a number from 0 up to 1, without 1");
     r->out->rank = (size_t)n;
     r->out->alpha = a;
