@@ -93,6 +93,7 @@ tests_plan() {
     for name in $(kernel_tests); do
         case $name in # their oracle on the CPU takes most
         *attention | *matmul | *seen | *sparse | *families) limit=15 ;;
+        *dropout | *fill | *nf4 | *quantize | *swiglu | *ends) limit=5 ;;
         *) limit=7 ;;
         esac
         plan tests "$name" $limit one_test "$name"
