@@ -54,7 +54,7 @@ choose_shape() {
     fixed_pair=''
     start=0 fresh_cache='' recover=() lag=0 gpus=1 exports=''
     shape=("${tiny[@]}" --save-every $every --keep $keep)
-    one_of plain plain places rows stages replicas wires any
+    one_of plain plain places rows stages replicas wires any adapters
     grid=$chosen fixed=()
     "shape_of_$grid"
     shape+=("${fixed[@]}")

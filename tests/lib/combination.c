@@ -141,6 +141,15 @@ static void draw_places(struct Draw *d) {
     PUT_WORD(d, "overlap", 10, "off");
 }
 
+static void draw_adapters(struct Draw *d) {
+    if (!chance(d, 25))
+        return;
+    put_size(d->c, "lora-rank", PICK(d, 1, 3, 8, 16));
+    PUT_WORD(d, "lora-targets", 50, "attention", "mlp", "all");
+    PUT_WORD(d, "lora-dropout", 30, "0.1", "0.5");
+    PUT_WORD(d, "base-dtype", 60, "int8", "nf4");
+}
+
 void combination_draw(struct Combination *c, uint64_t seed, const char *folder) {
     struct Draw d = {.c = c, .seed = seed};
     *c = (struct Combination){.folder = folder};
@@ -150,6 +159,7 @@ void combination_draw(struct Combination *c, uint64_t seed, const char *folder) 
     draw_model(&d);
     draw_ranks(&d);
     draw_places(&d);
+    draw_adapters(&d);
 }
 
 void combination_free(struct Combination *c) {

@@ -36,6 +36,11 @@ shape_of_wires() {
     [ $chosen != both ] ||
         fixed=(--zero-quantized-weights --zero-quantized-gradients --node-size $ranks)
 }
+shape_of_adapters() {
+    one_of 2 4 && ranks=$chosen
+    one_of none int8 nf4
+    fixed=(--layers 3 --lora-rank 4 --lora-dropout 0.1 --base-dtype $chosen)
+}
 # Each run has another grid, whose results are the same to rounding. A grid of as many ranks, places
 # and stages is asked for the same shards, so whether there are replicas is the episode's.
 shape_of_any() {
