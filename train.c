@@ -497,7 +497,9 @@ static int open_model(struct Run *run, bool fresh, struct Error *e) {
         return err;
     struct Error why = *e;
     const char *export = run->line.run.export;
-    return error_set(e, err, why.id, "%s%s needs the model that --init names: %s",
+    return error_set(e, err, why.id,
+                     "%s%s needs the model that --init names: %s; where it lies elsewhere, name "
+                     "that folder by --init",
                      export ? "--export " : "--lora-rank", export ? export : "", why.text);
 }
 

@@ -86,6 +86,7 @@ struct Device {
     const struct Kernels *kernels;
     const char *name;    // "cpu" or "cuda"
     int threads;         // threads that one kernel uses: part of the numerics
+    bool is_host;        // its kernels use the host's memory: a CPU
     bool calls_may_wait; // a DeviceCall may wait for one of another device
     bool yields;         // CPU: while it waits, kernels of other devices use its cores
     size_t busy_rows;    // rows of a matrix product that occupy the whole device

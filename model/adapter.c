@@ -45,12 +45,12 @@ size_t adapter_width(const struct ModelConfig *c) {
     return adapter_width_before(c, NPRODUCT);
 }
 
-double adapter_work(const struct ModelConfig *c, enum AdapterProduct product) {
+double adapter_work(const struct ModelConfig *c, enum AdapterProduct product, bool both) {
     enum LoraTarget target[LORA_BESIDE];
     double work = 0;
     for (int i = 0, n = adapter_targets(c, product, target); i < n; i++) {
         struct AdapterTarget t = adapter_target(c, target[i]);
-        work += 2 * (double)c->lora.rank * (double)(t.in + t.out);
+        work += 2 * (double)c->lora.rank * (double)((both ? t.in : 0) + t.out);
     }
     return work;
 }

@@ -1,4 +1,4 @@
-// The adapters of a block: which part of which matrix each target is (lora.h). Next: block_ops.c.
+// The adapters of a block: which part of which matrix each target is (lora.h). Next: adapter_ops.h.
 #ifndef MODEL_ADAPTER_H
 #define MODEL_ADAPTER_H
 #include "model/config.h"
@@ -32,7 +32,7 @@ int adapter_targets(const struct ModelConfig *c, enum AdapterProduct product,
 size_t adapter_width(const struct ModelConfig *c);
 size_t adapter_width_before(const struct ModelConfig *c, enum AdapterProduct product);
 
-// Returns the floating-point operations of a product's x A' B' for one token.
-double adapter_work(const struct ModelConfig *c, enum AdapterProduct product);
+// Returns the floating-point operations of a product's u B' for one token; or of x A' B'.
+double adapter_work(const struct ModelConfig *c, enum AdapterProduct product, bool both);
 
 #endif

@@ -110,7 +110,8 @@ static struct Matmul some_columns(struct Matmul y, size_t first, size_t n) {
 
 void adapters_forward(struct BlockRun *r, const struct Adapters *a, const struct Matmul *y) {
     size_t done = 0;
-    go_down(r, a, y->a.data);
+    if (!r->restores) // u is kept
+        go_down(r, a, y->a.data);
     for (int i = 0; i < a->n; i++) {
         int b = ADAPTER_B + (int)a->target[i];
         size_t first = adapter_target(&r->m->config, a->target[i]).first;

@@ -73,6 +73,7 @@ void block_forward(struct Model *m, const struct Unit *u, void *const w[], struc
 
 void block_restore(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts) {
     struct BlockRun r = run_of(m, u, w, NULL, acts);
+    r.restores = true;
     block_run(&r, r.act[ACT_X], NULL, ~acts->kept);
 }
 

@@ -33,6 +33,24 @@ void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam 
         multiply(r, product);
 }
 
+// dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy; nothing if they are not trained.
+static void linear_weights(struct BlockRun *r, const void *dy, const void *x, enum BlockParam w,
+                           enum BlockParam bias) {
+    size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
+    if (!gradient(r, w))
+        return;
+    multiply(r, (struct Matmul){
+                    .m = n,
+                    .n = k,
+                    .k = r->rows,
+                    .a = mat_transposed(dy, r->dtype, n),
+                    .b = mat(x, r->dtype, k),
+                    .c = mat(gradient(r, w), r->m->grad_dtype, k),
+                    .accumulate = r->dw.accumulate,
+                    .dbias = gradient(r, bias),
+                });
+}
+
 void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias, const void *dgelu) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
@@ -48,18 +66,11 @@ void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x
     };
     if (adapters.n)
         adapters_backward(r, &adapters, x, &product);
-    if (gradient(r, w))
-        multiply(r, (struct Matmul){
-                        .m = n,
-                        .n = k,
-                        .k = r->rows,
-                        .a = mat_transposed(dy, r->dtype, n),
-                        .b = mat(x, r->dtype, k),
-                        .c = mat(gradient(r, w), r->m->grad_dtype, k),
-                        .accumulate = r->dw.accumulate,
-                        .dbias = gradient(r, bias),
-                    });
+    if (dx == x) // which dx overwrites
+        linear_weights(r, dy, x, w, bias);
     multiply(r, product);
+    if (dx != x)
+        linear_weights(r, dy, x, w, bias);
 }
 
 // ---- norms ----

@@ -19,9 +19,9 @@ static inline bool is_swiglu(const struct BlockRun *r) {
 // not NULL, receives GELU(y).
 void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam w,
                     enum BlockParam bias, void *gelu);
-// dW (n, k) (+)= dy' x, and dbias (n) (+)= column sums of dy, if they are trained; likewise the
-// adapters' gradients. Then dx (rows, k) = dy (rows, n) W (n, k), and what comes through adapters,
-// times GELU'(dgelu) if that is not NULL. dx may be x.
+// dx (rows, k) = dy (rows, n) W (n, k), and what comes through adapters, times GELU'(dgelu) if that
+// is not NULL; dW (n, k) (+)= dy' x, and dbias (n) (+)= column sums of dy, if they are trained;
+// likewise the adapters' gradients. dx may be x.
 void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x, enum BlockParam w,
                      enum BlockParam bias, const void *dgelu);
 

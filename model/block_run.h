@@ -13,6 +13,7 @@ struct BlockRun {
     int layer;
     void **act;               // the layer's tensors
     size_t rows, own_rows, C; // rows R of products, R' of norms (acts.h)
+    bool restores;            // tensors that are kept are there already
     enum Dtype dtype;
 };
 

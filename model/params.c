@@ -125,7 +125,7 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
 }
 
 // Of each target an A (rank, in) and a B (out, rank), whose product is added to the target's rows
-// of the block's matrix (block_ops.c). The A's come first, and those of one input are adjacent. A is
+// of the block's matrix (adapter_ops.h). The A's come first, and those of one input are adjacent. A is
 // split like the input's columns, B like the output's rows; a whole one's gradient is a sum of what
 // each TP rank has of the other. A's initial values are PyTorch's kaiming_uniform_ with a = sqrt 5,
 // B's are 0 (Hu et al. 2021, section 4.1).

@@ -98,8 +98,8 @@ struct Group {
 
 enum UnitKind { UNIT_EMBEDDING, UNIT_BLOCK, UNIT_HEAD };
 
-// A row of the table of units.
 enum { UNIT_GROUPS = 2 };
+// A row of the table of units.
 struct Unit {
     enum UnitKind kind;
     int group;           // the group whose weights it reads and whose gradient it adds to
@@ -231,7 +231,7 @@ void params_free(struct Params *p);
 void params_keep_stage(struct Params *p, int first, int count);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
-// elements, on the device or of device_alloc_host): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms
+// elements, of the device's memory): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms
 // 1, biases and padding 0.
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);

@@ -16,13 +16,13 @@ struct Slot {
     struct Mark drained; // its bytes have been read for the last time
 };
 
-// A ring of slots: owner i has slot i % count. For groups, slot 0 is for the embedding and the
-// head, which are larger; blocks use slots 1 .. in turn, and their adapters those of a second ring.
 enum Ring { RING_UNITS, RING_ADAPTERS, NRING };
 static inline enum Ring ring_of(const struct Params *p, int g) {
     return p->group[g].kind == GROUP_ADAPTER ? RING_ADAPTERS : RING_UNITS;
 }
 
+// A ring of slots: owner i has slot i % count. For groups, slot 0 is for the embedding and the
+// head, which are larger; blocks use slots 1 .. in turn, and their adapters those of a second ring.
 struct Slots {
     const struct Params *params; // whose groups are the owners; NULL: owners are layers
     int count;

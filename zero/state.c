@@ -69,6 +69,22 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
     z->backing.ops->copy(z, p.block, p.offset + i * size, in, n * size, true);
 }
 
+// ---- the host's kernels ----
+
+struct Device *zero_host_open(struct Zero *z) {
+    enum { THREADS = 8 };
+    struct Device *host = z->device;
+    struct Error e;
+    if (!host->is_host)
+        CHECK(device_open_cpu(&host, THREADS, NULL, &e) == 0, "%s", e.text);
+    return host;
+}
+
+void zero_host_close(struct Zero *z, struct Device *host) {
+    if (host != z->device)
+        device_close(host);
+}
+
 // ---- initial values ----
 
 // A block is empty where a pipeline stage has no layers.
@@ -100,7 +116,10 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
     for (int ring = 0; ring < NRING; ring++)
         for (int i = 0; i < z->buckets[ring].count; i++)
             fill_with_zeros(z, &z->buckets[ring].slot[i].block);
-    if (!z->plan.inference) // else they are read next, and till then only padding is known
+    bool reads = z->plan.inference; // till then only padding is known
+    for (int g = 0; g < z->params->ngroup; g++)
+        reads = reads && zero_reads(z, g);
+    if (!reads)
         zero_store_params(z, false);
     z->step = z->known = 0;
 }

@@ -5,6 +5,13 @@
 
 // Initializes master weights from the run's seed and moments to 0; then the parameters.
 void zero_init_weights(struct Zero *z, uint64_t seed);
+// True if a group's weights are read next, and need no initial values.
+static inline bool zero_reads(const struct Zero *z, int g) {
+    bool adapter = z->params->group[g].kind == GROUP_ADAPTER;
+    if (!z->params->config.lora.rank)
+        return z->plan.inference;
+    return adapter ? z->reads_adapters : z->reads_base;
+}
 // parameters := master weights, after either was loaded. late: leaves that for the end of the next
 // step; the parameters, which were loaded too, are in use until then.
 void zero_store_params(struct Zero *z, bool late);
@@ -52,6 +59,11 @@ struct StateLocation {
     enum Dtype dtype;
 };
 struct StateLocation zero_state_location(struct Zero *z, int g, enum State what);
+
+// Returns a device whose kernels use the host's memory: the rank's own, or one that is opened, which
+// zero_host_close closes. What is done there has the same bits on every device.
+struct Device *zero_host_open(struct Zero *z);
+void zero_host_close(struct Zero *z, struct Device *host);
 
 // The same for one group whose state is all on the device.
 void zero_init_group(struct Zero *z, int g);

@@ -128,7 +128,7 @@ struct Zero {
     struct Pass *pass, *alone;     // (npass) of a step; the forward pass alone
     size_t npass;
     uint64_t seed;                        // of everything random in the run
-    bool reads_base;                      // weights that are not trained are read next (state.h)
+    bool reads_base, reads_adapters;      // with adapters: which weights are read next, not made
     uint64_t base_hash;                   // of the weights that adapters are added to; 0: none are
     size_t backwards_done;                // micro-batches whose backward pass this step has queued
     uint64_t step;                        // steps queued so far, skipped updates included

@@ -299,7 +299,7 @@ static const struct FlagRule rules[] = {
      "there is no step; leave out --trace-zero"},
     {E_ONLY_CONFLICT, "trace-zero export resume=best", "there is no step; leave out --trace-zero"},
     {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
-    {E_RESUME_BEST, "resume=best !export !eval-only !sample-only",
+    {E_RESUME_BEST, "resume=best !export !export-adapter !eval-only !sample-only",
      "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
     {E_CHAT_FLAG, "+chat !chat !bare-chat", "the question is empty; give a text"},
     {E_CHAT_FLAG, "chat|+chat +prompt", "both say what is sampled; leave out one of the two"},
@@ -315,6 +315,8 @@ static const struct FlagRule rules[] = {
      "an adapter of PEFT's has all layers; leave out --freeze, or this folder"},
     {E_ONLY_CONFLICT, "export-adapter sample-only|eval-only|prepare-only",
      "there is no last step; leave out --export-adapter"},
+    {E_ONLY_CONFLICT, "trace|trace-zero export-adapter resume=best",
+     "there is no step; leave out the trace"},
     {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
 };
 
@@ -396,6 +398,12 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     const char *path;
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
+    if (o->export && o->export_adapter && strncmp(o->export, "hf:", 3) == 0 &&
+        bare_length(o->export + 3) == bare_length(o->export_adapter) &&
+        !strncmp(o->export + 3, o->export_adapter, bare_length(o->export_adapter)))
+        return error_set(e, -EINVAL, E_EXPORT_NAME,
+                         "--export-adapter %s: it is the folder of --export; expected another one",
+                         o->export_adapter);
     if (o->data_map)
         err = check_map(o->data_map, e);
     if (!err && o->backup_dir)

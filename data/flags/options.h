@@ -47,13 +47,13 @@ static inline bool options_best(const struct Options *o) {
 // Returns the flag that makes the program print a result without a training step, and leaves --out
 // unchanged; NULL: the run trains.
 static inline const char *options_only(const struct Options *o) {
-    return o->chat                        ? "--chat"
-           : o->prompts                   ? "--prompts"
-           : o->sample_only               ? "--sample-only"
-           : o->eval_only                 ? "--eval-only"
-           : o->prepare_only              ? "--prepare-only"
-           : o->export && options_best(o) ? "--resume best"
-                                          : NULL;
+    return o->chat                                               ? "--chat"
+           : o->prompts                                          ? "--prompts"
+           : o->sample_only                                      ? "--sample-only"
+           : o->eval_only                                        ? "--eval-only"
+           : o->prepare_only                                     ? "--prepare-only"
+           : (o->export || o->export_adapter) && options_best(o) ? "--resume best"
+                                                                 : NULL;
 }
 
 // The mode of the program: the first of these that a flag selects.

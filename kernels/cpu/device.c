@@ -155,6 +155,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.kernels = table;
     cpu->device.name = "cpu";
     cpu->device.threads = threads;
+    cpu->device.is_host = true;
     cpu->device.calls_may_wait = true;
     cpu->device.busy_rows = 2048;
     cpu->device.piece_bytes = (size_t)64 << 20; // small enough for a cache to help

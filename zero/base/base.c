@@ -61,20 +61,20 @@ size_t base_bytes(const struct Zero *z, int g, size_t n) {
 
 // ---- the hop ----
 
-static void unpack(struct Zero *z, enum Queue q, const void *from, enum Dtype dtype, size_t runs,
-                   void *to) {
-    struct Stream *queue = z->device->queue[q];
+static void unpack(struct Zero *z, struct Device *d, const void *from, enum Dtype dtype,
+                   size_t runs, void *to) {
+    struct Stream *queue = d->queue[QUEUE_COMPUTE];
     if (runs && format_of(z) == BASE_NF4)
-        z->device->kernels->nf4_dequantize(
-            queue, &(struct Nf4Dequantize){runs * BASE_RUN, dtype, from, to});
+        d->kernels->nf4_dequantize(queue,
+                                   &(struct Nf4Dequantize){runs * BASE_RUN, dtype, from, to});
     else if (runs)
-        z->device->kernels->dequantize(queue, &(struct Dequantize){.n = BASE_RUN,
-                                                                   .parts = runs,
-                                                                   .ranks = 1,
-                                                                   .bits = INT8_BITS,
-                                                                   .dtype = dtype,
-                                                                   .from = from,
-                                                                   .x = to});
+        d->kernels->dequantize(queue, &(struct Dequantize){.n = BASE_RUN,
+                                                           .parts = runs,
+                                                           .ranks = 1,
+                                                           .bits = INT8_BITS,
+                                                           .dtype = dtype,
+                                                           .from = from,
+                                                           .x = to});
 }
 
 // All ranks' parts lie where they have arrived, or the one part where it is kept.
@@ -87,7 +87,7 @@ static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
     for (size_t i = 0; i < parts; i++) {
         struct Part part = part_of(z, a->group, i * n, n);
         char *to = (char *)a->mem[BUFFER_WHOLE] + i * n * size;
-        unpack(z, QUEUE_COMPUTE, from, p->dtype, part.packed, to);
+        unpack(z, z->device, from, p->dtype, part.packed, to);
         if (part.raw)
             device_copy(z->device, QUEUE_COMPUTE, to + part.packed * BASE_RUN * size,
                         from + part.raw_at, part.raw * BASE_RUN * size);
@@ -116,19 +116,20 @@ static void copy(struct Zero *z, int g, size_t offset, void *mem, size_t bytes, 
 }
 
 static void pack(struct Zero *z, const float *from, size_t runs, void *to) {
-    struct Stream *queue = z->device->queue[QUEUE_COMPUTE];
+    struct Device *host = zero_host_open(z);
+    struct Stream *queue = host->queue[QUEUE_COMPUTE];
     if (format_of(z) == BASE_NF4)
-        z->device->kernels->nf4_quantize(queue,
-                                         &(struct Nf4Quantize){runs * BASE_RUN, F32, from, to});
+        host->kernels->nf4_quantize(queue, &(struct Nf4Quantize){runs * BASE_RUN, F32, from, to});
     else
-        z->device->kernels->quantize(queue, &(struct Quantize){.n = BASE_RUN,
-                                                               .parts = runs,
-                                                               .columns = 1,
-                                                               .bits = INT8_BITS,
-                                                               .dtype = F32,
-                                                               .x = from,
-                                                               .to = to});
-    device_sync_queue(z->device, QUEUE_COMPUTE);
+        host->kernels->quantize(queue, &(struct Quantize){.n = BASE_RUN,
+                                                          .parts = runs,
+                                                          .columns = 1,
+                                                          .bits = INT8_BITS,
+                                                          .dtype = F32,
+                                                          .x = from,
+                                                          .to = to});
+    device_sync_queue(host, QUEUE_COMPUTE);
+    zero_host_close(z, host);
 }
 
 // Elements [i, i + n) of the part are whole runs.
@@ -155,15 +156,15 @@ static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_
 }
 
 // Reads one run of the part as fp32. buffer: a run's elements, and its bytes as they are kept.
-static const float *read_run(struct Zero *z, int g, const struct Part *p, size_t run,
-                             float *buffer) {
+static const float *read_run(struct Zero *z, struct Device *host, int g, const struct Part *p,
+                             size_t run, float *buffer) {
     enum Dtype dtype = z->plan.param.dtype;
     size_t size = dtype_size(dtype);
     void *kept = buffer + BASE_RUN;
     if (run < p->packed) {
         copy(z, g, run * run_bytes(z), kept, run_bytes(z), false);
-        unpack(z, QUEUE_COMPUTE, kept, F32, 1, buffer);
-        device_sync_queue(z->device, QUEUE_COMPUTE);
+        unpack(z, host, kept, F32, 1, buffer);
+        device_sync_queue(host, QUEUE_COMPUTE);
     } else if (run < p->packed + p->raw) {
         copy(z, g, p->raw_at + (run - p->packed) * BASE_RUN * size, kept, BASE_RUN * size, false);
         for (size_t k = 0; k < BASE_RUN; k++)
@@ -177,24 +178,28 @@ static const float *read_run(struct Zero *z, int g, const struct Part *p, size_t
 static void read_packed(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
     struct Part p = own_part(z, g);
     float *buffer = device_alloc_host(z->device, 2 * BASE_RUN * sizeof *buffer);
+    struct Device *host = zero_host_open(z);
     CHECK(what == STATE_MASTER, "array %d of a packed group", what);
     for (size_t some, end = i + n; i < end; i += some, out += some) {
         some = size_min(BASE_RUN - i % BASE_RUN, end - i);
-        const float *run = read_run(z, g, &p, i / BASE_RUN, buffer);
+        const float *run = read_run(z, host, g, &p, i / BASE_RUN, buffer);
         memcpy(out, run + i % BASE_RUN, some * sizeof *out);
     }
+    zero_host_close(z, host);
     device_free_host(z->device, buffer);
 }
 
 // If weights are read next, all of them are (zero/weights/weights.c).
 static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    for (size_t n, i = 0; i < numel && !z->reads_base; i += n) {
+    struct Device *host = zero_host_open(z);
+    for (size_t n, i = 0; i < numel && !zero_reads(z, g); i += n) {
         n = size_min(STATE_CHUNK, numel - i);
-        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->device, chunk);
-        device_sync_queue(z->device, QUEUE_COMPUTE);
+        params_init(z->params, g, begin + i, begin + i + n, z->seed, host, chunk);
+        device_sync_queue(host, QUEUE_COMPUTE);
         write_packed(z, g, STATE_MASTER, i, n, chunk);
     }
+    zero_host_close(z, host);
     device_free_host(z->device, chunk);
 }
 

@@ -291,7 +291,7 @@ static int check_base(const struct Zero *z, const struct CheckpointFiles *f, con
                          path);
     return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
                      "checkpoint %s holds adapters of a base whose weights hash is %016llx; that "
-                     "of this run has %016llx: give --init with the files of that run",
+                     "of this run has %016llx: give the --init, or the seed, of that run",
                      path, (unsigned long long)has, (unsigned long long)wants);
 }
 

@@ -151,7 +151,9 @@ static int read_group(struct CheckpointReader *r, int g, enum State arrays, floa
                       struct Error *e) {
     struct Zero *z = r->z;
     size_t kept = zero_owned_begin(z, g), numel = z->params->group[g].numel;
-    size_t end = size_min(kept + zero_owned_numel(z, g), numel);
+    size_t end = kept + zero_owned_numel(z, g);
+    if (!params_packs(z->params, g)) // of which whole runs are written
+        end = size_min(end, numel);
     int err = 0;
     bool adapter = z->params->group[g].kind == GROUP_ADAPTER;
     if (!r->files->whole)

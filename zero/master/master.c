@@ -90,8 +90,9 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
     struct Device *d = z->device;
     float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
+    struct Device *host = zero_host_open(z);
     size_t i = 0, last = z->params->group[g].numel;
-    bool reads = z->plan.inference || z->reads_base;
+    bool reads = zero_reads(z, g);
     if (reads && z->params->group[g].kind != GROUP_END && last > begin)
         i = size_min(last - begin, numel);
     for (size_t n; i < numel; i += n) {
@@ -99,10 +100,11 @@ static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
         if (reads)
             memset(chunk, 0, n * sizeof *chunk);
         else
-            params_init(z->params, g, begin + i, begin + i + n, z->seed, d, chunk);
-        device_sync_queue(d, QUEUE_COMPUTE);
+            params_init(z->params, g, begin + i, begin + i + n, z->seed, host, chunk);
+        device_sync_queue(host, QUEUE_COMPUTE);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
     }
+    zero_host_close(z, host);
     device_free_host(d, chunk);
 }
 const struct MasterOps zero_masters_none = {

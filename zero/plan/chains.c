@@ -116,7 +116,8 @@ int chains_print(FILE *out, const struct RankSettings *s, struct Error *e) {
             return err;
     }
     return error_set(e, -EINVAL, E_SHOW_CHAIN,
-                     "--show-chain %s: the model has no group of this name; expected %s%s, or "
-                     "block.0 to block.%zu",
-                     name, first, s->model.untied ? ", head" : "", s->model.layers - 1);
+                     "--show-chain %s: the model has no group of this name; expected %s%s, "
+                     "block.0 to block.%zu%s",
+                     name, first, s->model.untied ? ", head" : "", s->model.layers - 1,
+                     s->model.lora.rank ? ", or adapter.N of a layer that has one" : "");
 }

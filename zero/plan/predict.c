@@ -196,14 +196,18 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c,
                         uint64_t *word, struct Error *e) {
     struct Choices all;
     struct RankSettings adapted = *c->settings;
-    int adapters = 0, err = measure_all(r, c, e);
+    struct Error why = {0};
+    int most = adapted.quantized_weights ? 1 : NBASE; // which travel in another form
+    int adapters = 0, err = measure_all(r, c, &why);
     if (!err)
-        err = choose(c, &all, e);
+        err = choose(c, &all, &why);
     c->settings = &adapted;
-    while (err == -ENOMEM && c->open.lora && adapters < NBASE) {
+    while (err == -ENOMEM && c->open.lora && adapters < most) {
         set_adapters(&adapted.model, ++adapters);
-        err = choose(c, &all, e);
+        err = choose(c, &all, &why);
     }
+    if (err)
+        *e = why;
     if (err)
         return err;
     if (adapters)

@@ -81,6 +81,13 @@ static bool is_default(const struct SettingsUse *use, const char *name) {
     return use->said.source(use->said.flags, name) == FLAG_FROM_DEFAULT;
 }
 
+// True if there are none yet, and some layer may have one.
+static bool may_have_adapters(const struct ModelConfig *m) {
+    struct ModelConfig with = *m;
+    with.lora.rank = FIT_RANK;
+    return !m->lora.rank && (size_t)model_first_trained(&with) <= m->layers;
+}
+
 // Finds what --fit may choose. A configuration that repeats a run has --fit, too: a resumed run
 // goes on as it was, unless its own command line gives it again.
 static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
@@ -100,7 +107,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
                                .batch = fresh && is_default(use, "batch"),
                                .split = fresh && bf16 && is_default(use, "master-dtype"),
                                .master = masters && bf16 && is_default(use, "master-dtype"),
-                               .lora = fresh && s->fit == FIT_LORA && !r->model.lora.rank,
+                               .lora = fresh && s->fit == FIT_LORA && may_have_adapters(&r->model),
                                .moments = masters && is_default(use, "adam-dtype"),
                                .tp = r->cluster && is_default(use, "tp"),
                                .pp = r->cluster && is_default(use, "pp"),

@@ -89,7 +89,8 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
     struct Zero *z = &t->rank.zero;
     t->identity = identity;
     bool based = z->params->config.lora.rank > 0; // the checkpoint has the adapters alone
-    z->reads_base = z->plan.inference || (based && t->init.context);
+    z->reads_base = t->init.context;
+    z->reads_adapters = t->init_adapter.context || !resume_is_fresh(&t->resume);
     zero_init_weights(z, seed);
     int err = compare_texts(z, identity, e);
     if (!err && based && t->init.context)
