@@ -47,6 +47,7 @@ struct ZeroOptions {
     bool inference;                      // weights alone: no gradients, no optimizer state
     const struct MasterOps *masters;     // NULL: fp32; others only with dtype bf16
     const struct PackOps *pack;          // of a base in fewer bits
+    int host_threads;                    // of the host's kernels, between steps
     struct Tier *tier;                   // (NTIER)
     struct LossScaleSettings loss_scale; // for fp16 alone
 };

@@ -30,6 +30,7 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         .optimizer = {s->shards_optimizer ? o->shard_group : NULL, device, F32},
         .moments_dtype = o->moments_dtype,
         .pack = o->pack,
+        .host_threads = o->host_threads,
         .masters = o->masters ? o->masters : &zero_masters_fp32,
         .has_master = o->dtype != F32 && !o->inference,
         .inference = o->inference,

@@ -72,11 +72,11 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
 // ---- the host's kernels ----
 
 struct Device *zero_host_open(struct Zero *z) {
-    enum { THREADS = 8 };
     struct Device *host = z->device;
     struct Error e;
     if (!host->is_host)
-        CHECK(device_open_cpu(&host, THREADS, NULL, &e) == 0, "%s", e.text);
+        CHECK(device_open_cpu(&host, size_max(1, (size_t)z->plan.host_threads), NULL, &e) == 0,
+              "%s", e.text);
     return host;
 }
 

@@ -50,6 +50,7 @@ struct ZeroPlan {
     enum Dtype moments_dtype;        // of AdamW's m and v
     const struct MasterOps *masters; // the format of the master weights
     const struct PackOps *pack;      // of groups that are kept packed (params_packs)
+    int host_threads;                // of the host's kernels, between steps
     bool has_master;                 // false: fp32 parameters are their own master weights
     bool inference;                  // there are no gradients and no optimizer state
     bool unquantized_shard;          // a rank keeps its own shard unquantized too (qwZ, stages 1-2)

@@ -229,6 +229,26 @@ static void note_fill_normal(const FillNormal *a) {
     access(a->dst, a->n * sizeof *a->dst, Use::WRITE);
 }
 
+static void note_quantize(const Quantize *a) {
+    access(a->x, a->n * a->parts * dtype_size(a->dtype), Use::READ);
+    access(a->to, quantized_bytes(a->bits, a->n) * a->parts, Use::WRITE);
+}
+
+static void note_dequantize(const Dequantize *a) {
+    access(a->from, quantized_bytes(a->bits, a->n) * a->parts * a->ranks, Use::READ);
+    access(a->x, a->n * a->parts * dtype_size(a->dtype), Use::WRITE);
+}
+
+static void note_nf4_quantize(const Nf4Quantize *a) {
+    access(a->x, a->n * dtype_size(a->dtype), Use::READ);
+    access(a->to, nf4_bytes(a->n), Use::WRITE);
+}
+
+static void note_nf4_dequantize(const Nf4Dequantize *a) {
+    access(a->from, nf4_bytes(a->n), Use::READ);
+    access(a->x, a->n * dtype_size(a->dtype), Use::WRITE);
+}
+
 #define WRAP_KERNEL(isa, op, Args)                                                                 \
     extern "C" void __real_##isa##_##op(Cpu *, const Args *);                                      \
     extern "C" void __wrap_##isa##_##op(Cpu *cpu, const Args *a) {                                 \
@@ -237,7 +257,10 @@ static void note_fill_normal(const FillNormal *a) {
     }
 #define WRAP_KERNELS(isa)                                                                          \
     WRAP_KERNEL(isa, adamw, AdamW)                                                                 \
-    WRAP_KERNEL(isa, cast, Cast) WRAP_KERNEL(isa, fill_normal, FillNormal)
+    WRAP_KERNEL(isa, cast, Cast)                                                                   \
+    WRAP_KERNEL(isa, fill_normal, FillNormal) WRAP_KERNEL(isa, quantize, Quantize)                 \
+        WRAP_KERNEL(isa, dequantize, Dequantize) WRAP_KERNEL(isa, nf4_quantize, Nf4Quantize)       \
+            WRAP_KERNEL(isa, nf4_dequantize, Nf4Dequantize)
 WRAP_KERNELS(oracle)
 WRAP_KERNELS(base)
 WRAP_KERNELS(avx2)

@@ -47,5 +47,6 @@ CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read pread \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
-    $(foreach isa,oracle $(ISAS),$(addprefix $(isa)_,adamw cast fill_normal)) $(CUSIM_CALLS)
+    $(foreach isa,oracle $(ISAS),$(addprefix $(isa)_,adamw cast fill_normal quantize \
+    dequantize nf4_quantize nf4_dequantize)) $(CUSIM_CALLS)
 CUSIM_LINK := $(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%)

@@ -308,6 +308,7 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
         .quantized_weights = s->quantized_weights,
         .inference = s->inference,
         .pack = &base_pack,
+        .host_threads = s->threads,
         .masters = s->inference ? &zero_masters_none : master_ops(s->master_format),
         .loss_scale = s->loss_scale,
     };
