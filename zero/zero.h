@@ -60,8 +60,7 @@ struct ZeroPlan {
     size_t prefetch;                 // number of visits ahead of the walk whose weights are fetched
 };
 
-// A form of groups that are not trained, in fewer bits (zero/base): the bytes of a part of n
-// elements; adds the hop that unpacks a group, and sets its format of master weights.
+// A form of groups in fewer bits (zero/base): bytes of n elements; adds the hop that unpacks them.
 struct PackOps {
     size_t (*bytes)(const struct Zero *, int g, size_t n);
     void (*attach)(struct Zero *, int g);
