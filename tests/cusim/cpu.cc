@@ -255,13 +255,14 @@ static void note_nf4_dequantize(const Nf4Dequantize *a) {
         note_##op(a);                                                                              \
         __real_##isa##_##op(cpu, a);                                                               \
     }
+#define WRAP_PACKING(isa)                                                                          \
+    WRAP_KERNEL(isa, quantize, Quantize)                                                           \
+    WRAP_KERNEL(isa, dequantize, Dequantize)                                                       \
+    WRAP_KERNEL(isa, nf4_quantize, Nf4Quantize)                                                    \
+    WRAP_KERNEL(isa, nf4_dequantize, Nf4Dequantize)
 #define WRAP_KERNELS(isa)                                                                          \
     WRAP_KERNEL(isa, adamw, AdamW)                                                                 \
-    WRAP_KERNEL(isa, cast, Cast)                                                                   \
-    WRAP_KERNEL(isa, fill_normal, FillNormal)                                                      \
-    WRAP_KERNEL(isa, quantize, Quantize) WRAP_KERNEL(isa, dequantize, Dequantize)                  \
-        WRAP_KERNEL(isa, nf4_quantize, Nf4Quantize)                                                \
-            WRAP_KERNEL(isa, nf4_dequantize, Nf4Dequantize)
+    WRAP_KERNEL(isa, cast, Cast) WRAP_KERNEL(isa, fill_normal, FillNormal) WRAP_PACKING(isa)
 WRAP_KERNELS(oracle)
 WRAP_KERNELS(base)
 WRAP_KERNELS(avx2)
