@@ -149,7 +149,7 @@ static void gelu_forward_access(const struct GeluForward *k, struct Accesses *a)
 
 static void dropout_access(const struct Dropout *k, struct Accesses *a) {
     reads(a, k->x, k->rows * k->cols, k->dtype);
-    results(a, k->y, k->rows * k->cols, k->dtype, k->accumulate);
+    writes(a, k->y, k->rows * k->cols, k->dtype);
 }
 
 static void swiglu_forward_access(const struct SwigluForward *k, struct Accesses *a) {

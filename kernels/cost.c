@@ -165,8 +165,7 @@ static struct Cost gelu_forward_cost(const struct GeluForward *a) {
 }
 
 static struct Cost dropout_cost(const struct Dropout *a) {
-    return cost(0, (a->accumulate ? 3 : 2) * bytes_of(a->rows * a->cols, a->dtype), "%zu x %zu",
-                a->rows, a->cols);
+    return cost(0, 2 * bytes_of(a->rows * a->cols, a->dtype), "%zu x %zu", a->rows, a->cols);
 }
 
 // An upper bound: all tokens differ, and have rows here.

@@ -242,10 +242,10 @@ struct GeluForward {
     void *y;
 };
 
-// y = x times `scale` where an element is kept, times 0 where it is dropped; plus the old y if
-// accumulate. Element (row, col) is dropped if a uniform number of `seed` and of its index, first +
-// row * stride + col, is below p: the same ones whatever part of a tensor a rank has. p 0: none.
-// Srivastava et al. 2014. x, y: (rows, cols) in dtype; y may be x.
+// y = x times `scale` where an element is kept, times 0 where it is dropped. Element (row, col) is
+// dropped if a uniform number of `seed` and of its index, first + row * stride + col, is below p:
+// the same ones whatever part of a tensor a rank has. p 0: none. Srivastava et al. 2014. x, y:
+// (rows, cols) in dtype; y may be x.
 struct Dropout {
     size_t rows, cols;
     enum Dtype dtype;
@@ -254,7 +254,6 @@ struct Dropout {
     float scale, p;
     uint64_t seed, first;
     size_t stride;
-    bool accumulate;
 };
 
 // Returns what element (row, col) of x is multiplied by.

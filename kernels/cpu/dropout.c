@@ -1,5 +1,5 @@
-// Dropout, or a plain scale: one walk over rows, a row to a thread. Called through the kernel table.
-// Read next: norm.c.
+// Dropout, or a plain scale: one walk over rows, a row to a thread. Called through the kernel
+// table. Read next: norm.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 
@@ -12,8 +12,6 @@ VEC_INLINE void dropout(struct Cpu *cpu, const struct Dropout *a, enum Dtype d) 
             for (size_t k = 0; k < VEC_LANES; k++)
                 factor[k] = a->p > 0 ? dropout_factor(a, row, i - begin + k) : a->scale;
             Vec y = vec_read(a->x, d, i, end) * vec_load_f32(factor);
-            if (a->accumulate)
-                y += vec_read(a->y, d, i, end);
             vec_write(a->y, d, i, end, y);
         }
     }

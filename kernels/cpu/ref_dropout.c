@@ -6,8 +6,7 @@ void oracle_dropout(struct Cpu *cpu, const struct Dropout *a) {
     for (size_t row = 0; row < a->rows; row++)
         for (size_t col = 0; col < a->cols; col++) {
             size_t i = row * a->cols + col;
-            float y = dtype_load(a->x, a->dtype, i) * dropout_factor(a, row, col);
-            float old = a->accumulate ? dtype_load(a->y, a->dtype, i) : 0;
-            dtype_store(a->y, a->dtype, i, a->accumulate ? old + y : y);
+            dtype_store(a->y, a->dtype, i,
+                        dtype_load(a->x, a->dtype, i) * dropout_factor(a, row, col));
         }
 }

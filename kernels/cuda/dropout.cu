@@ -9,9 +9,8 @@ static __global__ void __launch_bounds__(THREADS) dropout_kernel(struct Dropout 
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= a.rows * a.cols)
         return;
-    T *to = (T *)a.y + i;
-    float y = __fmul_rn(to_float(((const T *)a.x)[i]), dropout_factor(&a, i / a.cols, i % a.cols));
-    *to = from_float<T>(a.accumulate ? to_float(*to) + y : y);
+    float factor = dropout_factor(&a, i / a.cols, i % a.cols);
+    ((T *)a.y)[i] = from_float<T>(to_float(((const T *)a.x)[i]) * factor);
 }
 
 extern "C" void cuda_dropout(struct Stream *s, const struct Dropout *a) {

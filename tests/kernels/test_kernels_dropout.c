@@ -1,6 +1,6 @@
 // Dropout, in every table: against the oracle, with its bits; and what it promises. An element is
 // dropped or not by its place in the whole tensor, so that a part of one drops what the whole does;
-// the share that is dropped is p; what is kept is x times `scale`, plus the old y if that is asked.
+// the share that is dropped is p; what is kept is x times `scale`.
 #include "tests/lib/rig.h"
 #include "tests/lib/test.h"
 
@@ -12,7 +12,7 @@ struct Shape {
     float scale, p;
     uint64_t first;
     size_t stride;
-    bool accumulate, in_place;
+    bool in_place;
 };
 
 static void queue(struct Run *r, const struct Dropout *a) {
@@ -27,8 +27,7 @@ static struct Dropout args_of(const struct Shape *s, enum Dtype d) {
                             .p = s->p,
                             .seed = 77,
                             .first = s->first,
-                            .stride = s->stride ? s->stride : s->cols,
-                            .accumulate = s->accumulate};
+                            .stride = s->stride ? s->stride : s->cols};
 }
 
 static void body(struct Run *r, enum Dtype d, const void *shape) {
@@ -37,22 +36,18 @@ static void body(struct Run *r, enum Dtype d, const void *shape) {
     size_t n = s->rows * s->cols;
     if (!s->in_place)
         a.x = input_random(r, d, n, 0, 2);
-    a.y = s->accumulate || s->in_place ? output_random(r, "y", d, n, 0)
-                                       : output_poison(r, "y", d, n, 0);
+    a.y = s->in_place ? output_random(r, "y", d, n, 0) : output_poison(r, "y", d, n, 0);
     a.x = s->in_place ? a.y : a.x;
     queue(r, &a);
 }
 
 static const struct Shape shapes[] = {
-    {1, 1, 2, 0.5f, 0, 0, false, false},
-    {3, 7, 1.25f, 0.2f, 5, 0, false, true},
-    {17, 12, 2, 0, 0, 0, false, true}, // a plain scale, as of u and du
-    {17, 12, 2, 0, 0, 0, false, false},
-    {34, 129, 1.0f / 3, 0.1f, 1ull << 40, 0, false, false},
-    {34, 64, 3, 0.5f, 17, 200, true, false}, // columns of a wider tensor
-    {5, 1003, 0.7f, 0.3f, 0, 5000, true, true},
-    {301, 264, 1, 0.9f, 3, 0, false, true},
-    {2, 4099, 1.7f, 0, 0, 0, true, false},
+    {1, 1, 2, 0.5f, 0, 0, false},         {3, 7, 1.25f, 0.2f, 5, 0, true},
+    {17, 12, 2, 0, 0, 0, true}, // a plain scale, as of u and du
+    {17, 12, 2, 0, 0, 0, false},          {34, 129, 1.0f / 3, 0.1f, 1ull << 40, 0, false},
+    {34, 64, 3, 0.5f, 17, 200, false}, // columns of a wider tensor
+    {5, 1003, 0.7f, 0.3f, 0, 5000, true}, {301, 264, 1, 0.9f, 3, 0, true},
+    {2, 4099, 1.7f, 0, 0, 0, false},
 };
 enum { NSHAPE = sizeof shapes / sizeof shapes[0] };
 
@@ -66,12 +61,10 @@ static void formula_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     struct Dropout a = args_of(s, d);
     size_t n = s->rows * s->cols;
-    float *x = base_alloc(n * sizeof *x), *old = base_alloc(n * sizeof *old);
-    for (size_t i = 0; i < n; i++) {
+    float *x = base_alloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
         x[i] = rng_normal(1, i);
-        old[i] = rng_normal(2, i);
-    }
-    a.y = output_values(r, "y", d, n, 0, s->in_place ? x : old);
+    a.y = s->in_place ? output_values(r, "y", d, n, 0, x) : output_poison(r, "y", d, n, 0);
     a.x = s->in_place ? a.y : input_values(r, d, n, x);
     queue(r, &a);
     run_finish(r);
@@ -79,21 +72,16 @@ static void formula_body(struct Run *r, enum Dtype d, const void *shape) {
     for (size_t i = 0; i < n; i++) {
         uint64_t at = s->first + i / s->cols * a.stride + i % s->cols;
         bool dropped = s->p > 0 && rng_uniform(77, at) < s->p;
-        volatile float in = x[i], was = s->in_place ? x[i] : old[i]; // as they are stored
-        if (d != F32) {
+        volatile float in = x[i]; // as it is stored
+        if (d != F32)
             in = d == BF16 ? f32_from_bf16(bf16_from_f32(in)) : f32_from_f16(f16_from_f32(in));
-            was = d == BF16 ? f32_from_bf16(bf16_from_f32(was)) : f32_from_f16(f16_from_f32(was));
-        }
         volatile float want = in * (dropped ? 0 : s->scale);
-        if (s->accumulate)
-            want = was + want;
         if (dtype_bits(d, dtype_load(y, d, i)) != dtype_bits(d, want))
             fail_msg("%s %s: element %zu of %zu x %zu is %.9g, should be %.9g",
                      r->device->kernels->name, dtype_name(d), i, s->rows, s->cols,
                      (double)dtype_load(y, d, i), (double)want);
     }
     free(x);
-    free(old);
 }
 
 TEST(elements_are_kept_times_scale_or_dropped) {
@@ -112,7 +100,7 @@ struct Part {
 
 static void part_body(struct Run *r, enum Dtype d, const void *part) {
     const struct Part *s = part;
-    struct Shape all = {ROWS, COLS, 2, 0.4f, 1000, COLS, false, false};
+    struct Shape all = {ROWS, COLS, 2, 0.4f, 1000, COLS, false};
     struct Dropout whole = args_of(&all, d), a = whole;
     float x[ROWS * COLS], some[ROWS * COLS];
     for (size_t i = 0; i < ROWS * COLS; i++)
@@ -154,7 +142,7 @@ TEST(a_part_drops_what_the_whole_drops) {
 static void share_body(struct Run *r, enum Dtype d, const void *share) {
     enum { N = 1 << 16, QUARTERS = 4 };
     float p = *(const float *)share;
-    struct Shape s = {256, N / 256, 1, p, 0, 0, false, false};
+    struct Shape s = {256, N / 256, 1, p, 0, 0, false};
     struct Dropout a = args_of(&s, d), other = args_of(&s, d);
     static float ones[N];
     for (size_t i = 0; i < N; i++)
