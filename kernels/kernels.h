@@ -54,13 +54,14 @@ struct Work {
 //   weight gradient, where A is the transposed output gradient (NULL: none; += if accumulate is
 //   set).
 //
-// k2: C = epilogue(A · B + A2 · B2), with A2 (m, k2) and B2 (k2, n) of a's dtype; 0: no such pair.
-// Not with accumulate, nor with dbias. A GPU first stores A2 · B2, and so rounds it to C's format.
+// k2: C = epilogue(A · B + A2 · B2), with A2 (m, k2) and B2 (k2, n) of a's dtype; 0: no such
+// pair. Not with accumulate, nor with dbias. A GPU first stores A2 · B2, and so rounds it to C's
+// format.
 //
 // few_rows: a pass of generation has a row of each sequence, at most MATMUL_FEW_ROWS; A is not
-// transposed, B is (the weights), likewise A2 and B2, and dgelu and dbias are NULL. A CPU then reads B once, at the
-// memory's rate, and a row's result is the same to the bit whatever rows are computed with it. A
-// GPU and the oracle pay no heed to it.
+// transposed, B is (the weights), likewise A2 and B2, and dgelu and dbias are NULL. A CPU then
+// reads B once, at the memory's rate, and a row's result is the same to the bit whatever rows are
+// computed with it. A GPU and the oracle pay no heed to it.
 enum { MATMUL_FEW_ROWS = 16 };
 struct Matmul {
     size_t m, n, k, k2;
@@ -421,8 +422,8 @@ struct Cast {
     const void *src;
 };
 
-// dst[i] = std * normal(seed, fill_index(i)) + mean, fp32 (kernels/dtype.h); or, if `uniform`, std *
-// a uniform number in [-1, 1) + mean.
+// dst[i] = std * normal(seed, fill_index(i)) + mean, fp32 (kernels/dtype.h); or, if `uniform`,
+// std * a uniform number in [-1, 1) + mean.
 //
 // run 0: element i is element index + i of the whole tensor. Else dst is a part of a TP rank's
 // columns of a matrix: `run` of them in each row of `stride`, the first at element `index`; dst[0]

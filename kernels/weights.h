@@ -7,8 +7,8 @@
 // zero/weights/weights.h.
 //
 // A parameter is named as in model/params.c ("attention.qkv.weight", "q.lora_A"), with the layer of
-// its block, or -1. All functions return 0, or -errno or -EINVAL with a line in the error; ranks of a process
-// call them at the same time.
+// its block, or -1. All functions return 0, or -errno or -EINVAL with a line in the error; ranks of
+// a process call them at the same time.
 #ifndef KERNELS_WEIGHTS_H
 #define KERNELS_WEIGHTS_H
 #include "kernels/base.h"

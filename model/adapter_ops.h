@@ -4,10 +4,10 @@
 //
 //   u = s x A'    dB = dy' u    du = s dy B    dA = du' x    dx = dy W + du A
 //
-// u is kept, at every level of recomputation. With --lora-dropout, x here is dropout(x), and so is du A. The
-// targets of one product drop the same elements of their input, where PEFT draws anew for each.
-// Elements are drawn by their place in the training data, the layer and the product: the same in
-// every grid, micro-batch and level of recomputation. Next: adapter_ops.c.
+// u is kept, at every level of recomputation. With --lora-dropout, x here is dropout(x), and so is
+// du A. The targets of one product drop the same elements of their input, where PEFT draws anew for
+// each. Elements are drawn by their place in the training data, the layer and the product: the same
+// in every grid, micro-batch and level of recomputation. Next: adapter_ops.c.
 #ifndef MODEL_ADAPTER_OPS_H
 #define MODEL_ADAPTER_OPS_H
 #include "model/adapter.h"

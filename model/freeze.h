@@ -1,7 +1,7 @@
 // Which units of a model are frozen: their parameters are read, and not trained (--freeze).
 //
-// A frozen group has no gradient, no master weights and no moments, at any stage and in any tier. It
-// is gathered, offloaded and split over ranks as others are.
+// A frozen group has no gradient, no master weights and no moments, at any stage and in any tier.
+// It is gathered, offloaded and split over ranks as others are.
 #ifndef MODEL_FREEZE_H
 #define MODEL_FREEZE_H
 #include "kernels/base.h"

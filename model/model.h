@@ -48,8 +48,8 @@ void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
 
 // Turns acts->dx from the gradient of unit u's output into that of its input, and leaves the
-// gradient of u's trained weights in dw[its group]. If two units use a group, the later one writes its
-// gradient first, and the earlier one adds.
+// gradient of u's trained weights in dw[its group]. If two units use a group, the later one writes
+// its gradient first, and the earlier one adds.
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts);
 

@@ -125,10 +125,10 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
 }
 
 // Of each target an A (rank, in) and a B (out, rank), whose product is added to the target's rows
-// of the block's matrix (adapter_ops.h). The A's come first, and those of one input are adjacent. A is
-// split like the input's columns, B like the output's rows; a whole one's gradient is a sum of what
-// each TP rank has of the other. A's initial values are PyTorch's kaiming_uniform_ with a = sqrt 5,
-// B's are 0 (Hu et al. 2021, section 4.1).
+// of the block's matrix (adapter_ops.h). The A's come first, and those of one input are adjacent. A
+// is split like the input's columns, B like the output's rows; a whole one's gradient is a sum of
+// what each TP rank has of the other. A's initial values are PyTorch's kaiming_uniform_ with
+// a = sqrt 5, B's are 0 (Hu et al. 2021, section 4.1).
 static void layout_adapter(struct Builder *b, const struct ModelConfig *c) {
     for (int i = 0; i < NADAPTER; i++) {
         enum LoraTarget target = (enum LoraTarget)(i % ADAPTER_B);

@@ -231,8 +231,8 @@ void params_free(struct Params *p);
 void params_keep_stage(struct Params *p, int first, int count);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
-// elements, of the device's memory): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms
-// 1, biases and padding 0.
+// elements, of the device's memory): GPT-2's, N(0, 0.02), residual projections
+// N(0, 0.02 / sqrt(2 L)), norms 1, biases and padding 0.
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);
 
@@ -241,8 +241,9 @@ void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64
 // hash of the model. master: fp32 values of the range, host memory.
 uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, const float *master);
 
-// Adds (alpha / rank) B A to elements [at, at + n) of a block's group g, which are of one parameter.
-// adapter: the whole master weights of the block's adapter. (Hu et al. 2021, section 4.1.)
+// Adds (alpha / rank) B A to elements [at, at + n) of a block's group g, which are of one
+// parameter. adapter: the whole master weights of the block's adapter. (Hu et al. 2021, section
+// 4.1.)
 void params_add_adapter(const struct Params *p, int g, const struct Param *param, size_t at,
                         size_t n, const float *adapter, float *values);
 

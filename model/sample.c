@@ -32,8 +32,8 @@ struct Selected {
     double above;   // the weight of greater ones
 };
 
-// Goes from the greatest value of x (n) down until the weight of all equal and greater ones comes to
-// `enough`. A value's weight is 1 or, with by_mass, the value.
+// Goes from the greatest value of x (n) down until the weight of all equal and greater ones comes
+// to `enough`. A value's weight is 1 or, with by_mass, the value.
 static struct Selected select_least(const float *x, size_t n, bool by_mass, double enough) {
     enum { DIGITS = 1 << 11 };
     struct Selected s = {0, 0};

@@ -1,6 +1,6 @@
-// The optimizer's state as a whole: initial values, and copies for checkpoints, which the host makes
-// in chunks, so that no memory grows with the model. What a training step does with it is in opt.c.
-// Read next: open.c, then zero/checkpoint/checkpoint.h.
+// The optimizer's state as a whole: initial values, and copies for checkpoints, which the host
+// makes in chunks, so that no memory grows with the model. What a training step does with it is in
+// opt.c. Read next: open.c, then zero/checkpoint/checkpoint.h.
 #include "zero/state.h"
 
 // ---- this rank's part ----

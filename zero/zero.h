@@ -205,7 +205,7 @@ static inline bool zero_has_master(const struct Zero *z, int g) {
     return z->plan.has_master && zero_trains(z, g);
 }
 
-// ---- open.c: bytes of a group's weights: what this rank keeps; the whole; a slot for the whole ----
+// ---- open.c: bytes of a group's weights: what this rank keeps, the whole, a slot for it ----
 size_t weights_bytes(const struct Zero *z, int g);
 size_t weights_whole_bytes(const struct Zero *z, int g);
 size_t weights_slot_bytes(const struct Zero *z, int g);

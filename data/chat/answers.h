@@ -13,9 +13,10 @@
 struct Answers;
 
 // Opens the file, or makes it, and locks it. Half a line at its end is cut off, once all lines are
-// known to answer these prompts. `p` must outlive the answers. Errors, which change nothing: -errno;
-// -EINVAL for what is no regular file (a link, a pipe), "-" and names of packed files; -EBUSY if
-// another process writes there; -EEXIST for lines that do not answer these prompts, in their order.
+// known to answer these prompts. `p` must outlive the answers. Errors, which change nothing:
+// -errno; -EINVAL for what is no regular file (a link, a pipe), "-" and names of packed files;
+// -EBUSY if another process writes there; -EEXIST for lines that do not answer these prompts, in
+// their order.
 int answers_open(struct Answers **out, const struct Prompts *p, const char *path, struct Error *e);
 
 // Syncs the file to the disk, and frees everything also after an error; answers that wait for

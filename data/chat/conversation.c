@@ -98,8 +98,8 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
     return prompt->ids.count < c->longest && answer <= c->longest - prompt->ids.count;
 }
 
-// Renders the conversation without turn *first, and without as few turns more as leave so much room,
-// or without any turn. Each turn takes tokens, so a search by halves finds them.
+// Renders the conversation without turn *first, and without as few turns more as leave so much
+// room, or without any turn. Each turn takes tokens, so a search by halves finds them.
 static int leave_out(const struct Conversation *c, const char *question, size_t room,
                      struct Masked *out, size_t *first, struct Error *e) {
     size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not

@@ -28,11 +28,11 @@ void conversation_close(struct Conversation *c); // NULL is allowed
 void conversation_stops(const struct Conversation *c, struct Ids *stops);
 
 // Adds a question, and appends to `prompt` the conversation up to where its answer begins.
-// *left_out: how many of the oldest turns are not in it. They are left out, for good, where there is
-// no room for `answer_tokens` otherwise: the fewest that free half of `longest`, so that the next
-// questions find room. Without any turn, the answer has what room there is. conversation_answer must
-// follow. Errors, which change nothing: -EINVAL for text that is not UTF-8, and for a question that
-// alone leaves no room; those of template_render.
+// *left_out: how many of the oldest turns are not in it. They are left out, for good, where there
+// is no room for `answer_tokens` otherwise: the fewest that free half of `longest`, so that the
+// next questions find room. Without any turn, the answer has what room there is.
+// conversation_answer must follow. Errors, which change nothing: -EINVAL for text that is not
+// UTF-8, and for a question that alone leaves no room; those of template_render.
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
                      struct Ids *prompt, size_t *left_out, struct Error *e);
 

@@ -31,8 +31,8 @@ void dialog_close(struct Dialog *d) {
 // Linux's terminals drop what a line has beyond, without a word (n_tty.c).
 enum { TERMINAL_LINE_BYTES = 4095 };
 
-// Asks a person for a line, and waits for it. Ctrl-C, with which the terminal drops what was typed of
-// it, asks anew; a second one ends. Returns false at the end.
+// Asks a person for a line, and waits for it. Ctrl-C, with which the terminal drops what was typed
+// of it, asks anew; a second one ends. Returns false at the end.
 static bool wait_for_line(struct Dialog *d) {
     struct pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {d->interrupts, POLLIN, 0}};
     eventfd_t some;

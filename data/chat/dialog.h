@@ -41,8 +41,8 @@ void dialog_close(struct Dialog *d); // a zeroed one: does nothing
 // end of input. Errors: -errno of reading; from a pipe, what a line is refused for.
 int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e);
 
-// Prints what the answer's first `count` ids add to it. If it ends, they are all, and it becomes part
-// of the conversation; a line on standard error says what an answer that is full needs.
+// Prints what the answer's first `count` ids add to it. If it ends, they are all, and it becomes
+// part of the conversation; a line on standard error says what an answer that is full needs.
 void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum AnswerEnd end);
 
 #endif

@@ -37,8 +37,8 @@ void line_free(struct Line *line);
 // on the next lines, as LlamaFactory joins them; the answer.
 void line_converse(struct Line *line);
 
-// Checks the bytes of a line. Returns 1, or 0 for a blank line. Errors: -EINVAL for a zero byte, and
-// for what is not UTF-8.
+// Checks the bytes of a line. Returns 1, or 0 for a blank line. Errors: -EINVAL for a zero byte,
+// and for what is not UTF-8.
 int line_check(const char *text, size_t bytes, struct Error *e);
 
 // ---- for line.c and prompts.c ----

@@ -22,9 +22,9 @@ struct PromptsSpec {
 };
 
 // Reads all prompts. Errors: -errno of reading; -EINVAL, with the file and the line, for a line
-// that is neither of the two, has "answer" or "finish_reason" already, would be asked otherwise than
-// it says (tools, temperature), or leaves no room for an answer; -EINVAL for a file without a line;
-// those of template_open and template_render.
+// that is neither of the two, has "answer" or "finish_reason" already, would be asked otherwise
+// than it says (tools, temperature), or leaves no room for an answer; -EINVAL for a file without a
+// line; those of template_open and template_render.
 int prompts_open(struct Prompts **out, const struct PromptsSpec *spec, struct Error *e);
 void prompts_close(struct Prompts *p); // NULL is allowed
 

@@ -47,9 +47,9 @@ int texts_open_adapter(struct Texts *t, struct Error *e);
 // Likewise t->exported_adapter, of --export-adapter.
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
-// Prepares and opens the data, the prompt, or prompts, and the evaluations. Values that the data choose (the
-// sequence length of a short text, the tokenizer) go into `said` and `resolved`, and so into
-// config.json: a resumed run must not choose again. Errors: data_open's, data_prompt's,
+// Prepares and opens the data, the prompt, or prompts, and the evaluations. Values that the data
+// choose (the sequence length of a short text, the tokenizer) go into `said` and `resolved`, and so
+// into config.json: a resumed run must not choose again. Errors: data_open's, data_prompt's,
 // dialog_open's, prompts_open's, evals_open's.
 int texts_open(struct Texts *t, struct Error *e);
 void texts_close(struct Texts *t); // does nothing if it is not open

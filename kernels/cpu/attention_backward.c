@@ -62,8 +62,8 @@ static struct BackwardScratch backward_scratch(const struct AttentionBackward *a
     };
 }
 
-// d[r] = dout · out of query time + r. Rows past the last query get lse and d of 0: with their zero
-// dout they add nothing.
+// d[r] = dout · out of query time + r. Rows past the last query get lse and d of 0: with their
+// zero dout they add nothing.
 VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype d,
                                   const struct Head *h, struct BackwardScratch s, size_t time) {
     struct Rows out = head_out_rows(h, a->out, time);

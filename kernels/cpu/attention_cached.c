@@ -266,8 +266,8 @@ static size_t cached_item_tiles(const struct AttentionCached *a, size_t item) {
     return last / TILE + 1 - cached_first(a, pos) / TILE;
 }
 
-// Does tiles from .. to - 1 of an item. Rows that come from the thread before name the output of the
-// thread that began them, and take it along.
+// Does tiles from .. to - 1 of an item. Rows that come from the thread before name the output of
+// the thread that began them, and take it along.
 VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                             struct Head *h, size_t item, size_t from, size_t to) {
     size_t thread = (size_t)omp_get_thread_num();
@@ -299,8 +299,8 @@ VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, en
 }
 
 // Does tiles begin .. end - 1 of all items' together: what is left to the next thread first, what
-// the thread before has left last. A part of an item that is both waits for the thread before, and so
-// counts as the latter.
+// the thread before has left last. A part of an item that is both waits for the thread before, and
+// so counts as the latter.
 VEC_INLINE void cached_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                              struct Head *h, size_t begin, size_t end) {
     enum { LEFT_TO_NEXT, WHOLE, LEFT_BY_LAST, ROUNDS };

@@ -14,9 +14,9 @@
 // of the pass, then take half as long, and e^x as long as before: the pass should take some two
 // thirds.
 //
-// AMX (vec_tiles.h) multiplies the same items: 16 rows of a left operand are one of its tiles as they
-// lie, 16 joined rows of a right operand another. Only what is summed by key has to be turned first.
-// A block is then one tile's rows, all of whose columns are whole tiles or halves.
+// AMX (vec_tiles.h) multiplies the same items: 16 rows of a left operand are one of its tiles as
+// they lie, 16 joined rows of a right operand another. Only what is summed by key has to be turned
+// first. A block is then one tile's rows, all of whose columns are whole tiles or halves.
 //
 // The copies wait for memory: a quarter of the time of both passes (GPT-2 124M, bf16, T = 512, one
 // Zen 4 core). Prefetching rows ROWS_AHEAD earlier should save most of that: measured, 13.2 ms
@@ -165,8 +165,8 @@ VEC_INLINE Vec tile_old(const float *c, enum TileOld old, const float *scale) {
     return kept;
 }
 
-// Computes one block in registers: c (BLOCK_ROWS, vecs vectors) = old c + a (BLOCK_ROWS, k) · b (k,
-// vecs vectors), k counted in items. scale: for OLD_SCALE BLOCK_ROWS factors of the old c; for
+// Computes one block in registers: c (BLOCK_ROWS, vecs vectors) = old c + a (BLOCK_ROWS, k) · b
+// (k, vecs vectors), k counted in items. scale: for OLD_SCALE BLOCK_ROWS factors of the old c; for
 // OLD_DROP one factor of the product, or NULL. `vecs`, `old` and `pairs` are constants at each
 // call. A step of k takes a load per vector of b, a broadcast per row of a, and a multiplication
 // for each pair; the loops over rows and vectors are fully unrolled, so that sum[][] stays in
@@ -307,8 +307,8 @@ static inline void tile_add_by_query(float *out, float *p, float *x, const struc
     }
 }
 
-// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x, which are
-// joined two by two if they are pairs. Skips rows that do not see a block of columns: on the
+// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x, which
+// are joined two by two if they are pairs. Skips rows that do not see a block of columns: on the
 // diagonal those before the block, and out has only as many rows as there are queries; at an edge
 // those that begin after the block, or have a hole there.
 static inline void tile_add_by_key(float *out, float *p, float *x, const struct Head *h,

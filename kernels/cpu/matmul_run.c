@@ -3,8 +3,8 @@
 // Our loops do everything themselves. oneDNN adds the bias and the old C on its own, in fp32 and
 // before it rounds, so most products go to C directly. GELU then follows as a pass over C. GELU's
 // derivative must be applied before C is rounded: such a product is made in fp32 in scratch, some
-// rows at a time, and finished from there. So is a sum of two products: the second pair's first. The sums of A's rows (the bias gradient) are a pass over
-// A.
+// rows at a time, and finished from there. So is a sum of two products: the second pair's first.
+// The sums of A's rows (the bias gradient) are a pass over A.
 //
 // Called through the kernel table (table.c). Read next: matmul_loops.c.
 #include "kernels/cpu/matmul.h"

@@ -1,11 +1,12 @@
-// The plain matmul: C = A · B + A2 · B2, one sum per element, and the epilogues that a GPU would fuse into
-// it.
+// The plain matmul: C = A · B + A2 · B2, one sum per element, and the epilogues that a GPU would
+// fuse into it.
 //
 // A linear layer uses it three times, with W (N, K) and X (rows, K):
 //   forward    Y (rows, N)  = X · W^T + bias           b transposed
 //   backward   dX (rows, K) = dY · W
 //   backward   dW (N, K)    = dY^T · X                 a transposed; dbias = the row sums of dY^T
-// With an adapter, forward and dX have a second pair: Y = X · W^T + U · B^T, dX = dY · W + dU · A.
+// With an adapter, forward and dX have a second pair: Y = X · W^T + U · B^T, and
+// dX = dY · W + dU · A.
 // Called through the kernel table. The fast version is matmul.c; read ref_gelu.c next.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ref.h"

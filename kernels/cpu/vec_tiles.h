@@ -100,9 +100,9 @@ VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const
     _tile_stored(3, to.mem + TILES_SIDE * to.ld + TILES_SIDE, out);
 }
 
-// to (32, 16) = W (32, 32 blocks) X (32 blocks, 16). Rows of w are `ld` bytes apart and read as they
-// lie; x: for each block of 32 k, 16 pairs by 16 columns. Prefetches the 32 rows behind them, if
-// `ahead`.
+// to (32, 16) = W (32, 32 blocks) X (32 blocks, 16). Rows of w are `ld` bytes apart and read as
+// they lie; x: for each block of 32 k, 16 pairs by 16 columns. Prefetches the 32 rows behind them,
+// if `ahead`.
 VEC_INLINE void tiles_stream(float *to, const char *w, size_t ld, const float *x, size_t blocks,
                              bool ahead) {
     enum { WIDE = 2 * TILES_SIDE, BLOCK = TILES_SIDE * TILES_SIDE };
@@ -147,9 +147,9 @@ VEC_INLINE void tiles_stream(float *to, const char *w, size_t ld, const float *x
     }
 
 // c (16, 16 n) = itself (keep) or 0, + A (16, steps) B (steps, 16 n) for steps from .. end - 1 of
-// pairs, multiples of 8; n <= 4. a, b: of step 0; rows are a_ld and b_ld apart. A tile's 16 products
-// are added to each other before the sum, so tiles begin at multiples of 16 steps, wherever `from`
-// is: steps with zeros in A, or left out, leave the same bits.
+// pairs, multiples of 8; n <= 4. a, b: of step 0; rows are a_ld and b_ld apart. A tile's 16
+// products are added to each other before the sum, so tiles begin at multiples of 16 steps,
+// wherever `from` is: steps with zeros in A, or left out, leave the same bits.
 static inline void tiles_add(struct TilesSums c, const float *a, size_t a_ld, const float *b,
                              size_t b_ld, size_t from, size_t end, bool keep, size_t n) {
     size_t ld = c.ld * sizeof *a, lda = a_ld * sizeof *a, ldb = b_ld * sizeof *b;

@@ -24,8 +24,8 @@
 // H200 (docs/gpu.md). On 9.0 in bf16 cuBLASLt makes such a pass, too. With --autotune both are
 // always timed.
 //
-// A second pair of operands (k2) is a product of its own, which C holds before the first pair's adds
-// to it.
+// A second pair of operands (k2) is a product of its own, which C holds before the first pair's
+// adds to it.
 //
 // If C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. An fp32 C is finished in place.

@@ -297,6 +297,8 @@ function check_function(code) {
 function check_form(text) {
     if (text ~ /\t/ && file !~ /Makefile$|\.mk$/)
         fault("a tab; four spaces")
+    if (file ~ /\.(c|h|cu|cuh|cc)$/ && text ~ /^ *\/\// && length(text) > 100)
+        fault("a comment past column 100") # clang-format wraps code alone
     if (text ~ /[ \t]$/)
         fault("white space at the end of the line")
     if (text ~ /(TO)(DO)|(FIX)(ME)/)

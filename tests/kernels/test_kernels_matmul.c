@@ -79,8 +79,8 @@ TEST(test_oracle) {
         rig_check(*state, matmul_body, &shapes[i], false);
 }
 
-// As the products of a matrix with an adapter (model/adapter_ops.c) and more: k2 of a few steps, odd,
-// of several passes, longer than k, and where k itself is divided.
+// As the products of a matrix with an adapter (model/adapter_ops.c) and more: k2 of a few steps,
+// odd, of several passes, longer than k, and where k itself is divided.
 TEST(test_second_pair) {
     static const struct Shape shapes[] = {
         {.m = 1, .n = 1, .k = 1, .k2 = 1},

@@ -5,8 +5,8 @@
 
 struct cJSON;
 
-// Two operations that touch the same bytes, one of which writes, and that no path of `after` orders.
-// text: the first such pair.
+// Two operations that touch the same bytes, one of which writes, and that no path of `after`
+// orders. text: the first such pair.
 struct Unordered {
     size_t pairs, checked;
     char text[256];
@@ -33,8 +33,8 @@ void zero_trace_check_bytes(const struct cJSON *file, const struct ZeroTraceOf *
 struct Unordered zero_trace_unordered(const struct cJSON *file);
 void zero_trace_check(const struct cJSON *file, const struct ZeroTraceOf *of); // all of it
 
-// Trains s->ranks <= ZERO_TRACE_RANKS ranks some steps, with a trace in the folder, and checks all of
-// that in the file of each rank.
+// Trains s->ranks <= ZERO_TRACE_RANKS ranks some steps, with a trace in the folder, and checks all
+// of that in the file of each rank.
 enum { ZERO_TRACE_RANKS = 4 };
 void zero_trace_check_run(const struct RankSettings *s, const char *folder);
 

@@ -381,7 +381,8 @@ static int no_error(void *context, struct Error *e) {
 }
 
 // Holds one tensor of the files, and so the rows of ours that it is, against W + s B A in fp64, to
-// the rounding of fp32; and against PEFT's where the reference has it. Returns how many are held so.
+// the rounding of fp32; and against PEFT's where the reference has it. Returns how many are held
+// so.
 static int expect_merged(struct Case *c, const struct HfPiece *piece, const float *got,
                          const float *base) {
     size_t cols = piece->cols ? piece->cols : 1, n, count = 0, rank = 0;

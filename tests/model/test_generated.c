@@ -1,5 +1,5 @@
-// Greedy texts of each family, token by token: those that transformers' generate() makes of the same
-// folder (scripts/gen/generate_fixture.py), from a cache in a rank that does not train.
+// Greedy texts of each family, token by token: those that transformers' generate() makes of the
+// same folder (scripts/gen/generate_fixture.py), from a cache in a rank that does not train.
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/test.h"
 #include "zero/rank/generate.h"

@@ -153,9 +153,9 @@ TEST(plan_is_what_happens) {
             }
 }
 
-// Of four layers: state and activations elsewhere, also where layers that have no backward pass would
-// stay on the device; tensor parallelism; a pipeline, of which one stage may train nothing, or receive
-// no gradient.
+// Of four layers: state and activations elsewhere, also where layers that have no backward pass
+// would stay on the device; tensor parallelism; a pipeline, of which one stage may train nothing,
+// or receive no gradient.
 TEST(plan_of_tiers_and_grids_is_what_happens) {
     static const char *const freezes[] = {"embeddings,layers:0-2", "embeddings,layers:0-3",
                                           "head,layers:3", "embeddings,layers:1"};

@@ -1,9 +1,9 @@
 // Adapters (--lora-rank): a second group of a block, which is trained where the block is not.
 //
 // One hash for all stages, tiers, grids and levels of recomputation, with and without dropout. The
-// plan is what happens; what is kept and sent is what a formula says that knows the shapes of A and B
-// and no visits. A run begins as its base does. Gradients do not depend on tensor parallelism, and
-// what is dropped depends on the tokens alone.
+// plan is what happens; what is kept and sent is what a formula says that knows the shapes of A and
+// B and no visits. A run begins as its base does. Gradients do not depend on tensor parallelism,
+// and what is dropped depends on the tokens alone.
 #include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
@@ -74,8 +74,8 @@ TEST(one_hash) {
         }
 }
 
-// Optimizer state, parameters and activations on NVMe; half of the optimizer state elsewhere; master
-// weights in another format.
+// Optimizer state, parameters and activations on NVMe; half of the optimizer state elsewhere;
+// master weights in another format.
 TEST(one_hash_of_tiers) {
     for (int stage = 0; stage < 4; stage++)
         for (int p = 0; p < PATTERNS; p++) {
@@ -484,8 +484,8 @@ TEST(what_is_dropped_does_not_depend_on_the_grid) {
         }
 }
 
-// A validation drops nothing; a share so small that it meets no element changes no bit (the products
-// count twice, which rounds nothing); and what is left of the largest share is trained on.
+// A validation drops nothing; a share so small that it meets no element changes no bit (the
+// products count twice, which rounds nothing); and what is left of the largest share is trained on.
 TEST(dropout_is_for_training) {
     for (int i = 0; i < TINY_FAMILIES; i++) {
         struct Pattern p = patterns[0];

@@ -115,8 +115,8 @@ TEST(an_interrupt_stops_an_answer) {
 
 // ---- with a cache ----
 
-// LONG: with the prompt more than the model's sequence of 17 tokens. PROMPT_LONG: more than are read
-// at a time.
+// LONG: with the prompt more than the model's sequence of 17 tokens. PROMPT_LONG: more than are
+// read at a time.
 enum { LONG = 40, PROMPT_LONG = 1100 };
 
 // A rank that does not train takes nothing for it in any tier, and no more than it was planned to.

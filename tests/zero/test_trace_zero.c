@@ -1,7 +1,7 @@
 // The file of --trace-zero is exact: its blocks are the accounts, lives of the same bytes never
 // overlap, its bytes are those that the rank counted, and every use of bytes is ordered with every
-// write of them by the waits that the queues really made. So a wait that is left out is found there,
-// without any delay and whatever the numbers become.
+// write of them by the waits that the queues really made. So a wait that is left out is found
+// there, without any delay and whatever the numbers become.
 #include "tests/lib/child.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"

@@ -154,8 +154,8 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. All files are checked
 // first, so that z keeps its state unless they are intact and of this run; but if a disk fails in
 // between (-EIO), its weights are mixed. Errors: -EBADMSG damaged; -EINVAL another run, naming the
-// first flag or line that differs, or adapters of another base; -ENOTSUP it was computed with a kernel that this device lacks
-// (if identity is compared); -errno.
+// first flag or line that differs, or adapters of another base; -ENOTSUP it was computed with a
+// kernel that this device lacks (if identity is compared); -errno.
 typedef int CheckpointLoad(struct Zero *z, const char *path, const char *identity, struct Error *e);
 CheckpointLoad checkpoint_load;
 

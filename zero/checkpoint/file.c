@@ -14,8 +14,9 @@
 //
 // A reader uses nothing before the hash of the whole file is right, and even then checks every size
 // against the file's length: the hash guards against accidents, the checks against files made by
-// hand. The format is 5, + 1 if an update is late, + 2 if validations are judged, + 4 if the file has
-// a group that is not trained, + 8 if it has adapters alone, all of which are trained. Older formats, which lack the grid of ranks, are not read.
+// hand. The format is 5, + 1 if an update is late, + 2 if validations are judged, + 4 if the file
+// has a group that is not trained, + 8 if it has adapters alone, all of which are trained. Older
+// formats, which lack the grid of ranks, are not read.
 #include "zero/state.h"
 #include "zero/checkpoint/files.h"
 

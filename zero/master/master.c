@@ -85,8 +85,8 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 
 // Initial values of parameters without masters go through the host, chunk by chunk. In a run that
 // does not train, or whose base is read, they are read next, from a checkpoint or --init: then it
-// zeroes what no file has, the padding of a group, and the rows that pad a vocabulary, which are the
-// ends'.
+// zeroes what no file has, the padding of a group, and the rows that pad a vocabulary, which are
+// the ends'.
 static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
     struct Device *d = z->device;
     float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);

@@ -5,8 +5,8 @@
 // ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where it is: the host updates
 // it, beside the device's next forward pass.
 //
-// The core (zero/zero.h) asks at most which tier a group's state is in, and calls struct BackingOps.
-// When it opens a group, attach.c adds the hops of this folder to the group's chains:
+// The core (zero/zero.h) asks at most which tier a group's state is in, and calls struct
+// BackingOps. When it opens a group, attach.c adds the hops of this folder to the group's chains:
 //
 //   FETCH, UPDATE, PUBLISH   weights come from where they are kept, and go back    weights.c
 //   ACCUMULATE, REDUCE       a gradient leaves as soon as it is reduced            gradients.c

@@ -2,8 +2,8 @@
 //
 // A rank that keeps a shard fetches that, and the ranks gather; one that keeps the whole fetches
 // the whole. From host memory it is one copy. From disk the bytes come to a staging buffer first
-// (move.h): a GPU's queue cannot wait for that, so the copy is queued when the walk gets there. A CPU
-// that only generates or evaluates reads them into the slot itself.
+// (move.h): a GPU's queue cannot wait for that, so the copy is queued when the walk gets there. A
+// CPU that only generates or evaluates reads them into the slot itself.
 //
 //   in       copy 1 | copy 2   | copy 3   | ...
 //   comm            | gather 1 | gather 2 | gather 3 | ...

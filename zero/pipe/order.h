@@ -15,9 +15,9 @@
 // The output of a pass goes to a neighbour at once, in a SENDRECV: stage i sends the activations of
 // a micro-batch to stage i + 1, and receives the gradient of another one from there, or does only
 // one of the two. Where nothing is trained from stage i down, it receives no gradient, and its
-// backward passes are empty. Both wait for each other in it. That cannot deadlock, because the whole
-// step is ONE list, in an order in which it could be done one entry at a time, and a stage does those of
-// its entries in which it takes part, in that order.
+// backward passes are empty. Both wait for each other in it. That cannot deadlock, because the
+// whole step is ONE list, in an order in which it could be done one entry at a time, and a stage
+// does those of its entries in which it takes part, in that order.
 //
 // Finding the order also computes when each entry begins and ends, given how long passes take: so
 // the share of the time in which stages wait is known, the pipeline's bubble.
@@ -51,8 +51,8 @@ struct OrderCost {
     double forward, backward;
 };
 
-// first: the first stage with parameters that are trained. cost: (stages). sendrecv: seconds of each.
-// Free it with order_free.
+// first: the first stage with parameters that are trained. cost: (stages). sendrecv: seconds of
+// each. Free it with order_free.
 void order_make(struct Order *o, int stages, int first, size_t micros, const struct OrderCost *cost,
                 double sendrecv);
 void order_free(struct Order *o);

@@ -28,7 +28,8 @@ struct PipeGroup {
 
 // Opens this rank's groups along the grid's axis of stages, and fills in `parallel`; does nothing
 // for one stage. parts: (stages) of split_stages. first_trained: unit (model/params.h). tied: the
-// first and the last stage share a group. dry: only planned. Call pipe_close after all that uses it.
+// first and the last stage share a group. dry: only planned. Call pipe_close after all that uses
+// it.
 void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
                const struct Grid *grid, const struct SplitPart *parts, int first_trained, bool tied,
                bool dry);

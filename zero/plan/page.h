@@ -26,8 +26,8 @@ struct PageRequest {
     FILE *out; // where a line is printed about what was made
 };
 
-// Writes the page, in place of one that was there. Errors: -errno of the file; where every command is
-// refused, that of the last.
+// Writes the page, in place of one that was there. Errors: -errno of the file; where every command
+// is refused, that of the last.
 int page_write(const struct PageRequest *r, struct Error *e);
 
 #endif

@@ -69,8 +69,8 @@ void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, siz
 // ---- a pass ----
 
 // Returns how many tokens of a text go through the model together, of `count` new ones after
-// `past`: a power of two, so that kernels are prepared for few shapes. It may be more than count, if
-// positions are left; what is stored after the last token is overwritten before a query sees it.
+// `past`: a power of two, so that kernels are prepared for few shapes. It may be more than count,
+// if positions are left; what is stored after the last token is overwritten before a query sees it.
 static size_t pass_length(const struct Generation *g, size_t past, size_t count) {
     const struct Rank *r = g->rank;
     size_t t = 1, most = size_min(r->acts.t_max, PREFILL_TOKENS);
@@ -197,8 +197,8 @@ static bool needs_one(const struct GenText *x) {
     return x->active && x->cached + 1 == x->count - x->first;
 }
 
-// Makes a token of each text that needs one pass of one token, if there are several of them; done[i]:
-// text i has its token.
+// Makes a token of each text that needs one pass of one token, if there are several of them;
+// done[i]: text i has its token.
 static void step_together(struct Generation *g, bool *done) {
     size_t n = 0;
     for (size_t i = 0; i < g->texts; i++)

@@ -39,23 +39,24 @@ void generation_close(struct Generation *g);
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
                       size_t made, const struct Sampling *s);
 
-// Adds a token to each active text, and returns how many are still active. A text no longer is after
-// a token of its sampling's stops, which is then its last, if it is full, or if its logits are not
-// finite.
+// Adds a token to each active text, and returns how many are still active. A text no longer is
+// after a token of its sampling's stops, which is then its last, if it is full, or if its logits
+// are not finite.
 //
 // Of a prompt longer than seq_len the model sees the last seq_len tokens; a text that grows past
 // that goes on with its last seq_len / 2.
 size_t generation_step(struct Generation *g);
 
-// Returns -EDOM if a text ended since logits are not finite, on all ranks alike; rank 0's has a line.
+// Returns -EDOM if a text ended since logits are not finite, on all ranks alike; rank 0's has a
+// line.
 int generation_check(const struct Generation *g, struct Error *e);
 
 // Gives rank 0's ids to all ranks: returns a copy, *count of them; free() it. The arguments of
 // others mean nothing.
 int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count);
 
-// Continues one text to its end: appends at most `count` tokens to the `length` of `text`, which has
-// space for them. Returns how many.
+// Continues one text to its end: appends at most `count` tokens to the `length` of `text`, which
+// has space for them. Returns how many.
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s);
 

@@ -160,8 +160,8 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
 // ---- work ----
 
 // Every weight is multiplied with each token once, except an embedding that the head does not
-// share, whose rows are only looked up; and twice more in the backward pass, but for what is frozen.
-// Counts the whole model, whatever part of it this rank has.
+// share, whose rows are only looked up; and twice more in the backward pass, but for what is
+// frozen. Counts the whole model, whatever part of it this rank has.
 double rank_flops_per_token(const struct Rank *r) {
     const struct ModelConfig *c = &r->params.config;
     double looked_up = c->untied ? (double)(c->vocab * c->channels) : 0;

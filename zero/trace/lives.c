@@ -1,5 +1,5 @@
-// How long the bytes of a block are in use: from the operation that writes them to the last one that
-// reads them before they are written anew.
+// How long the bytes of a block are in use: from the operation that writes them to the last one
+// that reads them before they are written anew.
 //
 // A block is cut where any operation's bytes begin or end; between two cuts all bytes have the same
 // lives, and neighbours with equal ones are joined. Bytes that a step reads before it writes them

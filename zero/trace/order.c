@@ -2,10 +2,10 @@
 // order that queues and events give them.
 //
 // An operation of the file is what one queue did for one hop, or one pass of a unit, without a
-// record or a wait in between. It follows the one before it in its queue, and all that was done when
-// an event was recorded for which its queue has waited since. Each operation has a clock: of each
-// queue the last one that is done before it begins. So an operation is behind another if its clock
-// says so, and a wait adds an edge only where the clock does not say it already.
+// record or a wait in between. It follows the one before it in its queue, and all that was done
+// when an event was recorded for which its queue has waited since. Each operation has a clock: of
+// each queue the last one that is done before it begins. So an operation is behind another if its
+// clock says so, and a wait adds an edge only where the clock does not say it already.
 //
 // Next: lives.c.
 #include "zero/trace/record.h"

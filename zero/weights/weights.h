@@ -25,7 +25,8 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
 void import_log(const struct ModelConfig *c, const struct ImportSource *from);
 
 // Loads master weights and parameters from that source, or the adapters' alone, in place of initial
-// values, after zero_init_weights. All ranks call it, and agree. Errors: those of read or load, of any rank.
+// values, after zero_init_weights. All ranks call it, and agree. Errors: those of read or load, of
+// any rank.
 int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e);
 
 // The sink knows the model's parameters, or its adapters' (params_visit); a model is exported with
