@@ -26,6 +26,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 // All values of the command line.
 struct CommandLine {
@@ -802,7 +803,18 @@ static bool is_printed(enum Mode mode) {
     return !failed || (mode == MODE_TRAIN && base_was_closed(fileno(stdout)));
 }
 
+// Lets a thread that waits for others of its team spin for 1 ms at most, where libgomp's own choice
+// is some 15: if another program has the core of the one it waits for, that one gets a core back at
+// once. libgomp reads the environment when it is loaded, so the program begins anew; it goes on as
+// it is if it cannot.
+static void limit_spinning(char **argv) {
+    if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") &&
+        setenv("GOMP_SPINCOUNT", "20000", 0) == 0)
+        execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv) {
+    limit_spinning(argv);
     struct Run run = {0};
     struct Error e = {0};
     base_hold_descriptors();
