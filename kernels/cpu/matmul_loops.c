@@ -22,7 +22,8 @@
 //
 // A second pair of operands is more of k, behind the first pair's. A pass lies in one pair, and
 // those of the first are what they are without a second; the last span has as many of the second
-// as fit.
+// as fit. With AMX, whose sums are the same in one pass or two, a short second pair is part of the
+// first one's last pass.
 //
 // So each element is packed about once, and most products need two barriers. A chunk's part of C
 // stays in the second-level cache from pass to pass. Sums between passes are in C itself if that is
@@ -46,9 +47,11 @@ enum {
     // The same for AMX, on either side: a chunk of all passes, up to so many items, multiplied with
     // GROUP rows or columns of the resident operand at a time; else pass by pass.
     TILES_CHUNK_WHOLE = 512,
+    JOINED_MOST = 32, // steps of the second pair
     TILES_CHUNK = 256,
     WHOLE_MOST = 256 << 10,
     GROUP = 64,
+    IN_PLACE_COLS = 64, // of C, at most: AMX reads A's rows where they lie
     LINE_BYTES = 64,
     CHUNK_UNIT = VEC_TILES ? TILE_ROWS : VEC_LANES, // rows of a chunk are a multiple
     SOLO_WORK = 1 << 20, // multiply-adds: below, waking the other threads takes longer
@@ -63,6 +66,7 @@ struct MatmulPlan {
     size_t head;             // of these, the first pair's
     size_t span, depth;      // of the first pair, packed for the resident operand; of a pass
     size_t tail_depth, room; // of a pass of the second pair; of both, packed for the resident one
+    bool joined;             // the second pair is part of the first one's last pass
     size_t chunk;            // rows or columns that are packed at once
     size_t group;            // of the resident operand: goes through all passes together
     bool keeps_sums;         // between passes, in scratch
@@ -96,6 +100,7 @@ static void plan_tail(struct MatmulPlan *p) {
     if (!tail)
         return;
     p->tail_depth = size_min(part_size(tail, most, size_max(8, STEP_UNIT)), tail);
+    p->joined = VEC_TILES && tail <= JOINED_MOST;
     p->room += size_min(tail, DEPTH_MOST / p->tail_depth * p->tail_depth);
 }
 
@@ -103,7 +108,8 @@ static void plan_tail(struct MatmulPlan *p) {
 static size_t pass_depth(const struct MatmulPlan *p, size_t k) {
     if (k >= p->head)
         return size_min(p->tail_depth, p->steps - k);
-    return size_min(p->depth, size_min(p->span - k % p->span, p->head - k));
+    size_t depth = size_min(p->depth, size_min(p->span - k % p->span, p->head - k));
+    return depth + (p->joined && k + depth == p->head ? p->tail_depth : 0);
 }
 
 // The same for a span: whole passes.
@@ -141,8 +147,8 @@ static void plan_chunk(struct MatmulPlan *p) {
         p->chunk = p->stream_a ? part_size(share, CHUNK_ROWS, CHUNK_UNIT) : (size_t)CHUNK_COLS;
     p->group = whole ? size_min(GROUP, p->resident) : p->resident;
     size_t rows = round_up(p->chunk, p->stream_a ? STRIP_ROWS : STRIP_COLS);
-    p->chunk_floats =
-        round_up(rows * (whole ? p->room : size_max(p->depth, p->tail_depth)), ALIGN_FLOATS);
+    size_t longest = p->joined ? p->depth + p->tail_depth : size_max(p->depth, p->tail_depth);
+    p->chunk_floats = round_up(rows * (whole ? p->room : longest), ALIGN_FLOATS);
 }
 
 static struct MatmulPlan plan_make(const struct Matmul *m, int threads) {
@@ -256,14 +262,15 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
     }
 }
 
-// Describes steps k .. k + depth of the pair that has them.
+// Describes steps k .. k + depth of the pair that has step k, as far as it goes.
 static struct PackSource source(const struct Worker *w, const struct Mat *mat, bool along_k,
                                 struct Range rows, size_t k, size_t depth) {
     bool second = k >= w->plan->head;
     size_t per = w->plan->per_item, from = (k - (second ? w->plan->head : 0)) * per;
     size_t end = size_min(from + depth * per, second ? w->args->k2 : w->args->k);
+    size_t steps = second ? depth : size_min(depth, w->plan->head - k);
     return (struct PackSource){mat,  along_k,    rows.first, rows.last - rows.first,
-                               from, end - from, depth};
+                               from, end - from, steps,      depth};
 }
 static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
                                   size_t depth) {
@@ -274,6 +281,21 @@ static struct PackSource source_b(const struct Worker *w, size_t col, size_t col
                                   size_t depth) {
     const struct Mat *b = k < w->plan->head ? &w->args->b : &w->args->b2;
     return source(w, b, b->transposed, (struct Range){col, col + cols}, k, depth);
+}
+
+// Packs strips first .. last of the rows of A, or the columns of B, that a source describes for a
+// pass; and the second pair's, if they are part of it.
+static void pack(const struct Worker *w, bool is_b, float *dst, const struct PackSource *s,
+                 size_t first, size_t last) {
+    void (*const pack_side)(float *, const struct PackSource *, size_t, size_t) =
+        is_b ? CPU_NAME(matmul_pack_b) : CPU_NAME(matmul_pack_a);
+    pack_side(dst, s, first, last);
+    if (s->steps == s->panel)
+        return;
+    struct PackSource rest =
+        (is_b ? source_b : source_a)(w, s->row, s->rows, w->plan->head, s->panel - s->steps);
+    rest.panel = s->panel;
+    pack_side(dst + s->steps * (is_b ? TILE_COLS : TILE_ROWS), &rest, first, last);
 }
 
 // Returns the packed resident operand of the pass at k.
@@ -292,11 +314,11 @@ static void pack_resident(const struct Worker *w) {
         float *dst = resident_at(w, k);
         if (is_b) {
             struct PackSource s = source_b(w, w->resident, w->nresident, k, depth);
-            CPU_NAME(matmul_pack_b)(dst, &s, mine.first, mine.last);
+            pack(w, true, dst, &s, mine.first, mine.last);
             continue;
         }
         struct PackSource s = source_a(w, w->resident, w->nresident, k, depth);
-        CPU_NAME(matmul_pack_a)(dst, &s, mine.first, mine.last);
+        pack(w, false, dst, &s, mine.first, mine.last);
         if (w->args->dbias && w->stream == 0)
             sum_rows(w, dst, &s, rows);
     }
@@ -331,8 +353,8 @@ static void multiply(struct TilePass pass, const float *a, const struct PackSour
     for (size_t j = 0; j < cols->rows; j += TILE_COLS)
         for (size_t i = 0; i < rows->rows; i += TILE_ROWS) {
             CPU_NAME(matmul_tile)
-            (&pass, a + i * rows->steps, b + j * cols->steps, rows->steps, rows->row + i,
-             cols->row + j);
+            (&pass, a + i * (pass.a_ld ? pass.a_ld : rows->panel), b + j * cols->panel, rows->panel,
+             rows->row + i, cols->row + j);
             if (pass.later)
                 pass.later += pass.later_lines * LINE_BYTES;
         }
@@ -360,6 +382,13 @@ static float *chunk_at(const struct Worker *w, size_t k) {
     return w->chunk + (p->group < p->resident ? (k - w->k) * rows : 0);
 }
 
+// True if AMX reads those rows of A where they lie: whole tiles of pairs, used too seldom to be
+// packed.
+static bool is_read_in_place(const struct MatmulPlan *p, const struct PackSource *a) {
+    return VEC_TILES && p->resident <= IN_PLACE_COLS && a->along_k && a->mat->ld % 2 == 0 &&
+           a->rows % TILE_ROWS == 0 && a->depth == 2 * a->panel;
+}
+
 // Runs one pass of one chunk and a group; the first group packs the chunk.
 static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth) {
     struct TilePass pass = pass_at(w, c, k, depth);
@@ -370,8 +399,11 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
     if (w->plan->stream_a) {
         struct PackSource a = source_a(w, c->at, c->n, k, depth);
         struct PackSource b = source_b(w, from, c->ngroup, k, depth);
-        if (c->group == 0)
-            CPU_NAME(matmul_pack_a)(chunk, &a, 0, ceil_div(c->n, STRIP_ROWS));
+        if (is_read_in_place(w->plan, &a)) {
+            pass.a_ld = a.mat->ld / 2;
+            chunk = dtype_at(a.mat->data, BF16, a.row * a.mat->ld + a.k);
+        } else if (c->group == 0)
+            pack(w, false, chunk, &a, 0, ceil_div(c->n, STRIP_ROWS));
         if (w->args->dbias && from == 0)
             sum_rows(w, chunk, &a, (struct Range){0, c->n});
         multiply(pass, chunk, &a, resident, &b);
@@ -379,7 +411,7 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
         struct PackSource a = source_a(w, from, c->ngroup, k, depth);
         struct PackSource b = source_b(w, c->at, c->n, k, depth);
         if (c->group == 0)
-            CPU_NAME(matmul_pack_b)(chunk, &b, 0, ceil_div(c->n, STRIP_COLS));
+            pack(w, true, chunk, &b, 0, ceil_div(c->n, STRIP_COLS));
         multiply(pass, resident, &a, chunk, &b);
     }
 }

@@ -44,6 +44,7 @@ struct PackSource {
     size_t row, rows; // the first, and their number
     size_t k, depth;  // the first, and the number of elements of each row
     size_t steps;     // the same in items
+    size_t panel;     // items of each row of a panel: these, and those of another source
 };
 
 // Packs strips first .. last of the source; panel 0 is at dst.
@@ -57,6 +58,7 @@ struct TilePass {
     float *sums; // of earlier passes; NULL: C itself holds them (it is fp32), or there is one pass
     size_t sums_ld, sums_row, sums_col; // index in C of sums[0]
     bool first, last;
+    size_t a_ld; // not 0: A is read where it lies, with rows so many items apart; only for AMX
     const char *later;
     size_t later_lines;
 };

@@ -23,23 +23,23 @@
 // each of which is a new line.
 enum { ROWS_AHEAD = 2 * VEC_LANES, BLOCK_K = 16 };
 
-// A strip to write: `width` is the panels', `steps` the items of each row; `pairs`: items are
-// pairs. width and pairs are constants.
+// A strip to write: `width` is the panels', `panel` the items of each of their rows; `pairs`: items
+// are pairs. width and pairs are constants.
 struct Strip {
     float *dst;
-    size_t width, steps;
+    size_t width, panel;
     bool pairs;
 };
 
 // Stores step `l` of VEC_LANES rows of a strip from `row` on: part of a panel, or two whole ones.
 // Prefetches the next strip's destination: the core does not predict writes either.
 VEC_INLINE void strip_store(const struct Strip *s, size_t row, size_t l, Vec x) {
-    float *panel = s->dst + row / s->width * s->width * s->steps + l * s->width;
+    float *panel = s->dst + row / s->width * s->width * s->panel + l * s->width;
     if (s->width >= VEC_LANES) {
-        __builtin_prefetch(panel + row % s->width + s->width * s->steps, 1, 2);
+        __builtin_prefetch(panel + row % s->width + s->width * s->panel, 1, 2);
         vec_store_f32(panel + row % s->width, x);
     } else {
-        vec_store_split(panel, panel + s->width * s->steps, x);
+        vec_store_split(panel, panel + s->width * s->panel, x);
     }
 }
 
@@ -53,7 +53,7 @@ VEC_INLINE float pair_of(const uint16_t *p, size_t i, bool second) {
 VEC_INLINE void pack_slowly(const struct Strip *s, const struct PackSource *p, size_t row,
                             size_t rows, size_t first) {
     size_t ld = p->mat->ld, from = p->row + row;
-    for (size_t l = first; l < s->steps; l++) {
+    for (size_t l = first; l < p->steps; l++) {
         float lanes[VEC_LANES] = {0};
         for (size_t r = 0; r < rows; r++) {
             size_t at = (from + r) * ld + p->k;
@@ -132,7 +132,7 @@ VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *
 
 VEC_INLINE struct Strip strip_at(float *dst, const struct PackSource *p, size_t row, size_t width,
                                  enum Dtype d) {
-    return (struct Strip){dst + row * p->steps, width, p->steps, item_elements(d) == 2};
+    return (struct Strip){dst + row * p->panel, width, p->panel, item_elements(d) == 2};
 }
 
 // Strips that are adjacent in memory alternate, BLOCK_K steps each: so memory is read along its
@@ -210,18 +210,28 @@ VEC_INLINE void tile_along_rows(float *dst, const struct PackSource *p, size_t r
     }
 }
 
-// Strips alternate, so that memory is read along its rows if they run along it.
+// Packs the tile of rows from `row` and steps from l on.
+VEC_INLINE void pack_tile(float *dst, const struct PackSource *p, size_t row, size_t l) {
+    size_t in = row % TILE_ROWS, n = row < p->rows ? size_min(TILES_SIDE, p->rows - row) : 0;
+    float *tile = dst + (row - in) * p->panel + l * TILE_ROWS + in * TILES_SIDE;
+    if (p->along_k)
+        tile_along_k(tile, p, row, n, l);
+    else
+        tile_along_rows(tile, p, row, n, l);
+}
+
+// Memory is read along its rows: the core then foresees what comes next.
 VEC_INLINE void pack_tiles(float *dst, const struct PackSource *p, size_t first, size_t last) {
+    size_t from = first * STRIP_ROWS, to = last * STRIP_ROWS;
+    if (p->along_k) {
+        for (size_t row = from; row < to; row += TILES_SIDE)
+            for (size_t l = 0; l < p->steps; l += TILES_SIDE)
+                pack_tile(dst, p, row, l);
+        return;
+    }
     for (size_t l = 0; l < p->steps; l += TILES_SIDE)
-        for (size_t row = first * STRIP_ROWS; row < last * STRIP_ROWS; row += TILES_SIDE) {
-            size_t in = row % TILE_ROWS,
-                   n = row < p->rows ? size_min(TILES_SIDE, p->rows - row) : 0;
-            float *tile = dst + (row - in) * p->steps + l * TILE_ROWS + in * TILES_SIDE;
-            if (p->along_k)
-                tile_along_k(tile, p, row, n, l);
-            else
-                tile_along_rows(tile, p, row, n, l);
-        }
+        for (size_t row = from; row < to; row += TILES_SIDE)
+            pack_tile(dst, p, row, l);
 }
 
 void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last) {

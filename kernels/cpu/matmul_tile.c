@@ -245,7 +245,10 @@ VEC_INLINE void tile_of_tiles(const struct TilePass *pass, const float *a, const
         rest.sums = NULL, rest.first = true;
     }
     bool keeps = pass->sums && !pass->last;
-    tiles_multiply(pass->first ? none : kept, keeps ? kept : apart, a, b, steps, &next);
+    struct TilesRows rows = {a, TILES_SIDE, TILES_SIDE * TILES_SIDE, TILE_ROWS * TILES_SIDE};
+    if (pass->a_ld)
+        rows = (struct TilesRows){a, pass->a_ld, TILES_SIDE * pass->a_ld, TILES_SIDE};
+    tiles_multiply(pass->first ? none : kept, keeps ? kept : apart, rows, b, steps, &next);
     if (keeps)
         return;
     if (is_edge(m, TILE_VECS, i, j)) {

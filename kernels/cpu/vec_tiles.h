@@ -24,6 +24,13 @@ struct TilesSums {
     size_t ld;
 };
 
+// 32 rows of pairs: two tiles, the lower one `lower` floats behind the upper one, and the next 16
+// pairs of both `next` floats behind these. Rows of a tile are `ld` floats apart.
+struct TilesRows {
+    const float *mem;
+    size_t ld, lower, next;
+};
+
 // Lines of memory to prefetch: 32, `ld` bytes apart, of each of up to 3 arrays; and later, into the
 // second-level cache, `later_lines` adjacent ones.
 struct TilesNext {
@@ -57,14 +64,13 @@ VEC_INLINE void tiles_close(void) {
     _tile_release();
 }
 
-// to (32, 32) = from (NULL: 0) + A (32, steps) B (steps, 32), steps of pairs, a multiple of 16. a:
-// for each 16 steps, 32 rows of them; b: 32 columns of each step. Meanwhile prefetches the lines of
-// `next`, where the sums will go, a few at a time: more than the core can have in flight would
-// stall it.
-VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
+// to (32, 32) = from (NULL: 0) + A (32, steps) B (steps, 32), steps of pairs, a multiple of 16. b:
+// 32 columns of each step. Meanwhile prefetches the lines of `next`, where the sums will go, a few
+// at a time: more than the core can have in flight would stall it.
+VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, struct TilesRows a,
                                const float *b, size_t steps, const struct TilesNext *next) {
     enum { WIDE = 2 * TILES_SIDE, BLOCK = WIDE * TILES_SIDE };
-    size_t in = from.ld * sizeof *a, out = to.ld * sizeof *a;
+    size_t in = from.ld * sizeof *b, out = to.ld * sizeof *b, lda = a.ld * sizeof *b;
     if (from.mem) {
         _tile_loadd(0, from.mem, in);
         _tile_loadd(1, from.mem + TILES_SIDE, in);
@@ -80,14 +86,14 @@ VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const
     size_t later_per_block = (next->later_lines * TILES_SIDE + steps - 1) / steps;
     const char *later = next->later;
     const char *all = next->later_lines ? later + 64 * next->later_lines : later;
-    for (size_t l = 0; l < steps; l += TILES_SIDE, a += BLOCK, b += BLOCK) {
+    for (size_t l = 0; l < steps; l += TILES_SIDE, a.mem += a.next, b += BLOCK) {
         for (size_t end = size_min(line + per_block, next->lines); line < end; line++)
             __builtin_prefetch(next->mem[line / WIDE % 3] + line % WIDE * next->ld, 1);
         for (size_t i = 0; i < later_per_block && later != all; i++, later += 64)
             __builtin_prefetch(later, 0, 2);
-        _tile_loadd(4, a, 64);
+        _tile_loadd(4, a.mem, lda);
         _tile_loadd(6, b, WIDE * sizeof *b);
-        _tile_loadd(5, a + BLOCK / 2, 64);
+        _tile_loadd(5, a.mem + a.lower, lda);
         _tile_loadd(7, b + TILES_SIDE, WIDE * sizeof *b);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(2, 5, 6);
@@ -186,7 +192,7 @@ VEC_INLINE void tiles_open(bool halves) {
     (void)halves;
 }
 VEC_INLINE void tiles_close(void) {}
-VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
+VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, struct TilesRows a,
                                const float *b, size_t steps, const struct TilesNext *next) {
     (void)from, (void)to, (void)a, (void)b, (void)steps, (void)next;
     __builtin_unreachable();
