@@ -132,8 +132,10 @@ function pieceOf(place, [id, offset, bytes]) {
             tier: at.block.tier, id};
 }
 
+// How much of an operation is behind: nothing while it waits for another rank.
 function doneOf(o, t) {
-    return Math.min(1, Math.max(0, (t - o.begin) / Math.max(o.end - o.begin, 1e-3)));
+    const from = o.joined || o.begin;
+    return Math.min(1, Math.max(0, (t - from) / Math.max(o.end - from, 1e-3)));
 }
 
 // Frames what an operation reads, and moves an edge through what it writes.
@@ -162,7 +164,7 @@ function paintOp(c, o, place, t) {
 function paintTravel(c, o, place, t, named) {
     const reads = (o.reads || []).map(p => pieceOf(place, p)).filter(p => p && p.width);
     const writes = (o.writes || []).map(p => pieceOf(place, p)).filter(p => p && p.width);
-    const done = doneOf(o, t), {sent} = o.moved, bus = NAMES + BUS - 4;
+    const done = t < o.joined ? -1 : doneOf(o, t), {sent} = o.moved, bus = NAMES + BUS - 4;
     const largest = list => list.sort((a, b) => b.width - a.width).slice(0, 1);
     const bytes = sent || o.moved.in || o.moved.out || o.moved.read || o.moved.written;
     if (!bytes || o.kind === "unit")
