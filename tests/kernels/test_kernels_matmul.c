@@ -5,6 +5,9 @@
 #include "tests/lib/rig.h"
 #include "tests/lib/test.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 struct Shape {
     size_t m, n, k;
     bool ta, tb, accumulate, bias, dgelu, gelu, dbias;
@@ -98,6 +101,37 @@ TEST(test_second_pair) {
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, matmul_body, &shapes[i], false);
+}
+
+// As the products of a tall matrix with an adapter's: few columns, and rows of A that AMX may read
+// where they lie. Behind each is what is no number.
+static void narrow_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct Shape *s = shape;
+    size_t ld = s->k + s->gap;
+    struct Matmul a = {.m = s->m, .n = s->n, .k = s->k};
+    float *x = base_alloc(s->m * ld * sizeof *x);
+    for (size_t i = 0; i < s->m * ld; i++)
+        x[i] = i % ld < s->k ? rng_normal(5, i) : NAN;
+    a.a = (struct Mat){input_values(r, d, s->m * ld, x), d, ld, false, NULL};
+    free(x);
+    a.b = operand(r, d, s->k, s->n, s->tb, 0);
+    double slack = 4 * sqrt((double)s->k);
+    a.c = (struct Mat){output_poison(r, "c", d, s->m * s->n, slack), d, s->n, false, NULL};
+    a.work = scratch(r, r->device->kernels->matmul_work(r->device, &a));
+    r->device->kernels->matmul(r->device->queue[QUEUE_COMPUTE], &a);
+}
+
+TEST(test_narrow) {
+    static const struct Shape shapes[] = {
+        {.m = 64, .n = 16, .k = 96, .gap = 32, .tb = true},
+        {.m = 64, .n = 48, .k = 100, .gap = 28, .tb = true},
+        {.m = 96, .n = 16, .k = 576, .gap = 64},
+        {.m = 33, .n = 16, .k = 64, .gap = 64, .tb = true},
+        {.m = 64, .n = 16, .k = 63, .gap = 2},
+        {.m = 160, .n = 64, .k = 1600, .gap = 8},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        rig_check(*state, narrow_body, &shapes[i], false);
 }
 
 // The GELU that an epilogue stores has the bits of gelu_forward of the stored C: a forward pass
