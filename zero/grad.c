@@ -1,6 +1,6 @@
 // Gradients: where a unit writes them, how they are reduced over ranks, and their norm.
 //
-// A group's gradient is complete after the backward pass of the last unit that uses it. Then the
+// A group's gradient is complete after the backward pass of the first unit that uses it. Then the
 // comm queue reduces it over the ranks and sums the squares of this rank's shard, while compute
 // goes on with the next unit's backward pass. There are two ways:
 //
