@@ -192,19 +192,19 @@ static void tell_adapters(const struct ModelConfig *m) {
 }
 
 // Rank 0's process alone.
-static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c, double tokens,
+static int choose_first(const struct PredictRequest *r, struct ChooseRequest c, double tokens,
                         uint64_t *word, struct Error *e) {
     struct Choices all;
-    struct RankSettings adapted = *c->settings;
+    struct RankSettings adapted = *c.settings;
     struct Error why = {0};
     int most = adapted.quantized_weights ? 1 : NBASE; // which travel in another form
-    int adapters = 0, err = measure_all(r, c, &why);
+    int adapters = 0, err = measure_all(r, &c, &why);
     if (!err)
-        err = choose(c, &all, &why);
-    c->settings = &adapted;
-    while (err == -ENOMEM && c->open.lora && adapters < most) {
+        err = choose(&c, &all, &why);
+    c.settings = &adapted;
+    while (err == -ENOMEM && c.open.lora && adapters < most) {
         set_adapters(&adapted.model, ++adapters);
-        err = choose(c, &all, &why);
+        err = choose(&c, &all, &why);
     }
     if (err)
         *e = why;
@@ -214,7 +214,7 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c,
         tell_adapters(&adapted.model);
     *word = word_of(&all.best[0].is) << ADAPTER_BITS | (uint64_t)adapters;
     if (r->out && !r->json)
-        choices_print(r->out, c, &all, tokens);
+        choices_print(r->out, &c, &all, tokens);
     return 0;
 }
 
@@ -274,7 +274,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
         .room = capacity_of(&s, &place, host.free_bytes, w->count, w->node_size, r->plan),
         .ranks_here = w->count};
     if (!err && w->first == 0)
-        err = choose_first(r, &c, (double)(line->global_batch * s.model.seq_len), &word, e);
+        err = choose_first(r, c, (double)(line->global_batch * s.model.seq_len), &word, e);
     word = world_of_first(w, word);
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
