@@ -3,6 +3,7 @@
 //
 // PATH.writing has a file MARKER until it is renamed, and is locked while its maker lives. A folder
 // of that name with a marker and without a lock is a dead run's, and is removed; any other is kept.
+// Whatever a power cut leaves of the folder has its marker, or nothing.
 #include "data/hf/write.h"
 
 #include "data/file.h"
@@ -37,6 +38,7 @@ static bool note_file(int folder, const char *name, void *any) {
 // Removes PATH.writing, the marker last, so that the next run can complete an interrupted removal.
 static void remove_tmp(const char *path, int folder) {
     folder_for_all(folder, remove_file, NULL);
+    fsync(folder);
     unlinkat(folder, MARKER, 0);
     rmdir(path);
 }
@@ -84,7 +86,8 @@ static int make_tmp(struct HfWriter *w, struct Error *e) {
         return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes there; wait for it",
                          w->tmp_path);
     }
-    return hf_writer_put(w, MARKER, "", 0, e);
+    code = hf_writer_put(w, MARKER, "", 0, e);
+    return code ? code : folder_sync(w->tmp_path, e);
 }
 
 // ---- files --------------------------------------------------------------------------------------
@@ -175,14 +178,14 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
         code = file_rename_new(w->tmp_path, w->path, KIND, e);
     if (code)
         return code;
+    code = folder_sync_above(w->path, e); // before the marker goes: the new name has none
     // The export is complete: a failed removal of the marker is tried once more, then logged.
     if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) && errno != ENOENT)
         log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty and not part of the export",
                  w->path, MARKER, strerror(errno));
     close(w->folder);
     w->folder = -1; // from here on nothing of that name is a torso
-    code = folder_sync(w->path, e);
-    return code ? code : folder_sync_above(w->path, e);
+    return code ? code : folder_sync(w->path, e);
 }
 
 void hf_writer_abandon(struct HfWriter *w) {
