@@ -24,7 +24,7 @@ cd "$(dirname "$0")/../.." || exit 1
 ALL=(open read write fsync rename unlink mkdir close seek truncate stat statvfs dir lock fd mmap
     malloc thread io_uring mpi cuda file)
 SCENARIOS=${SCENARIOS:-one threads tensor stages wires load load3 async prune prepare tokenizer
-    encode pattern lists packed import export nvme mpirun mpirun-tensor}
+    encode pattern lists packed import export adapters nvme mpirun mpirun-tensor}
 MOST=${MOST:-0}
 WORKERS=${WORKERS:-2}
 classes=("$@")

@@ -4,7 +4,7 @@
 # ./train --resume auto must come to the weights of a run without a cut, from the newest checkpoint
 # that was saved by then, with a log that lacks no step.
 #
-#   scripts/faults/powercuts.sh [SCENARIO ...]      default: one prune threads load prepare
+#   scripts/faults/powercuts.sh [SCENARIO ...]      default: one prune threads load prepare adapters
 #
 # DISKS are two models, of the calls that ./train makes (libfault.so, tests/lib/powercut.c): ordered
 # (names as a journal keeps them), and nasty (whatever POSIX allows); and real file systems, where
@@ -28,7 +28,7 @@ DISKS=${DISKS:-ordered nasty ext4 ext4-writeback xfs btrfs}
 EVERY=${EVERY:-1}
 WORKERS=${WORKERS:-2}
 scenarios=("$@")
-[ $# -gt 0 ] || scenarios=(one prune threads load prepare)
+[ $# -gt 0 ] || scenarios=(one prune threads load prepare adapters)
 mounted=() # folders, to be let go of at the end
 trap 'exit 2' INT TERM
 trap 'for m in "${mounted[@]}"; do umount "$m" 2>/dev/null; done; rm -rf "$folder"' EXIT
@@ -36,7 +36,12 @@ trap 'for m in "${mounted[@]}"; do umount "$m" 2>/dev/null; done; rm -rf "$folde
 # After a cut: what lies in $work, and the promise of what was said by then.
 judge() { # judge WORKER SCENARIO DISK CUT SEED
     promised_by "$folder/promise$1" "$folder/promise$1"
-    recover_in "$work"
+    verdict=ok detail=
+    check_export "$work" "$2"
+    if [ $verdict = ok ]; then
+        recover_in "$work"
+        [ $verdict != ok ] || check_export "$work" "$2"
+    fi
     tell "$@"
 }
 
