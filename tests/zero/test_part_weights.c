@@ -127,7 +127,7 @@ TEST(weights_come_and_go_by_element) {
     for (int f = 0; f < 3; f++)
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
             struct SeatsJob job = seats_job(kinds[f], f == 2, 130, shapes[i].tp, shapes[i].dp);
-            struct Store s;
+            struct Store s = {0};
             params_layout(&job.c, 1, 0, 1, &s.whole);
             s.values = base_alloc_zeroed(s.whole.real * sizeof *s.values);
             s.writes = base_alloc_zeroed(s.whole.real * sizeof *s.writes);
