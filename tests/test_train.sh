@@ -329,13 +329,14 @@ spinning() { # spinning [NAME=VALUE]: what a run's environment says of it
         sleep 0.05
     done
     said=$(tr '\0' '\n' <"/proc/$pid/environ" | grep -E '^(OMP_WAIT_POLICY|GOMP_SPINCOUNT)=')
+    said+=" $(cat "/proc/$pid/comm")"
     kill -KILL -- "-$pid"
     wait "$pid" 2>/dev/null
     rm -rf "$folder/spinning"
     echo "$said"
 }
 said="$(spinning) $(spinning GOMP_SPINCOUNT=5) $(spinning OMP_WAIT_POLICY=passive)"
-[ "$said" = "GOMP_SPINCOUNT=20000 GOMP_SPINCOUNT=5 OMP_WAIT_POLICY=passive" ]
+[ "$said" = "GOMP_SPINCOUNT=20000 train GOMP_SPINCOUNT=5 train OMP_WAIT_POLICY=passive train" ]
 result $? "threads that wait spin for a millisecond, or as the user says" "$said"
 
 # An --out on a full disk.
