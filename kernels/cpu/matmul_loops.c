@@ -22,8 +22,9 @@
 //
 // A second pair of operands is more of k, behind the first pair's. A pass lies in one pair, and
 // those of the first are what they are without a second; the last span has as many of the second
-// as fit. With AMX, whose sums are the same in one pass or two, a short second pair is part of the
-// first one's last pass.
+// as fit. With AMX, whose sums for a C of 16 bits are the same in one pass or two, a short second
+// pair is part of the first one's last pass; and rows of A that too few columns use are not packed,
+// but read where they lie.
 //
 // So each element is packed about once, and most products need two barriers. A chunk's part of C
 // stays in the second-level cache from pass to pass. Sums between passes are in C itself if that is
@@ -384,9 +385,10 @@ static float *chunk_at(const struct Worker *w, size_t k) {
 
 // True if AMX reads those rows of A where they lie: whole tiles of pairs, used too seldom to be
 // packed.
-static bool is_read_in_place(const struct MatmulPlan *p, const struct PackSource *a) {
+static bool is_read_in_place(const struct Matmul *m, const struct MatmulPlan *p,
+                             const struct PackSource *a) {
     return VEC_TILES && p->resident <= IN_PLACE_COLS && a->along_k && a->mat->ld % 2 == 0 &&
-           a->rows % TILE_ROWS == 0 && a->depth == 2 * a->panel;
+           a->rows % TILE_ROWS == 0 && a->depth == 2 * a->panel && !m->dbias;
 }
 
 // Runs one pass of one chunk and a group; the first group packs the chunk.
@@ -399,7 +401,7 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
     if (w->plan->stream_a) {
         struct PackSource a = source_a(w, c->at, c->n, k, depth);
         struct PackSource b = source_b(w, from, c->ngroup, k, depth);
-        if (is_read_in_place(w->plan, &a)) {
+        if (is_read_in_place(w->args, w->plan, &a)) {
             pass.a_ld = a.mat->ld / 2;
             chunk = dtype_at(a.mat->data, BF16, a.row * a.mat->ld + a.k);
         } else if (c->group == 0)

@@ -156,7 +156,7 @@ void queue_push(struct Stream *s, const char *name, QueueCall *call, const void 
           QUEUE_ARGS_BYTES);
     trace_queued(&s->cpu->device, s->number, name, args);
     pthread_mutex_lock(&s->lock);
-    if (s->pushed - s->finished == RING)
+    while (s->pushed - s->finished == RING)
         wait_for(s, s->pushed - RING / 2); // not for one entry: see wait_for
     struct QueueEntry *entry = &s->ring[s->pushed % RING];
     entry->call = call;

@@ -15,8 +15,8 @@ struct Device *queue_device(struct Stream *s);
 size_t queue_bytes(void);           // memory of a queue: its ring is resident from the start
 void queue_close(struct Stream *s); // after all pushed calls have run
 
-// Puts call(cpu, copy of args) at the end of the queue. args_bytes at most QUEUE_ARGS_BYTES. Blocks
-// only while the ring is full. `name` is for traces, and must live as long as the program.
+// Puts call(cpu, copy of args) at the end of the queue. args_bytes at most QUEUE_ARGS_BYTES. A full
+// ring blocks until half of it is free. `name` is for traces, and must live as long as the program.
 void queue_push(struct Stream *s, const char *name, QueueCall *call, const void *args,
                 size_t args_bytes);
 void queue_sync(struct Stream *s); // returns when all calls pushed before have run

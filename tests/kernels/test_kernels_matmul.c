@@ -108,15 +108,20 @@ TEST(test_second_pair) {
 static void narrow_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     size_t ld = s->k + s->gap;
-    struct Matmul a = {.m = s->m, .n = s->n, .k = s->k};
+    struct Matmul a = {.m = s->m, .n = s->n, .k = s->k, .k2 = s->k2};
     float *x = base_alloc(s->m * ld * sizeof *x);
     for (size_t i = 0; i < s->m * ld; i++)
         x[i] = i % ld < s->k ? rng_normal(5, i) : NAN;
     a.a = (struct Mat){input_values(r, d, s->m * ld, x), d, ld, false, NULL};
     free(x);
     a.b = operand(r, d, s->k, s->n, s->tb, 0);
-    double slack = 4 * sqrt((double)s->k);
+    double slack = 4 * sqrt((double)(s->k + s->k2)) + second_slack(r, d, s);
+    if (s->k2) {
+        a.a2 = operand(r, d, s->m, s->k2, false, 0);
+        a.b2 = operand(r, d, s->k2, s->n, s->tb2, 0);
+    }
     a.c = (struct Mat){output_poison(r, "c", d, s->m * s->n, slack), d, s->n, false, NULL};
+    a.dbias = s->dbias ? output_poison(r, "dbias", d, s->m, slack) : NULL;
     a.work = scratch(r, r->device->kernels->matmul_work(r->device, &a));
     r->device->kernels->matmul(r->device->queue[QUEUE_COMPUTE], &a);
 }
@@ -129,6 +134,8 @@ TEST(test_narrow) {
         {.m = 33, .n = 16, .k = 64, .gap = 64, .tb = true},
         {.m = 64, .n = 16, .k = 63, .gap = 2},
         {.m = 160, .n = 64, .k = 1600, .gap = 8},
+        {.m = 64, .n = 16, .k = 96, .gap = 32, .dbias = true},
+        {.m = 64, .n = 48, .k = 576, .gap = 32, .tb = true, .k2 = 16, .tb2 = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, narrow_body, &shapes[i], false);
