@@ -180,7 +180,8 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
         return code;
     code = folder_sync_above(w->path, e); // before the marker goes: the new name has none
     // The export is complete: a failed removal of the marker is tried once more, then logged.
-    if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) && errno != ENOENT)
+    if (!code && unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) &&
+        errno != ENOENT)
         log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty and not part of the export",
                  w->path, MARKER, strerror(errno));
     close(w->folder);

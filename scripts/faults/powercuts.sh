@@ -37,6 +37,9 @@ trap 'for m in "${mounted[@]}"; do umount "$m" 2>/dev/null; done; rm -rf "$folde
 judge() { # judge WORKER SCENARIO DISK CUT SEED
     promised_by "$folder/promise$1" "$folder/promise$1"
     verdict=ok detail=
+    if [ "$exports" ] && grep -aq '^exported ' "$folder/promise$1" && [ ! -e "$work/exported" ]; then
+        verdict=lost detail="the export that was said"
+    fi
     check_export "$work" "$2"
     if [ $verdict = ok ]; then
         recover_in "$work"

@@ -178,6 +178,7 @@ check_export() { # check_export WORK NAME
     [ "$exports" ] && [ -e "$1/exported" ] || return
     diff -rq -x .writing "$folder/reference-$2/exported" "$1/exported" >"$1/apart" 2>&1 ||
         verdict=wrong detail="the export: $(head -n 1 "$1/apart")"
+    [ ! -s "$1/exported/.writing" ] || verdict=wrong detail="the export's marker is not empty"
     rm -rf "$1/exported"
 }
 
