@@ -1,5 +1,6 @@
 // Adds adapters to the weights that they are for, where a model is exported:
-// W + (alpha / rank) B A, in fp32, from master weights. (Hu et al. 2021, section 4.1; PEFT's merge_and_unload.)
+// W + (alpha / rank) B A, in fp32, from master weights. (Hu et al. 2021, section 4.1; PEFT's
+// merge_and_unload.)
 #ifndef ZERO_WEIGHTS_MERGE_H
 #define ZERO_WEIGHTS_MERGE_H
 #include "zero/engine.h"
