@@ -24,15 +24,8 @@
 #include "zero/weights/weights.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
-#include <sys/auxv.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#define UNCHECKED no_sanitize_address, no_sanitize_thread
-enum { ENVIRONMENT_MOST = 4096 }; // variables
 
 // All values of the command line.
 struct CommandLine {
@@ -808,38 +801,6 @@ static bool is_printed(enum Mode mode) {
     bool failed = fflush(stdout) || ferror(stdout);
     return !failed || (mode == MODE_TRAIN && base_was_closed(fileno(stdout)));
 }
-
-// Lets a thread that waits for others of its team spin for 1 ms at most, where libgomp's own choice
-// is some 15: if another program has the core of the one it waits for, that one gets a core within
-// the millisecond. libgomp reads the environment when it is loaded, so the program begins anew, and
-// goes on as it is where it cannot (without /proc, or started through the loader). It does so
-// before any library runs, which may change what signals do (zero/process/request.c): by raw system
-// calls and without a sanitizer's checks.
-__attribute__((UNCHECKED)) static bool begins_with(const char *text, const char *with) {
-    while (*with && *text == *with)
-        text++, with++;
-    return !*with;
-}
-
-__attribute__((UNCHECKED)) static void limit_spinning(int argc, char **argv, char **environment) {
-    static char said[] = "GOMP_SPINCOUNT=20000", path[PATH_MAX];
-    char *with_it[ENVIRONMENT_MOST];
-    size_t n = 0;
-    for (; environment[n]; n++) {
-        with_it[n] = environment[n];
-        if (n + 2 == ENVIRONMENT_MOST || begins_with(environment[n], "GOMP_SPINCOUNT=") ||
-            begins_with(environment[n], "OMP_WAIT_POLICY="))
-            return;
-    }
-    with_it[n] = said;
-    with_it[n + 1] = NULL;
-    if (argc && getauxval(AT_BASE) &&
-        syscall(SYS_readlink, "/proc/self/exe", path, sizeof path - 1) > 0)
-        syscall(SYS_execve, path, argv, with_it);
-}
-
-__attribute__((section(".preinit_array"),
-               used)) static void (*const first)(int, char **, char **) = limit_spinning;
 
 int main(int argc, char **argv) {
     struct Run run = {0};

@@ -319,26 +319,6 @@ status=$?
 [ $status = 130 ] && [ ! -e "$folder/twice/checkpoints" ]
 result $? "a second Ctrl-C ends at once" "status $status: $(tail -n 3 "$folder/said")"
 
-# How long threads spin: see limit_spinning in train.c. What the user says of it is kept.
-spinning() { # spinning [NAME=VALUE]: what a run's environment says of it
-    env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" setsid "$train" "${tiny[@]}" --steps 99999999 \
-        --save-every 0 --out "$folder/spinning" >"$folder/said" 2>&1 &
-    pid=$!
-    for _ in $(seq 400); do
-        [ -e "$folder/spinning/log.jsonl" ] && break
-        sleep 0.05
-    done
-    said=$(tr '\0' '\n' <"/proc/$pid/environ" | grep -E '^(OMP_WAIT_POLICY|GOMP_SPINCOUNT)=')
-    said+=" $(cat "/proc/$pid/comm")"
-    kill -KILL -- "-$pid"
-    wait "$pid" 2>/dev/null
-    rm -rf "$folder/spinning"
-    echo "$said"
-}
-said="$(spinning) $(spinning GOMP_SPINCOUNT=5) $(spinning OMP_WAIT_POLICY=passive)"
-[ "$said" = "GOMP_SPINCOUNT=20000 train GOMP_SPINCOUNT=5 train OMP_WAIT_POLICY=passive train" ]
-result $? "threads that wait spin for a millisecond, or as the user says" "$said"
-
 # An --out on a full disk.
 if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/dev/null; then
     said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
