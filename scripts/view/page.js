@@ -80,7 +80,7 @@ function listEvents() {
     for (const run of page.runs)
         for (const o of run.ranks[run.rank].ops)
             for (const t of [o.begin, o.end])
-                page.events.push({at: t / run.length, run, o, ends: t === o.end});
+                page.events.push({at: Math.max(t, 0) / run.length, run, o, ends: t === o.end});
     page.events.sort((a, b) => a.at - b.at || b.ends - a.ends);
     page.times = page.events.map(e => e.at);
 }
@@ -238,7 +238,7 @@ function pickOp(run, at, y) {
     const t = at * run.length, slack = run.length / page.zoom / 400;
     const o = lane.rank.queue[lane.queue].find(x => x.begin - slack <= t && x.end + slack >= t);
     if (o)
-        moveTo(o.begin / run.length, page.events.findIndex(e => e.o === o && !e.ends));
+        moveTo(Math.max(o.begin, 0) / run.length, page.events.findIndex(e => e.o === o && !e.ends));
     return !!o;
 }
 

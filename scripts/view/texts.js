@@ -148,7 +148,7 @@ function waitedWords(rank, o) {
     const last = after.length ? "after " + after.join(", ") : "";
     if (!(o.waited > 0))
         return "nothing" + (last ? "; it came " + last : "");
-    return timeText(o.waited) + (o.waited > o.begin ? ", some of it in the step before" : "") + (o.for ? " for “" + o.for + "”" : "") + (last ? ", " + last : "");
+    return timeText(o.waited) + (o.waited > o.begin + 1 ? ", some of it in the step before" : "") + (o.for ? " for “" + o.for + "”" : "") + (last ? ", " + last : "");
 }
 
 function writeChosen(run) {

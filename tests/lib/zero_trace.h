@@ -24,8 +24,9 @@ void zero_trace_note(const struct Rank *r, struct ZeroTraceOf *out);
 struct cJSON *zero_trace_read(const char *path); // cJSON_Delete() it
 
 // Each fails the test. blocks: those that exist at the step's end are the accounts. lives: in their
-// blocks, and never two of the same bytes at a time. times: an operation begins after those that it
-// is `after`, which come before it in the file. bytes: as the rank counted them.
+// blocks, and never two of the same bytes at a time. times: the first hop or unit begins at 0, and
+// an operation after those that it is `after`, which come before it in the file. bytes: as the rank
+// counted them.
 void zero_trace_check_blocks(const struct cJSON *file, const struct ZeroTraceOf *of);
 void zero_trace_check_lives(const struct cJSON *file);
 void zero_trace_check_times(const struct cJSON *file);

@@ -249,7 +249,8 @@ static void add_entry(struct Order *o, const struct Entry *e, const struct Time 
         p->end = fmax(p->end, time->end);
         p->kernel += time->kernel;
         add_touches(o, p, e);
-        o->out->begin = fmin(o->out->begin, p->begin);
+        if (p->work.kind != ORIGIN_OTHER)
+            o->out->begin = fmin(o->out->begin, p->begin);
     }
 }
 

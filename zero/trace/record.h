@@ -111,7 +111,7 @@ struct Operations {
     struct Operation *operation;
     size_t ntouch;
     struct OpTouch *touch; // in the order in which they were queued
-    double begin;          // of the step, base_seconds
+    double begin;          // of the first hop or unit, base_seconds: the step's
     int lost;              // operations that the rings hold no longer
 };
 
