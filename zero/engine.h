@@ -3,7 +3,7 @@
 #ifndef ZERO_ENGINE_H
 #define ZERO_ENGINE_H
 #include "zero/comm/grid.h"
-#include "zero/zero.h"
+#include "zero/shard.h"
 
 // The visits of one micro-batch in one direction: a slice of the list that this rank walks in a
 // step. With pipeline parallelism (zero/pipe) also what it receives and sends.
@@ -52,6 +52,12 @@ struct ZeroOptions {
     struct LossScaleSettings loss_scale; // for fp16 alone
 };
 
+// A form of groups in fewer bits (zero/base): bytes of n elements; adds the hop that unpacks them.
+struct PackOps {
+    size_t (*bytes)(const struct Zero *, int g, size_t n);
+    void (*attach)(struct Zero *, int g);
+};
+
 // ---- open.c ----
 
 // Makes the plan for state that is all on the device. Errors: -EINVAL for what is not built.
@@ -64,6 +70,11 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
               struct Error *e);
 void zero_close(struct Zero *z);
 void zero_open_mark(struct Zero *z, struct Mark *m, const char *name);
+
+// Bytes of a group's weights: what this rank keeps, the whole, a slot for it.
+size_t weights_bytes(const struct Zero *z, int g);
+size_t weights_whole_bytes(const struct Zero *z, int g);
+size_t weights_slot_bytes(const struct Zero *z, int g);
 
 // ---- step.c, results.c: one training step ----
 
@@ -109,12 +120,22 @@ struct HostCopy {
     struct Event *received_all;
 };
 
+// What ranks tell each other and their hosts at a step's end (reports.c, results.c).
+struct Reports {
+    struct Block block; // of z->control and the rows
+    size_t row_bytes;
+    char *rows;                             // on the device: (all->size) of struct RankReport
+    uint64_t *shared;                       // (all->size): what zero_share returns
+    struct HostCopy host_copy[HOST_COPIES]; // used in turn
+    struct Event *word_sent, *loss_summed, *gathered, *clipped, *settings_used;
+};
+
 // Returns the host copy of the step being queued (between steps: of the next), or of the last step.
 static inline struct HostCopy *zero_host_copy(struct Zero *z) {
-    return &z->host_copy[z->step % HOST_COPIES];
+    return &z->reports->host_copy[z->step % HOST_COPIES];
 }
 static inline struct HostCopy *zero_last_copy(struct Zero *z) {
-    return &z->host_copy[(z->step - 1) % HOST_COPIES];
+    return &z->reports->host_copy[(z->step - 1) % HOST_COPIES];
 }
 
 // ---- reports.c: see report.h, too ----
@@ -126,6 +147,9 @@ int zero_agree(struct Zero *z, int err);
 
 // ---- stages.c ----
 extern const char *const zero_stage_words[]; // values of --zero; NULL ends them
+
+// Sets the device's label to the visit's unit, direction and micro-batch.
+void zero_label_visit(struct Zero *z, const struct Visit *v);
 
 // ---- opt.c ----
 

@@ -144,31 +144,6 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
     return err;
 }
 
-// Allocates the step's settings and the reports, a cache line each as other ranks may read them.
-static int alloc_control(struct Zero *z, struct Tier *device, struct Error *e) {
-    size_t rows = (size_t)z->all->size, control = round_up(sizeof *z->control, 64);
-    size_t squares = (size_t)z->params->all_groups * sizeof(double);
-    z->report_bytes = round_up(sizeof(struct RankReport) + squares, 64);
-    int err = tier_alloc(device, TAG_WORKSPACE, "the step's constants",
-                         control + rows * z->report_bytes, &z->control_block, e);
-    z->control = z->control_block.mem;
-    z->reports = (char *)z->control + control;
-    if (err || tier_is_dry(device))
-        return err;
-    z->shared = base_alloc_zeroed(rows * sizeof *z->shared);
-    for (int i = 0; i < HOST_COPIES; i++) {
-        struct HostCopy *copy = &z->host_copy[i];
-        copy->sent = device_alloc_host(z->device, sizeof *copy->sent);
-        copy->sent_word = device_alloc_host(z->device, sizeof *copy->sent_word);
-        copy->received_control = device_alloc_host(z->device, sizeof *copy->received_control);
-        copy->received = device_alloc_host(z->device, rows * z->report_bytes);
-    }
-    // Rows are sent whole, also the fields that are written later, or never.
-    device_zero(z->device, QUEUE_COMPUTE, z->control, z->control_block.bytes);
-    zero_send_counts(z);
-    return 0;
-}
-
 // ---- the visits of a step ----
 
 // A copy's gradient is completed by another rank, which waits for this one's last pass.
@@ -210,28 +185,17 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
 
 static void open_events(struct Zero *z) {
     struct Device *d = z->device;
-    z->word_sent = device_open_event(d, "word sent");
     z->handed_over[0][QUEUE_COMPUTE] = device_open_event(d, "weights made");
     z->handed_over[0][QUEUE_COMM] = device_open_event(d, "weights gathered");
     z->handed_over[0][QUEUE_IN] = device_open_event(d, "weights part arrived");
     z->handed_over[1][QUEUE_COMPUTE] = device_open_event(d, "backward done");
     z->handed_over[1][QUEUE_COMM] = device_open_event(d, "gradient reduced");
-    z->loss_summed = device_open_event(d, "loss summed");
-    z->reported = device_open_event(d, "reported");
-    z->clipped = device_open_event(d, "clipped");
-    z->settings_used = device_open_event(d, "settings used");
-    for (int i = 0; i < HOST_COPIES; i++)
-        z->host_copy[i].received_all = device_open_event(d, "received all");
 }
 
 static void close_events(struct Zero *z) {
-    struct Event *events[] = {z->word_sent, z->loss_summed, z->reported, z->clipped,
-                              z->settings_used};
     for (int q = 0; q < NQUEUE; q++)
         for (int of = 0; of < 2; of++)
             device_close_event(z->device, z->handed_over[of][q]);
-    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
-        device_close_event(z->device, events[i]);
 }
 
 void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
@@ -296,7 +260,6 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
     z->npass = 2 * plan->nmicro;
     z->pass = base_alloc_zeroed((z->npass + 1) * sizeof *z->pass);
     z->alone = z->pass + z->npass;
-    z->host_copy = base_alloc_zeroed(HOST_COPIES * sizeof *z->host_copy);
     z->parallel->list(z->parallel, plan->nmicro, z->pass);
     z->train = list_visits(params, z->pass, z->npass);
     *z->alone = (struct Pass){.receives = z->parallel->stage > 0,
@@ -312,7 +275,7 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
         err = alloc_slots(z, (enum Ring)ring, tier, e);
     if (!err)
         err = z->backing.ops->open(z, e);
-    return err ? err : alloc_control(z, tier, e);
+    return err ? err : reports_open(z, tier, e);
 }
 
 static void close_group(struct GroupState *s) {
@@ -333,7 +296,7 @@ void zero_close(struct Zero *z) {
         slots_close(&z->weights[ring]);
         slots_close(&z->buckets[ring]);
     }
-    tier_free(&z->control_block);
+    reports_close(z);
     close_events(z);
     free(z->state);
     free(z->w);
@@ -341,15 +304,6 @@ void zero_close(struct Zero *z) {
     free(z->train);
     free(z->pass);
     free(z->forward);
-    free(z->shared);
-    for (int i = 0; i < HOST_COPIES; i++) {
-        struct HostCopy *copy = &z->host_copy[i];
-        device_close_event(z->device, copy->received_all);
-        void *host[] = {copy->sent, copy->sent_word, copy->received_control, copy->received};
-        for (size_t k = 0; k < sizeof host / sizeof host[0]; k++)
-            device_free_host(z->device, host[k]);
-    }
-    free(z->host_copy);
     *z = (struct Zero){0};
 }
 

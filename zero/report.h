@@ -13,7 +13,7 @@ struct RankReport {
 
 // This rank's row of the reports, on the device.
 static inline struct RankReport *zero_report(const struct Zero *z) {
-    return (struct RankReport *)(z->reports + (size_t)z->all->rank * z->report_bytes);
+    return (struct RankReport *)(z->reports->rows + (size_t)z->all->rank * z->reports->row_bytes);
 }
 
 // Returns where this rank's row has the squares of group g's gradient.
@@ -21,6 +21,10 @@ static inline double *zero_squares(const struct Zero *z, int g) {
     return &zero_report(z)->squares[z->params->group[g].number];
 }
 
+// Allocates z->reports and z->control. Errors: -ENOMEM where the tier is too small; close in any
+// case.
+int reports_open(struct Zero *z, struct Tier *tier, struct Error *e);
+void reports_close(struct Zero *z);
 void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row
 void reports_gather(struct Zero *z);                   // queued behind the word
 void reports_receive(struct Zero *z);                  // queues the copy to the host

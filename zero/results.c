@@ -22,7 +22,7 @@ void zero_step_begin(struct Zero *z, const struct StepState *settings) {
 // Sends the settings ahead of the word: the kernels of the step's end wait for that.
 static void send_settings(struct Zero *z) {
     struct Device *d = z->device;
-    device_wait(d, QUEUE_IN, z->settings_used);
+    device_wait(d, QUEUE_IN, z->reports->settings_used);
     if (z->known < z->step)
         device_wait(d, QUEUE_IN, zero_last_copy(z)->received_all);
     device_copy(d, QUEUE_IN, z->control, zero_host_copy(z)->sent,
@@ -35,13 +35,13 @@ void results_queue(struct Zero *z, uint64_t word) {
     send_settings(z);
     // The comm queue has the loss with the last gradient, if this rank has one.
     if (!params_trains(z->params)) {
-        device_record(d, QUEUE_COMPUTE, z->loss_summed);
-        device_wait(d, QUEUE_COMM, z->loss_summed);
+        device_record(d, QUEUE_COMPUTE, z->reports->loss_summed);
+        device_wait(d, QUEUE_COMM, z->reports->loss_summed);
     }
     reports_send_word(z, word);
     reports_gather(z);
     reports_clip(z);
-    device_wait(d, QUEUE_OUT, z->clipped);
+    device_wait(d, QUEUE_OUT, z->reports->clipped);
     reports_receive(z);
     device_copy(d, QUEUE_OUT, copy->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, copy->received_all);
@@ -60,7 +60,7 @@ void zero_send_counts(struct Zero *z) {
 
 struct StepResult zero_step_wait(struct Zero *z) {
     CHECK(z->known < z->step, "no step was queued");
-    const struct HostCopy *copy = &z->host_copy[z->known % HOST_COPIES];
+    const struct HostCopy *copy = &z->reports->host_copy[z->known % HOST_COPIES];
     const struct StepState *control = copy->received_control;
     device_sync_event(z->device, copy->received_all);
     struct StepResult result = reports_sum(z, copy);
@@ -86,8 +86,8 @@ struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, uint
     zero_forward(z, acts);
     if (!counts)
         device_zero(d, QUEUE_COMPUTE, loss, sizeof *loss);
-    device_record(d, QUEUE_COMPUTE, z->loss_summed);
-    device_wait(d, QUEUE_COMM, z->loss_summed);
+    device_record(d, QUEUE_COMPUTE, z->reports->loss_summed);
+    device_wait(d, QUEUE_COMM, z->reports->loss_summed);
     reports_send_word(z, word);
     reports_wait(z);
     return reports_sum(z, zero_host_copy(z));

@@ -81,7 +81,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     }
     d->label.unit = -1;
     z->backing.ops->step_queued(z);
-    device_record(d, QUEUE_COMPUTE, z->settings_used);
+    device_record(d, QUEUE_COMPUTE, z->reports->settings_used);
     d->label.step = 0; // what follows belongs to no step
     z->step++;
     z->backwards_done = 0;

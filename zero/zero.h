@@ -18,8 +18,8 @@
 // These files handle state on the device. zero/offload keeps it elsewhere: when a group is opened,
 // its BACKING adds hops to the group's chains. Only param.c and opt.c ask which tier that is.
 //
-// Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, param.c, grad.c and opt.c
-// (the hops), slots.c, open.c; zero/offload/offload.h. The rest of the program calls engine.h.
+// Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, shard.h, param.c, grad.c
+// and opt.c (the hops), slots.c, open.c; zero/offload/offload.h. The rest calls engine.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/judged.h"
@@ -32,10 +32,10 @@
 struct Model;
 struct Acts;
 struct Grad;
-struct HostCopy;
 struct MasterOps;
 struct Parallel;
 struct Pass;
+struct Reports;
 struct Zero;
 
 struct Placement {
@@ -58,12 +58,6 @@ struct ZeroPlan {
     bool buckets;                    // a backward pass writes its gradient into a bucket
     size_t nmicro;                   // micro-batches per step
     size_t prefetch;                 // number of visits ahead of the walk whose weights are fetched
-};
-
-// A form of groups in fewer bits (zero/base): bytes of n elements; adds the hop that unpacks them.
-struct PackOps {
-    size_t (*bytes)(const struct Zero *, int g, size_t n);
-    void (*attach)(struct Zero *, int g);
 };
 
 // One unit's forward or backward pass of one micro-batch.
@@ -142,13 +136,8 @@ struct Zero {
     size_t skipped_at_least;     // known steps in a row that were skipped at the least loss scale
     uint64_t updates;            // made by the known steps
     struct Best best;            // best validation so far, for checkpoints
-    struct Block control_block;
-    struct StepState *control;  // on the device
-    size_t report_bytes;        // of one row of `reports`
-    char *reports;              // on the device: (all->size) rows of struct RankReport
-    uint64_t *shared;           // (all->size): what zero_share returns
-    struct HostCopy *host_copy; // (HOST_COPIES), used in turn
-    struct Event *word_sent, *loss_summed, *reported, *clipped, *settings_used;
+    struct StepState *control;   // on the device
+    struct Reports *reports;     // what ranks tell each other at a step's end
     const struct Parallel *parallel;
 };
 
@@ -160,8 +149,6 @@ void zero_before_forward(struct Zero *z, const struct Visit *v);
 void zero_after_forward(struct Zero *z, const struct Visit *v);
 void zero_before_backward(struct Zero *z, const struct Visit *v);
 void zero_after_backward(struct Zero *z, const struct Visit *v);
-// Sets the device's label to the visit's unit, direction and micro-batch.
-void zero_label_visit(struct Zero *z, const struct Visit *v);
 
 // ---- step.c: runs `count` visits of one direction ----
 void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
@@ -196,41 +183,5 @@ bool update_is_here(const struct Zero *z, int g); // its optimizer state is on t
 void update_ahead(struct Zero *z, int g);         // queues UPDATE up to a hop marked `not_ahead`
 void update_group(struct Zero *z, int g);         // queues the rest, then weights_publish
 extern const struct Hop hop_adamw;
-
-// True if a group has gradients and optimizer state; and master weights apart from its parameters.
-static inline bool zero_trains(const struct Zero *z, int g) {
-    return !z->plan.inference && !z->params->group[g].frozen;
-}
-static inline bool zero_has_master(const struct Zero *z, int g) {
-    return z->plan.has_master && zero_trains(z, g);
-}
-
-// ---- open.c: bytes of a group's weights: what this rank keeps, the whole, a slot for it ----
-size_t weights_bytes(const struct Zero *z, int g);
-size_t weights_whole_bytes(const struct Zero *z, int g);
-size_t weights_slot_bytes(const struct Zero *z, int g);
-
-// ---- this rank's shards ----
-// Where this rank's part of a placement begins in group g, and how many elements it has. owned: of
-// the optimizer state; of a packed group, all that it keeps. shard: of a gradient, once it is
-// reduced.
-static inline size_t zero_part_numel(const struct Zero *z, const struct Placement *p, int g) {
-    return z->params->group[g].padded / (p->shard_group ? (size_t)p->shard_group->size : 1);
-}
-static inline size_t zero_part_begin(const struct Zero *z, const struct Placement *p, int g) {
-    return p->shard_group ? zero_part_numel(z, p, g) * (size_t)p->shard_group->rank : 0;
-}
-static inline const struct Placement *zero_owner(const struct Zero *z, int g) {
-    return params_packs(z->params, g) ? &z->plan.param : &z->plan.optimizer;
-}
-static inline size_t zero_owned_numel(const struct Zero *z, int g) {
-    return zero_part_numel(z, zero_owner(z, g), g);
-}
-static inline size_t zero_owned_begin(const struct Zero *z, int g) {
-    return zero_part_begin(z, zero_owner(z, g), g);
-}
-static inline size_t zero_shard_numel(const struct Zero *z, int g) {
-    return z->params->group[g].padded / (size_t)z->shard_group->size;
-}
 
 #endif

@@ -170,10 +170,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 1087)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1087")
-    if (core_lines > 2183)
-        fault("the files of the core have " core_lines " lines; at most 2183")
+    if (path_lines > 1074)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 1074")
+    if (core_lines > 2208)
+        fault("the files of the core have " core_lines " lines; at most 2208")
 }
 
 function check_include(text,    target) {
@@ -294,10 +294,15 @@ function check_function(code) {
 }
 
 # ---- form ----
+function columns(text) {
+    gsub(/[\200-\277]/, "", text) # the bytes of a character but its first
+    return length(text)
+}
+
 function check_form(text) {
     if (text ~ /\t/ && file !~ /Makefile$|\.mk$/)
         fault("a tab; four spaces")
-    if (file ~ /\.(c|h|cu|cuh|cc)$/ && text ~ /^ *\/\// && length(text) > 100)
+    if (file ~ /\.(c|h|cu|cuh|cc)$/ && text ~ /^ *\/\// && columns(text) > 100)
         fault("a comment past column 100") # clang-format wraps code alone
     if (text ~ /[ \t]$/)
         fault("white space at the end of the line")
@@ -348,7 +353,7 @@ function check_file(    text) {
         }
     }
     close(file)
-    if (file ~ /^zero\/((zero|hop|slots)\.h|(step|stages|chain|param|grad|opt|slots)\.c)$/)
+    if (file ~ /^zero\/((zero|hop|shard|slots)\.h|(step|stages|chain|param|grad|opt|slots)\.c)$/)
         path_lines += line
     if (file ~ /^zero\/[^\/]*$/)
         core_lines += line

@@ -143,14 +143,14 @@ static void walk(struct Rank *r) {
     char somewhere[64];
     struct Zero *z = &r->zero;
     set_operands(z, somewhere);
-    z->host_copy[0].sent = &sent;
-    z->host_copy[0].sent_word = &word;
+    z->reports->host_copy[0].sent = &sent;
+    z->reports->host_copy[0].sent_word = &word;
     zero_step_begin(z, &settings);
     zero_step_pass(z, &z->pass[0], &r->acts);
     zero_step_pass(z, &z->pass[1], &r->acts);
     zero_step_end(z, false);
-    z->host_copy[0].sent = NULL;
-    z->host_copy[0].sent_word = NULL;
+    z->reports->host_copy[0].sent = NULL;
+    z->reports->host_copy[0].sent_word = NULL;
     set_operands(z, NULL);
 }
 

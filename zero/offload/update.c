@@ -125,7 +125,7 @@ void host_close(struct Zero *z) {
 }
 
 static struct Mark *results_received_of(struct Zero *z, const struct HostCopy *copy) {
-    return &offload_of(z)->update.results_received[copy - z->host_copy];
+    return &offload_of(z)->update.results_received[copy - z->reports->host_copy];
 }
 
 // ---- one group's update ----
@@ -288,7 +288,7 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     struct Device *d = z->device;
     size_t bytes = zero_owned_numel(z, a->group) * dtype_size(z->plan.param.dtype);
     // Late weights were made a step ago: all ranks must have read those in use.
-    device_wait(d, QUEUE_IN, z->clipped);
+    device_wait(d, QUEUE_IN, z->reports->clipped);
     mark_wait(&o->group[a->group].new_weights_made, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, a->mem[BUFFER_SHARD], o->group[a->group].new_weights.mem, bytes);
     o->mover.moved[TAG_PARAM].in += bytes;

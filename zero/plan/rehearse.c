@@ -177,9 +177,9 @@ struct HostEnd {
 
 static void use_host_ends(struct Zero *z, struct HostEnd *end) {
     for (int i = 0; i < HOST_COPIES; i++) {
-        z->host_copy[i].sent = end ? &end[i].sent : NULL;
-        z->host_copy[i].received_control = end ? &end[i].received : NULL;
-        z->host_copy[i].sent_word = end ? &end[i].word : NULL;
+        z->reports->host_copy[i].sent = end ? &end[i].sent : NULL;
+        z->reports->host_copy[i].received_control = end ? &end[i].received : NULL;
+        z->reports->host_copy[i].sent_word = end ? &end[i].word : NULL;
     }
 }
 

@@ -1,5 +1,6 @@
 // The sum over replicas: see replica.h.
 #include "zero/replica/replica.h"
+#include "zero/shard.h"
 
 static void run(struct Zero *z, const struct HopArgs *a) {
     struct Comm *c = a->context;

@@ -1,6 +1,7 @@
 // Weights in 8 bits and gradients in 4, on their way from rank to rank: see wire.h. Next:
 // kernels/cpu/quantize.c.
 #include "zero/wire/wire.h"
+#include "zero/shard.h"
 
 enum { WEIGHT_BITS = 8, GRADIENT_BITS = 4 };
 
