@@ -10,7 +10,7 @@
 // norms, are split too: each TP rank has equally many consecutive rows. Then a sum leaves each rank
 // only its rows, and a product that reads all rows gathers them first.
 //
-// Called by model/megatron.c and model/ends.c; made by zero/tensor/tensor.c.
+// Called by model/megatron.c and model/ends.c; made by zero/tp/tp.c.
 #ifndef KERNELS_TP_COMM_H
 #define KERNELS_TP_COMM_H
 #include "kernels/base.h"

@@ -5,8 +5,8 @@
 #define MODEL_LORA_H
 #include "kernels/lora.h"
 
-// How the weights of blocks are kept, if not as they are computed with (zero/base/base.h), and the
-// elements of a run, which is packed on its own.
+// How the weights of blocks are kept, if not as they are computed with (zero/qlora/qlora.h), and
+// the elements of a run, which is packed on its own.
 enum BaseFormat { BASE_PLAIN, BASE_INT8, BASE_NF4, NBASE };
 enum { BASE_RUN = 16384 };
 

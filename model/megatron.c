@@ -12,7 +12,7 @@
 // is a reduce_scatter and an all_gather, so the volume is the same, with one exception: the input
 // of a product's weight gradient was not kept whole, and is gathered again.
 //
-// Called by block.c and ends.c. Next: zero/tensor/tensor.c.
+// Called by block.c and ends.c. Next: zero/tp/tp.c.
 #include "model/megatron.h"
 
 static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {

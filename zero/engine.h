@@ -20,7 +20,7 @@ struct Pass {
 
 // The job's other dimensions: replicas, tensor parallelism, a pipeline. Each sum that they add to a
 // gradient is a hop of REDUCE, in this order: tp_all_reduce of elements that are summed over the TP
-// ranks (zero/tensor), tied_all_reduce of a head that is the embedding (zero/pipe; after the next
+// ranks (zero/tp), tied_all_reduce of a head that is the embedding (zero/pipe; after the next
 // hop if only shards are kept), the stage's own over z->shard_group, replica_all_reduce
 // (zero/replica).
 struct Parallel {
@@ -52,7 +52,7 @@ struct ZeroOptions {
     struct LossScaleSettings loss_scale; // for fp16 alone
 };
 
-// A form of groups in fewer bits (zero/base): bytes of n elements; adds the hop that unpacks them.
+// A form of groups in fewer bits (zero/qlora): bytes of n elements; adds the hop that unpacks them.
 struct PackOps {
     size_t (*bytes)(const struct Zero *, int g, size_t n);
     void (*attach)(struct Zero *, int g);

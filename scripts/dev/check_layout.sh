@@ -73,7 +73,7 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero zero/master zero/base zero/wire zero/hpz zero/replica zero/tensor " \
+        return index("zero/comm zero zero/master zero/qlora zero/wire zero/hpz zero/replica zero/tp " \
             "zero/pipe zero/offload zero/trace zero/process zero/settings zero/checkpoint zero/weights " \
             "zero/rank zero/train zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/peft data/llmc data/deepspeed data/flags data/log ",
@@ -344,7 +344,7 @@ function check_file(    text) {
         if (text ~ /^#[ \t]*include/)
             check_include(text)
         check_code(text)
-        if (file ~ /^zero\/([^\/]*|(offload|wire|hpz|replica|tensor|pipe)\/.*h)$/) {
+        if (file ~ /^zero\/([^\/]*|(offload|wire|hpz|replica|tp|pipe)\/.*h)$/) {
             sub(/\/\/.*/, "", text)
             if (file ~ /^zero\/.*\//)
                 note_declared(text)

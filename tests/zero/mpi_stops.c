@@ -25,7 +25,7 @@ enum { RANKS = 4 };
 // ---- what ranks exchange ----
 
 static struct Comm *places(struct Rank *r) {
-    return r->tensor.comm;
+    return r->tp.comm;
 }
 static struct Comm *sharers(struct Rank *r) {
     return r->shard_group;

@@ -3,7 +3,7 @@
 
 #include "zero/comm/grid.h"
 #include "zero/pipe/order.h"
-#include "zero/tensor/tensor.h"
+#include "zero/tp/tp.h"
 
 #include <errno.h>
 #include <math.h>
@@ -117,7 +117,7 @@ static void add_collective(void *question, const struct Rehearsed *one) {
     struct Question *q = question;
     const struct Comm *over = one->over;
     int apart = over == q->dry->parallel.replicas ? settings_stages(q->whole) : 1;
-    if (over && over != q->dry->tensor.comm)
+    if (over && over != q->dry->tp.comm)
         add_sent(q, (size_t)over->size, (size_t)(over->stride * apart), one->collective, one->bytes,
                  one->when);
 }

@@ -117,7 +117,7 @@ static void walk(struct Rank *r, struct Counter *counter, const struct Operands 
     const struct Params *p = &r->params;
     uint64_t sent[2] = {0, 0};
     struct KernelCount ignored = {.sent = 0};
-    add_sent(r->tensor.comm, sent, &ignored);
+    add_sent(r->tp.comm, sent, &ignored);
     for (int u = 0, alike; u < p->nunit; u += alike) {
         struct PassCount count = {0}, *to = &out[p->unit[u].kind];
         bool block = p->unit[u].kind == UNIT_BLOCK;
@@ -125,13 +125,13 @@ static void walk(struct Rank *r, struct Counter *counter, const struct Operands 
             ;
         counter->to = &count.forward;
         unit_forward(&r->model, u, o->w, &r->acts);
-        add_sent(r->tensor.comm, sent, &count.forward);
+        add_sent(r->tp.comm, sent, &count.forward);
         counter->to = &count.backward;
         if (u >= params_first_backward(p)) {
             acts_restore(&r->model, u, o->w, &r->acts);
             unit_backward(&r->model, u, o->w, o->dw, &r->acts);
         }
-        add_sent(r->tensor.comm, sent, &count.backward);
+        add_sent(r->tp.comm, sent, &count.backward);
         double share = block ? alike / (double)params_layers(p) : 1;
         add_times(&to->forward, &count.forward, share);
         add_times(&to->backward, &count.backward, share);

@@ -1,7 +1,7 @@
 // The parts of a forecast in the order of a run: see predict.h. Next: fit.c.
 #include "zero/plan/predict.h"
 
-#include "zero/base/base.h"
+#include "zero/qlora/qlora.h"
 #include "zero/plan/table.h"
 
 #include <errno.h>
@@ -187,7 +187,7 @@ static void tell_adapters(const struct ModelConfig *m) {
              "--fit auto,lora: nothing fits that trains all %llu parameters; %llu of adapters are "
              "trained instead: --lora-rank %zu --base-dtype %s",
              (unsigned long long)all.real - trained, trained, m->lora.rank,
-             base_words[m->lora.base]);
+             qlora_words[m->lora.base]);
     params_free(&all);
 }
 

@@ -68,7 +68,7 @@ static void add_sent(struct Play *p, const struct Comm *c, enum Collective kind,
     bool backward = p->part != SEND_FORWARD;
     uint64_t others = (uint64_t)(c->size - 1) * (kind == COMM_ALL_REDUCE ? 2 : 1);
     p->out->traffic.bytes[kind] += sent;
-    if (c == p->rank->tensor.comm)
+    if (c == p->rank->tp.comm)
         p->out->sums[backward] += (double)sent;
     else if (kind != COMM_SWAP)
         p->out->sent[one->when] += (double)sent;

@@ -84,14 +84,14 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
         r->parallel.replicas = comm_split(r->all, &r->parallel.grid, AXIS_REPLICA, dry);
     if (s->hpz_size)
         r->hpz_group = comm_split(r->all, &hpz_grid, AXIS_DP, dry);
-    tensor_join(&r->tensor, r->all, &r->parallel.grid, s->sequence_parallel, dry);
+    tp_join(&r->tp, r->all, &r->parallel.grid, s->sequence_parallel, dry);
     pipe_join(&r->pipe, &r->parallel, r->all, &r->parallel.grid, parts,
               model_first_trained(&s->model), !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, r->shard_group->size, settings_node_ranks(s), dry);
-    struct Comm *groups[] = {r->all,         r->shard_group, r->parallel.replicas, r->hpz_group,
-                             r->tensor.comm, r->pipe.prev,   r->pipe.next,         r->pipe.tied};
+    struct Comm *groups[] = {r->all,     r->shard_group, r->parallel.replicas, r->hpz_group,
+                             r->tp.comm, r->pipe.prev,   r->pipe.next,         r->pipe.tied};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -153,7 +153,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (!err)
         err = wire_open(&r->wire, &r->zero, &r->tier[TIER_DEVICE], e);
     if (!err)
-        err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+        err = tp_open(&r->tp, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
         err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
@@ -285,8 +285,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = open_comm(r, s, dry, e);
     if (err)
         return err;
-    const struct TpComm *across = tensor_tp_comm(&r->tensor);
-    size_t tp_rank = r->tensor.across.rank, tp_size = tp_comm_size(across);
+    const struct TpComm *across = tp_group_comm(&r->tp);
+    size_t tp_rank = r->tp.across.rank, tp_size = tp_comm_size(across);
     params_layout(&s->model, settings_layout_shards(s), tp_rank, tp_size, &r->params);
     if (r->parallel.stages > 1)
         params_keep_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
@@ -333,7 +333,7 @@ void rank_close(struct Rank *r) {
     params_free(&r->params);
     tier_free(&r->staging);
     nvme_close(r->nvme);
-    tensor_close(&r->tensor);
+    tp_close(&r->tp);
     pipe_close(&r->pipe);
     struct Comm *groups[] = {r->hpz_group, r->parallel.replicas,
                              r->shard_group == r->all ? NULL : r->shard_group, r->all};

@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "zero/comm/grid.h"
 #include "zero/hpz/hpz.h"
-#include "zero/tensor/tensor.h"
+#include "zero/tp/tp.h"
 #include "zero/offload/move.h"
 #include "zero/pipe/pipe.h"
 #include "zero/rank/feed.h"
@@ -38,7 +38,7 @@ struct Rank {
     struct Comm *hpz_group;   // ranks of the second partition of weights; NULL: there is none
     struct Hpz *hpz;
     struct Wire wire; // between the ranks of dp
-    struct TensorGroup tensor;
+    struct TpGroup tp;
     struct PipeGroup pipe;
     struct Block staging; // of collectives between processes, or GPUs
     struct Params params;

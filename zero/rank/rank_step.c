@@ -31,7 +31,7 @@ void rank_comms(const struct Rank *r, const struct Comm *groups[RANK_COMMS]) {
                                           r->shard_group == r->all ? NULL : r->shard_group,
                                           r->parallel.replicas,
                                           r->hpz_group,
-                                          r->tensor.comm,
+                                          r->tp.comm,
                                           r->wire.intra_node,
                                           r->wire.inter_node,
                                           r->pipe.prev,

@@ -2,7 +2,7 @@
 #include "zero/settings/settings.h"
 
 #include "model/presets.h"
-#include "zero/base/base.h"
+#include "zero/qlora/qlora.h"
 #include "zero/engine.h"
 #include "zero/master/master.h"
 #include "zero/pipe/order.h"
@@ -307,7 +307,7 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
         .moments_dtype = s->moments_dtype,
         .quantized_weights = s->quantized_weights,
         .inference = s->inference,
-        .pack = &base_pack,
+        .pack = &qlora_pack,
         .host_threads = s->threads,
         .masters = s->inference ? &zero_masters_none : master_ops(s->master_format),
         .loss_scale = s->loss_scale,

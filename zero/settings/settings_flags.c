@@ -1,7 +1,7 @@
 // The flags of a rank and its training: see settings.h. A row is name, type, field, default, topic,
 // value, help, what a resumed run may change, and other names (kernels/flag.h). A help text says
 // what the flag does, and what it costs.
-#include "zero/base/base.h"
+#include "zero/qlora/qlora.h"
 #include "zero/engine.h"
 #include "zero/settings/settings.h"
 #include "zero/wire/wire.h"
@@ -131,7 +131,7 @@ const struct Flag settings_table[] = {
     {"lora-dropout", FLAG_FLOAT, AT(rank.model.lora.dropout), "0", "Training",
      .argument = "0<=X<=0.99", .help = "The share of an adapter's input that is dropped in a step.",
      .identity = FLAG_RUN, .identity_if = "lora-rank"},
-    {"base-dtype", FLAG_CHOICE, AT(rank.model.lora.base), "none", "Training", .words = base_words,
+    {"base-dtype", FLAG_CHOICE, AT(rank.model.lora.base), "none", "Training", .words = qlora_words,
      .help = "How the weights of blocks are kept that adapters are for: int8; nf4, 4 bits (QLoRA); "
              "none: in --dtype. They are unpacked, layer by layer, where they are used.",
      .identity = FLAG_RUN, .identity_if = "base-dtype!=none"},

@@ -1,6 +1,6 @@
 // Writes the file of --trace-zero: docs/trace.md has its format.
 #include "zero/trace/record.h"
-#include "zero/base/base.h"
+#include "zero/qlora/qlora.h"
 #include "kernels/show.h"
 
 #include <errno.h>
@@ -127,7 +127,7 @@ static void write_model(const struct Writer *w) {
         fprintf(f, ",\"numel\":%zu,\"padded\":%zu,\"frozen\":%s", p->group[g].numel,
                 p->group[g].padded, p->group[g].frozen ? "true" : "false");
         if (params_packs(p, g))
-            fprintf(f, ",\"packed\":%zu", base_bytes(w->t->parts.zero, g, p->group[g].padded));
+            fprintf(f, ",\"packed\":%zu", qlora_bytes(w->t->parts.zero, g, p->group[g].padded));
         fprintf(f, "}");
     }
     fprintf(f, "],\n");

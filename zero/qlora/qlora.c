@@ -1,11 +1,11 @@
-// The base of adapters in fewer bits: see base.h. Next: zero/wire/wire.h.
-#include "zero/base/base.h"
+// The base of adapters in fewer bits: see qlora.h. Next: zero/wire/wire.h.
+#include "zero/qlora/qlora.h"
 
 #include "zero/state.h"
 
 #include <string.h>
 
-const char *const base_words[] = {
+const char *const qlora_words[] = {
     [BASE_PLAIN] = "none", [BASE_INT8] = "int8", [BASE_NF4] = "nf4", [NBASE] = NULL};
 
 enum { INT8_BITS = 8 };
@@ -55,25 +55,27 @@ static struct Part part_of(const struct Zero *z, int g, size_t begin, size_t n) 
     return p;
 }
 
-size_t base_bytes(const struct Zero *z, int g, size_t n) {
+size_t qlora_bytes(const struct Zero *z, int g, size_t n) {
     return part_of(z, g, 0, n).bytes;
 }
 
 // ---- the hop ----
 
-static void unpack(struct Zero *z, struct Device *d, const void *from, enum Dtype dtype,
-                   size_t runs, void *to) {
+// Dequantizes `runs` packed runs. d: the device, or the host's.
+static void dequantize_runs(struct Zero *z, struct Device *d, void *to, enum Dtype to_dtype,
+                            const void *packed, size_t runs) {
     struct Stream *queue = d->queue[QUEUE_COMPUTE];
     if (runs && format_of(z) == BASE_NF4)
-        d->kernels->nf4_dequantize(queue,
-                                   &(struct Nf4Dequantize){runs * BASE_RUN, dtype, from, to});
+        d->kernels->nf4_dequantize(
+            queue, &(struct Nf4Dequantize){
+                       .n = runs * BASE_RUN, .dtype = to_dtype, .from = packed, .x = to});
     else if (runs)
         d->kernels->dequantize(queue, &(struct Dequantize){.n = BASE_RUN,
                                                            .parts = runs,
                                                            .ranks = 1,
                                                            .bits = INT8_BITS,
-                                                           .dtype = dtype,
-                                                           .from = from,
+                                                           .dtype = to_dtype,
+                                                           .from = packed,
                                                            .x = to});
 }
 
@@ -87,7 +89,7 @@ static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
     for (size_t i = 0; i < parts; i++) {
         struct Part part = part_of(z, a->group, i * n, n);
         char *to = (char *)a->mem[BUFFER_WHOLE] + i * n * size;
-        unpack(z, z->device, from, p->dtype, part.packed, to);
+        dequantize_runs(z, z->device, to, p->dtype, from, part.packed);
         if (part.raw)
             device_copy(z->device, QUEUE_COMPUTE, to + part.packed * BASE_RUN * size,
                         from + part.raw_at, part.raw * BASE_RUN * size);
@@ -163,7 +165,7 @@ static const float *read_run(struct Zero *z, struct Device *host, int g, const s
     void *kept = buffer + BASE_RUN;
     if (run < p->packed) {
         copy(z, g, run * run_bytes(z), kept, run_bytes(z), false);
-        unpack(z, host, kept, F32, 1, buffer);
+        dequantize_runs(z, host, buffer, F32, kept, 1);
         device_sync_queue(host, QUEUE_COMPUTE);
     } else if (run < p->packed + p->raw) {
         copy(z, g, p->raw_at + (run - p->packed) * BASE_RUN * size, kept, BASE_RUN * size, false);
@@ -211,4 +213,4 @@ static void attach(struct Zero *z, int g) {
     chain_add(&z->state[g].chain[FETCH], &dequantize, NULL);
 }
 
-const struct PackOps base_pack = {base_bytes, attach};
+const struct PackOps qlora_pack = {qlora_bytes, attach};

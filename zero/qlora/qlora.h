@@ -12,16 +12,16 @@
 //
 // Shards are whole runs, so the weights are the same bits at every stage and in every tier. Each
 // rank packs all that it keeps: nothing is published. The embedding and the head are not packed.
-// The core gets it as struct PackOps. Next: base.c.
-#ifndef ZERO_BASE_BASE_H
-#define ZERO_BASE_BASE_H
+// The core gets it as struct PackOps. Next: qlora.c.
+#ifndef ZERO_QLORA_QLORA_H
+#define ZERO_QLORA_QLORA_H
 #include "zero/zero.h"
 
-extern const char *const base_words[]; // the values of --base-dtype, by enum BaseFormat; NULL ends
+extern const char *const qlora_words[]; // the values of --base-dtype, by enum BaseFormat; NULL ends
 
-extern const struct PackOps base_pack;
+extern const struct PackOps qlora_pack;
 
 // Bytes of a part of `n` elements of group g, a shard or the whole, as it is kept.
-size_t base_bytes(const struct Zero *z, int g, size_t n);
+size_t qlora_bytes(const struct Zero *z, int g, size_t n);
 
 #endif

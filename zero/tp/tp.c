@@ -1,9 +1,9 @@
-// Tensor parallelism between ranks: see tensor.h. Next: model/megatron.c, which asks for the
+// Tensor parallelism between ranks: see tp.h. Next: model/megatron.c, which asks for the
 // exchanges.
 //
 // A sum is an all_reduce over the TP ranks. Its shards have one size, so it may cover some elements
 // more than there are; tp_comm_padded says how many must be there.
-#include "zero/tensor/tensor.h"
+#include "zero/tp/tp.h"
 
 // ---- the model's exchanges ----
 
@@ -26,7 +26,7 @@ static void all_gather_tp(const struct TpComm *a, void *whole, const void *part,
 // ---- gradients ----
 
 // Returns how many elements of group g's gradient must be summed over the TP ranks.
-static size_t partial_numel(const struct TensorGroup *t, const struct Zero *z, int g) {
+static size_t partial_numel(const struct TpGroup *t, const struct Zero *z, int g) {
     struct Span span[MAX_PARAM];
     size_t numel = 0;
     int n = params_partial(&z->params->group[g], tp_comm_row_parts(&t->across), span);
@@ -36,7 +36,7 @@ static size_t partial_numel(const struct TensorGroup *t, const struct Zero *z, i
 }
 
 // Copies the partial elements of `whole` to scratch, one span after another, or back.
-static void move_partial(const struct TensorGroup *t, const struct Zero *z, int g, void *whole,
+static void move_partial(const struct TpGroup *t, const struct Zero *z, int g, void *whole,
                          bool back) {
     struct Span span[MAX_PARAM];
     enum Dtype dtype = z->plan.grad.dtype;
@@ -53,7 +53,7 @@ static void move_partial(const struct TensorGroup *t, const struct Zero *z, int 
 
 // Sums in scratch, since the spans lie apart and a sum may cover more elements than there are.
 static void sum_partial(struct Zero *z, const struct HopArgs *a) {
-    const struct TensorGroup *t = a->context;
+    const struct TpGroup *t = a->context;
     void *whole = a->mem[BUFFER_WHOLE];
     size_t n = partial_numel(t, z, a->group);
     move_partial(t, z, a->group, whole, false);
@@ -67,9 +67,8 @@ static const struct Hop tp_all_reduce = {"tp_all_reduce", POINT_BEFORE, WHEN_RED
 
 // ---- opening and closing ----
 
-void tensor_join(struct TensorGroup *t, struct Comm *all, const struct Grid *grid, bool rows,
-                 bool dry) {
-    *t = (struct TensorGroup){0};
+void tp_join(struct TpGroup *t, struct Comm *all, const struct Grid *grid, bool rows, bool dry) {
+    *t = (struct TpGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
     struct CommSplit split = {grid_line(grid, all->rank, AXIS_TP), QUEUE_COMPUTE, &t->staging};
@@ -83,8 +82,8 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, const struct Grid *gri
                                 .context = t->comm};
 }
 
-int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size_t staged,
-                struct Error *e) {
+int tp_open(struct TpGroup *t, struct Zero *z, struct Tier *device, size_t staged,
+            struct Error *e) {
     if (!t->comm)
         return 0;
     size_t n = 0;
@@ -102,10 +101,10 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
                             &t->partial, e);
 }
 
-void tensor_close(struct TensorGroup *t) {
+void tp_close(struct TpGroup *t) {
     tier_free(&t->partial);
     tier_free(&t->staging);
     if (t->comm)
         t->comm->ops->close(t->comm);
-    *t = (struct TensorGroup){0};
+    *t = (struct TpGroup){0};
 }
