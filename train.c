@@ -429,9 +429,9 @@ static int only_evaluate(struct Trainer *t, struct Error *e) {
 
 // ---- from the command line to the ranks ----
 
-// True if the run begins with the weights of --init, or trains adapters for them: its checkpoints
-// have the adapters alone.
-static bool needs_model(const struct Run *run) {
+// True if weights of --init are read, where it is given: when a run begins; and also when a run of
+// adapters goes on, as its checkpoints hold the adapters alone.
+static bool reads_init_weights(const struct Run *run) {
     return resume_is_fresh(&run->job.trainer.resume) || run->line.train.rank.model.lora.rank;
 }
 
@@ -441,23 +441,23 @@ static struct Trainer trainer_of(struct Run *run) {
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
     uint64_t limited = o->eval_limit ? size_min(o->eval_limit, all) : all;
-    return (struct Trainer){.settings = &run->line.train,
-                            .val_samples = size_min(some, all),
-                            .val_samples_at_end = all,
-                            .hooks = {data_train_batch, data_val_batch, data_train_counted,
-                                      data_val_counted, data, &run->console, console_step,
-                                      console_note, console_line, console_sync, run,
-                                      print_validation, print_sample, evaluate},
-                            .eval_samples = o->ppl ? limited : 0,
-                            .init = needs_model(run) ? run->texts.model : (struct ImportSource){0},
-                            .init_adapter = run->texts.adapter,
-                            .exported = run->texts.exported,
-                            .exported_adapter = run->texts.exported_adapter,
-                            .joins = run->world.first != 0,
-                            .resume = run->job.trainer.resume,
-                            .trace = o->trace,
-                            .trace_zero = o->trace_zero,
-                            .model = o->init ? o->init : run->line.train.preset};
+    return (struct Trainer){
+        .settings = &run->line.train,
+        .val_samples = size_min(some, all),
+        .val_samples_at_end = all,
+        .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
+                  &run->console, console_step, console_note, console_line, console_sync, run,
+                  print_validation, print_sample, evaluate},
+        .eval_samples = o->ppl ? limited : 0,
+        .init = reads_init_weights(run) ? run->texts.model : (struct ImportSource){0},
+        .init_adapter = run->texts.adapter,
+        .exported = run->texts.exported,
+        .exported_adapter = run->texts.exported_adapter,
+        .joins = run->world.first != 0,
+        .resume = run->job.trainer.resume,
+        .trace = o->trace,
+        .trace_zero = o->trace_zero,
+        .model = o->init ? o->init : run->line.train.preset};
 }
 
 // Returns how many texts are continued side by side; of --prompts, before they are read, at most.
@@ -512,9 +512,9 @@ static int check_weights(struct Run *run, struct Error *e) {
     int err = 0;
     if (!fresh && flag_is_on_line(&said, "init"))
         err = init_check_resumed(&run->resolved, o->kinds, o->init, e);
-    if (!err && (needs_model(run) || o->export))
+    if (!err && (reads_init_weights(run) || o->export))
         err = open_model(run, fresh, e);
-    if (!err && needs_model(run) && run->texts.model.context)
+    if (!err && reads_init_weights(run) && run->texts.model.context)
         err = import_check(model, &run->texts.model, e);
     if (!err && fresh)
         err = texts_open_adapter(&run->texts, e);

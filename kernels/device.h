@@ -108,8 +108,8 @@ const char *device_event_name(const struct Device *d, const void *event);
 void device_record(struct Device *d, enum Queue q, struct Event *event);
 void device_wait(struct Device *d, enum Queue q, struct Event *event);
 // For traces: until the label is cleared, a queue's next operation is a wait for `event` of `of`.
-void device_label_wait(struct Device *d, const struct Device *of, const struct Event *event);
-void device_clear_label(struct Device *d);
+void device_set_event_label(struct Device *d, const struct Device *of, const struct Event *event);
+void device_clear_event_label(struct Device *d);
 
 // Disturbs one queue, for tests: before each operation its worker sleeps between delay_us / 2 and
 // delay_us, drawn from seed. The result of a run must not depend on it.

@@ -50,7 +50,7 @@ static struct EventLabel label_of(const struct NamedEvent *n) {
     return n ? (struct EventLabel){n->name, n->event, n->records} : (struct EventLabel){0};
 }
 
-void device_clear_label(struct Device *d) {
+void device_clear_event_label(struct Device *d) {
     d->label.event = (struct EventLabel){0};
 }
 
@@ -60,16 +60,16 @@ void device_record(struct Device *d, enum Queue q, struct Event *event) {
         n->records++;
     d->label.event = label_of(n);
     d->ops->record(d->queue[q], event);
-    device_clear_label(d);
+    device_clear_event_label(d);
 }
 
-void device_label_wait(struct Device *d, const struct Device *of, const struct Event *event) {
+void device_set_event_label(struct Device *d, const struct Device *of, const struct Event *event) {
     if (d->trace)
         d->label.event = label_of(find(of, event));
 }
 
 void device_wait(struct Device *d, enum Queue q, struct Event *event) {
-    device_label_wait(d, d, event);
+    device_set_event_label(d, d, event);
     d->ops->wait(d->queue[q], event);
-    device_clear_label(d);
+    device_clear_event_label(d);
 }

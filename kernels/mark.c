@@ -47,12 +47,12 @@ void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
     if (m->last < 0)
         return;
     struct Elsewhere e = {m->device[m->last], m->event[m->last]};
-    device_label_wait(d, e.device, e.event);
+    device_set_event_label(d, e.device, e.event);
     if (e.device->ops == d->ops) // same backend: its queues can wait for each other's events
         d->ops->wait(d->queue[q], e.event);
     else if (d->calls_may_wait)
         device_call(d, q, wait_elsewhere, &e, sizeof e);
     else
         sync_elsewhere(d, &e);
-    device_clear_label(d);
+    device_clear_event_label(d);
 }

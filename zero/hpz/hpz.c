@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct HpzShard {
-    struct Comm *group;
+    struct Comm *neighbours;
     struct Block kept;  // 1/H of the group
     bool has;           // something is kept,
     uint64_t of_update; // since this record of `updated`
@@ -18,7 +18,7 @@ struct HpzShard {
 
 struct Hpz {
     int count;
-    struct HpzShard group[];
+    struct HpzShard shard[];
 };
 
 // Returns the bytes of a neighbour's part of a group, in the form in which it travels (zero/wire).
@@ -37,14 +37,14 @@ static bool is_old(const struct Zero *z, int g, void *second) {
 
 static void gather_hpz(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
-    size_t part = hpz_bytes(z, a->group, s->group);
-    s->group->ops->all_gather(s->group, weights_arrive(z, a), s->kept.mem, part);
+    size_t part = hpz_bytes(z, a->group, s->neighbours);
+    s->neighbours->ops->all_gather(s->neighbours, weights_arrive(z, a), s->kept.mem, part);
 }
 
 static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
-    size_t part = hpz_bytes(z, a->group, s->group);
-    char *own = weights_arrive(z, a) + part * (size_t)s->group->rank;
+    size_t part = hpz_bytes(z, a->group, s->neighbours);
+    char *own = weights_arrive(z, a) + part * (size_t)s->neighbours->rank;
     device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
     s->has = true;
     s->of_update = z->state[a->group].updated.records;
@@ -61,24 +61,23 @@ static const struct Hop hpz_keep_shard = {
 int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct Tier *tier,
              struct Error *e) {
     int n = z->params->ngroup, err = 0;
-    struct Hpz *s = base_alloc_zeroed(sizeof *s + (size_t)n * sizeof s->group[0]);
-    s->count = n;
+    struct Hpz *hpz = base_alloc_zeroed(sizeof *hpz + (size_t)n * sizeof hpz->shard[0]);
+    hpz->count = n;
     for (int g = 0; g < n && !err; g++) {
-        struct HpzShard *group = &s->group[g];
-        const struct Group *of = &z->params->group[g];
+        struct HpzShard *shard = &hpz->shard[g];
         char purpose[64];
-        snprintf(purpose, sizeof purpose, "the second partition of %s", of->name);
-        *group = (struct HpzShard){.group = neighbours};
-        err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, neighbours), &group->kept, e);
-        chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, group);
-        chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, group);
+        snprintf(purpose, sizeof purpose, "the second partition of %s", z->params->group[g].name);
+        shard->neighbours = neighbours;
+        err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, neighbours), &shard->kept, e);
+        chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, shard);
+        chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, shard);
     }
-    *out = s;
+    *out = hpz;
     return err;
 }
 
-void hpz_close(struct Hpz *s) {
-    for (int g = 0; s && g < s->count; g++)
-        tier_free(&s->group[g].kept);
-    free(s);
+void hpz_close(struct Hpz *hpz) {
+    for (int g = 0; hpz && g < hpz->count; g++)
+        tier_free(&hpz->shard[g].kept);
+    free(hpz);
 }

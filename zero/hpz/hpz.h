@@ -16,10 +16,10 @@
 // The second partition of all groups.
 struct Hpz;
 
-// Allocates in `tier`. neighbours: H adjacent ranks of z->shard_group, this one among them. Errors:
-// -ENOMEM; call hpz_close in any case.
+// Allocates in `tier`, and adds two hops to each group's chain FETCH. neighbours: H adjacent ranks
+// of z->shard_group, this one among them. Errors: -ENOMEM; call hpz_close in any case.
 int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct Tier *tier,
              struct Error *e);
-void hpz_close(struct Hpz *s); // NULL: does nothing
+void hpz_close(struct Hpz *hpz); // NULL: does nothing
 
 #endif

@@ -14,9 +14,7 @@ static double between(const struct LrSchedule *s, double share_of_lr) {
     return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
 }
 
-// True for the last three kinds. The rate after `done` steps is that of iteration `done` of
-// DeepSpeed's scheduler; its engine has it one step later.
-static bool is_deepspeeds(enum Schedule kind) {
+static bool is_deepspeed_kind(enum Schedule kind) {
     return kind == SCHEDULE_WARMUP_LR || kind == SCHEDULE_WARMUP_DECAY_LR ||
            kind == SCHEDULE_WARMUP_COSINE_LR;
 }
@@ -28,7 +26,9 @@ static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64
     return between(s, (1 + cos(M_PI * part)) / 2);
 }
 
-// DeepSpeed counts from 0 and warms up over at least two steps (runtime/lr_schedules.py).
+// Returns what DeepSpeed's scheduler has at iteration `done`, which it counts from 0; it warms up
+// over at least two steps (runtime/lr_schedules.py). DeepSpeed's engine applies that rate one step
+// later.
 static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
     uint64_t warmup = s->warmup > 2 ? s->warmup : 2;
     if (done < warmup) {
@@ -46,7 +46,7 @@ static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
 }
 
 double schedule_lr(const struct LrSchedule *s, uint64_t done) {
-    if (is_deepspeeds(s->kind))
+    if (is_deepspeed_kind(s->kind))
         return deepspeed_lr(s, done);
     if (done < s->warmup)
         return s->lr * (double)(done + 1) / (double)s->warmup;

@@ -57,20 +57,24 @@ int import_run_peek(const char *path, char **folder, char **identity, struct Err
     return 0;
 }
 
-static int load_one(struct Zero *z, const char *path, const char *identity, char **loaded,
-                    struct Error *e) {
-    char *below = base_format("%s/checkpoints", path), *first = checkpoint_rank_path(path, 0);
-    const char *const folders[] = {below, NULL};
-    int err, missing = zero_agree(z, access(first, F_OK) ? -ENOENT : 0); // as all ranks see it
-    free(first);
+// Loads PATH, if that is a checkpoint, else the newest intact one of the --out PATH, which may be
+// an older one than import_run_peek has found. *loaded: its folder, free() it.
+static int load_from(struct Zero *z, const char *path, const char *identity, char **loaded,
+                     struct Error *e) {
+    char *checkpoints = base_format("%s/checkpoints", path);
+    char *rank0_file = checkpoint_rank_path(path, 0);
+    const char *const folders[] = {checkpoints, NULL};
+    int err;
+    bool is_out = zero_agree(z, access(rank0_file, F_OK) ? -ENOENT : 0) != 0; // as all ranks see it
+    free(rank0_file);
     *loaded = NULL;
-    if (missing) {
+    if (is_out) {
         err = checkpoint_resume_weights(z, folders, identity, loaded, e);
     } else {
         err = checkpoint_load_weights(z, path, identity, e);
         *loaded = base_format("%s", path);
     }
-    free(below);
+    free(checkpoints);
     return err;
 }
 
@@ -79,7 +83,7 @@ static int load(void *context, struct Zero *z, struct Error *e) {
     char *folder = NULL, *identity = NULL, *loaded = NULL;
     int err = zero_agree(z, import_run_peek(path, &folder, &identity, e));
     if (!err)
-        err = load_one(z, path, identity, &loaded, e);
+        err = load_from(z, path, identity, &loaded, e);
     if (!err && z->all->rank == 0)
         log_line(LOG_NORMAL, "--init: the weights are those of %s", loaded);
     free(folder);
