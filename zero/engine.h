@@ -100,6 +100,9 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts);
 void zero_step_end(struct Zero *z, uint64_t word);
 struct StepResult zero_step_wait(struct Zero *z);
 
+// Sets the device's label to the visit's unit, direction and micro-batch.
+void zero_label_visit(struct Zero *z, const struct Visit *v);
+
 // Runs a forward pass alone, in acts->mode: for samples. All ranks make the same calls.
 void zero_forward(struct Zero *z, struct Acts *acts);
 
@@ -147,9 +150,6 @@ int zero_agree(struct Zero *z, int err);
 
 // ---- stages.c ----
 extern const char *const zero_stage_words[]; // values of --zero; NULL ends them
-
-// Sets the device's label to the visit's unit, direction and micro-batch.
-void zero_label_visit(struct Zero *z, const struct Visit *v);
 
 // ---- opt.c ----
 

@@ -150,15 +150,15 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
 static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps,
                              bool last) {
     const struct Unit *unit = &p->unit[u];
-    int trained = params_trained_of(p, u);
+    int trained = params_trained_of(p, u), groups = unit->adapter < 0 ? 1 : 2;
+    bool reads = !pass->backward || unit->reads_backward;
     bool ends = pass->backward && trained >= 0 && p->group[trained].first_unit == u;
     return (struct Visit){.unit = u,
-                          .ngroup = unit->adapter < 0 ? 1 : 2,
+                          .ngroup = reads ? groups : 0,
                           .group = {unit->group, unit->adapter},
                           .trained = trained,
                           .micro = pass->micro,
                           .backward = pass->backward,
-                          .needs_weights = !pass->backward || unit->reads_backward,
                           .saves_acts = keeps && u >= params_first_backward(p),
                           .grad_complete = ends,
                           .reduced_late = ends && last && p->group[trained].copy};
@@ -179,7 +179,7 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
     }
     *v = (struct Visit){.unit = -1, .group = {-1, -1}, .trained = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
-        v->keep_resident = v->needs_weights && v[1].needs_weights && v[1].group[0] == v->group[0];
+        v->keep_resident = v->ngroup && v[1].ngroup && v[1].group[0] == v->group[0];
     return list;
 }
 

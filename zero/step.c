@@ -14,20 +14,56 @@
 
 #include "model/model.h"
 
-void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts) {
-    for (const struct Visit *v = first; v < first + count; v++) {
-        zero_before_forward(z, v);
+void zero_label_visit(struct Zero *z, const struct Visit *v) {
+    struct Label *l = &z->device->label;
+    l->unit = z->params->first_unit + v->unit;
+    l->backward = v->backward;
+    l->micro = v->micro;
+}
+
+static void before_visit(struct Zero *z, const struct Visit *v) {
+    zero_label_visit(z, v);
+    for (int i = 0; i < v->ngroup; i++)
+        weights_ready(z, v, v->group[i]);
+    if (v->backward)
+        gradient_ready(z, v);
+    z->backing.ops->before_unit(z, v);
+}
+
+// Begins to fetch the weights of the next visits after this one is queued; also those of the next
+// pass, so that its first visits do not wait for this pass's last reductions.
+static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
+    const struct Visit *next = v + 1;
+    for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
+        for (int i = 0; i < next->ngroup; i++)
+            weights_ahead(z, next, next->group[i]);
+}
+
+// Fetches the next visits' weights first: a gather queued after the reduction would wait, as that
+// does, for this unit's backward pass.
+static void after_visit(struct Zero *z, const struct Visit *v) {
+    prefetch_ahead(z, v);
+    if (v->grad_complete && !v->reduced_late)
+        gradient_reduce(z, v);
+    for (int i = 0; i < v->ngroup; i++)
+        weights_released(z, v, v->group[i]);
+    z->backing.ops->after_unit(z, v);
+}
+
+static void walk_forward(struct Zero *z, const struct Pass *p, struct Acts *acts) {
+    for (const struct Visit *v = p->visit; v < p->visit + p->nvisit; v++) {
+        before_visit(z, v);
         unit_forward(z->model, v->unit, z->w, acts);
-        zero_after_forward(z, v);
+        after_visit(z, v);
     }
 }
 
-void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts) {
-    for (const struct Visit *v = first; v < first + count; v++) {
-        zero_before_backward(z, v);
+static void walk_backward(struct Zero *z, const struct Pass *p, struct Acts *acts) {
+    for (const struct Visit *v = p->visit; v < p->visit + p->nvisit; v++) {
+        before_visit(z, v);
         acts_restore(z->model, v->unit, z->w, acts);
         unit_backward(z->model, v->unit, z->w, z->dw, acts);
-        zero_after_backward(z, v);
+        after_visit(z, v);
     }
 }
 
@@ -53,9 +89,9 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         // The last step's reports must have left before this pass overwrites them.
         if (z->backwards_done == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
-        walk_backward(z, p->visit, p->nvisit, acts);
+        walk_backward(z, p, acts);
     } else {
-        walk_forward(z, p->visit, p->nvisit, acts);
+        walk_forward(z, p, acts);
     }
     z->parallel->send(z, p, acts);
     reduce_late(z, p);
@@ -65,7 +101,7 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
 void zero_forward(struct Zero *z, struct Acts *acts) {
     acts_use(acts, z->alone->micro);
     z->parallel->receive(z, z->alone, acts);
-    walk_forward(z, z->forward, z->alone->nvisit, acts);
+    walk_forward(z, z->alone, acts);
     z->parallel->send(z, z->alone, acts);
 }
 

@@ -63,10 +63,9 @@ struct ZeroPlan {
 // One unit's forward or backward pass of one micro-batch.
 struct Visit {
     int unit, ngroup, group[UNIT_GROUPS]; // the groups whose weights the unit reads
-    int trained;                          // of these, the one that is trained; -1: none
+    int trained;                          // the one of its groups that is trained; -1: none
     bool backward;
     size_t micro;
-    bool needs_weights; // it reads the groups' weights
     bool keep_resident; // the next visit reads them too, so they are not released
     bool saves_acts;    // forward: keeps activations for the backward pass
     bool grad_complete; // backward: no later visit of the micro-batch adds to the trained group's
@@ -143,16 +142,6 @@ struct Zero {
 
 // ---- stages.c ----
 const struct ZeroStage *zero_stage(int stage); // NULL: there is no such stage
-
-// Called around a visit: they handle its group's weights and gradient, and kept activations.
-void zero_before_forward(struct Zero *z, const struct Visit *v);
-void zero_after_forward(struct Zero *z, const struct Visit *v);
-void zero_before_backward(struct Zero *z, const struct Visit *v);
-void zero_after_backward(struct Zero *z, const struct Visit *v);
-
-// ---- step.c: runs `count` visits of one direction ----
-void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
-void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 
 // ---- param.c ----
 // Called around each visit that reads weights, for each of its groups: z->w[g] is the whole group
