@@ -77,12 +77,14 @@ static struct Device *device_of(const struct Zero *z, const struct Hop *h) {
     return h->on_host ? z->backing.host : z->device;
 }
 
-// Waits for the buffers that hop i is the first to use.
+// Waits for the buffers that hop i is the first to use; a whole gradient has been handed over.
 static void acquire(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
     const struct Hop *h = due->link[i]->hop;
     unsigned first = due->uses[i] & ~used_by(due, 0, i);
+    if (due->kind == REDUCE)
+        first &= ~(unsigned)USES_WHOLE;
     for (int b = 0; b < HOP_BUFFERS; b++)
-        if (first >> b & 1 && a->slot[b] && a->slot[b] != a->held)
+        if (first >> b & 1 && a->slot[b])
             slot_wait(z, a->slot[b], h->queue);
     if (first & USES_STORE)
         mark_wait(&z->state[a->group].updated, device_of(z, h), h->queue);
@@ -110,11 +112,10 @@ static void run_hop(struct Zero *z, enum ChainKind kind, const struct Link *l, s
         z->watch->ended(z->watch->context, z, kind, l->hop, &a);
 }
 
-int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
-              const struct HopArgs *a) {
+int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, const struct HopArgs *a) {
     const struct Chain *c = &z->state[a->group].chain[kind];
     const struct Due due = list_due(z, kind, a);
-    enum Queue at = from;
+    enum Queue at = kind == REDUCE ? QUEUE_COMPUTE : NQUEUE; // who has queued what precedes
     for (int i = 0; i < due.n; i++) {
         const struct Hop *h = due.link[i]->hop;
         if (due.link[i] < c->link + first)

@@ -25,16 +25,13 @@ static struct HopArgs gradient_args(struct Zero *z, int g) {
     struct Slot *bucket = s->buckets ? slots_find(s->buckets, g) : NULL;
     struct Slot *shard = s->shards ? slots_find(s->shards, g) : NULL;
     void *whole = bucket ? bucket->block.mem : s->grad.mem;
-    size_t begin = zero_shard_numel(z, g) * (size_t)z->shard_group->rank;
-    struct HopArgs a = {
-        .group = g, .mem = {whole, s->grad.mem}, .slot = {bucket, shard}, .held = bucket};
-    if (shard)
-        a.mem[BUFFER_SHARD] = shard->block.mem;
     if (z->plan.grad.shard_group)
-        return a;
-    a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.grad.dtype, begin);
-    a.slot[BUFFER_SHARD] = bucket;
-    return a;
+        return (struct HopArgs){.group = g,
+                                .mem = {whole, shard ? shard->block.mem : s->grad.mem},
+                                .slot = {bucket, shard}};
+    size_t begin = zero_shard_numel(z, g) * (size_t)z->shard_group->rank;
+    void *part = dtype_at(whole, z->plan.grad.dtype, begin);
+    return (struct HopArgs){.group = g, .mem = {whole, part}, .slot = {bucket, bucket}};
 }
 
 // A group that two units share has its bucket from the later one's backward pass on.
@@ -46,9 +43,8 @@ void gradient_begin(struct Zero *z, int g) {
     if (s->shards)
         slots_acquire(s->shards, g);
     struct HopArgs a = gradient_args(z, g);
-    a.held = NULL;
     if (z->backwards_done > 0)
-        chain_run(z, ACCUMULATE, 0, false, NQUEUE, &a);
+        chain_run(z, ACCUMULATE, 0, false, &a);
 }
 
 void gradient_ready(struct Zero *z, const struct Visit *v) {
@@ -57,8 +53,8 @@ void gradient_ready(struct Zero *z, const struct Visit *v) {
         return;
     gradient_begin(z, g);
     struct HopArgs a = gradient_args(z, g);
-    if (a.held && !z->dw[g].mem)
-        slot_wait(z, a.held, QUEUE_COMPUTE);
+    if (a.slot[BUFFER_WHOLE] && !z->dw[g].mem)
+        slot_wait(z, a.slot[BUFFER_WHOLE], QUEUE_COMPUTE);
     z->dw[g] =
         (struct Grad){a.mem[BUFFER_WHOLE], z->backwards_done > 0 && !z->plan.grad.shard_group};
 }
@@ -67,9 +63,8 @@ void gradient_ready(struct Zero *z, const struct Visit *v) {
 
 void gradient_reduce(struct Zero *z, const struct Visit *v) {
     struct HopArgs a = gradient_args(z, v->trained);
-    chain_run(z, REDUCE, 0, false, QUEUE_COMPUTE, &a);
-    if (a.held)
-        z->dw[a.group] = (struct Grad){0};
+    chain_run(z, REDUCE, 0, false, &a);
+    z->dw[a.group] = (struct Grad){0};
     for (int b = 0; b < HOP_BUFFERS; b++)
         if (a.slot[b])
             a.slot[b]->owner = -1;

@@ -54,12 +54,11 @@ enum {
 };
 
 // A hop's arguments. slot: the one that a buffer lies in; NULL: in the group's own memory, which
-// nobody else uses. held: a slot that the queue before the chain has filled; no hop waits for it.
+// nobody else uses.
 struct HopArgs {
     int group;
     void *mem[HOP_BUFFERS];
-    struct Slot *slot[HOP_BUFFERS], *held;
-    bool backward; // FETCH: for a unit's backward pass
+    struct Slot *slot[HOP_BUFFERS];
     void *context; // the link's
 };
 
@@ -100,10 +99,10 @@ struct HopWatch {
 // Adds a hop after those that are at its point already.
 void chain_add(struct Chain *c, const struct Hop *hop, void *context);
 
-// Queues the hops that are due in this micro-batch, after what `from` has queued; NQUEUE: nothing.
-// Begins with link `first`; ahead: stops before a hop marked `not_ahead`. Returns the next link.
-int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, enum Queue from,
-              const struct HopArgs *a);
+// Queues the hops that are due in this micro-batch: those of REDUCE after the backward pass, which
+// has filled the whole gradient. Begins with link `first`; ahead: stops before a hop marked
+// `not_ahead`. Returns the next link.
+int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, const struct HopArgs *a);
 
 // Makes queue q wait until the slot is filled or, if nothing fills it, free.
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q);

@@ -43,24 +43,13 @@ bool update_is_here(const struct Zero *z, int g) {
     return zero_trains(z, g) && z->state[g].optimizer_tier->kind == TIER_DEVICE;
 }
 
-void update_ahead(struct Zero *z, int g) {
-    struct HopArgs a = weights_args(z, g, false);
-    CHECK(z->state[g].update_next == 0, "group %d: its last update is not installed", g);
-    z->state[g].update_next = chain_run(z, UPDATE, 0, true, NQUEUE, &a); // host_adamw; not h2d
-}
-
 void update_group(struct Zero *z, int g) {
     struct HopArgs a = weights_args(z, g, update_is_here(z, g));
-    chain_run(z, UPDATE, z->state[g].update_next, false, NQUEUE, &a);
+    chain_run(z, UPDATE, z->state[g].update_next, false, &a);
     weights_args_done(&a);
     z->state[g].update_next = 0;
     weights_publish(z, g);
 }
 
-static bool is_here(const struct Zero *z, int g, void *context) {
-    (void)context;
-    return update_is_here(z, g);
-}
-
-const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,      QUEUE_COMPUTE,
-                              MAKES_STORE, .run = run_adamw, .where = HERE, .wanted = is_here};
+const struct Hop hop_adamw = {"adamw",     POINT_STAGE,      WHEN_ANY,     QUEUE_COMPUTE,
+                              MAKES_STORE, .run = run_adamw, .where = HERE};

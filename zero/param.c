@@ -32,7 +32,7 @@ void weights_publish(struct Zero *z, int g) {
     if (!z->state[g].chain[PUBLISH].n)
         return;
     struct HopArgs a = weights_args(z, g, true);
-    chain_run(z, PUBLISH, 0, false, NQUEUE, &a);
+    chain_run(z, PUBLISH, 0, false, &a);
     weights_args_done(&a);
     if (!z->state[g].slots)
         mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
@@ -42,35 +42,31 @@ void weights_publish(struct Zero *z, int g) {
 
 // The shard lies where it is kept or, if that is not on the device, at its offset in the whole; a
 // packed one behind the whole, where the ranks' shards arrive.
-static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot, bool backward) {
+static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot) {
     int g = slot->owner;
     struct GroupState *s = &z->state[g];
-    void *whole = slot->block.mem;
-    size_t begin = zero_part_begin(z, &z->plan.param, g);
-    struct HopArgs a = {
-        .group = g, .mem = {whole, s->param.mem}, .slot = {slot}, .backward = backward};
+    const struct Placement *p = &z->plan.param;
+    struct HopArgs a = {.group = g, .mem = {slot->block.mem, s->param.mem}, .slot = {slot}};
     if (s->param_tier->kind == TIER_DEVICE)
         return a;
-    a.mem[BUFFER_SHARD] = dtype_at(whole, z->plan.param.dtype, begin);
-    if (params_packs(z->params, g) && z->plan.param.shard_group)
-        a.mem[BUFFER_SHARD] =
-            weights_arrive(z, &a) + s->message_bytes * (size_t)z->shard_group->rank;
-    else if (params_packs(z->params, g))
-        a.mem[BUFFER_SHARD] = weights_arrive(z, &a);
+    size_t rank = p->shard_group ? (size_t)p->shard_group->rank : 0;
     a.slot[BUFFER_SHARD] = slot;
+    a.mem[BUFFER_SHARD] = params_packs(z->params, g)
+                              ? weights_arrive(z, &a) + s->message_bytes * rank
+                              : dtype_at(slot->block.mem, p->dtype, zero_part_begin(z, p, g));
     return a;
 }
 
-static void fetch(struct Zero *z, struct Slot *slot, const struct Visit *v, bool ahead) {
-    struct HopArgs a = fetch_args(z, slot, v->backward);
-    slot->next = chain_run(z, FETCH, slot->next, ahead, NQUEUE, &a);
+static void fetch(struct Zero *z, struct Slot *slot, bool ahead) {
+    struct HopArgs a = fetch_args(z, slot);
+    slot->next = chain_run(z, FETCH, slot->next, ahead, &a);
 }
 
 static void begin_fetch(struct Zero *z, const struct Visit *v, int g) {
     struct Label labelled = z->device->label;
     zero_label_visit(z, v);
     z->backing.ops->weights_due(z, g); // this may use the slot for a while
-    fetch(z, slots_acquire(z->state[g].slots, g), v, true);
+    fetch(z, slots_acquire(z->state[g].slots, g), true);
     z->device->label = labelled;
 }
 
@@ -93,7 +89,7 @@ void weights_ready(struct Zero *z, const struct Visit *v, int g) {
     if (!slots_find(s->slots, g))
         begin_fetch(z, v, g);
     struct Slot *slot = slots_find(s->slots, g);
-    fetch(z, slot, v, false); // the hops that were not run ahead
+    fetch(z, slot, false); // the hops that were not run ahead
     slot_wait(z, slot, QUEUE_COMPUTE);
     z->w[g] = slot->block.mem;
 }

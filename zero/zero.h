@@ -83,7 +83,7 @@ struct ZeroStage {
 // The state of one group on this rank.
 struct GroupState {
     struct Chain chain[NCHAIN]; // how its bytes travel
-    int update_next;            // link of UPDATE to run next: update_ahead has run those before
+    int update_next;            // link of UPDATE to run next: offload has run those before
     struct Slots *slots;    // where a unit's weights are gathered; NULL: the rank keeps them whole
     struct Slots *buckets;  // where its gradient is made; NULL: in `grad`
     struct Block *messages; // receives the ranks' packed shards of its weights; NULL: they arrive
@@ -169,8 +169,7 @@ extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
 
 // ---- opt.c ----
 bool update_is_here(const struct Zero *z, int g); // its optimizer state is on the device
-void update_ahead(struct Zero *z, int g);         // queues UPDATE up to a hop marked `not_ahead`
-void update_group(struct Zero *z, int g);         // queues the rest, then weights_publish
+void update_group(struct Zero *z, int g);         // queues UPDATE from update_next, and PUBLISH
 extern const struct Hop hop_adamw;
 
 #endif

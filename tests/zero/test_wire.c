@@ -268,7 +268,7 @@ static bool reduces_right(struct Zero *z, int near, int rank) {
             shard[i] = 1;
         struct HopArgs a = {.mem = {whole, shard}};
         z->backwards_done = (size_t)adds;
-        chain_run(z, REDUCE, 0, false, NQUEUE, &a);
+        chain_run(z, REDUCE, 0, false, &a);
         device_sync_queue(z->device, QUEUE_COMM);
         for (size_t i = 0; i < NUMEL; i++)
             right &= fabsf(shard[i] - want[i] - (float)adds) <= (adds ? 1e-4f : 0);
@@ -292,12 +292,14 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     struct GroupState state = {.param_tier = &tier};
     struct Zero z = {.device = d, .shard_group = c, .params = &params, .state = &state};
     z.plan = (struct ZeroPlan){.grad = {c, &tier, F32}, .nmicro = 2};
+    z.handed_over[1][QUEUE_COMPUTE] = device_open_event(d, "backward done");
     chain_add(&state.chain[REDUCE], &hop_reduce_scatter, NULL);
     CHECK(!wire_open(&w, &z, &tier, &e), "%s", e.text);
     s->right[rank] = reduces_right(&z, s->near, rank);
     c->ops->barrier(c); // the others may still read
     device_sync_queue(d, QUEUE_COMM);
     wire_close(&w);
+    device_close_event(d, z.handed_over[1][QUEUE_COMPUTE]);
     c->ops->close(c);
     device_close(d);
 }

@@ -272,8 +272,11 @@ void host_step_reported(struct Zero *z) {
 // Queues the due updates of groups 0 .. g, and of a few more.
 static void advance(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
-    for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
-        update_ahead(z, h->next);
+    for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++) {
+        struct GroupState *s = &z->state[h->next];
+        CHECK(s->update_next == 0, "group %d: its last update is not installed", h->next);
+        s->update_next = chain_run(z, UPDATE, 0, true, &(struct HopArgs){.group = h->next});
+    }
 }
 
 void host_step_queued(struct Zero *z) {
@@ -325,20 +328,20 @@ static void write_new_weights(struct Zero *z, const struct HopArgs *a) {
 }
 
 static const struct Hop host_adamw = {
-    "host_adamw",          POINT_BEFORE,  WHEN_ANY,       QUEUE_COMPUTE, 0,
-    .run = run_host_adamw, .where = HERE, .on_host = true};
-static const struct Hop new_weights_h2d = {"h2d",         POINT_BEFORE,     WHEN_ANY,
+    "host_adamw",          POINT_BEFORE,  WHEN_ANY,        QUEUE_COMPUTE,  0,
+    .run = run_host_adamw, .where = HERE, .on_host = true, .instead = true};
+static const struct Hop new_weights_h2d = {"h2d",         POINT_AFTER,      WHEN_ANY,
                                            QUEUE_IN,      MAKES_STORE,      .run = load_new_weights,
                                            .where = HERE, .not_ahead = true};
-static const struct Hop new_weights_cast = {"cast",        POINT_BEFORE,    WHEN_ANY,
+static const struct Hop new_weights_cast = {"cast",        POINT_AFTER,     WHEN_ANY,
                                             QUEUE_COMPUTE, MAKES_STORE,     .run = cast_new_weights,
                                             .where = HERE, .on_host = true, .not_ahead = true};
 static const struct Hop new_weights_write = {
-    "write",       POINT_BEFORE,    WHEN_ANY,
+    "write",       POINT_AFTER,     WHEN_ANY,
     QUEUE_OUT,     MAKES_STORE,     .run = write_new_weights,
     .where = HERE, .on_host = true, .not_ahead = true};
 
-// Index of the link after host_adamw, which is the first one.
+// Index of the link after host_adamw, which is the first one and runs instead of adamw.
 enum { LINK_INSTALL = 1 };
 
 void host_attach(struct Zero *z, int g) {

@@ -33,7 +33,8 @@ static void add_hop(void *chains, const struct Rehearsed *one) {
         return;
     while (c->zero->state[c->group].chain[one->kind].link[i].hop != one->hop)
         i++;
-    struct HopRow *r = &c->row[one->kind][one->args->backward][i];
+    bool backward = one->kind == FETCH && c->zero->device->label.backward;
+    struct HopRow *r = &c->row[one->kind][backward][i];
     uint64_t others = one->over ? (uint64_t)one->over->size - 1 : 0;
     r->times++;
     r->over = one->over ? one->over : r->over;

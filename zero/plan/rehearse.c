@@ -39,11 +39,10 @@ static void count_all(const struct Play *p, struct Totals *t) {
 
 // Returns the phase in which a hop sends; a gradient that is reduced once goes beside the last
 // backward pass.
-static enum SendPhase phase_of(const struct Zero *z, enum ChainKind kind, const struct Hop *h,
-                               const struct HopArgs *a) {
+static enum SendPhase phase_of(const struct Zero *z, enum ChainKind kind, const struct Hop *h) {
     bool once = h->when == WHEN_LAST || (h->when == WHEN_REDUCED && !z->plan.grad.shard_group);
     if (kind == FETCH)
-        return a->backward ? SEND_BACKWARD : SEND_FORWARD;
+        return z->device->label.backward ? SEND_BACKWARD : SEND_FORWARD;
     if (kind == UPDATE || kind == PUBLISH)
         return SEND_UPDATE;
     return once ? SEND_LAST : SEND_BACKWARD;
@@ -123,7 +122,7 @@ static void hop_begins(void *play) {
 
 static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, const struct Hop *h,
                       const struct HopArgs *a) {
-    struct Rehearsed one = {.kind = kind, .hop = h, .args = a, .when = phase_of(z, kind, h, a)};
+    struct Rehearsed one = {.kind = kind, .hop = h, .args = a, .when = phase_of(z, kind, h)};
     add_since_last(play, &one);
 }
 

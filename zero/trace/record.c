@@ -149,7 +149,7 @@ static void hop_ended(void *trace, const struct Zero *z, enum ChainKind kind, co
         w->hop = h;
         w->chain = kind;
         w->group = a->group;
-        w->backward = kind == FETCH ? a->backward : kind == ACCUMULATE || kind == REDUCE;
+        w->backward = kind == FETCH ? l->backward : kind == ACCUMULATE || kind == REDUCE;
         w->micro = kind == FETCH || w->backward ? l->micro : SIZE_MAX;
         w->unit = kind == UPDATE || kind == PUBLISH ? -1 : l->unit; // theirs is a group's
     }
