@@ -16,13 +16,16 @@ struct BackingOps {
     // Allocates the rest of its memory, after all groups; and closes. Errors: -ENOMEM.
     int (*open)(struct Zero *, struct Error *);
     void (*close)(struct Zero *);
-    // A visit is about to read group g's weights, or fetch them: installs new ones first.
+    // A visit is about to read group g's weights, or fetch them: installs new ones first
+    // (host_install of offload/update.c).
     void (*weights_due)(struct Zero *, int g);
-    // Called around a unit: they handle what it keeps for its backward pass. before_unit may come
-    // twice before a forward visit: the first call reserves its slot.
+    // Called around a unit: they handle what it keeps for its backward pass, if that leaves the
+    // device (offload/activations.c), and gradients whose sum does (offload/gradients.c).
+    // before_unit may come twice before a forward visit: the first call reserves its slot.
     void (*before_unit)(struct Zero *, const struct Visit *);
     void (*after_unit)(struct Zero *, const struct Visit *);
-    // At a step's end: its norm and settings are on their way to the host; and all is queued.
+    // At a step's end: its norm and settings are on their way to the host; and all is queued
+    // (host_step_reported and host_step_queued of offload/update.c, which begin the next updates).
     void (*step_reported)(struct Zero *);
     void (*step_queued)(struct Zero *);
     // Between steps. sync waits for all queues; finish also for all updates that are due; install

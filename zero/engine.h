@@ -5,6 +5,8 @@
 #include "zero/comm/grid.h"
 #include "zero/shard.h"
 
+struct Acts;
+
 // The visits of one micro-batch in one direction: a slice of the list that this rank walks in a
 // step. With pipeline parallelism (zero/pipe) also what it receives and sends.
 struct Pass {

@@ -1,4 +1,4 @@
-// Gradients: where a unit writes them, how they are reduced over ranks, and their norm.
+// Gradients: where a unit writes them, and how they are reduced over ranks.
 //
 // A group's gradient is complete after the backward pass of the first unit that uses it. Then the
 // comm queue reduces it over the ranks and sums the squares of this rank's shard, while compute
@@ -8,11 +8,9 @@
 //   only a shard is kept         each micro-batch's gradient is made in a bucket, reduced at once,
 //                                and added to the shard; the bucket is free for the next unit
 //
-// The hops of a reduction are the group's chain REDUCE; chain.c makes the queues wait. The updates
-// wait for all of them, through the reports that follow on the comm queue (results.c). Read next:
-// opt.c.
-#include "zero/report.h"
-#include "zero/zero.h"
+// The updates wait for all of them, through the reports that follow on the comm queue (reports.c).
+// Read next: opt.c.
+#include "zero/shard.h"
 
 #include "model/grad.h"
 
@@ -82,32 +80,8 @@ static void run_reduce_scatter(struct Zero *z, const struct HopArgs *a) {
                                         accumulate);
 }
 
-// Sums the squares of a complete shard. Elements that several ranks keep count on one of them.
-static void run_grad_norm(struct Zero *z, const struct HopArgs *a) {
-    struct Device *d = z->device;
-    struct Span span[MAX_PARAM];
-    enum Dtype dtype = z->plan.grad.dtype;
-    double *out = zero_squares(z, a->group);
-    size_t n = zero_shard_numel(z, a->group), begin = n * (size_t)z->shard_group->rank;
-    int spans = params_counted(z->params, a->group, begin, begin + n, span);
-    if (!spans)
-        device_zero(d, QUEUE_COMM, out, sizeof *out);
-    for (int i = 0; i < spans; i++)
-        d->kernels->sum(d->queue[QUEUE_COMM],
-                        &(struct Sum){
-                            .n = span[i].end - span[i].begin,
-                            .dtype = dtype,
-                            .x = dtype_at(a->mem[BUFFER_SHARD], dtype, span[i].begin - begin),
-                            .square = true,
-                            .accumulate = i > 0,
-                            .out = out,
-                        });
-}
-
 const struct Hop hop_all_reduce = {"all_reduce", POINT_STAGE,           WHEN_REDUCED, QUEUE_COMM,
                                    USES_WHOLE,   .run = run_all_reduce, .where = HERE};
 const struct Hop hop_reduce_scatter = {
     "reduce_scatter",          POINT_STAGE,  WHEN_REDUCED, QUEUE_COMM, USES_WHOLE | USES_SHARD,
     .run = run_reduce_scatter, .where = HERE};
-const struct Hop hop_grad_norm = {"grad_norm", POINT_NORM,           WHEN_LAST,    QUEUE_COMM,
-                                  USES_SHARD,  .run = run_grad_norm, .where = HERE};

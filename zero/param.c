@@ -9,7 +9,7 @@
 //   comm     | gather 1 | gather 2 | gather 3 | ...
 //   compute             | unit 1   | unit 2   | ...
 //
-// The hops in between are the group's chain FETCH; chain.c makes the queues wait. Next: grad.c.
+// The hops in between are the group's chain FETCH. Next: grad.c.
 #include "zero/engine.h"
 
 // ---- weights that this rank updates ----

@@ -79,6 +79,31 @@ void reports_gather(struct Zero *z) {
     device_record(d, QUEUE_COMM, z->reports->gathered);
 }
 
+// Sums the squares of a complete shard. Elements that several ranks keep count on one of them.
+static void run_grad_norm(struct Zero *z, const struct HopArgs *a) {
+    struct Device *d = z->device;
+    struct Span span[MAX_PARAM];
+    enum Dtype dtype = z->plan.grad.dtype;
+    double *out = zero_squares(z, a->group);
+    size_t n = zero_shard_numel(z, a->group), begin = n * (size_t)z->shard_group->rank;
+    int spans = params_counted(z->params, a->group, begin, begin + n, span);
+    if (!spans)
+        device_zero(d, QUEUE_COMM, out, sizeof *out);
+    for (int i = 0; i < spans; i++)
+        d->kernels->sum(d->queue[QUEUE_COMM],
+                        &(struct Sum){
+                            .n = span[i].end - span[i].begin,
+                            .dtype = dtype,
+                            .x = dtype_at(a->mem[BUFFER_SHARD], dtype, span[i].begin - begin),
+                            .square = true,
+                            .accumulate = i > 0,
+                            .out = out,
+                        });
+}
+
+const struct Hop hop_grad_norm = {"grad_norm", POINT_NORM,           WHEN_LAST,    QUEUE_COMM,
+                                  USES_SHARD,  .run = run_grad_norm, .where = HERE};
+
 // Computes the norm of the whole gradient from the squares of one shard group's shards on all TP
 // ranks, in rank order, each group's from the pipeline stage that has it; only the first replica
 // counts, as the others have the same.

@@ -9,16 +9,6 @@
 
 #include <stddef.h>
 
-void zero_step_begin(struct Zero *z, const struct StepState *settings) {
-    struct StepState *sent = zero_host_copy(z)->sent;
-    CHECK(z->step - z->known <= STEPS_AHEAD, "%zu steps whose results nobody took",
-          (size_t)(z->step - z->known));
-    z->device->label.step = z->step + 1;
-    z->device->label.unit = -1;
-    *sent = *settings;
-    sent->loss_scale_settings = z->loss_scale_settings;
-}
-
 // Sends the settings ahead of the word: the kernels of the step's end wait for that.
 static void send_settings(struct Zero *z) {
     struct Device *d = z->device;

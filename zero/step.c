@@ -53,7 +53,7 @@ static void after_visit(struct Zero *z, const struct Visit *v) {
 static void walk_forward(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     for (const struct Visit *v = p->visit; v < p->visit + p->nvisit; v++) {
         before_visit(z, v);
-        unit_forward(z->model, v->unit, z->w, acts);
+        unit_forward(z->model, v->unit, z->w, acts); // model/units.c
         after_visit(z, v);
     }
 }
@@ -75,6 +75,16 @@ static void reduce_late(struct Zero *z, const struct Pass *p) {
         if (v->reduced_late)
             gradient_reduce(z, v);
     }
+}
+
+void zero_step_begin(struct Zero *z, const struct StepState *settings) {
+    struct StepState *sent = zero_host_copy(z)->sent;
+    CHECK(z->step - z->known <= STEPS_AHEAD, "%zu steps whose results nobody took",
+          (size_t)(z->step - z->known));
+    z->device->label.step = z->step + 1;
+    z->device->label.unit = -1;
+    *sent = *settings;
+    sent->loss_scale_settings = z->loss_scale_settings;
 }
 
 void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {

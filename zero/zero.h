@@ -16,7 +16,8 @@
 // before a step begins, so the next weights can be fetched ahead.
 //
 // These files handle state on the device. zero/offload keeps it elsewhere: when a group is opened,
-// its BACKING adds hops to the group's chains. Only param.c and opt.c ask which tier that is.
+// its BACKING adds hops to the group's chains. Of the hops' files only param.c and opt.c ask which
+// tier that is.
 //
 // Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, shard.h, param.c, grad.c
 // and opt.c (the hops), slots.c, open.c; zero/offload/offload.h. The rest calls engine.h.
@@ -28,15 +29,6 @@
 #include "zero/comm/comm.h"
 #include "zero/hop.h"
 #include "zero/slots.h"
-
-struct Model;
-struct Acts;
-struct Grad;
-struct MasterOps;
-struct Parallel;
-struct Pass;
-struct Reports;
-struct Zero;
 
 struct Placement {
     struct Comm *shard_group; // (dp) its ranks each keep one shard; NULL: each rank keeps all
@@ -158,14 +150,13 @@ char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where al
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
-// gradient_ready, before a backward visit, sets z->dw[g] of the trained group to where its gradient
-// goes.
-// gradient_begin, then or earlier, takes its buffers and queues the loading of the sum so far.
+// begin takes the buffers of a gradient and queues the loading of the sum so far; ready, before a
+// backward visit, sets z->dw[g] of the trained group to where its gradient goes; reduce queues
+// chain REDUCE after the visit that completes it, and gives the buffers back.
 void gradient_begin(struct Zero *z, int g);
 void gradient_ready(struct Zero *z, const struct Visit *v);
-// Queues chain REDUCE after the visit that completes a gradient, and gives its buffers back.
 void gradient_reduce(struct Zero *z, const struct Visit *v);
-extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm;
+extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm; // the last: reports.c
 
 // ---- opt.c ----
 bool update_is_here(const struct Zero *z, int g); // its optimizer state is on the device
