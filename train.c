@@ -369,8 +369,8 @@ static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
                       o->log_every);
         console->progress.live &= !run->world.launched; // a launcher's pipe may look like a tty
         if (!options_only(o))
-            err = report_open(&console->report, &run->flags, o->out,
-                              step ? (int64_t)step : RUNLOG_FRESH, o->tensorboard, e);
+            err = console_open(console, &run->flags, o->out, step ? (int64_t)step : RUNLOG_FRESH,
+                               o->tensorboard, e);
     }
     return zero_agree(&t->rank.zero, err);
 }
@@ -378,15 +378,15 @@ static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
 // Reports predicted against counted memory and traffic, and prints the weights hash.
 static void print_end(struct Run *run, struct Trainer *t) {
     struct Rank *r = &t->rank;
-    struct Report *report = &run->console.report;
     struct Error e;
     uint64_t hash = zero_weights_hash(&r->zero);
     if (!trainer_speaks(t) || t->code)
         return;
     char *json = predict_compare(&run->request, &run->forecast, r, run->console.progress.exceeded);
-    int err = report_memory(report, run->line.run.out, json, &e);
+    int err = console_memory(run->line.run.out, json, &e);
     struct Traffic sent = rank_traffic(r);
-    report_counts(report, r->zero.step, "sent_bytes", collective_names, sent.bytes, NCOLLECTIVE);
+    runlog_write_counts(&run->console.log, r->zero.step, "sent_bytes", collective_names, sent.bytes,
+                        NCOLLECTIVE);
     trainer_keep_error(t, err, &e);
     free(json);
     base_wait_for_reader(stdout);
@@ -526,7 +526,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 static int check(struct Run *run, struct Error *e) {
     int err = resolve_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
-        err = report_check(run->line.run.out, e);
+        err = console_check(run->line.run.out, e);
     return err ? err : predict_check(&run->request, e);
 }
 
@@ -621,7 +621,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err) {
         run->job.trainer = trainer_of(run);
         err = job_run(&run->job, e);
-        int unlogged = report_close(&run->console.report, err ? &ignored : e);
+        int unlogged = console_close(&run->console, err ? &ignored : e);
         err = err ? err : unlogged;
     }
     texts_close(&run->texts);
