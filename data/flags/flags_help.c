@@ -97,11 +97,8 @@ static char *topic_of(const char *group) {
 static void print_names(const struct Flags *f, size_t first, FILE *out) {
     char *topic = topic_of(f->table[first].group), *names = base_format("%s", "");
     for (size_t i = first; i < f->n; i++)
-        if (!strcmp(f->table[i].group, f->table[first].group)) {
-            char *longer = base_format("%s --%s", names, f->table[i].name);
-            free(names);
-            names = longer;
-        }
+        if (!strcmp(f->table[i].group, f->table[first].group))
+            base_append(&names, " --%s", f->table[i].name);
     int at = fprintf(out, "  %s", topic);
     fprintf(out, "%*s", HELP_COLUMN - at, "");
     show_words(out, names, HELP_COLUMN);

@@ -208,10 +208,8 @@ static char *format_time(size_t seconds) {
     char *text = base_format("%s", seconds ? "" : "0");
     for (int u = 0; u < NUNIT; u++) {
         size_t n = seconds / units[u].seconds;
-        char *longer = n ? base_format("%s%zu%c", text, n, units[u].letter) : text;
         if (n)
-            free(text);
-        text = longer;
+            base_append(&text, "%zu%c", n, units[u].letter);
         seconds %= units[u].seconds;
     }
     return text;
@@ -240,11 +238,8 @@ char *flag_argument(const struct Flag *flag) {
     if (flag->type != FLAG_CHOICE)
         return base_format("%s", flag->argument ? flag->argument : "a value");
     char *all = base_format("%s", flag->words[0]);
-    for (int i = 1; flag->words[i]; i++) {
-        char *longer = base_format("%s|%s", all, flag->words[i]);
-        free(all);
-        all = longer;
-    }
+    for (int i = 1; flag->words[i]; i++)
+        base_append(&all, "|%s", flag->words[i]);
     return all;
 }
 

@@ -449,13 +449,11 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .processes = 1};
 }
 
-// Appends a line for a flag to `text`, which it frees. Checkpoints have the flag's oldest name.
-static char *with_flag(char *text, const struct Flags *f, const struct Flag *flag) {
+// Appends a line for a flag. Checkpoints have the flag's oldest name.
+static void add_flag(char **text, const struct Flags *f, const struct Flag *flag) {
     char *value = flags_value(f, flag->name);
-    char *longer = base_format("%s--%s %s\n", text, flag->was ? flag->was : flag->name, value);
+    base_append(text, "--%s %s\n", flag->was ? flag->was : flag->name, value);
     free(value);
-    free(text);
-    return longer;
 }
 
 // True if shards are cut over all data-parallel ranks: --zero-shard-size is --ranks / --tp.
@@ -482,6 +480,6 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     for (const struct Flag *f = values.table; f < values.table + values.n; f++)
         if (f->identity != FLAG_FREE && f->identity != FLAG_NOW &&
             (!f->identity_if || flag_terms_hold(&values, f->identity_if)))
-            text = with_flag(text, resolved, f);
+            add_flag(&text, resolved, f);
     return text;
 }
