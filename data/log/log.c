@@ -152,16 +152,14 @@ void runlog_write_val(struct Appender *l, uint64_t step, float val_loss, float b
 }
 
 void runlog_write_eval(struct Appender *l, uint64_t step, const struct EvalResult *result) {
-    cJSON *name = cJSON_CreateString(result->name);
-    char *quoted = cJSON_PrintUnformatted(name), number[NUMBER_BYTES];
-    char *line = base_format("{\"step\":%" PRIu64 ",\"eval\":%s,\"items\":%zu", step,
-                             quoted ? quoted : "null", result->items);
+    char *name = json_line_text(cJSON_CreateString(result->name)), number[NUMBER_BYTES];
+    char *line =
+        base_format("{\"step\":%" PRIu64 ",\"eval\":%s,\"items\":%zu", step, name, result->items);
     for (int m = 0; m < NEVALMEASURE; m++)
         if (result->accuracy[m] >= 0)
             base_append(&line, ",\"%s\":%s", eval_measure_names[m],
                         float_text(number, (float)result->accuracy[m]));
-    cJSON_free(quoted);
-    cJSON_Delete(name);
+    free(name);
     put_line(l, line);
 }
 
