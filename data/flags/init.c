@@ -233,13 +233,12 @@ void init_lower_rate(struct Flags *f) {
 
 // Sets the defaults of fine-tuning. model: its flags, from which seq-len is removed.
 static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
-    char *steps = flags_value(f, "steps");
     const struct {
         const char *flag;
         double value;
     } rows[] = {{"lr", strtod(FINE_TUNING_LR, NULL)},
                 {"weight-decay", 0},
-                {"warmup", floor(INIT_WARMUP * strtod(steps, NULL))}};
+                {"warmup", floor(INIT_WARMUP * flags_number(f, "steps"))}};
     cJSON *flags = cJSON_CreateObject();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!flags_was_set(f, rows[i].flag))
@@ -252,7 +251,6 @@ static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
     char *text = json_line_text(flags);
     int err = flags_load_json_text(f, DEFAULTS, text, strlen(text), e);
     free(text);
-    free(steps);
     return err;
 }
 
@@ -300,17 +298,17 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
 
 // Returns an error if the line has another value for an adapter's flag.
 static int check_adapter(struct Flags *f, const cJSON *item, const char *where, struct Error *e) {
-    char *mine = flags_value(f, item->string);
     bool text = cJSON_IsString(item);
+    char *mine = flags_value(f, item->string);
+    char *theirs =
+        text ? base_format("%s", item->valuestring) : base_format("%g", item->valuedouble);
     bool same = text ? !strcmp(mine, item->valuestring) : strtod(mine, NULL) == item->valuedouble;
     int err = 0;
-    if (flags_was_set(f, item->string) && !same && text)
+    if (flags_was_set(f, item->string) && !same)
         err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out the flag",
-                        item->string, mine, where, item->valuestring);
-    else if (flags_was_set(f, item->string) && !same)
-        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %g; leave out the flag",
-                        item->string, mine, where, item->valuedouble);
+                        item->string, mine, where, theirs);
     free(mine);
+    free(theirs);
     return err;
 }
 

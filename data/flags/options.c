@@ -458,14 +458,8 @@ static void add_flag(char **text, const struct Flags *f, const struct Flag *flag
 
 // True if shards are cut over all data-parallel ranks: --zero-shard-size is --ranks / --tp.
 static bool is_whole_group(const struct Flags *f) {
-    char *ranks = flags_value(f, "ranks"), *tp = flags_value(f, "tp");
-    char *shards = flags_value(f, "zero-shard-size");
-    size_t tp_size = size_max(1, (size_t)strtoull(tp, NULL, 10));
-    bool whole = strtoull(shards, NULL, 10) == strtoull(ranks, NULL, 10) / tp_size;
-    free(ranks);
-    free(tp);
-    free(shards);
-    return whole;
+    size_t ranks = (size_t)flags_number(f, "ranks"), tp = (size_t)flags_number(f, "tp");
+    return (size_t)flags_number(f, "zero-shard-size") == ranks / size_max(1, tp);
 }
 
 // The identity has all flags that shape the weights but --steps, and the content of --data.
