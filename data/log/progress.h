@@ -12,7 +12,6 @@
 #define DATA_LOG_PROGRESS_H
 #include "data/eval/evals.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 enum { PROGRESS_TEXT_BYTES = 256 };
@@ -50,7 +49,6 @@ void progress_show(struct Progress *p, const struct ProgressStep *s);
 // end.
 void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void progress_vmessage(struct Progress *p, const char *format, va_list args);
 
 // Prints a validation on `samples` sequences of `all`, with the loss's perplexity. bits_per_byte 0:
 // not known.
@@ -62,9 +60,6 @@ void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalRes
 
 // Prints a sample as a message; `alone`: only its text, for a pipe.
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone);
-
-// Returns x for printf: a NaN without the sign that the processor happened to give it.
-double progress_plain_nan(float x);
 
 // Ends the live line; it stays in view. May be called twice.
 void progress_close(struct Progress *p);
