@@ -68,9 +68,7 @@ void console_step(void *teller, struct LogStep *s, double seconds) {
     double flops = s->tokens_per_s * t->flops;
     s->light = flops / t->light;
     s->mfu = t->peak > 0 ? flops / t->peak : 0;
-    struct ProgressStep p = {s->step,         s->loss,  s->grad_norm, s->lr,
-                             s->tokens_per_s, s->light, s->mfu};
-    progress_show(&t->progress, &p);
+    progress_show(&t->progress, s);
     runlog_write_step(&t->log, s);
     event_file_write_step(&t->events, s);
 }

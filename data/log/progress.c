@@ -84,7 +84,7 @@ static void format_norm(char *text, float norm) {
         text[n - 1] = 0;
 }
 
-static void format_line(const struct Progress *p, const struct ProgressStep *s, size_t width,
+static void format_line(const struct Progress *p, const struct LogStep *s, size_t width,
                         char *text) {
     char parts[NPART][PART_BYTES];
     int digits = snprintf(NULL, 0, "%" PRIu64, p->steps);
@@ -132,7 +132,7 @@ static void draw(struct Progress *p) {
 // Measures a step as the time since the last report: validation, samples and checkpoints are in it,
 // as they will be in the time left. The first step includes work that is done once (first touches
 // of memory, code made by libraries), so the second replaces it.
-static void measure(struct Progress *p, const struct ProgressStep *s, double now) {
+static void measure(struct Progress *p, const struct LogStep *s, double now) {
     if (s->step <= p->step_last)
         return;
     double step_s = (now - p->time_shown) / (double)(s->step - p->step_last);
@@ -147,8 +147,8 @@ static void measure(struct Progress *p, const struct ProgressStep *s, double now
 
 // Returns a step with the speed averaged over recent steps: on a host whose virtual machines take
 // turns, one step runs at full speed and another stands.
-static struct ProgressStep smoothed(const struct Progress *p, const struct ProgressStep *s) {
-    struct ProgressStep out = *s;
+static struct LogStep smoothed(const struct Progress *p, const struct LogStep *s) {
+    struct LogStep out = *s;
     double times = 1 / (p->token_s * s->tokens_per_s);
     if (isfinite(times)) {
         out.tokens_per_s *= times;
@@ -158,12 +158,12 @@ static struct ProgressStep smoothed(const struct Progress *p, const struct Progr
     return out;
 }
 
-void progress_show(struct Progress *p, const struct ProgressStep *s) {
+void progress_show(struct Progress *p, const struct LogStep *s) {
     if (!p->out)
         return;
     double now = p->clock();
     measure(p, s, now);
-    struct ProgressStep told = smoothed(p, s);
+    struct LogStep told = smoothed(p, s);
     p->exceeded |= isfinite(s->light) && s->light > 1;
     bool edge = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
