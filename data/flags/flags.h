@@ -144,6 +144,9 @@ char *flag_value_format(const struct Flag *flag, const void *at);
 // Returns a short description of the flag's value: "fp32|bf16", "N>=1", "a value". free() it.
 char *flag_argument(const struct Flag *flag);
 
+// Returns the text in small letters; free() it.
+char *flags_lower_case(const char *text);
+
 bool flag_is_number(const struct Flag *flag);
 
 // The range of a number, from Flag.argument.

@@ -5,7 +5,6 @@
 #include "data/flags/flags.h"
 #include "kernels/show.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,16 +85,9 @@ static bool first_of_group(const struct Flag *table, size_t i) {
     return true;
 }
 
-static char *topic_of(const char *group) {
-    char *topic = base_format("%s", group);
-    for (char *p = topic; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
-    return topic;
-}
-
 // Prints the names of a topic's flags: "  memory                    --recompute --device-mem".
 static void print_names(const struct Flags *f, size_t first, FILE *out) {
-    char *topic = topic_of(f->table[first].group), *names = base_format("%s", "");
+    char *topic = flags_lower_case(f->table[first].group), *names = base_format("%s", "");
     for (size_t i = first; i < f->n; i++)
         if (!strcmp(f->table[i].group, f->table[first].group))
             base_append(&names, " --%s", f->table[i].name);
@@ -117,7 +109,7 @@ static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++)
         if (first_of_group(f->table, i)) {
-            char *name = topic_of(f->table[i].group);
+            char *name = flags_lower_case(f->table[i].group);
             base_append(&all, "%s, ", name);
             free(name);
         }

@@ -243,7 +243,7 @@ char *flag_argument(const struct Flag *flag) {
     return all;
 }
 
-static char *lower_case(const char *text) {
+char *flags_lower_case(const char *text) {
     char *lower = base_format("%s", text);
     for (char *p = lower; *p; p++)
         *p = (char)tolower((unsigned char)*p);
@@ -252,11 +252,11 @@ static char *lower_case(const char *text) {
 
 // Returns the word nearest to a mistyped one, ignoring case; NULL: none is near.
 static const char *nearest_word(const struct Flag *flag, const char *text) {
-    char *typed = lower_case(text);
+    char *typed = flags_lower_case(text);
     size_t best = size_min(nearest_limit(typed), strlen(typed)); // no single letter is near another
     const char *nearest = NULL;
     for (int i = 0; flag->words[i]; i++) {
-        char *word = lower_case(flag->words[i]);
+        char *word = flags_lower_case(flag->words[i]);
         size_t distance = nearest_distance(typed, word);
         if (distance < best) {
             best = distance;
