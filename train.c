@@ -369,24 +369,35 @@ static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
                       o->log_every);
         console->progress.live &= !run->world.launched; // a launcher's pipe may look like a tty
         if (!options_only(o))
-            err = report_open(&console->report, &run->flags, o->out,
-                              step ? (int64_t)step : RUNLOG_FRESH, o->tensorboard, e);
+            err = console_open(console, &run->flags, o->out, step ? (int64_t)step : RUNLOG_FRESH,
+                               o->tensorboard, e);
     }
     return zero_agree(&t->rank.zero, err);
+}
+
+// Training was faster than what is kept of the matrix products' speed.
+static void doubt_speed(const struct Run *run) {
+    char *name = rank_device_speed_name(&run->job.settings);
+    log_line(LOG_NORMAL, "training was faster than the measured rates of this machine allow; the "
+                         "next run measures them again");
+    machine_doubt(run->line.run.cache, name);
+    free(name);
 }
 
 // Reports predicted against counted memory and traffic, and prints the weights hash.
 static void print_end(struct Run *run, struct Trainer *t) {
     struct Rank *r = &t->rank;
-    struct Report *report = &run->console.report;
     struct Error e;
     uint64_t hash = zero_weights_hash(&r->zero);
     if (!trainer_speaks(t) || t->code)
         return;
-    char *json = predict_compare(&run->request, &run->forecast, r, run->console.progress.exceeded);
-    int err = report_memory(report, run->line.run.out, json, &e);
+    char *json = predict_compare(&run->request, &run->forecast, r);
+    if (run->console.progress.exceeded)
+        doubt_speed(run);
+    int err = console_memory(run->line.run.out, json, &e);
     struct Traffic sent = rank_traffic(r);
-    report_counts(report, r->zero.step, "sent_bytes", collective_names, sent.bytes, NCOLLECTIVE);
+    runlog_write_counts(&run->console.log, r->zero.step, "sent_bytes", collective_names, sent.bytes,
+                        NCOLLECTIVE);
     trainer_keep_error(t, err, &e);
     free(json);
     base_wait_for_reader(stdout);
@@ -526,7 +537,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 static int check(struct Run *run, struct Error *e) {
     int err = resolve_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
-        err = report_check(run->line.run.out, e);
+        err = console_check(run->line.run.out, e);
     return err ? err : predict_check(&run->request, e);
 }
 
@@ -621,7 +632,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err) {
         run->job.trainer = trainer_of(run);
         err = job_run(&run->job, e);
-        int unlogged = report_close(&run->console.report, err ? &ignored : e);
+        int unlogged = console_close(&run->console, err ? &ignored : e);
         err = err ? err : unlogged;
     }
     texts_close(&run->texts);
@@ -764,9 +775,6 @@ static const struct {
 };
 
 static int start(struct Run *run, struct Error *e) {
-    static const struct MachineCalls machine = {
-        machine_measured,   machine_doubt,      machine_free_bytes, machine_resident_bytes,
-        machine_peak_bytes, machine_peak_reset, json_read};
     struct CommandLine *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
@@ -779,8 +787,9 @@ static int start(struct Run *run, struct Error *e) {
                             .trainer.resume = run->job.trainer.resume};
     run->request = (struct PredictRequest){.settings = &run->job.settings,
                                            .world = &run->world,
-                                           .machine = &machine,
+                                           .measured = machine_measured,
                                            .cache = o->cache,
+                                           .read_json = json_read,
                                            .steps = !options_only(o) && line->train.schedule.steps,
                                            .plan = o->plan,
                                            .json = o->json,

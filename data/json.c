@@ -1,4 +1,4 @@
-// Reads JSON from untrusted files: see json.h.
+// Reads JSON from untrusted files, and prints it: see json.h.
 #include "data/json.h"
 
 #include "data/file.h"
@@ -106,6 +106,24 @@ struct cJSON *json_read(const char *path, struct Error *e) {
     cJSON *tree = json_parse_object(text, bytes, path, e);
     free(text);
     return tree;
+}
+
+// Returns the text that cJSON printed of the tree, with `end` behind it, and frees both.
+static char *text_of(cJSON *tree, char *printed, const char *end) {
+    if (!printed)
+        base_out_of_memory(0, "a text of JSON");
+    char *text = base_format("%s%s", printed, end);
+    cJSON_free(printed);
+    cJSON_Delete(tree);
+    return text;
+}
+
+char *json_file_text(struct cJSON *tree) {
+    return text_of(tree, cJSON_Print(tree), "\n");
+}
+
+char *json_line_text(struct cJSON *tree) {
+    return text_of(tree, cJSON_PrintUnformatted(tree), "");
 }
 
 bool json_is_count(const struct cJSON *item, uint64_t *value) {

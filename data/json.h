@@ -1,4 +1,4 @@
-// Parses JSON from untrusted files by cJSON, with checks that cJSON lacks.
+// Parses JSON from untrusted files by cJSON, with checks that cJSON lacks; and prints it.
 //
 // cJSON would take the first of two equal keys, Python the last; a number past 2^53 loses digits;
 // anything may follow the object; and 100 MB of commas would take gigabytes as a tree. All of that
@@ -20,6 +20,11 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
 // Reads and parses a file of at most a megabyte. NULL, with a line in *e, also for what file_read
 // (file.h) refuses.
 struct cJSON *json_read(const char *path, struct Error *e);
+
+// Print a tree and delete it; free() the text. A file's text is indented and ends in a line break,
+// a line's does not.
+char *json_file_text(struct cJSON *tree);
+char *json_line_text(struct cJSON *tree);
 
 // True if a string of the JSON holds "\u0000", a zero byte, at which cJSON would end the string.
 bool json_has_zero(const char *json, size_t n);

@@ -1,6 +1,7 @@
 // Writes the answers to prompts: see answers.h.
 #include "data/chat/answers.h"
 #include "data/chat/scan.h"
+#include "data/json.h"
 #include "data/stream.h"
 #include "data/text/printed.h"
 
@@ -171,13 +172,7 @@ size_t answers_done(const struct Answers *a) {
 // Returns the text in quotes, as JSON; free() it.
 static char *quote(const char *text, size_t bytes) {
     char *mended = printed_mend(text, bytes);
-    cJSON *item = cJSON_CreateString(mended);
-    char *json = item ? cJSON_PrintUnformatted(item) : NULL;
-    if (!json)
-        base_out_of_memory(bytes, "an answer");
-    char *quoted = base_format("%s", json);
-    cJSON_free(json);
-    cJSON_Delete(item);
+    char *quoted = json_line_text(cJSON_CreateString(mended));
     free(mended);
     return quoted;
 }

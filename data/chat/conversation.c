@@ -2,6 +2,7 @@
 #include "data/chat/conversation.h"
 #include "data/chat/template.h"
 #include "data/file.h"
+#include "data/json.h"
 #include "data/text/printed.h"
 #include "data/text/text.h"
 
@@ -216,12 +217,8 @@ static char *line_of(const struct Conversation *c) {
         add_message(list, ROLE_USER, c->turn[i].question);
         add_message(list, ROLE_ASSISTANT, c->turn[i].answer);
     }
-    char *json = cJSON_PrintUnformatted(root);
-    if (!json)
-        base_out_of_memory(0, "a conversation");
-    char *line = base_format("%s\n", json);
-    cJSON_free(json);
-    cJSON_Delete(root);
+    char *line = json_line_text(root);
+    base_append(&line, "\n");
     return line;
 }
 

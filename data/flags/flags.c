@@ -171,6 +171,13 @@ char *flags_value(const struct Flags *f, const char *name) {
     return flag_value_format(&f->table[i], field_of(f, i));
 }
 
+double flags_number(const struct Flags *f, const char *name) {
+    char *value = flags_value(f, name);
+    double number = strtod(value, NULL);
+    free(value);
+    return number;
+}
+
 // ---- where values come from ----
 
 // True if the text names this flag, and not another one that begins like it.

@@ -80,6 +80,8 @@ struct FlagsSaid flags_said(const struct Flags *f);
 
 // Returns the present value as a user would write it, "" for a NULL string. free() it.
 char *flags_value(const struct Flags *f, const char *name);
+// Returns the present value of a number.
+double flags_number(const struct Flags *f, const char *name);
 
 // Reads a JSON object of flag names and values. Flags set on the line keep their values, but the
 // file is checked wholly: unknown, repeated or ill-typed keys are errors. Integers past 2^53 stand
@@ -141,6 +143,9 @@ char *flag_value_format(const struct Flag *flag, const void *at);
 
 // Returns a short description of the flag's value: "fp32|bf16", "N>=1", "a value". free() it.
 char *flag_argument(const struct Flag *flag);
+
+// Returns the text in small letters; free() it.
+char *flags_lower_case(const char *text);
 
 bool flag_is_number(const struct Flag *flag);
 

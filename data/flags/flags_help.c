@@ -5,7 +5,6 @@
 #include "data/flags/flags.h"
 #include "kernels/show.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,22 +85,12 @@ static bool first_of_group(const struct Flag *table, size_t i) {
     return true;
 }
 
-static char *topic_of(const char *group) {
-    char *topic = base_format("%s", group);
-    for (char *p = topic; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
-    return topic;
-}
-
 // Prints the names of a topic's flags: "  memory                    --recompute --device-mem".
 static void print_names(const struct Flags *f, size_t first, FILE *out) {
-    char *topic = topic_of(f->table[first].group), *names = base_format("%s", "");
+    char *topic = flags_lower_case(f->table[first].group), *names = base_format("%s", "");
     for (size_t i = first; i < f->n; i++)
-        if (!strcmp(f->table[i].group, f->table[first].group)) {
-            char *longer = base_format("%s --%s", names, f->table[i].name);
-            free(names);
-            names = longer;
-        }
+        if (!strcmp(f->table[i].group, f->table[first].group))
+            base_append(&names, " --%s", f->table[i].name);
     int at = fprintf(out, "  %s", topic);
     fprintf(out, "%*s", HELP_COLUMN - at, "");
     show_words(out, names, HELP_COLUMN);
@@ -120,7 +109,7 @@ static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++)
         if (first_of_group(f->table, i)) {
-            char *name = topic_of(f->table[i].group);
+            char *name = flags_lower_case(f->table[i].group);
             base_append(&all, "%s, ", name);
             free(name);
         }

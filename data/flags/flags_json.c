@@ -210,7 +210,6 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
     return item;
 }
 
-// Returns the file's text; NULL: out of memory.
 static char *flags_to_json(const struct Flags *f) {
     cJSON *root = cJSON_CreateObject(), *given = cJSON_CreateArray();
     bool ok = root && given;
@@ -226,20 +225,14 @@ static char *flags_to_json(const struct Flags *f) {
         }
     }
     ok = ok && cJSON_AddItemToObject(root, GIVEN, given);
-    char *text = ok ? cJSON_Print(root) : NULL;
     if (!ok)
-        cJSON_Delete(given);
-    cJSON_Delete(root);
-    return text;
+        base_out_of_memory(0, "a configuration");
+    return json_file_text(root);
 }
 
 int flags_save_json(const struct Flags *f, const char *path, struct Error *e) {
     char *text = flags_to_json(f);
-    if (!text)
-        base_out_of_memory(0, path);
-    char *file = base_format("%s\n", text);
-    cJSON_free(text);
-    int code = file_replace(path, file, strlen(file), e);
-    free(file);
+    int code = file_replace(path, text, strlen(text), e);
+    free(text);
     return code;
 }

@@ -208,10 +208,8 @@ static char *format_time(size_t seconds) {
     char *text = base_format("%s", seconds ? "" : "0");
     for (int u = 0; u < NUNIT; u++) {
         size_t n = seconds / units[u].seconds;
-        char *longer = n ? base_format("%s%zu%c", text, n, units[u].letter) : text;
         if (n)
-            free(text);
-        text = longer;
+            base_append(&text, "%zu%c", n, units[u].letter);
         seconds %= units[u].seconds;
     }
     return text;
@@ -240,15 +238,12 @@ char *flag_argument(const struct Flag *flag) {
     if (flag->type != FLAG_CHOICE)
         return base_format("%s", flag->argument ? flag->argument : "a value");
     char *all = base_format("%s", flag->words[0]);
-    for (int i = 1; flag->words[i]; i++) {
-        char *longer = base_format("%s|%s", all, flag->words[i]);
-        free(all);
-        all = longer;
-    }
+    for (int i = 1; flag->words[i]; i++)
+        base_append(&all, "|%s", flag->words[i]);
     return all;
 }
 
-static char *lower_case(const char *text) {
+char *flags_lower_case(const char *text) {
     char *lower = base_format("%s", text);
     for (char *p = lower; *p; p++)
         *p = (char)tolower((unsigned char)*p);
@@ -257,11 +252,11 @@ static char *lower_case(const char *text) {
 
 // Returns the word nearest to a mistyped one, ignoring case; NULL: none is near.
 static const char *nearest_word(const struct Flag *flag, const char *text) {
-    char *typed = lower_case(text);
+    char *typed = flags_lower_case(text);
     size_t best = size_min(nearest_limit(typed), strlen(typed)); // no single letter is near another
     const char *nearest = NULL;
     for (int i = 0; flag->words[i]; i++) {
-        char *word = lower_case(flag->words[i]);
+        char *word = flags_lower_case(flag->words[i]);
         size_t distance = nearest_distance(typed, word);
         if (distance < best) {
             best = distance;

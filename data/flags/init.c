@@ -1,6 +1,7 @@
 // --init and --export: see init.h.
 #include "data/flags/init.h"
 #include "data/hf/config.h"
+#include "data/json.h"
 #include "data/json_members.h"
 #include "data/peft/kind.h"
 
@@ -92,13 +93,6 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
     return err;
 }
 
-static char *print_flags(cJSON *flags) {
-    char *printed = cJSON_PrintUnformatted(flags), *text = base_format("%s", printed);
-    cJSON_free(printed);
-    cJSON_Delete(flags);
-    return text;
-}
-
 char *init_model_json(const struct Flags *f, size_t vocab) {
     cJSON *flags = cJSON_CreateObject();
     for (const struct Flag *flag = f->table; flag < f->table + f->n; flag++) {
@@ -113,7 +107,7 @@ char *init_model_json(const struct Flags *f, size_t vocab) {
     }
     cJSON_AddNumberToObject(flags, "vocab", (double)vocab);
     hf_config_complete(flags);
-    return print_flags(flags);
+    return json_line_text(flags);
 }
 
 // Returns the rest of the identity's line that begins with this name and a space, or NULL; free()
@@ -174,7 +168,7 @@ int init_identity_flags(const struct Flag *table, size_t n, const char *identity
     if (strcmp(cJSON_GetObjectItem(flags, "family")->valuestring, "gpt2") != 0 &&
         !cJSON_HasObjectItem(flags, "positions"))
         cJSON_AddNumberToObject(flags, "positions", 0); // it has no position embedding
-    *text = print_flags(flags);
+    *text = json_line_text(flags);
     if (good)
         return 0;
     free(*text);
@@ -239,13 +233,12 @@ void init_lower_rate(struct Flags *f) {
 
 // Sets the defaults of fine-tuning. model: its flags, from which seq-len is removed.
 static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
-    char *steps = flags_value(f, "steps");
     const struct {
         const char *flag;
         double value;
     } rows[] = {{"lr", strtod(FINE_TUNING_LR, NULL)},
                 {"weight-decay", 0},
-                {"warmup", floor(INIT_WARMUP * strtod(steps, NULL))}};
+                {"warmup", floor(INIT_WARMUP * flags_number(f, "steps"))}};
     cJSON *flags = cJSON_CreateObject();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!flags_was_set(f, rows[i].flag))
@@ -255,10 +248,9 @@ static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
         cJSON_AddItemToObject(flags, LENGTH, length);
     else
         cJSON_Delete(length);
-    char *text = print_flags(flags);
+    char *text = json_line_text(flags);
     int err = flags_load_json_text(f, DEFAULTS, text, strlen(text), e);
     free(text);
-    free(steps);
     return err;
 }
 
@@ -295,7 +287,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
         if (err)
             flags_describe_sources(f, false, e);
         err = err ? err : read_fine_tuning(f, flags, e);
-        text = print_flags(flags);
+        text = json_line_text(flags);
     }
     if (!err)
         err = flags_load_json_text(f, where, text, strlen(text), e);
@@ -306,17 +298,17 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
 
 // Returns an error if the line has another value for an adapter's flag.
 static int check_adapter(struct Flags *f, const cJSON *item, const char *where, struct Error *e) {
-    char *mine = flags_value(f, item->string);
     bool text = cJSON_IsString(item);
+    char *mine = flags_value(f, item->string);
+    char *theirs =
+        text ? base_format("%s", item->valuestring) : base_format("%g", item->valuedouble);
     bool same = text ? !strcmp(mine, item->valuestring) : strtod(mine, NULL) == item->valuedouble;
     int err = 0;
-    if (flags_was_set(f, item->string) && !same && text)
+    if (flags_was_set(f, item->string) && !same)
         err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out the flag",
-                        item->string, mine, where, item->valuestring);
-    else if (flags_was_set(f, item->string) && !same)
-        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %g; leave out the flag",
-                        item->string, mine, where, item->valuedouble);
+                        item->string, mine, where, theirs);
     free(mine);
+    free(theirs);
     return err;
 }
 
@@ -333,7 +325,7 @@ int init_read_adapter(struct Flags *f, const char *dir, struct Error *e) {
         cJSON_DeleteItemFromObject(flags, "lora-dropout");
     cJSON_ArrayForEach(item, flags) if (!err) err = check_adapter(f, item, where, e);
     free(text);
-    text = flags ? print_flags(flags) : NULL;
+    text = flags ? json_line_text(flags) : NULL;
     if (!err)
         err = flags_load_json_text(f, where, text, strlen(text), e);
     free(family);

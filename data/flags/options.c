@@ -449,25 +449,17 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .processes = 1};
 }
 
-// Appends a line for a flag to `text`, which it frees. Checkpoints have the flag's oldest name.
-static char *with_flag(char *text, const struct Flags *f, const struct Flag *flag) {
+// Appends a line for a flag. Checkpoints have the flag's oldest name.
+static void add_flag(char **text, const struct Flags *f, const struct Flag *flag) {
     char *value = flags_value(f, flag->name);
-    char *longer = base_format("%s--%s %s\n", text, flag->was ? flag->was : flag->name, value);
+    base_append(text, "--%s %s\n", flag->was ? flag->was : flag->name, value);
     free(value);
-    free(text);
-    return longer;
 }
 
 // True if shards are cut over all data-parallel ranks: --zero-shard-size is --ranks / --tp.
 static bool is_whole_group(const struct Flags *f) {
-    char *ranks = flags_value(f, "ranks"), *tp = flags_value(f, "tp");
-    char *shards = flags_value(f, "zero-shard-size");
-    size_t tp_size = size_max(1, (size_t)strtoull(tp, NULL, 10));
-    bool whole = strtoull(shards, NULL, 10) == strtoull(ranks, NULL, 10) / tp_size;
-    free(ranks);
-    free(tp);
-    free(shards);
-    return whole;
+    size_t ranks = (size_t)flags_number(f, "ranks"), tp = (size_t)flags_number(f, "tp");
+    return (size_t)flags_number(f, "zero-shard-size") == ranks / size_max(1, tp);
 }
 
 // The identity has all flags that shape the weights but --steps, and the content of --data.
@@ -482,6 +474,6 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     for (const struct Flag *f = values.table; f < values.table + values.n; f++)
         if (f->identity != FLAG_FREE && f->identity != FLAG_NOW &&
             (!f->identity_if || flag_terms_hold(&values, f->identity_if)))
-            text = with_flag(text, resolved, f);
+            add_flag(&text, resolved, f);
     return text;
 }

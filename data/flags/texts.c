@@ -129,20 +129,13 @@ static void close_sink(struct ExportSink *sink) {
     *sink = (struct ExportSink){0};
 }
 
-static double number_of(const struct Flags *f, const char *name) {
-    char *value = flags_value(f, name);
-    double x = strtod(value, NULL);
-    free(value);
-    return x;
-}
-
 static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e) {
     const struct Options *o = t->of.resolved;
     const char *path = NULL;
     const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
-    const struct PeftSettings s = {.rank = (size_t)number_of(t->of.flags, "lora-rank"),
-                                   .alpha = number_of(t->of.flags, "lora-alpha"),
-                                   .dropout = number_of(t->of.flags, "lora-dropout"),
+    const struct PeftSettings s = {.rank = (size_t)flags_number(t->of.flags, "lora-rank"),
+                                   .alpha = flags_number(t->of.flags, "lora-alpha"),
+                                   .dropout = flags_number(t->of.flags, "lora-dropout"),
                                    .base = kind && !strcmp(kind->prefix, "hf:") ? path : NULL};
     return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
 }

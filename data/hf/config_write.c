@@ -3,6 +3,7 @@
 #include "data/hf/config.h"
 
 #include "data/hf/config_read.h"
+#include "data/json.h"
 #include "data/json_members.h"
 
 #include <errno.h>
@@ -28,19 +29,12 @@ static void set_text(cJSON *object, const char *key, const char *value) {
     cJSON_AddStringToObject(object, key, value);
 }
 
-static int print(cJSON *config, char **text) {
-    char *printed = cJSON_Print(config);
-    *text = base_format("%s\n", printed);
-    cJSON_free(printed);
-    cJSON_Delete(config);
-    return 0;
-}
-
 int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **text) {
     cJSON *copy = cJSON_Duplicate(config, true);
     set_text(copy, "dtype", torch_name(dtype));
     set_text(copy, "torch_dtype", torch_name(dtype));
-    return print(copy, text);
+    *text = json_file_text(copy);
+    return 0;
 }
 
 // ---- a configuration of our own ----
@@ -150,5 +144,6 @@ int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds e
     add_id(config, "eos_token_id", ends.end);
     set_text(config, "dtype", torch_name(dtype));
     set_text(config, "torch_dtype", torch_name(dtype));
-    return print(config, text);
+    *text = json_file_text(config);
+    return 0;
 }

@@ -116,72 +116,63 @@ static const char *measure_text(char text[NUMBER_BYTES], double x) {
     return isfinite(x) ? text : "null";
 }
 
+// Ends a line's object, writes the line and frees it.
+static void put_line(struct Appender *l, char *line) {
+    base_append(&line, "}\n");
+    appender_put(l, line, strlen(line));
+    free(line);
+}
+
 void runlog_write_step(struct Appender *l, const struct LogStep *s) {
-    char line[512], rest[160] = "", loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES],
-                    rate[NUMBER_BYTES], ms[NUMBER_BYTES], number[NUMBER_BYTES], scale[64] = "";
+    char loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES], rate[NUMBER_BYTES],
+        number[NUMBER_BYTES];
+    char *line = base_format("{\"step\":%" PRIu64 ",\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,"
+                             "\"tokens_per_s\":%s,\"step_ms\":%s",
+                             s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
+                             float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
+                             measure_text(number, s->step_ms));
     if (s->loss_scale > 0)
-        snprintf(scale, sizeof scale, ",\"loss_scale\":%s", float_text(number, s->loss_scale));
-    size_t m = 0;
+        base_append(&line, ",\"loss_scale\":%s", float_text(number, s->loss_scale));
     if (s->light > 0)
-        m += (size_t)snprintf(rest, sizeof rest, ",\"light\":%s", measure_text(number, s->light));
+        base_append(&line, ",\"light\":%s", measure_text(number, s->light));
     if (s->mfu > 0)
-        m += (size_t)snprintf(rest + m, sizeof rest - m, ",\"mfu\":%s",
-                              measure_text(number, s->mfu));
+        base_append(&line, ",\"mfu\":%s", measure_text(number, s->mfu));
     if (s->tokens_seen)
-        snprintf(rest + m, sizeof rest - m, ",\"tokens_seen\":%" PRIu64, s->tokens_seen);
-    int n = snprintf(line, sizeof line,
-                     "{\"step\":%" PRIu64 ",\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,"
-                     "\"tokens_per_s\":%s,\"step_ms\":%s%s%s}\n",
-                     s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
-                     float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
-                     measure_text(ms, s->step_ms), scale, rest);
-    appender_put(l, line, (size_t)n);
+        base_append(&line, ",\"tokens_seen\":%" PRIu64, s->tokens_seen);
+    put_line(l, line);
 }
 
 void runlog_write_val(struct Appender *l, uint64_t step, float val_loss, float bits_per_byte) {
-    char line[256], loss[NUMBER_BYTES], number[NUMBER_BYTES], bits[64] = "";
-    char perplexity[NUMBER_BYTES];
+    char loss[NUMBER_BYTES], number[NUMBER_BYTES];
+    char *line = base_format("{\"step\":%" PRIu64 ",\"val_loss\":%s,\"perplexity\":%s", step,
+                             float_text(loss, val_loss), float_text(number, expf(val_loss)));
     if (bits_per_byte != 0)
-        snprintf(bits, sizeof bits, ",\"bits_per_byte\":%s", float_text(number, bits_per_byte));
-    int n =
-        snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s,\"perplexity\":%s%s}\n",
-                 step, float_text(loss, val_loss), float_text(perplexity, expf(val_loss)), bits);
-    appender_put(l, line, (size_t)n);
+        base_append(&line, ",\"bits_per_byte\":%s", float_text(number, bits_per_byte));
+    put_line(l, line);
 }
 
 void runlog_write_eval(struct Appender *l, uint64_t step, const struct EvalResult *result) {
-    cJSON *name = cJSON_CreateString(result->name);
-    char *quoted = cJSON_PrintUnformatted(name), number[NUMBER_BYTES];
-    char *line = base_format("{\"step\":%" PRIu64 ",\"eval\":%s,\"items\":%zu", step,
-                             quoted ? quoted : "null", result->items);
+    char *name = json_line_text(cJSON_CreateString(result->name)), number[NUMBER_BYTES];
+    char *line =
+        base_format("{\"step\":%" PRIu64 ",\"eval\":%s,\"items\":%zu", step, name, result->items);
     for (int m = 0; m < NEVALMEASURE; m++)
-        if (result->accuracy[m] >= 0) {
-            char *longer = base_format("%s,\"%s\":%s", line, eval_measure_names[m],
-                                       float_text(number, (float)result->accuracy[m]));
-            free(line);
-            line = longer;
-        }
-    char *whole = base_format("%s}\n", line);
-    appender_put(l, whole, strlen(whole));
-    cJSON_free(quoted);
-    cJSON_Delete(name);
-    free(line);
-    free(whole);
+        if (result->accuracy[m] >= 0)
+            base_append(&line, ",\"%s\":%s", eval_measure_names[m],
+                        float_text(number, (float)result->accuracy[m]));
+    free(name);
+    put_line(l, line);
 }
 
 // Numbers, which are shares or seconds, have six decimals.
 void runlog_write_note(struct Appender *l, const struct LogNote *note) {
-    char line[1024];
-    int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"%s\":%s%s", note->step, note->what,
-                     note->word ? "\"" : "{", note->word ? note->word : "");
+    char *line = base_format("{\"step\":%" PRIu64 ",\"%s\":%s%s", note->step, note->what,
+                             note->word ? "\"" : "{", note->word ? note->word : "");
     for (int i = 0; !note->word && i < note->n; i++) {
         double x = note->value[i].value;
-        n += snprintf(line + n, sizeof line - (size_t)n, "%s\"%s\":%.6f", i ? "," : "",
-                      note->value[i].name, isfinite(x) ? x : 0);
-        CHECK((size_t)n + 8 < sizeof line, "a note of %d values", note->n);
+        base_append(&line, "%s\"%s\":%.6f", i ? "," : "", note->value[i].name, isfinite(x) ? x : 0);
     }
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s}\n", note->word ? "\"" : "}");
-    appender_put(l, line, (size_t)n);
+    base_append(&line, note->word ? "\"" : "}");
+    put_line(l, line);
 }
 
 void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,
@@ -189,7 +180,6 @@ void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,
     char *line = base_format("{\"step\":%" PRIu64 ",\"%s\":{", step, what);
     for (int i = 0; i < n; i++)
         base_append(&line, "%s\"%s\":%" PRIu64, i ? "," : "", names[i], counts[i]);
-    base_append(&line, "}}\n");
-    appender_put(l, line, strlen(line));
-    free(line);
+    base_append(&line, "}");
+    put_line(l, line);
 }

@@ -15,7 +15,7 @@
 // read back to the same float; a number that is not finite becomes null, as JSON has no infinity or
 // NaN. scripts/bench/plot.sh draws the file.
 //
-// Called by report.c. The TensorBoard file beside it is data/log/tensorboard.h.
+// Called by console.c. The TensorBoard file beside it is data/log/tensorboard.h.
 #ifndef DATA_LOG_LOG_H
 #define DATA_LOG_LOG_H
 #include "data/log/appender.h"

@@ -25,13 +25,6 @@ bool machine_read_times(struct CpuTimes *t); // false: the system does not repor
 // Returns the share of the CPUs' time that other processes took between the two.
 double machine_share_of_others(const struct CpuTimes *from, const struct CpuTimes *to);
 
-// Returns the present resident set size of this process, in bytes.
-size_t machine_resident_bytes(void);
-// Returns its peak, since the last reset if the system allows one.
-size_t machine_peak_bytes(void);
-void machine_peak_reset(void);
-// Returns the free bytes on the machine, or within the limit of the process's control group.
-size_t machine_free_bytes(void);
 size_t machine_cores(void); // that this process may run on
 
 #endif

@@ -72,23 +72,24 @@ static void join_parts(char *text, char parts[NPART][PART_BYTES], size_t width) 
     text[size_min(n, width)] = 0;
 }
 
-double progress_plain_nan(float x) {
+// Returns x for printf: a NaN without the sign that the processor happened to give it.
+static double plain_nan(float x) {
     return isnan(x) ? (double)NAN : (double)x;
 }
 
 // Formats a norm with three digits, also a round one: 2.00, and 100 without a point.
 static void format_norm(char *text, float norm) {
-    int n = snprintf(text, PART_BYTES, "norm %#.3g", progress_plain_nan(norm));
+    int n = snprintf(text, PART_BYTES, "norm %#.3g", plain_nan(norm));
     if (text[n - 1] == '.')
         text[n - 1] = 0;
 }
 
-static void format_line(const struct Progress *p, const struct ProgressStep *s, size_t width,
+static void format_line(const struct Progress *p, const struct LogStep *s, size_t width,
                         char *text) {
     char parts[NPART][PART_BYTES];
     int digits = snprintf(NULL, 0, "%" PRIu64, p->steps);
     snprintf(parts[0], PART_BYTES, "step %*" PRIu64 "/%" PRIu64, digits, s->step, p->steps);
-    snprintf(parts[1], PART_BYTES, "loss %.4f", progress_plain_nan(s->loss));
+    snprintf(parts[1], PART_BYTES, "loss %.4f", plain_nan(s->loss));
     format_norm(parts[2], s->grad_norm);
     snprintf(parts[3], PART_BYTES, "lr %.2e", (double)s->lr);
     format_count(parts[4], s->tokens_per_s);
@@ -131,7 +132,7 @@ static void draw(struct Progress *p) {
 // Measures a step as the time since the last report: validation, samples and checkpoints are in it,
 // as they will be in the time left. The first step includes work that is done once (first touches
 // of memory, code made by libraries), so the second replaces it.
-static void measure(struct Progress *p, const struct ProgressStep *s, double now) {
+static void measure(struct Progress *p, const struct LogStep *s, double now) {
     if (s->step <= p->step_last)
         return;
     double step_s = (now - p->time_shown) / (double)(s->step - p->step_last);
@@ -146,8 +147,8 @@ static void measure(struct Progress *p, const struct ProgressStep *s, double now
 
 // Returns a step with the speed averaged over recent steps: on a host whose virtual machines take
 // turns, one step runs at full speed and another stands.
-static struct ProgressStep smoothed(const struct Progress *p, const struct ProgressStep *s) {
-    struct ProgressStep out = *s;
+static struct LogStep smoothed(const struct Progress *p, const struct LogStep *s) {
+    struct LogStep out = *s;
     double times = 1 / (p->token_s * s->tokens_per_s);
     if (isfinite(times)) {
         out.tokens_per_s *= times;
@@ -157,12 +158,12 @@ static struct ProgressStep smoothed(const struct Progress *p, const struct Progr
     return out;
 }
 
-void progress_show(struct Progress *p, const struct ProgressStep *s) {
+void progress_show(struct Progress *p, const struct LogStep *s) {
     if (!p->out)
         return;
     double now = p->clock();
     measure(p, s, now);
-    struct ProgressStep told = smoothed(p, s);
+    struct LogStep told = smoothed(p, s);
     p->exceeded |= isfinite(s->light) && s->light > 1;
     bool edge = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
@@ -182,13 +183,6 @@ void progress_show(struct Progress *p, const struct ProgressStep *s) {
     draw(p);
 }
 
-void progress_message(struct Progress *p, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    progress_vmessage(p, format, args);
-    va_end(args);
-}
-
 // Prints a line, or several, that need no escapes.
 static void print_text(struct Progress *p, const char *text) {
     erase(p);
@@ -196,12 +190,15 @@ static void print_text(struct Progress *p, const char *text) {
     draw(p);
 }
 
-void progress_vmessage(struct Progress *p, const char *format, va_list args) {
+void progress_message(struct Progress *p, const char *format, ...) {
+    va_list args;
     char *said;
     if (!p->out)
         return;
+    va_start(args, format);
     if (vasprintf(&said, format, args) < 0)
         base_out_of_memory(0, "a line");
+    va_end(args);
     size_t size = 4 * strlen(said) + 1; // enough if each byte is escaped
     char *text = base_alloc(size);
     show_text(text, size, said);
@@ -214,11 +211,11 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
                          uint64_t samples, uint64_t all) {
     char bits[PART_BYTES] = "";
     if (bits_per_byte != 0)
-        snprintf(bits, sizeof bits, "  %.4f bits per byte", progress_plain_nan(bits_per_byte));
+        snprintf(bits, sizeof bits, "  %.4f bits per byte", plain_nan(bits_per_byte));
     progress_message(
         p, "step %" PRIu64 "  validation loss %.4f  perplexity %#.5g%s  (%s%" PRIu64 " sequence%s)",
-        step, progress_plain_nan(loss), progress_plain_nan(expf(loss)), bits,
-        samples == all ? "all " : "", samples, samples == 1 ? "" : "s");
+        step, plain_nan(loss), plain_nan(expf(loss)), bits, samples == all ? "all " : "", samples,
+        samples == 1 ? "" : "s");
 }
 
 void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalResult *result) {

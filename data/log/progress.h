@@ -11,8 +11,8 @@
 #ifndef DATA_LOG_PROGRESS_H
 #define DATA_LOG_PROGRESS_H
 #include "data/eval/evals.h"
+#include "kernels/log_step.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 enum { PROGRESS_TEXT_BYTES = 256 };
@@ -33,24 +33,16 @@ struct Progress {
     char text[PROGRESS_TEXT_BYTES]; // the present live line; "": none
 };
 
-struct ProgressStep {
-    uint64_t step; // counted from 1
-    float loss, grad_norm, lr;
-    double tokens_per_s; // of this step, like light and mfu; the line shows smoothed values
-    double light; // share of the matmul speed of light; 0: not known, not shown; above 1: as 1
-    double mfu;   // share of --peak-tflops; 0: not given
-};
-
 // step_done: the last step that is already done (0 for a fresh run); steps: the last one to do.
 void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t steps,
                    uint64_t log_every);
-void progress_show(struct Progress *p, const struct ProgressStep *s);
+// Shows a step, with smoothed speeds; a share of the speed of light above 1 as 1.
+void progress_show(struct Progress *p, const struct LogStep *s);
 
 // Prints a line (or several) above the live line, which is redrawn below. Adds a newline at the
 // end.
 void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void progress_vmessage(struct Progress *p, const char *format, va_list args);
 
 // Prints a validation on `samples` sequences of `all`, with the loss's perplexity. bits_per_byte 0:
 // not known.
@@ -62,9 +54,6 @@ void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalRes
 
 // Prints a sample as a message; `alone`: only its text, for a pipe.
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone);
-
-// Returns x for printf: a NaN without the sign that the processor happened to give it.
-double progress_plain_nan(float x);
 
 // Ends the live line; it stays in view. May be called twice.
 void progress_close(struct Progress *p);

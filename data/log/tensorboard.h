@@ -10,7 +10,7 @@
 // by hand (source: event.proto and summary.proto of TensorFlow; the wire format is documented at
 // protobuf.dev).
 //
-// Called by report.c. `tensorboard --logdir OUT` reads it.
+// Called by console.c. `tensorboard --logdir OUT` reads it.
 #ifndef DATA_LOG_TENSORBOARD_H
 #define DATA_LOG_TENSORBOARD_H
 #include "data/log/log.h"

@@ -2,6 +2,8 @@
 // look at are there, too.
 #include "data/peft/config.h"
 
+#include "data/json.h"
+
 #include <cjson/cJSON.h>
 
 void peft_config_write(const struct PeftConfig *c, bool gpt2, char **text) {
@@ -29,8 +31,5 @@ void peft_config_write(const struct PeftConfig *c, bool gpt2, char **text) {
     cJSON_AddObjectToObject(config, "alpha_pattern");
     cJSON_AddNullToObject(config, "modules_to_save");
     cJSON_AddNullToObject(config, "layers_to_transform");
-    char *printed = cJSON_Print(config);
-    *text = base_format("%s\n", printed);
-    cJSON_free(printed);
-    cJSON_Delete(config);
+    *text = json_file_text(config);
 }

@@ -4,6 +4,7 @@
 #include "data/file.h"
 #include "data/hf/config.h"
 #include "data/hf/write.h"
+#include "data/json.h"
 #include "data/peft/adapter.h"
 
 #include <cjson/cJSON.h>
@@ -50,10 +51,7 @@ int peft_flags(const char *dir, bool gpt2, char **text, struct Error *e) {
     cJSON_AddNumberToObject(flags, "lora-alpha", c.alpha);
     cJSON_AddNumberToObject(flags, "lora-dropout", c.dropout);
     cJSON_AddStringToObject(flags, "lora-targets", targets);
-    char *printed = cJSON_PrintUnformatted(flags);
-    *text = base_format("%s", printed);
-    cJSON_free(printed);
-    cJSON_Delete(flags);
+    *text = json_line_text(flags);
     free(targets);
     return 0;
 }

@@ -30,7 +30,12 @@ static void start(struct Progress *p, FILE *out, uint64_t done, uint64_t steps,
 // One step that took `seconds`.
 static void show(struct Progress *p, uint64_t step, double seconds) {
     now += seconds;
-    struct ProgressStep s = {step, 4.12341f, 0.8712f, 6e-4f, 12345.6, 0.714, 0};
+    struct LogStep s = {.step = step,
+                        .loss = 4.12341f,
+                        .grad_norm = 0.8712f,
+                        .lr = 6e-4f,
+                        .tokens_per_s = 12345.6,
+                        .light = 0.714};
     progress_show(p, &s);
 }
 
@@ -269,9 +274,9 @@ TEST(nothing_is_faster_than_light) {
     start(&p, out, 0, 9, 1);
     show(&p, 1, 1);
     assert_false(p.exceeded);
-    struct ProgressStep s = {.step = 2, .light = 1.004};
+    struct LogStep s = {.step = 2, .light = 1.004};
     progress_show(&p, &s);
-    s = (struct ProgressStep){.step = 3, .light = 1.43};
+    s = (struct LogStep){.step = 3, .light = 1.43};
     progress_show(&p, &s);
     assert_true(p.exceeded);
     fclose(out);
@@ -290,7 +295,8 @@ TEST(one_step_does_not_make_the_speed) {
     start(&p, out, 0, 60, 1);
     for (uint64_t step = 1; step <= 60; step++) {
         double share = step % 2 ? 1.0 / 12 : 1;
-        progress_show(&p, &(struct ProgressStep){step, 1, 1, 0, 1200 * share, share, share});
+        struct LogStep s = {.step = step, .tokens_per_s = 1200 * share, .light = share};
+        progress_show(&p, &s);
     }
     rewind(out);
     for (int step = 1; fgets(text, sizeof text, out); step++) {
@@ -306,9 +312,12 @@ TEST(numbers_that_are_not_finite_have_their_usual_names) {
     struct Progress p;
     start(&p, out, 0, 1, 0);
     float nan = copysignf(NAN, -1);
-    progress_show(&p, &(struct ProgressStep){1, nan, nan, 0, 1, 0, 0});
+    struct LogStep s = {.step = 1, .loss = nan, .grad_norm = nan, .tokens_per_s = 1};
+    progress_show(&p, &s);
     start(&p, out, 0, 1, 0);
-    progress_show(&p, &(struct ProgressStep){1, -INFINITY, INFINITY, 0, 1, 0, 0});
+    s.loss = -INFINITY;
+    s.grad_norm = INFINITY;
+    progress_show(&p, &s);
     rewind(out);
     assert_non_null(fgets(text, sizeof text, out));
     assert_non_null(strstr(text, "loss nan  norm nan  "));
@@ -323,7 +332,8 @@ TEST(utilisation_is_told_where_the_peak_is_known) {
     FILE *out = tmpfile();
     struct Progress p;
     start(&p, out, 0, 1, 0);
-    progress_show(&p, &(struct ProgressStep){1, 1, 1, 0, 1, 0.714, 0.40161});
+    struct LogStep s = {.step = 1, .tokens_per_s = 1, .light = 0.714, .mfu = 0.40161};
+    progress_show(&p, &s);
     rewind(out);
     assert_non_null(fgets(text, sizeof text, out));
     assert_non_null(strstr(text, "  71% of speed of light  40.2% MFU\n"));
@@ -342,7 +352,8 @@ TEST(norms_have_three_digits) {
         FILE *out = tmpfile();
         struct Progress p;
         start(&p, out, 0, 1, 0);
-        progress_show(&p, &(struct ProgressStep){1, 1, cases[i].norm, 0, 1, 0, 0});
+        struct LogStep s = {.step = 1, .grad_norm = cases[i].norm, .tokens_per_s = 1};
+        progress_show(&p, &s);
         rewind(out);
         assert_non_null(fgets(text, sizeof text, out));
         if (!strstr(text, cases[i].text))

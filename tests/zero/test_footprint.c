@@ -2,11 +2,11 @@
 // each row of a table of runs, one process each, from before its ranks are opened until they have
 // trained and hashed their weights. Tiny models on purpose: there the process itself, with its
 // queues, threads and libraries, is most of it. tests/zero/test_plan.sh looks at ./train's own.
-#include "data/log/machine.h"
 #include "tests/lib/child.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/footprint.h"
+#include "zero/process/memory.h"
 #include "zero/state.h"
 
 #include <stdlib.h>
@@ -72,11 +72,11 @@ static struct Forecast predict(const struct RankSettings *s, size_t process_byte
 static void run_row(const void *row) {
     struct RankSettings s = settings_of(row);
     predict(&s, 0); // as train.c does, whose process has then loaded what a rank is opened with
-    machine_peak_reset();
-    struct Forecast f = predict(&s, machine_resident_bytes());
+    memory_peak_reset();
+    struct Forecast f = predict(&s, memory_resident_bytes());
     tiny_ranks(&s, train, NULL);
     fprintf(stderr, "\nprocess: predicted %zu, of it itself %zu, measured %zu\n", f.is.all_bytes,
-            f.is.process_bytes, machine_peak_bytes());
+            f.is.process_bytes, memory_peak_bytes());
 }
 
 TEST(the_process_is_predicted) {

@@ -78,15 +78,6 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
     return 0;
 }
 
-void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
-                 const char *folder) {
-    char *name = rank_device_speed_name(s);
-    log_line(LOG_NORMAL, "training was faster than the measured rates of this machine allow; the "
-                         "next run measures them again");
-    doubt(folder, name);
-    free(name);
-}
-
 // ---- times ----
 
 // 0 where nothing is done, or the speed is not known.

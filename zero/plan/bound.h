@@ -37,11 +37,6 @@ typedef double KeepMeasured(const char *folder, const char *name, double (*measu
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e);
 
-// Training was faster than what is kept of the matrix products' speed: `doubt`, such as
-// machine_doubt, is told its name, so that the next run measures again.
-void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
-                 const char *folder);
-
 // ---- rates.c ----
 
 // The speeds of a step's kernels and collectives, measured in real steps of a small model.

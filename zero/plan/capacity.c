@@ -61,11 +61,7 @@ size_t capacity_excess(const struct Forecast *f, const struct Capacity *room) {
     return sum;
 }
 
-static double mib(size_t bytes) {
-    return (double)bytes / (1 << 20);
-}
-
-// In what tables count, and in what a user may have written: --device-mem 24G is 22888.2 MiB.
+// In what a user may have written: --device-mem 24G is 22888.2 MiB.
 static double gb(size_t bytes) {
     return (double)bytes / 1e9;
 }

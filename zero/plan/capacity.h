@@ -38,6 +38,11 @@ enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity 
 // moves them elsewhere gains nothing.
 size_t capacity_excess(const struct Forecast *f, const struct Capacity *room);
 
+// In what tables count.
+static inline double mib(size_t bytes) {
+    return (double)bytes / (1 << 20);
+}
+
 // The bytes needed of each, and how they are meant if ranks are unlike: " on average"; else "".
 struct Needs {
     size_t of[NSHORTAGE];

@@ -9,7 +9,6 @@
 #include "zero/plan/cluster.h"
 
 #include <cjson/cJSON.h>
-#include <string.h>
 
 // The text of each file, as it stood there when this was compiled.
 #define FILES(X) X(a100) X(a10g) X(a4000) X(a6000) X(h100) X(l40s) X(rtx4090)
@@ -31,14 +30,6 @@ static const struct {
 };
 enum { NFILES = sizeof files / sizeof files[0] };
 
-static struct cJSON *read_file(const char *name, struct Error *e) {
-    int i = 0;
-    (void)e;
-    while (strcmp(files[i].name, name) != 0)
-        i++;
-    return cJSON_Parse(files[i].text);
-}
-
 // True if a card goes before `best`, for so many bytes.
 static bool is_better(const struct Cluster *c, const struct Cluster *best, size_t bytes) {
     bool holds = c->device_bytes >= bytes, held = best->device_bytes >= bytes;
@@ -58,7 +49,7 @@ const char *card_choose(size_t device_bytes, struct Cluster *out) {
     for (int i = 0; i < NFILES; i++) {
         struct Cluster c;
         struct Error e;
-        CHECK(!cluster_read(files[i].name, read_file, &c, &e), "%s", e.text);
+        CHECK(!cluster_read(files[i].name, cJSON_Parse(files[i].text), &c, &e), "%s", e.text);
         if (is_better(&c, out, bytes)) {
             *out = c;
             name = files[i].name;

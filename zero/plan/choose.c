@@ -146,10 +146,6 @@ int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) 
 
 // ---- in print ----
 
-static double mib(size_t bytes) {
-    return (double)bytes / (1 << 20);
-}
-
 void choices_print(FILE *out, const struct ChooseRequest *r, const struct Choices *c,
                    double tokens) {
     struct Candidate plain = {0};

@@ -26,10 +26,6 @@
 
 struct cJSON;
 
-// Reads the one JSON object of a file; cJSON_Delete it. NULL: none, and e has a line. json_read of
-// data/json.h is one.
-typedef struct cJSON *ReadJson(const char *path, struct Error *e);
-
 struct ClusterLink {
     double rate;    // bytes per second in one direction, of a GPU's near link; of a node's far one
     double latency; // seconds that a piece takes from one rank to the next, however small it is
@@ -50,8 +46,9 @@ struct Cluster {
     double read, written; // bytes of the node's disks
 };
 
-// Errors: -EINVAL with the file, the key, what it has and what would be right; those of `read`.
-int cluster_read(const char *path, ReadJson *read, struct Cluster *out, struct Error *e);
+// Reads the tree of the file at `path`, and deletes it. Errors: -EINVAL with the file, the key,
+// what it has and what would be right; and for no tree, NULL, of which e has a line already.
+int cluster_read(const char *path, struct cJSON *tree, struct Cluster *out, struct Error *e);
 
 // The rates of all kernels, for heads of this size.
 struct KernelRates cluster_rates(const struct Cluster *c, size_t head_size);

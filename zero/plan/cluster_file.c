@@ -160,8 +160,7 @@ static int read_tree(const char *path, const cJSON *tree, struct Cluster *out, s
     return err;
 }
 
-int cluster_read(const char *path, ReadJson *read, struct Cluster *out, struct Error *e) {
-    struct cJSON *tree = read(path, e);
+int cluster_read(const char *path, struct cJSON *tree, struct Cluster *out, struct Error *e) {
     *out = (struct Cluster){.nodes = 0};
     int err = tree ? read_tree(path, tree, out, e) : -EINVAL;
     cJSON_Delete(tree);

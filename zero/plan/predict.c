@@ -3,6 +3,7 @@
 
 #include "zero/qlora/qlora.h"
 #include "zero/plan/table.h"
+#include "zero/process/memory.h"
 
 #include <errno.h>
 #include <math.h>
@@ -87,7 +88,7 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
                        struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
-    struct RankDeviceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
+    struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
     size_t batch = s.batch;
     s.global_batch = line->global_batch;
     int err = rank_device_memory(&s, host, w->node_size, &place, e);
@@ -130,7 +131,7 @@ static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, 
     struct RankSettings s = *r->settings;
     bool here = is_here(&s);
     struct Speeds disk = {0};
-    KeepMeasured *keep = r->machine->measured;
+    KeepMeasured *keep = r->measured;
     s.opt_tier = s.param_tier = s.act_tier = TIER_CPU;
     s.offload_ratio = 1;
     if (here)
@@ -229,7 +230,7 @@ static int choose_on_cluster(const struct PredictRequest *r, const struct RankSe
                              struct Settings *line, struct Error *e) {
     struct Cluster c;
     struct ClusterChoices *all = base_alloc_zeroed(sizeof *all);
-    int err = cluster_read(s->cluster, r->machine->read_json, &c, e);
+    int err = cluster_read(s->cluster, r->read_json(s->cluster, e), &c, e);
     if (!err)
         err = cluster_choose(&c, s, &line->open, all, e);
     if (!err) {
@@ -252,7 +253,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
                    struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
-    struct RankDeviceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
+    struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
     uint64_t word = UINT64_MAX;
     if (line->tunes && !s.cluster)
         return choose_half(r, line, said, e);
@@ -293,7 +294,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
 static int predict_cluster(const struct PredictRequest *r, struct ClusterForecast *out,
                            struct Error *e) {
     struct Cluster c;
-    int err = cluster_read(r->settings->cluster, r->machine->read_json, &c, e);
+    int err = cluster_read(r->settings->cluster, r->read_json(r->settings->cluster, e), &c, e);
     if (!err)
         err = cluster_forecast(&c, r->settings, out, e);
     if (err)
@@ -308,20 +309,19 @@ static int predict_cluster(const struct PredictRequest *r, struct ClusterForecas
 }
 
 int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *e) {
-    const struct MachineCalls *m = r->machine;
     struct ClusterForecast there;
     struct Speeds speeds = {0};
     if (r->settings->cluster)
         return r->world->first ? 0 : predict_cluster(r, &there, e);
     if (r->world->first == 0 && r->steps &&
-        speeds_find(r->settings, r->plan, m->measured, r->cache, &speeds, e))
+        speeds_find(r->settings, r->plan, r->measured, r->cache, &speeds, e))
         return -EINVAL;
     struct Rates unused;
     if (r->steps && !is_here(r->settings))
         card_assume(r->settings, &unused, &speeds);
-    m->peak_reset();
+    memory_peak_reset();
     struct FitRequest fit = {.settings = r->settings,
-                             .host = {m->free_bytes(), m->resident_bytes()},
+                             .host = {memory_free_bytes(), memory_resident_bytes()},
                              .processes_here = r->world->node_size,
                              .ranks_here = r->world->count,
                              .speeds = speeds,
@@ -364,8 +364,8 @@ static int of_rank(const struct PredictRequest *r, int rank, const struct Foreca
 }
 
 char *predict_compare(const struct PredictRequest *r, const struct Forecast *forecast,
-                      const struct Rank *rank, bool exceeded) {
-    struct Footprint measured = footprint_measure(rank, r->settings, r->machine->peak_bytes());
+                      const struct Rank *rank) {
+    struct Footprint measured = footprint_measure(rank, r->settings, memory_peak_bytes());
     struct Forecast own = *forecast; // of the rank that measured
     struct Error e;
     if (own.settings.rank != rank->all->rank)
@@ -373,7 +373,5 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
     char *json = table_json(&own, NULL, &measured, NULL);
     table_print(r->out, &own, &measured);
     rank_print_fallbacks(rank, r->out);
-    if (exceeded)
-        speed_doubt(r->settings, r->machine->doubt, r->cache);
     return json;
 }

@@ -11,24 +11,17 @@
 #include "zero/plan/choose.h"
 #include "zero/plan/cluster.h"
 
-// The questions to the machine that the process runs on; data/log/machine.h answers them.
-struct MachineCalls {
-    KeepMeasured *measured;
-    void (*doubt)(const char *folder, const char *name);
-    size_t (*free_bytes)(void), (*resident_bytes)(void), (*peak_bytes)(void);
-    void (*peak_reset)(void);
-    ReadJson *read_json;
-};
-
 struct PredictRequest {
     const struct RankSettings *settings;
     const struct World *world;
-    const struct MachineCalls *machine;
+    KeepMeasured *measured;
     const char *cache; // folder of what was measured
-    bool steps;        // there will be some: their time is predicted, and speeds are measured
-    bool plan;         // it may be for another machine
-    bool json;         // printed for a program
-    FILE *out;         // rank 0's process prints there
+    // Reads the one JSON object of a file, as json_read (data/json.h) does; NULL: e has a line.
+    struct cJSON *(*read_json)(const char *path, struct Error *e);
+    bool steps; // there will be some: their time is predicted, and speeds are measured
+    bool plan;  // it may be for another machine
+    bool json;  // printed for a program
+    FILE *out;  // rank 0's process prints there
 };
 
 // With --init and neither --fit nor --batch the micro-batch, up to the usual one, is what half of
@@ -53,9 +46,9 @@ int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *
 int predict_parameters(const struct PredictRequest *r, uint64_t parameters, struct Error *e);
 
 // Prints what was predicted beside what the rank, after its run, has counted, and returns both as
-// JSON; free() it. exceeded: a step was faster than the speed of light that was measured.
+// JSON; free() it.
 char *predict_compare(const struct PredictRequest *r, const struct Forecast *forecast,
-                      const struct Rank *rank, bool exceeded);
+                      const struct Rank *rank);
 
 // ---- fit.c ----
 

@@ -1,0 +1,43 @@
+// Asks the system for memory: see memory.h.
+#include "zero/process/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Returns the number after `key` in a file of "key   value ..." lines, or 0.
+static size_t number_in(const char *path, const char *key) {
+    FILE *f = fopen(path, "r");
+    char line[256];
+    size_t value = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0) {
+            value = strtoull(line + strlen(key), NULL, 10);
+            break;
+        }
+    if (f)
+        fclose(f);
+    return value;
+}
+
+size_t memory_resident_bytes(void) {
+    return number_in("/proc/self/status", "VmRSS:") * 1024;
+}
+
+size_t memory_peak_bytes(void) {
+    return number_in("/proc/self/status", "VmHWM:") * 1024;
+}
+
+void memory_peak_reset(void) {
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (!f)
+        return;
+    fputs("5", f); // proc(5): resets the peak to the present resident set
+    fclose(f);
+}
+
+size_t memory_free_bytes(void) {
+    size_t room = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    size_t most = number_in("/sys/fs/cgroup/memory.max", ""); // 0 for "max", or without cgroups
+    size_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    return most > used ? size_min(room, most - used) : room;
+}
