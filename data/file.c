@@ -215,16 +215,19 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
 
 int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e) {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | t->flags), err = 0;
-    bool is = fd >= 0 && (!removes || file_take(fd)) && t->is(fd);
+    bool busy = removes && fd >= 0 && !file_take(fd), is = fd >= 0 && !busy && t->is(fd);
     struct stat st;
     if (is && removes && t->remove)
         t->remove(path, fd);
     else if (is && removes)
         unlink(path);
-    if ((removes || !is) && !lstat(path, &st))
+    if (busy)
         err = error_set(e, -EEXIST, E_EXPORT_BUSY,
-                        "%s exists and is not an unfinished export, or another run writes it; move "
-                        "it away, or wait",
+                        "%s: another run writes it; wait for it, or export to another path", path);
+    else if ((removes || !is) && !lstat(path, &st))
+        err = error_set(e, -EEXIST, E_FILE_EXISTS,
+                        "%s exists, where an export is written first, and is not an unfinished "
+                        "export; move it away, or export to another path",
                         path);
     if (fd >= 0)
         close(fd);

@@ -275,7 +275,7 @@ static const struct FlagRule rules[] = {
     {E_SHOW_CHAIN, "+show-chain json", "it prints lines, not JSON; leave out one of the two"},
     {E_HTML, "html json|params|show-chain|cluster|fit|resume",
      "a page has plans of many runs, to the byte; leave out one of the two"},
-    {E_HTML, "html launched", "a page needs one process alone; start it without a launcher"},
+    {E_HTML, "html launched", "one process alone writes a page; start it without mpirun or srun"},
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
     {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace|trace-zero",
      "it prepares data and does nothing else; leave out one of the two"},

@@ -12,7 +12,7 @@ enum { LONGEST_EXAMPLE = 1024 };
 
 // Sampling needs no data. With a tokenizer that is not trained on them, they are not opened: they
 // may be gone, or on another machine.
-static void spare_data(struct DataSpec *spec, const struct Options *o) {
+static void skip_unneeded_data(struct DataSpec *spec, const struct Options *o) {
     bool made_of_data = !o->tokenizer || !strncmp(o->tokenizer, "train:", 6);
     if (!o->sample_only || made_of_data)
         return;
@@ -21,12 +21,13 @@ static void spare_data(struct DataSpec *spec, const struct Options *o) {
     spec->pack = PACK_AUTO;
 }
 
-static struct DataSpec spec_of(const struct TextOptions *o) {
-    struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
+static struct DataSpec data_spec(const struct TextOptions *o) {
+    bool fits = !*o->said_seq_len; // without --seq-len it may follow from the data
+    struct DataSpec spec = options_data(o->resolved, *o->seq_len, fits);
     spec.processes = o->processes;
-    spec.samples = o->trained;
+    spec.samples = o->train_samples;
     spec.longest = init_chose(o->flags, "seq-len") ? LONGEST_EXAMPLE : 0;
-    spare_data(&spec, o->resolved);
+    skip_unneeded_data(&spec, o->resolved);
     return spec;
 }
 
@@ -73,7 +74,7 @@ static int open_question(struct Texts *t, struct Error *e) {
 int texts_open(struct Texts *t, struct Error *e) {
     struct TextOptions *of = &t->of;
     struct Options *o = of->resolved;
-    struct DataSpec spec = spec_of(of);
+    struct DataSpec spec = data_spec(of);
     spec.found = t->opens ? &t->found : NULL;
     int err = data_open(&t->data, &spec, e);
     if (err)
@@ -190,7 +191,7 @@ void texts_close(struct Texts *t) {
 }
 
 int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e) {
-    struct DataSpec spec = spec_of(&t->of);
+    struct DataSpec spec = data_spec(&t->of);
     return data_predict(&spec, vocab, t->of.seq_len, packed, e);
 }
 

@@ -14,10 +14,10 @@ struct TextOptions {
     const struct Flags *flags; // over `resolved`
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
-    bool samples;     // samples are printed: the prompt is needed
-    bool evals;       // --eval's files are needed
-    int processes;    // of the job, which open the same texts
-    uint64_t trained; // samples that the run trains on
+    bool samples;           // samples are printed: the prompt is needed
+    bool evals;             // --eval's files are needed
+    int processes;          // of the job, which open the same texts
+    uint64_t train_samples; // that the run trains on
 };
 
 struct Texts {

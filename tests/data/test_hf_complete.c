@@ -124,7 +124,7 @@ TEST(links_are_not_followed) {
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(symlink("other", aside), 0);
     hf_writer_init(&w, out, HF_MODEL_STEM, two, 2, F32, HF_SHARD_BYTES);
-    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "E_EXPORT_BUSY out.writing");
+    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "E_FILE_EXISTS out.writing");
     assert_int_equal(unlink(aside), 0);
     assert_int_equal(symlink("nowhere", out), 0);
     assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "E_FILE_EXISTS out");
@@ -151,13 +151,13 @@ TEST(dead_runs_are_swept) {
     hf_writer_abandon(&again);
     assert_int_equal(mkdir(aside, 0700), 0);
     free(scratch_write(aside, "thesis.txt", "x", 1));
-    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "E_EXPORT_BUSY");
+    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "E_FILE_EXISTS");
     assert_int_equal(scratch_count_files(aside), 1);
     // Marked, but with a folder in it: its files go, it stays.
     free(scratch_write(aside, ".writing", "", 0));
     char *inner = base_format("%s/inner", aside);
     assert_int_equal(mkdir(inner, 0700), 0);
-    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "E_EXPORT_BUSY");
+    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "E_FILE_EXISTS");
     assert_true(is_there(inner));
     hf_writer_free(&again);
     free(inner);

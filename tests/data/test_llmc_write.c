@@ -212,10 +212,10 @@ TEST(dead_runs_are_swept) {
     s.close(s.context);
     unlink(path);
     free(scratch_write(folder, "m.bin.writing", "somebody's", 10));
-    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_EXPORT_BUSY m.bin.writing");
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_FILE_EXISTS m.bin.writing");
     unlink(aside);
     assert_int_equal(symlink("nowhere", aside), 0);
-    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_EXPORT_BUSY m.bin.writing");
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "E_FILE_EXISTS m.bin.writing");
     assert_true(is_there(aside));
     other.close(other.context);
 }

@@ -312,10 +312,10 @@ cp -r "$models/llama" "$folder/moved"
 # What an export will fail on is told before the first step.
 refused "an export into no folder" "E_FILE_WRITE --export /nowhere/x" --export hf:/nowhere/x
 ln -s nowhere "$folder/linked.writing"
-refused "a link aside" "E_EXPORT_BUSY --export hf:*/linked.writing" --export "hf:$folder/linked"
+refused "a link aside" "E_FILE_EXISTS --export hf:*/linked.writing" --export "hf:$folder/linked"
 mkdir "$folder/foreign.writing"
 echo x >"$folder/foreign.writing/thesis.txt"
-refused "a folder of somebody aside" "E_EXPORT_BUSY /foreign.writing" --export "hf:$folder/foreign"
+refused "a folder of somebody aside" "E_FILE_EXISTS /foreign.writing" --export "hf:$folder/foreign"
 [ -f "$folder/foreign.writing/thesis.txt" ] && [ -L "$folder/linked.writing" ]
 result $? "they stay"
 cp "$models/llama/config.json" "$folder/moved/config.json"
