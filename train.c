@@ -86,8 +86,9 @@ static int resolve_line(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
-    struct SettingsUse use = {
-        .said = flags_said(&run->flags), .plan = line->run.plan, .tunes = line->run.init != NULL};
+    struct SettingsUse use = {.said = flags_said(&run->flags),
+                              .plan = line->run.plan,
+                              .from_model = line->run.init != NULL};
     int err = rank_device_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked = (struct ResumeAsked){
@@ -602,7 +603,7 @@ static int prepare(struct Run *run, struct Error *e) {
 // Reports settings that came from --init or --deepspeed files.
 static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
-    if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
+    if (o->from_model && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_log_defaults(&run->flags);
     if (!run->world.first)
         import_log(&run->job.settings.model, &run->texts.model);

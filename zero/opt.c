@@ -1,10 +1,9 @@
-// The update: AdamW on the part of a group whose optimizer state this rank has.
+// The update: AdamW on the part of a group whose optimizer state this rank has. It is elementwise:
+// a shard begins and ends anywhere in a tensor.
 //
 // If that state is on the device, the step's end runs a group's whole chain UPDATE, then PUBLISH.
 // If it is elsewhere, zero/offload/update.c runs UPDATE ahead of the walk, as far as it can, and
-// the rest with PUBLISH when the walk is about to read the group's weights.
-//
-// Read next: slots.c.
+// the rest with PUBLISH when the walk is about to read the group's weights. Read next: slots.c.
 #include "zero/state.h"
 
 struct AdamW update_of(struct Zero *z, int g) {

@@ -257,7 +257,7 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
         err = init_read_flags(f, o->kinds, o->init, e);
     if (begins && !err && o->init_adapter)
         err = init_read_adapter(f, o->init_adapter, e);
-    o->tunes = begins;
+    o->from_model = begins;
     free(saved);
     return err;
 }

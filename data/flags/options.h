@@ -32,7 +32,7 @@ struct Options {
     size_t params;    // 0: plan the model
     // No flags:
     WeightsKinds *kinds; // of --init and --export; the caller's
-    bool tunes;          // the run begins with the model of --init
+    bool from_model;     // the run begins with the model of --init
     bool ppl;            // --eval names it
     // For --deepspeed: the processes of a launched job, else 0; its file, which the caller closes.
     size_t processes;

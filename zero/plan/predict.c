@@ -255,7 +255,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     struct RankSettings s = *r->settings;
     struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
     uint64_t word = UINT64_MAX;
-    if (line->tunes && !s.cluster)
+    if (line->lowers_batch && !s.cluster)
         return choose_half(r, line, said, e);
     if (!r->steps || !is_open(&line->open))
         return 0;

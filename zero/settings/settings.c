@@ -96,7 +96,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
     bool stay = r->hpz_size || r->quantized_weights; // weights, on the device
     s->open = (struct FitOpen){0};
-    s->tunes = use->tunes && fresh && s->fit == FIT_OFF && is_default(use, "batch");
+    s->lowers_batch = use->from_model && fresh && s->fit == FIT_OFF && is_default(use, "batch");
     if (s->fit == FIT_OFF || (use->resumed && !again))
         return;
     s->open = (struct FitOpen){.stage = is_default(use, "zero"),
@@ -119,8 +119,8 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
 // the one with which --fit, or --init, begins its search.
 static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
     size_t ranks = (size_t)settings_data_ranks(&s->rank), each = s->global_batch / ranks;
-    if (!(use->resumed || s->open.batch || s->tunes) || flag_is_on_line(&use->said, "batch") ||
-        s->global_batch % ranks)
+    if (!(use->resumed || s->open.batch || s->lowers_batch) ||
+        flag_is_on_line(&use->said, "batch") || s->global_batch % ranks)
         return; // settings_check checks it as it is
     s->rank.batch = size_min(s->rank.batch, each);
     while (each % s->rank.batch)
