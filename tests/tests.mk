@@ -201,8 +201,11 @@ $(FUZZ_BINARIES): $(LIBRARY)
 
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
-# TESTS="tests/data/test_flags.c" builds and runs a part of them.
-TESTS ?= $(ALL_TESTS)
+# TESTS="test_flags test_train.sh" builds and runs a part of them, with or without folder and ending.
+TEST_NAMED = $(or $(strip $(foreach t,$(ALL_TESTS),\
+    $(if $(filter $(1),$t $(notdir $t) $(basename $(notdir $t))),$t))),\
+    $(error TESTS: there is no test $(1); `make list` names all))
+override TESTS := $(if $(TESTS),$(foreach t,$(TESTS),$(call TEST_NAMED,$t)),$(ALL_TESTS))
 # The programs among some tests, and where there are scripts, what those start.
 BUILT = $(call PROGRAM,$(filter %.c,$(1))) $(if $(filter-out %.c,$(1)),\
     $(call PROGRAM,$(MPI_PROGRAMS) $(STARTED) $(STARTED_TESTS_$(MODE):%=%.c)) $(MPI_LIBRARIES) \
