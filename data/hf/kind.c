@@ -1,6 +1,5 @@
 // "hf:DIR": see kind.h.
 #include "data/hf/kind.h"
-#include "data/hf/export.h"
 #include "data/hf/model.h"
 
 #include <stdlib.h>
@@ -30,24 +29,4 @@ static int open_source(const char *folder, struct ImportSource *out, struct Erro
     return 0;
 }
 
-static void close_sink(void *export) {
-    hf_export_close(export);
-    free(export);
-}
-
-static int make_sink(const char *folder, const struct ExportModel *model, struct ExportSink *out,
-                     struct Error *e) {
-    struct HfExport *x = base_alloc(sizeof *x);
-    const struct ImportSource *from = model->from;
-    const struct HfModel *beside = from && from->kind == &hf_weights ? from->context : NULL;
-    int err = hf_export_open(x, folder, model, beside, e);
-    if (err) {
-        close_sink(x);
-        return err;
-    }
-    *out = hf_export_sink(x);
-    out->close = close_sink;
-    return 0;
-}
-
-const struct WeightsKind hf_weights = {"hf:", "DIR", read_flags, open_source, make_sink};
+const struct WeightsKind hf_weights = {"hf:", "DIR", read_flags, open_source, hf_make_sink};
