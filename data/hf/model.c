@@ -51,18 +51,14 @@ static int refuse_folder(const char *folder, struct Error *e) {
 }
 
 int hf_model_flags(const char *folder, char **text, struct Error *e) {
-    char *path = base_format("%s/config.json", folder), *config_text = NULL;
-    size_t n = 0;
-    int err = file_read(path, CONFIG_BYTES_MAX, &config_text, &n, e);
+    char *path = base_format("%s/config.json", folder);
+    cJSON *config;
+    int err = json_read_max(path, CONFIG_BYTES_MAX, &config, e);
     if (err == -ENOENT)
         err = refuse_folder(folder, e);
-    cJSON *config = err ? NULL : json_parse_object(config_text, n, path, e);
-    if (!err && !config)
-        err = -EINVAL;
     if (!err)
         err = hf_config_flags(config, path, text, e);
     cJSON_Delete(config);
-    free(config_text);
     free(path);
     return err;
 }
