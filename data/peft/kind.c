@@ -36,22 +36,16 @@ int peft_flags(const char *dir, bool gpt2, char **text, struct Error *e) {
     if (err)
         return err;
     char *targets = base_format("%s", "");
-    for (int t = 0; t < NLORA; t++) {
-        char *before = targets;
-        if (!(c.targets >> t & 1))
-            continue;
-        targets = base_format("%s%s%s", before, *before ? "," : "",
-                              lora_target_name((enum LoraTarget)t, gpt2));
-        free(before);
-    }
+    for (int t = 0; t < NLORA; t++)
+        if (c.targets >> t & 1)
+            base_append(&targets, "%s%s", *targets ? "," : "",
+                        lora_target_name((enum LoraTarget)t, gpt2));
     cJSON *flags = cJSON_CreateObject();
     cJSON_AddNumberToObject(flags, "lora-rank", (double)c.rank);
     cJSON_AddNumberToObject(flags, "lora-alpha", c.alpha);
     cJSON_AddNumberToObject(flags, "lora-dropout", c.dropout);
     cJSON_AddStringToObject(flags, "lora-targets", targets);
-    char *printed = cJSON_PrintUnformatted(flags);
-    *text = base_format("%s", printed);
-    cJSON_free(printed);
+    *text = cJSON_PrintUnformatted(flags);
     cJSON_Delete(flags);
     free(targets);
     return 0;
