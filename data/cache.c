@@ -166,7 +166,8 @@ void cache_sweep(const char *cache_dir, const char *prefix, const char *const ow
 // Whoever waited may hold a file that has lost its name.
 static bool is_named(int fd, const char *path) {
     struct stat mine, named;
-    return !fstat(fd, &mine) && !lstat(path, &named) && mine.st_ino == named.st_ino;
+    return !fstat(fd, &mine) && !lstat(path, &named) && mine.st_ino == named.st_ino &&
+           mine.st_dev == named.st_dev;
 }
 
 // Locks it, waiting for another run. False: the disk has no locks.

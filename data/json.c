@@ -98,13 +98,18 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
     return NULL;
 }
 
-struct cJSON *json_read(const char *path, struct Error *e) {
+int json_read_max(const char *path, size_t bytes_max, struct cJSON **tree, struct Error *e) {
     char *text;
     size_t bytes;
-    if (file_read(path, (size_t)1 << 20, &text, &bytes, e))
-        return NULL;
-    cJSON *tree = json_parse_object(text, bytes, path, e);
+    int err = file_read(path, bytes_max, &text, &bytes, e);
+    *tree = err ? NULL : json_parse_object(text, bytes, path, e);
     free(text);
+    return err || *tree ? err : -EINVAL;
+}
+
+struct cJSON *json_read(const char *path, struct Error *e) {
+    cJSON *tree;
+    json_read_max(path, (size_t)1 << 20, &tree, e);
     return tree;
 }
 

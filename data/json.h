@@ -17,8 +17,11 @@ struct cJSON *json_parse(const char *text, size_t n, size_t *at);
 // many values, a zero byte in a string, or a key twice at its top.
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e);
 
-// Reads and parses a file of at most a megabyte. NULL, with a line in *e, also for what file_read
-// (file.h) refuses.
+// Reads and parses a file of at most bytes_max bytes; *tree is NULL after an error. Errors: those
+// of file_read (file.h); -EINVAL for what json_parse_object refuses.
+int json_read_max(const char *path, size_t bytes_max, struct cJSON **tree, struct Error *e);
+
+// The same of a file of at most a megabyte. NULL, with a line in *e: it is refused.
 struct cJSON *json_read(const char *path, struct Error *e);
 
 // Print a tree and delete it; free() the text. A file's text is indented and ends in a line break,

@@ -278,21 +278,17 @@ static void list_dropout(const struct HfReading *r, char **told) {
 char *hf_config_told(const struct cJSON *config, const char *path) {
     struct Error ignored;
     struct HfReading r = {config, path, HF_NCLASS, cJSON_CreateObject(), &ignored};
-    char *dropped = base_format("%s", ""), *angles = base_format("%s", "");
+    char *dropped = base_format("%s", ""), *told = base_format("%s", "");
     if (!read_class(&r))
         list_dropout(&r, &dropped);
-    if (r.class != HF_GPT2 && hf_config_rope_differs(config)) {
-        free(angles);
-        angles = base_format("%s: rope_scaling counts, as in transformers; rope_parameters says "
-                             "otherwise\n",
-                             path);
-    }
-    char *told = *dropped
-                     ? base_format("%s%s: %s: there is no dropout here\n", angles, path, dropped)
-                     : base_format("%s", angles);
+    if (r.class != HF_GPT2 && hf_config_rope_differs(config))
+        base_append(&told,
+                    "%s: rope_scaling counts, as in transformers; rope_parameters says otherwise\n",
+                    path);
+    if (*dropped)
+        base_append(&told, "%s: %s: there is no dropout here\n", path, dropped);
     cJSON_Delete(r.flags);
     free(dropped);
-    free(angles);
     return told;
 }
 

@@ -1,9 +1,15 @@
-// Writes a model's folder: see export.h. config_write.c makes config.json.
-#include "data/hf/export.h"
-
+// A model's folder as a sink of weights, for --export hf:DIR: see kind.h and sink.h.
+//
+// config.json is the imported one with the new dtype, or made from the flags (config_write.c), in
+// the spellings of transformers 4 and 5. The other files of an imported folder that belong to the
+// model (tokenizer, chat template, licence) are copied; text.h adds or replaces those that depend
+// on the run's text. A head that is tied to the token embedding is not written.
 #include "data/file.h"
 #include "data/hf/config.h"
-#include "data/hf/pieces.h"
+#include "data/hf/kind.h"
+#include "data/hf/model.h"
+#include "data/hf/sink.h"
+#include "data/hf/text.h"
 #include "kernels/folder.h"
 
 #include <cjson/cJSON.h>
@@ -16,6 +22,15 @@
 #include <unistd.h>
 
 enum { COPIED_BYTES_MAX = 1 << 28 };
+
+struct HfExport {
+    struct HfSink sink;
+    char *family;
+    const struct HfModel *from; // NULL: the model was made here
+    struct HfSizes sizes;
+    char *config; // text of config.json
+    struct HfText text;
+};
 
 // ---- copies of the imported folder's files ----
 
@@ -62,7 +77,7 @@ static int copy_file(const struct Copying *c, const char *path, const char *name
     size_t n;
     int err = file_read(path, COPIED_BYTES_MAX, &text, &n, c->e);
     if (!err)
-        err = hf_writer_put(&c->x->writer, name, text, n, c->e);
+        err = hf_writer_put(&c->x->sink.writer, name, text, n, c->e);
     free(text);
     return err;
 }
@@ -99,7 +114,8 @@ static int copy_all(struct HfExport *x, bool checks, struct Error *e) {
 static int check_config(const struct HfExport *x, const cJSON *run, struct Error *e) {
     static const char WINDOW[] = "attention-window", SPARSE[] = "sparse-attention";
     const char *folder = x->from->folder.path;
-    char *where = base_format("--export hf:%s would copy %s/config.json, which", x->path, folder);
+    char *where =
+        base_format("--export hf:%s would copy %s/config.json, which", x->sink.path, folder);
     char *path = base_format("%s/config.json", folder), *text = NULL;
     int err = hf_config_flags(x->from->folder.config, path, &text, e);
     cJSON *flags = err ? NULL : cJSON_Parse(text);
@@ -116,141 +132,77 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
     return err;
 }
 
-int hf_export_open(struct HfExport *x, const char *path, const struct ExportModel *model,
-                   const struct HfModel *from, struct Error *e) {
-    int length = (int)strlen(path);
-    while (length > 1 && path[length - 1] == '/') // PATH.writing is beside it
-        length--;
-    *x = (struct HfExport){
-        .path = base_format("%.*s", length, path), .from = from, .dtype = model->dtype};
+static int open_files(struct HfExport *x, const char *path, const struct ExportModel *model,
+                      struct Error *e) {
     cJSON *object = cJSON_Parse(model->flags);
     CHECK(object, "flags that are no JSON: %s", model->flags);
     hf_config_sizes(object, &x->sizes);
     x->family = base_format("%s", cJSON_GetObjectItem(object, "family")->valuestring);
-    int err = hf_writer_check(x->path, "--export", e);
-    if (!err && from)
+    int err = hf_sink_open(&x->sink, path, e);
+    if (!err && x->from)
         err = check_config(x, object, e);
     if (!err)
-        err = hf_text_make(&x->text, model, x->family, from ? &from->folder : NULL, e);
-    if (!err && from)
+        err = hf_text_make(&x->text, model, x->family, x->from ? &x->from->folder : NULL, e);
+    if (!err && x->from)
         err = copy_all(x, true, e);
     const struct HfEnds ends = {x->text.begin, x->text.end};
     if (!err)
-        err = from ? hf_config_with_dtype(from->folder.config, x->dtype, &x->config)
-                   : hf_config_write(object, x->dtype, ends, &x->config, e);
+        err = x->from ? hf_config_with_dtype(x->from->folder.config, model->dtype, &x->config)
+                      : hf_config_write(object, model->dtype, ends, &x->config, e);
+    if (!err)
+        x->sink.beside = strlen(x->config);
     cJSON_Delete(object);
     return err;
 }
 
-void hf_export_close(struct HfExport *x) {
-    if (x->laid_out)
-        hf_writer_free(&x->writer);
-    free(x->path);
-    free(x->family);
-    free(x->config);
-    free(x->piece);
-    hf_text_free(&x->text);
-    *x = (struct HfExport){0};
-}
+// ---- the sink ----
 
-static size_t pieces_of(const struct HfExport *x, int layer, const char *param,
+static size_t pieces_of(const void *export, int layer, const char *param,
                         struct HfPiece pieces[HF_PIECES_MAX]) {
+    const struct HfExport *x = export;
     return hf_pieces(x->family, param, layer, &x->sizes, pieces);
 }
 
-static int list_param(void *export, int layer, const char *param, struct Error *e) {
+static int put_files(void *export, struct Error *e) {
     struct HfExport *x = export;
-    struct HfPiece pieces[HF_PIECES_MAX];
-    size_t n = pieces_of(x, layer, param, pieces);
-    (void)e;
-    CHECK(n, "no name in %s for %s", x->family, param);
-    x->piece = base_realloc(x->piece, (x->npiece + n) * sizeof *x->piece, "names of tensors");
-    memcpy(x->piece + x->npiece, pieces, n * sizeof *pieces);
-    x->npiece += n;
-    return 0;
-}
-
-static void lay_out(struct HfExport *x) {
-    if (x->laid_out)
-        return;
-    struct HfOut *out = base_alloc(x->npiece * sizeof *out);
-    for (size_t i = 0; i < x->npiece; i++)
-        out[i] = hf_piece_out(&x->piece[i]);
-    hf_writer_init(&x->writer, x->path, HF_MODEL_STEM, out, x->npiece, x->dtype, HF_SHARD_BYTES);
-    free(out);
-    x->laid_out = true;
-}
-
-// Checks the free space for weights and config.json. Copied files are small compared with weights.
-static int check_room(void *export, struct Error *e) {
-    struct HfExport *x = export;
-    lay_out(x);
-    uint64_t bytes = hf_writer_bytes(&x->writer) + strlen(x->config);
-    return file_check_room(x->path, "--export ", bytes, e);
-}
-
-// ---- the steps ----
-
-static int make_files(void *export, struct Error *e) {
-    struct HfExport *x = export;
-    lay_out(x);
-    int err = hf_writer_make(&x->writer, e);
-    if (err)
-        return err;
-    err = hf_writer_put(&x->writer, "config.json", x->config, strlen(x->config), e);
+    struct HfWriter *w = &x->sink.writer;
+    int err = hf_writer_put(w, "config.json", x->config, strlen(x->config), e);
     if (!err && x->from)
         err = copy_all(x, false, e);
     for (size_t i = 0; i < x->text.count && !err; i++) {
         const struct HfTextFile *f = &x->text.file[i];
-        err = hf_writer_put(&x->writer, f->name, f->text, f->bytes, e);
+        err = hf_writer_put(w, f->name, f->text, f->bytes, e);
     }
     if (!err && x->text.told)
-        log_line(LOG_NORMAL, "--export hf:%s: %s", x->path, x->text.told);
+        log_line(LOG_NORMAL, "--export hf:%s: %s", x->sink.path, x->text.told);
+    return err;
+}
+
+static void free_export(void *export) {
+    struct HfExport *x = export;
+    free(x->family);
+    free(x->config);
+    hf_text_free(&x->text);
+    free(x);
+}
+
+int hf_make_sink(const char *path, const struct ExportModel *model, struct ExportSink *out,
+                 struct Error *e) {
+    struct HfExport *x = base_alloc(sizeof *x);
+    const struct ImportSource *from = model->from;
+    *x = (struct HfExport){.sink = {.flag = "--export",
+                                    .shown = "hf:",
+                                    .stem = HF_MODEL_STEM,
+                                    .dtype = model->dtype,
+                                    .owner = x,
+                                    .pieces = pieces_of,
+                                    .put = put_files,
+                                    .free = free_export},
+                           .from = from && from->kind == &hf_weights ? from->context : NULL};
+    int err = open_files(x, path, model, e);
     if (err)
-        hf_writer_abandon(&x->writer);
+        hf_sink_close(&x->sink);
+    else
+        *out = hf_sink(&x->sink);
     return err;
-}
-
-static int join_files(void *export, struct Error *e) {
-    struct HfExport *x = export;
-    lay_out(x);
-    return hf_writer_join(&x->writer, e);
-}
-
-static int write_range(void *export, int layer, const char *param, const struct WeightsRange *range,
-                       const float *values, struct Error *e) {
-    const struct HfExport *x = export;
-    struct HfPiece pieces[HF_PIECES_MAX];
-    size_t npiece = pieces_of(x, layer, param, pieces);
-    return hf_pieces_write(&x->writer, pieces, npiece, range, values, e);
-}
-
-static int sync_files(void *export, struct Error *e) {
-    const struct HfExport *x = export;
-    return hf_writer_sync(&x->writer, e);
-}
-
-static int commit_folder(void *export, struct Error *e) {
-    struct HfExport *x = export;
-    int err = hf_writer_commit(&x->writer, e);
-    if (!err)
-        log_line(LOG_NORMAL, "exported hf:%s", x->writer.path);
-    return err;
-}
-
-static void abandon_folder(void *export) {
-    struct HfExport *x = export;
-    hf_writer_abandon(&x->writer);
-}
-
-struct ExportSink hf_export_sink(struct HfExport *x) {
-    return (struct ExportSink){.write = write_range,
-                               .list = list_param,
-                               .room = check_room,
-                               .make = make_files,
-                               .join = join_files,
-                               .sync = sync_files,
-                               .commit = commit_folder,
-                               .abandon = abandon_folder,
-                               .context = x};
 }

@@ -1,7 +1,6 @@
 // Opens a model's folder, and finds its tensors: see folder.h.
 #include "data/hf/folder.h"
 
-#include "data/file.h"
 #include "data/json.h"
 
 #include <cjson/cJSON.h>
@@ -15,18 +14,6 @@ enum { CONFIG_BYTES_MAX = 1 << 20, INDEX_BYTES_MAX = 64 << 20 };
 static const char SINGLE[] = "model.safetensors", INDEX[] = "model.safetensors.index.json";
 
 // ---- files --------------------------------------------------------------------------------------
-
-// Reads a JSON file as a tree; free() the tree and the text.
-static int read_json(const char *path, size_t bytes_max, cJSON **tree, char **text, size_t *bytes,
-                     struct Error *e) {
-    *tree = NULL;
-    *text = NULL;
-    int code = file_read(path, bytes_max, text, bytes, e);
-    if (code)
-        return code;
-    *tree = json_parse_object(*text, *bytes, path, e);
-    return *tree ? 0 : -EINVAL;
-}
 
 static int open_file(struct HfFolder *f, const char *name, struct Error *e) {
     char *path = base_format("%s/%s", f->path, name);
@@ -98,9 +85,7 @@ static int check_map(const struct HfFolder *f, const cJSON *map, const char *pat
 
 static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
     cJSON *tree;
-    char *text;
-    size_t bytes;
-    int code = read_json(path, INDEX_BYTES_MAX, &tree, &text, &bytes, e);
+    int code = json_read_max(path, INDEX_BYTES_MAX, &tree, e);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(tree, "weight_map");
     if (!code && (!cJSON_IsObject(map) || !cJSON_GetArraySize(map)))
         code = error_set(e, -EINVAL, E_HF_INDEX,
@@ -115,7 +100,6 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
     if (!code)
         code = check_map(f, map, path, e);
     cJSON_Delete(tree);
-    free(text);
     return code;
 }
 
@@ -178,8 +162,7 @@ static int list_tensors(struct HfFolder *f, struct Error *e) {
 int hf_folder_open(struct HfFolder *f, const char *path, struct Error *e) {
     *f = (struct HfFolder){.path = base_format("%s", path)};
     char *config = base_format("%s/config.json", path);
-    int code =
-        read_json(config, CONFIG_BYTES_MAX, &f->config, &f->config_text, &f->config_bytes, e);
+    int code = json_read_max(config, CONFIG_BYTES_MAX, &f->config, e);
     free(config);
     if (!code)
         code = open_weights(f, e);
@@ -195,7 +178,6 @@ void hf_folder_close(struct HfFolder *f) {
         safetensors_close(&f->file[i]);
     free(f->file);
     free(f->tensor);
-    free(f->config_text);
     cJSON_Delete(f->config);
     free(f->path);
     *f = (struct HfFolder){0};

@@ -23,8 +23,6 @@ struct HfTensor {
 struct HfFolder {
     char *path;
     struct cJSON *config; // config.json
-    char *config_text;    // the bytes of that file
-    size_t config_bytes;
     size_t nfile;
     struct Safetensors *file; // sorted by name
     size_t ntensor;

@@ -1,10 +1,11 @@
-// See model.h.
+// "hf:DIR" as a source of weights: see model.h and kind.h.
 #include "data/hf/model.h"
 #include "data/file.h"
 #include "data/hf/config.h"
+#include "data/hf/kind.h"
+#include "data/hf/pieces.h"
 #include "data/json.h"
 #include "data/json_members.h"
-#include "data/hf/pieces.h"
 #include "kernels/folder.h"
 
 #include <cjson/cJSON.h>
@@ -50,18 +51,14 @@ static int refuse_folder(const char *folder, struct Error *e) {
 }
 
 int hf_model_flags(const char *folder, char **text, struct Error *e) {
-    char *path = base_format("%s/config.json", folder), *config_text = NULL;
-    size_t n = 0;
-    int err = file_read(path, CONFIG_BYTES_MAX, &config_text, &n, e);
+    char *path = base_format("%s/config.json", folder);
+    cJSON *config;
+    int err = json_read_max(path, CONFIG_BYTES_MAX, &config, e);
     if (err == -ENOENT)
         err = refuse_folder(folder, e);
-    cJSON *config = err ? NULL : json_parse_object(config_text, n, path, e);
-    if (!err && !config)
-        err = -EINVAL;
     if (!err)
         err = hf_config_flags(config, path, text, e);
     cJSON_Delete(config);
-    free(config_text);
     free(path);
     return err;
 }
@@ -96,7 +93,8 @@ void hf_model_close(struct HfModel *m) {
     *m = (struct HfModel){0};
 }
 
-enum Dtype hf_model_dtype(const struct HfModel *m) {
+// Returns the format of its first matrix.
+static enum Dtype dtype_of(const struct HfModel *m) {
     for (size_t i = 0; i < m->folder.ntensor; i++)
         if (m->folder.tensor[i].tensor->ndim > 1 && m->folder.tensor[i].tensor->is_float)
             return m->folder.tensor[i].tensor->dtype;
@@ -165,7 +163,7 @@ static int read_range(void *model, int layer, const char *param, const struct We
 }
 
 struct ImportSource hf_model_source(struct HfModel *m) {
-    return (struct ImportSource){.dtype = hf_model_dtype(m),
+    return (struct ImportSource){.dtype = dtype_of(m),
                                  .seq_len = m->seq_len,
                                  .told = m->told,
                                  .read = read_range,
@@ -173,3 +171,32 @@ struct ImportSource hf_model_source(struct HfModel *m) {
                                  .asked_all = asked_all,
                                  .context = m};
 }
+
+// ---- the row ----
+
+static int read_flags(const char *folder, char **text, char **where, struct Error *e) {
+    int err = hf_model_flags(folder, text, e);
+    if (!err)
+        *where = base_format("%s/config.json", folder);
+    return err;
+}
+
+static void close_source(void *model) {
+    hf_model_close(model);
+    free(model);
+}
+
+static int open_source(const char *folder, struct ImportSource *out, struct Error *e) {
+    struct HfModel *m = base_alloc(sizeof *m);
+    int err = hf_model_open(m, folder, e);
+    if (err) {
+        close_source(m);
+        return err;
+    }
+    *out = hf_model_source(m);
+    out->kind = &hf_weights;
+    out->close = close_source;
+    return 0;
+}
+
+const struct WeightsKind hf_weights = {"hf:", "DIR", read_flags, open_source, hf_make_sink};

@@ -26,9 +26,6 @@ int hf_model_flags(const char *folder, char **text, struct Error *e);
 int hf_model_open(struct HfModel *m, const char *folder, struct Error *e);
 void hf_model_close(struct HfModel *m); // does nothing if it is not open
 
-// Returns the format of its first matrix.
-enum Dtype hf_model_dtype(const struct HfModel *m);
-
 // Returns the model as a source of weights; it must stay open. If the head is tied, the folder may
 // have its matrix instead of the token embedding, or besides as an equal copy. Any other tensor
 // that is not asked for is an error.

@@ -26,7 +26,7 @@ enum { HF_PIECES_MAX = 3 };
 // Rows [row, row + rows) of a parameter of ours, which are a whole tensor: (rows, cols), or (cols,
 // rows) if it is transposed, or (rows) if cols is 0: a vector.
 struct HfPiece {
-    char name[64];
+    char name[96]; // an adapter's have some 70 bytes
     size_t row, rows, cols;
     bool transposed;
 };

@@ -5,10 +5,8 @@
 #include "data/hf/pieces.h"
 
 #include "data/json.h"
-#include "data/range.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 enum { GATHERED = 4096 }; // elements of a transposed run that are copied at once
@@ -66,27 +64,15 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
 
 // ---- a run --------------------------------------------------------------------------------------
 
-// Reads elements, and refuses one that is not finite: with it, all training steps would be skipped.
-static int read_elements(const struct HfTensor *t, uint64_t at, size_t n, float *out,
-                         struct Error *e) {
-    int err = safetensors_read(t->file, t->tensor, at, n, out, e);
-    size_t bad = err ? n : range_not_finite(out, n);
-    if (bad < n)
-        return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
-                         "%s: tensor %s: element %llu is %s; expected a number", t->file->path,
-                         json_shown(t->tensor->name).text, (unsigned long long)(at + bad),
-                         isnan(out[bad]) ? "NaN" : "infinite");
-    return err;
-}
-
 static int read_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
+    const struct HfTensor *t = s->tensor;
     float gathered[GATHERED];
     if (r.distance == 1)
-        return read_elements(s->tensor, r.at, r.n, s->out + r.from, e);
+        return safetensors_read_finite(t->file, t->tensor, r.at, r.n, s->out + r.from, e);
     int code = 0;
     for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
         step = size_min(r.n, GATHERED);
-        code = read_elements(s->tensor, r.at, step, gathered, e);
+        code = safetensors_read_finite(t->file, t->tensor, r.at, step, gathered, e);
         for (size_t i = 0; i < step && !code; i++)
             s->out[r.from + i * r.distance] = gathered[i];
     }

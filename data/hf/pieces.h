@@ -22,8 +22,7 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
 struct HfOut hf_piece_out(const struct HfPiece *piece);
 
 // Reads these elements of the parameter into `out`. A range of some columns needs a parameter of
-// one piece. The pieces must have been asked for. Errors: those of safetensors_read; -EINVAL for an
-// element that is not finite.
+// one piece. The pieces must have been asked for. Errors: those of safetensors_read_finite.
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
                    const struct WeightsRange *range, float *out, struct Error *e);
 

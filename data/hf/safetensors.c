@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -287,4 +288,16 @@ int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64
     CHECK(first <= t->count && n <= t->count - first, "tensor %s: %zu elements from %llu of %llu",
           t->name, n, (unsigned long long)first, (unsigned long long)t->count);
     return range_read(f->fd, f->path, t->dtype, t->begin + first * dtype_size(t->dtype), n, out, e);
+}
+
+int safetensors_read_finite(const struct Safetensors *f, const struct Tensor *t, uint64_t first,
+                            size_t n, float *out, struct Error *e) {
+    int err = safetensors_read(f, t, first, n, out, e);
+    size_t bad = err ? n : range_not_finite(out, n);
+    if (bad < n)
+        return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
+                         "%s: tensor %s: element %llu is %s; expected a number", f->path,
+                         json_shown(t->name).text, (unsigned long long)(first + bad),
+                         isnan(out[bad]) ? "NaN" : "infinite");
+    return err;
 }

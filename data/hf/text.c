@@ -126,14 +126,8 @@ static int read_object(struct Making *m, const char *name, cJSON **object) {
     *object = NULL;
     if (!m->folder)
         return 0;
-    char *path = base_format("%s/%s", m->folder, name), *text = NULL;
-    size_t n;
-    int err = access(path, F_OK) ? 0 : file_read(path, JSON_BYTES_MAX, &text, &n, m->e);
-    if (text && !err) {
-        *object = json_parse_object(text, n, path, m->e);
-        err = *object ? 0 : -EINVAL;
-        free(text);
-    }
+    char *path = base_format("%s/%s", m->folder, name);
+    int err = access(path, F_OK) ? 0 : json_read_max(path, JSON_BYTES_MAX, object, m->e);
     free(path);
     return err;
 }

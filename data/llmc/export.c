@@ -1,7 +1,14 @@
-// Writes a model file of llm.c: see export.h.
-#include "data/llmc/export.h"
+// A model file of llm.c as a sink of weights, for --export llmc:FILE: see kind.h.
+//
+// Each rank writes its own ranges of FILE.writing, which one of them has made at its full size. The
+// file begins with a marker until all are done; then rank 0 replaces that by the header, and
+// renames the file: FILE is complete or absent. The next run removes a dead run's FILE.writing,
+// which has the marker and no lock. Padding rows after the vocabulary are zeros. model.c reads the
+// file; data/hf/write.h writes folders of Hugging Face in the same way.
 #include "data/file.h"
 #include "data/json_members.h"
+#include "data/llmc/format.h"
+#include "data/llmc/kind.h"
 #include "data/range.h"
 
 #include <errno.h>
@@ -10,6 +17,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+struct LlmcExport {
+    char *path, *tmp_path;
+    struct LlmcShape shape;
+    int fd;
+    bool made; // by this process, and not yet renamed
+};
 
 static const char MARKER[LLMC_HEADER_BYTES] = "zero.c has not written all of this model\n";
 static const char KIND[] = "a file"; // an export is one
@@ -83,26 +97,6 @@ static bool is_torso(int fd) {
 }
 
 static const struct Torso torso = {.is = is_torso};
-
-int llmc_export_open(struct LlmcExport *x, const char *path, const struct ExportModel *model,
-                     struct Error *e) {
-    *x = (struct LlmcExport){
-        .path = base_format("%s", path), .tmp_path = base_format("%s.writing", path), .fd = -1};
-    int err = read_shape(&x->shape, model, e);
-    if (!err)
-        err = file_check_new(path, "--export ", KIND, e);
-    if (!err)
-        err = file_check_place(path, "--export", e);
-    return err ? err : file_check_torso(x->tmp_path, &torso, false, e);
-}
-
-void llmc_export_close(struct LlmcExport *x) {
-    if (x->fd >= 0)
-        close(x->fd);
-    free(x->path);
-    free(x->tmp_path);
-    *x = (struct LlmcExport){.fd = -1};
-}
 
 // ---- PATH.writing -------------------------------------------------------------------------------
 
@@ -216,8 +210,32 @@ static int commit_file(void *export, struct Error *e) {
     return file_sync_name(x->path, e);
 }
 
-struct ExportSink llmc_export_sink(struct LlmcExport *x) {
-    return (struct ExportSink){.write = write_range,
+static void close_sink(void *export) {
+    struct LlmcExport *x = export;
+    if (x->fd >= 0)
+        close(x->fd);
+    free(x->path);
+    free(x->tmp_path);
+    free(x);
+}
+
+int llmc_make_sink(const char *path, const struct ExportModel *model, struct ExportSink *out,
+                   struct Error *e) {
+    struct LlmcExport *x = base_alloc(sizeof *x);
+    *x = (struct LlmcExport){
+        .path = base_format("%s", path), .tmp_path = base_format("%s.writing", path), .fd = -1};
+    int err = read_shape(&x->shape, model, e);
+    if (!err)
+        err = file_check_new(path, "--export ", KIND, e);
+    if (!err)
+        err = file_check_place(path, "--export", e);
+    if (!err)
+        err = file_check_torso(x->tmp_path, &torso, false, e);
+    if (err) {
+        close_sink(x);
+        return err;
+    }
+    *out = (struct ExportSink){.write = write_range,
                                .list = list_param,
                                .room = check_room,
                                .make = make_file,
@@ -225,5 +243,7 @@ struct ExportSink llmc_export_sink(struct LlmcExport *x) {
                                .sync = sync_file,
                                .commit = commit_file,
                                .abandon = abandon_file,
-                               .context = x};
+                               .context = x,
+                               .close = close_sink};
+    return 0;
 }

@@ -1,12 +1,21 @@
-// Reads a model file of llm.c: see model.h.
-#include "data/llmc/model.h"
+// A model file of llm.c as a source of weights, for --init llmc:FILE: see kind.h.
+//
+// An open file is only read; threads may share it.
 #include "data/file.h"
+#include "data/llmc/format.h"
+#include "data/llmc/kind.h"
 #include "data/range.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+struct LlmcModel {
+    char *path;
+    int fd;
+    struct LlmcShape shape;
+};
 
 static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e) {
     uint8_t header[LLMC_HEADER_BYTES];
@@ -21,7 +30,8 @@ static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e
     return llmc_read_header(m->path, header, file_bytes, &m->shape, e);
 }
 
-int llmc_model_open(struct LlmcModel *m, const char *path, struct Error *e) {
+// Opens a file and checks its header and its length. close_model is due also after an error.
+static int open_model(struct LlmcModel *m, const char *path, struct Error *e) {
     struct stat st;
     *m = (struct LlmcModel){.path = base_format("%s", path), .fd = -1};
     int fd, err = file_open(path, "cannot read", &fd, &st, e);
@@ -31,18 +41,24 @@ int llmc_model_open(struct LlmcModel *m, const char *path, struct Error *e) {
     return read_header(m, (uint64_t)st.st_size, e);
 }
 
-void llmc_model_close(struct LlmcModel *m) {
+static void close_model(struct LlmcModel *m) {
     if (m->fd >= 0)
         close(m->fd);
     free(m->path);
-    *m = (struct LlmcModel){.fd = -1};
 }
 
-char *llmc_model_flags(const struct LlmcModel *m) {
-    const struct LlmcShape *s = &m->shape;
-    return base_format("{\"family\":\"gpt2\",\"layers\":%zu,\"heads\":%zu,\"channels\":%zu,"
-                       "\"vocab\":%zu,\"positions\":%zu,\"seq-len\":%zu,\"tie\":\"on\"}",
-                       s->layers, s->heads, s->channels, s->vocab, s->positions, s->positions);
+static int read_flags(const char *path, char **text, char **where, struct Error *e) {
+    struct LlmcModel m;
+    const struct LlmcShape *s = &m.shape;
+    int err = open_model(&m, path, e);
+    if (!err) {
+        *text = base_format("{\"family\":\"gpt2\",\"layers\":%zu,\"heads\":%zu,\"channels\":%zu,"
+                            "\"vocab\":%zu,\"positions\":%zu,\"seq-len\":%zu,\"tie\":\"on\"}",
+                            s->layers, s->heads, s->channels, s->vocab, s->positions, s->positions);
+        *where = base_format("%s", path);
+    }
+    close_model(&m);
+    return err;
 }
 
 // ---- the source ---------------------------------------------------------------------------------
@@ -89,10 +105,26 @@ static int read_range(void *model, int layer, const char *param, const struct We
     return err;
 }
 
-struct ImportSource llmc_model_source(struct LlmcModel *m) {
-    return (struct ImportSource){.dtype = m->shape.dtype,
+static void close_source(void *model) {
+    close_model(model);
+    free(model);
+}
+
+static int open_source(const char *path, struct ImportSource *out, struct Error *e) {
+    struct LlmcModel *m = base_alloc(sizeof *m);
+    int err = open_model(m, path, e);
+    if (err) {
+        close_source(m);
+        return err;
+    }
+    *out = (struct ImportSource){.kind = &llmc_weights,
+                                 .dtype = m->shape.dtype,
                                  .read = read_range,
                                  .ask = ask,
                                  .asked_all = asked_all,
+                                 .close = close_source,
                                  .context = m};
+    return 0;
 }
+
+const struct WeightsKind llmc_weights = {"llmc:", "FILE", read_flags, open_source, llmc_make_sink};

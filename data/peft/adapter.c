@@ -2,10 +2,8 @@
 #include "data/peft/adapter.h"
 
 #include "data/json.h"
-#include "data/range.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,12 +110,5 @@ int peft_adapter_read(const struct PeftAdapter *a, const struct PeftName *name, 
                       size_t n, float *out, struct Error *e) {
     const struct Tensor *t = *place_of(a, name);
     CHECK(t, "layer %zu has no adapter at %d", name->layer, (int)name->target);
-    int err = safetensors_read(&a->file, t, first, n, out, e);
-    size_t bad = err ? n : range_not_finite(out, n);
-    if (bad < n)
-        return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
-                         "%s: tensor %s: element %llu is %s; expected a number", a->file.path,
-                         json_shown(t->name).text, (unsigned long long)(first + bad),
-                         isnan(out[bad]) ? "NaN" : "infinite");
-    return err;
+    return safetensors_read_finite(&a->file, t, first, n, out, e);
 }

@@ -31,8 +31,8 @@ int peft_adapter_open(struct PeftAdapter *a, const char *dir, const struct PeftB
                       struct Error *e);
 void peft_adapter_close(struct PeftAdapter *a); // does nothing if it is not open
 
-// Reads elements [first, first + n) of a matrix, row by row, as fp32. Errors: safetensors_read's;
-// -EINVAL for a NaN or an infinity.
+// Reads elements [first, first + n) of a matrix, row by row, as fp32. Errors:
+// safetensors_read_finite's.
 int peft_adapter_read(const struct PeftAdapter *a, const struct PeftName *name, uint64_t first,
                       size_t n, float *out, struct Error *e);
 

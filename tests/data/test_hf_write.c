@@ -148,12 +148,14 @@ TEST(families_are_written_as_they_were) {
         struct HfFolder f, g;
         struct HfWriter w[2];
         struct Error e = {0};
+        size_t n;
+        char *config = scratch_read(path, "config.json", &n);
         assert_ok(hf_folder_open(&f, path, &e), &e);
         for (int rank = 0; rank < 2; rank++)
             open_writer(&w[rank], m, f.tensor->tensor->dtype, 50000);
         assert_ok(hf_writer_make(&w[0], &e), &e);
         assert_ok(hf_writer_join(&w[1], &e), &e);
-        assert_ok(hf_writer_put(&w[0], "config.json", f.config_text, f.config_bytes, &e), &e);
+        assert_ok(hf_writer_put(&w[0], "config.json", config, n, &e), &e);
         copy_params(&f, m, w);
         assert_false(is_there(out));
         for (int rank = 0; rank < 2; rank++)
@@ -162,13 +164,14 @@ TEST(families_are_written_as_they_were) {
         assert_true(is_there(out) && !is_there(aside));
         assert_int_equal(scratch_count_files(out), w[0].nfile + 2); // no marker stays
         assert_ok(hf_folder_open(&g, out, &e), &e);
-        assert_true(g.nfile > 2 && g.config_bytes == f.config_bytes);
+        assert_true(g.nfile > 2 && cJSON_Compare(g.config, f.config, true));
         expect_same_tensors(&f, &g);
         for (int rank = 0; rank < 2; rank++)
             hf_writer_free(&w[rank]);
         hf_folder_close(&f);
         hf_folder_close(&g);
         free(m);
+        free(config);
         free(path);
         remove_out();
     }

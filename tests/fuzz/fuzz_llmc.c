@@ -2,7 +2,8 @@
 // which each parameter whose elements are finite can be read to its last one, and the parameters
 // with their padding are all of it; and such a header is written again as it was. Built and run by
 // scripts/dev/fuzz.sh.
-#include "data/llmc/model.h"
+#include "data/llmc/format.h"
+#include "data/llmc/kind.h"
 #include "tests/fuzz/memory_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -49,32 +50,36 @@ static uint64_t read_param(const struct ImportSource *s, const struct LlmcShape 
     return all;
 }
 
-static void read_all(struct LlmcModel *m, const uint8_t *data, size_t size) {
-    const struct LlmcShape *shape = &m->shape;
-    struct ImportSource s = llmc_model_source(m);
+static void read_all(const struct ImportSource *s, const char *path, const uint8_t *data,
+                     size_t size) {
+    struct LlmcShape shape;
+    struct Error e = {0};
     uint8_t header[LLMC_HEADER_BYTES];
-    uint64_t count = (shape->vocab_padded - shape->vocab) * shape->channels;
+    CHECK(!llmc_read_header(path, data, size, &shape, &e), "%s", e.text);
+    uint64_t count = (shape.vocab_padded - shape.vocab) * shape.channels;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        count += read_param(&s, shape, names[i], size);
-    CHECK(LLMC_HEADER_BYTES + count * dtype_size(shape->dtype) == size,
-          "%llu elements in %zu bytes", (unsigned long long)count, size);
-    llmc_write_header(shape, header);
+        count += read_param(s, &shape, names[i], size);
+    CHECK(LLMC_HEADER_BYTES + count * dtype_size(shape.dtype) == size, "%llu elements in %zu bytes",
+          (unsigned long long)count, size);
+    llmc_write_header(&shape, header);
     CHECK(memcmp(header, data, 4 * NFIELD) == 0, "another header is written");
-    char *flags = llmc_model_flags(m);
-    CHECK(flags && *flags == '{', "no flags");
+    char *flags, *where;
+    CHECK(!llmc_weights.flags(path, &flags, &where, &e) && *flags == '{', "no flags");
     free(flags);
+    free(where);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *path = base_format("%s/m.bin", memory_folder_open());
-    struct LlmcModel m;
+    struct ImportSource s;
     struct Error e = {0};
     memory_file_write(path, data, size);
-    if (llmc_model_open(&m, path, &e))
+    if (llmc_weights.open(path, &s, &e)) {
         CHECK(e.text[0] && !strchr(e.text, '\n'), "a refusal without a word, or of many lines");
-    else
-        read_all(&m, data, size);
-    llmc_model_close(&m);
+    } else {
+        read_all(&s, path, data, size);
+        s.close(s.context);
+    }
     free(path);
     return 0;
 }

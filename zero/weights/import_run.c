@@ -26,12 +26,11 @@ static int find_below(const char *path, char **folder, char **identity, struct E
     int found, err = 0;
     while ((found = checkpoint_find(checkpoints, step, &one, &step, &cause)) == 1) {
         err = read_identity(one, identity, &cause);
-        if (!err)
+        if (!err) {
             *folder = one;
-        else
-            free(one);
-        if (!err)
             break;
+        }
+        free(one);
     }
     if (found < 0)
         err = found;

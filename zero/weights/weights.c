@@ -2,9 +2,52 @@
 #include "zero/weights/weights.h"
 
 #include "zero/state.h"
-#include "zero/weights/merge.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+// ---- adapters, added to the weights that they are for ----
+
+// One adapter's master weights, where a model is exported: W + (alpha / rank) B A, in fp32. (Hu et
+// al. 2021, section 4.1; PEFT's merge_and_unload.)
+struct Merge {
+    int group;          // whose adapter is in `whole`; -1: none
+    float *own, *whole; // this rank's shard, and all of it
+};
+
+static void open_merge(struct Merge *m, struct Zero *z) {
+    size_t most = params_largest(z->params, GROUP_ADAPTER);
+    *m = (struct Merge){.group = -1};
+    if (!most)
+        return;
+    m->own = base_alloc(most / (size_t)z->shard_group->size * sizeof *m->own);
+    m->whole = base_alloc(most * sizeof *m->whole);
+}
+
+static void read_own(struct Merge *m, struct Zero *z, int adapter) {
+    size_t shard = zero_shard_numel(z, adapter), begin = shard * (size_t)z->shard_group->rank;
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    for (size_t n, i = 0; i < shard; i += n) {
+        n = size_min(STATE_CHUNK, shard - i);
+        zero_read_state(z, adapter, STATE_MASTER, begin + i - zero_owned_begin(z, adapter), n,
+                        chunk);
+        memcpy(m->own + i, chunk, n * sizeof *chunk);
+    }
+    device_free_host(z->device, chunk);
+}
+
+// Gathers the adapter of a block's group, if it has one. All ranks that share state call it for the
+// same groups, in order.
+static void gather_adapter(struct Merge *m, struct Zero *z, int g) {
+    int unit = z->params->group[g].first_unit, adapter = z->params->unit[unit].adapter;
+    m->group = -1;
+    if (adapter < 0 || z->params->group[g].kind != GROUP_BLOCK)
+        return;
+    read_own(m, z, adapter);
+    comm_gather_host(z->shard_group, m->whole, m->own,
+                     zero_shard_numel(z, adapter) * sizeof *m->own);
+    m->group = adapter;
+}
 
 // ---- a group's elements, piece by piece ----
 
@@ -59,7 +102,7 @@ static int move_groups(struct Zero *z, const struct ImportSource *from, const st
     bool adapters = from ? from->adapters : to->adapters;
     struct Merge merge;
     int err = 0;
-    merge_open(&merge, z);
+    open_merge(&merge, z);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t shard = zero_shard_numel(z, g);
         size_t begin = from ? zero_owned_begin(z, g) : shard * (size_t)z->shard_group->rank;
@@ -67,7 +110,7 @@ static int move_groups(struct Zero *z, const struct ImportSource *from, const st
         if ((z->params->group[g].kind == GROUP_ADAPTER) != adapters)
             continue;
         if (to)
-            merge_gather(&merge, z, g);
+            gather_adapter(&merge, z, g);
         if (to && !zero_reports_group(z, g))
             continue;
         c.group = g;
@@ -78,7 +121,8 @@ static int move_groups(struct Zero *z, const struct ImportSource *from, const st
             err = from ? read_chunk(z, &c, from, e) : write_chunk(z, &c, to, &merge, e);
         }
     }
-    merge_close(&merge);
+    free(merge.own);
+    free(merge.whole);
     device_free_host(z->device, c.values);
     return err;
 }

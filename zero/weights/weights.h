@@ -30,8 +30,8 @@ void import_log(const struct ModelConfig *c, const struct ImportSource *from);
 int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e);
 
 // The sink knows the model's parameters, or its adapters' (params_visit); a model is exported with
-// its adapters merged (merge.h). All ranks call it, and agree. joins: this
-// process is not rank 0's. Errors: the sink's, of any rank.
+// its adapters merged. All ranks call it, and agree. joins: this process is not rank 0's. Errors:
+// the sink's, of any rank.
 int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e);
 
 // Returns the hash of all master weights, which compares runs to the last bit: model/params.h has
