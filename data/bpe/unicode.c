@@ -115,14 +115,6 @@ void unicode_close(struct Unicode *u) {
     *u = (struct Unicode){0};
 }
 
-size_t unicode_put(uint8_t b[4], uint32_t c) {
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6)
-        b[i] = (uint8_t)(0x80 | (c & 0x3f));
-    b[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xffu) | c);
-    return n;
-}
-
 void bytes_append(struct Bytes *b, const void *data, size_t n) {
     if (!n)
         return;

@@ -2,6 +2,7 @@
 #include "data/chat/template.h"
 #include "data/chat/jinja.h"
 #include "data/chat/writer.h"
+#include "data/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -176,34 +177,6 @@ char *template_jinja(const struct Template *t) {
 
 // ---- contents of messages -----------------------------------------------------------------------
 
-// Returns the bytes of the white space (Python's str.strip) that opens the text, or with `back`
-// ends it; 0: none.
-static size_t space_at(const char *text, size_t bytes, bool back) {
-    static const char *const spaces[] = {
-        "\t",           "\n",           "\v",           "\f",           "\r",
-        "\x1c",         "\x1d",         "\x1e",         "\x1f",         " ",
-        "\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81",
-        "\xe2\x80\x82", "\xe2\x80\x83", "\xe2\x80\x84", "\xe2\x80\x85", "\xe2\x80\x86",
-        "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89", "\xe2\x80\x8a", "\xe2\x80\xa8",
-        "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
-    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
-        size_t n = strlen(spaces[i]);
-        if (n <= bytes && !memcmp(back ? text + bytes - n : text, spaces[i], n))
-            return n;
-    }
-    return 0;
-}
-
-static void trim(struct Message *m) {
-    size_t n;
-    while ((n = space_at(m->text, m->bytes, false))) {
-        m->text += n;
-        m->bytes -= n;
-    }
-    while ((n = space_at(m->text, m->bytes, true)))
-        m->bytes -= n;
-}
-
 static bool begins(const struct Message *m, const char *with) {
     size_t n = strlen(with);
     return m->bytes >= n && !memcmp(m->text, with, n);
@@ -228,7 +201,7 @@ static struct Message content_of(const struct Render *r, size_t i) {
     struct Message m = r->messages[i];
     unsigned rules = r->form->rules;
     if ((rules & FORM_TRIMS) || (rules & FORM_TRIMS_ANSWER && m.role == ROLE_ASSISTANT))
-        trim(&m);
+        m.text = utf8_strip(m.text, &m.bytes);
     return m;
 }
 
