@@ -118,21 +118,6 @@ static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struc
 
 // ---- all ----
 
-// True if the JSON has an escape \u0000, at whose zero byte cJSON would end a string.
-static bool has_zero(const char *text, size_t n) {
-    static const char zero[] = "\\u0000";
-    const char *at = text;
-    while ((at = memmem(at, n - (size_t)(at - text), zero, sizeof zero - 1))) {
-        size_t slashes = 0;
-        while (at - slashes > text && at[-(ptrdiff_t)slashes - 1] == '\\')
-            slashes++;
-        if (slashes % 2 == 0)
-            return true;
-        at++;
-    }
-    return false;
-}
-
 static void open_unicode(struct Bpe *b) {
     bool nfc = false, words = false;
     for (size_t i = 0; i < b->normal.count; i++)
@@ -172,8 +157,6 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
     if (bad < n)
         return error_set(e, -EINVAL, E_UTF8, "%s: byte %zu of %zu is not UTF-8; save it as UTF-8",
                          path, bad, n);
-    if (has_zero(text, n))
-        return error_set(e, -EINVAL, E_ZERO_BYTE, "%s: it holds \\u0000; remove that text", path);
     cJSON *tree = json_parse_object(text, n, path, e);
     if (!tree)
         return -EINVAL;
