@@ -1,7 +1,6 @@
 // Reads the lines of a file: see lines.h.
 #include "data/chat/lines.h"
 #include "data/chat/scan.h"
-#include "data/chat/value.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -132,13 +131,59 @@ static int find_value(struct Lines *s, struct Error *e) {
     return more > 0 ? refuse(s, "there is more after the list; expected nothing", e) : more;
 }
 
+// A JSON value, as far as it is read.
+struct Value {
+    size_t bytes, newlines; // passed until now
+    size_t depth;           // open brackets
+    bool text, escaped;     // inside of a string; after a backslash
+};
+
+// Passes one byte inside of a string. True: it ends the string.
+static bool pass_text(struct Value *v, char c) {
+    bool ends = !v->escaped && c == '"';
+    v->escaped = !v->escaped && c == '\\';
+    v->text = !ends;
+    return ends;
+}
+
+// True if c cannot be in a number or a word, which ends before it.
+static bool ends_before(const struct Value *v, char c) {
+    return v->bytes && !v->depth && c && strchr(" \t\r\n,]}[{\"", c);
+}
+
+// Continues a value that begins at `from`, of which n >= v->bytes bytes are there, by its brackets
+// and quotes alone; line.h checks it. True: it ends after v->bytes. Passes at least one byte, if
+// there is one.
+static bool pass_value(struct Value *v, const char *from, size_t n) {
+    while (v->bytes < n) {
+        char c = from[v->bytes];
+        if (!v->text && ends_before(v, c))
+            return true;
+        v->bytes++;
+        v->newlines += c == '\n';
+        if (v->text) {
+            if (pass_text(v, c) && !v->depth)
+                return true;
+        } else if (c == '"') {
+            v->text = true;
+        } else if (c == '{' || c == '[') {
+            v->depth++;
+        } else if (c == '}' || c == ']') {
+            v->depth -= v->depth > 0;
+            if (!v->depth)
+                return true;
+        }
+    }
+    return false;
+}
+
 static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     struct Value v = {0};
     int more = find_value(s, e);
     if (more <= 0)
         return more;
     for (bool whole = false; more > 0 && !whole;) {
-        whole = value_pass(&v, s->buffer + s->begin, s->end - s->begin);
+        whole = pass_value(&v, s->buffer + s->begin, s->end - s->begin);
         more = check_length(s, v.bytes, e);
         if (!more)
             more = whole ? 1 : fill(s, e);
