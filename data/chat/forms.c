@@ -150,7 +150,6 @@ const struct Form *form_named(const char *name) {
 
 const struct Form *form_of_template(const char *jinja) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
     size_t n = strlen(jinja);
     n -= n && jinja[n - 1] == '\n';
@@ -160,8 +159,7 @@ const struct Form *form_of_template(const char *jinja) {
         sha256_update(&h, escape ? "\n" : jinja + i, 1);
         i += escape;
     }
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
         if (!strcmp(templates[i].hash, hex))
             return form_named(templates[i].name);

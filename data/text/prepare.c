@@ -130,7 +130,6 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
 static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts, uint64_t *number,
                        struct Error *e) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
     uint64_t numbers[2] = {spec->tokenizer.kind, spec->tokenizer.pieces};
     sha256_init(&h);
@@ -143,8 +142,7 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
         if (code)
             return code;
     }
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     *number = made_number(hex);
     return 0;
 }
