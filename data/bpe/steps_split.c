@@ -31,16 +31,7 @@ static inline int hand_on(const struct Splitting *x, size_t begin, size_t end, b
             x->run->take(x->run->context, s->text + begin, end - begin);
         return 0;
     }
-    struct Stretch part = {.text = s->text + begin,
-                           .n = end - begin,
-                           .cut =
-                               s->cut < end || (open && s->cut == end) ? s->cut - begin : SIZE_MAX,
-                           .at = s->letters ? s->at : s->at + begin,
-                           .begins = s->begins && !begin,
-                           .middle = s->middle && !begin,
-                           .open = open,
-                           .letters = s->letters};
-    return steps_run_from(x->run, x->k + 1, part);
+    return steps_run_from(x->run, x->k + 1, stretch_part(s, begin, end, open));
 }
 
 static int flush(struct Splitting *x) {
