@@ -33,7 +33,7 @@ static void mark_class(struct Unicode *u, const char *table, uint8_t bits) {
     }
 }
 
-static int compare_parts(const void *a, const void *b) {
+int unicode_compare_parts(const void *a, const void *b) {
     const struct UnicodePair *x = a, *y = b;
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
@@ -73,7 +73,7 @@ static void read_pairs(struct Unicode *u) {
             u->kind[p.point] |= UNICODE_NFC;
         }
     }
-    qsort(u->together, u->ntogether, sizeof *u->together, compare_parts);
+    qsort(u->together, u->ntogether, sizeof *u->together, unicode_compare_parts);
 }
 
 void unicode_open(struct Unicode *u, bool nfc) {

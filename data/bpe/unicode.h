@@ -31,6 +31,9 @@ struct UnicodePair {
     uint32_t composes;             // the pair to the point
 };
 
+// Compares two pairs by their parts, for qsort and bsearch.
+int unicode_compare_parts(const void *a, const void *b);
+
 struct Unicode {
     uint8_t *kind; // class and flags of each of UNICODE_POINTS characters
     // For NFC alone, else NULL: combining classes of UNICODE_POINTS, decompositions in the order of
