@@ -9,7 +9,6 @@
 // or one of the next three; if all four are taken, in the first of them.
 #include "data/bpe/bpe.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,6 @@
 #include "data/json.h"
 #include "data/json_members.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- decoders ----

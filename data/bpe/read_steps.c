@@ -7,7 +7,6 @@
 #include "data/json_members.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 8 };

@@ -10,7 +10,6 @@
 #include "data/chat/form.h"
 #include "data/text/sha256.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define CHATML_ROLE(role)                                                                          \

@@ -2,7 +2,6 @@
 #include "data/chat/jinja.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct Jinja {

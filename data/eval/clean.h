@@ -2,7 +2,6 @@
 // version 1.0: lm_eval/tasks/hellaswag/utils.py).
 #ifndef DATA_EVAL_CLEAN_H
 #define DATA_EVAL_CLEAN_H
-#include <stddef.h>
 
 // Returns the text (valid UTF-8) without white space at its ends, with ". " for " [title]", without
 // text in brackets on one line, and with one space for two. It ends in a zero byte. free() it.

@@ -13,7 +13,6 @@
 #include "data/utf8.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
