@@ -203,7 +203,9 @@ int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     return (s->values ? next_value : next_line)(s, line, bytes, e);
 }
 
-bool lines_spread(const char *path, bool *list) {
+// True if a file begins with a JSON list (*list: true), or with one value over several lines. False
+// if it does not begin with JSON.
+static bool is_spread(const char *path, bool *list) {
     struct Lines s;
     struct Scan scan = {0};
     struct Error ignored;
@@ -222,7 +224,7 @@ bool lines_spread(const char *path, bool *list) {
 }
 
 int lines_refuse(const struct Lines *s, int err, const struct Error *why, struct Error *e) {
-    bool list = false, spread = err == -EINVAL && !s->values && lines_spread(s->path, &list);
+    bool list = false, spread = err == -EINVAL && !s->values && is_spread(s->path, &list);
     return error_set(
         e, err, why->id, "%s %s: %s: %s%s%s", s->flag, s->path, lines_place(s).text, why->text,
         !spread ? ""
