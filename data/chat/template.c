@@ -224,10 +224,9 @@ static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Er
 static int check_message(const struct Render *r, size_t i, size_t turn, struct Error *e) {
     const struct Form *f = r->form;
     const struct Message *m = &r->messages[i];
-    bool merges = f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
     if (!f->role[m->role].prefix || (m->role == ROLE_SYSTEM && f->system == SYSTEM_REFUSED))
         return refuse_role(f, i, m->role, e);
-    if (m->role == ROLE_SYSTEM && merges && i)
+    if (m->role == ROLE_SYSTEM && form_merges(f) && i)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
                          "message %zu has the role system, which chat template %s takes in the "
                          "first message alone; move it there",
@@ -289,8 +288,8 @@ static int render_head(struct Render *r, size_t i, struct Message *m, struct Err
     const char *prefix = f->role[m->role].prefix;
     bool last = m->role == ROLE_ASSISTANT && i + 1 == r->count;
     bool thinks = f->rules & FORM_THINKS && last && r->asked;
-    if (m->role == ROLE_SYSTEM && !i && f->first_system)
-        prefix = f->first_system;
+    if (m->role == ROLE_SYSTEM && !i)
+        prefix = form_first_system(f);
     int err = write_form(&r->writer, prefix, false, e);
     if (!err && thinks)
         err = write_form(&r->writer, "<think>\n\n</think>\n\n", false, e);
@@ -318,18 +317,17 @@ static int render_message(struct Render *r, size_t i, struct Error *e) {
 
 static int render_default_system(struct Render *r, struct Error *e) {
     const struct Form *f = r->form;
-    const char *prefix = f->first_system ? f->first_system : f->role[ROLE_SYSTEM].prefix;
     if (!f->default_system || (r->count && r->messages[0].role == ROLE_SYSTEM))
         return 0;
-    int err = write_form(&r->writer, prefix, false, e);
+    int err = write_form(&r->writer, form_first_system(f), false, e);
     write_text(&r->writer, f->default_system, strlen(f->default_system), false);
     return err ? err : write_form(&r->writer, f->role[ROLE_SYSTEM].suffix, false, e);
 }
 
 static int render(struct Render *r, bool ask, struct Error *e) {
     const struct Form *f = r->form;
-    bool merges = f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
-    r->system = merges && r->count && r->messages[0].role == ROLE_SYSTEM ? r->messages : NULL;
+    r->system =
+        form_merges(f) && r->count && r->messages[0].role == ROLE_SYSTEM ? r->messages : NULL;
     for (size_t i = 0; i < r->count; i++) {
         const struct Message *m = &r->messages[i];
         bool tool = begins(m, "<tool_response>") && ends(m, "</tool_response>");
