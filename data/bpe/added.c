@@ -4,14 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_texts(const char *a, size_t n, const char *b, size_t m) {
-    int order = memcmp(a, b, size_min(n, m));
-    return order ? order : n < m ? -1 : n > m;
-}
-
 static int compare_tokens(const void *a, const void *b) {
     const struct Added *x = *(const struct Added *const *)a, *y = *(const struct Added *const *)b;
-    return compare_texts(x->text, x->bytes, y->text, y->bytes);
+    int order = memcmp(x->text, y->text, size_min(x->bytes, y->bytes));
+    return order ? order : x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
 void added_sort(struct AddedSet *s, const struct Added *tokens, size_t count, bool normalized) {

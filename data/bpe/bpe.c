@@ -9,7 +9,6 @@
 // or one of the next three; if all four are taken, in the first of them.
 #include "data/bpe/bpe.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -323,16 +322,9 @@ typedef int Encode(struct Call *c, struct Stretch s);
 
 static int encode_between(struct Call *c, const struct Stretch *s, size_t begin, size_t end,
                           Encode *rest) {
-    bool open = s->open && end == s->n, cut = s->cut < end || (open && s->cut == end);
     if (begin >= end || begin >= s->cut)
         return 0;
-    return rest(c, (struct Stretch){.text = s->text + begin,
-                                    .n = end - begin,
-                                    .cut = cut ? s->cut - begin : SIZE_MAX,
-                                    .at = s->at + begin,
-                                    .begins = s->begins && !begin,
-                                    .middle = s->middle && !begin,
-                                    .open = open});
+    return rest(c, stretch_part(s, begin, end, s->open && end == s->n));
 }
 
 // Cuts the tokens of a set out of a stretch; the text between them goes on to `rest`.

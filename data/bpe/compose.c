@@ -35,13 +35,6 @@ static int compare_point(const void *key, const void *pair) {
     return a < b ? -1 : a > b;
 }
 
-static int compare_key(const void *key, const void *pair) {
-    const struct UnicodePair *a = key, *b = pair;
-    if (a->first != b->first)
-        return a->first < b->first ? -1 : 1;
-    return a->second < b->second ? -1 : a->second > b->second;
-}
-
 // Appends the decomposition of a character, whose first part may decompose in turn (4 times).
 static void decompose(const struct Unicode *u, uint32_t point, struct Points *out) {
     if (point - S_BASE < S_COUNT) {
@@ -97,7 +90,7 @@ static uint32_t composite(const struct Unicode *u, uint32_t first, uint32_t seco
         return first + (second - T_BASE);
     struct UnicodePair key = {.first = first, .second = second};
     const struct UnicodePair *p =
-        bsearch(&key, u->together, u->ntogether, sizeof *u->together, compare_key);
+        bsearch(&key, u->together, u->ntogether, sizeof *u->together, unicode_compare_parts);
     return p ? p->point : 0;
 }
 

@@ -183,10 +183,8 @@ int pattern_read_class(struct PatternReader *r, struct PointSet *s) {
 // ---- (?i) ----
 
 int pattern_fold(struct PatternReader *r, struct PointSet *s, size_t at) {
-    static const uint32_t long_s = 0x17f, kelvin = 0x212a;
+    static const uint32_t long_s = 0x17f, kelvin = 0x212a; // which fold to s and k
     struct PointSet cased = {0};
-    bool has_s = set_has(s, 's') || set_has(s, 'S') || set_has(s, long_s);
-    bool has_k = set_has(s, 'k') || set_has(s, 'K') || set_has(s, kelvin);
     for (uint32_t c = 'a'; c <= 'z'; c++)
         if (set_has(s, c) || set_has(s, c - 0x20)) {
             set_add(s, c, c);
@@ -200,15 +198,9 @@ int pattern_fold(struct PatternReader *r, struct PointSet *s, size_t at) {
     set_free(&cased);
     if (others)
         return pattern_refuse(r, at, "(?i) of letters beyond ASCII");
-    if (has_s) {
-        set_add(s, 's', 's');
-        set_add(s, 'S', 'S');
+    if (set_has(s, 's'))
         set_add(s, long_s, long_s);
-    }
-    if (has_k) {
-        set_add(s, 'k', 'k');
-        set_add(s, 'K', 'K');
+    if (set_has(s, 'k'))
         set_add(s, kelvin, kelvin);
-    }
     return 0;
 }

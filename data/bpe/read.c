@@ -11,14 +11,6 @@
 
 enum { FILE_BYTES_MAX = 256 << 20 };
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
-static bool has_type(const cJSON *object, const char *type) {
-    return strcmp(json_text(object, "type"), type) == 0;
-}
-
 static bool is_none(const cJSON *item) {
     return !item || cJSON_IsNull(item);
 }
@@ -36,10 +28,10 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
                       struct Error *e) {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const char *type = json_text(model, "type");
-    if (strcmp(type, "BPE") != 0 && (*type || !member(model, "merges")))
+    if (strcmp(type, "BPE") != 0 && (*type || !json_member(model, "merges")))
         return bpe_refuse(path, "model", model, "\"BPE\" (for SentencePiece, give its .model file)",
                           e);
-    const cJSON *dropout = member(model, "dropout");
+    const cJSON *dropout = json_member(model, "dropout");
     if (!is_none(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
         return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
                          "%s: \"dropout\" of the model is not supported; set it to null", path);
@@ -48,7 +40,7 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
             return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
                              "%s: \"%s\" of the model, \"%s\", is not supported; set it to null",
                              path, texts[i], json_shown(json_text(model, texts[i])).text);
-    b->whole_words = cJSON_IsTrue(member(model, "ignore_merges"));
+    b->whole_words = cJSON_IsTrue(json_member(model, "ignore_merges"));
     return bpe_read_vocab(b, model, added, path, e);
 }
 
@@ -58,7 +50,8 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
 static int template_id(const cJSON *template, const cJSON *token, const char *path, int32_t *id,
                        struct Error *e) {
     const char *name = json_text(token, "id");
-    const cJSON *ids = member(member(member(template, "special_tokens"), name), "ids");
+    const cJSON *ids =
+        json_member(json_member(json_member(template, "special_tokens"), name), "ids");
     uint64_t value;
     if (cJSON_GetArraySize(ids) == 1 && json_is_count(ids->child, &value) && value < INT32_MAX) {
         *id = (int32_t)value;
@@ -73,8 +66,8 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
     const cJSON *item;
     size_t sequences = 0;
     int err = 0;
-    cJSON_ArrayForEach(item, member(template, "single")) {
-        const cJSON *token = member(item, "SpecialToken");
+    cJSON_ArrayForEach(item, json_member(template, "single")) {
+        const cJSON *token = json_member(item, "SpecialToken");
         int32_t *place = sequences ? &b->end : &b->begin;
         if (!token) {
             sequences++;
@@ -96,18 +89,18 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
 }
 
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    if (is_none(p) || has_type(p, "ByteLevel")) // which changes offsets, not ids
+    if (is_none(p) || json_has_type(p, "ByteLevel")) // which changes offsets, not ids
         return 0;
-    const cJSON *list = has_type(p, "Sequence") ? member(p, "processors") : NULL, *item;
+    const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "processors") : NULL, *item;
     int err = 0;
-    if (has_type(p, "TemplateProcessing"))
+    if (json_has_type(p, "TemplateProcessing"))
         return read_template(b, p, path, e);
     if (!cJSON_IsArray(list))
         return bpe_refuse(path, "post-processor", p, "\"ByteLevel\" or \"TemplateProcessing\"", e);
     cJSON_ArrayForEach(item, list) {
-        if (has_type(item, "TemplateProcessing"))
+        if (json_has_type(item, "TemplateProcessing"))
             err = read_template(b, item, path, e);
-        else if (!has_type(item, "ByteLevel"))
+        else if (!json_has_type(item, "ByteLevel"))
             err = bpe_refuse(path, "post-processor", item,
                              "\"ByteLevel\" or \"TemplateProcessing\"", e);
         if (err)
@@ -117,21 +110,6 @@ static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struc
 }
 
 // ---- all ----
-
-// True if the JSON has an escape \u0000, at whose zero byte cJSON would end a string.
-static bool has_zero(const char *text, size_t n) {
-    static const char zero[] = "\\u0000";
-    const char *at = text;
-    while ((at = memmem(at, n - (size_t)(at - text), zero, sizeof zero - 1))) {
-        size_t slashes = 0;
-        while (at - slashes > text && at[-(ptrdiff_t)slashes - 1] == '\\')
-            slashes++;
-        if (slashes % 2 == 0)
-            return true;
-        at++;
-    }
-    return false;
-}
 
 static void open_unicode(struct Bpe *b) {
     bool nfc = false, words = false;
@@ -145,19 +123,19 @@ static void open_unicode(struct Bpe *b) {
 }
 
 static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct Error *e) {
-    int err = bpe_read_normalizer(b, member(tree, "normalizer"), path, e);
+    int err = bpe_read_normalizer(b, json_member(tree, "normalizer"), path, e);
     if (!err)
-        err = bpe_read_steps(b, member(tree, "pre_tokenizer"), path, e);
+        err = bpe_read_steps(b, json_member(tree, "pre_tokenizer"), path, e);
     if (!err)
-        err = bpe_read_decoder(b, member(tree, "decoder"), path, e);
+        err = bpe_read_decoder(b, json_member(tree, "decoder"), path, e);
     if (err)
         return err;
     open_unicode(b);
-    err = read_model(b, member(tree, "model"), member(tree, "added_tokens"), path, e);
+    err = read_model(b, json_member(tree, "model"), json_member(tree, "added_tokens"), path, e);
     if (!err)
         bpe_use_marks(b);
     if (!err)
-        err = read_processor(b, member(tree, "post_processor"), path, e);
+        err = read_processor(b, json_member(tree, "post_processor"), path, e);
     if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))
         err = error_set(
             e, -EINVAL, E_BPE_TEMPLATE,
@@ -172,8 +150,6 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
     if (bad < n)
         return error_set(e, -EINVAL, E_UTF8, "%s: byte %zu of %zu is not UTF-8; save it as UTF-8",
                          path, bad, n);
-    if (has_zero(text, n))
-        return error_set(e, -EINVAL, E_ZERO_BYTE, "%s: it holds \\u0000; remove that text", path);
     cJSON *tree = json_parse_object(text, n, path, e);
     if (!tree)
         return -EINVAL;

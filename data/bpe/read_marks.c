@@ -7,27 +7,22 @@
 #include "data/json.h"
 #include "data/json_members.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-
-static bool has_type(const cJSON *object, const char *type) {
-    return strcmp(json_text(object, "type"), type) == 0;
-}
 
 // ---- decoders ----
 
 static int read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct Error *e) {
     static const char expected[] = "\"ByteLevel\", \"Metaspace\", or a sequence of \"Replace\", "
                                    "\"ByteFallback\", \"Fuse\" and \"Strip\"";
-    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(d, "pattern");
+    const cJSON *pattern = json_member(d, "pattern");
     const char *mark =
-        has_type(d, "Metaspace") ? json_text(d, "replacement") : json_text(pattern, "String");
-    bool replaces = has_type(d, "Metaspace") ||
-                    (has_type(d, "Replace") && strcmp(json_text(d, "content"), " ") == 0);
-    if (b->letters ? has_type(d, "ByteLevel") : has_type(d, "Fuse") || has_type(d, "Strip"))
+        json_has_type(d, "Metaspace") ? json_text(d, "replacement") : json_text(pattern, "String");
+    bool replaces = json_has_type(d, "Metaspace") ||
+                    (json_has_type(d, "Replace") && strcmp(json_text(d, "content"), " ") == 0);
+    if (b->letters ? json_has_type(d, "ByteLevel")
+                   : json_has_type(d, "Fuse") || json_has_type(d, "Strip"))
         return 0; // Strip would remove the space that opens a text; it is shown here
-    if (!b->letters && has_type(d, "ByteFallback")) {
+    if (!b->letters && json_has_type(d, "ByteFallback")) {
         b->shows_bytes = true;
         return 0;
     }
@@ -38,8 +33,7 @@ static int read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct 
 }
 
 int bpe_read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct Error *e) {
-    const cJSON *list =
-        has_type(d, "Sequence") ? cJSON_GetObjectItemCaseSensitive(d, "decoders") : NULL;
+    const cJSON *list = json_has_type(d, "Sequence") ? json_member(d, "decoders") : NULL;
     const cJSON *item;
     int err = 0;
     if (!d || cJSON_IsNull(d))

@@ -7,18 +7,9 @@
 #include "data/json_members.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 8 };
-
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
-static bool has_type(const cJSON *object, const char *type) {
-    return strcmp(json_text(object, "type"), type) == 0;
-}
 
 // ---- normalizers ----
 
@@ -30,8 +21,8 @@ static int too_many(const char *path, const char *what, int most, struct Error *
 
 static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, const char *path,
                         struct Error *e) {
-    const char *text = json_text(member(n, "pattern"), "String");
-    if (!*text || !cJSON_IsString(member(n, "content")))
+    const char *text = json_text(json_member(n, "pattern"), "String");
+    if (!*text || !cJSON_IsString(json_member(n, "content")))
         return error_set(
             e, -EINVAL, E_BPE_STEP,
             "%s: a normalizer \"Replace\" lacks its \"String\" or its \"content\"; add it", path);
@@ -44,8 +35,8 @@ static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, 
 static int read_normalizer(struct Bpe *b, const cJSON *n, int depth, const char *path,
                            struct Error *e) {
     static const char expected[] = "none, \"NFC\", \"Prepend\" or \"Replace\"";
-    const cJSON *list = has_type(n, "Sequence") ? member(n, "normalizers") : NULL, *item;
-    if (depth == DEPTH_MAX || (has_type(n, "Sequence") && !cJSON_IsArray(list)))
+    const cJSON *list = json_has_type(n, "Sequence") ? json_member(n, "normalizers") : NULL, *item;
+    if (depth == DEPTH_MAX || (json_has_type(n, "Sequence") && !cJSON_IsArray(list)))
         return bpe_refuse(path, "normalizer", n, expected, e);
     if (list) {
         int err = 0;
@@ -55,18 +46,18 @@ static int read_normalizer(struct Bpe *b, const cJSON *n, int depth, const char 
     if (b->normal.count == NORMAL_MAX)
         return too_many(path, "normalizers", NORMAL_MAX, e);
     struct NormalStep *step = &b->normal.step[b->normal.count++];
-    if (has_type(n, "NFC")) {
+    if (json_has_type(n, "NFC")) {
         step->kind = NORMAL_NFC;
         return 0;
     }
-    if (has_type(n, "Prepend")) {
+    if (json_has_type(n, "Prepend")) {
         step->kind = NORMAL_PREPEND;
         step->text = base_format("%s", json_text(n, "prepend"));
         return 0;
     }
     step->kind = NORMAL_REPLACE;
-    return has_type(n, "Replace") ? read_replace(b, n, step, path, e)
-                                  : bpe_refuse(path, "normalizer", n, expected, e);
+    return json_has_type(n, "Replace") ? read_replace(b, n, step, path, e)
+                                       : bpe_refuse(path, "normalizer", n, expected, e);
 }
 
 int bpe_read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct Error *e) {
@@ -111,10 +102,10 @@ static int read_regex(struct Bpe *b, struct Step *s, const char *path, struct Er
 }
 
 static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    const char *regex = json_text(member(p, "pattern"), "Regex");
-    const char *string = json_text(member(p, "pattern"), "String");
+    const char *regex = json_text(json_member(p, "pattern"), "Regex");
+    const char *string = json_text(json_member(p, "pattern"), "String");
     struct Step *s = add_step(b, *regex ? STEP_REGEX : STEP_STRING);
-    s->invert = cJSON_IsTrue(member(p, "invert"));
+    s->invert = cJSON_IsTrue(json_member(p, "invert"));
     s->text = base_format("%s", *regex ? regex : string);
     s->bytes = strlen(s->text);
     int err = read_behavior(s, p, path, e);
@@ -140,11 +131,11 @@ static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, stru
             e, -EINVAL, E_BPE_UNSUPPORTED,
             "%s: two pre-tokenizers \"ByteLevel\" are not supported; give token shards as --data",
             path);
-    if (!cJSON_IsFalse(member(p, "add_prefix_space"))) {
+    if (!cJSON_IsFalse(json_member(p, "add_prefix_space"))) {
         b->one_stretch = b->one_stretch || b->steps.count; // a cut is not the beginning of a part
         add_step(b, STEP_PREFIX);
     }
-    if (!cJSON_IsFalse(member(p, "use_regex")))
+    if (!cJSON_IsFalse(json_member(p, "use_regex")))
         add_step(b, STEP_SCAN)->scan = SPLIT_GPT2;
     add_step(b, STEP_LETTERS);
     b->letters = true;
@@ -154,7 +145,7 @@ static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, stru
 static int read_metaspace(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     const char *scheme = json_text(p, "prepend_scheme"), *mark = json_text(p, "replacement");
     bool never = strcmp(scheme, "never") == 0;
-    if (!*mark || (!never && cJSON_IsFalse(member(p, "add_prefix_space"))))
+    if (!*mark || (!never && cJSON_IsFalse(json_member(p, "add_prefix_space"))))
         return error_set(e, -EINVAL, E_BPE_STEP,
                          "%s: a \"Metaspace\" needs a \"replacement\", and \"add_prefix_space\" "
                          "false only with a \"prepend_scheme\" of \"never\"",
@@ -166,7 +157,7 @@ static int read_metaspace(struct Bpe *b, const cJSON *p, const char *path, struc
                                                 : PREPEND_ALWAYS;
     s->text = base_format("%s", mark);
     s->bytes = strlen(mark);
-    if (cJSON_IsFalse(member(p, "split")))
+    if (cJSON_IsFalse(json_member(p, "split")))
         return 0;
     s = add_step(b, STEP_STRING);
     s->behavior = MERGED_WITH_NEXT;
@@ -185,8 +176,9 @@ static struct Step *add_class(struct Bpe *b, uint8_t mask, enum Behavior behavio
 static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path, struct Error *e) {
     static const char expected[] = "\"ByteLevel\", \"Split\", \"Digits\", \"Punctuation\", "
                                    "\"Whitespace\", \"Metaspace\" or a sequence of them";
-    const cJSON *list = has_type(p, "Sequence") ? member(p, "pretokenizers") : NULL, *item;
-    if (depth == DEPTH_MAX || (has_type(p, "Sequence") && !cJSON_IsArray(list)))
+    const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "pretokenizers") : NULL,
+                *item;
+    if (depth == DEPTH_MAX || (json_has_type(p, "Sequence") && !cJSON_IsArray(list)))
         return bpe_refuse(path, "pre-tokenizer", p, expected, e);
     int err = 0;
     if (list) {
@@ -195,20 +187,20 @@ static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path,
     }
     if (b->steps.count + 4 > STEPS_MAX) // one adds 3 at most, and bpe_use_marks one
         return too_many(path, "pre-tokenizers", STEPS_MAX - 4, e);
-    if (has_type(p, "ByteLevel"))
+    if (json_has_type(p, "ByteLevel"))
         return read_byte_level(b, p, path, e);
-    if (has_type(p, "Split"))
+    if (json_has_type(p, "Split"))
         return read_split(b, p, path, e);
-    if (has_type(p, "Metaspace"))
+    if (json_has_type(p, "Metaspace"))
         return read_metaspace(b, p, path, e);
-    if (has_type(p, "Digits"))
+    if (json_has_type(p, "Digits"))
         add_class(b, UNICODE_DIGIT,
-                  cJSON_IsTrue(member(p, "individual_digits")) ? ISOLATED : CONTIGUOUS);
-    else if (has_type(p, "Punctuation"))
+                  cJSON_IsTrue(json_member(p, "individual_digits")) ? ISOLATED : CONTIGUOUS);
+    else if (json_has_type(p, "Punctuation"))
         err = read_behavior(add_class(b, UNICODE_PUNCTUATION, ISOLATED), p, path, e);
-    else if (has_type(p, "WhitespaceSplit"))
+    else if (json_has_type(p, "WhitespaceSplit"))
         add_class(b, UNICODE_WHITE, REMOVED);
-    else if (has_type(p, "Whitespace"))
+    else if (json_has_type(p, "Whitespace"))
         add_step(b, STEP_WORDS);
     else
         err = bpe_refuse(path, "pre-tokenizer", p, expected, e);

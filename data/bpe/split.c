@@ -2,8 +2,6 @@
 // greedily, and backtracks as the engine would.
 #include "data/bpe/split.h"
 
-#include <string.h>
-
 const char *const split_patterns[NSPLIT] = {
     [SPLIT_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
                    "\\s+(?!\\S)|\\s+",

@@ -61,6 +61,20 @@ struct Stretch {
     bool letters;  // STEP_LETTERS has written it
 };
 
+// Returns the bytes from `begin` to `end` of a stretch. open: the text goes on after them.
+static inline struct Stretch stretch_part(const struct Stretch *s, size_t begin, size_t end,
+                                          bool open) {
+    bool cut = s->cut < end || (open && s->cut == end);
+    return (struct Stretch){.text = s->text + begin,
+                            .n = end - begin,
+                            .cut = cut ? s->cut - begin : SIZE_MAX,
+                            .at = s->letters ? s->at : s->at + begin,
+                            .begins = s->begins && !begin,
+                            .middle = s->middle && !begin,
+                            .open = open,
+                            .letters = s->letters};
+}
+
 // One thread's buffers, one for each step.
 struct StepsWork {
     struct Bytes room[STEPS_MAX + 1];

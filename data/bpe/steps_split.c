@@ -31,16 +31,7 @@ static inline int hand_on(const struct Splitting *x, size_t begin, size_t end, b
             x->run->take(x->run->context, s->text + begin, end - begin);
         return 0;
     }
-    struct Stretch part = {.text = s->text + begin,
-                           .n = end - begin,
-                           .cut =
-                               s->cut < end || (open && s->cut == end) ? s->cut - begin : SIZE_MAX,
-                           .at = s->letters ? s->at : s->at + begin,
-                           .begins = s->begins && !begin,
-                           .middle = s->middle && !begin,
-                           .open = open,
-                           .letters = s->letters};
-    return steps_run_from(x->run, x->k + 1, part);
+    return steps_run_from(x->run, x->k + 1, stretch_part(s, begin, end, open));
 }
 
 static int flush(struct Splitting *x) {
@@ -98,6 +89,18 @@ static int finish(int err, struct Splitting *x) {
 
 // ---- what is found ----
 
+// Adds the text from *prev to a match, and the match; *prev moves after it.
+static inline int add_match(struct Splitting *x, size_t *prev, size_t begin, size_t end) {
+    int err = *prev < begin ? add_item(x, *prev, begin, false) : 0;
+    *prev = end;
+    return err ? err : add_item(x, begin, end, true);
+}
+
+// Adds the text after the last match, unless there was an error.
+static int add_rest(struct Splitting *x, size_t prev, int err) {
+    return !err && prev < x->s.n ? add_item(x, prev, x->s.n, false) : err;
+}
+
 // Returns the offset of the next character of the step's classes, from byte i on, or s.n.
 static size_t find_class(const struct Splitting *x, size_t i, size_t *bytes) {
     const uint8_t *kind = x->run->unicode->kind, *text = x->s.text;
@@ -111,16 +114,9 @@ static size_t find_class(const struct Splitting *x, size_t i, size_t *bytes) {
 static int split_class(struct Splitting *x) {
     size_t prev = 0, at, w;
     int err = 0;
-    while (!err && (at = find_class(x, prev, &w)) < x->s.n) {
-        if (prev < at)
-            err = add_item(x, prev, at, false);
-        if (!err)
-            err = add_item(x, at, at + w, true);
-        prev = at + w;
-    }
-    if (!err && prev < x->s.n)
-        err = add_item(x, prev, x->s.n, false);
-    return err;
+    while (!err && (at = find_class(x, prev, &w)) < x->s.n)
+        err = add_match(x, &prev, at, at + w);
+    return add_rest(x, prev, err);
 }
 
 static int split_string(struct Splitting *x) {
@@ -129,15 +125,9 @@ static int split_string(struct Splitting *x) {
     const uint8_t *text = x->s.text, *found;
     while (!err && (found = memmem(text + prev, x->s.n - prev, x->step->text, n))) {
         size_t at = (size_t)(found - text);
-        if (prev < at)
-            err = add_item(x, prev, at, false);
-        if (!err)
-            err = add_item(x, at, at + n, true);
-        prev = at + n;
+        err = add_match(x, &prev, at, at + n);
     }
-    if (!err && prev < x->s.n)
-        err = add_item(x, prev, x->s.n, false);
-    return err;
+    return add_rest(x, prev, err);
 }
 
 static int split_words(struct Splitting *x) {
@@ -250,17 +240,10 @@ static int split_regex(struct Splitting *x) {
             return -EAGAIN;
         if (found == REGEX_OPEN)
             return hand_on_open(x, prev, begin);
-        if (prev < begin)
-            err = add_item(x, prev, begin, false);
-        if (err)
-            break;
         from = last = at[1];
-        prev = byte_at(x, ascii, &character, &byte, at[1]);
-        err = add_item(x, begin, prev, true);
+        err = add_match(x, &prev, begin, byte_at(x, ascii, &character, &byte, at[1]));
     }
-    if (!err && prev < x->s.n)
-        err = add_item(x, prev, x->s.n, false);
-    return err;
+    return add_rest(x, prev, err);
 }
 
 int steps_split(const struct StepsRun *r, size_t k, struct Stretch s) {

@@ -33,7 +33,7 @@ static void mark_class(struct Unicode *u, const char *table, uint8_t bits) {
     }
 }
 
-static int compare_parts(const void *a, const void *b) {
+int unicode_compare_parts(const void *a, const void *b) {
     const struct UnicodePair *x = a, *y = b;
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
@@ -73,7 +73,7 @@ static void read_pairs(struct Unicode *u) {
             u->kind[p.point] |= UNICODE_NFC;
         }
     }
-    qsort(u->together, u->ntogether, sizeof *u->together, compare_parts);
+    qsort(u->together, u->ntogether, sizeof *u->together, unicode_compare_parts);
 }
 
 void unicode_open(struct Unicode *u, bool nfc) {
@@ -113,14 +113,6 @@ void unicode_close(struct Unicode *u) {
     free(u->apart);
     free(u->together);
     *u = (struct Unicode){0};
-}
-
-size_t unicode_put(uint8_t b[4], uint32_t c) {
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6)
-        b[i] = (uint8_t)(0x80 | (c & 0x3f));
-    b[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xffu) | c);
-    return n;
 }
 
 void bytes_append(struct Bytes *b, const void *data, size_t n) {

@@ -7,6 +7,7 @@
 // and read.c. Next: split.h.
 #ifndef DATA_BPE_UNICODE_H
 #define DATA_BPE_UNICODE_H
+#include "data/utf8.h"
 #include "kernels/base.h"
 
 enum { UNICODE_POINTS = 0x110000 };
@@ -29,6 +30,9 @@ struct UnicodePair {
     uint32_t point, first, second; // second 0: none
     uint32_t composes;             // the pair to the point
 };
+
+// Compares two pairs by their parts, for qsort and bsearch.
+int unicode_compare_parts(const void *a, const void *b);
 
 struct Unicode {
     uint8_t *kind; // class and flags of each of UNICODE_POINTS characters
@@ -53,27 +57,6 @@ void bytes_append(struct Bytes *b, const void *data, size_t n);
 
 // Appends the NFC of valid UTF-8. u was opened for it.
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out);
-
-// Decodes the character at p, of valid UTF-8; it takes *n bytes.
-static inline uint32_t unicode_at(const uint8_t *p, size_t *n) {
-    if (p[0] < 0x80) {
-        *n = 1;
-        return p[0];
-    }
-    if (p[0] < 0xe0) {
-        *n = 2;
-        return (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
-    }
-    if (p[0] < 0xf0) {
-        *n = 3;
-        return (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
-    }
-    *n = 4;
-    return (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
-}
-
-// Writes a character as UTF-8. Returns its bytes.
-size_t unicode_put(uint8_t b[4], uint32_t c);
 
 // The tables, and the next number of one.
 extern const char unicode_letters[], unicode_numbers[], unicode_space[], unicode_digits[],

@@ -4,8 +4,8 @@
 // piece that has another letter cannot be part of a word, and is kept as it is written.
 #include "data/bpe/read.h"
 #include "data/json.h"
+#include "data/json_members.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +127,8 @@ static bool lacks_bytes(const struct Bpe *b) {
 // Reads "unk_token", which stands for bytes without a piece. If it is no piece, the reference fails
 // on a text that needs it.
 static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, struct Error *e) {
-    const cJSON *token = cJSON_GetObjectItemCaseSensitive(model, "unk_token");
-    b->fuse_unknown = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "fuse_unk"));
+    const cJSON *token = json_member(model, "unk_token");
+    b->fuse_unknown = cJSON_IsTrue(json_member(model, "fuse_unk"));
     if (!cJSON_IsString(token))
         return 0;
     b->unknown = piece_named(b, token->valuestring);
@@ -256,8 +256,7 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
     size_t n = strlen(a->name);
     a->id = own < 0 ? (int32_t)b->npiece : own;
     struct JsonShown shown = json_shown(a->name);
-    if (!json_is_count(cJSON_GetObjectItemCaseSensitive(item, "id"), &said) ||
-        said != (uint64_t)a->id)
+    if (!json_is_count(json_member(item, "id"), &said) || said != (uint64_t)a->id)
         return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                          "%s: the added token \"%s\" must have the id %d: its id in the vocabulary "
                          "of %zu, or the next free one after it",
@@ -283,20 +282,19 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
     int err = 0;
     b->added = base_alloc_zeroed((count + 1) * sizeof *b->added);
     cJSON_ArrayForEach(item, added) {
-        const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
+        const cJSON *content = json_member(item, "content");
         struct Added *a = &b->added[b->nadded];
         if (!cJSON_IsString(content))
             return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                              "%s: added token %zu has no \"content\"; give it one, or remove it",
                              path, b->nadded);
-        *a = (struct Added){
-            .name = base_format("%s", content->valuestring),
-            .special = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")),
-            .lstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "lstrip")),
-            .rstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "rstrip")),
-            .normalized = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "normalized"))};
+        *a = (struct Added){.name = base_format("%s", content->valuestring),
+                            .special = cJSON_IsTrue(json_member(item, "special")),
+                            .lstrip = cJSON_IsTrue(json_member(item, "lstrip")),
+                            .rstrip = cJSON_IsTrue(json_member(item, "rstrip")),
+                            .normalized = cJSON_IsTrue(json_member(item, "normalized"))};
         b->nadded++;
-        if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "single_word")))
+        if (cJSON_IsTrue(json_member(item, "single_word")))
             err = error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                             "%s: the added token \"%s\" has \"single_word\", which is not "
                             "supported; set it to false",
@@ -339,13 +337,13 @@ int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON 
             e, -EINVAL, E_BPE_ADDED_TOKEN,
             "%s: \"added_tokens\" is not a list; expected [{\"id\": ..., \"content\": ...}, ...]",
             path);
-    int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
+    int err = read_pieces(b, json_member(model, "vocab"), nadded, path, e);
     if (!err) {
-        read_fallback(b, cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "byte_fallback")));
+        read_fallback(b, cJSON_IsTrue(json_member(model, "byte_fallback")));
         err = read_unknown(b, model, path, e);
     }
     if (!err)
-        err = read_merges(b, cJSON_GetObjectItemCaseSensitive(model, "merges"), path, e);
+        err = read_merges(b, json_member(model, "merges"), path, e);
     if (!err)
         err = read_added(b, added, nadded, path, e);
     return err ? err : check_twice(b, path, e);

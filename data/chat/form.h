@@ -41,6 +41,16 @@ struct Form {
     bool source;                   // from a file: its Jinja text contains it, to be recognised
 };
 
+// True if a system message's text opens a user's message.
+static inline bool form_merges(const struct Form *f) {
+    return f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
+}
+
+// Returns the prefix of a system message that is the first one.
+static inline const char *form_first_system(const struct Form *f) {
+    return f->first_system ? f->first_system : f->role[ROLE_SYSTEM].prefix;
+}
+
 // Return the form of this name, or the one whose template is this Jinja text; NULL: none.
 const struct Form *form_named(const char *name);
 const struct Form *form_of_template(const char *jinja);

@@ -10,7 +10,6 @@
 #include "data/chat/form.h"
 #include "data/text/sha256.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define CHATML_ROLE(role)                                                                          \
@@ -18,22 +17,28 @@
 #define CHATML                                                                                     \
     [ROLE_SYSTEM] = CHATML_ROLE("system"), [ROLE_USER] = CHATML_ROLE("user"),                      \
     [ROLE_ASSISTANT] = CHATML_ROLE("assistant")
-#define CHATML_NEEDS                                                                               \
-    { "<|im_start|>", "<|im_end|>" }
-#define CHATML_ASK "<|im_start|>assistant\n"
-#define QWEN_TOOLS [ROLE_TOOL] = {"\n<tool_response>\n", "\n</tool_response>"}
-#define QWEN_TOOLS_ROW .tools_open = "<|im_start|>user", .tools_end = "<|im_end|>\n"
+#define CHATML_REST(asked)                                                                         \
+    .ask = "<|im_start|>assistant\n" asked, .needs = {"<|im_start|>", "<|im_end|>"}
+// system_text: the default system message, or NULL.
+#define CHATML_FORM(form_name, system_text)                                                        \
+    .name = form_name, .role = {CHATML}, .default_system = system_text, CHATML_REST("")
+// opens_answer: what stands behind the head of an answer that is asked for.
+#define QWEN_FORM(form_name, system_text, opens_answer)                                            \
+    .name = form_name,                                                                             \
+    .role = {CHATML, [ROLE_TOOL] = {"\n<tool_response>\n", "\n</tool_response>"}},                 \
+    .tools_open = "<|im_start|>user", .tools_end = "<|im_end|>\n", .default_system = system_text,  \
+    CHATML_REST(opens_answer)
 
 #define LLAMA3_HEAD(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
 #define LLAMA3_ROLE(role)                                                                          \
     { LLAMA3_HEAD(role), "<|eot_id|>" }
-#define LLAMA3                                                                                     \
-    {                                                                                              \
-        [ROLE_SYSTEM] = LLAMA3_ROLE("system"), [ROLE_USER] = LLAMA3_ROLE("user"),                  \
-        [ROLE_ASSISTANT] = LLAMA3_ROLE("assistant")                                                \
-    }
-#define LLAMA3_NEEDS                                                                               \
-    { "{bos}", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" }
+#define LLAMA3_FORM(form_name)                                                                     \
+    .name = form_name, .begin = "{bos}",                                                           \
+    .role = {[ROLE_SYSTEM] = LLAMA3_ROLE("system"),                                                \
+             [ROLE_USER] = LLAMA3_ROLE("user"),                                                    \
+             [ROLE_ASSISTANT] = LLAMA3_ROLE("assistant")},                                         \
+    .rules = FORM_TRIMS, .ask = LLAMA3_HEAD("assistant"),                                          \
+    .needs = {"{bos}", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
 #define LLAMA31_SYSTEM                                                                             \
     LLAMA3_HEAD("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
@@ -49,62 +54,18 @@
     { "{bos}", "{eos}" }
 
 static const struct Form forms[] = {
-    {.name = "chatml", .role = {CHATML}, .ask = CHATML_ASK, .needs = CHATML_NEEDS},
-    {.name = "smollm2",
-     .role = {CHATML},
-     .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
-     .ask = CHATML_ASK,
-     .needs = CHATML_NEEDS},
-    {.name = "qwen2",
-     .role = {CHATML},
-     .default_system = "You are a helpful assistant.",
-     .ask = CHATML_ASK,
-     .needs = CHATML_NEEDS},
-    {.name = "qwen2.5",
-     .role = {CHATML, QWEN_TOOLS},
-     QWEN_TOOLS_ROW,
-     .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-     .ask = CHATML_ASK,
-     .needs = CHATML_NEEDS},
-    {.name = "qwen2.5-base",
-     .role = {CHATML, QWEN_TOOLS},
-     QWEN_TOOLS_ROW,
-     .default_system = "You are a helpful assistant.",
-     .ask = CHATML_ASK,
-     .needs = CHATML_NEEDS},
-    {.name = "qwen3",
-     .role = {CHATML, QWEN_TOOLS},
-     QWEN_TOOLS_ROW,
-     .rules = FORM_THINKS,
-     .ask = CHATML_ASK "<think>\n\n</think>\n\n",
-     .needs = CHATML_NEEDS},
-    {.name = "qwen3-2507",
-     .role = {CHATML, QWEN_TOOLS},
-     QWEN_TOOLS_ROW,
-     .ask = CHATML_ASK,
-     .needs = CHATML_NEEDS},
-    {.name = "llama3",
-     .begin = "{bos}",
-     .role = LLAMA3,
-     .rules = FORM_TRIMS,
-     .ask = LLAMA3_HEAD("assistant"),
-     .needs = LLAMA3_NEEDS},
-    {.name = "llama3.1",
-     .begin = "{bos}",
-     .role = LLAMA3,
-     .first_system = LLAMA31_SYSTEM,
-     .default_system = "",
-     .rules = FORM_TRIMS,
-     .ask = LLAMA3_HEAD("assistant"),
-     .needs = LLAMA3_NEEDS},
-    {.name = "llama3.2",
-     .begin = "{bos}",
-     .role = LLAMA3,
-     .first_system = LLAMA31_SYSTEM,
-     .default_system = "",
-     .rules = FORM_TRIMS,
-     .ask = LLAMA3_HEAD("assistant"),
-     .needs = LLAMA3_NEEDS},
+    {CHATML_FORM("chatml", NULL)},
+    {CHATML_FORM("smollm2",
+                 "You are a helpful AI assistant named SmolLM, trained by Hugging Face")},
+    {CHATML_FORM("qwen2", "You are a helpful assistant.")},
+    {QWEN_FORM("qwen2.5", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+               "")},
+    {QWEN_FORM("qwen2.5-base", "You are a helpful assistant.", "")},
+    {QWEN_FORM("qwen3", NULL, "<think>\n\n</think>\n\n"), .rules = FORM_THINKS},
+    {QWEN_FORM("qwen3-2507", NULL, "")},
+    {LLAMA3_FORM("llama3")},
+    {LLAMA3_FORM("llama3.1"), .first_system = LLAMA31_SYSTEM, .default_system = ""},
+    {LLAMA3_FORM("llama3.2"), .first_system = LLAMA31_SYSTEM, .default_system = ""},
     {.name = "mistral-v0.1",
      .begin = "{bos}",
      .role = MISTRAL("[INST] ", " [/INST]", "", "{eos} "),
@@ -188,7 +149,6 @@ const struct Form *form_named(const char *name) {
 
 const struct Form *form_of_template(const char *jinja) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
     size_t n = strlen(jinja);
     n -= n && jinja[n - 1] == '\n';
@@ -198,8 +158,7 @@ const struct Form *form_of_template(const char *jinja) {
         sha256_update(&h, escape ? "\n" : jinja + i, 1);
         i += escape;
     }
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
         if (!strcmp(templates[i].hash, hex))
             return form_named(templates[i].name);

@@ -2,7 +2,6 @@
 #include "data/chat/jinja.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct Jinja {
@@ -98,14 +97,6 @@ static void write_raise_if(const struct Jinja *j, const char *condition, const c
             why);
 }
 
-static const char *system_prefix(const struct Form *f) {
-    return f->first_system ? f->first_system : f->role[ROLE_SYSTEM].prefix;
-}
-
-static bool merges(const struct Form *f) {
-    return f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
-}
-
 // Writes the checks of the whole conversation, which come before the first message.
 static void write_head(const struct Jinja *j) {
     const struct Form *f = j->form;
@@ -126,7 +117,7 @@ static void write_head(const struct Jinja *j) {
     if (!f->default_system)
         return;
     fputs("{%- if not first -%}\n", j->out);
-    print_string(j, system_prefix(f));
+    print_string(j, form_first_system(f));
     fputs("{{- '", j->out);
     write_letters(j->out, f->default_system,
                   strlen(f->default_system)); // it is text, without marks
@@ -145,7 +136,7 @@ static void write_content(const struct Jinja *j, enum Role role) {
 
 static void write_system(const struct Jinja *j) {
     const struct Form *f = j->form;
-    if (merges(f)) {
+    if (form_merges(f)) {
         write_raise_if(j, "not loop.first", "a system message is the first alone");
         return;
     }
@@ -164,7 +155,7 @@ static void write_system(const struct Jinja *j) {
 static void write_user(const struct Jinja *j) {
     const struct Form *f = j->form;
     print_string(j, f->role[ROLE_USER].prefix);
-    if (merges(f)) {
+    if (form_merges(f)) {
         fprintf(j->out, "{%%- if first and %s -%%}\n{{- messages[0]['content'] -}}\n",
                 f->system == SYSTEM_FIRST ? "loop.index0 == 1" : "loop.last");
         print_string(j, f->role[ROLE_SYSTEM].suffix);

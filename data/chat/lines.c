@@ -1,7 +1,6 @@
 // Reads the lines of a file: see lines.h.
 #include "data/chat/lines.h"
 #include "data/chat/scan.h"
-#include "data/chat/value.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -132,13 +131,59 @@ static int find_value(struct Lines *s, struct Error *e) {
     return more > 0 ? refuse(s, "there is more after the list; expected nothing", e) : more;
 }
 
+// A JSON value, as far as it is read.
+struct Value {
+    size_t bytes, newlines; // passed until now
+    size_t depth;           // open brackets
+    bool text, escaped;     // inside of a string; after a backslash
+};
+
+// Passes one byte inside of a string. True: it ends the string.
+static bool pass_text(struct Value *v, char c) {
+    bool ends = !v->escaped && c == '"';
+    v->escaped = !v->escaped && c == '\\';
+    v->text = !ends;
+    return ends;
+}
+
+// True if c cannot be in a number or a word, which ends before it.
+static bool ends_before(const struct Value *v, char c) {
+    return v->bytes && !v->depth && c && strchr(" \t\r\n,]}[{\"", c);
+}
+
+// Continues a value that begins at `from`, of which n >= v->bytes bytes are there, by its brackets
+// and quotes alone; line.h checks it. True: it ends after v->bytes. Passes at least one byte, if
+// there is one.
+static bool pass_value(struct Value *v, const char *from, size_t n) {
+    while (v->bytes < n) {
+        char c = from[v->bytes];
+        if (!v->text && ends_before(v, c))
+            return true;
+        v->bytes++;
+        v->newlines += c == '\n';
+        if (v->text) {
+            if (pass_text(v, c) && !v->depth)
+                return true;
+        } else if (c == '"') {
+            v->text = true;
+        } else if (c == '{' || c == '[') {
+            v->depth++;
+        } else if (c == '}' || c == ']') {
+            v->depth -= v->depth > 0;
+            if (!v->depth)
+                return true;
+        }
+    }
+    return false;
+}
+
 static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     struct Value v = {0};
     int more = find_value(s, e);
     if (more <= 0)
         return more;
     for (bool whole = false; more > 0 && !whole;) {
-        whole = value_pass(&v, s->buffer + s->begin, s->end - s->begin);
+        whole = pass_value(&v, s->buffer + s->begin, s->end - s->begin);
         more = check_length(s, v.bytes, e);
         if (!more)
             more = whole ? 1 : fill(s, e);
@@ -158,7 +203,9 @@ int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     return (s->values ? next_value : next_line)(s, line, bytes, e);
 }
 
-bool lines_spread(const char *path, bool *list) {
+// True if a file begins with a JSON list (*list: true), or with one value over several lines. False
+// if it does not begin with JSON.
+static bool is_spread(const char *path, bool *list) {
     struct Lines s;
     struct Scan scan = {0};
     struct Error ignored;
@@ -177,7 +224,7 @@ bool lines_spread(const char *path, bool *list) {
 }
 
 int lines_refuse(const struct Lines *s, int err, const struct Error *why, struct Error *e) {
-    bool list = false, spread = err == -EINVAL && !s->values && lines_spread(s->path, &list);
+    bool list = false, spread = err == -EINVAL && !s->values && is_spread(s->path, &list);
     return error_set(
         e, err, why->id, "%s %s: %s: %s%s%s", s->flag, s->path, lines_place(s).text, why->text,
         !spread ? ""

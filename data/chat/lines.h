@@ -29,10 +29,6 @@ void lines_close(struct Lines *s);
 // bytes; -EINVAL for a list without an end, or with anything else between or after its elements.
 int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e);
 
-// True if a file begins with a JSON list (*list: true), or with one value over several lines. False
-// if it does not begin with JSON.
-bool lines_spread(const char *path, bool *list);
-
 // The number of the last line or value: "line 3"; "element 3 (line 17)".
 struct LinesPlace {
     char text[64];

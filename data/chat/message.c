@@ -7,7 +7,6 @@
 #include "data/chat/line.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const role_names[NROLE] = {

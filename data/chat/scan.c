@@ -1,7 +1,7 @@
 // Reads JSON from left to right: see scan.h.
 #include "data/chat/scan.h"
 
-#include "data/bpe/unicode.h"
+#include "data/utf8.h"
 
 #include <ctype.h>
 #include <stdint.h>

@@ -1,8 +1,6 @@
 // The shapes of examples: see shape.h.
 #include "data/chat/shape.h"
 
-#include <string.h>
-
 const char *const member_names[NMEMBER] = {
     [MEMBER_TEXT] = "text",
     [MEMBER_PROMPT] = "prompt",

@@ -2,6 +2,7 @@
 #include "data/chat/template.h"
 #include "data/chat/jinja.h"
 #include "data/chat/writer.h"
+#include "data/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -176,34 +177,6 @@ char *template_jinja(const struct Template *t) {
 
 // ---- contents of messages -----------------------------------------------------------------------
 
-// Returns the bytes of the white space (Python's str.strip) that opens the text, or with `back`
-// ends it; 0: none.
-static size_t space_at(const char *text, size_t bytes, bool back) {
-    static const char *const spaces[] = {
-        "\t",           "\n",           "\v",           "\f",           "\r",
-        "\x1c",         "\x1d",         "\x1e",         "\x1f",         " ",
-        "\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81",
-        "\xe2\x80\x82", "\xe2\x80\x83", "\xe2\x80\x84", "\xe2\x80\x85", "\xe2\x80\x86",
-        "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89", "\xe2\x80\x8a", "\xe2\x80\xa8",
-        "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
-    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
-        size_t n = strlen(spaces[i]);
-        if (n <= bytes && !memcmp(back ? text + bytes - n : text, spaces[i], n))
-            return n;
-    }
-    return 0;
-}
-
-static void trim(struct Message *m) {
-    size_t n;
-    while ((n = space_at(m->text, m->bytes, false))) {
-        m->text += n;
-        m->bytes -= n;
-    }
-    while ((n = space_at(m->text, m->bytes, true)))
-        m->bytes -= n;
-}
-
 static bool begins(const struct Message *m, const char *with) {
     size_t n = strlen(with);
     return m->bytes >= n && !memcmp(m->text, with, n);
@@ -228,7 +201,7 @@ static struct Message content_of(const struct Render *r, size_t i) {
     struct Message m = r->messages[i];
     unsigned rules = r->form->rules;
     if ((rules & FORM_TRIMS) || (rules & FORM_TRIMS_ANSWER && m.role == ROLE_ASSISTANT))
-        trim(&m);
+        m.text = utf8_strip(m.text, &m.bytes);
     return m;
 }
 
@@ -251,10 +224,9 @@ static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Er
 static int check_message(const struct Render *r, size_t i, size_t turn, struct Error *e) {
     const struct Form *f = r->form;
     const struct Message *m = &r->messages[i];
-    bool merges = f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
     if (!f->role[m->role].prefix || (m->role == ROLE_SYSTEM && f->system == SYSTEM_REFUSED))
         return refuse_role(f, i, m->role, e);
-    if (m->role == ROLE_SYSTEM && merges && i)
+    if (m->role == ROLE_SYSTEM && form_merges(f) && i)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TURNS,
                          "message %zu has the role system, which chat template %s takes in the "
                          "first message alone; move it there",
@@ -316,8 +288,8 @@ static int render_head(struct Render *r, size_t i, struct Message *m, struct Err
     const char *prefix = f->role[m->role].prefix;
     bool last = m->role == ROLE_ASSISTANT && i + 1 == r->count;
     bool thinks = f->rules & FORM_THINKS && last && r->asked;
-    if (m->role == ROLE_SYSTEM && !i && f->first_system)
-        prefix = f->first_system;
+    if (m->role == ROLE_SYSTEM && !i)
+        prefix = form_first_system(f);
     int err = write_form(&r->writer, prefix, false, e);
     if (!err && thinks)
         err = write_form(&r->writer, "<think>\n\n</think>\n\n", false, e);
@@ -345,18 +317,17 @@ static int render_message(struct Render *r, size_t i, struct Error *e) {
 
 static int render_default_system(struct Render *r, struct Error *e) {
     const struct Form *f = r->form;
-    const char *prefix = f->first_system ? f->first_system : f->role[ROLE_SYSTEM].prefix;
     if (!f->default_system || (r->count && r->messages[0].role == ROLE_SYSTEM))
         return 0;
-    int err = write_form(&r->writer, prefix, false, e);
+    int err = write_form(&r->writer, form_first_system(f), false, e);
     write_text(&r->writer, f->default_system, strlen(f->default_system), false);
     return err ? err : write_form(&r->writer, f->role[ROLE_SYSTEM].suffix, false, e);
 }
 
 static int render(struct Render *r, bool ask, struct Error *e) {
     const struct Form *f = r->form;
-    bool merges = f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
-    r->system = merges && r->count && r->messages[0].role == ROLE_SYSTEM ? r->messages : NULL;
+    r->system =
+        form_merges(f) && r->count && r->messages[0].role == ROLE_SYSTEM ? r->messages : NULL;
     for (size_t i = 0; i < r->count; i++) {
         const struct Message *m = &r->messages[i];
         bool tool = begins(m, "<tool_response>") && ends(m, "</tool_response>");

@@ -2,17 +2,19 @@
 // version 1.0: lm_eval/tasks/hellaswag/utils.py).
 #ifndef DATA_EVAL_CLEAN_H
 #define DATA_EVAL_CLEAN_H
-#include <stddef.h>
 
 // Returns the text (valid UTF-8) without white space at its ends, with ". " for " [title]", without
 // text in brackets on one line, and with one space for two. It ends in a zero byte. free() it.
 char *clean_text(const char *text);
 
-// Returns the context: clean_text of "LABEL: A B", with B capitalized. free() it. NULL: B cannot be
-// (case_capitalize).
-char *clean_query(const char *label, const char *a, const char *b);
+// Returns the text (valid UTF-8) as Python's str.capitalize has it, by the C library's letters: the
+// first in title case, all others in lower case. A letter that Python turns into several, as the
+// German sharp s at the front, becomes one or stays. free() it. NULL: a capital sigma is not the
+// first letter; its lower case depends on the letters around it.
+char *clean_capitalize(const char *text);
 
-// Counts the bytes of the text before the white space at its end.
-size_t clean_length(const char *text);
+// Returns the context: clean_text of "LABEL: A B", with B capitalized. free() it. NULL: B cannot be
+// (clean_capitalize).
+char *clean_query(const char *label, const char *a, const char *b);
 
 #endif

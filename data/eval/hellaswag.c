@@ -2,9 +2,9 @@
 #include "data/eval/hellaswag.h"
 
 #include "data/eval/clean.h"
-#include "data/eval/utf8.h"
 #include "data/json.h"
 #include "data/text/text.h"
+#include "data/utf8.h"
 
 #include <cjson/cJSON.h>
 #include <ctype.h>
@@ -128,7 +128,7 @@ static int add_lm_eval(struct ItemReading *r, const char *query, const char *cho
                        struct Error *e) {
     size_t T = r->spec->seq_len, cut = 0;
     char *text = base_format("%s %s", query, choice);
-    int err = encode(r, query, clean_length(query), &r->context, e);
+    int err = encode(r, query, utf8_rstrip(query, strlen(query)), &r->context, e);
     if (!err)
         err = encode(r, text, strlen(text), &r->whole, e);
     free(text);
@@ -174,6 +174,14 @@ static int add_llmc(struct ItemReading *r, const char *ending, struct Error *e) 
     return 0;
 }
 
+// Counts the characters, as Python does.
+static size_t count_characters(const char *text) {
+    size_t count = 0;
+    for (; *text; text++)
+        count += (*text & 0xc0) != 0x80;
+    return count;
+}
+
 static int add_item(struct ItemReading *r, struct Error *e) {
     char *query = clean_query(r->text[LABEL_TEXT], r->text[CTX_A], r->text[CTX_B]);
     const cJSON *ending;
@@ -187,7 +195,7 @@ static int add_item(struct ItemReading *r, struct Error *e) {
     struct EvalItem *item = items_add(r->out, r->label, cJSON_GetArraySize(r->endings));
     for (ending = r->endings->child; ending && !err; ending = ending->next) {
         char *choice = clean_text(ending->valuestring);
-        item->characters[c++] = utf8_count(choice, strlen(choice));
+        item->characters[c++] = count_characters(choice);
         err = add_lm_eval(r, query, choice, e);
         if (!err)
             err = add_llmc(r, ending->valuestring, e);

@@ -3,6 +3,7 @@
 // In each round every thread encodes a stretch of some 1 MiB; when all are done, their ids are
 // taken. Stretches take milliseconds, and similar times, so that no thread waits long.
 #include "data/text/encode.h"
+#include "data/bpe/bpe.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +14,7 @@ enum { STRETCH_BYTES = 1 << 20, THREADS_MAX = 64 };
 
 struct EncodeStretch {
     const struct Tokenizer *t;
-    struct TokenizerWork *work;
+    struct BpeWork *work;
     struct TextPart part;
     struct Ids ids;
     pthread_t thread;
@@ -98,7 +99,7 @@ int encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_
         code = emit_round(s, count, bytes, &at, take, context, e);
     }
     for (size_t i = 0; i < n; i++) {
-        tokenizer_work_close(s[i].work);
+        bpe_work_close(s[i].work);
         ids_free(&s[i].ids);
     }
     free(s);

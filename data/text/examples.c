@@ -5,7 +5,6 @@
 #include "data/text/tokens.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -54,14 +53,12 @@ static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, str
 static int hash_inputs(const struct ExamplesSpec *spec, struct stat *stats,
                        char hex[SHA256_HEX_BYTES], struct Error *e) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     sha256_init(&h);
     made_hash(&h, FORMAT, sizeof FORMAT);
     int code = hash_tokenizer(&h, spec, e);
     for (size_t i = 0; !code && i < spec->file_count; i++)
         code = hash_file(&h, spec->flag, spec->files[i].path, &stats[i], e);
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     return code;
 }
 

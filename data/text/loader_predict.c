@@ -4,10 +4,8 @@
 #include "data/chat/form.h"
 #include "data/stream.h"
 
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 void loader_log_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
     log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on", n,

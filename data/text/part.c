@@ -50,6 +50,11 @@ bool part_is_whole(const char *path, const char *sha256, struct Error *damage) {
 
 // ---- the part -----------------------------------------------------------------------------------
 
+static int cannot_write(const char *path, int code, struct Error *e) {
+    return error_set(e, code, E_FILE_WRITE, "cannot write %s: %s; choose another --cache", path,
+                     strerror(-code));
+}
+
 // Reads the tag of the part that an earlier run left.
 static void read_tag(struct Part *p) {
     char *tag;
@@ -76,15 +81,13 @@ int part_open(struct Part *p, const char *path, const char *sha256, uint64_t byt
         p->fd = mkostemp(p->path_part, O_CLOEXEC);
     p->path_tag = base_format("%s.tag", p->path_part);
     if (p->fd < 0 || fstat(p->fd, &st))
-        code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s; choose another --cache",
-                         p->path_part, strerror(errno));
+        code = cannot_write(p->path_part, -errno, e);
     else if (!S_ISREG(st.st_mode))
         code = error_set(e, -EINVAL, E_FILE_KIND,
                          "cannot write %s: it is %s; remove it, or choose another --cache",
                          p->path_part, file_kind(st.st_mode));
     else if (lseek(p->fd, 0, SEEK_END) < 0)
-        code = error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s; choose another --cache",
-                         p->path_part, strerror(errno));
+        code = cannot_write(p->path_part, -errno, e);
     if (code) {
         part_close(p);
         return code;
@@ -118,8 +121,7 @@ int part_start_over(struct Part *p, const char *tag, struct Error *e) {
     else
         unlink(p->path_tag);
     if (ftruncate(p->fd, 0) || lseek(p->fd, 0, SEEK_SET) < 0)
-        return error_set(e, -errno, E_FILE_WRITE, "cannot write %s: %s; choose another --cache",
-                         p->path_part, strerror(errno));
+        return cannot_write(p->path_part, -errno, e);
     return 0;
 }
 
@@ -159,8 +161,7 @@ int part_finish(struct Part *p, struct Error *e) {
     unlink(list); // the checksum of the damaged file that this one replaces
     int code = file_rename_synced(&p->fd, p->path_part, p->path);
     if (code)
-        error_set(e, code, E_FILE_WRITE, "cannot write %s: %s; choose another --cache", p->path,
-                  strerror(-code));
+        cannot_write(p->path, code, e);
     else
         sums_write(list, &path, 1, &ignored);
     if (!code)

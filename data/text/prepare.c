@@ -10,9 +10,9 @@
 #include "data/text/sums.h"
 #include "data/text/text.h"
 #include "data/text/tokens.h"
+#include "data/utf8.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,14 +60,10 @@ static void free_parts(struct Parts *p) {
 
 // Counts the different characters of valid UTF-8.
 static size_t count_letters(const char *text, size_t bytes) {
-    const unsigned char *p = (const unsigned char *)text;
     uint8_t *seen = base_alloc_zeroed(0x110000 / 8);
     size_t letters = 0;
     for (size_t i = 0, n; i < bytes; i += n) {
-        n = p[i] < 0x80 ? 1 : p[i] < 0xe0 ? 2 : p[i] < 0xf0 ? 3 : 4;
-        uint32_t letter = n == 1 ? p[i] : p[i] & (0xffu >> (n + 1));
-        for (size_t k = 1; k < n; k++)
-            letter = letter << 6 | (p[i + k] & 0x3f);
+        uint32_t letter = unicode_at((const uint8_t *)text + i, &n);
         letters += !(seen[letter / 8] >> letter % 8 & 1);
         seen[letter / 8] |= (uint8_t)(1 << letter % 8);
     }
@@ -133,7 +129,6 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
 static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts, uint64_t *number,
                        struct Error *e) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
     uint64_t numbers[2] = {spec->tokenizer.kind, spec->tokenizer.pieces};
     sha256_init(&h);
@@ -146,8 +141,7 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
         if (code)
             return code;
     }
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     *number = made_number(hex);
     return 0;
 }

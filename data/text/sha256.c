@@ -80,7 +80,9 @@ void sha256_final(struct Sha256 *h, uint8_t digest[SHA256_BYTES]) {
         digest[i] = (uint8_t)(h->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void sha256_hex(const uint8_t digest[SHA256_BYTES], char hex[SHA256_HEX_BYTES]) {
+void sha256_hex(struct Sha256 *h, char hex[SHA256_HEX_BYTES]) {
+    uint8_t digest[SHA256_BYTES];
+    sha256_final(h, digest);
     for (int i = 0; i < SHA256_BYTES; i++) {
         hex[2 * i] = "0123456789abcdef"[digest[i] >> 4];
         hex[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
@@ -90,7 +92,7 @@ void sha256_hex(const uint8_t digest[SHA256_BYTES], char hex[SHA256_HEX_BYTES]) 
 
 int sha256_file(int fd, char hex[SHA256_HEX_BYTES]) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES], buffer[16384];
+    uint8_t buffer[16384];
     ssize_t n;
     sha256_init(&h);
     for (off_t at = 0; (n = pread(fd, buffer, sizeof buffer, at)) != 0;) {
@@ -101,7 +103,6 @@ int sha256_file(int fd, char hex[SHA256_HEX_BYTES]) {
         sha256_update(&h, buffer, (size_t)n);
         at += n;
     }
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     return 0;
 }

@@ -14,8 +14,9 @@ struct Sha256 {
 
 void sha256_init(struct Sha256 *h);
 void sha256_update(struct Sha256 *h, const void *data, size_t bytes);
-void sha256_final(struct Sha256 *h, uint8_t digest[SHA256_BYTES]); // ends the use of h
-void sha256_hex(const uint8_t digest[SHA256_BYTES], char hex[SHA256_HEX_BYTES]);
+// Either ends the use of h.
+void sha256_final(struct Sha256 *h, uint8_t digest[SHA256_BYTES]);
+void sha256_hex(struct Sha256 *h, char hex[SHA256_HEX_BYTES]);
 
 // Hashes an open file from its beginning; the digest is text. Returns 0 or -errno of pread.
 int sha256_file(int fd, char hex[SHA256_HEX_BYTES]);

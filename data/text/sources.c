@@ -113,13 +113,11 @@ static int refuse_masked(const char *flag, const char *url, struct Error *e) {
 // Fetches a URL into the cache, under a name with its ending and a hash of the URL.
 static int fetch_url(char **path, const char *url, const char *cache_dir, struct Error *e) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES], *folder;
     int code = cache_make_inside(cache_dir, "downloads", &folder, e);
     sha256_init(&h);
     sha256_update(&h, url, strlen(url));
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     const char *host = strstr(url, "://") + 3, *bare = host + strcspn(host, "?#"), *name = bare;
     const char *first = host + strcspn(host, "/?#"); // a password may precede the host
     while (name > first && name[-1] != '/')

@@ -220,20 +220,8 @@ static int encode_ids(const struct Tokenizer *t, const char *text, size_t bytes,
 
 // ---- parts of a text ----
 
-struct TokenizerWork {
-    struct BpeWork *bpe;
-};
-
-struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t) {
-    struct TokenizerWork *w = base_alloc_zeroed(sizeof *w);
-    w->bpe = t->kind == TOKENIZER_JSON ? bpe_work_open() : NULL;
-    return w;
-}
-
-void tokenizer_work_close(struct TokenizerWork *w) {
-    if (w)
-        bpe_work_close(w->bpe);
-    free(w);
+struct BpeWork *tokenizer_work_open(const struct Tokenizer *t) {
+    return t->kind == TOKENIZER_JSON ? bpe_work_open() : NULL;
 }
 
 static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struct BpeText *text,
@@ -246,15 +234,15 @@ static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struc
                : err;
 }
 
-int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
-                          const struct TextPart *p, struct Ids *ids, struct Error *e) {
+int tokenizer_encode_part(const struct Tokenizer *t, struct BpeWork *w, const struct TextPart *p,
+                          struct Ids *ids, struct Error *e) {
     if (t->kind == TOKENIZER_IDS)
         return encode_ids(t, p->text, p->bytes, ids, e);
     if (t->kind == TOKENIZER_MODEL)
         return spm_encode(t->spm, p->text, p->bytes, p->at == 0, ids, e);
     if (t->kind == TOKENIZER_JSON) {
         struct BpeText text = {p->text, p->bytes, p->after, p->at, .inside = p->at > 0};
-        return encode_json(t, w->bpe, &text, ids, e);
+        return encode_json(t, w, &text, ids, e);
     }
     for (size_t i = 0; i < p->bytes; i++)
         ids_append(ids, (unsigned char)p->text[i]);

@@ -101,17 +101,16 @@ char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t cou
 
 // One thread's buffers for encoding a text in parts, and a part of valid UTF-8: `at` bytes of the
 // text precede it, `after` bytes follow it in memory.
-struct TokenizerWork;
-struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t);
-void tokenizer_work_close(struct TokenizerWork *w); // NULL is allowed
+struct BpeWork;
+struct BpeWork *tokenizer_work_open(const struct Tokenizer *t); // bpe_work_close() it; NULL: none
 struct TextPart {
     const char *text;
     size_t bytes, after, at;
 };
 // Errors: those of tokenizer_encode; -EAGAIN, with nothing appended: the text cannot be cut after
 // this part.
-int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w,
-                          const struct TextPart *p, struct Ids *ids, struct Error *e);
+int tokenizer_encode_part(const struct Tokenizer *t, struct BpeWork *w, const struct TextPart *p,
+                          struct Ids *ids, struct Error *e);
 
 // Returns the bytes of a part, about `wanted`, such that the parts' ids are those of the whole
 // text, unless tokenizer_encode_part fails with -EAGAIN.

@@ -191,15 +191,6 @@ int token_file_attach(struct TokenFile *f, const char *path, size_t vocab, struc
     return code;
 }
 
-int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {
-    int code = token_file_attach(f, path, vocab, e);
-    if (!code)
-        code = token_file_check(f, e);
-    if (code)
-        token_file_close(f);
-    return code;
-}
-
 void token_file_close(struct TokenFile *f) {
     if (f->path)
         close(f->fd);

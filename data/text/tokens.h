@@ -64,16 +64,14 @@ bool token_file_detect(const char *path);
 bool token_bytes_detect(const void *bytes, size_t n); // the same for bytes in memory
 
 // Opens a shard, reads its header and compares it with the file's size; its ids are checked when
-// they are read. Errors: those of token_file_open.
+// they are read. Errors: -errno of open and read; -EINVAL for a file of another format, truncated
+// or too long.
 int token_file_attach(struct TokenFile *f, const char *path, size_t vocab, struct Error *e);
 
 // Reads every id once, to check that all are below `vocab`. (In pieces of 1 MiB: from the page
-// cache 5 GB/s on one core, where a mapping had 7.) Errors: -errno of read, -EINVAL.
+// cache 5 GB/s on one core, where a mapping had 7.) Errors: -errno of read; -EINVAL for an id of
+// another vocabulary.
 int token_file_check(struct TokenFile *f, struct Error *e);
-
-// Does both. Errors: -errno of open and read, -EINVAL for a file of another format, truncated, too
-// long, or of another vocabulary.
-int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e);
 void token_file_close(struct TokenFile *f); // does nothing if it is not open
 
 // Reads ids at .. at + n - 1, which must be below the count. Any number of threads may call it.

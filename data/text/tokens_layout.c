@@ -3,7 +3,6 @@
 #include "data/text/tokens_layout.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 const char tokens_magic[TOKENS_MAGIC_BYTES + 1] = "BIN.TOK\n", tokens_documents[] = "DOCSTART";

@@ -4,7 +4,6 @@
 #include "data/text/tokens_layout.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

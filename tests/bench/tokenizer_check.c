@@ -6,6 +6,7 @@
 //
 // The first prints "N texts, N differ, N come back" with the first few that differ; status 1 where
 // any does, or does not come back. (NFC changes a text, so with it some do not.) Status 2: a line.
+#include "data/bpe/bpe.h"
 #include "data/file.h"
 #include "data/text/encode.h"
 
@@ -38,7 +39,7 @@ static void show(const struct Record *r, const struct Ids *ids) {
 
 static int compare(const struct Tokenizer *t, struct Error *e) {
     struct Record *r = base_alloc(sizeof *r);
-    struct TokenizerWork *work = tokenizer_work_open(t);
+    struct BpeWork *work = tokenizer_work_open(t);
     struct Ids ids = {0};
     size_t texts = 0, differ = 0, back = 0;
     int err = 0;
@@ -55,7 +56,7 @@ static int compare(const struct Tokenizer *t, struct Error *e) {
     }
     printf("%zu texts, %zu differ, %zu come back\n", texts, differ, back);
     ids_free(&ids);
-    tokenizer_work_close(work);
+    bpe_work_close(work);
     free(r);
     return err ? 2 : differ || !texts;
 }

@@ -189,7 +189,7 @@ TEST(cuts_change_no_id) {
         n--;
     for (int k = 1; k < NAMES; k++) { // gpt2's has a token that takes white space: it is not cut
         struct Tokenizer *t = open_fixture(names[k]);
-        struct TokenizerWork *work = tokenizer_work_open(t);
+        struct BpeWork *work = tokenizer_work_open(t);
         struct Ids whole = {0}, parts = {0};
         encode(t, text, n, &whole);
         for (size_t wanted = 1; wanted < n; wanted++) {
@@ -210,7 +210,7 @@ TEST(cuts_change_no_id) {
         }
         ids_free(&whole);
         ids_free(&parts);
-        tokenizer_work_close(work);
+        bpe_work_close(work);
         tokenizer_close(t);
     }
     assert_true(cuts > 300);

@@ -1,10 +1,8 @@
 // Items of an evaluation against what lm-eval's harness and llm.c make of them (the fixtures of
 // scripts/gen/eval_fixtures.py): texts, tokens, where they are cut, and verdicts; and files that
 // cannot be right.
-#include "data/eval/case.h"
 #include "data/eval/clean.h"
 #include "data/eval/evals.h"
-#include "data/eval/utf8.h"
 #include "data/file.h"
 #include "tests/lib/eval_fixture.h"
 #include "tests/lib/refused.h"
@@ -33,36 +31,17 @@ TEST(texts_are_cleaned_as_lm_eval_does) {
 TEST(capitals_are_pythons) {
     const struct Fixture *f = *state;
     const cJSON *pair;
-    char got[256];
     cJSON_ArrayForEach(pair, fixture_get(f, "capital")) {
-        const char *text = pair->child->valuestring;
-        assert_true(case_capitalize(text, strlen(text), got) >= 0);
+        char *got = clean_capitalize(pair->child->valuestring);
         expect_text("capital", pair, got);
+        free(got);
     }
-    assert_true(case_capitalize("a\xce\xa3", 3, got) < 0);
-    assert_int_equal(case_capitalize("\xce\xa3"
-                                     "A",
-                                     3, got),
-                     3);
-}
-
-TEST(every_letter_has_pythons_case) {
-    const struct Fixture *f = *state;
-    uint64_t hash = 0xcbf29ce484222325;
-    char text[16], out[64], shown[17];
-    for (int32_t c = 1; c < 0x110000; c++) {
-        if ((c >= 0xd800 && c < 0xe000) || c == 0x3a3)
-            continue;
-        size_t n = utf8_write(c, text);
-        text[n++] = 'x';
-        n += utf8_write(c, text + n);
-        long written = case_capitalize(text, n, out);
-        assert_true(written > 0 && (size_t)written <= CASE_GROWTH * n);
-        for (long i = 0; i < written; i++)
-            hash = (hash ^ (uint8_t)out[i]) * 0x100000001b3;
-    }
-    snprintf(shown, sizeof shown, "%016llx", (unsigned long long)hash);
-    assert_string_equal(shown, fixture_get(f, "every")->valuestring);
+    assert_null(clean_capitalize("aΣ"));
+    char *first = clean_capitalize("ΣA"), *several = clean_capitalize("ßA");
+    assert_string_equal(first, "Σa");
+    assert_string_equal(several, "ßa");
+    free(first);
+    free(several);
 }
 
 // ---- tokens and verdicts ------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
+#include "tests/lib/token_file.h"
 
 #include <errno.h>
 #include <sys/stat.h>

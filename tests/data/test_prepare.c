@@ -7,6 +7,7 @@
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
+#include "tests/lib/token_file.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -16,13 +17,11 @@
 
 static void expect_sha256(const char *text, size_t bytes, size_t step, const char *want) {
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
     sha256_init(&h);
     for (size_t at = 0; at < bytes; at += step)
         sha256_update(&h, text + at, size_min(step, bytes - at));
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
+    sha256_hex(&h, hex);
     assert_string_equal(hex, want);
 }
 

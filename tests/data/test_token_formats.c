@@ -4,6 +4,7 @@
 #include "data/text/pack.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
+#include "tests/lib/token_file.h"
 
 #include <errno.h>
 

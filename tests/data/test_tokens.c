@@ -5,6 +5,7 @@
 #include "tests/lib/full_disk.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
+#include "tests/lib/token_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,7 @@
 // what is accepted keeps every promise that training relies on, its documents packed into sequences
 // too. Built and run by scripts/dev/fuzz.sh.
 #include "data/text/pack.h"
+#include "tests/lib/token_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,14 +18,12 @@ struct HttpFile {
 static inline void *http_file_open(size_t bytes, int tries) {
     struct HttpFile *f = base_alloc_zeroed(sizeof *f);
     struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
     f->body = base_alloc(bytes);
     for (size_t i = 0; i < bytes; i++)
         f->body[i] = (char)rng_bits(1, i);
     sha256_init(&h);
     sha256_update(&h, f->body, bytes);
-    sha256_final(&h, digest);
-    sha256_hex(digest, f->sha256);
+    sha256_hex(&h, f->sha256);
     f->folder = scratch_make();
     f->path = base_format("%s/file.txt", f->folder);
     f->part = base_format("%s.part", f->path);
