@@ -249,18 +249,20 @@ static int normalize_added(const struct Bpe *b, struct Added *a, const char *pat
 }
 
 // Gives an added token the id of the piece of its name, or else the next id (as the reference).
-static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSON *item,
-                        const char *path, struct Error *e) {
+static int number_added(struct Bpe *b, struct Added *a, const cJSON *item, const char *path,
+                        struct Error *e) {
     uint64_t said;
     int32_t own = piece_named(b, a->name);
     size_t n = strlen(a->name);
     a->id = own < 0 ? (int32_t)b->npiece : own;
     struct JsonShown shown = json_shown(a->name);
     if (!json_is_count(json_member(item, "id"), &said) || said != (uint64_t)a->id)
-        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
-                         "%s: the added token \"%s\" must have the id %d: its id in the vocabulary "
-                         "of %zu, or the next free one after it",
-                         path, shown.text, a->id, count);
+        return error_set(
+            e, -EINVAL, E_BPE_ADDED_TOKEN,
+            "%s: the added token \"%s\" has another \"id\" than %d, %s; write that, or "
+            "download the file again",
+            path, shown.text, a->id,
+            own < 0 ? "the next free one" : "which it has in the vocabulary");
     if (own < 0) {
         b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, n};
         bytes_append(&b->bytes, a->name, n);
@@ -277,7 +279,6 @@ static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSO
 
 static int read_added(struct Bpe *b, const cJSON *added, size_t count, const char *path,
                       struct Error *e) {
-    size_t vocab = b->npiece;
     const cJSON *item;
     int err = 0;
     b->added = base_alloc_zeroed((count + 1) * sizeof *b->added);
@@ -302,7 +303,7 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         if (!err)
             err = normalize_added(b, a, path, e);
         if (!err)
-            err = number_added(b, a, vocab, item, path, e);
+            err = number_added(b, a, item, path, e);
         if (err)
             return err;
         b->one_stretch = b->one_stretch || reaches_across(a);

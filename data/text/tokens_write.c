@@ -59,8 +59,8 @@ int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count,
     w->count += count;
     if (w->count > INT32_MAX)
         return error_set(e, -EINVAL, E_FILE_TOO_LARGE,
-                         "cannot write %s: a token shard holds at most 2147483647 tokens; split "
-                         "the text into several shards",
+                         "cannot write %s: its text has more than 2147483647 tokens, the most that "
+                         "a token shard holds; cut the text into files, each a --data of its own",
                          w->tmp.path);
     return 0;
 }
