@@ -93,7 +93,7 @@ int cache_make_inside(const char *cache_dir, const char *name, char **path, stru
 
 // ---- removing -----------------------------------------------------------------------------------
 
-// Is this one of the names, or a replacement of one that was in the making?
+// True if this is one of the names, or a temporary file that was to replace one.
 static bool is_own(const char *name, const char *const own[]) {
     for (size_t i = 0; own[i]; i++) {
         size_t n = strlen(own[i]);
@@ -136,8 +136,8 @@ static int open_folder(int parent, const char *name) {
     return openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Is this PREFIX-0123456789abcdef.XXXXXX?
-static bool is_aside(const char *name, const char *prefix) {
+// True if the name is PREFIX-0123456789abcdef.XXXXXX, of a folder that is being made.
+static bool is_unfinished_folder(const char *name, const char *prefix) {
     size_t n = strlen(prefix);
     return !strncmp(name, prefix, n) && name[n] == '-' &&
            strspn(name + n + 1, "0123456789abcdefABCDEF") == HASH_DIGITS &&
@@ -150,7 +150,9 @@ void cache_sweep(const char *cache_dir, const char *prefix, const char *const ow
         return;
     for (struct dirent *entry; (entry = readdir(cache));) {
         double bytes;
-        int fd = is_aside(entry->d_name, prefix) ? open_folder(dirfd(cache), entry->d_name) : -1;
+        int fd = is_unfinished_folder(entry->d_name, prefix)
+                     ? open_folder(dirfd(cache), entry->d_name)
+                     : -1;
         if (fd < 0)
             continue;
         if (file_take(fd) && remove_folder(dirfd(cache), entry->d_name, fd, own, &bytes))
@@ -163,14 +165,15 @@ void cache_sweep(const char *cache_dir, const char *prefix, const char *const ow
 
 // ---- one maker at a time ------------------------------------------------------------------------
 
-// Whoever waited may hold a file that has lost its name.
+// True if the open file still has this path: while a run waited, another may have removed it.
 static bool is_named(int fd, const char *path) {
     struct stat mine, named;
     return !fstat(fd, &mine) && !lstat(path, &named) && mine.st_ino == named.st_ino &&
            mine.st_dev == named.st_dev;
 }
 
-// Locks it, waiting for another run. False: the disk has no locks.
+// Locks the file, and waits for another run that holds it, which it logs unless *told is true.
+// False: the disk has no locks.
 static bool lock_file(int fd, const char *cache_dir, bool *told) {
     if (!flock(fd, LOCK_EX | LOCK_NB))
         return true;

@@ -62,7 +62,7 @@ static ssize_t read_file(struct DataStream *s, void *bytes, size_t n, struct Err
 }
 
 // Reads until `bytes` packed bytes are in the buffer, or the file ends. Returns how many there are.
-static ssize_t need(struct DataStream *s, size_t bytes, struct Error *e) {
+static ssize_t fill_buffer(struct DataStream *s, size_t bytes, struct Error *e) {
     if (s->end - s->begin >= bytes)
         return (ssize_t)(s->end - s->begin);
     s->end -= s->begin;
@@ -84,10 +84,10 @@ static int refuse(const struct DataStream *s, enum ErrorId id, const char *what,
 
 // Returns 1 if a stream begins, 0 at the end of the file. Refuses other bytes.
 static int begin_stream(struct DataStream *s, struct Error *e) {
-    ssize_t left = need(s, UNPACK_HEAD_BYTES, e);
+    ssize_t left = fill_buffer(s, UNPACK_HEAD_BYTES, e);
     while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {
         s->begin++;
-        left = need(s, UNPACK_HEAD_BYTES, e);
+        left = fill_buffer(s, UNPACK_HEAD_BYTES, e);
     }
     if (left < 0 || (left == 0 && s->any))
         return (int)left;
@@ -102,23 +102,23 @@ static int begin_stream(struct DataStream *s, struct Error *e) {
 }
 
 // Calls the library once. It ends a stream, makes progress, or reports damage.
-static int step(struct DataStream *s, struct Unpacking *u, struct Error *e) {
+static int unpack_step(struct DataStream *s, struct Unpacking *u, struct Error *e) {
     const char *wrong = "the unpacking stops";
     size_t room = u->out_bytes;
-    ssize_t left = need(s, 1, e);
+    ssize_t left = fill_buffer(s, 1, e);
     if (left < 0)
         return (int)left;
     u->in = s->buffer + s->begin;
     u->in_bytes = (size_t)left;
-    int said = s->unpack->step(s->state, u, &wrong);
+    int result = s->unpack->step(s->state, u, &wrong);
     bool still = u->in_bytes == (size_t)left && u->out_bytes == room;
     s->begin = s->end - u->in_bytes;
-    s->any = s->any || said > 0;
-    s->inside = said <= 0;
-    if (!said && still && !left)
+    s->any = s->any || result > 0;
+    s->inside = result <= 0;
+    if (!result && still && !left)
         return refuse(s, E_UNPACK_CUT, "the file ends inside of what is packed with ",
                       s->unpack->format, e);
-    return said < 0 || (!said && still)
+    return result < 0 || (!result && still)
                ? refuse(s, E_UNPACK_DAMAGED, "it is damaged near there: ", wrong, e)
                : 0;
 }
@@ -128,7 +128,7 @@ static ssize_t unpack(struct DataStream *s, uint8_t *bytes, size_t n, struct Err
     int more = 1, code = 0;
     while (u.out_bytes && more > 0 && !code) {
         more = s->inside ? 1 : begin_stream(s, e);
-        code = more > 0 ? step(s, &u, e) : 0;
+        code = more > 0 ? unpack_step(s, &u, e) : 0;
     }
     return more < 0 ? more : code ? code : (ssize_t)(n - u.out_bytes);
 }

@@ -19,25 +19,25 @@ struct Symbol {
     uint32_t before, after;
 };
 
-struct Waiting {
+struct PendingMerge {
     uint64_t order; // the rank, and the index of the left symbol
     int32_t id;
 };
 
 // A cached word: its bytes, padded to a multiple of 4, then its ids, from kept[at] on.
-struct Met {
+struct CachedWord {
     uint32_t hash, at;
     uint16_t bytes, ids; // bytes 0: an empty slot
 };
 
 struct BpeWork {
-    struct Met *met;
+    struct CachedWord *met;
     uint32_t *kept;
     size_t nkept;
     struct Symbol *symbol; // symbol[0] is a word's first
     size_t nsymbol, room;
     size_t missing; // bytes without a piece
-    struct Waiting *heap;
+    struct PendingMerge *heap;
     size_t nheap, heap_room;
     struct Bytes text[2]; // normalized
     struct StepsWork steps;
@@ -88,7 +88,7 @@ void bpe_close(struct Bpe *b) {
 
 // ---- merging ------------------------------------------------------------------------------------
 
-static void heap_push(struct BpeWork *w, struct Waiting x) {
+static void heap_push(struct BpeWork *w, struct PendingMerge x) {
     if (w->nheap == w->heap_room) {
         w->heap_room = size_max(256, 2 * w->heap_room);
         w->heap = base_realloc(w->heap, w->heap_room * sizeof *w->heap, "the merges of a word");
@@ -99,8 +99,8 @@ static void heap_push(struct BpeWork *w, struct Waiting x) {
     w->heap[i] = x;
 }
 
-static struct Waiting heap_pop(struct BpeWork *w) {
-    struct Waiting top = w->heap[0], last = w->heap[--w->nheap];
+static struct PendingMerge heap_pop(struct BpeWork *w) {
+    struct PendingMerge top = w->heap[0], last = w->heap[--w->nheap];
     size_t i = 0;
     for (size_t k; (k = 2 * i + 1) < w->nheap; i = k) {
         if (k + 1 < w->nheap && w->heap[k + 1].order < w->heap[k].order)
@@ -119,13 +119,13 @@ static const struct BpeMerge *find_merge(const struct Bpe *b, int32_t left, int3
 }
 
 // Pushes the merge of a symbol with the next one, if there is one, on the heap.
-static void wait_for(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
+static void push_merge(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
     uint32_t right = left == NONE ? NONE : w->symbol[left].after;
     if (right == NONE)
         return;
     const struct BpeMerge *m = find_merge(b, w->symbol[left].id, w->symbol[right].id);
     if (m)
-        heap_push(w, (struct Waiting){(uint64_t)m->rank << 32 | left, m->id});
+        heap_push(w, (struct PendingMerge){(uint64_t)m->rank << 32 | left, m->id});
 }
 
 // Splits a word into the pieces of its bytes. A byte without a piece becomes `unknown`, once for
@@ -195,9 +195,9 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
     }
     w->nheap = 0;
     for (uint32_t i = 0; i + 1 < w->nsymbol; i++)
-        wait_for(b, w, i);
+        push_merge(b, w, i);
     while (w->nheap) {
-        struct Waiting top = heap_pop(w);
+        struct PendingMerge top = heap_pop(w);
         uint32_t left = (uint32_t)top.order, right = s[left].after;
         if (s[left].id < 0 || right == NONE)
             continue;
@@ -209,33 +209,33 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
         s[left].after = s[right].after;
         if (s[left].after != NONE)
             s[s[left].after].before = left;
-        wait_for(b, w, s[left].before);
-        wait_for(b, w, left);
+        push_merge(b, w, s[left].before);
+        push_merge(b, w, left);
     }
 }
 
 // ---- words --------------------------------------------------------------------------------------
 
-static void keep_word(struct BpeWork *w, struct Met *slot, uint32_t hash, const uint8_t *word,
-                      size_t n, const int32_t *ids, size_t count) {
+static void keep_word(struct BpeWork *w, struct CachedWord *slot, uint32_t hash,
+                      const uint8_t *word, size_t n, const int32_t *ids, size_t count) {
     size_t text = ceil_div(n, 4);
     if (w->nkept + text + count > KEPT_WORDS) {
         memset(w->met, 0, SLOTS * sizeof *w->met);
         w->nkept = 0;
     }
-    *slot = (struct Met){hash, (uint32_t)w->nkept, (uint16_t)n, (uint16_t)count};
+    *slot = (struct CachedWord){hash, (uint32_t)w->nkept, (uint16_t)n, (uint16_t)count};
     memcpy(w->kept + w->nkept, word, n);
     memcpy(w->kept + w->nkept + text, ids, count * sizeof *ids);
     w->nkept += text + count;
 }
 
-// Returns the slot of the word, or else the one where it may be cached.
-static struct Met *find_met(const struct BpeWork *w, uint32_t hash, const uint8_t *word, size_t n,
-                            bool *found) {
-    struct Met *empty = NULL;
+// Returns the slot of the cached word; or else, with *found false, the slot where it may be cached.
+static struct CachedWord *find_cached_word(const struct BpeWork *w, uint32_t hash,
+                                           const uint8_t *word, size_t n, bool *found) {
+    struct CachedWord *empty = NULL;
     *found = false;
     for (size_t i = 0; i < WAYS; i++) {
-        struct Met *m = &w->met[(hash + i) % SLOTS];
+        struct CachedWord *m = &w->met[(hash + i) % SLOTS];
         if (m->bytes == n && m->hash == hash && !memcmp(w->kept + m->at, word, n)) {
             *found = true;
             return m;
@@ -254,7 +254,8 @@ static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *w
     }
     bool found = false;
     uint32_t hash = n <= KEPT_BYTES_MAX ? (uint32_t)bpe_hash(word, n) : 0;
-    struct Met *slot = n <= KEPT_BYTES_MAX ? find_met(w, hash, word, n, &found) : NULL;
+    struct CachedWord *slot =
+        n <= KEPT_BYTES_MAX ? find_cached_word(w, hash, word, n, &found) : NULL;
     if (found) {
         const uint32_t *kept = w->kept + slot->at + ceil_div(n, 4);
         for (size_t i = 0; i < slot->ids; i++)
@@ -328,7 +329,8 @@ static int encode_between(struct Call *c, const struct Stretch *s, size_t begin,
 }
 
 // Cuts the tokens of a set out of a stretch; the text between them goes on to `rest`.
-static int cut_out(struct Call *c, const struct AddedSet *set, struct Stretch s, Encode *rest) {
+static int encode_around_added(struct Call *c, const struct AddedSet *set, struct Stretch s,
+                               Encode *rest) {
     size_t done = 0, from = 0, begin;
     const struct Added *a;
     while (done < s.cut && (a = added_find(set, s.text, s.n, from, &begin))) {
@@ -352,7 +354,7 @@ static int cut_out(struct Call *c, const struct AddedSet *set, struct Stretch s,
 
 static int encode_normalized(struct Call *c, struct Stretch s) {
     normal_apply(&c->b->normal, &c->b->unicode, c->w->text, &s);
-    return cut_out(c, &c->b->normalized, s, encode_words);
+    return encode_around_added(c, &c->b->normalized, s, encode_words);
 }
 
 // Bytes after a cut that are read along, so that the end of the word before it is seen.
@@ -371,7 +373,7 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
         s.n++;
     s.open = s.n < t->n + t->after;
     size_t count = ids->count, missing = w->missing;
-    int err = cut_out(&c, &b->raw, s, encode_normalized);
+    int err = encode_around_added(&c, &b->raw, s, encode_normalized);
     if (err) {
         ids->count = count;
         w->missing = missing;

@@ -20,7 +20,9 @@ struct Splitting {
     size_t begin, end;
 };
 
-static inline int hand_on(const struct Splitting *x, size_t begin, size_t end, bool open) {
+// Passes bytes begin .. end - 1 of the stretch to the next step; after the last they are a word.
+// DONE: they lie after the cut. -EAGAIN: they cross it, or more text could make them longer.
+static inline int pass_part(const struct Splitting *x, size_t begin, size_t end, bool open) {
     const struct Stretch *s = &x->s;
     if (begin >= s->cut)
         return DONE;
@@ -34,13 +36,15 @@ static inline int hand_on(const struct Splitting *x, size_t begin, size_t end, b
     return steps_run_from(x->run, x->k + 1, stretch_part(s, begin, end, open));
 }
 
+// Passes on the part that grows, if there is one.
 static int flush(struct Splitting *x) {
     bool any = x->any;
     x->any = false;
-    return any ? hand_on(x, x->begin, x->end, x->s.open && x->end == x->s.n) : 0;
+    return any ? pass_part(x, x->begin, x->end, x->s.open && x->end == x->s.n) : 0;
 }
 
-static bool joins(const struct Splitting *x, bool match) {
+// True if the behavior joins the next item, a match or not, to the part that grows.
+static bool extends_part(const struct Splitting *x, bool match) {
     switch (x->step->behavior) {
     case MERGED_WITH_PREVIOUS:
         return match && !x->match;
@@ -60,11 +64,11 @@ static inline int add_item(struct Splitting *x, size_t begin, size_t end, bool m
     if (match && begin < cut && cut < end)
         return -EAGAIN;
     if (x->step->behavior == ISOLATED) // no part grows
-        return hand_on(x, begin, end, x->s.open && end == x->s.n);
+        return pass_part(x, begin, end, x->s.open && end == x->s.n);
     match = match != x->step->invert;
     if (x->step->behavior == REMOVED && match)
         return begin >= cut ? DONE : 0;
-    if (x->any && joins(x, match)) {
+    if (x->any && extends_part(x, match)) {
         if (begin == cut)
             return -EAGAIN;
         x->end = end;
@@ -144,7 +148,7 @@ static int split_words(struct Splitting *x) {
                 break;
             end += w;
         }
-        err = hand_on(x, i, end, x->s.open && end == x->s.n);
+        err = pass_part(x, i, end, x->s.open && end == x->s.n);
     }
     return err;
 }
@@ -156,7 +160,7 @@ static int split_scan(struct Splitting *x) {
     int err = 0;
     while (!err && (word = split_next(&split, &n))) {
         size_t begin = (size_t)(word - x->s.text);
-        err = hand_on(x, begin, begin + n, x->s.open && begin + n == x->s.n);
+        err = pass_part(x, begin, begin + n, x->s.open && begin + n == x->s.n);
     }
     return err;
 }
@@ -172,12 +176,12 @@ static int split_runs(struct Splitting *x) {
         size_t at = (size_t)(mark - text);
         bool follows = at >= n && !memcmp(mark - n, x->step->text, n);
         if (at > begin && !follows) {
-            err = hand_on(x, begin, at, false);
+            err = pass_part(x, begin, at, false);
             begin = at;
         }
         i = at + n;
     }
-    return err ? err : hand_on(x, begin, x->s.n, x->s.open);
+    return err ? err : pass_part(x, begin, x->s.n, x->s.open);
 }
 
 // ---- expressions ----
@@ -201,14 +205,14 @@ static int refuse(const struct Splitting *x, size_t byte) {
 }
 
 // Passes on the last part, which ends at or after the cut and is longer if no match follows.
-static int hand_on_open(struct Splitting *x, size_t begin, size_t end) {
+static int pass_open_part(struct Splitting *x, size_t begin, size_t end) {
     bool any = begin < end;
     if (any && x->step->behavior == ISOLATED)
-        return hand_on(x, begin, end, true);
+        return pass_part(x, begin, end, true);
     int err = any ? add_item(x, begin, end, false) : 0;
     bool part = !err && x->any;
     x->any = false;
-    return part ? hand_on(x, x->begin, x->end, true) : err;
+    return part ? pass_part(x, x->begin, x->end, true) : err;
 }
 
 static int split_regex(struct Splitting *x) {
@@ -239,7 +243,7 @@ static int split_regex(struct Splitting *x) {
         if (found == REGEX_OPEN && begin < x->s.cut)
             return -EAGAIN;
         if (found == REGEX_OPEN)
-            return hand_on_open(x, prev, begin);
+            return pass_open_part(x, prev, begin);
         from = last = at[1];
         err = add_match(x, &prev, begin, byte_at(x, ascii, &character, &byte, at[1]));
     }

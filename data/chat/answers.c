@@ -41,7 +41,7 @@ static int refuse_line(const struct Answers *a, size_t i, struct Error *e) {
 }
 
 // True if the first bytes of a line are those that answers to prompt i begin with.
-static bool begins_line(const struct Answers *a, size_t i, const char *line, size_t bytes) {
+static bool begins_like_answer(const struct Answers *a, size_t i, const char *line, size_t bytes) {
     const char *object = prompts_object(a->prompts, i);
     size_t n = size_min(bytes, strlen(object));
     return !memcmp(line, object, n) &&
@@ -52,7 +52,7 @@ static bool begins_line(const struct Answers *a, size_t i, const char *line, siz
 // Changes its bytes.
 static bool is_line(const struct Answers *a, size_t i, char *line, size_t bytes) {
     size_t n = strlen(prompts_object(a->prompts, i));
-    if (bytes < n || !begins_line(a, i, line, bytes))
+    if (bytes < n || !begins_like_answer(a, i, line, bytes))
         return false;
     struct Scan s = scan_line(line + n, bytes - n);
     struct JsonSlice name, answer, reason;
@@ -64,7 +64,7 @@ static bool is_line(const struct Answers *a, size_t i, char *line, size_t bytes)
            !scan_member(&s, &first, &name) && scan_done(&s);
 }
 
-// Counts the lines into a->done; *bytes: of all of them, without half a line behind.
+// Checks the lines, and counts the whole ones into a->done, and their bytes into *bytes.
 static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *e) {
     char *line = NULL;
     size_t room = 0, count = prompts_count(a->prompts);
@@ -73,7 +73,7 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
     for (ssize_t n; !err && (n = getline(&line, &room, in)) > 0;) {
         bool whole = line[n - 1] == '\n';
         if (a->done >= count || !(whole ? is_line(a, a->done, line, (size_t)n - 1)
-                                        : begins_line(a, a->done, line, (size_t)n)))
+                                        : begins_like_answer(a, a->done, line, (size_t)n)))
             err = refuse_line(a, a->done, e);
         *bytes += !err && whole ? (size_t)n : 0;
         a->done += !err && whole;
@@ -84,7 +84,8 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
     return err;
 }
 
-static int resume(struct Answers *a, struct Error *e) {
+// Counts the answers in the file into a->done, and cuts off half a line at its end.
+static int resume_after_last_answer(struct Answers *a, struct Error *e) {
     struct stat st;
     size_t bytes;
     int copy = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
@@ -141,7 +142,7 @@ int answers_open(struct Answers **out, const struct Prompts *p, const char *path
                         "%s %s: another process writes answers there; wait for it, or name another "
                         "file",
                         FLAG, path);
-    err = err ? err : resume(a, e);
+    err = err ? err : resume_after_last_answer(a, e);
     if (err) {
         answers_close(a, &ignored);
         *out = NULL;

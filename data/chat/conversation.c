@@ -77,8 +77,8 @@ static struct Message message(enum Role role, const char *text) {
 }
 
 // Renders the turns from `first` on, and the question, into `out`.
-static int render(const struct Conversation *c, const char *system, size_t first,
-                  const char *question, struct Masked *out, struct Error *e) {
+static int render_turns(const struct Conversation *c, const char *system, size_t first,
+                        const char *question, struct Masked *out, struct Error *e) {
     struct Message *messages = base_alloc((2 * (c->count - first) + 2) * sizeof *messages);
     size_t n = 0;
     if (system)
@@ -101,10 +101,10 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
 
 // Renders the conversation without turn *first, and without as few turns more as leave so much
 // room, or without any turn. Each turn takes tokens, so a search by halves finds them.
-static int leave_out(const struct Conversation *c, const char *question, size_t room,
-                     struct Masked *out, size_t *first, struct Error *e) {
+static int drop_turns(const struct Conversation *c, const char *question, size_t room,
+                      struct Masked *out, size_t *first, struct Error *e) {
     size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not
-    int err = render(c, c->system, at, question, out, e);
+    int err = render_turns(c, c->system, at, question, out, e);
     while (!err && low < high) {
         if (has_room(c, out, room))
             high = at;
@@ -112,26 +112,27 @@ static int leave_out(const struct Conversation *c, const char *question, size_t 
             low = at + 1;
         size_t half = low + (high - low) / 2;
         if (half != at)
-            err = render(c, c->system, half, question, out, e);
+            err = render_turns(c, c->system, half, question, out, e);
         at = half;
     }
     *first = at;
     return err;
 }
 
-// Where turns must be left out, half of what the model sees becomes free: what follows them is read
-// anew, which each question would do otherwise. The last turn stays where it fits.
-static int fit(const struct Conversation *c, const char *question, size_t answer,
-               struct Masked *out, size_t *first, struct Error *e) {
+// Renders the turns from *first on, and the question: those from c->first, if these leave room for
+// the answer. Else so many go that half of what the model sees becomes free: what follows them is
+// read anew, which each question would do otherwise. The last turn stays where it fits.
+static int fit_turns(const struct Conversation *c, const char *question, size_t answer,
+                     struct Masked *out, size_t *first, struct Error *e) {
     *first = c->first;
-    int err = render(c, c->system, *first, question, out, e);
+    int err = render_turns(c, c->system, *first, question, out, e);
     if (err || has_room(c, out, answer) || *first == c->count)
         return err;
-    err = leave_out(c, question, size_max(answer, c->longest / 2), out, first, e);
+    err = drop_turns(c, question, size_max(answer, c->longest / 2), out, first, e);
     if (err || *first < c->count)
         return err;
     *first = c->first;
-    return leave_out(c, question, answer, out, first, e);
+    return drop_turns(c, question, answer, out, first, e);
 }
 
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
@@ -140,7 +141,7 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
     CHECK(!c->asked, "question %zu has no answer", c->count);
     int err = check_text(question, "the question", e);
     if (!err)
-        err = fit(c, question, answer_tokens, &made, left_out, e);
+        err = fit_turns(c, question, answer_tokens, &made, left_out, e);
     if (!err && made.ids.count >= c->longest)
         err = error_set(e, -EINVAL, E_CHAT_TOO_LONG,
                         "the question has %zu tokens in its template, but the model sees at most "
@@ -187,7 +188,7 @@ int conversation_set_system(struct Conversation *c, const char *system, struct E
     int err = check_text(system, "/system", e);
     struct Conversation none = {.tokenizer = c->tokenizer, .template = c->template};
     if (!err)
-        err = render(&none, given, 0, "?", &tried, e);
+        err = render_turns(&none, given, 0, "?", &tried, e);
     masked_free(&tried);
     if (err)
         return err;
@@ -207,7 +208,7 @@ static void add_message(cJSON *list, enum Role role, const char *text) {
 }
 
 // Returns the line of all turns that are not cut, with its newline; free() it.
-static char *line_of(const struct Conversation *c) {
+static char *make_json_line(const struct Conversation *c) {
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "messages");
     if (c->system)
         add_message(list, ROLE_SYSTEM, c->system);
@@ -223,7 +224,7 @@ static char *line_of(const struct Conversation *c) {
 }
 
 // Writes a file under a name that is free, and stays free until the file is complete.
-static int put_new(const char *path, const char *text, struct Error *e) {
+static int write_new_file(const char *path, const char *text, struct Error *e) {
     struct AtomicFile a;
     int err = file_check_new(path, "/save ", "a file", e);
     if (!err)
@@ -254,8 +255,8 @@ int conversation_save(const struct Conversation *c, const char *path, size_t *cu
                          "/save %s: the conversation has no answer that is not cut; ask first, or "
                          "raise --sample-tokens",
                          path);
-    char *line = line_of(c);
-    int err = put_new(path, line, e);
+    char *line = make_json_line(c);
+    int err = write_new_file(path, line, e);
     free(line);
     return err;
 }

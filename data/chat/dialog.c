@@ -78,36 +78,37 @@ static int read_line(struct Dialog *d, struct Error *e) {
     return 1;
 }
 
-static void tell(const struct Dialog *d, const char *what) {
+static void print_notice(const struct Dialog *d, const char *what) {
     if (d->terminal)
         fprintf(d->out, "(%s)\n", what);
 }
 
-// Older turns that no longer fit are told when they are left out, not again with each question.
-static void tell_left_out(struct Dialog *d, size_t left_out) {
+// Logs how many of the oldest turns no longer fit, when more of them are left out than before.
+static void log_left_out_turns(struct Dialog *d, size_t left_out) {
     if (left_out > d->left_out)
         log_line(LOG_NORMAL, "the model no longer sees the oldest %zu of the questions and answers",
                  left_out);
     d->left_out = left_out;
 }
 
-static int ask(struct Dialog *d, const char *question, struct Ids *prompt, struct Error *e) {
+static int encode_question(struct Dialog *d, const char *question, struct Ids *prompt,
+                           struct Error *e) {
     size_t left_out;
     int err = conversation_ask(d->conversation, question, d->room, prompt, &left_out, e);
     if (!err)
-        tell_left_out(d, left_out);
+        log_left_out_turns(d, left_out);
     d->stream = (struct PrintedStream){0};
     d->printed = 0;
     return err;
 }
 
-static int save(struct Dialog *d, const char *path, struct Error *e) {
+static int save_conversation(struct Dialog *d, const char *path, struct Error *e) {
     size_t cut;
     int err = conversation_save(d->conversation, path, &cut, e);
     if (!err && cut)
         log_line(LOG_NORMAL, "/save: questions whose answers were cut are left out: %zu", cut);
     if (!err)
-        tell(d, "saved");
+        print_notice(d, "saved");
     return err;
 }
 
@@ -123,9 +124,9 @@ static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *
         chat_line_help(d->out);
         return 0;
     case CHAT_QUESTION:
-        return ask(d, line->rest, prompt, e);
+        return encode_question(d, line->rest, prompt, e);
     case CHAT_SAVE:
-        return save(d, line->rest, e);
+        return save_conversation(d, line->rest, e);
     case CHAT_UNKNOWN:
         return chat_line_refuse(line, e);
     case CHAT_SYSTEM:
@@ -135,7 +136,7 @@ static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *
         conversation_reset(d->conversation);
     }
     if (!err)
-        tell(d, "a new conversation");
+        print_notice(d, "a new conversation");
     d->left_out = err ? d->left_out : 0;
     return err;
 }
@@ -164,7 +165,7 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
     return 0;
 }
 
-static void tell_full(const struct Dialog *d, size_t count) {
+static void log_cut_answer(const struct Dialog *d, size_t count) {
     if (count == d->answer_tokens)
         log_line(LOG_NORMAL, "the answer is cut at --sample-tokens %zu; raise it", count);
     else
@@ -187,6 +188,6 @@ void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum Answe
     fputc('\n', d->out);
     fflush(d->out);
     if (end == ANSWER_FULL)
-        tell_full(d, count);
+        log_cut_answer(d, count);
     conversation_answer(d->conversation, d->answer, d->printed, end != ANSWER_WHOLE);
 }

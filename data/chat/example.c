@@ -25,14 +25,14 @@ struct Examples {
     struct LinesPlace first; // the first of those
 };
 
-struct Stretched {
+struct CountedText {
     const char *text;
     size_t bytes;
     bool counts;
 };
 
 // Returns the template with which a text may have been rendered elsewhere; NULL: it is unknown.
-static const struct Template *known_template(struct Examples *x) {
+static const struct Template *open_own_template(struct Examples *x) {
     struct Error ignored; // a template that is not known matters to conversations alone
     if (!x->template && !x->sought && tokenizer_chat_template(x->t))
         template_open(&x->template, x->t, NULL, &ignored);
@@ -41,8 +41,8 @@ static const struct Template *known_template(struct Examples *x) {
 }
 
 // True if the text ends in a token that ends an answer, with only white space after it.
-static bool ends_itself(const struct Examples *x, const struct Ids *ids, const int32_t *stops,
-                        size_t count) {
+static bool ends_in_stop_token(const struct Examples *x, const struct Ids *ids,
+                               const int32_t *stops, size_t count) {
     size_t bytes, last = ids->count;
     bool stop = false;
     for (; last && !stop; last -= !stop)
@@ -58,15 +58,15 @@ static bool ends_itself(const struct Examples *x, const struct Ids *ids, const i
 
 // Counts a text without an end token, if the tokenizer has none, and a chat whose last answer ends
 // in the tokenizer's end token instead of the template's.
-static void check_end(struct Examples *x, const struct Ids *ids, bool raw) {
+static void count_endless_text(struct Examples *x, const struct Ids *ids, bool raw) {
     int32_t end = tokenizer_end(x->t), stops[TEMPLATE_STOPS] = {end};
-    const struct Template *t = raw ? known_template(x) : NULL;
+    const struct Template *t = raw ? open_own_template(x) : NULL;
     size_t count = t ? template_stops(t, stops) : 1;
     bool chat = false;
     for (size_t i = 0; i < ids->count && t; i++)
         chat = chat || template_has(t, ids->data[i]);
     x->texts++;
-    if ((end >= 0 && (!chat || end == stops[0])) || ends_itself(x, ids, stops, count))
+    if ((end >= 0 && (!chat || end == stops[0])) || ends_in_stop_token(x, ids, stops, count))
         return;
     if (!x->endless++)
         x->first = lines_place(&x->lines);
@@ -85,7 +85,7 @@ static void warn_endless(const struct Examples *x, const char *flag) {
 
 // Encodes the parts as one text, between the tokenizer's begin and end tokens, which are added
 // unless the text has them. `raw`: control tokens in the text are recognised.
-static int make_text(struct Examples *x, const struct Stretched *part, size_t count, bool raw,
+static int make_text(struct Examples *x, const struct CountedText *part, size_t count, bool raw,
                      struct Error *e) {
     int32_t begin = tokenizer_begin(x->t), end = tokenizer_end(x->t);
     struct Masked whole = {0};
@@ -101,7 +101,7 @@ static int make_text(struct Examples *x, const struct Stretched *part, size_t co
     if (!err && end >= 0 && !(n && whole.counts[n - 1] && whole.ids.data[n - 1] == end))
         masked_append(&x->made, end, true);
     if (!err)
-        check_end(x, &whole.ids, raw);
+        count_endless_text(x, &whole.ids, raw);
     write_free(&w);
     masked_free(&whole);
     return err;
@@ -119,24 +119,24 @@ static int make_alpaca(struct Examples *x, struct Error *e) {
                       response[] = "\n\n### Response:\n";
     const struct Line *line = &x->line;
     bool pair = line->input.bytes > 0;
-    struct Stretched opens = {line->system.text, line->system.bytes, false};
+    struct CountedText opens = {line->system.text, line->system.bytes, false};
     if (!opens.bytes)
-        opens = pair ? (struct Stretched){paired, sizeof paired - 1, false}
-                     : (struct Stretched){alone, sizeof alone - 1, false};
-    struct Stretched part[] = {opens,
-                               {instruction, sizeof instruction - 1, false},
-                               {line->prompt.text, line->prompt.bytes, false},
-                               {input, pair ? sizeof input - 1 : 0, false},
-                               {line->input.text, line->input.bytes, false},
-                               {response, sizeof response - 1, false},
-                               {line->answer.text, line->answer.bytes, true}};
+        opens = pair ? (struct CountedText){paired, sizeof paired - 1, false}
+                     : (struct CountedText){alone, sizeof alone - 1, false};
+    struct CountedText part[] = {opens,
+                                 {instruction, sizeof instruction - 1, false},
+                                 {line->prompt.text, line->prompt.bytes, false},
+                                 {input, pair ? sizeof input - 1 : 0, false},
+                                 {line->input.text, line->input.bytes, false},
+                                 {response, sizeof response - 1, false},
+                                 {line->answer.text, line->answer.bytes, true}};
     return make_text(x, part, sizeof part / sizeof part[0], false, e);
 }
 
-static int make(struct Examples *x, struct Error *e) {
+static int encode_example(struct Examples *x, struct Error *e) {
     struct Line *line = &x->line;
-    struct Stretched part[] = {{line->prompt.text, line->prompt.bytes, false},
-                               {line->answer.text, line->answer.bytes, true}};
+    struct CountedText part[] = {{line->prompt.text, line->prompt.bytes, false},
+                                 {line->answer.text, line->answer.bytes, true}};
     if (line->shape->kind == LINE_TEXT)
         return make_text(x, part + 1, 1, true, e);
     if (line->shape->kind == LINE_PROMPT)
@@ -151,7 +151,7 @@ static int make(struct Examples *x, struct Error *e) {
 }
 
 // True if any token counts after the first one, which is not predicted.
-static bool teaches(const struct Masked *m) {
+static bool has_counted_target(const struct Masked *m) {
     return m->ids.count > 1 && memchr(m->counts + 1, 1, m->ids.count - 1);
 }
 
@@ -163,8 +163,8 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
         return err;
     err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
-        err = make(x, e);
-    if (!err && !teaches(&x->made))
+        err = encode_example(x, e);
+    if (!err && !has_counted_target(&x->made))
         err = error_set(e, -EINVAL, E_EXAMPLE_EMPTY,
                         "nothing of it is learned: the %s is empty or a single token; drop it",
                         x->line.shape->kind == LINE_TEXT ? "text" : "answer");
@@ -176,7 +176,8 @@ enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES =
 
 // Returns at most `most` bytes of the text of ids, without control characters. Invalid UTF-8, from
 // characters that are cut between two ids, becomes "?".
-static char *shown(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t most) {
+static char *decode_printable(const struct Tokenizer *t, const int32_t *ids, size_t count,
+                              size_t most) {
     size_t bytes, at = 0, n = 0;
     char *text = tokenizer_decode(t, ids, count, &bytes);
     for (size_t valid; (valid = at + text_find_invalid(text + at, bytes - at)) < bytes; at = valid)
@@ -195,11 +196,12 @@ static char *shown(const struct Tokenizer *t, const int32_t *ids, size_t count, 
 
 // Returns the text of ids in quotes, without its middle if it is long. Line breaks become \n, and
 // control characters "?". free() it.
-static char *shown_ids(const struct Tokenizer *t, const int32_t *ids, size_t count) {
+static char *quote_ids(const struct Tokenizer *t, const int32_t *ids, size_t count) {
     bool whole = count <= OPENING_IDS + CLOSING_IDS;
     size_t opening = whole ? count : OPENING_IDS, closing = whole ? 0 : CLOSING_IDS;
-    char *open = shown(t, ids, opening, whole ? OPENING_BYTES + CLOSING_BYTES : OPENING_BYTES);
-    char *end = shown(t, ids + count - closing, closing, CLOSING_BYTES);
+    char *open =
+        decode_printable(t, ids, opening, whole ? OPENING_BYTES + CLOSING_BYTES : OPENING_BYTES);
+    char *end = decode_printable(t, ids + count - closing, closing, CLOSING_BYTES);
     char *line = base_format("\"%s%s%s\"", open, whole ? "" : " ... ", end);
     free(open);
     free(end);
@@ -217,7 +219,7 @@ static void log_first_line(const struct Examples *x, const char *flag) {
     for (size_t i = 1; i < x->made.ids.count; i++)
         counted += x->made.counts[i];
     bool plain = shape->kind == LINE_TEXT || shape->kind == LINE_PROMPT;
-    char *shown = shown_ids(x->t, x->made.ids.data, x->made.ids.count);
+    char *shown = quote_ids(x->t, x->made.ids.data, x->made.ids.count);
     log_line(LOG_NORMAL, "%s %s: %s%s%s; %s, %zu tokens of which %zu count: %s", flag,
              x->lines.path, shape->name,
              plain         ? ""
@@ -228,8 +230,8 @@ static void log_first_line(const struct Examples *x, const char *flag) {
     free(shown);
 }
 
-static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, void *context,
-                    struct Error *e) {
+static int read_examples(struct Examples *x, const char *flag, ExampleTaker *take, void *context,
+                         struct Error *e) {
     char *text;
     size_t bytes;
     int err;
@@ -271,7 +273,7 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
     else
         x.lines.stream.fd = -1;
     if (!err)
-        err = read_all(&x, flag, take, context, e);
+        err = read_examples(&x, flag, take, context, e);
     lines_close(&x.lines);
     template_close(x.template);
     line_free(&x.line);

@@ -43,9 +43,9 @@ struct LineReading {
     const char *other[NMEMBER]; // the type of a member that is no text: "a list", ...
     struct {
         size_t begin, count;
-    } talk[NMEMBER];         // the messages of a member, in line->messages; count 0: none
-    struct ShownName filled; // a filled member that a conversation must not have, such as "tools"
-    struct ShownName inner;  // a member of no shape that is a list of objects
+    } message_range[NMEMBER]; // the messages of a member, in line->messages; count 0: none
+    struct ShownName filled;  // a filled member that a conversation must not have, such as "tools"
+    struct ShownName inner;   // a member of no shape that is a list of objects
 };
 
 // ---- members that are refused -------------------------------------------------------------------
@@ -75,9 +75,10 @@ static bool begins_objects(struct Scan *s) {
     return objects;
 }
 
-// Reads the value of a member that no shape has.
-static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool null,
-                     struct Error *e) {
+// Reads a null, or the value of a member that no shape has. Refuses preferences, unless a map says
+// what to learn.
+static int read_ignored_member(struct LineReading *r, const struct JsonSlice *name, bool null,
+                               struct Error *e) {
     struct Scan *s = &r->scan;
     enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
     bool wrong = !null && s->at < s->end && *s->at == 'f'; // scan_other has skipped white space
@@ -108,7 +109,7 @@ static int pass_over(struct LineReading *r, const struct JsonSlice *name, bool n
 
 // True if the value of member m is a list of messages. A prompt or completion is one if it begins
 // with an object (TRL); other lists may be anything, and matter only if they are needed.
-static bool is_talk(struct Scan *s, enum Member m, const char *other) {
+static bool is_message_list(struct Scan *s, enum Member m, const char *other) {
     if (!other || strcmp(other, "a list") != 0)
         return false;
     return m == MEMBER_MESSAGES || m == MEMBER_CONVERSATIONS ||
@@ -122,16 +123,16 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
     bool null = other && !strcmp(other, "null"); // like an absent member
     r->seen |= 1u << m;
     if (!m || null)
-        return pass_over(r, name, null, e);
+        return read_ignored_member(r, name, null, e);
     if (r->has >> m & 1)
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
                          "\"%s\" is there twice; keep one of them", line_shown(name).text);
     r->has |= 1u << m;
     r->other[m] = other;
-    if (is_talk(s, m, other)) {
-        r->talk[m].begin = r->line->count;
+    if (is_message_list(s, m, other)) {
+        r->message_range[m].begin = r->line->count;
         int err = line_read_messages(r->line, s, e);
-        r->talk[m].count = r->line->count - r->talk[m].begin;
+        r->message_range[m].count = r->line->count - r->message_range[m].begin;
         return err;
     }
     if (other)
@@ -142,7 +143,7 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
 }
 
 // Returns the name of a member in the line.
-static struct ShownName name_of(const struct LineReading *r, enum Member m) {
+static struct ShownName get_member_name(const struct LineReading *r, enum Member m) {
     struct ShownName own = {{0}};
     for (size_t i = 0; r->map && i < r->map->count; i++)
         if (r->map->entry[i].target == m)
@@ -160,7 +161,7 @@ static int check_map(const struct LineReading *r, struct Error *e) {
             return error_set(e, -EINVAL, E_EXAMPLE_MEMBER,
                              "it has no \"%s\", which --data-map takes for %s; it has %s; mend "
                              "--data-map, or leave out the line",
-                             name_of(r, m).text, member_names[m],
+                             get_member_name(r, m).text, member_names[m],
                              *r->names.text ? r->names.text : "no member");
     }
     return 0;
@@ -208,15 +209,15 @@ static int read_text(const struct LineReading *r, enum Member m, struct JsonSlic
                      struct Error *e) {
     *text = m ? r->text[m] : (struct JsonSlice){0};
     return m && r->other[m] ? error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a text",
-                                        name_of(r, m).text, r->other[m])
+                                        get_member_name(r, m).text, r->other[m])
                             : 0;
 }
 
 // Appends the messages of a member to the line's.
-static void add_talk(const struct LineReading *r, enum Member m, bool given) {
-    for (size_t i = 0; i < r->talk[m].count; i++) {
+static void copy_messages(const struct LineReading *r, enum Member m, bool given) {
+    for (size_t i = 0; i < r->message_range[m].count; i++) {
         struct Message *added = line_add_message(r->line);
-        *added = r->line->messages[r->talk[m].begin + i];
+        *added = r->line->messages[r->message_range[m].begin + i];
         added->given = given;
     }
 }
@@ -225,19 +226,19 @@ static void add_talk(const struct LineReading *r, enum Member m, bool given) {
 static void keep_messages(const struct LineReading *r, enum Member prompt, enum Member m) {
     struct Line *line = r->line;
     size_t read = line->count;
-    add_talk(r, prompt, true);
-    add_talk(r, m, false);
+    copy_messages(r, prompt, true);
+    copy_messages(r, m, false);
     line->count -= read;
     if (line->count)
         memmove(line->messages, line->messages + read, line->count * sizeof *line->messages);
 }
 
-static int check_talk(const struct LineReading *r, enum Member m, struct Error *e) {
+static int check_conversation(const struct LineReading *r, enum Member m, struct Error *e) {
     const struct Line *line = r->line;
     bool answer = false;
     if (!r->other[m] || strcmp(r->other[m], "a list") != 0)
         return error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a list of messages",
-                         name_of(r, m).text, r->other[m] ? r->other[m] : "a text");
+                         get_member_name(r, m).text, r->other[m] ? r->other[m] : "a text");
     for (size_t i = 0; i < line->count; i++)
         answer |= line->messages[i].role == ROLE_ASSISTANT && !line->messages[i].given;
     if (!line->count)
@@ -264,7 +265,7 @@ static int read_conversation(const struct LineReading *r, struct Error *e) {
                     : r->has >> MEMBER_MESSAGES & 1 ? MEMBER_MESSAGES
                                                     : MEMBER_CONVERSATIONS;
     keep_messages(r, prompt ? MEMBER_PROMPT : MEMBER_NONE, m);
-    int err = check_talk(r, m, e);
+    int err = check_conversation(r, m, e);
     if (!err)
         line_add_system(line, line->system.text, line->system.bytes);
     return err;
@@ -272,8 +273,8 @@ static int read_conversation(const struct LineReading *r, struct Error *e) {
 
 static int read_shape(const struct LineReading *r, struct Error *e) {
     struct Line *line = r->line;
-    if (line->shape->kind == LINE_PROMPT && r->talk[MEMBER_PROMPT].count &&
-        r->talk[MEMBER_COMPLETION].count)
+    if (line->shape->kind == LINE_PROMPT && r->message_range[MEMBER_PROMPT].count &&
+        r->message_range[MEMBER_COMPLETION].count)
         line->shape = &shape_prompt_of_messages;
     const struct Shape *shape = line->shape;
     bool converses = shape->kind == LINE_MESSAGES || shape->kind == LINE_TASK;

@@ -29,7 +29,7 @@ struct LinesPlace lines_place(const struct Lines *s) {
 }
 
 // Reads more of the file after the bytes that are kept. 0: end of file.
-static int fill(struct Lines *s, struct Error *e) {
+static int fill_buffer(struct Lines *s, struct Error *e) {
     size_t kept = s->end - s->begin;
     if (s->begin)
         memmove(s->buffer, s->buffer + s->begin, kept);
@@ -68,7 +68,7 @@ static int next_line(struct Lines *s, char **line, size_t *bytes, struct Error *
         seen = held;
         more = check_length(s, newline ? (size_t)(newline - s->buffer) - s->begin : held, e);
         if (!more)
-            more = newline ? 1 : fill(s, e);
+            more = newline ? 1 : fill_buffer(s, e);
     }
     if (more < 0 || s->begin == s->end)
         return more < 0 ? more : 0;
@@ -82,7 +82,7 @@ static int next_line(struct Lines *s, char **line, size_t *bytes, struct Error *
 // ---- values -------------------------------------------------------------------------------------
 
 // Finds the next byte that is no white space, without consuming it; *c 0: there is none.
-static int peek(struct Lines *s, char *c, struct Error *e) {
+static int find_nonspace(struct Lines *s, char *c, struct Error *e) {
     int more = 1;
     *c = 0;
     while (more > 0) {
@@ -94,7 +94,7 @@ static int peek(struct Lines *s, char *c, struct Error *e) {
             }
             s->newlines += here == '\n';
         }
-        more = fill(s, e);
+        more = fill_buffer(s, e);
     }
     return more;
 }
@@ -107,15 +107,15 @@ static int refuse(const struct Lines *s, const char *what, struct Error *e) {
 // Skips to where the next value begins. 0: there is none left.
 static int find_value(struct Lines *s, struct Error *e) {
     char c;
-    int more = peek(s, &c, e);
+    int more = find_nonspace(s, &c, e);
     bool first = !s->number;
     if (more > 0 && first && c == '[') {
         s->list = true;
         s->begin++;
-        more = peek(s, &c, e);
+        more = find_nonspace(s, &c, e);
     } else if (more > 0 && s->list && c == ',') {
         s->begin++;
-        more = peek(s, &c, e);
+        more = find_nonspace(s, &c, e);
         first = true;
         if (more > 0 && c == ']')
             return refuse(s, "expected an element after the comma", e);
@@ -127,7 +127,7 @@ static int find_value(struct Lines *s, struct Error *e) {
     if (c != ']')
         return first ? 1 : refuse(s, "expected , or ] after an element", e);
     s->begin++;
-    more = peek(s, &c, e);
+    more = find_nonspace(s, &c, e);
     return more > 0 ? refuse(s, "there is more after the list; expected nothing", e) : more;
 }
 
@@ -186,7 +186,7 @@ static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error 
         whole = pass_value(&v, s->buffer + s->begin, s->end - s->begin);
         more = check_length(s, v.bytes, e);
         if (!more)
-            more = whole ? 1 : fill(s, e);
+            more = whole ? 1 : fill_buffer(s, e);
     }
     if (more < 0)
         return more;
@@ -205,7 +205,7 @@ int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
 
 // True if a file begins with a JSON list (*list: true), or with one value over several lines. False
 // if it does not begin with JSON.
-static bool is_spread(const char *path, bool *list) {
+static bool is_json_over_lines(const char *path, bool *list) {
     struct Lines s;
     struct Scan scan = {0};
     struct Error ignored;
@@ -224,7 +224,7 @@ static bool is_spread(const char *path, bool *list) {
 }
 
 int lines_refuse(const struct Lines *s, int err, const struct Error *why, struct Error *e) {
-    bool list = false, spread = err == -EINVAL && !s->values && is_spread(s->path, &list);
+    bool list = false, spread = err == -EINVAL && !s->values && is_json_over_lines(s->path, &list);
     return error_set(
         e, err, why->id, "%s %s: %s: %s%s%s", s->flag, s->path, lines_place(s).text, why->text,
         !spread ? ""

@@ -23,7 +23,7 @@ struct Prompts {
 };
 
 // A line while it is read.
-struct Asked {
+struct PromptLine {
     struct Scan scan;
     struct JsonSlice prompt;
     struct Line line;         // the messages
@@ -33,7 +33,7 @@ struct Asked {
 };
 
 // Refuses a member by which others say how this one answer is drawn.
-static int read_sampling(struct Asked *a, const struct JsonSlice *name, struct Error *e) {
+static int read_sampling(struct PromptLine *a, const struct JsonSlice *name, struct Error *e) {
     static const char *const flags[][2] = {{"max_tokens", "; give --sample-tokens"},
                                            {"max_completion_tokens", "; give --sample-tokens"},
                                            {"max_new_tokens", "; give --sample-tokens"},
@@ -53,9 +53,9 @@ static int read_sampling(struct Asked *a, const struct JsonSlice *name, struct E
                      flags[i][0], flags[i][1]);
 }
 
-static int read_members(struct Asked *a, struct Error *e);
+static int read_members(struct PromptLine *a, struct Error *e);
 
-static int read_member(struct Asked *a, const struct JsonSlice *name, struct Error *e) {
+static int read_member(struct PromptLine *a, const struct JsonSlice *name, struct Error *e) {
     struct Scan *s = &a->scan;
     const char *other = scan_other(s);
     bool null = other && !strcmp(other, "null");
@@ -92,7 +92,7 @@ static int read_member(struct Asked *a, const struct JsonSlice *name, struct Err
     return 0;
 }
 
-static int read_members(struct Asked *a, struct Error *e) {
+static int read_members(struct PromptLine *a, struct Error *e) {
     struct JsonSlice name;
     bool first = true;
     int err = 0;
@@ -102,7 +102,7 @@ static int read_members(struct Asked *a, struct Error *e) {
     return err;
 }
 
-static int check_kind(const struct Asked *a, struct Error *e) {
+static int check_kind(const struct PromptLine *a, struct Error *e) {
     const struct Line *line = &a->line;
     if (!a->talks == !a->prompt.text)
         return error_set(e, -EINVAL, E_PROMPTS_LINE,
@@ -126,7 +126,7 @@ static int check_kind(const struct Asked *a, struct Error *e) {
 }
 
 // Reads a line, which is no blank one, up to what is asked.
-static int read_line(struct Asked *a, char *text, size_t bytes, struct Error *e) {
+static int read_line(struct PromptLine *a, char *text, size_t bytes, struct Error *e) {
     a->scan = scan_line(text, bytes);
     int err = read_members(a, e);
     if (a->scan.wrong || (!err && !scan_done(&a->scan)))
@@ -177,7 +177,8 @@ static int encode_messages(struct Prompts *p, struct Line *line, struct Ids *ids
     return err;
 }
 
-static int add_prompt(struct Prompts *p, struct Prompt *prompt, struct Asked *a, struct Error *e) {
+static int add_prompt(struct Prompts *p, struct Prompt *prompt, struct PromptLine *a,
+                      struct Error *e) {
     prompt->chat = a->talks;
     int err = a->talks ? encode_messages(p, &a->line, &prompt->ids, e)
                        : encode_text(p, &a->prompt, &prompt->ids, e);
@@ -204,13 +205,13 @@ static char *copy_object(const char *text, size_t bytes) {
     return object;
 }
 
-static int read_one(struct Prompts *p, char *text, size_t bytes, struct Error *e) {
+static int read_prompt(struct Prompts *p, char *text, size_t bytes, struct Error *e) {
     int err = line_check(text, bytes, e);
     if (err <= 0)
         return err;
     p->prompt = base_grow(p->prompt, p->count, &p->room, sizeof *p->prompt, "prompts");
     struct Prompt *prompt = &p->prompt[p->count++];
-    struct Asked a = {0};
+    struct PromptLine a = {0};
     *prompt = (struct Prompt){.object = copy_object(text, bytes)};
     err = read_line(&a, text, bytes, e);
     if (!err)
@@ -221,13 +222,13 @@ static int read_one(struct Prompts *p, char *text, size_t bytes, struct Error *e
     return err;
 }
 
-static int read_all(struct Prompts *p, struct Lines *lines, struct Error *e) {
+static int read_prompts(struct Prompts *p, struct Lines *lines, struct Error *e) {
     struct Error why;
     char *text;
     size_t bytes;
     int err;
     while ((err = lines_next(lines, &text, &bytes, e)) > 0) {
-        err = read_one(p, text, bytes, &why);
+        err = read_prompt(p, text, bytes, &why);
         if (err)
             return lines_refuse(lines, err, &why, e);
     }
@@ -248,7 +249,7 @@ int prompts_open(struct Prompts **out, const struct PromptsSpec *spec, struct Er
     if (!err) {
         err = lines_open(&lines, spec->path, "--prompts", e);
         if (!err)
-            err = read_all(p, &lines, e);
+            err = read_prompts(p, &lines, e);
         lines_close(&lines);
     }
     if (err) {

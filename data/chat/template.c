@@ -15,7 +15,7 @@ struct Template {
     int32_t control[2 * NROLE]; // control tokens that open and end the roles' messages; -1: text
 };
 
-static char *jinja_of(const struct Tokenizer *t, const struct Form *f) {
+static char *make_jinja(const struct Tokenizer *t, const struct Form *f) {
     char *begin = tokenizer_token_text(t, tokenizer_begin(t));
     char *end = tokenizer_token_text(t, tokenizer_end(t)), *text = form_jinja(f, begin, end);
     free(begin);
@@ -23,20 +23,20 @@ static char *jinja_of(const struct Tokenizer *t, const struct Form *f) {
     return text;
 }
 
-// Returns the form of a Jinja template: a known one, or one that we have exported.
-static const struct Form *form_of(const struct Tokenizer *t, const char *jinja) {
+// Returns the built-in form of a Jinja template, which may be our export of it; NULL: none.
+static const struct Form *find_form(const struct Tokenizer *t, const char *jinja) {
     const struct Form *f = form_of_template(jinja);
     for (size_t i = 0; !f && form_at(i); i++) {
-        char *ours = jinja_of(t, form_at(i));
+        char *ours = make_jinja(t, form_at(i));
         f = strcmp(ours, jinja) == 0 ? form_at(i) : NULL;
         free(ours);
     }
     return f;
 }
 
-// The same for a form from a file, whose JSON our export puts before the Jinja text. The text must
-// be the form's.
-static const struct Form *form_of_source(struct Template *t, const char *jinja) {
+// Returns the form from a file that we have exported: its JSON stands before the Jinja text, which
+// must be that of the form. NULL: it is none.
+static const struct Form *read_exported_form(struct Template *t, const char *jinja) {
     size_t begin = strlen(FORM_SOURCE);
     const char *end = strstr(jinja, " -#}\n");
     struct Error ignored;
@@ -46,7 +46,7 @@ static const struct Form *form_of_source(struct Template *t, const char *jinja) 
     t->file.text = base_format("%.*s", (int)n, jinja + begin);
     if (form_file_read(&t->file.form, "the tokenizer's own", t->file.text, n, &ignored))
         return NULL;
-    char *ours = jinja_of(t->tokenizer, &t->file.form);
+    char *ours = make_jinja(t->tokenizer, &t->file.form);
     bool same = strcmp(ours, jinja) == 0;
     free(ours);
     return same ? &t->file.form : NULL;
@@ -59,9 +59,9 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
         t->form = &t->file.form;
         return form_file_open(&t->file, name, e);
     }
-    t->form = name ? form_named(name) : own ? form_of(t->tokenizer, own) : NULL;
+    t->form = name ? form_named(name) : own ? find_form(t->tokenizer, own) : NULL;
     if (!name && own && !t->form)
-        t->form = form_of_source(t, own);
+        t->form = read_exported_form(t, own);
     if (t->form)
         return 0;
     if (name)
@@ -92,7 +92,7 @@ static const char *find_absent(const struct Template *t) {
 }
 
 // Checks that the tokenizer has the tokens that the form needs, and one that ends an answer.
-static int check(const struct Template *t, struct Error *e) {
+static int check_tokens(const struct Template *t, struct Error *e) {
     const struct Form *f = t->form;
     const char *kind = tokenizer_describe(t->tokenizer);
     const char *absent = find_absent(t), *what = "";
@@ -127,7 +127,7 @@ int template_open(struct Template **out, const struct Tokenizer *t, const char *
     *out = NULL;
     int err = choose(made, name, e);
     if (!err)
-        err = check(made, e);
+        err = check_tokens(made, e);
     if (err) {
         template_close(made);
         return err;
@@ -168,8 +168,8 @@ size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {
 
 char *template_jinja(const struct Template *t) {
     const char *own = tokenizer_chat_template(t->tokenizer);
-    char *text = jinja_of(t->tokenizer, t->form);
-    bool is_own = own && (form_of(t->tokenizer, own) == t->form || strcmp(own, text) == 0);
+    char *text = make_jinja(t->tokenizer, t->form);
+    bool is_own = own && (find_form(t->tokenizer, own) == t->form || strcmp(own, text) == 0);
     if (is_own)
         free(text);
     return is_own ? NULL : text;
@@ -197,7 +197,8 @@ struct Render {
     bool asked;                   // a user's message is no <tool_response>
 };
 
-static struct Message content_of(const struct Render *r, size_t i) {
+// Returns message i, without white space around its text if the form strips it.
+static struct Message get_trimmed_message(const struct Render *r, size_t i) {
     struct Message m = r->messages[i];
     unsigned rules = r->form->rules;
     if ((rules & FORM_TRIMS) || (rules & FORM_TRIMS_ANSWER && m.role == ROLE_ASSISTANT))
@@ -303,7 +304,7 @@ static int render_head(struct Render *r, size_t i, struct Message *m, struct Err
 }
 
 static int render_message(struct Render *r, size_t i, struct Error *e) {
-    struct Message m = content_of(r, i);
+    struct Message m = get_trimmed_message(r, i);
     bool answer = m.role == ROLE_ASSISTANT && !m.given;
     int err = write_tool_wrapper(r, i, true, e);
     if (!err)

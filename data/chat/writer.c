@@ -27,7 +27,9 @@ static size_t decoded_bytes(const struct Tokenizer *t, const int32_t *ids, size_
     return bytes;
 }
 
-static int encode(const struct Writer *w, size_t bytes, struct Ids *ids, struct Error *e) {
+// Appends the ids of the first `bytes` bytes of the text that is not yet encoded.
+static int encode_first_bytes(const struct Writer *w, size_t bytes, struct Ids *ids,
+                              struct Error *e) {
     if (w->out->ids.count && tokenizer_has_first(w->t))
         return tokenizer_encode_after(w->t, w->text, bytes, !w->raw, ids, e);
     return w->raw ? tokenizer_encode(w->t, w->text, bytes, ids, e)
@@ -38,7 +40,7 @@ static int encode(const struct Writer *w, size_t bytes, struct Ids *ids, struct 
 // the tokenizer normalizes text (NFC) or prepends a space.
 static int find_decoded(const struct Writer *w, size_t at, size_t *decoded, struct Error *e) {
     struct Ids ids = {0};
-    int err = encode(w, at, &ids, e);
+    int err = encode_first_bytes(w, at, &ids, e);
     *decoded = err ? 0 : decoded_bytes(w->t, ids.data, ids.count);
     ids_free(&ids);
     return err;
@@ -56,7 +58,8 @@ static int place_stretches(struct Writer *w, struct Error *e) {
     return err;
 }
 
-static void mark(struct Writer *w, const struct Ids *ids) {
+// Appends ids to the output; those count whose decoded text overlaps a counted stretch.
+static void append_counted_ids(struct Writer *w, const struct Ids *ids) {
     const struct CountedBytes *s = w->counted, *end = s + w->stretches;
     size_t at = 0;
     for (size_t i = 0; i < ids->count; i++) {
@@ -70,12 +73,12 @@ static void mark(struct Writer *w, const struct Ids *ids) {
 
 int write_end(struct Writer *w, struct Error *e) {
     struct Ids ids = {0};
-    int err = w->bytes ? encode(w, w->bytes, &ids, e) : 0;
+    int err = w->bytes ? encode_first_bytes(w, w->bytes, &ids, e) : 0;
     bool all = w->stretches == 1 && !w->counted[0].begin && w->counted[0].end == w->bytes;
     if (!err && w->stretches && !all && decoded_bytes(w->t, ids.data, ids.count) != w->bytes)
         err = place_stretches(w, e);
     if (!err && w->stretches && !all)
-        mark(w, &ids);
+        append_counted_ids(w, &ids);
     else
         for (size_t i = 0; i < ids.count && !err; i++)
             masked_append(w->out, ids.data[i], all);

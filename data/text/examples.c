@@ -81,36 +81,36 @@ static int check_unchanged(const struct ExamplesSpec *spec, const struct stat *s
 
 // ---- the shard ----------------------------------------------------------------------------------
 
-struct Taking {
+struct ExampleWriter {
     struct TokenWriter writer;
     size_t examples;
     uint64_t counted;
-    double said_s;
+    double logged_s;
 };
 
-static int take(void *context, const struct Example *x, struct Error *e) {
-    struct Taking *t = context;
+static int write_example(void *context, const struct Example *x, struct Error *e) {
+    struct ExampleWriter *t = context;
     if (!x->count)
         return 0;
     for (size_t i = 1; i < x->count; i++)
         t->counted += x->counts[i] != 0;
     t->examples++;
-    if (base_seconds() - t->said_s > 10) {
+    if (base_seconds() - t->logged_s > 10) {
         log_line(LOG_NORMAL, "encoding: %zu examples", t->examples);
-        t->said_s = base_seconds();
+        t->logged_s = base_seconds();
     }
     return token_writer_document(&t->writer, x->ids, x->counts, x->count, e);
 }
 
-static int encode(const struct ExamplesSpec *spec, const char *path, struct Error *e) {
-    struct Taking t = {.said_s = base_seconds()};
-    double begin = t.said_s;
+static int encode_files(const struct ExamplesSpec *spec, const char *path, struct Error *e) {
+    struct ExampleWriter t = {.logged_s = base_seconds()};
+    double begin = t.logged_s;
     int code = token_writer_open_wide(&t.writer, path, tokenizer_vocab(spec->tokenizer), true, e);
     if (code)
         return code;
     for (size_t i = 0; !code && i < spec->file_count; i++)
-        code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat, take,
-                             &t, e);
+        code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat,
+                             write_example, &t, e);
     if (!code && !t.examples)
         code = error_set(e, -EINVAL, E_EXAMPLES_NONE,
                          "%s %s: there is no example in it; give a file that has some", spec->flag,
@@ -139,7 +139,7 @@ struct Filling {
 static int fill_folder(const void *filling, const char *folder, struct Error *e) {
     const struct Filling *f = filling;
     char *path = base_format("%s/%s", folder, names[0]);
-    int code = encode(f->spec, path, e);
+    int code = encode_files(f->spec, path, e);
     free(path);
     return code ? code : check_unchanged(f->spec, f->stats, e);
 }

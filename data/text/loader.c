@@ -68,7 +68,7 @@ bool loader_is_of_documents(const struct Data *d) {
 }
 
 // Packs the examples into sequences, and logs how full these are.
-static int pack(struct Data *d, struct Error *e) {
+static int pack_documents(struct Data *d, struct Error *e) {
     struct PackLoss loss = {0};
     bool together = d->spec.pack != PACK_OFF;
     uint64_t windows = 0, filled = 0;
@@ -232,7 +232,7 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
 }
 
 // True if an error begins with a file of that folder.
-static bool is_below(const char *text, const char *folder) {
+static bool begins_with_path(const char *text, const char *folder) {
     size_t n = folder ? strlen(folder) : 0;
     return n && !strncmp(text, folder, n) && (text[n] == '/' || text[n - 1] == '/');
 }
@@ -248,9 +248,9 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
     const char *rest = cause.text + strlen(says);
     if (strncmp(cause.text, says, strlen(says)))
         return;
-    bool val = is_below(rest, d->spec.val_data);
+    bool val = begins_with_path(rest, d->spec.val_data);
     for (size_t s = 0; val && s < d->named.count; s++)
-        val = !is_below(rest, d->source[s].name);
+        val = !begins_with_path(rest, d->source[s].name);
     for (size_t i = 0; i < d->val_source.train.count && !val; i++) {
         const char *path = d->val_source.train.file[i].path;
         val = path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':';
@@ -294,7 +294,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     if (!code && d->spec.longest)
         code = fit_documents(d, e);
     if (!code)
-        code = pack(d, e);
+        code = pack_documents(d, e);
     if (!code && d->spec.seq_len_fits && !loader_is_of_documents(d))
         fit_seq_len(d);
     if (!code)

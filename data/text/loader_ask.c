@@ -33,28 +33,29 @@ bool data_packed(const struct Data *d) {
     return d->spec.pack != PACK_OFF && loader_is_of_documents(d);
 }
 
-// Sums a query over the training or the validation parts of all sources.
-static uint64_t ask(const struct Data *d, bool val, uint64_t (*question)(const struct ShardSet *)) {
-    uint64_t answer = 0;
+// Returns the sum of count(part) over the training or the validation parts of all sources.
+static uint64_t sum_over_sources(const struct Data *d, bool val,
+                                 uint64_t (*count)(const struct ShardSet *)) {
+    uint64_t sum = 0;
     for (size_t s = 0; s < d->named.count; s++)
-        answer += question(val ? &d->source[s].val : &d->source[s].train);
-    return answer;
+        sum += count(val ? &d->source[s].val : &d->source[s].train);
+    return sum;
 }
 
 uint64_t data_train_tokens(const struct Data *d) {
-    return ask(d, false, shards_tokens);
+    return sum_over_sources(d, false, shards_tokens);
 }
 
 uint64_t data_val_tokens(const struct Data *d) {
-    return ask(d, true, shards_tokens);
+    return sum_over_sources(d, true, shards_tokens);
 }
 
 uint64_t data_epoch_samples(const struct Data *d) {
-    return ask(d, false, shards_windows);
+    return sum_over_sources(d, false, shards_windows);
 }
 
 uint64_t data_val_samples(const struct Data *d) {
-    return ask(d, true, shards_windows);
+    return sum_over_sources(d, true, shards_windows);
 }
 
 double data_bits_per_byte(const struct Data *d, double loss) {
@@ -68,26 +69,27 @@ uint64_t data_fingerprint(const struct Data *d) {
     return d->fingerprint;
 }
 
-// A sample's set, and its number there. seed: of the set's order; NULL: it is not shuffled.
-struct TokenPosition {
+// A sample's set, and its number there. `seed` shuffles the set, and points to own_seed; NULL: the
+// set is not shuffled.
+struct SamplePosition {
     const struct ShardSet *set;
-    uint64_t number, own;
+    uint64_t number, own_seed;
     const uint64_t *seed;
 };
 
-static void find_train(const struct Data *d, uint64_t i, struct TokenPosition *at) {
+static void find_train(const struct Data *d, uint64_t i, struct SamplePosition *at) {
     size_t s = mix_find(&d->mix, i, &at->number);
-    at->own = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
-    at->seed = &at->own;
+    at->own_seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
+    at->seed = &at->own_seed;
     at->set = &d->source[s].train;
 }
 
-static void find_val(const struct Data *d, uint64_t i, struct TokenPosition *at) {
+static void find_val(const struct Data *d, uint64_t i, struct SamplePosition *at) {
     size_t s = 0;
     for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
         if (i < (here = shards_windows(&d->source[s].val)))
             break;
-    *at = (struct TokenPosition){.set = &d->source[s].val, .number = i};
+    *at = (struct SamplePosition){.set = &d->source[s].val, .number = i};
 }
 
 // Reads samples; with `counted` only counts their targets.
@@ -97,7 +99,7 @@ static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t
     uint64_t one, total = 0;
     int code = 0;
     for (uint64_t i = 0; !code && i < n; i++) {
-        struct TokenPosition at = {0};
+        struct SamplePosition at = {0};
         (val ? find_val : find_train)(d, first + i, &at);
         if (counted) {
             code = shards_counted(at.set, at.seed, at.number, &one, e);

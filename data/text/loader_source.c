@@ -165,7 +165,7 @@ char *loader_find_own(const struct DataSpec *spec) {
 
 // Opens the tokenizer of the model's folder for token shards. It only decodes samples and encodes
 // --eval's texts, so one that cannot be read is logged and ignored.
-static void open_own(struct Data *d) {
+static void open_model_tokenizer(struct Data *d) {
     struct TokenizerSpec spec;
     struct Error e = {0};
     enum SourceKind kind = d->source ? d->source[0].files.kind : SOURCE_TEXT;
@@ -185,7 +185,7 @@ static void open_own(struct Data *d) {
 
 // Without --tokenizer, prompts and samples of token shards are numbers, and JSONL is bytes.
 int loader_open_tokenizer(struct Data *d, struct Error *e) {
-    open_own(d);
+    open_model_tokenizer(d);
     if (d->tokenizer)
         return 0;
     bool jsonl = d->source && d->source[0].files.kind == SOURCE_JSONL;
@@ -231,7 +231,7 @@ int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct 
 }
 
 // Opens a prepared shard.
-static void open_made(struct Data *d, struct DataSource *s, int part, char *path) {
+static void open_prepared_shard(struct Data *d, struct DataSource *s, int part, char *path) {
     struct SourceFile file = {.path = path};
     struct SourceFiles files = {&file, 1};
     shards_open(part ? &s->val : &s->train, &files, d->spec.seq_len, d->vocab);
@@ -260,9 +260,9 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
         d->fitted = base_format("byte");
     else if (!d->spec.tokenizer)
         d->fitted = base_format("train:%zu", p->spec.pieces);
-    open_made(d, &d->source[s], 0, p->train_path);
+    open_prepared_shard(d, &d->source[s], 0, p->train_path);
     if (!s || !d->spec.val_data)
-        open_made(d, &d->source[s], 1, p->val_path);
+        open_prepared_shard(d, &d->source[s], 1, p->val_path);
     return 0;
 }
 
@@ -286,7 +286,7 @@ static int prepare_examples(struct Data *d, struct DataSource *s, int part, cons
     const struct DataFound *found = d->spec.found;
     if (found) {
         s->examples[part] = examples_path(cache_dir, found->source[s - d->source].made[part]);
-        open_made(d, s, part, s->examples[part]);
+        open_prepared_shard(d, s, part, s->examples[part]);
         return 0;
     }
     const struct Source *from = part ? &d->val_source : &s->files;
@@ -298,7 +298,7 @@ static int prepare_examples(struct Data *d, struct DataSource *s, int part, cons
                                 .cache_dir = cache_dir};
     int code = examples_prepare(&spec, &s->examples[part], s->key[part], e);
     if (!code)
-        open_made(d, s, part, s->examples[part]);
+        open_prepared_shard(d, s, part, s->examples[part]);
     s->number[part] = code ? 0 : made_number(s->key[part]);
     return code;
 }

@@ -24,9 +24,10 @@ void made_hash(struct Sha256 *h, const void *bytes, size_t n) {
     sha256_update(h, bytes, n);
 }
 
-// Writes the checksums of a folder's files, or with `state` compares them.
-static int use_list(const struct Made *m, const char *folder, enum SumsState *state,
-                    struct Error *e) {
+// Writes the checksums of a folder's files; or, if `state` is not NULL, compares them with the list
+// that is there, and returns 0.
+static int write_or_check_sums(const struct Made *m, const char *folder, enum SumsState *state,
+                               struct Error *e) {
     char **path = base_alloc_zeroed(m->count * sizeof *path);
     char *list = base_format("%s/" SUMS_NAME, folder);
     int code = 0;
@@ -50,7 +51,7 @@ static bool is_whole(const struct Made *m, const char *folder, bool tells) {
     struct stat st;
     if (stat(folder, &st))
         return false;
-    use_list(m, folder, &state, &why);
+    write_or_check_sums(m, folder, &state, &why);
     if (tells && state != SUMS_AGREE)
         log_line(LOG_NORMAL, "--cache: %s%s; preparing it again",
                  state == SUMS_DIFFER ? why.text : folder,
@@ -59,14 +60,14 @@ static bool is_whole(const struct Made *m, const char *folder, bool tells) {
 }
 
 // Makes the folder under a temporary name, and renames it. It replaces a damaged one.
-static int make(const struct Made *m, const char *folder, struct Error *e) {
+static int make_folder(const struct Made *m, const char *folder, struct Error *e) {
     struct AtomicFile tmp;
     int code = cache_aside_open(&tmp, folder, e);
     if (code)
         return code;
     code = m->fill(m->context, tmp.tmp_path, e);
     if (!code)
-        code = use_list(m, tmp.tmp_path, NULL, e);
+        code = write_or_check_sums(m, tmp.tmp_path, NULL, e);
     if (!code)
         code = cache_aside_commit(&tmp, folder, e);
     if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // for example: the disk is full
@@ -89,7 +90,7 @@ int made_once(const struct Made *m, bool *found, struct Error *e) {
     if (!*found && !code) {
         *found = is_whole(m, folder, true); // another run may have made it meanwhile
         if (!*found)
-            code = make(m, folder, e);
+            code = make_folder(m, folder, e);
         cache_unlock(m->cache_dir, lock);
     }
     free(folder);

@@ -22,7 +22,9 @@ struct Found {
     bool last; // the target of the position before counts, if it is in this document
 };
 
-static void keep(struct Pack *p, const struct Found *d, size_t seq_len, struct PackLoss *loss) {
+// Adds a document to the list of pieces, unless none of its targets counts, and to the losses.
+static void add_document(struct Pack *p, const struct Found *d, size_t seq_len,
+                         struct PackLoss *loss) {
     loss->documents++;
     loss->cut += d->places > seq_len;
     loss->targets += d->lost;
@@ -54,7 +56,7 @@ int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t en
         for (size_t i = 0; !code && i < n; i++) {
             if (starts[i]) {
                 if (d.at < end)
-                    keep(p, &d, seq_len, loss);
+                    add_document(p, &d, seq_len, loss);
                 d = (struct Found){.at = at + i};
             } else {
                 *(d.places < seq_len ? &d.counted : &d.lost) += d.last;
@@ -64,7 +66,7 @@ int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t en
         }
     }
     if (!code && d.at < end)
-        keep(p, &d, seq_len, loss);
+        add_document(p, &d, seq_len, loss);
     free(starts);
     return code;
 }
@@ -144,7 +146,8 @@ static int32_t pop_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
     return bin;
 }
 
-static void place(struct Bins *b, int32_t piece, uint32_t places, size_t seq_len) {
+// Puts a piece into the unfinished sequence where it leaves the least room, or into a new one.
+static void place_piece(struct Bins *b, int32_t piece, uint32_t places, size_t seq_len) {
     int32_t bin = pop_fitting(b, places, seq_len);
     if (bin == NONE) {
         bin = (int32_t)b->count++;
@@ -178,23 +181,23 @@ static void sort_by_length(const struct PackPiece *piece, size_t n, size_t seq_l
 }
 
 // Appends the sequences to p, in the order of their first documents.
-static void emit(struct Pack *p, const struct Bins *b, const struct PackPiece *piece, size_t n,
-                 struct PackPiece *out, size_t done) {
-    bool *told = base_alloc_zeroed(n);
+static void append_sequences(struct Pack *p, const struct Bins *b, const struct PackPiece *piece,
+                             size_t n, struct PackPiece *out, size_t done) {
+    bool *emitted = base_alloc_zeroed(n);
     for (size_t i = 0; i < n; i++) {
         int32_t bin = b->bin[i];
-        if (told[bin])
+        if (emitted[bin])
             continue;
-        told[bin] = true;
+        emitted[bin] = true;
         p->first[p->windows++] = done;
         for (int32_t k = b->newest[bin]; k != NONE; k = b->older[k])
             out[done++] = piece[k];
     }
-    free(told);
+    free(emitted);
 }
 
 // Returns the next `count` numbers of a block.
-static int32_t *cut(int32_t **left, size_t count) {
+static int32_t *take_numbers(int32_t **left, size_t count) {
     int32_t *part = *left;
     *left += count;
     return part;
@@ -205,18 +208,18 @@ static void pack_stretch(struct Pack *p, size_t at, size_t n, size_t seq_len,
     const struct PackPiece *piece = p->piece + at;
     int32_t *lists = base_alloc(((seq_len + 1) + 6 * n) * sizeof *lists), *left = lists;
     struct Bins b = {.some = base_alloc_zeroed((seq_len / 64 + 1) * sizeof *b.some)};
-    b.of_room = cut(&left, seq_len + 1);
-    b.before = cut(&left, n);
-    b.newest = cut(&left, n);
-    b.older = cut(&left, n);
-    b.bin = cut(&left, n);
-    b.room = (uint32_t *)cut(&left, n);
-    int32_t *order = cut(&left, n);
+    b.of_room = take_numbers(&left, seq_len + 1);
+    b.before = take_numbers(&left, n);
+    b.newest = take_numbers(&left, n);
+    b.older = take_numbers(&left, n);
+    b.bin = take_numbers(&left, n);
+    b.room = (uint32_t *)take_numbers(&left, n);
+    int32_t *order = take_numbers(&left, n);
     memset(b.of_room, NONE, (seq_len + 1) * sizeof *b.of_room);
     sort_by_length(piece, n, seq_len, order);
     for (size_t i = 0; i < n; i++)
-        place(&b, order[i], piece[order[i]].places, seq_len);
-    emit(p, &b, piece, n, out, at);
+        place_piece(&b, order[i], piece[order[i]].places, seq_len);
+    append_sequences(p, &b, piece, n, out, at);
     free(b.some);
     free(lists);
 }

@@ -14,7 +14,7 @@ char *printed_text(const struct Tokenizer *t, const int32_t *ids, size_t count, 
     return text;
 }
 
-// The bytes at the end of a text that may be the beginning of a character.
+// Counts the bytes at the end of a text that may be the beginning of a character.
 static size_t open_bytes(const char *text, size_t bytes) {
     for (size_t n = 1; n < 4 && n <= bytes; n++) {
         unsigned char c = (unsigned char)text[bytes - n];

@@ -57,15 +57,15 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
 }
 
 // Counts the tokens of shard s, or its documents.
-static int measure(struct ShardSet *set, size_t s, size_t *n, struct Error *e) {
+static int count_items(struct ShardSet *set, size_t s, size_t *n, struct Error *e) {
     int code = shards_ready(set, s, e);
     *n = set->shard[s].end;
     return code || !set->documents ? code : pack_seek(&set->shard[s].tokens, SIZE_MAX, n, e);
 }
 
 // Moves the tokens or documents of shard s from number `from` on into `val`.
-static int move(struct ShardSet *train, size_t s, struct ShardSet *val, size_t from,
-                struct Error *e) {
+static int move_to_val(struct ShardSet *train, size_t s, struct ShardSet *val, size_t from,
+                       struct Error *e) {
     struct Shard *shard = &train->shard[s], *held = &val->shard[val->count];
     held->file = shard->file;
     int code = shards_ready(val, val->count++, e);
@@ -84,7 +84,7 @@ int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *
     uint64_t total = 0, before = 0;
     int code = 0;
     for (size_t s = 0; !code && s < train->count; s++) {
-        code = measure(train, s, &has[s], e);
+        code = count_items(train, s, &has[s], e);
         total += has[s];
     }
     uint64_t held = train->documents && total > 1 ? size_max(total / 10, 1) : total / 10;
@@ -94,7 +94,7 @@ int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *
     val->shard = base_alloc_zeroed(train->count * sizeof *val->shard);
     for (size_t s = 0; !code && s < train->count; s++) {
         if (before + has[s] > cut)
-            code = move(train, s, val, cut > before ? cut - before : 0, e);
+            code = move_to_val(train, s, val, cut > before ? cut - before : 0, e);
         before += has[s];
     }
     free(has);
@@ -244,7 +244,8 @@ static int hash_file(const char *path, uint64_t bytes, struct Sha256 *h, struct 
             code = error_io(e, (int)got, E_FILE_READ, "cannot read the token shard %s", path);
         else if ((size_t)got < n)
             code = error_set(e, -EIO, E_FILE_CHANGED,
-                             "the token shard %s has become shorter during this run; start again", path);
+                             "the token shard %s has become shorter during this run; start again",
+                             path);
         else
             sha256_update(h, buffer, n);
     }

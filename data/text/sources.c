@@ -212,17 +212,17 @@ static int list_jsonl(struct SourceFiles *files, const char *flag, const char *f
     return code;
 }
 
-static enum SourceKind kind_of(const char *path) {
+static enum SourceKind detect_kind(const char *path) {
     return is_examples(path) ? SOURCE_JSONL : token_file_detect(path) ? SOURCE_SHARDS : SOURCE_TEXT;
 }
 
 // Decides the kind by the name or the content of the first file; the others must agree.
 static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
     const struct SourceFile *file = s->train.file;
-    s->kind = kind_of(file[0].path);
+    s->kind = detect_kind(file[0].path);
     bool first = s->kind == SOURCE_SHARDS;
     for (size_t i = 1; i < s->train.count; i++) {
-        enum SourceKind kind = kind_of(file[i].path);
+        enum SourceKind kind = detect_kind(file[i].path);
         if (kind == s->kind)
             continue;
         if (kind == SOURCE_JSONL || s->kind == SOURCE_JSONL)

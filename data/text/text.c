@@ -92,7 +92,7 @@ static const char *unread_format(const char *head, size_t bytes, bool *rows) {
 }
 
 // Refuses a file named by the user, or a pipe, that looks like JSONL.
-static int check_examples(const char *path, const char *data, size_t bytes, struct Error *e) {
+static int check_not_json(const char *path, const char *data, size_t bytes, struct Error *e) {
     size_t at = file_mark_bytes(data, bytes);
     if (bytes - at < 2 || data[at] != '{' || data[at + 1] != '"')
         return 0;
@@ -167,7 +167,8 @@ static int read_packed(const char *path, bool sniff, char **data, size_t *bytes,
     return got < 0 ? (int)got : 0;
 }
 
-// skipped == NULL: the file was named by the user and must be text.
+// Appends the text of a file in a folder, or adds 1 to *skipped if it is no text. `skipped` NULL:
+// the user named the file, and it must be text.
 static int load_file(struct Text *t, const char *path, size_t *skipped, struct Error *e) {
     char *data;
     size_t bytes;
@@ -182,7 +183,7 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
     if (left_out)
         ++*skipped;
     else if (!skipped)
-        code = check_examples(path, data, bytes, e);
+        code = check_not_json(path, data, bytes, e);
     if (!code && !left_out)
         code = append(t, path, data, bytes, e);
     free(data);
@@ -210,7 +211,7 @@ static int load_folder(struct Text *t, const char *path, struct Error *e) {
 static int load_source(struct Text *t, const struct SourceFile *f, struct Error *e) {
     struct stat st;
     if (f->carried) {
-        int err = check_examples(f->path, f->carried, f->carried_bytes, e);
+        int err = check_not_json(f->path, f->carried, f->carried_bytes, e);
         return err ? err : append(t, f->path, f->carried, f->carried_bytes, e);
     }
     if (stat(f->path, &st))

@@ -26,12 +26,12 @@ struct Tokenizer {
     struct Bpe bpe;
     int32_t begin, end;
     char *description, *path, *chat_template;
-    struct Spare *spare;
+    struct EncodeCache *cache;
 };
 
 // The buffers and cached words of tokenizer_encode, which takes them and gives them back: clearing
 // them for each text would take longer than most texts. NULL: in use, or not made yet.
-struct Spare {
+struct EncodeCache {
     _Atomic(struct BpeWork *) work;
     _Atomic(size_t) missing; // bytes that had no piece
 };
@@ -76,7 +76,7 @@ static struct Tokenizer *open_kind(enum TokenizerKind kind, size_t vocab, char *
     struct Tokenizer *t = base_alloc_zeroed(sizeof *t);
     *t = (struct Tokenizer){
         .kind = kind, .vocab = vocab, .begin = -1, .end = -1, .description = description};
-    t->spare = base_alloc_zeroed(sizeof *t->spare);
+    t->cache = base_alloc_zeroed(sizeof *t->cache);
     return t;
 }
 
@@ -170,8 +170,8 @@ void tokenizer_close(struct Tokenizer *t) {
     if (!t)
         return;
     spm_close(t->spm);
-    bpe_work_close(atomic_load(&t->spare->work));
-    free(t->spare);
+    bpe_work_close(atomic_load(&t->cache->work));
+    free(t->cache);
     bpe_close(&t->bpe);
     free(t->chat_template);
     free(t->description);
@@ -228,7 +228,7 @@ static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struc
                        struct Ids *ids, struct Error *e) {
     struct Error cause;
     int err = bpe_encode(&t->bpe, w, text, ids, &cause);
-    t->spare->missing += bpe_missing(w);
+    t->cache->missing += bpe_missing(w);
     return err && err != -EAGAIN
                ? error_set(e, err, cause.id, "--tokenizer %s: %s", t->path, cause.text)
                : err;
@@ -271,12 +271,12 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
                          "byte %zu (0x%02x) of %zu is not UTF-8; convert the text, for example "
                          "with iconv",
                          bad, (unsigned char)text[bad], bytes);
-    struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
+    struct BpeWork *work = atomic_exchange(&t->cache->work, NULL);
     if (!work)
         work = bpe_work_open();
     struct BpeText whole = {text, bytes, .plain = plain, .follows = follows};
     int err = encode_json(t, work, &whole, ids, e);
-    bpe_work_close(atomic_exchange(&t->spare->work, work)); // closes another thread's
+    bpe_work_close(atomic_exchange(&t->cache->work, work)); // closes another thread's
     return err;
 }
 
@@ -305,7 +305,7 @@ int tokenizer_encode_after(const struct Tokenizer *t, const char *text, size_t b
 }
 
 char *tokenizer_missing(const struct Tokenizer *t) {
-    size_t missing = atomic_exchange(&t->spare->missing, 0);
+    size_t missing = atomic_exchange(&t->cache->missing, 0);
     if (!missing)
         return NULL;
     if (t->bpe.unknown < 0)
@@ -337,7 +337,8 @@ const char *tokenizer_chat_template(const struct Tokenizer *t) {
 }
 
 // Returns the bytes of one id. They may be in `scratch` (16 bytes).
-static const char *piece_of(const struct Tokenizer *t, int32_t id, char *scratch, size_t *bytes) {
+static const char *get_piece_bytes(const struct Tokenizer *t, int32_t id, char *scratch,
+                                   size_t *bytes) {
     *bytes = 0;
     if (id < 0 || (size_t)id >= t->vocab)
         return scratch;
@@ -363,7 +364,7 @@ char *tokenizer_token_text(const struct Tokenizer *t, int32_t id) {
         return NULL;
     if (t->kind == TOKENIZER_MODEL)
         return base_format("%s", spm_name(t->spm, (size_t)id));
-    const char *piece = piece_of(t, id, scratch, &n);
+    const char *piece = get_piece_bytes(t, id, scratch, &n);
     return base_format("%.*s", (int)n, piece);
 }
 
@@ -371,12 +372,12 @@ char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t cou
     char scratch[16];
     size_t n, total = 0;
     for (size_t i = 0; i < count; i++) {
-        piece_of(t, ids[i], scratch, &n);
+        get_piece_bytes(t, ids[i], scratch, &n);
         total += n;
     }
     char *text = base_alloc(total + 1), *at = text;
     for (size_t i = 0; i < count; i++) {
-        const char *piece = piece_of(t, ids[i], scratch, &n);
+        const char *piece = get_piece_bytes(t, ids[i], scratch, &n);
         memcpy(at, piece, n);
         at += n;
     }

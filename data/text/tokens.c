@@ -22,7 +22,7 @@ bool token_file_detect(const char *path) {
     return got > 0 && token_bytes_detect(begin, (size_t)got);
 }
 
-// The header's count against the size of the file.
+// Checks that the file has the size that its header says.
 static int check_size(const char *path, uint64_t file_bytes, const struct TokenLayout *l,
                       struct Error *e) {
     uint64_t want = token_layout_bytes(l);
@@ -56,7 +56,7 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
 
 // ---- what changes underneath --------------------------------------------------------------------
 
-static int changed(const struct TokenFile *f, const char *how, struct Error *e) {
+static int refuse_changed(const struct TokenFile *f, const char *how, struct Error *e) {
     return error_set(e, -EIO, E_FILE_CHANGED,
                      "--data %s: the file has changed during this run: %s; start again", f->path,
                      how);
@@ -67,7 +67,8 @@ static bool is_same(const struct stat *a, const struct stat *b) {
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-// Takes one fstat, half a microsecond. A write that it cannot see yet is seen at the next read.
+// Checks that nobody has written to the file since it was opened. Takes one fstat, half a
+// microsecond. A write that it cannot see yet is seen at the next read.
 static int check_unchanged(const struct TokenFile *f, struct Error *e) {
     struct stat now;
     char how[96];
@@ -77,17 +78,17 @@ static int check_unchanged(const struct TokenFile *f, struct Error *e) {
         return 0;
     snprintf(how, sizeof how, "it has %lld bytes, where it had %lld", (long long)now.st_size,
              (long long)f->opened.st_size);
-    return changed(f, now.st_size == f->opened.st_size ? "it was written to" : how, e);
+    return refuse_changed(f, now.st_size == f->opened.st_size ? "it was written to" : how, e);
 }
 
-// Bytes at a place, which are there unless the file has changed.
+// Reads n bytes at byte `at` of the file, which are there unless it has changed.
 static int read_bytes(const struct TokenFile *f, void *bytes, size_t n, uint64_t at,
                       struct Error *e) {
     ssize_t got = file_pread(f->fd, bytes, n, at);
     if (got < 0)
         return cannot_read(f->path, (int)got, e);
     int code = check_unchanged(f, e);
-    return code || (size_t)got == n ? code : changed(f, "it ends too early", e);
+    return code || (size_t)got == n ? code : refuse_changed(f, "it ends too early", e);
 }
 
 static uint32_t id_at(const void *ids, size_t id_bytes, size_t i) {
@@ -99,7 +100,7 @@ static int refuse_id(const struct TokenFile *f, size_t at, uint32_t id, struct E
     snprintf(how, sizeof how, "token %zu has id %u, outside the vocabulary of %zu", at, id,
              f->vocab);
     return f->checked
-               ? changed(f, how, e)
+               ? refuse_changed(f, how, e)
                : error_set(e, -EINVAL, E_SHARD_VOCAB, "--data %s: %s; " OTHER_VOCAB, f->path, how);
 }
 

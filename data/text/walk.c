@@ -11,7 +11,7 @@ static int by_name(const FTSENT **a, const FTSENT **b) {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static void add(struct Walk *w, const char *path) {
+static void add_path(struct Walk *w, const char *path) {
     w->path = base_realloc(w->path, (w->count + 1) * sizeof *w->path, "a list of files");
     w->path[w->count++] = base_format("%s", path);
 }
@@ -41,7 +41,7 @@ static int add_entry(struct Walk *w, const char *flag, FTS *walk, FTSENT *entry,
     case FTS_DP:
         return 0;
     case FTS_F:
-        add(w, entry->fts_path);
+        add_path(w, entry->fts_path);
         return 0;
     case FTS_SLNONE:
         return refuse_link(flag, entry->fts_path, e);
