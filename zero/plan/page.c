@@ -111,7 +111,7 @@ static const char *const rest[] = {
 };
 enum { NREST = sizeof rest / sizeof rest[0], NCOLUMN = OF_REST + NREST, REFUSED = NCOLUMN - 1 };
 
-// The name in `--plan --json`, with a tier's in place of its index.
+// Writes a column's name in `--plan --json`, with a tier's in place of its index.
 static void column_name(int i, char *text, size_t bytes) {
     static const char *const moved[] = {"in", "out", "read", "written"};
     int tag = i % (NTAG + 1), kind = i - OF_TRAFFIC;
