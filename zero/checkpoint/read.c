@@ -69,6 +69,7 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     return err;
 }
 
+// Reads elements [i, i + n) of an array of the open file, past the window.
 static int read_long(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
                      float *out, struct Error *e) {
     const struct CheckpointFile *f = &r->files->file[r->file];

@@ -48,6 +48,7 @@ static int count_stages(void) {
     return n;
 }
 
+// True if an axis may have this value in place of `is`, the user's.
 static bool may_choose(const struct FitOpen *open, enum Choose axis, int is, int value) {
     const bool may[NCHOOSE] = {open->opt,
                                open->param,

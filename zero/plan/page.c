@@ -70,6 +70,7 @@ static bool is_said(const struct PageRequest *r, const char *flag) {
     return r->said->source(r->said->flags, flag) != FLAG_FROM_DEFAULT;
 }
 
+// True if a flag on the user's line sets the dial.
 static bool is_set(const struct PageRequest *r, const struct Dial *d) {
     bool set = false;
     for (int i = 0; i < 3 && d->set_by[i]; i++)

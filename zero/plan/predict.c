@@ -122,6 +122,7 @@ static bool is_open(const struct FitOpen *o) {
            o->master || o->moments || o->lora || o->tp || o->pp;
 }
 
+// True if this machine has such a device.
 static bool is_here(const struct RankSettings *s) {
     return s->device == DEVICE_CPU || device_count_cuda() > 0;
 }

@@ -92,6 +92,7 @@ void breakdown_open(struct Breakdown *b, struct Zero *z, struct Trace *trace, st
     breakdown_pause(b);
 }
 
+// Ends the present span of both devices, and begins the next. Returns the number of the one ended.
 static uint64_t cut_tallies(struct Breakdown *b, double now) {
     struct Tally *host = tally_of(b->host_trace);
     if (host)

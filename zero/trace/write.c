@@ -165,6 +165,7 @@ static void write_blocks(const struct Writer *w) {
     fprintf(w->f, "],\n");
 }
 
+// Returns a word for what a block holds; messages are told apart by their purpose.
 static const char *block_content(const struct LoggedBlock *b) {
     const char *const of[NTAG] = {"weights",     "gradient", "optimizer",
                                   "activations", "scratch",  "message"};

@@ -62,6 +62,7 @@ static bool writes_folder(const struct Saver *s, int dir) {
     return local_disk_is_writer(disk_of(s, dir), s->zero->all->rank);
 }
 
+// Returns what a save in a folder keeps: all other checkpoints, too.
 static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
     struct CheckpointKeep keep = s->keep;
     keep.newest = 0; // until the new one is proven
@@ -155,6 +156,7 @@ static int check_folder(const struct Saver *s, int dir, struct Error *e) {
     return writes_folder(s, dir) && s->lock ? run_lock_check(&s->lock[dir], e) : 0;
 }
 
+// Checks a folder's lock and disk space, and forces the log to disk. All ranks return the same.
 static int prepare(struct Saver *s, int dir, struct Error *e) {
     uint64_t bytes = wanted_bytes(s, dir);
     int err = check_folder(s, dir, e);
