@@ -72,7 +72,8 @@ void checkpoint_head_free(struct CheckpointHead *h) {
 
 // ---- writing ----
 
-static bool has(int format, int what) {
+// True if the format has that part: LATE, JUDGED, FROZEN or ADAPTERS.
+static bool format_has(int format, int what) {
     return (format - USUAL) & what;
 }
 
@@ -85,14 +86,15 @@ static int format_for(const struct CheckpointHead *h) {
 }
 
 static size_t fixed_bytes(int format) {
-    return MAGIC_BYTES + sizeof(struct Fixed) + (has(format, JUDGED) ? sizeof(struct Best) : 0) +
-           (has(format, ADAPTERS) ? sizeof(uint64_t) : 0);
+    return MAGIC_BYTES + sizeof(struct Fixed) +
+           (format_has(format, JUDGED) ? sizeof(struct Best) : 0) +
+           (format_has(format, ADAPTERS) ? sizeof(uint64_t) : 0);
 }
 
 // Bytes of a row of the table of groups.
 static size_t group_bytes(int format) {
-    return has(format, FROZEN) ? sizeof(struct CheckpointGroup)
-                               : offsetof(struct CheckpointGroup, narray);
+    return format_has(format, FROZEN) ? sizeof(struct CheckpointGroup)
+                                      : offsetof(struct CheckpointGroup, narray);
 }
 
 // Reports a failed write. err: 0, or -errno.
@@ -330,12 +332,12 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
         return refuse_format(path, seen, e);
     *h = head_of(&fixed);
-    h->narray = has(format, LATE) ? NSTATE_LATE : NSTATE;
+    h->narray = format_has(format, LATE) ? NSTATE_LATE : NSTATE;
     h->fixed_bytes = fixed_bytes(format);
     h->group_bytes = group_bytes(format);
-    if (has(format, JUDGED))
+    if (format_has(format, JUDGED))
         err = checkpoint_file_read(fd, path, &h->best, sizeof h->best, e);
-    if (!err && has(format, ADAPTERS))
+    if (!err && format_has(format, ADAPTERS))
         err = checkpoint_file_read(fd, path, &h->base_hash, sizeof h->base_hash, e);
     err = err ? err : check_head(path, h, e);
     if (err)

@@ -27,7 +27,7 @@ char *checkpoint_path(const char *folder, uint64_t step) {
     return base_format("%s/step-%08llu", folder, (unsigned long long)step);
 }
 
-// Returns the step of a folder named step-N, or false.
+// Reads the step of a folder named step-N. False: it has another name.
 static bool step_of(const char *name, uint64_t *step) {
     unsigned long long n;
     int end = 0;
@@ -83,8 +83,9 @@ bool checkpoint_is_below(const char *path, const char *folder) {
 
 // ---- locks of readers ----
 
-// A lock of the open file, not of the process: ranks that are threads hold one each.
-static bool lock(int fd, short type) {
+// Locks the open file, not for the process: ranks that are threads hold a lock each. False: another
+// lock excludes this one. type: F_RDLCK or F_WRLCK.
+static bool set_file_lock(int fd, short type) {
     struct flock all = {.l_type = type, .l_whence = SEEK_SET};
     return fcntl(fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES);
 }
@@ -103,7 +104,7 @@ static int open_lowest(int folder, int flags) {
 
 int checkpoint_hold(int folder) {
     int fd = open_lowest(folder, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && !lock(fd, F_RDLCK)) { // it is being removed
+    if (fd >= 0 && !set_file_lock(fd, F_RDLCK)) { // it is being removed
         close(fd);
         return -1;
     }
@@ -114,7 +115,7 @@ int checkpoint_hold(int folder) {
 // that cannot be found out.
 static bool is_unread(int folder, int *held) {
     *held = open_lowest(folder, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    return *held < 0 ? errno == ENOENT : lock(*held, F_WRLCK);
+    return *held < 0 ? errno == ENOENT : set_file_lock(*held, F_WRLCK);
 }
 
 // ---- removing ----
@@ -143,10 +144,10 @@ int checkpoint_remove(const char *path) {
     errno = 0;
     bool gone = folder_for_all(folder, is_ours, NULL) && is_unread(folder, &held) &&
                 folder_for_all(folder, remove_file, NULL) && rmdir(path) == 0;
-    static const int told[] = {EMFILE, ENFILE, ENOMEM, EIO, EACCES, EPERM, EROFS, EBUSY};
+    static const int reported[] = {EMFILE, ENFILE, ENOMEM, EIO, EACCES, EPERM, EROFS, EBUSY};
     err = gone ? 0 : -EEXIST;
-    for (size_t i = 0; !gone && i < sizeof told / sizeof told[0]; i++)
-        if (errno == told[i])
+    for (size_t i = 0; !gone && i < sizeof reported / sizeof reported[0]; i++)
+        if (errno == reported[i])
             err = -errno;
     if (held >= 0)
         close(held);

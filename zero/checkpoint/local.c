@@ -69,7 +69,7 @@ int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *d
     return err;
 }
 
-// The first mark in a folder.
+// Copies the name of a folder's first mark to `found`.
 static bool find_mark(int folder, const char *name, void *found) {
     char *to = found;
     if (!*to && checkpoint_is_mark(name) && folder_has_file(folder, name, NULL))
@@ -78,7 +78,7 @@ static bool find_mark(int folder, const char *name, void *found) {
 }
 
 // Returns the word of the mark in a folder; 0: none.
-static uint64_t marked(int folder) {
+static uint64_t read_mark_word(int folder) {
     char name[MARK_NAME_BYTES] = "";
     uint64_t word = 0;
     folder_for_all(folder, find_mark, name);
@@ -161,7 +161,7 @@ static int agree_on_save(struct Fetch *x, uint32_t *count, struct Error *why) {
         if (all[r] < all[reporter])
             reporter = r;
     *count = (uint32_t)zero_share(x->z, *count)[reporter];
-    uint64_t mark = f->folder >= 0 ? marked(f->folder) : 0;
+    uint64_t mark = f->folder >= 0 ? read_mark_word(f->folder) : 0;
     bool is_reporters = zero_share(x->z, mark)[reporter] == mark;
     if (f->folder >= 0 && !is_reporters) {
         close(f->folder);
@@ -249,8 +249,8 @@ static int check_all_there(const struct Fetch *x, int reporter, struct Error *e)
 
 // ---- sending a file ----
 
-// Returns the value of the file's owner.
-static uint64_t hear(struct Fetch *x, int i, uint64_t mine) {
+// Returns the `mine` of the rank that owns file i. All ranks call it.
+static uint64_t owner_value(struct Fetch *x, int i, uint64_t mine) {
     return zero_share(x->z, mine)[x->owner[i]];
 }
 
@@ -260,7 +260,7 @@ static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *
 }
 
 // True if this rank may need the file's elements. TP rank 0's file has what all TP ranks hold.
-static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
+static bool needs_file(const struct Zero *z, const struct CheckpointHead *h, int file) {
     size_t tp_rank = (size_t)grid_coord(&h->grid, file, AXIS_TP);
     bool needed = false;
     if ((size_t)h->grid.size[AXIS_TP] != z->params->tp_size ||
@@ -273,8 +273,8 @@ static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file
 
 // Sends bytes [at, at + n) of a file from its owner to the others. keeps: stores them in what this
 // rank fetches. An error is kept in *err, since the others go on.
-static void hand_out(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bool keeps,
-                     char *buffer, int *err, struct Error *e) {
+static void broadcast_range(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bool keeps,
+                            char *buffer, int *err, struct Error *e) {
     const char *path = x->f->file[i].path;
     for (uint64_t end = at + n; at < end; at += PIECE) {
         size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
@@ -304,16 +304,16 @@ static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
     err = zero_agree(x->z, err);
     if (!err && !x->shared[i]) {
         int from = owns ? fd : -1;
-        uint64_t bytes = hear(x, i, (uint64_t)st.st_size);
-        uint64_t head = hear(x, i, owns ? checkpoint_values_at(&file->head) : 0);
-        hand_out(x, i, from, 0, head, !sees, buffer, &err, e);
+        uint64_t bytes = owner_value(x, i, (uint64_t)st.st_size);
+        uint64_t head = owner_value(x, i, owns ? checkpoint_values_at(&file->head) : 0);
+        broadcast_range(x, i, from, 0, head, !sees, buffer, &err, e);
         if (!sees && !err)
             err = checkpoint_file_head(x->f->fetched, file->path, x->end, bytes, &file->head, e);
-        bool needed = !sees && !err && needs(x->z, &file->head, i);
+        bool needed = !sees && !err && needs_file(x->z, &file->head, i);
         err = zero_agree(x->z, err);
         bool any = zero_agree(x->z, needed ? -1 : 0);
         if (any && !err)
-            hand_out(x, i, from, head, bytes - head, needed, buffer, &err, e);
+            broadcast_range(x, i, from, head, bytes - head, needed, buffer, &err, e);
         file->fetched = needed;
         x->end += needed ? bytes : 0;
         err = zero_agree(x->z, err);

@@ -31,7 +31,8 @@ struct CheckpointReader {
 
 // ---- elements of a TP rank's group, from its files ----
 
-static bool has(const struct CheckpointFiles *f, int file, int tp_rank, int g, uint64_t i) {
+static bool file_has_element(const struct CheckpointFiles *f, int file, int tp_rank, int g,
+                             uint64_t i) {
     const struct CheckpointGroup *part = &f->file[file].head.group[g];
     return checkpoint_tp_rank(f, file) == tp_rank && i >= part->begin &&
            i - part->begin < part->count;
@@ -49,10 +50,10 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     const struct CheckpointFiles *f = r->files;
     struct CheckpointHead again;
     int file = 0;
-    if (r->file >= 0 && has(f, r->file, tp_rank, g, i))
+    if (r->file >= 0 && file_has_element(f, r->file, tp_rank, g, i))
         return 0;
     close_file(r);
-    while (file < f->count && !has(f, file, tp_rank, g, i))
+    while (file < f->count && !file_has_element(f, file, tp_rank, g, i))
         file++;
     CHECK(file < f->count, "no file has element %llu of group %d", (unsigned long long)i, g);
     const struct CheckpointFile *from = &f->file[file];
@@ -68,6 +69,7 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     return err;
 }
 
+// Reads elements [i, i + n) of an array of the open file, past the window.
 static int read_long(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
                      float *out, struct Error *e) {
     const struct CheckpointFile *f = &r->files->file[r->file];

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void head_of(const struct Zero *z, const char *identity, struct CheckpointHead *h) {
+// Fills in the head of this rank's file; call checkpoint_head_free.
+static void make_head(const struct Zero *z, const char *identity, struct CheckpointHead *h) {
     *h = (struct CheckpointHead){.step = z->step,
                                  .updates = z->updates,
                                  .loss_scale = z->loss_scale,
@@ -45,7 +46,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
 
 uint64_t checkpoint_bytes(const struct Zero *z, const char *identity) {
     struct CheckpointHead head;
-    head_of(z, identity, &head);
+    make_head(z, identity, &head);
     uint64_t bytes = checkpoint_file_bytes(&head);
     checkpoint_head_free(&head);
     return bytes;
@@ -89,7 +90,7 @@ static int write_to_file(void *writer, const void *bytes, size_t n, struct Error
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e) {
     char *path = checkpoint_rank_path(folder, z->all->rank);
     struct CheckpointHead head;
-    head_of(z, identity, &head);
+    make_head(z, identity, &head);
     struct CheckpointWriter *w;
     int err = checkpoint_file_create(&w, path, &head, e);
     if (!err && (err = write_groups(z, &head, write_to_file, w, e)))
@@ -178,7 +179,7 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
                            .bytes = to->bytes,
                            .rank = z->all->rank,
                            .word = word};
-    head_of(z, identity, &s->head);
+    make_head(z, identity, &s->head);
     int err = write_groups(z, &s->head, write_to_memory, s, e);
     atomic_store(word, WORD_WRITING);
     if (!err && (err = start_thread(s)))

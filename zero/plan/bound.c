@@ -6,16 +6,16 @@
 
 // ---- speeds ----
 
-// Under that name, which it frees.
-static double keep_named(KeepMeasured *keep, const char *folder, char *name,
-                         double (*measure)(void *), const void *context) {
+// Returns the speed that is cached under `name`, else measures it. Frees the name.
+static double cached_speed(KeepMeasured *keep, const char *folder, char *name,
+                           double (*measure)(void *), const void *context) {
     double speed = keep(folder, name, measure, (void *)context);
     free(name);
     return speed;
 }
 
-static double keep_disk(const struct RankSettings *s, const char *direction, KeepMeasured *keep,
-                        const char *folder, double (*measure)(void *)) {
+static double cached_disk_speed(const struct RankSettings *s, const char *direction,
+                                KeepMeasured *keep, const char *folder, double (*measure)(void *)) {
     struct NvmeSettings nvme = s->nvme;
     struct Error ignored;
     nvme_resolve(&nvme, &ignored);
@@ -23,13 +23,14 @@ static double keep_disk(const struct RankSettings *s, const char *direction, Kee
     char *name = base_format("disk B/s, %s, %s, blocks of %zu, %zu at once", direction,
                              full ? full : nvme.folder, nvme.block_bytes, nvme.depth);
     free(full);
-    return keep_named(keep, folder, name, measure, &nvme);
+    return cached_speed(keep, folder, name, measure, &nvme);
 }
 
-static double keep_update(const struct RankSettings *s, size_t n, bool host, KeepMeasured *keep,
-                          const char *folder) {
+static double cached_update_speed(const struct RankSettings *s, size_t n, bool host,
+                                  KeepMeasured *keep, const char *folder) {
     struct UpdateBenchmark u = rank_device_update_of(s, n, host);
-    return n ? keep_named(keep, folder, rank_device_update_name(&u), rank_device_measure_update, &u)
+    return n ? cached_speed(keep, folder, rank_device_update_name(&u), rank_device_measure_update,
+                            &u)
              : 0;
 }
 
@@ -62,44 +63,45 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
         return 0;
     if (here)
         out->flops =
-            keep_named(keep, folder, rank_device_speed_name(s), rank_device_measure_speed, s);
+            cached_speed(keep, folder, rank_device_speed_name(s), rank_device_measure_speed, s);
     if (here && bus) {
-        out->in = keep_named(keep, folder, rank_device_copy_name(s, "to the device"),
-                             rank_device_measure_in, s);
-        out->out = keep_named(keep, folder, rank_device_copy_name(s, "from the device"),
-                              rank_device_measure_out, s);
-        out->update = keep_update(s, n.device, false, keep, folder);
-        out->host_update = keep_update(s, n.host, true, keep, folder);
+        out->in = cached_speed(keep, folder, rank_device_copy_name(s, "to the device"),
+                               rank_device_measure_in, s);
+        out->out = cached_speed(keep, folder, rank_device_copy_name(s, "from the device"),
+                                rank_device_measure_out, s);
+        out->update = cached_update_speed(s, n.device, false, keep, folder);
+        out->host_update = cached_update_speed(s, n.host, true, keep, folder);
     }
     if (disk) {
-        out->read = keep_disk(s, "read", keep, folder, nvme_measure_read);
-        out->written = keep_disk(s, "written", keep, folder, nvme_measure_write);
+        out->read = cached_disk_speed(s, "read", keep, folder, nvme_measure_read);
+        out->written = cached_disk_speed(s, "written", keep, folder, nvme_measure_write);
     }
     return 0;
 }
 
 // ---- times ----
 
-// 0 where nothing is done, or the speed is not known.
-static double seconds(double amount, double speed) {
+// Returns the seconds of an amount of FLOP or bytes; 0 where the speed is not known.
+static double seconds_at_speed(double amount, double speed) {
     return speed > 0 ? amount / speed : 0;
 }
 
-// Both ways at once, or one after the other where the same cores make them.
+// Returns the seconds of both directions: at once, or in turn where the same cores copy.
 static double bus_seconds(const struct StepWork *w, const struct Moved *m, const struct Speeds *s) {
-    double in = seconds((double)m->in, s->in), out = seconds((double)m->out, s->out);
+    double in = seconds_at_speed((double)m->in, s->in),
+           out = seconds_at_speed((double)m->out, s->out);
     return w->together ? in + out : fmax(in, out);
 }
 
 static double disk_seconds(const struct StepWork *w, const struct Moved *m,
                            const struct Speeds *s) {
     double ranks = w->disk_ranks;
-    return seconds(ranks * (double)m->read, s->read) +
-           seconds(ranks * (double)m->written, s->written);
+    return seconds_at_speed(ranks * (double)m->read, s->read) +
+           seconds_at_speed(ranks * (double)m->written, s->written);
 }
 
 // Returns the seconds of two works that overlap where the device allows it.
-static double beside(const struct StepWork *w, double a, double b) {
+static double overlap_seconds(const struct StepWork *w, double a, double b) {
     return w->together ? a + b : fmax(a, b);
 }
 
@@ -107,28 +109,30 @@ static double beside(const struct StepWork *w, double a, double b) {
 // beside them all; and what is made or moved beside this share alone: other collectives, the host's
 // update, and moves.
 struct PassTime {
-    double compute, sent, share, also, host;
+    double compute, sent, share, more_sent, host;
     const struct Moved *moved, *more;
 };
 
 static double pass_seconds(const struct StepWork *w, const struct Speeds *s, struct PassTime p) {
     double bus = p.share * bus_seconds(w, p.moved, s) + bus_seconds(w, p.more, s);
     double disk = p.share * disk_seconds(w, p.moved, s) + disk_seconds(w, p.more, s);
-    double sent = p.share * p.sent + p.also;
-    double here = beside(w, p.share * p.compute, beside(w, bus, beside(w, sent, p.host)));
+    double sent = p.share * p.sent + p.more_sent;
+    double here = overlap_seconds(w, p.share * p.compute,
+                                  overlap_seconds(w, bus, overlap_seconds(w, sent, p.host)));
     return fmax(here, disk);
 }
 
-static bool known(double seconds, double amount) {
+// True if the seconds of an amount are known: they are not 0, or the amount is 0.
+static bool is_time_known(double seconds, double amount) {
     return seconds > 0 || amount == 0;
 }
 
 // Returns the seconds at both ends of a step that nothing hides: the first unit waits for its
 // weights, and the update for the last one's gradient.
-static double edge_sent(const struct StepWork *w, const struct Speeds *s) {
+static double exposed_send_seconds(const struct StepWork *w, const struct Speeds *s) {
     const double *sent = w->sent;
     double micro = (sent[SEND_FORWARD] + sent[SEND_BACKWARD]) / (double)w->nmicro;
-    return w->together ? 0 : seconds(micro + sent[SEND_LAST] + sent[SEND_UPDATE], s->sent);
+    return w->together ? 0 : seconds_at_speed(micro + sent[SEND_LAST] + sent[SEND_UPDATE], s->sent);
 }
 
 // The first unit waits for its update and its weights, and nothing is left to run beside that.
@@ -137,11 +141,11 @@ static double first_wait(const struct StepWork *w, const struct Speeds *s, const
     moved_add(&first, w->moves.forward);
     first.out = first.written = 0;
     double bus = w->together ? 0 : bus_seconds(w, &first, s), host = w->together ? 0 : b->host;
-    double waits = host + bus + disk_seconds(w, &first, s) + edge_sent(w, s);
+    double waits = host + bus + disk_seconds(w, &first, s) + exposed_send_seconds(w, s);
     return w->units > 0 ? waits / w->units : 0;
 }
 
-static double all_sent(const struct StepWork *w) {
+static double sum_sent_bytes(const struct StepWork *w) {
     double bytes = 0;
     for (int i = 0; i < NSENDPHASE; i++)
         bytes += w->sent[i];
@@ -154,33 +158,37 @@ static double all_sent(const struct StepWork *w) {
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
     const struct Moves *m = &w->moves;
     struct Moved all = m->forward, none = {0};
-    double forward = w->forward > 0 ? w->forward : seconds(w->flops.forward, s->flops);
-    double backward = w->backward > 0 ? w->backward : seconds(w->flops.backward, s->flops);
+    double forward = w->forward > 0 ? w->forward : seconds_at_speed(w->flops.forward, s->flops);
+    double backward = w->backward > 0 ? w->backward : seconds_at_speed(w->flops.backward, s->flops);
     double first = 1 / (double)w->nmicro;
-    forward += seconds(w->sums[0], s->sent);
-    backward += seconds(w->sums[1], s->sent);
+    forward += seconds_at_speed(w->sums[0], s->sent);
+    backward += seconds_at_speed(w->sums[1], s->sent);
     moved_add(&all, m->backward);
     moved_add(&all, m->update);
-    double update = seconds(w->update, s->update);
+    double update = seconds_at_speed(w->update, s->update);
     struct Bound b = {.compute = forward + backward + update,
                       .bus = bus_seconds(w, &all, s),
                       .disk = disk_seconds(w, &all, s),
-                      .host = seconds(w->host_update, s->host_update),
-                      .sent = seconds(all_sent(w), s->sent)};
-    if (!(forward > 0) || !(backward > 0) || !known(update, w->update) ||
-        !known(b.host, w->host_update) || !known(b.bus, (double)(all.in + all.out)) ||
-        !known(b.disk, (double)(all.read + all.written)))
+                      .host = seconds_at_speed(w->host_update, s->host_update),
+                      .sent = seconds_at_speed(sum_sent_bytes(w), s->sent)};
+    if (!(forward > 0) || !(backward > 0) || !is_time_known(update, w->update) ||
+        !is_time_known(b.host, w->host_update) ||
+        !is_time_known(b.bus, (double)(all.in + all.out)) ||
+        !is_time_known(b.disk, (double)(all.read + all.written)))
         return b;
     const double *sent = w->sent;
-    double sent_forward = seconds(sent[SEND_FORWARD], s->sent);
-    double sent_backward = seconds(sent[SEND_BACKWARD], s->sent);
+    double sent_forward = seconds_at_speed(sent[SEND_FORWARD], s->sent);
+    double sent_backward = seconds_at_speed(sent[SEND_BACKWARD], s->sent);
     struct PassTime back = {backward, sent_backward, 1 - first, 0, 0, &m->backward, &none};
-    struct PassTime last = {backward, sent_backward, first, seconds(sent[SEND_LAST], s->sent),
-                            0,        &m->backward,  &none};
+    struct PassTime last = {
+        backward, sent_backward, first, seconds_at_speed(sent[SEND_LAST], s->sent),
+        0,        &m->backward,  &none};
     struct PassTime rest = {forward, sent_forward, 1 - first, 0, 0, &m->forward, &none};
-    struct PassTime begin = {forward, sent_forward, first,     seconds(sent[SEND_UPDATE], s->sent),
-                             b.host,  &m->forward,  &m->update};
-    double late = beside(w, beside(w, b.compute, b.sent), beside(w, b.host, b.bus));
+    struct PassTime begin = {
+        forward, sent_forward, first,     seconds_at_speed(sent[SEND_UPDATE], s->sent),
+        b.host,  &m->forward,  &m->update};
+    double late = overlap_seconds(w, overlap_seconds(w, b.compute, b.sent),
+                                  overlap_seconds(w, b.host, b.bus));
     b.step = w->delayed
                  ? fmax(late, b.disk)
                  : pass_seconds(w, s, back) + pass_seconds(w, s, last) + update +

@@ -35,7 +35,7 @@ void candidate_apply(const struct Candidate *c, struct RankSettings *s) {
     s->moments_dtype = c->moments;
 }
 
-static bool same(const struct Candidate *a, const struct Candidate *b) {
+static bool same_choices(const struct Candidate *a, const struct Candidate *b) {
     return memcmp(a->of, b->of, sizeof a->of) == 0;
 }
 
@@ -48,7 +48,8 @@ static int count_stages(void) {
     return n;
 }
 
-static bool allows(const struct FitOpen *open, enum Choose axis, int is, int value) {
+// True if an axis may have this value in place of `is`, the user's.
+static bool may_choose(const struct FitOpen *open, enum Choose axis, int is, int value) {
     const bool may[NCHOOSE] = {open->opt,
                                open->param,
                                open->act,
@@ -59,15 +60,16 @@ static bool allows(const struct FitOpen *open, enum Choose axis, int is, int val
     return value == is || may[axis];
 }
 
-// Number i of all combinations of values, the last axis first. False: not one that is allowed.
-static bool candidate_number(size_t i, const int values[NCHOOSE], const struct Candidate *said,
-                             const struct FitOpen *open, bool disk, struct Candidate *c) {
+// Fills in combination number i of the axes' values; the last axis changes fastest. False: `open`
+// does not allow it.
+static bool fill_candidate(size_t i, const int values[NCHOOSE], const struct Candidate *said,
+                           const struct FitOpen *open, bool disk, struct Candidate *c) {
     bool allowed = true;
     for (int a = NCHOOSE - 1; a >= 0; a--) {
         int is = said->of[a], at = c->of[a] = (int)(i % (size_t)values[a]);
         i /= (size_t)values[a];
         bool there = a > CHOOSE_ACT || disk || at != TIER_NVME || is == TIER_NVME;
-        allowed = allowed && there && allows(open, (enum Choose)a, is, at);
+        allowed = allowed && there && may_choose(open, (enum Choose)a, is, at);
     }
     return allowed;
 }
@@ -83,7 +85,7 @@ size_t candidates_list(const struct RankSettings *said, const struct FitOpen *op
     *out = base_alloc((all + 1) * sizeof **out);
     (*out)[0] = first;
     for (size_t i = 0; i < all; i++)
-        if (candidate_number(i, values, &first, open, disk, &c) && !same(&c, &first))
+        if (fill_candidate(i, values, &first, open, disk, &c) && !same_choices(&c, &first))
             (*out)[n++] = c;
     return n;
 }
@@ -115,7 +117,7 @@ bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, Candi
 
 // ---- in words ----
 
-static const char *place_name(enum TierKind kind) {
+static const char *offload_flag_value(enum TierKind kind) {
     return kind == TIER_DEVICE ? "none" : tier_name(kind);
 }
 
@@ -134,9 +136,9 @@ void candidate_describe(const struct Candidate *c, const struct Candidate *from,
         const char *flag, *value;
     } part[] = {{c->stage != from->stage, "zero", stage},
                 {c->recompute != from->recompute, "recompute", recompute_name(c->recompute)},
-                {c->opt != from->opt, "offload-optimizer", place_name(c->opt)},
-                {c->param != from->param, "offload-param", place_name(c->param)},
-                {c->act != from->act, "offload-activations", place_name(c->act)},
+                {c->opt != from->opt, "offload-optimizer", offload_flag_value(c->opt)},
+                {c->param != from->param, "offload-param", offload_flag_value(c->param)},
+                {c->act != from->act, "offload-activations", offload_flag_value(c->act)},
                 {first_disk, "nvme-path", "FOLDER"},
                 {c->master != from->master, "master-dtype", master_name(c->master)},
                 {c->moments != from->moments, "adam-dtype", dtype_name(c->moments)},
@@ -174,7 +176,7 @@ static struct Candidate with_offload(int i, struct Candidate said) {
     return said;
 }
 
-// The row of offloads that makes c of what was said; -1: none.
+// Returns the row of offloads that makes c of `said`; -1: none.
 static int offload_row(const struct Candidate *c, const struct Candidate *said) {
     for (int i = 0; i < NOFFLOADS; i++) {
         struct Candidate more = with_offload(i, *said);
@@ -184,7 +186,8 @@ static int offload_row(const struct Candidate *c, const struct Candidate *said) 
     return -1;
 }
 
-// Less in the host's memory: activations come back first, which cost the bus most. -1: not so.
+// Returns what comes back from the host's memory to make c of `said`: 0: activations, which cost
+// the bus most; 1: weights, too; 2: the optimizer state, too. -1: c differs otherwise.
 static int less_row(const struct Candidate *c, struct Candidate said) {
     enum TierKind *const from_host[] = {&said.act, &said.param, &said.opt};
     for (int i = 0; i < 3; i++) {
@@ -246,7 +249,7 @@ uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *s
     return c->moments == said->moments ? group + layout : CANDIDATE_NOT;
 }
 
-// The most that is offloaded with the optimizer there.
+// Returns `said` with the most offloaded that has the optimizer in tier `opt`.
 static struct Candidate most_offload(enum TierKind opt, const struct Candidate *said) {
     struct Candidate most = *said;
     for (int i = 0; i < NOFFLOADS; i++)
@@ -258,7 +261,7 @@ static struct Candidate most_offload(enum TierKind opt, const struct Candidate *
 uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct Candidate *said) {
     if (c->master != said->master || c->moments != said->moments)
         return CANDIDATE_NOT;
-    if (same(c, said))
+    if (same_choices(c, said))
         return 0;
     for (enum TierKind opt = TIER_CPU; opt <= TIER_NVME; opt++) {
         struct Candidate most = most_offload(opt, said);
@@ -289,8 +292,9 @@ void trials_close(struct Trials *t) {
         device_close(t->device);
 }
 
-// The settings with a candidate, as if the user had said it. False: there is no such run.
-static bool apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out) {
+// Makes the settings of a candidate's run. False: there is no such run.
+static bool make_run_settings(const struct Trials *t, const struct Candidate *c,
+                              struct RankSettings *out) {
     struct Error ignored;
     *out = *t->settings;
     candidate_apply(c, out);
@@ -305,10 +309,12 @@ static bool apply(const struct Trials *t, const struct Candidate *c, struct Rank
     return c->batch == out->batch || settings_set_batch(out, c->batch) == 0;
 }
 
-static bool forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out) {
+// Forecasts a candidate's run. False: there is no such run.
+static bool forecast_candidate(const struct Trials *t, const struct Candidate *c,
+                               struct Forecast *out) {
     struct RankSettings s;
     struct Error ignored;
-    if (!apply(t, c, &s))
+    if (!make_run_settings(t, c, &s))
         return false;
     s.borrowed = t->device;
     s.borrowed_host = t->host;
@@ -321,7 +327,7 @@ static bool forecast(const struct Trials *t, const struct Candidate *c, struct F
 bool trials_fit(void *trials, const struct Candidate *c) {
     struct Trials *t = trials;
     t->tried++;
-    t->made = forecast(t, c, &t->last);
+    t->made = forecast_candidate(t, c, &t->last);
     if (!t->made)
         return false;
     size_t excess = capacity_excess(&t->last, t->room);

@@ -32,10 +32,10 @@ static bool is_shared(const struct Forecast *f, enum Shortage of) {
     return of == SHORT_MEMORY || (of == SHORT_PLACE && !places_apart(&f->settings));
 }
 
-// A rank's need of what would be short, in bytes, or a node's. Where ranks are unlike it is the
+// Returns the bytes that a rank, or a node, needs of a memory. Where ranks are unlike it is the
 // most of any, for a limit that each has, and the mean of this process's, for memory that they
 // share.
-static size_t need_of(const struct Forecast *f, enum Shortage of) {
+static size_t needed_bytes(const struct Forecast *f, enum Shortage of) {
     const struct Demand *d = &f->demand;
     enum TierKind kind = of == SHORT_HOST ? TIER_CPU : TIER_DEVICE;
     size_t memory = f->settings.device == DEVICE_CPU ? d->place_bytes : d->host_bytes;
@@ -47,7 +47,7 @@ static size_t need_of(const struct Forecast *f, enum Shortage of) {
 
 enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity *room) {
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
-        if (need_of(f, s) > room->of[s])
+        if (needed_bytes(f, s) > room->of[s])
             return s;
     return SHORT_NOT;
 }
@@ -55,7 +55,7 @@ enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity 
 size_t capacity_excess(const struct Forecast *f, const struct Capacity *room) {
     size_t sum = 0, node = (size_t)footprint_node_ranks(&f->settings);
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
-        size_t beyond = need_of(f, s) > room->of[s] ? need_of(f, s) - room->of[s] : 0;
+        size_t beyond = needed_bytes(f, s) > room->of[s] ? needed_bytes(f, s) - room->of[s] : 0;
         sum += s == SHORT_NODE ? ceil_div(beyond, node) : beyond;
     }
     return sum;
@@ -70,7 +70,7 @@ struct Needs capacity_needs(const struct Forecast *f) {
     struct Needs needs = {.node_ranks = footprint_node_ranks(&f->settings),
                           .ranks = f->settings.ranks};
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
-        needs.of[s] = need_of(f, s);
+        needs.of[s] = needed_bytes(f, s);
         bool mean = is_shared(f, s) && f->ranks_here > 1;
         needs.how[s] = !f->unlike || s == SHORT_NODE ? "" : mean ? " on average" : " at most";
     }

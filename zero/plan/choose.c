@@ -23,8 +23,10 @@ struct Search {
     struct Choice trial; // the last one
 };
 
-// Makes the dry rank that counts; the forecast's is closed already.
-static const struct PassCount *count(struct Search *s, const struct RankSettings *settings) {
+// Returns the counts of a micro-batch with these settings. If there are none yet it opens a dry
+// rank, which counts; the forecast's is closed already.
+static const struct PassCount *find_or_count_passes(struct Search *s,
+                                                    const struct RankSettings *settings) {
     bool accumulate = settings->nmicro > 1;
     for (struct Counted *c = s->counted; c; c = c->next)
         if (c->batch == settings->batch && c->recompute == settings->recompute &&
@@ -47,9 +49,9 @@ static const struct PassCount *count(struct Search *s, const struct RankSettings
     return &c->passes;
 }
 
-static struct Bound time_of(struct Search *s, struct Forecast *f) {
+static struct Bound forecast_bound(struct Search *s, struct Forecast *f) {
     const struct ChooseRequest *r = s->request;
-    const struct PassCount *passes = count(s, &f->settings);
+    const struct PassCount *passes = find_or_count_passes(s, &f->settings);
     double micros = (double)f->settings.nmicro;
     f->work.forward = micros * count_seconds(&passes->forward, &r->rates.kernels);
     f->work.backward = micros * count_seconds(&passes->backward, &r->rates.kernels);
@@ -57,30 +59,30 @@ static struct Bound time_of(struct Search *s, struct Forecast *f) {
     return bound_of(&f->work, &r->speeds);
 }
 
-// Forecasts a candidate into s->trial, of which no time is known where there is no such run.
-static bool fits(void *search, const struct Candidate *c) {
+// Forecasts a candidate into s->trial, whose time is 0 if there is no such run. True if it fits.
+static bool try_candidate(void *search, const struct Candidate *c) {
     struct Search *s = search;
     bool fit = trials_fit(&s->trials, c);
     s->trial = (struct Choice){.is = *c, .forecast = s->trials.last};
     if (s->trials.made)
-        s->trial.bound = time_of(s, &s->trial.forecast);
+        s->trial.bound = forecast_bound(s, &s->trial.forecast);
     return fit;
 }
 
 // Those that come first are smaller changes, and stay before others that are about as fast.
 static const double AS_FAST = 0.99;
 
-// Returns its index among the best: it comes before the first that takes clearly longer. So none
-// takes clearly longer than one after it.
-static size_t rank_of(const struct Choices *c, double seconds) {
+// Returns the index among the best for a step of so many seconds: it comes before the first that
+// takes clearly longer. So none takes clearly longer than one after it.
+static size_t find_place(const struct Choices *c, double seconds) {
     size_t at = 0;
     while (at < c->n && seconds >= AS_FAST * c->best[at].bound.step)
         at++;
     return at;
 }
 
-static void keep(struct Choices *c, const struct Choice *choice) {
-    size_t at = rank_of(c, choice->bound.step);
+static void insert_choice(struct Choices *c, const struct Choice *choice) {
+    size_t at = find_place(c, choice->bound.step);
     if (at == BEST)
         return;
     c->n += c->n < BEST;
@@ -91,17 +93,17 @@ static void keep(struct Choices *c, const struct Choice *choice) {
 
 static void try_batches(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
     c.batch = batch[n - 1];
-    if (fits(s, &c)) {
-        keep(s->out, &s->trial);
+    if (try_candidate(s, &c)) {
+        insert_choice(s->out, &s->trial);
         return;
     }
-    if (rank_of(s->out, s->trial.bound.step) == BEST)
+    if (find_place(s->out, s->trial.bound.step) == BEST)
         return; // a smaller batch takes longer
-    if (candidates_largest(batch, n - 1, c, fits, s))
-        keep(s->out, &s->trial);
+    if (candidates_largest(batch, n - 1, c, try_candidate, s))
+        insert_choice(s->out, &s->trial);
 }
 
-static int refuse(const struct Search *s, struct Error *e) {
+static int report_nothing_fits(const struct Search *s, struct Error *e) {
     const struct ChooseRequest *r = s->request;
     struct Candidate said = candidate_of(r->settings);
     char lack[LACK_BYTES], flags[CANDIDATE_BYTES];
@@ -134,7 +136,7 @@ int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) 
             free(batch);
         free(list);
         out->tried = s.trials.tried;
-        err = out->n ? 0 : refuse(&s, e);
+        err = out->n ? 0 : report_nothing_fits(&s, e);
     }
     trials_close(&s.trials);
     for (struct Counted *c = s.counted, *next; c; c = next) {

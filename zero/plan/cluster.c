@@ -105,8 +105,8 @@ static void make_stage(struct Question *q) {
     s->rank = 0;
 }
 
-static void add_sent(struct Question *q, size_t size, size_t stride, enum Collective kind,
-                     uint64_t bytes, enum SendPhase when) {
+static void add_collective_seconds(struct Question *q, size_t size, size_t stride,
+                                   enum Collective kind, uint64_t bytes, enum SendPhase when) {
     struct ClusterGroup g = {(size_t)q->whole->ranks, size, stride};
     q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
 }
@@ -118,8 +118,8 @@ static void add_collective(void *question, const struct Rehearsed *one) {
     const struct Comm *over = one->over;
     int apart = over == q->dry->parallel.replicas ? settings_stages(q->whole) : 1;
     if (over && over != q->dry->tp.comm)
-        add_sent(q, (size_t)over->size, (size_t)(over->stride * apart), one->collective, one->bytes,
-                 one->when);
+        add_collective_seconds(q, (size_t)over->size, (size_t)(over->stride * apart),
+                               one->collective, one->bytes, one->when);
 }
 
 // A tied head's matrix is on the first stage and on the last, which add up its gradient (a
@@ -132,7 +132,7 @@ static void add_ends(struct Question *q, const struct Zero *z) {
         const struct Group *g = &z->params->group[i];
         uint64_t bytes = g->padded / parts * dtype_size(z->plan.grad.dtype);
         if (g->first_unit != g->last_unit)
-            add_sent(q, 2, apart, COMM_ALL_REDUCE, bytes / 2, SEND_LAST);
+            add_collective_seconds(q, 2, apart, COMM_ALL_REDUCE, bytes / 2, SEND_LAST);
     }
 }
 
@@ -239,7 +239,7 @@ static double hand_seconds(const struct Question *q) {
     return fmax(near ? near_seconds : 0, leave ? far_seconds : 0);
 }
 
-static double sum_of(const struct Seconds *t) {
+static double total_seconds(const struct Seconds *t) {
     return t->kernels[0] + t->kernels[1] + t->sums[0] + t->sums[1];
 }
 
@@ -251,13 +251,13 @@ static void add_times(const struct Question *q, struct ClusterForecast *out) {
     struct Seconds slow = {{0}, {0}};
     for (size_t i = 0; i < out->stages; i++) {
         struct Seconds t = stage_seconds(q, i);
-        all += sum_of(&t) + 2 * hand;
-        slow = sum_of(&t) > sum_of(&slow) ? t : slow;
+        all += total_seconds(&t) + 2 * hand;
+        slow = total_seconds(&t) > total_seconds(&slow) ? t : slow;
     }
     out->kernels = m * (slow.kernels[0] + slow.kernels[1]);
     out->sums = m * (slow.sums[0] + slow.sums[1]);
     out->handed = m * 2 * hand;
-    out->bubble = all - sum_of(&slow) - 2 * hand;
+    out->bubble = all - total_seconds(&slow) - 2 * hand;
     struct StepWork *w = &out->rank.work;
     w->forward = m * (slow.kernels[0] + slow.sums[0] + hand);
     w->backward = m * (slow.kernels[1] + slow.sums[1] + hand);
@@ -312,7 +312,7 @@ static struct RankSettings resolve_dtypes(const struct RankSettings *s) {
     return r;
 }
 
-static int forecast(struct Question *q, struct ClusterForecast *out, struct Error *e) {
+static int forecast_step(struct Question *q, struct ClusterForecast *out, struct Error *e) {
     int err = footprint_predict(&q->stage, 0, 1, &out->rank, e);
     if (!err)
         err = forecast_stage(q, e);
@@ -381,7 +381,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     }
     if (!err) {
         q.rates = cluster_rates(c, s.model.head_size);
-        err = forecast(&q, out, e);
+        err = forecast_step(&q, out, e);
     }
     if (!lent)
         cluster_close(&s);

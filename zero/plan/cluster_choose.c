@@ -30,7 +30,7 @@ struct Search {
 // Those that come first are smaller changes, and stay before others that are about as fast.
 static const double AS_FAST = 0.99;
 
-static void keep(struct ClusterChoices *c, const struct ClusterForecast *f) {
+static void insert_forecast(struct ClusterChoices *c, const struct ClusterForecast *f) {
     size_t at = c->n < CLUSTER_BEST ? c->n++ : CLUSTER_BEST;
     if (at == CLUSTER_BEST && f->step >= AS_FAST * c->best[--at].step)
         return;
@@ -40,7 +40,7 @@ static void keep(struct ClusterChoices *c, const struct ClusterForecast *f) {
 }
 
 // True if the settings are valid and fit; then keeps them, if they are among the best.
-static bool fits(struct Search *s, const struct RankSettings *r) {
+static bool try_settings(struct Search *s, const struct RankSettings *r) {
     struct ClusterForecast f;
     struct Error ignored;
     s->out->tried++;
@@ -49,7 +49,7 @@ static bool fits(struct Search *s, const struct RankSettings *r) {
     s->least = size_min(s->least, f.device);
     if (cluster_check_room(s->c, &f, &ignored))
         return false;
-    keep(s->out, &f);
+    insert_forecast(s->out, &f);
     return true;
 }
 
@@ -57,9 +57,9 @@ static bool fits(struct Search *s, const struct RankSettings *r) {
 static bool try_batches(struct Search *s, struct RankSettings r) {
     size_t each = s->said->global_batch / (size_t)settings_data_ranks(&r);
     if (!s->open->batch)
-        return settings_set_batch(&r, s->said->batch) == 0 && fits(s, &r);
+        return settings_set_batch(&r, s->said->batch) == 0 && try_settings(s, &r);
     for (size_t batch = size_min(each, CLUSTER_MOST_BATCH); batch > 0; batch--)
-        if (settings_set_batch(&r, batch) == 0 && fits(s, &r))
+        if (settings_set_batch(&r, batch) == 0 && try_settings(s, &r))
             return true;
     return false;
 }

@@ -18,7 +18,7 @@ enum KeyType { KEY_COUNT, KEY_BYTES, KEY_RATE, KEY_SECONDS };
 // The values that each type of key may have, in words.
 static const struct {
     double low; // that and above; of a rate only above
-    const char *right;
+    const char *expected;
 } types[] = {[KEY_COUNT] = {1, "a whole number from 1 to 16384"},
              [KEY_BYTES] = {0, "a number of bytes from 0 to 1e18"},
              [KEY_RATE] = {0, "a number above 0, up to 1e18, per second"},
@@ -68,10 +68,11 @@ static bool is_text_key(const char *name) {
     return false;
 }
 
-static int refuse(const char *path, const cJSON *item, const char *right, struct Error *e) {
+static int refuse_value(const char *path, const cJSON *item, const char *expected,
+                        struct Error *e) {
     char *is = cJSON_PrintUnformatted(item);
     int err = error_set(e, -EINVAL, E_CLUSTER_FILE, "--cluster %s: \"%.40s\" is %.60s: expected %s",
-                        path, item->string, is ? is : "?", right);
+                        path, item->string, is ? is : "?", expected);
     cJSON_free(is);
     return err;
 }
@@ -100,9 +101,9 @@ static int read_number(const char *path, const cJSON *tree, const struct Cluster
         return 0;
     if (!item)
         return error_set(e, -EINVAL, E_CLUSTER_FILE, "--cluster %s: \"%s\" is missing: expected %s",
-                         path, k->name, types[k->type].right);
+                         path, k->name, types[k->type].expected);
     if (!is_right(k, item))
-        return refuse(path, item, types[k->type].right, e);
+        return refuse_value(path, item, types[k->type].expected, e);
     if (k->type == KEY_COUNT || k->type == KEY_BYTES)
         *(size_t *)at = (size_t)item->valuedouble;
     else
@@ -116,7 +117,7 @@ static int read_name(const char *path, const cJSON *tree, struct Cluster *out, s
         return error_set(e, -EINVAL, E_CLUSTER_FILE,
                          "--cluster %s: \"name\" is missing: expected a text", path);
     if (!cJSON_IsString(item) || !*item->valuestring)
-        return refuse(path, item, "a text", e);
+        return refuse_value(path, item, "a text", e);
     snprintf(out->name, sizeof out->name, "%s", item->valuestring);
     return 0;
 }
@@ -128,17 +129,17 @@ static int read_attention(const char *path, const cJSON *tree, struct Cluster *o
     out->scores_kept = !strcmp(text, "scores kept");
     if (!item || out->scores_kept || !strcmp(text, "fused"))
         return 0;
-    return refuse(path, item, "\"fused\" or \"scores kept\"", e);
+    return refuse_value(path, item, "\"fused\" or \"scores kept\"", e);
 }
 
 // Each names a key, and says where its number is from.
 static int check_sources(const char *path, const cJSON *tree, struct Error *e) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "sources");
     if (item && !cJSON_IsObject(item))
-        return refuse(path, item, "an object of keys and texts", e);
+        return refuse_value(path, item, "an object of keys and texts", e);
     for (const cJSON *source = item ? item->child : NULL; source; source = source->next)
         if (!key_named(source->string) || !cJSON_IsString(source))
-            return refuse(path, source, "a text, of a key that the file may have", e);
+            return refuse_value(path, source, "a text, of a key that the file may have", e);
     return 0;
 }
 

@@ -76,10 +76,10 @@ static void print_step(FILE *out, const struct ClusterForecast *f) {
     const struct {
         const char *name;
         double seconds;
-    } beside[] = {{"ZeRO's network", b->sent},
-                  {"bus to the host", b->bus},
-                  {"host's update", b->host},
-                  {"disks", b->disk}};
+    } overlapping[] = {{"ZeRO's network", b->sent},
+                       {"bus to the host", b->bus},
+                       {"host's update", b->host},
+                       {"disks", b->disk}};
     fprintf(out, "%-18s %12s\n", "a step (ms)", "takes");
     for (int i = 0; i < NPART; i++)
         if (part_of(f, i) > 0)
@@ -88,8 +88,8 @@ static void print_step(FILE *out, const struct ClusterForecast *f) {
     print_row(out, "sum", f->step * 1e3, NULL, 0);
     fprintf(out, "%-18s %12s\n", "beside it (ms)", "hidden or not");
     for (int i = 0; i < 4; i++)
-        if (beside[i].seconds > 0)
-            print_row(out, beside[i].name, beside[i].seconds * 1e3, NULL, 0);
+        if (overlapping[i].seconds > 0)
+            print_row(out, overlapping[i].name, overlapping[i].seconds * 1e3, NULL, 0);
 }
 
 // Prints what of the forecast no run can do yet.
@@ -120,12 +120,12 @@ static void add_seconds(cJSON *to, const struct ClusterForecast *f) {
     for (int i = 0; i < NPART; i++)
         cJSON_AddNumberToObject(seconds, parts[i].key, part_of(f, i));
     cJSON_AddNumberToObject(seconds, "step", f->step);
-    cJSON *beside = cJSON_AddObjectToObject(to, "beside");
+    cJSON *overlapping = cJSON_AddObjectToObject(to, "beside");
     for (int i = 0; i < NSENDPHASE; i++)
-        cJSON_AddNumberToObject(beside, phases[i], f->sent[i]);
-    cJSON_AddNumberToObject(beside, "bus", f->bound.bus);
-    cJSON_AddNumberToObject(beside, "host", f->bound.host);
-    cJSON_AddNumberToObject(beside, "disk", f->bound.disk);
+        cJSON_AddNumberToObject(overlapping, phases[i], f->sent[i]);
+    cJSON_AddNumberToObject(overlapping, "bus", f->bound.bus);
+    cJSON_AddNumberToObject(overlapping, "host", f->bound.host);
+    cJSON_AddNumberToObject(overlapping, "disk", f->bound.disk);
 }
 
 char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f) {

@@ -6,7 +6,7 @@
 
 // ---- a table that counts ----
 
-static void add(struct Counter *c, enum KernelKind k, struct Cost cost) {
+static void add_call_cost(struct Counter *c, enum KernelKind k, struct Cost cost) {
     c->to->flops[k] += cost.flops;
     c->to->bytes[k] += cost.bytes;
     c->to->calls[k]++;
@@ -14,7 +14,7 @@ static void add(struct Counter *c, enum KernelKind k, struct Cost cost) {
 
 #define X(op, Args)                                                                                \
     static void count_##op(struct Stream *s, const struct Args *a) {                               \
-        add((struct Counter *)s, KERNEL_##op, cost_##op(a));                                       \
+        add_call_cost((struct Counter *)s, KERNEL_##op, cost_##op(a));                             \
     }
 KERNEL_LIST(X)
 #undef X
@@ -89,16 +89,16 @@ static struct Operands operands_of(const struct Rank *r, bool accumulate) {
     return o;
 }
 
-// Adds what was sent to other TP ranks since `from`, and sets `from` to now.
-static void add_sent(const struct Comm *c, uint64_t from[2], struct KernelCount *to) {
+// Adds what was sent to other TP ranks since `before`, and sets `before` to now.
+static void add_sent(const struct Comm *c, uint64_t before[2], struct KernelCount *to) {
     if (!c)
         return;
     uint64_t sent = c->sent.bytes[COMM_ALL_GATHER] + c->sent.bytes[COMM_REDUCE_SCATTER] +
                     c->sent.bytes[COMM_ALL_REDUCE];
-    to->sent += (double)(sent - from[0]);
-    to->collectives += (double)(c->calls - from[1]);
-    from[0] = sent;
-    from[1] = c->calls;
+    to->sent += (double)(sent - before[0]);
+    to->collectives += (double)(c->calls - before[1]);
+    before[0] = sent;
+    before[1] = c->calls;
 }
 
 static void add_times(struct KernelCount *to, const struct KernelCount *c, double times) {
@@ -111,9 +111,10 @@ static void add_times(struct KernelCount *to, const struct KernelCount *c, doubl
     to->collectives += times * c->collectives;
 }
 
-// Counts one of several blocks in a row that are alike, and of all blocks the mean.
-static void walk(struct Rank *r, struct Counter *counter, const struct Operands *o,
-                 struct PassCount out[NUNITKIND]) {
+// Counts the passes of each kind of unit. Of blocks in a row that are alike it runs one; the count
+// of blocks is the mean of all.
+static void count_each_unit(struct Rank *r, struct Counter *counter, const struct Operands *o,
+                            struct PassCount out[NUNITKIND]) {
     const struct Params *p = &r->params;
     uint64_t sent[2] = {0, 0};
     struct KernelCount ignored = {.sent = 0};
@@ -144,7 +145,7 @@ void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKI
     memset(out, 0, NUNITKIND * sizeof *out);
     count_begin(&counting, dry->device, NULL);
     dry->acts.mode = HEAD_TRAIN;
-    walk(dry, &counting.counter, &o, out);
+    count_each_unit(dry, &counting.counter, &o, out);
     count_end(&counting);
     free(o.w);
     free(o.dw);

@@ -70,7 +70,7 @@ static bool search_among(struct Advice *s, const struct Candidate *list, size_t 
     return found;
 }
 
-static bool search(struct Advice *s) {
+static bool search_advice(struct Advice *s) {
     const struct RankSettings *said = &s->run->settings;
     const struct FitOpen open = {.stage = true,
                                  .recompute = true,
@@ -98,13 +98,13 @@ static void describe_least(const struct Advice *s, const struct Needs *run, char
 }
 
 // advice: the change as flags, or "" where none helps.
-static int refuse(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *e) {
+static int refuse_run(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *e) {
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
     capacity_describe(s->trials.room, &s->trials.needs, lack);
     struct Needs lacks = s->trials.needs;
-    bool found = search(s);
+    bool found = search_advice(s);
     describe_least(s, &lacks, least);
     candidate_describe(&s->trials.nearest, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
@@ -127,7 +127,7 @@ static int advise(const struct Forecast *run, const struct Capacity *room,
     int err = trials_open(&s.trials, &run->settings, room, run->ranks_here, true, e);
     s.trials.excess = capacity_excess(run, room);
     s.trials.needs = capacity_needs(run);
-    err = err ? err : refuse(&s, advice, e);
+    err = err ? err : refuse_run(&s, advice, e);
     trials_close(&s.trials);
     return err;
 }
@@ -140,8 +140,8 @@ static int check_disk(const struct FitRequest *r, const struct Forecast *f, stru
 }
 
 // advice: NULL where it fits.
-static int print(const struct FitRequest *r, const struct Forecast *f, const char *advice,
-                 struct Error *e) {
+static int print_forecast(const struct FitRequest *r, const struct Forecast *f, const char *advice,
+                          struct Error *e) {
     struct PipelineForecast pipeline;
     int err = pipeline_predict(r->settings, &pipeline, e);
     if (!err && r->json) {
@@ -170,6 +170,6 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
                                        r->processes_here, r->plan);
     struct Error unprinted;
     err = capacity_shortage(out, &room) ? advise(out, &room, advice, e) : check_disk(r, out, e);
-    int told = r->out ? print(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
-    return err ? err : told;
+    int print_err = r->out ? print_forecast(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
+    return err ? err : print_err;
 }

@@ -120,19 +120,19 @@ static struct Demand demand_of(const struct Forecast *f, size_t ranks, size_t ow
     return d;
 }
 
-// together: both are in this process; else it has a rank of the one or of the other.
-static size_t both(size_t a, size_t b, bool together) {
+// Returns the sum if both are in this process; else the larger, as it has one rank of either kind.
+static size_t add_or_max(size_t a, size_t b, bool together) {
     return together ? a + b : size_max(a, b);
 }
 
 // `more` is of ranks behind those of `d`.
 static void demand_add(struct Demand *d, const struct Demand *more, bool together) {
-    d->host_bytes = both(d->host_bytes, more->host_bytes, together);
-    d->place_bytes = both(d->place_bytes, more->place_bytes, together);
-    d->own_bytes = both(d->own_bytes, more->own_bytes, together);
+    d->host_bytes = add_or_max(d->host_bytes, more->host_bytes, together);
+    d->place_bytes = add_or_max(d->place_bytes, more->place_bytes, together);
+    d->own_bytes = add_or_max(d->own_bytes, more->own_bytes, together);
     for (int kind = 0; kind < NTIER; kind++) {
         struct TierDemand *of = &d->of[kind];
-        size_t here = both(of->here, more->of[kind].here, together);
+        size_t here = add_or_max(of->here, more->of[kind].here, together);
         if (more->of[kind].is.tier[kind].peak > of->is.tier[kind].peak)
             *of = more->of[kind];
         of->here = here;
@@ -190,7 +190,7 @@ static int unlike_stages(const struct RankSettings *s) {
     return s->cluster ? 1 : settings_stages(s);
 }
 
-// The sum of what a node's ranks take of the host, the most of any node. part: as forecast_parts
+// Returns what a node's ranks take of the host, the most of any node. part: as forecast_parts
 // has it.
 static size_t most_of_node(const struct RankSettings *s, const struct Forecast *part) {
     struct Grid grid = settings_grid(s);

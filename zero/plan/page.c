@@ -70,6 +70,7 @@ static bool is_said(const struct PageRequest *r, const char *flag) {
     return r->said->source(r->said->flags, flag) != FLAG_FROM_DEFAULT;
 }
 
+// True if a flag on the user's line sets the dial.
 static bool is_set(const struct PageRequest *r, const struct Dial *d) {
     bool set = false;
     for (int i = 0; i < 3 && d->set_by[i]; i++)
@@ -111,7 +112,7 @@ static const char *const rest[] = {
 };
 enum { NREST = sizeof rest / sizeof rest[0], NCOLUMN = OF_REST + NREST, REFUSED = NCOLUMN - 1 };
 
-// The name in `--plan --json`, with a tier's in place of its index.
+// Writes a column's name in `--plan --json`, with a tier's in place of its index.
 static void column_name(int i, char *text, size_t bytes) {
     static const char *const moved[] = {"in", "out", "read", "written"};
     int tag = i % (NTAG + 1), kind = i - OF_TRAFFIC;

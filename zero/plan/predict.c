@@ -21,7 +21,7 @@ int predict_check(const struct PredictRequest *r, struct Error *e) {
     return err ? err : footprint_predict(s, 0, r->world->count, &unused, e);
 }
 
-// No error: a command line is to work with any number of ranks.
+// Warns, and refuses nothing: a command line is to work with any number of ranks.
 static void warn_alone(const struct PredictRequest *r) {
     const struct RankSettings *s = r->settings;
     const struct ZeroStage *stage = zero_stage(s->stage);
@@ -31,7 +31,7 @@ static void warn_alone(const struct PredictRequest *r) {
                  s->stage, s->ranks > 1 ? "data-parallel " : "");
 }
 
-// Nor here: with few micro-batches a pipeline is only slow.
+// Warns, and refuses nothing: with few micro-batches a pipeline is only slow.
 static void warn_few_micro_batches(const struct PredictRequest *r) {
     const struct RankSettings *s = r->settings;
     int stages = settings_stages(s);
@@ -122,6 +122,7 @@ static bool is_open(const struct FitOpen *o) {
            o->master || o->moments || o->lora || o->tp || o->pp;
 }
 
+// True if this machine has such a device.
 static bool is_here(const struct RankSettings *s) {
     return s->device == DEVICE_CPU || device_count_cuda() > 0;
 }
@@ -154,14 +155,14 @@ static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, 
     return 0;
 }
 
-// A choice in a word, and back.
-static uint64_t word_of(const struct Candidate *c) {
+// Packs a candidate into a word: its batch, then 4 bits for each of its other choices.
+static uint64_t pack_candidate(const struct Candidate *c) {
     uint64_t word = c->batch;
     for (int i = 0; i < NCHOOSE; i++)
         word = word << 4 | (uint64_t)c->of[i];
     return word;
 }
-static struct Candidate of_word(uint64_t word) {
+static struct Candidate unpack_candidate(uint64_t word) {
     struct Candidate c;
     for (int i = NCHOOSE - 1; i >= 0; i--, word >>= 4)
         c.of[i] = word & 15;
@@ -192,7 +193,7 @@ static void tell_adapters(const struct ModelConfig *m) {
     params_free(&all);
 }
 
-// Rank 0's process alone.
+// Chooses on rank 0's process alone. *word: the packed candidate, then ADAPTER_BITS.
 static int choose_first(const struct PredictRequest *r, struct ChooseRequest c, double tokens,
                         uint64_t *word, struct Error *e) {
     struct Choices all;
@@ -213,7 +214,7 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest c, 
         return err;
     if (adapters)
         tell_adapters(&adapted.model);
-    *word = word_of(&all.best[0].is) << ADAPTER_BITS | (uint64_t)adapters;
+    *word = pack_candidate(&all.best[0].is) << ADAPTER_BITS | (uint64_t)adapters;
     if (r->out && !r->json)
         choices_print(r->out, &c, &all, tokens);
     return 0;
@@ -279,7 +280,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     word = world_of_first(w, word);
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
-    struct Candidate chosen = of_word(word >> ADAPTER_BITS);
+    struct Candidate chosen = unpack_candidate(word >> ADAPTER_BITS);
     set_adapters(&line->rank.model, (int)(word % (1 << ADAPTER_BITS)));
     set_adapters(&said->rank.model, (int)(word % (1 << ADAPTER_BITS)));
     settings_set_batch(&s, chosen.batch);
@@ -349,9 +350,9 @@ int predict_parameters(const struct PredictRequest *r, uint64_t parameters, stru
     return err;
 }
 
-// The same forecast, of another rank.
-static int of_rank(const struct PredictRequest *r, int rank, const struct Forecast *f,
-                   struct Forecast *out, struct Error *e) {
+// Makes the forecast of another rank, with the demand of all ranks as in `f`.
+static int forecast_other_rank(const struct PredictRequest *r, int rank, const struct Forecast *f,
+                               struct Forecast *out, struct Error *e) {
     int err = footprint_of_rank(r->settings, rank, f->ranks_here, out, e);
     struct Demand here = f->ranks_here > 1 ? f->demand : out->demand; // of this process
     out->speeds = f->speeds;
@@ -369,7 +370,7 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
     struct Forecast own = *forecast; // of the rank that measured
     struct Error e;
     if (own.settings.rank != rank->all->rank)
-        CHECK(!of_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
+        CHECK(!forecast_other_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
     char *json = table_json(&own, NULL, &measured, NULL);
     table_print(r->out, &own, &measured);
     rank_print_fallbacks(rank, r->out);

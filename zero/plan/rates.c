@@ -29,8 +29,8 @@ static size_t fewer_kv_heads(const struct ModelConfig *c, size_t heads) {
     return kv;
 }
 
-// Those of the model that is trained, of one rank. Only those on which a kernel's speed depends are
-// the run's.
+// Returns the settings of one rank of the small model. Only those on which a kernel's speed depends
+// are the run's.
 static struct RankSettings rates_settings(const struct RankSettings *s) {
     struct RankSettings r = {.model = s->model,
                              .recompute = RECOMPUTE_GELU, // so that what is restored is timed, too
@@ -194,7 +194,7 @@ struct Asked {
     int kernel; // NKERNEL: what is sent
 };
 
-static double measure_one(void *asked) {
+static double measure_rate(void *asked) {
     struct Asked *a = asked;
     struct Timing *t = a->timing;
     struct World w = world_of_threads(t->ranks);
@@ -204,7 +204,7 @@ static double measure_one(void *asked) {
     return a->kernel == NKERNEL ? t->rates.sent : t->rates.kernels.of[a->kernel];
 }
 
-// All that the rates depend on.
+// Returns the name under which a rate is cached: all that it depends on. free() it.
 static char *name_of(const struct RankSettings *s, int ranks, const char *what) {
     struct RankSettings small = rates_settings(s);
     const struct ModelConfig *m = &small.model;
@@ -265,7 +265,7 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
             continue;
         char *name = name_of(s, ranks_here, k == NKERNEL ? "sent" : count_name((enum KernelKind)k));
         *(k == NKERNEL ? &out->sent : &out->kernels.of[k]) =
-            keep(folder, name, measure_one, &asked);
+            keep(folder, name, measure_rate, &asked);
         free(name);
     }
     // The two halves of a classifier read and write as much as the whole.

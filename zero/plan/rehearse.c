@@ -97,7 +97,7 @@ static void add_all_moved(struct Play *p, const struct Totals *now, struct Rehea
     }
 }
 
-// All since the last call, of which `one` says what it was.
+// Adds all that was sent and moved since the last call; `one` says what that was for.
 static void add_since_last(struct Play *p, struct Rehearsed *one) {
     struct Totals now;
     count_all(p, &now);
@@ -129,7 +129,7 @@ static void hop_ended(void *play, const struct Zero *z, enum ChainKind kind, con
 // ---- the step ----
 
 // Rehearses a rank that does not train: a token of each sequence, or else the loss of a batch.
-static void forward(struct Play *p) {
+static void rehearse_forward(struct Play *p) {
     struct Acts *acts = &p->rank->acts;
     const struct KvCache *cache = &p->rank->model.cache;
     size_t b = acts->b, t = acts->t;
@@ -147,13 +147,13 @@ static void forward(struct Play *p) {
     acts->cache = NULL;
 }
 
-// The results of each step are known at once, and say nothing.
-static void step(struct Play *p) {
+// Rehearses one step. Its results are known at once, and say nothing.
+static void rehearse_step(struct Play *p) {
     struct Zero *z = &p->rank->zero;
     struct Acts *acts = &p->rank->acts;
     struct StepState settings = {.lr = 0};
     if (z->plan.inference) {
-        forward(p);
+        rehearse_forward(p);
         return;
     }
     zero_step_begin(z, &settings);
@@ -197,13 +197,13 @@ void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehears
     count_all(&p, &p.before);
     memset(&first, 0, sizeof first);
     for (int before = 0; before <= offload_is_delayed(z); before++)
-        step(&p);
+        rehearse_step(&p);
     *out = (struct Rehearsal){.sums = {0}};
     p.out = out;
     p.each = each;
     p.context = context;
     p.kernels = (struct KernelCount){.sent = 0};
-    step(&p);
+    rehearse_step(&p);
     z->watch = NULL;
     use_host_ends(z, NULL);
     z->step = z->known = 0;

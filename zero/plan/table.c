@@ -49,9 +49,10 @@ static bool is_used(const struct Footprint *f, enum TierKind kind) {
     return kind == TIER_DEVICE || f->tier[kind].peak > 0;
 }
 
-// A plan shows of each tier the rank that takes most of it; a run, the one that has measured.
-static const struct Footprint *shown(const struct Columns *c, const struct Forecast *f,
-                                     enum TierKind kind) {
+// Returns the footprint of the rank that is shown: a plan shows of each tier the one that takes
+// most of it; a run, the one that has measured.
+static const struct Footprint *shown_footprint(const struct Columns *c, const struct Forecast *f,
+                                               enum TierKind kind) {
     return c->n > 1 ? &f->is : &f->demand.of[kind].is;
 }
 
@@ -101,10 +102,11 @@ static void print_node(const struct Columns *c, const struct Forecast *f) {
 static void print_memory(const struct Columns *c, const struct Forecast *f) {
     size_t row[MAX_COLUMNS];
     for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
-        if (is_used(shown(c, f, kind), kind))
-            print_tier(&(struct Columns){c->out, c->n, {shown(c, f, kind), c->of[1]}, NULL}, f,
-                       kind);
-    const struct Footprint *on_disk = shown(c, f, TIER_NVME);
+        if (is_used(shown_footprint(c, f, kind), kind))
+            print_tier(
+                &(struct Columns){c->out, c->n, {shown_footprint(c, f, kind), c->of[1]}, NULL}, f,
+                kind);
+    const struct Footprint *on_disk = shown_footprint(c, f, TIER_NVME);
     if (c->n == 1 && on_disk->io_bytes)
         print_row(c, "buffers on host", &on_disk->io_bytes);
     print_node(c, f);
@@ -343,7 +345,7 @@ static void add_tier(cJSON *tiers, const struct Tier *t) {
     cJSON_AddItemToArray(tiers, tier);
 }
 
-static uint64_t most_of(const struct Footprint *f, enum Tag tag) {
+static uint64_t tag_bytes(const struct Footprint *f, enum Tag tag) {
     uint64_t bytes = 0;
     for (int kind = 0; kind < NTIER; kind++)
         bytes += f->tier[kind].most[tag];
@@ -358,9 +360,9 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
             add_tier(tiers, &f->tier[kind]);
     add_number(to, "peak", f->tier[TIER_DEVICE].peak);
     cJSON *states = cJSON_AddObjectToObject(to, "model_states");
-    add_number(states, "param", most_of(f, TAG_PARAM));
-    add_number(states, "grad", most_of(f, TAG_GRAD));
-    add_number(states, "optimizer", most_of(f, TAG_OPTIMIZER));
+    add_number(states, "param", tag_bytes(f, TAG_PARAM));
+    add_number(states, "grad", tag_bytes(f, TAG_GRAD));
+    add_number(states, "optimizer", tag_bytes(f, TAG_OPTIMIZER));
     add_number(states, "sum", footprint_model_states(f));
     cJSON *traffic = cJSON_AddObjectToObject(to, "traffic");
     uint64_t sum = 0;
@@ -379,7 +381,7 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
     add_number(moved, "written", f->moved.written);
 }
 
-// In seconds, what is known of it.
+// Adds the bounds that are known, in seconds.
 static void add_bound(cJSON *to, const struct Forecast *f) {
     struct Bound b = bound_of(&f->work, &f->speeds);
     const char *const names[] = {"compute", "bus", "disk", "host", "network", "step"};

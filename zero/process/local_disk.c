@@ -35,7 +35,7 @@ static void describe_holder(char who[WHO_BYTES]) {
     snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
 }
 
-static int refuse(int fd, struct FlagFolder at, struct Error *e) {
+static int refuse_busy_folder(int fd, struct FlagFolder at, struct Error *e) {
     char who[WHO_BYTES] = "";
     ssize_t n = pread(fd, who, sizeof who - 1, 0);
     who[n > 0 ? strcspn(who, "\n") : 0] = 0;
@@ -76,7 +76,7 @@ static int try_lock(const char *path, struct FlagFolder at, struct Error *e) {
         return fd;
     int refused = fcntl(fd, F_OFD_SETLK, &all) ? errno : 0;
     if (refused == EAGAIN || refused == EACCES)
-        err = refuse(fd, at, e);
+        err = refuse_busy_folder(fd, at, e);
     else if (refused)
         log_line(LOG_NORMAL,
                  "%s %s: cannot lock the folder against a second run: %s; the run goes on without "
@@ -182,7 +182,7 @@ static void free_names(struct RunLock *l) {
 }
 
 // Drops a lock that another process has as well: touches no file.
-static void forget(struct RunLock *l) {
+static void drop_lock(struct RunLock *l) {
     if (!l->path)
         return;
     close(l->fd);
@@ -230,7 +230,8 @@ static int take_locks(const struct World *w, struct RunLock *l, const char *fold
     return 0;
 }
 
-// If a disk has no locks, several processes have taken it.
+// Sets *keeper to the rank whose process keeps this disk. If a disk has no locks, several processes
+// have taken it.
 static int find_keeper(const struct World *w, struct RunLock *l, const char *folder,
                        const char *flag, uint64_t word, int *keeper, struct Error *e) {
     struct LockJob job = {word, w->first};
@@ -240,7 +241,7 @@ static int find_keeper(const struct World *w, struct RunLock *l, const char *fol
         return take_lock(l, folder, flag, job, e);
     }
     if (*keeper != w->first)
-        forget(l);
+        drop_lock(l);
     return 0;
 }
 

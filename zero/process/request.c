@@ -44,7 +44,7 @@ look_up_ignored(void) {
 
 __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = look_up_ignored;
 
-static void handle(const int *numbers, size_t count) {
+static void set_handlers(const int *numbers, size_t count) {
     struct sigaction action = {.sa_flags = SA_RESTART};
     for (size_t i = 0; i < count; i++) {
         action.sa_handler = was_ignored[numbers[i]] ? SIG_IGN : on_signal;
@@ -57,17 +57,17 @@ void request_begin(void) {
     began = base_seconds();
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    handle(numbers, sizeof numbers / sizeof numbers[0]);
+    set_handlers(numbers, sizeof numbers / sizeof numbers[0]);
 }
 
 void request_on_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
-    handle(numbers, sizeof numbers / sizeof numbers[0]);
+    set_handlers(numbers, sizeof numbers / sizeof numbers[0]);
 }
 
 void request_answer_begin(void) {
     sigaction(SIGINT, NULL, &between);
-    handle((const int[]){SIGINT}, 1);
+    set_handlers((const int[]){SIGINT}, 1);
 }
 
 void request_answer_end(void) {

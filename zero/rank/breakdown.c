@@ -92,7 +92,8 @@ void breakdown_open(struct Breakdown *b, struct Zero *z, struct Trace *trace, st
     breakdown_pause(b);
 }
 
-static uint64_t cut(struct Breakdown *b, double now) {
+// Ends the present span of both devices, and begins the next. Returns the number of the one ended.
+static uint64_t cut_tallies(struct Breakdown *b, double now) {
     struct Tally *host = tally_of(b->host_trace);
     if (host)
         tally_cut(host, now); // both number their spans alike
@@ -110,7 +111,7 @@ static void add_times(struct BreakdownTimes *to, const struct BreakdownTimes *t)
 }
 
 // Computes the shares of the pending step, and returns its number; 0: there is none.
-static uint64_t next_step(struct Breakdown *b) {
+static uint64_t take_step_times(struct Breakdown *b) {
     uint64_t step = b->step;
     if (!step)
         return 0;
@@ -132,7 +133,7 @@ static uint64_t next_step(struct Breakdown *b) {
 uint64_t breakdown_step(struct Breakdown *b, uint64_t step) {
     if (!b->zero)
         return 0;
-    uint64_t span = cut(b, base_seconds()), finished = next_step(b);
+    uint64_t span = cut_tallies(b, base_seconds()), finished = take_step_times(b);
     b->step = step;
     b->span = span;
     return finished;
@@ -141,10 +142,10 @@ uint64_t breakdown_step(struct Breakdown *b, uint64_t step) {
 uint64_t breakdown_end(struct Breakdown *b) {
     if (b->zero)
         zero_sync(b->zero);
-    return b->zero ? next_step(b) : 0;
+    return b->zero ? take_step_times(b) : 0;
 }
 
 void breakdown_pause(struct Breakdown *b) {
     if (b->zero)
-        cut(b, base_seconds());
+        cut_tallies(b, base_seconds());
 }

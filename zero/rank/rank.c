@@ -41,7 +41,7 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
 }
 
 // Opens the group of threads or processes, in which ranks find each other.
-static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
+static struct Comm *open_job_group(struct Rank *r, const struct RankSettings *s) {
     struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
     if (s->processes)
         return comm_open_mpi(r->device, &mpi, &r->staging);
@@ -101,7 +101,7 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
     struct RankDeviceChoice choice;
     CHECK(!rank_device_choose(s, dry, &choice, e), "%s", e->text); // rank_device_open did already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
-    r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
+    r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : open_job_group(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))
         r->all = comm_open_nccl(r->all, &nccl, &r->staging);
     open_parts(r, s, dry);

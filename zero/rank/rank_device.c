@@ -22,7 +22,7 @@ enum {
 
 // NCCL wants a GPU for each rank. If some ranks had a GPU of their own and some had not, all would
 // go at the pace of the latter, so that is taken for a mistake.
-static int refuse(const struct GpuAssignment *s, struct Error *e) {
+static int refuse_gpu_count(const struct GpuAssignment *s, struct Error *e) {
     return error_set(e, -EINVAL, E_GPU_RANKS,
                      "%d ranks on this machine's %d GPUs: expected at most %d, one on each GPU, or "
                      "CUDA_VISIBLE_DEVICES=0 to put all ranks on one GPU",
@@ -38,7 +38,7 @@ int rank_device_assign(const struct GpuAssignment *s, struct RankDeviceChoice *o
     bool apart = s->gpus == 0 || s->gpus >= s->node_ranks;
     bool one = s->gpus == 1; // a process may see only its own: rank_device_gpus_apart finds out
     if (!apart && !one)
-        return refuse(s, e);
+        return refuse_gpu_count(s, e);
     out->gpu = apart ? s->node_rank : 0;
     if (s->ranks == 1)
         return 0;

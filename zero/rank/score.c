@@ -82,7 +82,7 @@ static int fill_batch(void *scoring, uint64_t first, size_t n, const struct Batc
 }
 
 // Walks once with all ranks, and reads this rank's losses, token by token. Errors: -EINTR.
-static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
+static int score_batch(struct Scoring *s, uint64_t number, struct Error *e) {
     struct Rank *r = s->rank;
     struct Acts *acts = &r->acts;
     bool mine = number < s->batches;
@@ -108,7 +108,7 @@ static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t
 }
 
 // Gives every rank the results of each rank's batch; the first of them is batch number `first`.
-static void share(struct Scoring *s, uint64_t first, double *logprob) {
+static void share_logprobs(struct Scoring *s, uint64_t first, double *logprob) {
     struct Zero *z = &s->rank->zero;
     size_t ranks = rank_data_ranks(s->rank), most = s->batch[first].count;
     uint64_t mine = first + rank_data_rank(s->rank);
@@ -159,9 +159,9 @@ int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double
     plan_batches(&s);
     s.losses = device_alloc_host(r->device, acts->b_max * acts->t_max * sizeof *s.losses);
     for (uint64_t first = 0; first < s.batches && !err; first += ranks) {
-        err = walk(&s, first + rank_data_rank(r), e);
+        err = score_batch(&s, first + rank_data_rank(r), e);
         if (!err)
-            share(&s, first, logprob);
+            share_logprobs(&s, first, logprob);
     }
     acts->b = acts->b_max;
     acts->t = acts->t_max;

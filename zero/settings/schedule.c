@@ -10,7 +10,8 @@ static double progress(uint64_t done, uint64_t begin, uint64_t end) {
     return fmin(1, (double)(done - begin) / (double)(end - 1 - begin));
 }
 
-static double between(const struct LrSchedule *s, double share_of_lr) {
+// Returns the rate that is this share of the way from min_lr up to lr.
+static double lr_at_share(const struct LrSchedule *s, double share_of_lr) {
     return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
 }
 
@@ -23,7 +24,7 @@ static bool is_deepspeed_kind(enum Schedule kind) {
 static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64_t warmup) {
     double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
     double part = fmin(1, (double)(done - warmup + 1) / span);
-    return between(s, (1 + cos(M_PI * part)) / 2);
+    return lr_at_share(s, (1 + cos(M_PI * part)) / 2);
 }
 
 // Returns what DeepSpeed's scheduler has at iteration `done`, which it counts from 0; it warms up
@@ -34,7 +35,7 @@ static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
     if (done < warmup) {
         double share =
             s->linear ? (double)done / (double)warmup : log((double)done + 1) / log((double)warmup);
-        return s->kind == SCHEDULE_WARMUP_COSINE_LR ? s->lr * share : between(s, share);
+        return s->kind == SCHEDULE_WARMUP_COSINE_LR ? s->lr * share : lr_at_share(s, share);
     }
     if (s->kind == SCHEDULE_WARMUP_COSINE_LR)
         return deepspeed_cosine(s, done, warmup);
@@ -42,7 +43,7 @@ static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
         return s->lr;
     double left = s->steps > done ? (double)(s->steps - done) : 0;
     double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
-    return between(s, fmin(1, left / span));
+    return lr_at_share(s, fmin(1, left / span));
 }
 
 double schedule_lr(const struct LrSchedule *s, uint64_t done) {
@@ -52,13 +53,13 @@ double schedule_lr(const struct LrSchedule *s, uint64_t done) {
         return s->lr * (double)(done + 1) / (double)s->warmup;
     switch (s->kind) {
     case SCHEDULE_COSINE:
-        return between(s, 0.5 + 0.5 * cos(M_PI * progress(done, s->warmup, s->steps)));
+        return lr_at_share(s, 0.5 + 0.5 * cos(M_PI * progress(done, s->warmup, s->steps)));
     case SCHEDULE_LINEAR:
-        return between(s, 1 - progress(done, s->warmup, s->steps));
+        return lr_at_share(s, 1 - progress(done, s->warmup, s->steps));
     case SCHEDULE_WSD: {
         uint64_t decay = (uint64_t)(s->decay_share * (double)s->steps);
         uint64_t begin = s->steps > decay ? s->steps - decay : 0;
-        return between(s, 1 - progress(done, begin > s->warmup ? begin : s->warmup, s->steps));
+        return lr_at_share(s, 1 - progress(done, begin > s->warmup ? begin : s->warmup, s->steps));
     }
     default:
         return s->lr;

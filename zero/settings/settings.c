@@ -13,7 +13,7 @@
 
 // ---- defaults that depend on others ----
 
-static void fill(size_t *value, size_t otherwise) {
+static void set_if_zero(size_t *value, size_t otherwise) {
     if (!*value)
         *value = otherwise;
 }
@@ -50,15 +50,15 @@ static int resolve_model(struct Settings *s, struct Error *e) {
         return -EINVAL;
     }
     m->kind = m->kind == NFAMILY ? p->family : m->kind;
-    fill(&m->layers, p->layers);
-    fill(&m->heads, p->heads);
-    fill(&m->channels, p->channels);
-    fill(&m->seq_len, p->seq_len);
+    set_if_zero(&m->layers, p->layers);
+    set_if_zero(&m->heads, p->heads);
+    set_if_zero(&m->channels, p->channels);
+    set_if_zero(&m->seq_len, p->seq_len);
     if (m->kind == p->family) { // another family has its own values
-        fill(&m->kv_heads, p->kv_heads);
-        fill(&m->head_size, p->head_size);
-        fill(&m->ffn, p->ffn);
-        fill(&m->window, p->window);
+        set_if_zero(&m->kv_heads, p->kv_heads);
+        set_if_zero(&m->head_size, p->head_size);
+        set_if_zero(&m->ffn, p->ffn);
+        set_if_zero(&m->window, p->window);
         m->norm_eps = m->norm_eps > 0 ? m->norm_eps : p->norm_eps;
         m->rope.theta = m->rope.theta > 0 ? m->rope.theta : p->rope_theta;
         s->rope_scaling = s->rope_scaling ? s->rope_scaling : p->rope_scaling;
@@ -213,13 +213,13 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     if ((err = settings_check_tp(r, e)))
         return err;
     size_t together = (size_t)settings_data_ranks(r);
-    fill(&s->global_batch, r->batch * together);
+    set_if_zero(&s->global_batch, r->batch * together);
     said->global_batch = s->global_batch;
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * together);
-    fill(&r->shard_size, together);
+    set_if_zero(&r->shard_size, together);
     if (r->quantized_gradients && !use->launched && !r->cluster) // it shapes their sums
-        fill(&r->node_size, (size_t)r->ranks);
+        set_if_zero(&r->node_size, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
                      is_default(use, "master-dtype");

@@ -145,7 +145,7 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
                      t, tp_size, size_max(t / tp_size, 1) * tp_size);
 }
 
-// Does the same for the data-parallel ranks.
+// Refuses a value that does not divide the data-parallel ranks, and names those that do.
 static int refuse_share(const struct RankSettings *r, enum ErrorId id, const char *flag,
                         size_t value, struct Error *e) {
     char would_do[160] = "", shared[64];
@@ -156,7 +156,7 @@ static int refuse_share(const struct RankSettings *r, enum ErrorId id, const cha
 }
 
 // A second partition is cut over neighbours among the ranks of the first one.
-static int check_second(const struct RankSettings *r, struct Error *e) {
+static int check_hpz_size(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
     size_t shards = (size_t)settings_shard_ranks(r);
     if (!r->hpz_size || shards % r->hpz_size == 0)
@@ -177,7 +177,7 @@ int settings_check_shards(const struct RankSettings *r, struct Error *e) {
         return refuse_share(r, E_SHARD_SIZE_RANKS, "--zero-shard-size", r->shard_size, e);
     if (r->quantized_gradients && r->node_size && ranks % r->node_size && !in_node)
         return refuse_share(r, E_QUANT_NODES, "--node-size", r->node_size, e);
-    return check_second(r, e);
+    return check_hpz_size(r, e);
 }
 
 // ---- all else ----

@@ -45,7 +45,7 @@ static void gather_touches(struct Builder *b, int block) {
     qsort(b->cut, b->ncut, sizeof *b->cut, compare_cuts);
 }
 
-// The group of parameters that an operation works for; -1: of none, or of a unit.
+// Returns the group of parameters that an operation works for; -1: none.
 static int group_of(const struct ZeroTrace *t, const struct Operation *p) {
     const struct Params *params = t->parts.zero->params;
     if (p->work.kind != ORIGIN_UNIT)

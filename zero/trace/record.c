@@ -49,7 +49,7 @@ static void note_work(struct StepNotes *n, const struct Origin *w) {
 
 // ---- for what it is queued ----
 
-// The unit's pass at hand: kernels and collectives of the compute queue between hops.
+// Returns the present unit's pass: kernels and collectives of the compute queue between hops.
 static const struct Origin *unit_work(struct ZeroTrace *t, const struct Label *l) {
     struct Origin *u = &t->unit;
     if (u->unit != l->unit || u->backward != l->backward || u->micro != l->micro || !u->number)
@@ -81,7 +81,7 @@ static bool is_collective_of(const struct ZeroTrace *t, const struct Device *d, 
     return t->collective && t->collective->device == d && t->collective->queue == q;
 }
 
-// Of the next operation, which cannot tell.
+// Notes bytes that the next operation touches, as its own arguments do not show them.
 static void add_pending(struct ZeroTrace *t, struct Touch touch) {
     CHECK(t->npending < ACCESSES_MAX, "%d touches of one operation", t->npending + 1);
     t->pending[t->npending++] = touch;
@@ -186,7 +186,7 @@ struct Begun {
     uint64_t sent;
 };
 
-static struct Begun begin(struct Comm *c, const char *name) {
+static struct Begun begin_collective(struct Comm *c, const char *name) {
     struct ZeroTrace *t = c->device->trace->watch.context;
     const struct Label *l = &t->device->label;
     bool unit = c->queue == QUEUE_COMPUTE && l->unit >= 0;
@@ -198,7 +198,7 @@ static struct Begun begin(struct Comm *c, const char *name) {
 }
 
 // Adds what the other ranks may read until its last operation, and what it has sent.
-static void end(struct Comm *c, const struct Begun *b, const void *read, size_t bytes) {
+static void end_collective(struct Comm *c, const struct Begun *b, const void *read, size_t bytes) {
     struct ZeroTrace *t = b->t;
     const struct Label *l = &t->device->label;
     struct StepNotes *n = l->step ? notes_of(t, l->step) : NULL;
@@ -219,7 +219,7 @@ static void end(struct Comm *c, const struct Begun *b, const void *read, size_t 
 }
 
 static void spy_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
-    struct Begun b = begin(c, "all_gather");
+    struct Begun b = begin_collective(c, "all_gather");
     size_t before = (size_t)c->rank * bytes, after = ((size_t)c->size - 1) * bytes - before;
     char *own = (char *)whole + before;
     add_memory(b.t, shard, bytes, ACCESS_READ);
@@ -227,50 +227,50 @@ static void spy_all_gather(struct Comm *c, void *whole, const void *shard, size_
     add_memory(b.t, shard == own ? NULL : own, bytes, ACCESS_WRITE);
     add_memory(b.t, own + bytes, after, ACCESS_WRITE);
     b.real->all_gather(c, whole, shard, bytes);
-    end(c, &b, shard, bytes);
+    end_collective(c, &b, shard, bytes);
 }
 
 static void spy_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
                                enum Dtype dtype, bool accumulate) {
-    struct Begun b = begin(c, "reduce_scatter");
+    struct Begun b = begin_collective(c, "reduce_scatter");
     size_t bytes = n * dtype_size(dtype);
     add_memory(b.t, whole, (size_t)c->size * bytes, ACCESS_READ);
     add_memory(b.t, shard, bytes, accumulate ? ACCESS_BOTH : ACCESS_WRITE);
     b.real->reduce_scatter(c, shard, whole, n, dtype, accumulate);
-    end(c, &b, whole, (size_t)c->size * bytes);
+    end_collective(c, &b, whole, (size_t)c->size * bytes);
 }
 
 static void spy_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
-    struct Begun b = begin(c, "all_reduce");
+    struct Begun b = begin_collective(c, "all_reduce");
     size_t bytes = (size_t)c->size * n * dtype_size(dtype);
     add_memory(b.t, whole, bytes, ACCESS_BOTH);
     b.real->all_reduce(c, whole, n, dtype);
-    end(c, &b, whole, bytes);
+    end_collective(c, &b, whole, bytes);
 }
 
 static void spy_all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct Begun b = begin(c, "all_to_all");
+    struct Begun b = begin_collective(c, "all_to_all");
     size_t all = (size_t)c->size * bytes;
     add_memory(b.t, from, all, ACCESS_READ);
     add_memory(b.t, to, all, ACCESS_WRITE);
     b.real->all_to_all(c, to, from, bytes);
-    end(c, &b, from, all);
+    end_collective(c, &b, from, all);
 }
 
 static void spy_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct Begun b = begin(c, "broadcast");
+    struct Begun b = begin_collective(c, "broadcast");
     bool sends = c->rank == root;
     add_memory(b.t, mem, bytes, sends ? ACCESS_READ : ACCESS_WRITE);
     b.real->broadcast(c, mem, bytes, root);
-    end(c, &b, sends ? mem : NULL, bytes);
+    end_collective(c, &b, sends ? mem : NULL, bytes);
 }
 
 static void spy_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct Begun b = begin(c, from && to ? "sendrecv" : from ? "send" : "recv");
+    struct Begun b = begin_collective(c, from && to ? "sendrecv" : from ? "send" : "recv");
     add_memory(b.t, from, bytes, ACCESS_READ);
     add_memory(b.t, to, bytes, ACCESS_WRITE);
     b.real->sendrecv(c, to, from, bytes);
-    end(c, &b, from, bytes);
+    end_collective(c, &b, from, bytes);
 }
 
 static void spy_on(struct CommSpy *s, struct Comm *c) {

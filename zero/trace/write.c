@@ -165,7 +165,8 @@ static void write_blocks(const struct Writer *w) {
     fprintf(w->f, "],\n");
 }
 
-static const char *holds(const struct LoggedBlock *b) {
+// Returns a word for what a block holds; messages are told apart by their purpose.
+static const char *block_content(const struct LoggedBlock *b) {
     const char *const of[NTAG] = {"weights",     "gradient", "optimizer",
                                   "activations", "scratch",  "message"};
     if (b->tag != TAG_COMM)
@@ -186,7 +187,7 @@ static void write_lives(const struct Writer *w) {
                 "%s\n{\"block\":%d,\"offset\":%llu,\"bytes\":%zu,\"holds\":\"%s\",\"group\":%d,"
                 "\"from\":%d,\"until\":%d}",
                 comma, w->id[l->block], (unsigned long long)l->offset, l->bytes,
-                holds(&w->t->log.block[l->block]), l->group, l->from, l->until);
+                block_content(&w->t->log.block[l->block]), l->group, l->from, l->until);
         comma = ",";
     }
     fprintf(w->f, "],\n");
@@ -290,7 +291,7 @@ static void write_what(const struct Writer *w, const struct Operation *p) {
             micros(w, p->begin), micros(w, p->end));
 }
 
-// Where its row is, or the function that queued it.
+// Writes where the hop's row is, or the function that queued the unit.
 static void write_where(const struct Writer *w, const struct Operation *p) {
     const struct Params *params = w->t->parts.zero->params;
     const struct Origin *k = &p->work;

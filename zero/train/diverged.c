@@ -71,7 +71,7 @@ static char *flag_text(const char *flag, char *value) {
 }
 
 // Returns the first of FOLDER-again, FOLDER-again-again, ... that does not exist; NULL for NULL.
-static char *beside(const char *folder) {
+static char *unused_folder_name(const char *folder) {
     size_t n = folder ? strlen(folder) : 0;
     while (n > 1 && folder[n - 1] == '/')
         n--;
@@ -86,13 +86,14 @@ static char *beside(const char *folder) {
 
 // Returns the flags in front of the rate, which say where to resume. A checkpoint that leads to the
 // divergence again stays, and so the run goes on in other folders.
-static char *way_on(const struct Diverged *d, const char *path, bool newest) {
+static char *resume_flags(const struct Diverged *d, const char *path, bool newest) {
     const char *resume = newest ? "auto" : path;
     char *config = newest ? NULL : base_format("%s/config.json", d->out);
-    char *part[] = {flag_text("config", config),
-                    flag_text("out", newest ? base_format("%s", d->out) : beside(d->out)),
-                    flag_text("backup-dir", newest ? NULL : beside(d->also)),
-                    flag_text("resume", resume ? base_format("%s", resume) : NULL)};
+    char *part[] = {
+        flag_text("config", config),
+        flag_text("out", newest ? base_format("%s", d->out) : unused_folder_name(d->out)),
+        flag_text("backup-dir", newest ? NULL : unused_folder_name(d->also)),
+        flag_text("resume", resume ? base_format("%s", resume) : NULL)};
     char *way = base_format("%s%s%s%s", part[0], part[1], part[2], part[3]);
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
         free(part[i]);
@@ -107,7 +108,7 @@ int diverged_end(const struct Diverged *d, struct Error *e) {
         leave_note(d, *folder);
     bool any = checkpoint_newest(d->folders, UINT64_MAX, &last, &newest, &ignored) == 1;
     bool found = checkpoint_newest(d->folders, d->good, &path, &step, &ignored) == 1;
-    char *way = way_on(d, found ? path : NULL, !any || (found && step == newest));
+    char *way = resume_flags(d, found ? path : NULL, !any || (found && step == newest));
     if (found)
         where = base_format("the checkpoint of step %llu", (unsigned long long)step);
     else

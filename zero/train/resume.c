@@ -27,7 +27,7 @@ static const char *newest_folder(const struct Resume *r) {
     return r->newest_also ? r->asked.also : r->asked.out;
 }
 
-// Refuses a checkpoint's step that is past the end of the run, or before the newest one.
+// Refuses a checkpoint's step that is past the end of the run.
 static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
     if (step <= r->asked.steps)
         return 0;
@@ -37,6 +37,7 @@ static int check_end(const struct Resume *r, uint64_t step, struct Error *e) {
         (unsigned long long)r->asked.steps, (unsigned long long)step);
 }
 
+// Refuses a checkpoint's step that is past the end of the run, or before the newest one.
 static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
     int err = check_end(r, step, e);
     if (err)
@@ -63,7 +64,7 @@ static uint64_t world_most(const struct World *w, uint64_t mine) {
     return ~world_least(w, ~mine);
 }
 
-// Finds the newest checkpoint that any process sees. Its step; 0: there is none.
+// Sets r->newest to the step of the newest checkpoint that any process sees; 0: there is none.
 static int find_newest(struct Resume *r, struct Error *e) {
     char *path;
     uint64_t step = 0;

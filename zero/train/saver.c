@@ -58,10 +58,11 @@ static const struct LocalDisk *disk_of(const struct Saver *s, int dir) {
     return s->disk ? &s->disk[dir] : NULL;
 }
 
-static bool keeps(const struct Saver *s, int dir) {
+static bool writes_folder(const struct Saver *s, int dir) {
     return local_disk_is_writer(disk_of(s, dir), s->zero->all->rank);
 }
 
+// Returns what a save in a folder keeps: all other checkpoints, too.
 static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
     struct CheckpointKeep keep = s->keep;
     keep.newest = 0; // until the new one is proven
@@ -133,7 +134,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
     if (limited)
         return limited;
     uint64_t wanted = wanted_bytes(s, 0);
-    int err = keeps(s, 0) ? check_folders(s, wanted, e) : 0;
+    int err = writes_folder(s, 0) ? check_folders(s, wanted, e) : 0;
     name_node(s, 0, e);
     return zero_agree(s->zero, err);
 }
@@ -152,20 +153,21 @@ static int note_before(const struct Saver *s, int dir, struct Error *e) {
 }
 
 static int check_folder(const struct Saver *s, int dir, struct Error *e) {
-    return keeps(s, dir) && s->lock ? run_lock_check(&s->lock[dir], e) : 0;
+    return writes_folder(s, dir) && s->lock ? run_lock_check(&s->lock[dir], e) : 0;
 }
 
+// Checks a folder's lock and disk space, and forces the log to disk. All ranks return the same.
 static int prepare(struct Saver *s, int dir, struct Error *e) {
     uint64_t bytes = wanted_bytes(s, dir);
     int err = check_folder(s, dir, e);
-    if (!err && keeps(s, dir))
+    if (!err && writes_folder(s, dir))
         err = check_disk_space(s->folder[dir], bytes, e);
     if (!err && s->zero->all->rank == 0 && s->pre_save)
         err = note_before(s, dir, e);
     return zero_agree(s->zero, err);
 }
 
-static void is_saved(struct Saver *s, int dir, uint64_t step) {
+static void note_saved(struct Saver *s, int dir, uint64_t step) {
     s->saved = step;
     s->dir_index = dir;
     s->unproven = true;
@@ -179,7 +181,7 @@ void saver_prove(struct Saver *s, uint64_t step) {
         return;
     s->unproven = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
-        if (!keeps(s, i) || check_folder(s, i, &ignored))
+        if (!writes_folder(s, i) || check_folder(s, i, &ignored))
             continue;
         diverged_forget(s->folder[i]);
         if (i == s->dir_index)
@@ -195,7 +197,7 @@ static int save_in(struct Saver *s, int dir, struct Error *e) {
     if (err)
         return err;
     s->synchronous = dir != 0;
-    is_saved(s, dir, s->zero->step);
+    note_saved(s, dir, s->zero->step);
     return 0;
 }
 
@@ -255,7 +257,7 @@ static void join_alone(struct Saver *s) {
 }
 
 // Ends the save that was under way, whose thread is done; failed: removes what it has written.
-static void end(struct Saver *s, bool failed) {
+static void end_snapshot_save(struct Saver *s, bool failed) {
     struct Error ignored;
     uint64_t step = s->save.step;
     if (!s->save.ended)
@@ -266,11 +268,11 @@ static void end(struct Saver *s, bool failed) {
     s->under_way = false;
     atomic_store(&s->word, 0);
     if (!failed)
-        is_saved(s, 0, step);
+        note_saved(s, 0, step);
 }
 
-// Runs on the ranks that make a disk's folders.
-static int name_it(struct Saver *s) {
+// Gives the checkpoint its name, on the ranks that make a disk's folders.
+static int name_checkpoint(struct Saver *s) {
     struct Error e = {0};
     int err = checkpoint_end(&s->save, 0, &e);
     name_node(s, 0, &e);
@@ -284,9 +286,9 @@ void saver_hear(struct Saver *s, uint64_t words) {
         return;
     if (words & (WORD_FAILED | WORD_NAMED)) {
         join_alone(s);
-        end(s, words & WORD_FAILED);
+        end_snapshot_save(s, words & WORD_FAILED);
     } else if (!s->save.ended && s->save.keeps)
-        atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
+        atomic_store(&s->word, name_checkpoint(s) ? WORD_FAILED : WORD_NAMED);
 }
 
 void saver_finish(struct Saver *s) {
@@ -295,13 +297,13 @@ void saver_finish(struct Saver *s) {
         return;
     int err = checkpoint_snapshot_close(s->snapshot, &e);
     if (!err && atomic_load(&s->word) & WORD_FAILED)
-        err = -EIO; // name_it has logged the reason
+        err = -EIO; // name_checkpoint has logged the reason
     err = zero_agree(s->zero, err);
     if (err)
         log_failure_once(s, s->save.step, &e);
     if (!err && !s->save.ended && s->save.keeps)
-        err = name_it(s);
-    end(s, zero_agree(s->zero, err) != 0);
+        err = name_checkpoint(s);
+    end_snapshot_save(s, zero_agree(s->zero, err) != 0);
 }
 
 void saver_close(struct Saver *s) {
@@ -309,7 +311,7 @@ void saver_close(struct Saver *s) {
         return;
     join_alone(s);
     s->save.named = false; // a checkpoint that has its name keeps it
-    end(s, true);
+    end_snapshot_save(s, true);
 }
 
 void saver_save(struct Saver *s) {
@@ -329,8 +331,9 @@ void saver_save(struct Saver *s) {
 
 // ---- until it is done ----
 
-// Ranks check for signals together each second, so that all of them stop waiting at the same time.
-static bool waits(struct Saver *s, unsigned stops) {
+// Waits until it is time to try again; false: a signal came. Ranks check for signals together each
+// second, so that all of them stop waiting at the same time.
+static bool wait_to_retry(struct Saver *s, unsigned stops) {
     bool go_on = true;
     for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
@@ -354,7 +357,7 @@ int saver_save_last(struct Saver *s, struct Error *e) {
                  "trying again every %d s, until the checkpoint is saved or a signal ends the run",
                  SAVER_AGAIN_S);
     while (waits_on) { // there may be space when the signal comes
-        bool goes_on = waits(s, stops);
+        bool goes_on = wait_to_retry(s, stops);
         err = try_folders(s, e);
         waits_on = may_pass(err) && goes_on;
     }

@@ -63,7 +63,7 @@ static void log_saved(void *trainer) {
     judge_saved(&t->judge);
 }
 
-static int sync_told(void *trainer, struct Error *e) {
+static int sync_log(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     return t->hooks.sync ? t->hooks.sync(t->hooks.console, e) : 0;
 }
@@ -112,7 +112,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
         .keep = {.newest = t->settings->intervals.keep, .refused = &t->resume.refused},
         .saved = z->step ? z->step : UINT64_MAX,
         .dir_index = -1,
-        .pre_save = sync_told,
+        .pre_save = sync_log,
         .post_save = log_saved,
         .context = t,
         .snapshot_memory = &t->rank.snapshot};
@@ -192,7 +192,7 @@ static void log_skipped(struct Trainer *t, const struct StepResult *result) {
                               (unsigned long long)result->step, scale));
 }
 
-static void note(struct Trainer *t, const struct LogNote *n) {
+static void log_note(struct Trainer *t, const struct LogNote *n) {
     if (trainer_speaks(t))
         t->hooks.noted(t->hooks.console, n);
 }
@@ -204,16 +204,16 @@ static void note_breakdown(struct Trainer *t, uint64_t step) {
     if (!step)
         return;
     int n = breakdown_shares(times, t->rank.host, v);
-    note(t, &(struct LogNote){.step = step, .what = "breakdown", .value = v, .n = n});
+    log_note(t, &(struct LogNote){.step = step, .what = "breakdown", .value = v, .n = n});
     n = breakdown_waited(times, v);
-    note(t, &(struct LogNote){.step = step, .what = "waited_s", .value = v, .n = n});
+    log_note(t, &(struct LogNote){.step = step, .what = "waited_s", .value = v, .n = n});
 }
 
 // Logs the hash of the weights, as a checkpoint of this step would have them.
 static void note_hash(struct Trainer *t) {
     char word[17];
     snprintf(word, sizeof word, "%016llx", (unsigned long long)zero_weights_hash(&t->rank.zero));
-    note(t, &(struct LogNote){.step = t->rank.zero.step, .what = "weights_hash", .word = word});
+    log_note(t, &(struct LogNote){.step = t->rank.zero.step, .what = "weights_hash", .word = word});
 }
 
 // The clock is rank 0's; the others receive its request like any other.

@@ -77,7 +77,7 @@ static int load_from(struct Zero *z, const char *path, const char *identity, cha
     return err;
 }
 
-static int load(void *context, struct Zero *z, struct Error *e) {
+static int load_run(void *context, struct Zero *z, struct Error *e) {
     const char *path = context;
     char *folder = NULL, *identity = NULL, *loaded = NULL;
     int err = zero_agree(z, import_run_peek(path, &folder, &identity, e));
@@ -93,6 +93,6 @@ static int load(void *context, struct Zero *z, struct Error *e) {
 
 int import_run_open(const char *path, struct ImportSource *out, struct Error *e) {
     (void)e;
-    *out = (struct ImportSource){.dtype = NDTYPE, .load = load, .context = (void *)path};
+    *out = (struct ImportSource){.dtype = NDTYPE, .load = load_run, .context = (void *)path};
     return 0;
 }

@@ -59,7 +59,7 @@ struct Chunk {
     float *values;
 };
 
-// Reads all of them, with zeros between pieces.
+// Reads all elements of a chunk, with zeros between pieces.
 static int read_chunk(struct Zero *z, struct Chunk *c, const struct ImportSource *from,
                       struct Error *e) {
     size_t n = c->end - c->begin;
@@ -76,7 +76,7 @@ static int read_chunk(struct Zero *z, struct Chunk *c, const struct ImportSource
     return err;
 }
 
-// Writes those that this rank counts, with its adapter's product.
+// Writes the elements of a chunk that this rank counts, with its adapter's product.
 static int write_chunk(struct Zero *z, struct Chunk *c, const struct ExportSink *to,
                        const struct Merge *merge, struct Error *e) {
     int g = c->group, err = 0;
