@@ -590,7 +590,7 @@ static int prepare(struct Run *run, struct Error *e) {
     int err = world_agree(w, t->opens ? 0 : open_texts(run, e), e);
     if (err)
         return err;
-    world_of_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
+    world_broadcast_in_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
     if (t->opens)
         err = open_texts(run, e);
     if (err == -ENOENT) { // this process has a --cache of its own

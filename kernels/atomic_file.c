@@ -141,11 +141,12 @@ static int make_folder(const char *path) {
 }
 
 // Creates a file or folder under an unused temporary name, and locks it.
-static int make(struct AtomicFile *a, const char *path, const char *end, int (*one)(const char *)) {
+static int make_temporary(struct AtomicFile *a, const char *path, const char *end,
+                          int (*create)(const char *)) {
     int err = -EEXIST;
     for (int i = 0; err == -EEXIST && i < TRIES; i++) {
         a->tmp_path = tmp_name(path, end);
-        a->fd = one(a->tmp_path);
+        a->fd = create(a->tmp_path);
         err = a->fd < 0 ? -errno : file_hold(a->fd) ? 0 : -EEXIST; // a sweep came before the lock
         if (!err)
             return 0;
@@ -156,7 +157,7 @@ static int make(struct AtomicFile *a, const char *path, const char *end, int (*o
 
 int atomic_folder_open(struct AtomicFile *a, const char *path) {
     *a = (struct AtomicFile){.fd = -1};
-    return make(a, path, "", make_folder);
+    return make_temporary(a, path, "", make_folder);
 }
 
 void atomic_folder_close(struct AtomicFile *a) {
@@ -174,7 +175,7 @@ static int refuse(const char *path, int err, struct Error *e) {
 int atomic_file_open(struct AtomicFile *a, const char *path, struct Error *e) {
     *a = (struct AtomicFile){.fd = -1};
     sweep(path);
-    int err = make(a, path, TMP_END, make_file);
+    int err = make_temporary(a, path, TMP_END, make_file);
     if (err)
         return refuse(path, err, e);
     a->path = base_format("%s", path);

@@ -39,7 +39,7 @@ const char *device_event_name(const struct Device *d, const void *event) {
     return NULL;
 }
 
-static struct NamedEvent *find(const struct Device *d, const struct Event *event) {
+static struct NamedEvent *find_named_event(const struct Device *d, const struct Event *event) {
     struct NamedEvent *n = d->events;
     while (n && n->event != event)
         n = n->next;
@@ -55,7 +55,7 @@ void device_clear_event_label(struct Device *d) {
 }
 
 void device_record(struct Device *d, enum Queue q, struct Event *event) {
-    struct NamedEvent *n = d->trace ? find(d, event) : NULL;
+    struct NamedEvent *n = d->trace ? find_named_event(d, event) : NULL;
     if (n)
         n->records++;
     d->label.event = label_of(n);
@@ -65,7 +65,7 @@ void device_record(struct Device *d, enum Queue q, struct Event *event) {
 
 void device_set_event_label(struct Device *d, const struct Device *of, const struct Event *event) {
     if (d->trace)
-        d->label.event = label_of(find(of, event));
+        d->label.event = label_of(find_named_event(of, event));
 }
 
 void device_wait(struct Device *d, enum Queue q, struct Event *event) {

@@ -75,13 +75,13 @@ static bool is_one_of(const struct Flag *f, const void *at, const char *list) {
 }
 
 // The right side of a comparison.
-static double operand(const struct FlagValues *v, const char *text) {
+static double operand_value(const struct FlagValues *v, const char *text) {
     const struct Flag *f = find_flag(v, text, strcspn(text, ENDS));
     return f ? number_of(f, field_of(v, f)) : strtod(text, NULL);
 }
 
 // True if a term without alternatives holds; *shown: the flag to show in a refusal, or NULL.
-static bool holds(const struct FlagValues *v, const char *term, const struct Flag **shown) {
+static bool term_holds(const struct FlagValues *v, const char *term, const struct Flag **shown) {
     bool no = *term == '!', on_line = term[no] == '+';
     const char *name = term + no + on_line;
     size_t n = strcspn(name, "=!<>?| ");
@@ -98,9 +98,9 @@ static bool holds(const struct FlagValues *v, const char *term, const struct Fla
     case '!':
         return is_one_of(f, at, name + n + 2) == no;
     case '<':
-        return (number_of(f, at) < operand(v, name + n + 1)) != no;
+        return (number_of(f, at) < operand_value(v, name + n + 1)) != no;
     case '>':
-        return (number_of(f, at) > operand(v, name + n + 1)) != no;
+        return (number_of(f, at) > operand_value(v, name + n + 1)) != no;
     case '?':
         return true;
     default:
@@ -111,15 +111,15 @@ static bool holds(const struct FlagValues *v, const char *term, const struct Fla
 enum { MOST_SHOWN = 6 };
 
 // True if all terms hold. shown: the flags to show in a refusal, each once; ends with NULL.
-static bool all_hold(const struct FlagValues *v, const char *terms,
-                     const struct Flag *shown[MOST_SHOWN + 1]) {
+static bool terms_hold(const struct FlagValues *v, const char *terms,
+                       const struct Flag *shown[MOST_SHOWN + 1]) {
     size_t n = 0;
     for (const char *at = terms; *at; at += *at == ' ') {
         const struct Flag *f = NULL;
-        bool any = holds(v, at, &f);
+        bool any = term_holds(v, at, &f);
         at += strcspn(at, ENDS);
         while (*at == '|') {
-            any = any || holds(v, at + 1, &f);
+            any = any || term_holds(v, at + 1, &f);
             at += 1 + strcspn(at + 1, ENDS);
         }
         if (!any)
@@ -136,7 +136,7 @@ static bool all_hold(const struct FlagValues *v, const char *terms,
 
 bool flag_terms_hold(const struct FlagValues *v, const char *terms) {
     const struct Flag *shown[MOST_SHOWN + 1];
-    return all_hold(v, terms, shown);
+    return terms_hold(v, terms, shown);
 }
 
 static int refuse(const struct FlagRule *rule, const struct FlagValues *v,
@@ -161,7 +161,7 @@ int flag_rules_check(const struct FlagRule *rules, size_t n, const struct FlagVa
                      struct Error *e) {
     const struct Flag *shown[MOST_SHOWN + 1];
     for (const struct FlagRule *rule = rules; rule < rules + n; rule++)
-        if (all_hold(v, rule->when, shown))
+        if (terms_hold(v, rule->when, shown))
             return refuse(rule, v, shown, e);
     return 0;
 }

@@ -25,13 +25,14 @@ void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t
     *t = (struct Tier){.kind = kind, .device = device, .capacity = capacity};
 }
 
-static void *count_bytes(const struct Tier *t, size_t bytes) {
+// Returns `bytes` of the tier's memory, or NULL.
+static void *alloc_bytes(const struct Tier *t, size_t bytes) {
     if (t->kind == TIER_DEVICE)
         return t->device->ops->alloc(t->device, bytes);
     return t->device->ops->alloc_host(t->device, bytes);
 }
 
-static void give_back(const struct Block *b) {
+static void free_bytes(const struct Block *b) {
     struct Device *d = b->tier->device;
     if (b->tier->kind == TIER_DEVICE)
         d->ops->free(d, b->mem, b->bytes);
@@ -79,7 +80,7 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
                          name, purpose, tag_names[tag], bytes, t->total, t->capacity);
     void *mem = tier_is_dry(t) && bytes ? (void *)tier_align[t->kind] : NULL;
     if (t->device && bytes) {
-        mem = count_bytes(t, bytes);
+        mem = alloc_bytes(t, bytes);
         if (!mem)
             return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
                              "%s memory: cannot allocate %zu bytes for %s (%s); make the run "
@@ -106,7 +107,7 @@ void tier_free(struct Block *b) {
     if (is_real && b->tier->kind != TIER_DEVICE)
         tier_check_remove(b->tier->device, b->mem);
     if (is_real)
-        give_back(b);
+        free_bytes(b);
     b->tier->used[b->tag] -= b->bytes;
     b->tier->total -= b->bytes;
     *b = (struct Block){0};

@@ -70,8 +70,8 @@ static int check_rope(const struct ModelConfig *c, struct Error *e) {
                      c->rope.theta);
 }
 
-static void fill(size_t *value, size_t otherwise) {
-    *value = *value ? *value : otherwise;
+static void set_if_zero(size_t *value, size_t usual) {
+    *value = *value ? *value : usual;
 }
 
 // Fills in the sizes that follow from others. Those it divides by are not 0.
@@ -83,10 +83,10 @@ static int derive(struct ModelConfig *c, struct Error *e) {
                          "--channels %zu: expected a multiple of %s--heads %zu, for example %zu",
                          c->channels, even ? "twice " : "", c->heads,
                          round_up(c->channels, c->heads << even));
-    fill(&c->kv_heads, c->heads);
-    fill(&c->head_size, c->channels / c->heads);
-    fill(&c->ffn, 4 * c->channels);
-    fill(&c->positions, c->seq_len);
+    set_if_zero(&c->kv_heads, c->heads);
+    set_if_zero(&c->head_size, c->channels / c->heads);
+    set_if_zero(&c->ffn, 4 * c->channels);
+    set_if_zero(&c->positions, c->seq_len);
     c->norm_eps = c->norm_eps > 0 ? c->norm_eps : 1e-5;
     c->rope.theta = c->rope.theta > 0 ? c->rope.theta : 10000;
     c->vocab_padded = round_up(c->vocab, VOCAB_MULTIPLE);
@@ -235,7 +235,7 @@ int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
     return 0;
 }
 
-// The pair, as a fraction, that turns `times` times within the original training length.
+// Returns the pair, as a fraction, that turns `times` times within the original training length.
 static double pair_that_turns(const struct ModelConfig *c, double times) {
     double wavelength = (double)c->rope.original / (times * 2 * M_PI);
     return (double)c->head_size * log(wavelength) / (2 * log(c->rope.theta));

@@ -42,7 +42,7 @@ static void slice_rows(const struct Builder *b, const struct ParamSpec *t, struc
     }
 }
 
-static const struct Param *add(struct Builder *b, struct ParamSpec t) {
+static const struct Param *add_param(struct Builder *b, struct ParamSpec t) {
     struct Group *g = b->group;
     CHECK(g->nparam < MAX_PARAM, "group %s has more than %d parameters", g->name, MAX_PARAM);
     struct Param *p = &g->param[g->nparam++];
@@ -71,20 +71,21 @@ static const struct Param *add(struct Builder *b, struct ParamSpec t) {
 static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
                                       const char *name) {
     size_t rows = b->tp_size * model_config_part(c, b->tp_rank, b->tp_size).vocab_padded;
-    return add(b, (struct ParamSpec){
-                      name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
+    return add_param(
+        b,
+        (struct ParamSpec){name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
 }
 
 static const struct Param *add_norm(struct Builder *b, const char *name, size_t n, float mean) {
-    return add(b, (struct ParamSpec){name, SPLIT_NONE, {n}, 1, mean, 0, 0, GRAD_OF_ROWS});
+    return add_param(b, (struct ParamSpec){name, SPLIT_NONE, {n}, 1, mean, 0, 0, GRAD_OF_ROWS});
 }
 
 static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
                              const struct Param *end[NEND]) {
     size_t positions = c->family->position == POSITION_LEARNED ? c->positions : 0;
     end[END_WTE] = add_tokens(b, c, "wte");
-    end[END_WPE] =
-        add(b, (struct ParamSpec){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0, 0});
+    end[END_WPE] = add_param(
+        b, (struct ParamSpec){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0, 0});
 }
 
 // If the group already has the token embedding, that is the head's matrix.
@@ -96,8 +97,9 @@ static void layout_head(struct Builder *b, const struct ModelConfig *c,
     end[END_NORM_B] = add_norm(b, "norm.bias", c->family->bias ? C : 0, 0);
 }
 
-// In the order of enum BlockParam. Weights are (out, in). qkv has rows for the queries' heads, then
-// the keys', then the values'; SwiGLU's fc for the gate, then for the values that it gates.
+// Adds a block's parameters in the order of enum BlockParam. Weights are (out, in). qkv has rows
+// for the queries' heads, then the keys', then the values'; SwiGLU's fc for the gate, then for the
+// values that it gates.
 static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     const struct Family *f = c->family;
     size_t C = c->channels, q = model_attention_width(c), kv = c->kv_heads * c->head_size;
@@ -121,7 +123,7 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
         {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_PART},
     };
     for (int i = 0; i < NBLOCK; i++)
-        add(b, block[i]);
+        add_param(b, block[i]);
 }
 
 // Of each target an A (rank, in) and a B (out, rank), whose product is added to the target's rows
@@ -137,23 +139,23 @@ static void layout_adapter(struct Builder *b, const struct ModelConfig *c) {
         size_t rank = has ? c->lora.rank : 0, *rows = t.rows;
         float bound = 1 / sqrtf((float)t.in);
         if (i < ADAPTER_B)
-            add(b, (struct ParamSpec){t.a,
-                                      columns ? SPLIT_COLUMNS : SPLIT_NONE,
-                                      {rank},
-                                      t.in,
-                                      0,
-                                      bound,
-                                      0,
-                                      columns ? GRAD_OF_ALL : GRAD_OF_PART});
+            add_param(b, (struct ParamSpec){t.a,
+                                            columns ? SPLIT_COLUMNS : SPLIT_NONE,
+                                            {rank},
+                                            t.in,
+                                            0,
+                                            bound,
+                                            0,
+                                            columns ? GRAD_OF_ALL : GRAD_OF_PART});
         else
-            add(b, (struct ParamSpec){t.b,
-                                      columns ? SPLIT_NONE : SPLIT_ROWS,
-                                      {has * rows[0], has * rows[1], has * rows[2]},
-                                      c->lora.rank,
-                                      0,
-                                      0,
-                                      0,
-                                      columns ? GRAD_OF_PART : GRAD_OF_ALL});
+            add_param(b, (struct ParamSpec){t.b,
+                                            columns ? SPLIT_NONE : SPLIT_ROWS,
+                                            {has * rows[0], has * rows[1], has * rows[2]},
+                                            c->lora.rank,
+                                            0,
+                                            0,
+                                            0,
+                                            columns ? GRAD_OF_PART : GRAD_OF_ALL});
         b->group->param[i].uniform = i < ADAPTER_B;
     }
 }
@@ -188,7 +190,7 @@ static void name_group(const struct Params *p, struct Group *g) {
         snprintf(g->name, sizeof g->name, "%s", unit->kind == UNIT_HEAD ? "head" : "embedding");
 }
 
-static bool uses(const struct Unit *unit, int g) {
+static bool unit_uses_group(const struct Unit *unit, int g) {
     return unit->group == g || unit->adapter == g;
 }
 
@@ -200,7 +202,7 @@ static void layout_group(struct Params *p, int g) {
     group->number = g;
     group->first_unit = p->nunit;
     for (int u = 0; u < p->nunit; u++) {
-        if (!uses(&p->unit[u], g))
+        if (!unit_uses_group(&p->unit[u], g))
             continue;
         group->first_unit = group->first_unit < u ? group->first_unit : u;
         group->last_unit = u;
@@ -240,7 +242,7 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t tp_ran
 
 static bool is_used(const struct Params *p, int g) {
     for (int u = 0; u < p->nunit; u++)
-        if (uses(&p->unit[u], g))
+        if (unit_uses_group(&p->unit[u], g))
             return true;
     return false;
 }
@@ -254,7 +256,7 @@ static void keep_group(struct Params *p, int g, int to, const struct Param *end[
             end[i] = group->param + (p->end[i] - was->param);
     memmove(group, was, sizeof *group);
     for (int u = 0; u < p->nunit; u++) {
-        if (!uses(&p->unit[u], g))
+        if (!unit_uses_group(&p->unit[u], g))
             continue;
         *(p->unit[u].group == g ? &p->unit[u].group : &p->unit[u].adapter) = to;
         first = used++ ? first : u;

@@ -191,7 +191,7 @@ static int check_global(const struct Sparse *s, const char *text, struct Error *
     return 0;
 }
 
-static int check(const struct Sparse *s, const char *text, struct Error *e) {
+static int check_keys(const struct Sparse *s, const char *text, struct Error *e) {
     if (s->mode == SPARSE_DENSE)
         return 0;
     if (s->block % LAYOUT_CELL)
@@ -265,7 +265,7 @@ int sparse_read(struct Sparse *out, const char *text, struct Error *e) {
             err = refuse_key(&s, text, e);
     }
     if (!err)
-        err = check(&s, text, e);
+        err = check_keys(&s, text, e);
     if (!err)
         write_text(&s);
     if (!err)

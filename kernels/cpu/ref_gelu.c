@@ -14,17 +14,17 @@
 static const double GELU_SCALE = 0.79788456080286535588; // sqrt(2 / pi)
 static const double GELU_CUBIC = 0.044715;
 
-static double step(double x) {
+static double smooth_step(double x) {
     return 1.0 / (1.0 + exp(-2.0 * GELU_SCALE * (x + GELU_CUBIC * x * x * x)));
 }
 
 double oracle_gelu(double x) {
-    return x * step(x);
+    return x * smooth_step(x);
 }
 
 // By the product rule h + x h', where h' = 2 h (1 - h) u'.
 double oracle_gelu_slope(double x) {
-    double h = step(x), du = GELU_SCALE * (1.0 + 3.0 * GELU_CUBIC * x * x);
+    double h = smooth_step(x), du = GELU_SCALE * (1.0 + 3.0 * GELU_CUBIC * x * x);
     return h + x * 2.0 * h * (1.0 - h) * du;
 }
 

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-static double step(double g) {
+static double sigmoid(double g) {
     return 1.0 / (1.0 + exp(-g));
 }
 
@@ -18,7 +18,7 @@ void oracle_swiglu_forward(struct Cpu *cpu, const struct SwigluForward *a) {
     for (size_t at = 0; at < a->rows * a->n; at++) {
         size_t gate = at / a->n * 2 * a->n + at % a->n;
         double g = dtype_load(a->x, a->dtype, gate), u = dtype_load(a->x, a->dtype, gate + a->n);
-        dtype_store(a->y, a->dtype, at, (float)(g * step(g) * u));
+        dtype_store(a->y, a->dtype, at, (float)(g * sigmoid(g) * u));
     }
 }
 
@@ -27,8 +27,8 @@ void oracle_swiglu_backward(struct Cpu *cpu, const struct SwigluBackward *a) {
     for (size_t at = 0; at < a->rows * a->n; at++) {
         size_t gate = at / a->n * 2 * a->n + at % a->n;
         double g = dtype_load(a->x, a->dtype, gate), u = dtype_load(a->x, a->dtype, gate + a->n);
-        double dy = dtype_load(a->dy, a->dtype, at), s = step(g);
-        double slope = s + g * s * step(-g); // 1 - s, without the difference
+        double dy = dtype_load(a->dy, a->dtype, at), s = sigmoid(g);
+        double slope = s + g * s * sigmoid(-g); // 1 - s, without the difference
         dtype_store(a->dx, a->dtype, gate, (float)(dy * u * slope));
         dtype_store(a->dx, a->dtype, gate + a->n, (float)(dy * g * s));
     }

@@ -157,23 +157,23 @@ _Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ..
 
 // ---- between hosts ----
 
-static struct Comm *hosts_of(const struct Comm *c) {
+static struct Comm *host_comm(const struct Comm *c) {
     return c->hosts ? c->hosts : (struct Comm *)c;
 }
 
 bool comm_can_broadcast_host(const struct Comm *c) {
-    return hosts_of(c)->ops->broadcast_host != NULL;
+    return host_comm(c)->ops->broadcast_host != NULL;
 }
 
 bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root) {
     if (comm_can_broadcast_host(c))
-        hosts_of(c)->ops->broadcast_host(hosts_of(c), mem, bytes, root);
+        host_comm(c)->ops->broadcast_host(host_comm(c), mem, bytes, root);
     return comm_can_broadcast_host(c);
 }
 
 // Ranks of one process read each other's shards, between two times at which all are ready.
 void comm_gather_host(struct Comm *c, void *whole, const void *own, size_t bytes) {
-    struct Comm *hosts = hosts_of(c);
+    struct Comm *hosts = host_comm(c);
     uint64_t *all = base_alloc((size_t)c->size * sizeof *all);
     memcpy((char *)whole + bytes * (size_t)c->rank, own, bytes);
     if (c->size > 1 && !comm_can_broadcast_host(c))

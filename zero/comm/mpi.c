@@ -54,7 +54,7 @@ static int job_rank(void) {
     return rank;
 }
 
-static void poll_peers(MPI_Comm ranks, double timeout_s, struct Peer *peers) {
+static void gather_peers(MPI_Comm ranks, double timeout_s, struct Peer *peers) {
     struct Peer mine = {.process = getpid()};
     int length;
     MPI_Get_processor_name(mine.node, &length);
@@ -78,7 +78,7 @@ int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e) 
                          "MPI_THREAD_MULTIPLE",
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)out->size * sizeof *peers);
-    poll_peers(MPI_COMM_WORLD, timeout_s, peers);
+    gather_peers(MPI_COMM_WORLD, timeout_s, peers);
     for (int r = out->size - 1; r >= 0; r--) {
         bool here = strcmp(peers[r].node, peers[out->rank].node) == 0;
         out->node_size += here;
@@ -114,7 +114,7 @@ struct Begin {
     struct CommCall call;
 };
 
-static void wait_all(struct MpiComm *c) {
+static void wait_for_requests(struct MpiComm *c) {
     double limit = c->comm.timeout_s, look = base_seconds() + WATCH_S;
     struct Wait wait = wait_begin();
     unsigned pause = SLEEP_MIN_US;
@@ -141,7 +141,7 @@ static void wait_all(struct MpiComm *c) {
     }
 }
 
-static void post(const struct Exchange *x, int tag) {
+static void post_messages(const struct Exchange *x, int tag) {
     struct MpiComm *c = x->comm;
     int size = c->comm.size, me = c->comm.rank, bytes = (int)x->bytes;
     MPI_Request *in = c->request, *out = in + size;
@@ -167,25 +167,25 @@ static void use_operands(const struct Exchange *x) {
 
 void mpi_exchange(const void *args) {
     const struct Exchange *x = args;
-    post(x, TAG_DATA);
-    wait_all(x->comm);
+    post_messages(x, TAG_DATA);
+    wait_for_requests(x->comm);
     use_operands(x);
 }
 
 // Gives `bytes` bytes of each rank to all, from host to host: `all` has those of every rank.
 static void share_bytes(struct MpiComm *c, const void *mine, void *all, size_t bytes) {
-    post(&(struct Exchange){.comm = c,
-                            .send = mine,
-                            .recv = all,
-                            .recv_step = bytes,
-                            .bytes = bytes,
-                            .from = FROM_ALL},
-         TAG_CALL);
-    wait_all(c);
+    post_messages(&(struct Exchange){.comm = c,
+                                     .send = mine,
+                                     .recv = all,
+                                     .recv_step = bytes,
+                                     .bytes = bytes,
+                                     .from = FROM_ALL},
+                  TAG_CALL);
+    wait_for_requests(c);
 }
 
 // Begins a collective: messages name it from now on, and ranks compare their calls, if asked to.
-static void begin(const void *args) {
+static void begin_collective(const void *args) {
     const struct Begin *b = args;
     struct MpiComm *c = b->comm;
     char text[512];
@@ -195,14 +195,14 @@ static void begin(const void *args) {
     c->all[c->comm.rank] = b->call;
     share_bytes(c, &b->call, c->all, sizeof b->call);
     if (!comm_calls_agree(&c->comm, c->all, text, sizeof text)) {
-        mpi_give_way(c, 1);
+        mpi_elect_reporter(c, 1);
         comm_fail(&c->comm, E_COLLECTIVES_DIFFER, "%s", text);
     }
 }
 
 // ---- collectives ----
 
-static void stage_out(const struct Exchange *x) {
+static void copy_to_host(const struct Exchange *x) {
     struct MpiComm *c = x->comm;
     int copies = !x->send || !x->bytes ? 0 : x->send_step ? c->comm.size : 1;
     for (int r = 0; r < copies; r++)
@@ -211,7 +211,7 @@ static void stage_out(const struct Exchange *x) {
                         x->send + (size_t)r * x->send_step, x->bytes);
 }
 
-static void stage_in(const struct Exchange *x) {
+static void copy_from_host(const struct Exchange *x) {
     struct MpiComm *c = x->comm;
     for (int r = 0; r < c->comm.size && x->recv && x->bytes; r++)
         if (r != c->comm.rank && (x->from == FROM_ALL || x->from == r))
@@ -224,7 +224,7 @@ static void queue_exchange(const struct Exchange *x) {
     struct MpiComm *c = x->comm;
     struct Exchange host = *x;
     if (c->out) {
-        stage_out(x);
+        copy_to_host(x);
         host.send = x->send ? c->out : NULL;
         host.send_step = x->send_step ? c->piece : 0;
         host.recv = x->recv ? c->in : NULL;
@@ -233,14 +233,14 @@ static void queue_exchange(const struct Exchange *x) {
     }
     device_call(c->comm.device, c->comm.queue, mpi_exchange, &host, sizeof host);
     if (c->out) {
-        stage_in(x);
+        copy_from_host(x);
         use_operands(x);
     }
 }
 
 static struct MpiComm *queue_begin(struct Comm *comm, struct CommCall call) {
     struct Begin b = {(struct MpiComm *)comm, call};
-    device_call(comm->device, comm->queue, begin, &b, sizeof b);
+    device_call(comm->device, comm->queue, begin_collective, &b, sizeof b);
     return b.comm;
 }
 
@@ -354,7 +354,7 @@ static void mpi_barrier(struct Comm *comm) {
 // ---- the ranks' hosts ----
 
 static void mpi_compare(struct Comm *comm, struct CommCall call) {
-    begin(&(struct Begin){(struct MpiComm *)comm, call});
+    begin_collective(&(struct Begin){(struct MpiComm *)comm, call});
 }
 
 static void mpi_share_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
@@ -365,13 +365,13 @@ static void mpi_share_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
 
 static void mpi_broadcast_host(struct Comm *comm, void *mem, size_t bytes, int root) {
     struct MpiComm *c = (struct MpiComm *)comm;
-    post(&(struct Exchange){.comm = c,
-                            .send = comm->rank == root ? mem : NULL,
-                            .recv = comm->rank == root ? NULL : mem,
-                            .bytes = bytes,
-                            .from = root},
-         TAG_CALL);
-    wait_all(c);
+    post_messages(&(struct Exchange){.comm = c,
+                                     .send = comm->rank == root ? mem : NULL,
+                                     .recv = comm->rank == root ? NULL : mem,
+                                     .bytes = bytes,
+                                     .from = root},
+                  TAG_CALL);
+    wait_for_requests(c);
 }
 
 static void mpi_close(struct Comm *comm) {
@@ -390,8 +390,8 @@ static void mpi_close(struct Comm *comm) {
         MPI_Comm_free(&c->ranks);
         guard_end(guard);
     } else {
-        pthread_mutex_destroy(c->telling);
-        free(c->telling);
+        pthread_mutex_destroy(c->report_lock);
+        free(c->report_lock);
     }
     free(c);
 }
@@ -424,7 +424,7 @@ static const struct CommOps mpi_ops = {
 static void find_processes(struct MpiComm *c) {
     int size = c->comm.size, me = c->comm.rank;
     struct Peer *peers = base_alloc_zeroed((size_t)size * sizeof *peers);
-    poll_peers(c->ranks, c->comm.timeout_s, peers);
+    gather_peers(c->ranks, c->comm.timeout_s, peers);
     for (int r = 0; r < size; r++)
         if (r != me && strcmp(peers[r].node, peers[me].node) == 0)
             c->process[r] = (pid_t)peers[r].process;
@@ -473,8 +473,8 @@ static void open_pieces(struct MpiComm *c) {
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
                            const struct Block *staging) {
     struct MpiComm *c = open_end(device, settings, staging, MPI_COMM_WORLD);
-    c->telling = base_alloc_zeroed(sizeof *c->telling);
-    pthread_mutex_init(c->telling, NULL);
+    c->report_lock = base_alloc_zeroed(sizeof *c->report_lock);
+    pthread_mutex_init(c->report_lock, NULL);
     c->own_pieces = true;
     if (!device->calls_may_wait)
         open_pieces(c);
@@ -494,7 +494,7 @@ static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) 
     guard_end(guard);
     struct MpiComm *c = open_end(comm->device, &settings, staging, ranks);
     c->piece = size_min(c->piece, (size_t)comm->size * all->piece / (size_t)line->size);
-    c->telling = all->telling;
+    c->report_lock = all->report_lock;
     c->split_off = true;
     c->own_pieces = split->staging != NULL;
     if (!c->own_pieces) {

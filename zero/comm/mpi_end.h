@@ -16,18 +16,18 @@ struct MpiComm {
     struct Comm comm;
     size_t chunk_bytes; // struct MpiSettings
     bool check;
-    const struct Block *staging; // (size, piece): what comes from each rank
-    size_t piece;                // bytes of one message
-    void **operand;              // (size): of the current sum
-    char *out, *in;              // (size, piece), in host memory: see mpi.c. NULL: not needed
-    MPI_Comm ranks;              // of the group
-    struct CommCall now;         // the current collective
-    struct CommCall *all;        // (size): every rank's
-    MPI_Request *request;        // (2, size): receives from, then sends to each rank
-    pid_t *process;              // (size): 0 if it cannot be seen from here
-    pthread_mutex_t *telling;    // held by the thread of this rank that ends the process
-    bool split_off;              // `telling` is another group's
-    bool own_pieces;             // `out` and `in` belong to this group
+    const struct Block *staging;  // (size, piece): what comes from each rank
+    size_t piece;                 // bytes of one message
+    void **operand;               // (size): of the current sum
+    char *out, *in;               // (size, piece), in host memory: see mpi.c. NULL: not needed
+    MPI_Comm ranks;               // of the group
+    struct CommCall now;          // the current collective
+    struct CommCall *all;         // (size): every rank's
+    MPI_Request *request;         // (2, size): receives from, then sends to each rank
+    pid_t *process;               // (size): 0 if it cannot be seen from here
+    pthread_mutex_t *report_lock; // held by the thread of this rank that ends the process
+    bool split_off;               // `report_lock` is another group's
+    bool own_pieces;              // `out` and `in` belong to this group
 };
 
 enum { FROM_ALL = -1 };
@@ -69,6 +69,6 @@ void mpi_watch(struct MpiComm *c);
 void mpi_give_up(struct MpiComm *c, bool last);
 
 // Picks one of all ranks that see a failure at about the same time: returns on that one alone.
-void mpi_give_way(struct MpiComm *c, int missing);
+void mpi_elect_reporter(struct MpiComm *c, int missing_ranks);
 
 #endif

@@ -66,10 +66,10 @@ static void leave_if_failed(struct MpiComm *c) {
 // All ranks see a failure at about the same time, and one line is enough: the lowest rank reports
 // it, the next one only if nothing comes from it. A rank may wait for ranks that wait themselves,
 // so the more it misses the later it reports. Only one of a rank's threads returns.
-void mpi_give_way(struct MpiComm *c, int missing) {
-    pthread_mutex_lock(c->telling); // until the process ends
-    double seconds =
-        fmin(0.03 * comm_job_rank(&c->comm, c->comm.rank), 0.3) + fmin(0.4 * (missing - 1), 1.2);
+void mpi_elect_reporter(struct MpiComm *c, int missing_ranks) {
+    pthread_mutex_lock(c->report_lock); // until the process ends
+    double seconds = fmin(0.03 * comm_job_rank(&c->comm, c->comm.rank), 0.3) +
+                     fmin(0.4 * (missing_ranks - 1), 1.2);
     for (double until = base_seconds() + seconds; base_seconds() < until; mpi_sleep_us(5000))
         leave_if_failed(c);
 }
@@ -81,13 +81,13 @@ static bool is_pending(MPI_Request request) {
     return !done;
 }
 
-// Names the ranks that `missing` marks.
-static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const char *what,
-                               double seconds) {
+// Ends the job with an error line that names the ranks that `named` marks.
+static _Noreturn void fail_naming_ranks(struct MpiComm *c, const bool *named, const char *what,
+                                        double seconds) {
     char ranks[256] = "", after[32] = "";
     int length = 0;
     for (int r = 0; r < c->comm.size && length < 200; r++)
-        if (missing[r])
+        if (named[r])
             length += snprintf(ranks + length, sizeof ranks - (size_t)length, " %d",
                                comm_job_rank(&c->comm, r));
     if (seconds > 0)
@@ -100,18 +100,19 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
 }
 
 // Answers all ranks that ask whether this one waits.
-static void answer_asked(void) {
-    MPI_Message asked;
+static void answer_wait_questions(void) {
+    MPI_Message question;
     MPI_Status from;
     int found;
-    while (MPI_Improbe(MPI_ANY_SOURCE, TAG_ASKED, MPI_COMM_WORLD, &found, &asked, &from), found) {
-        MPI_Mrecv(NULL, 0, MPI_BYTE, &asked, &from);
+    while (MPI_Improbe(MPI_ANY_SOURCE, TAG_ASKED, MPI_COMM_WORLD, &found, &question, &from),
+           found) {
+        MPI_Mrecv(NULL, 0, MPI_BYTE, &question, &from);
         MPI_Send(NULL, 0, MPI_BYTE, from.MPI_SOURCE, TAG_WAITS, MPI_COMM_WORLD);
     }
 }
 
 // Removes from `missing` the ranks that wait themselves. Returns how many are left.
-static int excuse(struct MpiComm *c, bool *missing) {
+static int excuse_waiting_ranks(struct MpiComm *c, bool *missing) {
     int size = c->comm.size, count = 0;
     for (int r = 0; r < size; r++) {
         MPI_Request ignored;
@@ -123,7 +124,7 @@ static int excuse(struct MpiComm *c, bool *missing) {
     for (double until = base_seconds() + ANSWER_S; count && base_seconds() < until;
          mpi_sleep_us(5000)) {
         leave_if_failed(c);
-        answer_asked();
+        answer_wait_questions();
         for (int r = 0; r < size; r++) {
             int rank = comm_job_rank(&c->comm, r), waits = 0;
             MPI_Message answer; // another queue of this rank may wait for it, too
@@ -149,12 +150,12 @@ void mpi_give_up(struct MpiComm *c, bool last) {
     }
     for (int r = 0; r < size && !count; r++) // all was received, but not all was sent
         missing[r] = is_pending(c->request[size + r]);
-    if (!last && !excuse(c, missing)) {
+    if (!last && !excuse_waiting_ranks(c, missing)) {
         free(missing);
         return;
     }
-    mpi_give_way(c, count);
-    fail_for(c, missing, "no sign of rank", c->comm.timeout_s);
+    mpi_elect_reporter(c, count);
+    fail_naming_ranks(c, missing, "no sign of rank", c->comm.timeout_s);
 }
 
 static int count_gone(struct MpiComm *c, bool *gone) {
@@ -168,23 +169,23 @@ static int count_gone(struct MpiComm *c, bool *gone) {
 
 void mpi_watch(struct MpiComm *c) {
     leave_if_failed(c);
-    answer_asked();
-    bool *missing = base_alloc_zeroed((size_t)c->comm.size * sizeof *missing);
-    if (count_gone(c, missing)) {
-        mpi_give_way(c, 1);
-        fail_for(c, missing, "lost the process of rank", 0);
+    answer_wait_questions();
+    bool *gone = base_alloc_zeroed((size_t)c->comm.size * sizeof *gone);
+    if (count_gone(c, gone)) {
+        mpi_elect_reporter(c, 1);
+        fail_naming_ranks(c, gone, "lost the process of rank", 0);
     }
-    free(missing);
+    free(gone);
 }
 
 // ---- the ranks' hosts ----
 
 void mpi_claim(struct Comm *comm) {
-    mpi_give_way((struct MpiComm *)comm, 1);
+    mpi_elect_reporter((struct MpiComm *)comm, 1);
 }
 
 // Tells all ranks that have called the roll how far this one is.
-static void answer(const struct MpiComm *c, uint64_t begun) {
+static void answer_roll_calls(const struct MpiComm *c, uint64_t begun) {
     MPI_Message call;
     MPI_Status from;
     int found;
@@ -197,7 +198,7 @@ static void answer(const struct MpiComm *c, uint64_t begun) {
 int mpi_heartbeat(struct Comm *comm, uint64_t begun, bool *gone) {
     struct MpiComm *c = (struct MpiComm *)comm;
     leave_if_failed(c);
-    answer(c, begun);
+    answer_roll_calls(c, begun);
     return count_gone(c, gone);
 }
 
@@ -220,7 +221,7 @@ void mpi_collect_progress(struct Comm *comm, uint64_t mine, uint64_t *begun) {
          mpi_sleep_us(5000)) {
         MPI_Testall(comm->size, in, &done, MPI_STATUSES_IGNORE);
         leave_if_failed(c);
-        answer(c, mine);
+        answer_roll_calls(c, mine);
     }
     for (int r = 0; r < comm->size; r++)
         begun[r] = is_pending(in[r]) ? COMM_NO_SIGN : answers[r];

@@ -108,7 +108,7 @@ enum {
     ABORT_S = 3, // most seconds for ncclCommAbort
 };
 
-static const double ATTEND_S = 0.1; // between two checks of the other ranks
+static const double CHECK_RANKS_S = 0.1; // between two checks of the other ranks
 
 struct NcclComm {
     struct Comm comm;
@@ -123,8 +123,8 @@ struct NcclComm {
     struct CommCall now;         // the collective that is being queued
     _Atomic uint64_t begun;      // collectives, including `now`; before the first, the opening
     struct Watch watch;
-    pthread_mutex_t telling; // held by the thread of this rank that ends the process
-    _Atomic bool reported;   // `reporter` is set
+    pthread_mutex_t report_lock; // held by the thread of this rank that ends the process
+    _Atomic bool reported;       // `reporter` is set
     pthread_t reporter;
 };
 
@@ -134,13 +134,13 @@ struct NcclComm {
 static void stop_watching(struct NcclComm *n) {
     if (n->reported && pthread_equal(n->reporter, pthread_self()))
         return;
-    pthread_mutex_lock(&n->telling);
+    pthread_mutex_lock(&n->report_lock);
     n->reporter = pthread_self();
     n->reported = true;
 }
 
-static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, enum ErrorId id,
-                           const char *why, const char *more) {
+static _Noreturn void fail_collective(struct NcclComm *n, const struct CommCall *call,
+                                      enum ErrorId id, const char *why, const char *more) {
     n->carrier->ops->claim(n->carrier);
     comm_fail(&n->comm, id, "collective %llu, %s of %llu bytes: %s%s",
               (unsigned long long)call->sequence, collective_name(call->collective),
@@ -158,7 +158,7 @@ static _Noreturn void fail_by_nccl(struct NcclComm *n, const struct CommCall *ca
              "%s (ncclResult_t %d)%s; set NCCL_DEBUG=WARN for details; --resume auto continues "
              "from the newest checkpoint",
              n->nccl.GetErrorString(result), (int)result, where);
-    fail(n, call, E_NCCL, "NCCL reports: ", more);
+    fail_collective(n, call, E_NCCL, "NCCL reports: ", more);
 }
 
 static void end_now(int number) {
@@ -177,53 +177,53 @@ static void nccl_abort(struct Comm *c) {
     n->carrier->ops->abort(n->carrier);
 }
 
-// Returns the communicator's state. Whoever aborts it keeps `telling`: the other thread then waits
-// here until the process ends.
+// Returns the communicator's state. Whoever aborts it keeps `report_lock`: the other thread then
+// waits here until the process ends.
 static ncclResult_t poll_error(struct NcclComm *n) {
     ncclResult_t state = ncclSuccess;
-    pthread_mutex_lock(&n->telling);
+    pthread_mutex_lock(&n->report_lock);
     ncclResult_t asked = n->nccl.CommGetAsyncError(n->handle, &state);
-    pthread_mutex_unlock(&n->telling);
+    pthread_mutex_unlock(&n->report_lock);
     return asked == ncclSuccess ? state : asked;
 }
 
-static void attend(struct NcclComm *n, const struct CommCall *now) {
+static void check_other_ranks(struct NcclComm *n, const struct CommCall *now) {
     char names[128], more[256];
     if (!comm_heartbeat(n->carrier, n->begun, names, sizeof names))
         return;
     snprintf(more, sizeof more, "%s; %s", names, comm_lost_advice);
-    fail(n, now, E_RANK_SILENT, "lost the process of rank", more);
+    fail_collective(n, now, E_RANK_SILENT, "lost the process of rank", more);
 }
 
-// Called by the watcher.
-static void watch_call(struct Comm *c, const struct CommCall *now) {
+// Called by the watcher: ends the job if a rank is gone or the communicator has failed.
+static void check_collective(struct Comm *c, const struct CommCall *now) {
     struct NcclComm *n = (struct NcclComm *)c;
-    attend(n, now); // its message says more than NCCL's
+    check_other_ranks(n, now); // its message says more than NCCL's
     ncclResult_t state = poll_error(n);
     if (state != ncclSuccess && state != ncclInProgress)
         fail_by_nccl(n, now, state);
 }
 
-static void late(struct Comm *c, const struct CommCall *call) {
+static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
     struct NcclComm *n = (struct NcclComm *)c;
     char missing[400], text[500];
     comm_collect_progress(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
     snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
              c->timeout_s, missing);
-    fail(n, call, E_RANK_SILENT, "it has begun, but not ended for ", text);
+    fail_collective(n, call, E_RANK_SILENT, "it has begun, but not ended for ", text);
 }
 
-static _Noreturn void give_up(struct NcclComm *n) {
+static _Noreturn void fail_slow_call(struct NcclComm *n) {
     char missing[400], text[500];
     comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
     snprintf(text, sizeof text, "%s; resume ranks that are stopped, or raise --comm-timeout",
              missing);
-    fail(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", text);
+    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", text);
 }
 
 // Waits until the NCCL call that returned `result` is done.
 static void wait_for_result(struct NcclComm *n, ncclResult_t result) {
-    double now = base_seconds(), deadline = now + n->comm.timeout_s, next = now + ATTEND_S;
+    double now = base_seconds(), deadline = now + n->comm.timeout_s, next = now + CHECK_RANKS_S;
     while (result == ncclInProgress) {
         result = poll_error(n);
         if (result != ncclInProgress)
@@ -231,10 +231,10 @@ static void wait_for_result(struct NcclComm *n, ncclResult_t result) {
         nanosleep(&(struct timespec){0, 20000}, NULL);
         now = base_seconds();
         if (now > deadline)
-            give_up(n);
+            fail_slow_call(n);
         if (now > next) {
-            attend(n, &n->now);
-            next = now + ATTEND_S;
+            check_other_ranks(n, &n->now);
+            next = now + CHECK_RANKS_S;
         }
     }
     if (result != ncclSuccess)
@@ -263,7 +263,7 @@ static void trace_end(struct NcclComm *n) {
         d->ops->span_end(d->queue[n->comm.queue]);
 }
 
-static struct NcclComm *begin(struct Comm *c, struct CommCall call) {
+static struct NcclComm *begin_collective(struct Comm *c, struct CommCall call) {
     struct NcclComm *n = (struct NcclComm *)c;
     if (n->settings.check)
         n->carrier->ops->compare(n->carrier, call);
@@ -273,7 +273,7 @@ static struct NcclComm *begin(struct Comm *c, struct CommCall call) {
     return n;
 }
 
-static void end(struct NcclComm *n) {
+static void end_collective(struct NcclComm *n) {
     watch_end(&n->watch);
     comm_queued(&n->comm);
 }
@@ -282,9 +282,10 @@ static ncclDataType_t type_of(enum Dtype d) {
     return d == F32 ? ncclFloat32 : d == BF16 ? ncclBfloat16 : ncclFloat16;
 }
 
-// Sends `bytes` bytes at from + r * from_step to rank r, and receives its at to + r * to_step.
-static void exchange(struct NcclComm *n, const char *from, size_t from_step, char *to,
-                     size_t to_step, size_t bytes) {
+// Sends `bytes` bytes at from + r * from_step to each rank r, and receives as many from it at
+// to + r * to_step.
+static void exchange_pieces(struct NcclComm *n, char *to, size_t to_step, const char *from,
+                            size_t from_step, size_t bytes) {
     wait_for_result(n, n->nccl.GroupStart());
     for (int r = 0; r < n->comm.size; r++) {
         if (r == n->comm.rank)
@@ -301,13 +302,14 @@ static void queue_sum(struct NcclComm *n, void *shard, const void *whole, size_t
     size_t size = dtype_size(dtype), step = n->piece / size, bytes = count * size;
     int me = n->comm.rank;
     for (size_t at = 0; at < count; at += step) {
-        size_t some = size_min(step, count - at);
-        exchange(n, (const char *)whole + at * size, bytes, n->staging->mem, n->piece, some * size);
+        size_t part = size_min(step, count - at);
+        exchange_pieces(n, n->staging->mem, n->piece, (const char *)whole + at * size, bytes,
+                        part * size);
         for (int r = 0; r < n->comm.size; r++)
             n->operand[r] = r == me ? (char *)whole + (size_t)me * bytes + at * size
                                     : (char *)n->staging->mem + (size_t)r * n->piece;
         d->kernels->rank_sum(d->queue[n->comm.queue], &(struct RankSum){
-                                                          .n = some,
+                                                          .n = part,
                                                           .ranks = (size_t)n->comm.size,
                                                           .dtype = dtype,
                                                           .src = n->operand,
@@ -324,15 +326,15 @@ static void queue_native_accumulation(struct NcclComm *n, void *shard, const voi
     struct Device *d = n->comm.device;
     size_t size = dtype_size(dtype), step = n->piece / size;
     for (size_t at = 0; at < count; at += step) {
-        size_t some = size_min(step, count - at);
+        size_t part = size_min(step, count - at);
         wait_for_result(n, n->nccl.GroupStart());
         for (int r = 0; r < n->comm.size; r++)
             n->nccl.Reduce((const char *)whole + ((size_t)r * count + at) * size, n->staging->mem,
-                           some, type_of(dtype), ncclSum, r, n->handle, n->stream);
+                           part, type_of(dtype), ncclSum, r, n->handle, n->stream);
         QUEUE(n, n->nccl.GroupEnd());
         n->operand[0] = n->staging->mem;
         d->kernels->rank_sum(d->queue[n->comm.queue],
-                             &(struct RankSum){some, 0, 1, dtype, n->operand,
+                             &(struct RankSum){part, 0, 1, dtype, n->operand,
                                                (char *)shard + at * size, .accumulate = true});
     }
 }
@@ -349,44 +351,45 @@ static void queue_reduction(struct NcclComm *n, void *shard, const void *whole, 
 }
 
 static void nccl_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
-    struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_GATHER, F32, bytes));
+    struct NcclComm *n = begin_collective(c, comm_call(c, COMM_ALL_GATHER, F32, bytes));
     QUEUE(n, n->nccl.AllGather(shard, whole, bytes, ncclUint8, n->handle, n->stream));
-    end(n);
+    end_collective(n);
 }
 
 static void nccl_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t count,
                                 enum Dtype dtype, bool accumulate) {
     struct NcclComm *n =
-        begin(c, comm_call(c, COMM_REDUCE_SCATTER, dtype, count * dtype_size(dtype)));
+        begin_collective(c, comm_call(c, COMM_REDUCE_SCATTER, dtype, count * dtype_size(dtype)));
     queue_reduction(n, shard, whole, count, dtype, accumulate);
-    end(n);
+    end_collective(n);
 }
 
 static void nccl_all_reduce(struct Comm *c, void *whole, size_t count, enum Dtype dtype) {
     size_t bytes = count * dtype_size(dtype);
-    struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_REDUCE, dtype, bytes));
+    struct NcclComm *n = begin_collective(c, comm_call(c, COMM_ALL_REDUCE, dtype, bytes));
     char *mine = (char *)whole + (size_t)c->rank * bytes;
     queue_reduction(n, mine, whole, count, dtype, false);
     QUEUE(n, n->nccl.AllGather(mine, whole, bytes, ncclUint8, n->handle, n->stream));
-    end(n);
+    end_collective(n);
 }
 
 static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_TO_ALL, F32, bytes));
+    struct NcclComm *n = begin_collective(c, comm_call(c, COMM_ALL_TO_ALL, F32, bytes));
     size_t mine = (size_t)c->rank * bytes;
     device_copy(c->device, c->queue, (char *)to + mine, (const char *)from + mine, bytes);
-    exchange(n, from, bytes, to, bytes, bytes);
-    end(n);
+    exchange_pieces(n, to, bytes, from, bytes, bytes);
+    end_collective(n);
 }
 
 static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct NcclComm *n = begin(c, comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root));
+    struct NcclComm *n =
+        begin_collective(c, comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root));
     QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
-    end(n);
+    end_collective(n);
 }
 
 static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct NcclComm *n = begin(c, comm_call_from(c, COMM_SWAP, bytes, from != NULL));
+    struct NcclComm *n = begin_collective(c, comm_call_from(c, COMM_SWAP, bytes, from != NULL));
     int other = 1 - c->rank;
     wait_for_result(n, n->nccl.GroupStart());
     if (from)
@@ -394,15 +397,15 @@ static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t byt
     if (to)
         n->nccl.Recv(to, bytes, ncclUint8, other, n->handle, n->stream);
     QUEUE(n, n->nccl.GroupEnd());
-    end(n);
+    end_collective(n);
 }
 
 static void nccl_barrier(struct Comm *c) {
-    struct NcclComm *n = begin(c, comm_call(c, COMM_BARRIER, F32, 0));
+    struct NcclComm *n = begin_collective(c, comm_call(c, COMM_BARRIER, F32, 0));
     char *all = n->staging->mem, *mine = all + (size_t)c->rank * PIECE_ALIGN;
     device_zero(c->device, c->queue, mine, PIECE_ALIGN);
     QUEUE(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
-    end(n);
+    end_collective(n);
 }
 
 // ---- opening and closing ----
@@ -414,7 +417,7 @@ static void nccl_close(struct Comm *c) {
     wait_for_result(n, n->nccl.CommFinalize(n->handle)); // others may still wait for what was sent
     n->nccl.CommDestroy(n->handle);
     n->carrier->ops->close(n->carrier);
-    pthread_mutex_destroy(&n->telling);
+    pthread_mutex_destroy(&n->report_lock);
     free(n->operand);
     free(n);
 }
@@ -476,7 +479,7 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
                             .origin = carrier->origin,
                             .stride = carrier->stride,
                             .timeout_s = carrier->timeout_s};
-    pthread_mutex_init(&n->telling, NULL);
+    pthread_mutex_init(&n->report_lock, NULL);
     n->carrier = n->comm.hosts = carrier;
     carrier->outer = &n->comm;
     n->settings = *settings;
@@ -491,7 +494,8 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
     ncclUniqueId id = share_id(n);
     wait_for_result(
         n, n->nccl.CommInitRankConfig(&n->handle, carrier->size, id, carrier->rank, &config));
-    n->watch = (struct Watch){.comm = &n->comm, .look = watch_call, .late = late};
+    n->watch =
+        (struct Watch){.comm = &n->comm, .look = check_collective, .late = fail_late_collective};
     watch_open(&n->watch);
     return &n->comm;
 }

@@ -82,9 +82,9 @@ static void check_calls(struct Comm *c, struct ThreadGroup *g) {
         comm_fail(c, E_COLLECTIVES_DIFFER, "%s", text);
 }
 
-// Names the missing ranks, after the time-out. If all of them wait themselves, in other groups, it
-// returns unless this is `last`.
-static void give_up(const struct Rendezvous *m, bool last) {
+// Ends the process with a line that names the missing ranks, after the time-out. If all of them
+// wait themselves, in other groups, it returns unless this is `last`.
+static void fail_if_missing(const struct Rendezvous *m, bool last) {
     char missing[256] = "";
     int length = 0;
     for (int r = 0; r < m->group->size && length < 200; r++) {
@@ -101,7 +101,8 @@ static void give_up(const struct Rendezvous *m, bool last) {
               (unsigned long long)m->call.bytes, missing, m->comm->timeout_s);
 }
 
-static void leave(struct ThreadGroup *g) {
+// Lets all ranks go on from the current meeting. The caller has the lock.
+static void end_meeting(struct ThreadGroup *g) {
     for (int r = 0; r < g->size; r++)
         g->participant[r].here = false;
     g->arrived = 0;
@@ -118,20 +119,20 @@ static void group_meet(const void *meeting) {
     double limit = m->comm->timeout_s;
     struct Wait wait = wait_begin();
     _Atomic int *waits = &g->waits[comm_job_rank(m->comm, m->comm->rank)];
-    bool excused = false; // give_up has returned once
+    bool excused = false; // fail_if_missing has returned once
     pthread_mutex_lock(&g->lock);
     ++*waits;
     g->participant[m->comm->rank] = (struct Participant){m->mem, m->call, true};
     uint64_t this_one = g->meetings;
     if (++g->arrived == g->size) {
         check_calls(m->comm, g);
-        leave(g);
+        end_meeting(g);
     }
     while (g->meetings == this_one) {
         wait_cond(&g->changed, &g->lock, WAIT_LOOK_S);
         if (wait_check(&wait) < limit || g->meetings != this_one)
             continue;
-        give_up(m, excused); // with the lock held: the others stay silent
+        fail_if_missing(m, excused); // with the lock held: the others stay silent
         excused = true;
         wait = wait_begin();
         limit = EXCUSED_S;
@@ -154,13 +155,13 @@ static void meet_on_hosts(const struct Rendezvous *m) {
             device_wait(d, m->comm->queue, turns[r].event[turn]);
 }
 
-static struct Rendezvous meeting_of(struct Comm *c, const void *mem, struct CommCall call) {
+static struct Rendezvous make_meeting(struct Comm *c, const void *mem, struct CommCall call) {
     struct ThreadComm *t = (struct ThreadComm *)c;
     return (struct Rendezvous){c, t->group, t->peer, (void *)mem, call};
 }
 
 static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call) {
-    struct Rendezvous m = meeting_of(c, mem, call);
+    struct Rendezvous m = make_meeting(c, mem, call);
     if (c->device->calls_may_wait)
         device_call(c->device, c->queue, group_meet, &m, sizeof m);
     else
@@ -273,13 +274,13 @@ static void thread_barrier(struct Comm *c) {
 // ---- the ranks' hosts ----
 
 static void thread_compare(struct Comm *c, struct CommCall call) {
-    struct Rendezvous m = meeting_of(c, NULL, call);
+    struct Rendezvous m = make_meeting(c, NULL, call);
     group_meet(&m);
 }
 
 // Meets twice, as in a collective: a rank that is slow to leave the first meeting finds the words.
 static void thread_share(struct Comm *c, uint64_t mine, uint64_t *all) {
-    struct Rendezvous m = meeting_of(c, (void *)(uintptr_t)mine, (struct CommCall){0});
+    struct Rendezvous m = make_meeting(c, (void *)(uintptr_t)mine, (struct CommCall){0});
     group_meet(&m);
     for (int r = 0; r < c->size; r++)
         all[r] = (uint64_t)(uintptr_t)m.peer[r];

@@ -52,7 +52,7 @@ bool process_is_gone(pid_t process) {
 }
 
 // Returns the rank that its launcher gave to a process; -1: none.
-static int rank_of(pid_t process) {
+static int launcher_rank(pid_t process) {
     static const char *const names[] = {
         "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=", "SLURM_PROCID="};
     enum { MOST = 1 << 16 };
@@ -86,7 +86,7 @@ static int name_stopped(char *text, size_t bytes) {
     int count = 0;
     for (struct dirent *d; all && (d = readdir(all));) {
         pid_t process = (pid_t)atoi(d->d_name);
-        int rank = process > 0 && is_stopped_sibling(process) ? rank_of(process) : -1;
+        int rank = process > 0 && is_stopped_sibling(process) ? launcher_rank(process) : -1;
         if (rank < 0)
             continue;
         count++;
@@ -157,7 +157,7 @@ struct GuardThread {
     bool ended;
 };
 
-static void *stand(void *thread) {
+static void *run_guard(void *thread) {
     struct GuardThread *t = thread;
     pthread_mutex_lock(&t->lock);
     while (!t->ended) {
@@ -174,7 +174,7 @@ struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bo
     t->guard = guard_of(call, rank, timeout_s, ends);
     pthread_mutex_init(&t->lock, NULL);
     wait_cond_init(&t->changed);
-    int err = pthread_create(&t->thread, NULL, stand, t);
+    int err = pthread_create(&t->thread, NULL, run_guard, t);
     if (err)
         base_out_of_threads(err, "the guard of a wait");
     return t;

@@ -11,14 +11,14 @@
 
 // ---- joining ----
 
-static int number_of(const char *variable) {
+static int env_number(const char *variable) {
     const char *text = getenv(variable);
     return text ? atoi(text) : 0;
 }
 
 // Reads what launchers leave in the environment. Slurm's comes last: srun may have started mpirun's
 // own helpers. A shell in a Slurm job is a step of one task, and no launch.
-static bool is_launched(int *size, int *rank) {
+static bool read_launcher(int *size, int *rank) {
     static const struct {
         const char *size, *rank;
         int least;
@@ -26,8 +26,8 @@ static bool is_launched(int *size, int *rank) {
                      {"PMI_SIZE", "PMI_RANK", 1},
                      {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 2}};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-        *size = number_of(launchers[i].size);
-        *rank = number_of(launchers[i].rank);
+        *size = env_number(launchers[i].size);
+        *rank = env_number(launchers[i].rank);
         if (*size >= launchers[i].least)
             return true;
     }
@@ -36,13 +36,13 @@ static bool is_launched(int *size, int *rank) {
 
 int world_launched(void) {
     int size, rank;
-    return is_launched(&size, &rank) ? size : 0;
+    return read_launcher(&size, &rank) ? size : 0;
 }
 
 int world_open(struct World *w, double timeout_s, struct Error *e) {
     *w = (struct World){.size = 1, .count = 1, .node_size = 1};
     int size, rank;
-    if (!is_launched(&size, &rank))
+    if (!read_launcher(&size, &rank))
         return 0;
     struct MpiRank mpi;
     int err = mpi_start(&mpi, rank, timeout_s, e);
@@ -135,11 +135,11 @@ uint64_t world_least(const struct World *w, uint64_t mine) {
     return mine;
 }
 
-uint64_t world_of_first(const struct World *w, uint64_t mine) {
+uint64_t world_broadcast(const struct World *w, uint64_t mine) {
     return world_least(w, w->first ? UINT64_MAX : mine);
 }
 
-void world_of_node(const struct World *w, uint64_t *words, size_t n) {
+void world_broadcast_in_node(const struct World *w, uint64_t *words, size_t n) {
     if (!w->launched)
         return;
     uint64_t *all = base_alloc_zeroed((size_t)w->size * n * sizeof *all);

@@ -40,12 +40,12 @@ int world_agree(const struct World *w, int err, struct Error *e);
 
 // The least of all processes' values, and rank 0's value. Each waits for all.
 uint64_t world_least(const struct World *w, uint64_t mine);
-uint64_t world_of_first(const struct World *w, uint64_t mine);
+uint64_t world_broadcast(const struct World *w, uint64_t mine);
 // all[r] becomes the value of rank r's process, if each rank is a process; else all[0] is `mine`.
 void world_share(const struct World *w, uint64_t mine, uint64_t *all);
 
 // Gives each process the n words of the first process of its machine.
-void world_of_node(const struct World *w, uint64_t *words, size_t n);
+void world_broadcast_in_node(const struct World *w, uint64_t *words, size_t n);
 
 // Returns the cores that each rank has, at least 1. A launcher may bind a process to fewer; this
 // counts all of the machine's (`cores`: those that this process may use), since the number of

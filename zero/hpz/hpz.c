@@ -11,9 +11,9 @@
 
 struct HpzShard {
     struct Comm *neighbours;
-    struct Block kept;  // 1/H of the group
-    bool has;           // something is kept,
-    uint64_t of_update; // since this record of `updated`
+    struct Block kept;      // 1/H of the group
+    bool is_filled;         // something is kept,
+    uint64_t update_record; // since this record of `updated`
 };
 
 struct Hpz {
@@ -28,7 +28,7 @@ static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *neighbou
 
 static bool is_newest(const struct Zero *z, int g, void *second) {
     const struct HpzShard *s = second;
-    return s->has && s->of_update == z->state[g].updated.records;
+    return s->is_filled && s->update_record == z->state[g].updated.records;
 }
 
 static bool is_old(const struct Zero *z, int g, void *second) {
@@ -46,8 +46,8 @@ static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     size_t part = hpz_bytes(z, a->group, s->neighbours);
     char *own = weights_arrive(z, a) + part * (size_t)s->neighbours->rank;
     device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
-    s->has = true;
-    s->of_update = z->state[a->group].updated.records;
+    s->is_filled = true;
+    s->update_record = z->state[a->group].updated.records;
 }
 
 static const struct Hop hpz_all_gather = {"hpz_all_gather", POINT_BEFORE,        WHEN_ANY,

@@ -20,10 +20,10 @@
 
 struct ActOffload {
     size_t layers, sets;
-    size_t leaving;             // layers 0 .. leaving - 1 of each set leave the device
+    size_t offloaded_layers;    // layers 0 .. offloaded_layers - 1 of each set leave the device
     struct Slots slots;         // their owners: set * layers + layer
     struct Staging *staging;    // of each slot, if stores are on NVMe; else NULL
-    struct Block *store;        // (sets, leaving)
+    struct Block *store;        // (sets, offloaded_layers)
     size_t bytes;               // of each: of a slot, or of this TP rank's part of it
     const struct TpComm *parts; // TP ranks that keep a part each; or NULL
     struct Event *made;
@@ -62,11 +62,11 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
                               .mark_names = {"layer arrived", "layer drained"}};
     *k = (struct ActOffload){.layers = s->layers,
                              .sets = s->sets,
-                             .leaving = s->sets > 1 ? s->layers : s->layers - s->slots,
+                             .offloaded_layers = s->sets > 1 ? s->layers : s->layers - s->slots,
                              .bytes = s->bytes / tp_comm_size(s->parts),
                              .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
-    k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);
+    k->store = base_alloc_zeroed(k->sets * k->offloaded_layers * sizeof *k->store);
     if (!s->dry) { // slots are moved whole, with gaps and the space that a small batch leaves
         device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
         device_sync_queue(z->device, QUEUE_COMPUTE);
@@ -74,8 +74,8 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
     int err = slots_open(&k->slots, &slots, e);
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);
-    for (size_t i = 0; i < k->sets * k->leaving && !err; i++)
-        if (i % k->leaving >= s->forgotten)
+    for (size_t i = 0; i < k->sets * k->offloaded_layers && !err; i++)
+        if (i % k->offloaded_layers >= s->forgotten)
             err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", k->bytes,
                              &k->store[i], e);
     return err;
@@ -87,7 +87,7 @@ void act_offload_close(struct Zero *z) {
         return;
     for (int i = 0; k->staging && i < k->slots.count; i++)
         staging_close(&k->staging[i]);
-    for (size_t i = 0; i < k->sets * k->leaving; i++)
+    for (size_t i = 0; i < k->sets * k->offloaded_layers; i++)
         tier_free(&k->store[i]);
     device_close_event(z->device, k->made);
     slots_close(&k->slots);
@@ -107,14 +107,15 @@ static int owner_of(const struct Zero *z, const struct Visit *v) {
     return k && layer >= 0 ? (int)(v->micro % k->sets * k->layers) + layer : -1;
 }
 
-static bool leaves(const struct ActOffload *k, int owner) {
-    return (size_t)owner % k->layers < k->leaving;
+// True if the activations of this owner, which is not -1, leave the device.
+static bool leaves_device(const struct ActOffload *k, int owner) {
+    return (size_t)owner % k->layers < k->offloaded_layers;
 }
 
 static struct Move activation_move(struct ActOffload *k, struct Slot *slot) {
     size_t set = (size_t)slot->owner / k->layers, layer = (size_t)slot->owner % k->layers;
     return (struct Move){
-        .store = &k->store[set * k->leaving + layer],
+        .store = &k->store[set * k->offloaded_layers + layer],
         .bytes = k->bytes,
         .mem = (char *)slot->block.mem + (k->parts ? k->parts->rank * k->bytes : 0),
         .staging = k->staging ? &k->staging[slot - k->slots.slot] : NULL,
@@ -136,7 +137,8 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
     slot->fill_queued = true;
 }
 
-static void leave(struct Zero *z, struct Slot *slot) {
+// Queues the copy of a slot to its store, after the forward pass that filled it.
+static void queue_slot_out(struct Zero *z, struct Slot *slot) {
     struct Offload *o = offload_of(z);
     struct Move m = activation_move(o->acts, slot);
     device_record(z->device, QUEUE_COMPUTE, o->acts->made);
@@ -151,18 +153,18 @@ static void leave(struct Zero *z, struct Slot *slot) {
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     int owner = owner_of(z, v);
-    if (owner < 0 || (v->saves_acts && !leaves(k, owner)))
+    if (owner < 0 || (v->saves_acts && !leaves_device(k, owner)))
         return;
     struct Slot *slot = slots_find(&k->slots, owner);
     if (v->saves_acts)
-        leave(z, slot);
+        queue_slot_out(z, slot);
     slot->owner = -1;
 }
 
 // ---- backward ----
 
 // Queues the copy into a layer's slot, unless it never left.
-static void finish_fill(struct Zero *z, struct Slot *slot) {
+static void queue_fill(struct Zero *z, struct Slot *slot) {
     if (slot->fill_queued)
         return;
     struct ActOffload *k = offload_of(z)->acts;
@@ -178,7 +180,7 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
 // Begins to fetch what a visit's owner kept, unless it is here or on its way. From disk it comes to
 // staging first: a GPU's queue cannot wait for that, so the rest is queued when the walk gets
 // there.
-static void fetch(struct Zero *z, const struct Visit *v, int owner) {
+static void begin_fetch(struct Zero *z, const struct Visit *v, int owner) {
     struct ActOffload *k = offload_of(z)->acts;
     struct Label label = z->device->label;
     if (slots_find(&k->slots, owner))
@@ -189,7 +191,7 @@ static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     z->backing.host->label = z->device->label;
     move_begin(&offload_of(z)->mover, &m);
     if (!m.staging)
-        finish_fill(z, slot);
+        queue_fill(z, slot);
     z->device->label = label;
 }
 
@@ -204,7 +206,7 @@ static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
             continue;
         if (!slots_find(&k->slots, owner) && slots_is_taken(&k->slots, owner))
             return;
-        fetch(z, v, owner);
+        begin_fetch(z, v, owner);
         ahead--;
     }
 }
@@ -214,12 +216,12 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     int owner = owner_of(z, v);
     if (owner < 0)
         return;
-    fetch(z, v, owner);
+    begin_fetch(z, v, owner);
     struct Slot *slot = slots_find(&k->slots, owner);
-    finish_fill(z, slot);
+    queue_fill(z, slot);
     mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
     char *whole = slot->block.mem;
-    if (k->parts && leaves(k, owner)) // after this TP rank's own part
+    if (k->parts && leaves_device(k, owner)) // after this TP rank's own part
         k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
     prefetch_ahead(z, v);
 }

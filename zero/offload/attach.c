@@ -171,7 +171,7 @@ static int open_shards(struct Zero *z, enum Ring ring, struct Error *e) {
     return slots_open(&o->shards[ring], &shards, e);
 }
 
-static int open_rest(struct Zero *z, struct Error *e) {
+static int open_memory(struct Zero *z, struct Error *e) {
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++)
         err = open_group(z, g, e);
@@ -184,7 +184,7 @@ static int open_rest(struct Zero *z, struct Error *e) {
     return err ? err : host_open(z, e);
 }
 
-static void close_rest(struct Zero *z) {
+static void close_memory(struct Zero *z) {
     struct Offload *o = offload_of(z);
     for (int g = 0; g < z->params->ngroup; g++)
         close_group(&o->group[g]);
@@ -221,8 +221,8 @@ static void after_unit(struct Zero *z, const struct Visit *v) {
 
 static const struct BackingOps offload_ops = {
     .attach = attach_group,
-    .open = open_rest,
-    .close = close_rest,
+    .open = open_memory,
+    .close = close_memory,
     .weights_due = offload_weights_due,
     .before_unit = act_offload_before_unit,
     .after_unit = after_unit,

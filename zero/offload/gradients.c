@@ -33,34 +33,34 @@ static struct Move sum_move(struct Zero *z, const struct HopArgs *a) {
     return gradient_move(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
 }
 
-static void bring_sum(struct Zero *z, const struct HopArgs *a) {
+static void load_sum(struct Zero *z, const struct HopArgs *a) {
     struct Move m = sum_move(z, a);
     move_in(a->context, &m);
 }
 
-static void send_sum(struct Zero *z, const struct HopArgs *a) {
+static void store_sum(struct Zero *z, const struct HopArgs *a) {
     struct Move m = sum_move(z, a);
     move_out(a->context, &m);
 }
 
 // Sends the part that this rank updates of a whole gradient.
-static void send_reduced(struct Zero *z, const struct HopArgs *a) {
+static void store_reduced(struct Zero *z, const struct HopArgs *a) {
     size_t begin = zero_owned_begin(z, a->group), n = zero_owned_numel(z, a->group);
     void *mem = dtype_at(a->mem[BUFFER_WHOLE], z->plan.grad.dtype, begin);
     struct Move m = gradient_move(z, a->group, begin, n, mem);
     move_out(a->context, &m);
 }
 
-static const struct Hop h2d = {"h2d",      POINT_LOAD,       WHEN_ANY,     QUEUE_IN,
-                               USES_WHOLE, .run = bring_sum, .where = HERE};
-static const struct Hop d2h_sum = {"d2h",      POINT_STORE,     WHEN_NOT_REDUCED, QUEUE_OUT,
-                                   USES_WHOLE, .run = send_sum, .where = HERE};
-static const struct Hop d2h = {"d2h",      POINT_STORE,         WHEN_REDUCED, QUEUE_OUT,
-                               USES_WHOLE, .run = send_reduced, .where = HERE};
-static const struct Hop h2d_shard = {"h2d",      POINT_LOAD,       WHEN_ANY,     QUEUE_IN,
-                                     USES_SHARD, .run = bring_sum, .where = HERE};
-static const struct Hop d2h_shard = {"d2h",      POINT_STORE,     WHEN_REDUCED, QUEUE_OUT,
-                                     USES_SHARD, .run = send_sum, .where = HERE};
+static const struct Hop h2d = {"h2d",      POINT_LOAD,      WHEN_ANY,     QUEUE_IN,
+                               USES_WHOLE, .run = load_sum, .where = HERE};
+static const struct Hop d2h_sum = {"d2h",      POINT_STORE,      WHEN_NOT_REDUCED, QUEUE_OUT,
+                                   USES_WHOLE, .run = store_sum, .where = HERE};
+static const struct Hop d2h = {"d2h",      POINT_STORE,          WHEN_REDUCED, QUEUE_OUT,
+                               USES_WHOLE, .run = store_reduced, .where = HERE};
+static const struct Hop h2d_shard = {"h2d",      POINT_LOAD,      WHEN_ANY,     QUEUE_IN,
+                                     USES_SHARD, .run = load_sum, .where = HERE};
+static const struct Hop d2h_shard = {"d2h",      POINT_STORE,      WHEN_REDUCED, QUEUE_OUT,
+                                     USES_SHARD, .run = store_sum, .where = HERE};
 
 void offload_attach_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];

@@ -61,7 +61,7 @@ struct DiskCall {
 };
 _Static_assert(sizeof(struct DiskCall) <= DEVICE_CALL_BYTES, "arguments of a call");
 
-static void run_call(const void *args) {
+static void run_disk_call(const void *args) {
     const struct DiskCall *c = args;
     struct Error e;
     if (c->write && c->pieces.unless && *c->pieces.unless)
@@ -86,7 +86,7 @@ static void queue_pieces(struct Mover *m, struct Device *d, const struct MovePie
         m->watch.queued(m->watch.context, p, write);
     d->label.what = write ? "write" : "read";
     d->label.bytes = bytes;
-    device_call(d, write ? QUEUE_OUT : QUEUE_IN, run_call, &c, sizeof c);
+    device_call(d, write ? QUEUE_OUT : QUEUE_IN, run_disk_call, &c, sizeof c);
     d->label.what = NULL;
     d->label.bytes = 0;
 }
@@ -107,7 +107,7 @@ static bool is_on_disk(const struct Block *store) {
 }
 
 // Returns the bytes of a move that cross the bus.
-static size_t over_bus(const struct Move *v) {
+static size_t bytes_over_bus(const struct Move *v) {
     return v->store->tier->kind == TIER_DEVICE ? 0 : v->bytes;
 }
 
@@ -134,7 +134,7 @@ void move_in(struct Mover *m, const struct Move *v) {
         move_directly(m, v, false);
         return;
     }
-    m->moved[v->store->tag].in += over_bus(v);
+    m->moved[v->store->tag].in += bytes_over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
         return;
@@ -150,7 +150,7 @@ void move_out(struct Mover *m, const struct Move *v) {
         move_directly(m, v, true);
         return;
     }
-    m->moved[v->store->tag].out += over_bus(v);
+    m->moved[v->store->tag].out += bytes_over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);
         return;

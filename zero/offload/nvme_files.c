@@ -71,7 +71,7 @@ static int open_nameless(const char *folder, int flags) {
     return fd;
 }
 
-static int reserve(struct NvmeFile *f, const char *folder, struct Error *e) {
+static int reserve_disk_space(struct NvmeFile *f, const char *folder, struct Error *e) {
     struct statvfs s;
     if (fstatvfs(f->fd, &s))
         return error_io(e, -errno, E_NVME_PATH, "--nvme-path %s: its free space is unknown",
@@ -132,7 +132,7 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
     f->fd = fd;
     if (n->settings.check)
         f->sums = base_alloc_zeroed(ceil_div(bytes, NVME_UNIT_BYTES) * sizeof *f->sums);
-    int code = reserve(f, folder, e);
+    int code = reserve_disk_space(f, folder, e);
     return code ? code : find_alignment(n, f, e);
 }
 

@@ -39,7 +39,7 @@ struct Transfer {
     struct Error *e;
 };
 
-static int fail(struct Transfer *t, const struct NvmeJob *j, int code, const char *cause) {
+static int fail_job(struct Transfer *t, const struct NvmeJob *j, int code, const char *cause) {
     if (t->code)
         return t->code; // only the first one is reported
     bool writes = j->kind == JOB_WRITE;
@@ -73,7 +73,7 @@ static void compare_sums(struct Transfer *t, struct NvmeJob *j) {
         snprintf(cause, sizeof cause,
                  "the disk returned other bytes than were written there (sum %016llx, not %016llx)",
                  (unsigned long long)found, (unsigned long long)kept);
-        fail(t, &unit, -EIO, cause);
+        fail_job(t, &unit, -EIO, cause);
         return;
     }
 }
@@ -89,7 +89,7 @@ static int pinned_range(const struct Transfer *t, const char *mem, size_t bytes)
     return -1;
 }
 
-static void issue(struct Transfer *t, const struct NvmeJob *j) {
+static void submit_job(struct Transfer *t, const struct NvmeJob *j) {
     struct NvmeRequest r = {
         .write = j->kind == JOB_WRITE,
         .fd = t->n->file[j->file].fd,
@@ -139,8 +139,8 @@ static void begin_write(struct Transfer *t, struct NvmeJob *j) {
         sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
 }
 
-// Called when all bytes of a job have come or gone. True: it goes on with another request.
-static bool job_turns(struct Transfer *t, struct NvmeJob *j) {
+// Ends a job's current request, all bytes of which have come or gone. True if another one follows.
+static bool end_job_request(struct Transfer *t, struct NvmeJob *j) {
     if (j->kind == JOB_WRITE)
         return false;
     compare_sums(t, j);
@@ -157,26 +157,27 @@ static bool job_turns(struct Transfer *t, struct NvmeJob *j) {
     return true;
 }
 
-// True: there is more to request.
+// Handles the result of a request: bytes, or -errno. True if the job has more to request.
 static bool handle_result(struct Transfer *t, struct NvmeJob *j, int result) {
     size_t left = j->bytes - j->done;
     if (result < 0 && result != -EAGAIN && result != -EINTR)
-        fail(t, j, result, strerror(-result));
+        fail_job(t, j, result, strerror(-result));
     else if (result == 0)
-        fail(t, j, -EIO, j->kind == JOB_WRITE ? "the disk took nothing" : "the file ends there");
+        fail_job(t, j, -EIO,
+                 j->kind == JOB_WRITE ? "the disk took nothing" : "the file ends there");
     else if (result > 0 && (size_t)result > left)
-        fail(t, j, -EIO, "the disk says that it moved more than it was asked to");
+        fail_job(t, j, -EIO, "the disk says that it moved more than it was asked to");
     if (t->code)
         return false;
     size_t moved = result < 0 ? 0 : (size_t)result;
     moved -= moved == left ? 0 : moved % NVME_UNIT_BYTES;
     j->attempts = moved ? 0 : j->attempts + 1;
     if (j->attempts == ATTEMPTS)
-        return fail(t, j, result < 0 ? result : -EIO, "no progress in 1000 attempts"), false;
+        return fail_job(t, j, result < 0 ? result : -EIO, "no progress in 1000 attempts"), false;
     if (result == -EAGAIN)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     j->done += moved;
-    return j->done < j->bytes || job_turns(t, j);
+    return j->done < j->bytes || end_job_request(t, j);
 }
 
 // The queue itself has failed: no request under way will end, nor any later one.
@@ -193,7 +194,7 @@ static int fail_all(struct Transfer *t) {
 
 // Takes one completion: requests the rest of its job, or frees the job. A lane runs one transfer
 // at a time, so the job is t's.
-static void wait_one(struct Transfer *t) {
+static void handle_completion(struct Transfer *t) {
     struct NvmeDone done = t->lane->queue->disk->wait(t->lane->queue);
     if (done.name == NVME_QUEUE) {
         t->lane->broken = done.result;
@@ -204,7 +205,7 @@ static void wait_one(struct Transfer *t) {
           (unsigned long long)done.name);
     struct NvmeJob *j = &t->lane->job[done.name];
     if (handle_result(t, j, done.result)) {
-        issue(t, j);
+        submit_job(t, j);
         return;
     }
     t->lane->idle[t->lane->nidle++] = (int)done.name;
@@ -213,7 +214,7 @@ static void wait_one(struct Transfer *t) {
 
 // ---- pieces ----
 
-static struct Claim claim_of(const struct NvmePiece *p) {
+static struct Claim piece_claim(const struct NvmePiece *p) {
     return (struct Claim){p->file, p->offset - p->offset % NVME_UNIT_BYTES,
                           round_up(p->offset + p->bytes, NVME_UNIT_BYTES)};
 }
@@ -227,10 +228,10 @@ static bool meets_any(const struct Claim *a, const struct Claim *b, int count) {
 
 // Waits until the other direction touches none of the units of this transfer. All units are claimed
 // at once, so that two transfers never wait for each other.
-static void claim(struct Transfer *t) {
+static void claim_units(struct Transfer *t) {
     struct Lane *other = t->write ? &t->n->reader : &t->n->writer, *own = t->lane;
     for (int i = 0; i < t->count; i++)
-        own->claim[i] = claim_of(&t->piece[i]);
+        own->claim[i] = piece_claim(&t->piece[i]);
     pthread_mutex_lock(&t->n->lock);
     for (int i = 0; i < t->count;) {
         if (!meets_any(&own->claim[i], other->claim, other->nclaim)) {
@@ -244,7 +245,7 @@ static void claim(struct Transfer *t) {
     pthread_mutex_unlock(&t->n->lock);
 }
 
-static void release(struct Transfer *t) {
+static void release_units(struct Transfer *t) {
     pthread_mutex_lock(&t->n->lock);
     t->lane->nclaim = 0;
     pthread_cond_broadcast(&t->n->released);
@@ -255,7 +256,7 @@ static void release(struct Transfer *t) {
 static void wait_for_neighbours(struct Transfer *t) {
     if (t->write && meets_any(&t->lane->claim[t->at], t->lane->claim, t->at))
         while (t->under_way)
-            wait_one(t);
+            handle_completion(t);
 }
 
 static void start_jobs(struct Transfer *t) {
@@ -273,12 +274,12 @@ static void start_jobs(struct Transfer *t) {
         if (j->kind == JOB_WRITE)
             begin_write(t, j);
         t->under_way++;
-        issue(t, j);
+        submit_job(t, j);
     }
 }
 
 // The kernel may refuse to pin memory (RLIMIT_MEMLOCK): then it is used unpinned.
-static void make_ready(struct Transfer *t) {
+static void pin_buffers(struct Transfer *t) {
     struct Lane *l = t->lane;
     if (l->ready)
         return;
@@ -306,25 +307,25 @@ static void check_pieces(const struct Transfer *t) {
     }
 }
 
-static int move(struct Transfer *t) {
+static int run_transfer(struct Transfer *t) {
     check_pieces(t);
     if (t->lane->broken)
         return fail_all(t);
-    make_ready(t);
-    claim(t);
+    pin_buffers(t);
+    claim_units(t);
     for (start_jobs(t); t->under_way; start_jobs(t))
-        wait_one(t); // after an error too: the kernel still uses the caller's memory
-    release(t);
+        handle_completion(t); // after an error too: the kernel still uses the caller's memory
+    release_units(t);
     return t->code;
 }
 
 int nvme_read(struct Nvme *n, const struct NvmePiece *pieces, int count, struct Error *e) {
     struct Transfer t = {.n = n, .lane = &n->reader, .piece = pieces, .count = count, .e = e};
-    return move(&t);
+    return run_transfer(&t);
 }
 
 int nvme_write(struct Nvme *n, const struct NvmePiece *pieces, int count, struct Error *e) {
     struct Transfer t = {
         .n = n, .lane = &n->writer, .write = true, .piece = pieces, .count = count, .e = e};
-    return move(&t);
+    return run_transfer(&t);
 }

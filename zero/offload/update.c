@@ -270,7 +270,7 @@ void host_step_reported(struct Zero *z) {
 }
 
 // Queues the due updates of groups 0 .. g, and of a few more.
-static void advance(struct Zero *z, int g) {
+static void queue_updates(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++) {
         struct GroupState *s = &z->state[h->next];
@@ -280,7 +280,7 @@ static void advance(struct Zero *z, int g) {
 }
 
 void host_step_queued(struct Zero *z) {
-    advance(z, 0);
+    queue_updates(z, 0);
 }
 
 // ---- the hops of an update ----
@@ -359,22 +359,22 @@ void host_attach(struct Zero *z, int g) {
 
 // ---- installing new weights ----
 
-static void install(struct Zero *z, int g) {
+static void install_group(struct Zero *z, int g) {
     offload_of(z)->group[g].pending = PENDING_NOT;
     update_group(z, g);
 }
 
 void host_install(struct Zero *z, int g) {
-    advance(z, g);
+    queue_updates(z, g);
     if (offload_of(z)->group[g].pending == PENDING_NOW)
-        install(z, g);
+        install_group(z, g);
 }
 
 void host_install_late(struct Zero *z) {
     host_queue_due(z);
     for (int g = 0; g < z->params->ngroup; g++)
         if (offload_of(z)->group[g].pending != PENDING_NOT)
-            install(z, g);
+            install_group(z, g);
     offload_of(z)->update.late = false;
 }
 
@@ -386,5 +386,5 @@ void host_set_pending(struct Zero *z, int g, bool late) {
 }
 
 void host_queue_due(struct Zero *z) {
-    advance(z, z->params->ngroup);
+    queue_updates(z, z->params->ngroup);
 }

@@ -25,7 +25,7 @@ static void add_sendrecv(struct Program *p, const struct Order *o, int stage, si
             (struct OrderEntry){.kind = ORDER_SENDRECV, .stage = stage, .down = down, .up = up};
 }
 
-// A sendrecv has the number of the lower of its two stages.
+// Lists the entries of a stage. A sendrecv has the number of the lower of its two stages.
 static void write_program(const struct Order *o, int stage, struct Program *p) {
     size_t m = o->micros, ahead = size_min(m, (size_t)(o->stages - 1 - stage));
     p->entry = base_alloc((4 * m + 2 * ahead + 1) * sizeof *p->entry);
@@ -61,8 +61,8 @@ static void append(struct Order *o, struct OrderEntry e, double begin, double se
 }
 
 // Does the next entry of a stage, and returns true, unless that waits for a neighbour.
-static bool advance(struct Order *o, struct Program *all, int stage, const struct OrderCost *cost,
-                    double sendrecv) {
+static bool run_next_entry(struct Order *o, struct Program *all, int stage,
+                           const struct OrderCost *cost, double sendrecv) {
     struct Program *p = &all[stage];
     if (p->at == p->count)
         return false;
@@ -97,7 +97,7 @@ void order_make(struct Order *o, int stages, int first, size_t micros, const str
     while (o->count != before) {
         before = o->count;
         for (int s = 0; s < stages; s++)
-            while (advance(o, all, s, cost, sendrecv))
+            while (run_next_entry(o, all, s, cost, sendrecv))
                 ;
     }
     for (int s = 0; s < stages; s++) {

@@ -68,7 +68,7 @@ static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER,
 
 // ---- opening and closing ----
 
-// The group of stages `lower` and `upper`, if this rank is in one of them; else of this rank alone.
+// Returns the line of stages `lower` and `upper`, if this rank is in one; else of this rank alone.
 static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, int lower,
                                int upper) {
     int stage = grid_coord(grid, all->rank, AXIS_PP), stride = grid_stride(grid, AXIS_PP);
@@ -81,7 +81,7 @@ static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, 
 
 // All ranks call it, since groups are made by all of them together. Returns NULL on a rank that is
 // in no such pair.
-static struct Comm *join(struct Comm *all, const struct CommSplit *split, bool dry) {
+static struct Comm *join_pair(struct Comm *all, const struct CommSplit *split, bool dry) {
     struct Comm *c = comm_split_line(all, split, dry);
     if (c->size > 1)
         return c;
@@ -109,11 +109,11 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
         bool is_lower = stage % 2 == odd;
         int lower = is_lower ? stage : stage - 1;
         struct CommSplit split = {pair_of(all, grid, lower, lower + 1), QUEUE_COMPUTE, &p->staging};
-        *(is_lower ? &p->next : &p->prev) = join(all, &split, dry);
+        *(is_lower ? &p->next : &p->prev) = join_pair(all, &split, dry);
     }
     struct CommSplit split = {pair_of(all, grid, 0, stages - 1), QUEUE_COMM, NULL};
     if (tied)
-        p->tied = join(all, &split, dry);
+        p->tied = join_pair(all, &split, dry);
 }
 
 int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,

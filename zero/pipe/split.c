@@ -15,7 +15,8 @@ struct Costs {
     uint64_t *before; // (units + 1) sum of the costs of the units before each
 };
 
-static uint64_t cost_of(const struct Costs *c, int first, int end) {
+// Returns the cost of units first .. end - 1.
+static uint64_t cost_between(const struct Costs *c, int first, int end) {
     return c->before[end] - c->before[first];
 }
 
@@ -33,7 +34,7 @@ static void round_costs(struct Costs *c, const double *cost) {
 static bool fits(const struct Costs *c, uint64_t most) {
     int stages = 0;
     for (int first = 0, end = 0; first < c->units; first = end) {
-        while (end < c->units && cost_of(c, first, end + 1) <= most)
+        while (end < c->units && cost_between(c, first, end + 1) <= most)
             end++;
         if (end == first || ++stages > c->stages)
             return false;
@@ -41,8 +42,9 @@ static bool fits(const struct Costs *c, uint64_t most) {
     return true;
 }
 
-static uint64_t least_most(const struct Costs *c) {
-    uint64_t low = 0, high = cost_of(c, 0, c->units);
+// Returns the least cost of the most expensive stage in any split.
+static uint64_t least_cost_limit(const struct Costs *c) {
+    uint64_t low = 0, high = cost_between(c, 0, c->units);
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (fits(c, middle))
@@ -59,9 +61,9 @@ static void extend(const struct Costs *c, uint64_t most, int s, uint64_t *square
     size_t row = (size_t)c->units + 1;
     for (int u = s; u < c->units - rest; u++) {
         uint64_t best = UINT64_MAX;
-        for (int end = u + 1; end <= c->units - rest && cost_of(c, u, end) <= most; end++) {
+        for (int end = u + 1; end <= c->units - rest && cost_between(c, u, end) <= most; end++) {
             uint64_t after = square[((size_t)s + 1) * row + (size_t)end];
-            uint64_t own = cost_of(c, u, end);
+            uint64_t own = cost_between(c, u, end);
             if (after != UINT64_MAX && after + own * own < best) {
                 best = after + own * own;
                 count[(size_t)s * row + (size_t)u] = end - u;
@@ -77,7 +79,7 @@ void split_by_cost(const double *cost, int units, int stages, struct SplitPart *
     uint64_t *square = base_alloc(n * sizeof *square); // UINT64_MAX: there is no such cut
     int *count = base_alloc_zeroed(n * sizeof *count);
     round_costs(&c, cost);
-    uint64_t most = least_most(&c);
+    uint64_t most = least_cost_limit(&c);
     for (size_t i = 0; i < n; i++)
         square[i] = UINT64_MAX;
     square[n - 1] = 0; // no units in no stages

@@ -100,7 +100,7 @@ static int choose_half(const struct PredictRequest *r, struct Settings *line, st
     *on_host = world_least(w, *on_host);
     if (!err && w->first == 0)
         err = largest_batch(&s, &half, w->count, &batch, e);
-    uint64_t word = world_of_first(w, err ? UINT64_MAX : batch);
+    uint64_t word = world_broadcast(w, err ? UINT64_MAX : batch);
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
     settings_set_batch(&s, (size_t)word);
@@ -277,7 +277,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
         .ranks_here = w->count};
     if (!err && w->first == 0)
         err = choose_first(r, c, (double)(line->global_batch * s.model.seq_len), &word, e);
-    word = world_of_first(w, word);
+    word = world_broadcast(w, word);
     if (err || word == UINT64_MAX)
         return err ? err : -EINVAL; // rank 0's process has the line
     struct Candidate chosen = unpack_candidate(word >> ADAPTER_BITS);

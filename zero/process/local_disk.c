@@ -282,7 +282,7 @@ static void share_keepers(struct LocalDisk *d, const struct World *w, int keeper
 
 int local_disk_lock(struct LocalDisk *d, const struct World *w, struct RunLock *l,
                     const char *folder, const char *flag, struct Error *e) {
-    uint64_t word = world_of_first(w, local_disk_word());
+    uint64_t word = world_broadcast(w, local_disk_word());
     int keeper = 0, err = world_agree(w, take_locks(w, l, folder, flag, word, e), e);
     if (!err)
         err = world_agree(w, find_keeper(w, l, folder, flag, word, &keeper, e), e);

@@ -112,12 +112,13 @@ static struct Part own_part(const struct Zero *z, int g) {
     return part_of(z, g, zero_owned_begin(z, g), zero_owned_numel(z, g));
 }
 
-static void copy(struct Zero *z, int g, size_t offset, void *mem, size_t bytes, bool out) {
+// Copies bytes of a group as it is kept, from `offset` on, to mem; out: from there.
+static void copy_packed(struct Zero *z, int g, size_t offset, void *mem, size_t bytes, bool out) {
     if (bytes)
         z->backing.ops->copy(z, &z->state[g].param, offset, mem, bytes, out);
 }
 
-static void pack(struct Zero *z, const float *from, size_t runs, void *to) {
+static void quantize_runs(struct Zero *z, const float *from, size_t runs, void *to) {
     struct Device *host = zero_host_open(z);
     struct Stream *queue = host->queue[QUEUE_COMPUTE];
     if (format_of(z) == BASE_NF4)
@@ -144,8 +145,8 @@ static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_
           i);
     if (packed) {
         char *runs = device_alloc_host(z->device, packed * run_bytes(z));
-        pack(z, in, packed, runs);
-        copy(z, g, first * run_bytes(z), runs, packed * run_bytes(z), true);
+        quantize_runs(z, in, packed, runs);
+        copy_packed(z, g, first * run_bytes(z), runs, packed * run_bytes(z), true);
         device_free_host(z->device, runs);
     }
     if (from >= size_min(end, raw_end))
@@ -154,7 +155,7 @@ static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_
     size_t count = (size_min(end, raw_end) - from) * BASE_RUN;
     for (size_t k = 0; k < count; k++) // in place: element k is read at 4 k
         dtype_store(raw, z->plan.param.dtype, k, raw[k]);
-    copy(z, g, p.raw_at + (from - p.packed) * BASE_RUN * size, raw, count * size, true);
+    copy_packed(z, g, p.raw_at + (from - p.packed) * BASE_RUN * size, raw, count * size, true);
 }
 
 // Reads one run of the part as fp32. buffer: a run's elements, and its bytes as they are kept.
@@ -164,11 +165,12 @@ static const float *read_run(struct Zero *z, struct Device *host, int g, const s
     size_t size = dtype_size(dtype);
     void *kept = buffer + BASE_RUN;
     if (run < p->packed) {
-        copy(z, g, run * run_bytes(z), kept, run_bytes(z), false);
+        copy_packed(z, g, run * run_bytes(z), kept, run_bytes(z), false);
         dequantize_runs(z, host, buffer, F32, kept, 1);
         device_sync_queue(host, QUEUE_COMPUTE);
     } else if (run < p->packed + p->raw) {
-        copy(z, g, p->raw_at + (run - p->packed) * BASE_RUN * size, kept, BASE_RUN * size, false);
+        copy_packed(z, g, p->raw_at + (run - p->packed) * BASE_RUN * size, kept, BASE_RUN * size,
+                    false);
         for (size_t k = 0; k < BASE_RUN; k++)
             buffer[k] = dtype_load(kept, dtype, k);
     } else {
@@ -208,9 +210,9 @@ static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
 static const struct MasterOps packed_ops = {
     .init = init_packed, .read = read_packed, .write = write_packed};
 
-static void attach(struct Zero *z, int g) {
+static void attach_group(struct Zero *z, int g) {
     z->state[g].masters = &packed_ops;
     chain_add(&z->state[g].chain[FETCH], &dequantize, NULL);
 }
 
-const struct PackOps qlora_pack = {qlora_bytes, attach};
+const struct PackOps qlora_pack = {qlora_bytes, attach_group};
