@@ -144,7 +144,7 @@ static int make_sample(struct Trainer *t, struct Error *e) {
     while (generation_step(&g))
         ;
     int err = generation_check(&g, e);
-    char *text = texts_sampled(&run->texts, g.text[0].ids, g.text[0].count);
+    char *text = texts_format_sample(&run->texts, g.text[0].ids, g.text[0].count);
     bool cut = stops->count && !sample_stops(&s, g.text[0].ids[g.text[0].count - 1]);
     if (!err && trainer_speaks(t)) {
         progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
@@ -560,7 +560,7 @@ static int list_export(struct Run *run, struct Error *e) {
 // Sets what depends on the data: whether sequences are packed, and how many steps --epochs are.
 static int use_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
-    double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
+    double share = init_is_fine_tuning_default(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples = data_epoch_samples(run->texts.data);
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
@@ -651,15 +651,15 @@ static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
 static void set_text_options(struct Run *run, enum Mode mode) {
     struct CommandLine *given = &run->given, *line = &run->line;
     const struct Options *o = &line->run;
-    run->texts.of = (struct TextOptions){&run->resolved,
-                                         &given->run,
-                                         &line->run,
-                                         &given->train.rank.model.seq_len,
-                                         &line->train.rank.model.seq_len,
-                                         o->sample_only || line->train.intervals.sample_every,
-                                         !o->sample_only,
-                                         run->world.launched ? run->world.size : 1,
-                                         samples_of(line, mode)};
+    run->texts.options = (struct TextOptions){&run->resolved,
+                                              &given->run,
+                                              &line->run,
+                                              &given->train.rank.model.seq_len,
+                                              &line->train.rank.model.seq_len,
+                                              o->sample_only || line->train.intervals.sample_every,
+                                              !o->sample_only,
+                                              run->world.launched ? run->world.size : 1,
+                                              samples_of(line, mode)};
 }
 
 // ---- the modes ----
