@@ -120,7 +120,7 @@ static void print_validation(struct Trainer *t, float loss, uint64_t samples) {
     console_validation(&run->console, t->rank.zero.step, loss, bits, samples, all);
 }
 
-static struct Sampling sampling_of(const struct Options *o, const struct Ids *stops) {
+static struct Sampling make_sampling(const struct Options *o, const struct Ids *stops) {
     return (struct Sampling){.temperature = o->temperature,
                              .top_k = o->top_k,
                              .top_p = o->top_p,
@@ -137,14 +137,14 @@ static int make_sample(struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
     const struct Ids *prompt = &run->texts.prompt;
     const struct Ids *stops = &run->texts.stops;
-    struct Sampling s = sampling_of(o, stops);
+    struct Sampling s = make_sampling(o, stops);
     struct Generation g;
     generation_open(&g, &t->rank);
     generation_begin(&g, 0, prompt->data, prompt->count, o->sample_tokens, &s);
     while (generation_step(&g))
         ;
     int err = generation_check(&g, e);
-    char *text = texts_sampled(&run->texts, g.text[0].ids, g.text[0].count);
+    char *text = texts_format_sample(&run->texts, g.text[0].ids, g.text[0].count);
     bool cut = stops->count && !sample_stops(&s, g.text[0].ids[g.text[0].count - 1]);
     if (!err && trainer_speaks(t)) {
         progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
@@ -158,7 +158,7 @@ static int make_sample(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-// Of a run that trains, which goes on without.
+// Prints a sample while a run trains, which goes on if none can be made.
 static void print_sample(struct Trainer *t) {
     struct Run *run = t->hooks.context;
     struct Error e;
@@ -167,7 +167,7 @@ static void print_sample(struct Trainer *t) {
 }
 
 // Makes an answer, and prints it as it grows, until it ends or the person stops it.
-static void answer(struct Run *run, struct Rank *r, struct Generation *g) {
+static void print_answer(struct Run *run, struct Rank *r, struct Generation *g) {
     const struct GenText *x = g->text;
     bool speaks = r->all->rank == 0, ends = false;
     if (speaks)
@@ -192,7 +192,7 @@ static void answer(struct Run *run, struct Rank *r, struct Generation *g) {
 // Rank 0 reads questions and prints answers; all ranks make them.
 static int converse(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
-    struct Sampling s = sampling_of(&run->line.run, &run->texts.stops);
+    struct Sampling s = make_sampling(&run->line.run, &run->texts.stops);
     size_t longest = t->rank.model.config.seq_len, count;
     struct Ids asked = {0};
     struct Generation g;
@@ -208,7 +208,7 @@ static int converse(struct Trainer *t, struct Error *e) {
         if (count) {
             generation_begin(&g, 0, ids, count,
                              size_min(run->line.run.sample_tokens, longest - count), &s);
-            answer(run, &t->rank, &g);
+            print_answer(run, &t->rank, &g);
             err = generation_check(&g, e);
         }
         free(ids);
@@ -240,7 +240,7 @@ static void begin_prompt(struct Answering *a, size_t i) {
     const struct Options *o = &a->run->line.run;
     const struct Ids *ids = prompts_ids(p, a->next);
     size_t room = a->g.rank->model.config.seq_len - ids->count;
-    a->sampling[i] = sampling_of(o, prompts_stops(p, a->next));
+    a->sampling[i] = make_sampling(o, prompts_stops(p, a->next));
     // Prompts that are alike need not have one answer, nor those of the next seed, one line on.
     a->sampling[i].seed = rng_bits(o->seed, a->next);
     a->g.text[i].cached = 0; // an answer does not depend on what was answered before it
@@ -274,7 +274,7 @@ static int put_answer(struct Answering *a, size_t i, struct Error *e) {
     return err;
 }
 
-// open: answers that are being made.
+// Logs how many answers are done. open: the answers that are being made.
 static void log_progress(struct Answering *a, size_t open) {
     double now = base_seconds();
     if (!a->answers || now - a->last_told < PROGRESS_SECONDS)
@@ -376,7 +376,7 @@ static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
     return zero_agree(&t->rank.zero, err);
 }
 
-// Training was faster than what is kept of the matrix products' speed.
+// Marks the stored speed of matrix products as in doubt, because training was faster.
 static void doubt_speed(const struct Run *run) {
     char *name = rank_device_speed_name(&run->job.settings);
     log_line(LOG_NORMAL, "training was faster than the measured rates of this machine allow; the "
@@ -448,7 +448,7 @@ static bool reads_init_weights(const struct Run *run) {
 }
 
 // Returns the initial trainer of each rank.
-static struct Trainer trainer_of(struct Run *run) {
+static struct Trainer make_trainer(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
@@ -535,7 +535,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 
 // Refuses whatever can be refused before data are prepared and anything is printed. The vocabulary
 // is not known yet; only memory depends on it.
-static int check(struct Run *run, struct Error *e) {
+static int check_before_data(struct Run *run, struct Error *e) {
     int err = resolve_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
         err = console_check(run->line.run.out, e);
@@ -558,9 +558,9 @@ static int list_export(struct Run *run, struct Error *e) {
 }
 
 // Sets what depends on the data: whether sequences are packed, and how many steps --epochs are.
-static int use_data(struct Run *run, struct Error *e) {
+static int set_from_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
-    double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
+    double share = init_is_fine_tuning_default(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples = data_epoch_samples(run->texts.data);
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
@@ -614,14 +614,14 @@ static void report_defaults(struct Run *run) {
 // Runs a job from resolved options to its end. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
-    int err = world_agree(&run->world, check(run, e), e);
+    int err = world_agree(&run->world, check_before_data(run, e), e);
     if (!err)
         err = world_agree(&run->world, resume_check(&run->job.trainer.resume, e), e);
     if (!err)
         err = world_agree(&run->world, check_weights(run, e), e);
     if (!err)
         err = prepare(run, e);
-    err = err ? err : use_data(run, e);
+    err = err ? err : set_from_data(run, e);
     err = err ? err : resolve_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
         report_defaults(run);
@@ -631,7 +631,7 @@ static int run_job(struct Run *run, struct Error *e) {
         err = list_export(run, e);
     err = world_agree(&run->world, err, e);
     if (!err) {
-        run->job.trainer = trainer_of(run);
+        run->job.trainer = make_trainer(run);
         err = job_run(&run->job, e);
         int unlogged = console_close(&run->console, err ? &ignored : e);
         err = err ? err : unlogged;
@@ -642,7 +642,7 @@ static int run_job(struct Run *run, struct Error *e) {
 }
 
 // Returns how many samples a run trains on, counted from its first step; UINT64_MAX with --epochs.
-static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
+static uint64_t count_train_samples(const struct CommandLine *line, enum Mode mode) {
     if (mode != MODE_TRAIN && mode != MODE_PREPARE)
         return 0;
     return line->train.epochs ? UINT64_MAX : line->train.schedule.steps * line->train.global_batch;
@@ -651,15 +651,15 @@ static uint64_t samples_of(const struct CommandLine *line, enum Mode mode) {
 static void set_text_options(struct Run *run, enum Mode mode) {
     struct CommandLine *given = &run->given, *line = &run->line;
     const struct Options *o = &line->run;
-    run->texts.of = (struct TextOptions){&run->resolved,
-                                         &given->run,
-                                         &line->run,
-                                         &given->train.rank.model.seq_len,
-                                         &line->train.rank.model.seq_len,
-                                         o->sample_only || line->train.intervals.sample_every,
-                                         !o->sample_only,
-                                         run->world.launched ? run->world.size : 1,
-                                         samples_of(line, mode)};
+    run->texts.options = (struct TextOptions){&run->resolved,
+                                              &given->run,
+                                              &line->run,
+                                              &given->train.rank.model.seq_len,
+                                              &line->train.rank.model.seq_len,
+                                              o->sample_only || line->train.intervals.sample_every,
+                                              !o->sample_only,
+                                              run->world.launched ? run->world.size : 1,
+                                              count_train_samples(line, mode)};
 }
 
 // ---- the modes ----
@@ -756,7 +756,7 @@ static int only_prepare(struct Run *run, struct Error *e) {
     return err;
 }
 
-static int print(struct Run *run, struct Error *e) {
+static int print_help_or_version(struct Run *run, struct Error *e) {
     return run->world.first ? 0 : options_print(&run->flags, &run->line.run, features_table(), e);
 }
 
@@ -765,8 +765,8 @@ static const struct {
     int (*start)(struct Run *, struct Error *);
     int (*work)(struct Trainer *, struct Error *);
 } modes[] = {
-    [MODE_HELP] = {print, NULL},
-    [MODE_VERSION] = {print, NULL},
+    [MODE_HELP] = {print_help_or_version, NULL},
+    [MODE_VERSION] = {print_help_or_version, NULL},
     [MODE_PLAN] = {plan, NULL},
     [MODE_PLAN_PARAMETERS] = {plan, NULL},
     [MODE_PREPARE] = {only_prepare, NULL},
@@ -775,7 +775,7 @@ static const struct {
     [MODE_TRAIN] = {run_job, train},
 };
 
-static int start(struct Run *run, struct Error *e) {
+static int start_mode(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
@@ -805,8 +805,9 @@ static int start(struct Run *run, struct Error *e) {
     return err;
 }
 
-// True if all was printed. A run that trains has --out, and may start with stdout closed.
-static bool is_printed(enum Mode mode) {
+// Flushes standard output. True if all was printed. A run that trains has --out, and may start with
+// stdout closed.
+static bool flush_output(enum Mode mode) {
     base_wait_for_reader(stdout);
     bool failed = fflush(stdout) || ferror(stdout);
     return !failed || (mode == MODE_TRAIN && base_was_closed(fileno(stdout)));
@@ -831,8 +832,8 @@ int main(int argc, char **argv) {
     if (!err)
         err = world_agree(&run.world, resolve_line(&run, &e), &e);
     if (!err)
-        err = world_agree(&run.world, start(&run, &e), &e);
-    if (!is_printed(options_mode(&run.line.run)) && !err)
+        err = world_agree(&run.world, start_mode(&run, &e), &e);
+    if (!flush_output(options_mode(&run.line.run)) && !err)
         err = error_set(&e, -EIO, E_STDOUT, "cannot write to standard output; check what reads it");
     if (e.text[0])
         base_last_line("train: %s [%s]\n", e.text, error_name(e.id));

@@ -45,10 +45,10 @@ static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size
 
 struct ImportSource {
     const struct WeightsKind *kind;
-    bool adapters;    // its parameters are the adapters', and not the model's
-    enum Dtype dtype; // of the files; NDTYPE: no preference
-    size_t seq_len;   // longest sequences that the model was made for; 0: unknown
-    const char *told; // lines to print about the files, each with a line break; NULL: none
+    bool adapters;       // its parameters are the adapters', and not the model's
+    enum Dtype dtype;    // of the files; NDTYPE: no preference
+    size_t seq_len;      // longest sequences that the model was made for; 0: unknown
+    const char *remarks; // lines to print about the files, each with a line break; NULL: none
     // Reads elements of a parameter as fp32; all must be finite.
     int (*read)(void *context, int layer, const char *name, const struct WeightsRange *range,
                 float *out, struct Error *e);

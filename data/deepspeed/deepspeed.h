@@ -33,9 +33,9 @@ struct DsLine {
     bool absent;
     enum DsVerdict verdict;
     const char *flag; // the flag that it sets, without its dashes; NULL: none
-    char *to;         // the flag's value
-    const char *as;   // "auto": the flag that it leaves as it is; NULL: another value
-    char *why;        // a remark; NULL: none
+    char *flag_value;
+    const char *auto_flag; // "auto": the flag that it leaves as it is; NULL: another value
+    char *why;             // a remark; NULL: none
 };
 
 // A resolved file.

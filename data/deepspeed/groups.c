@@ -9,14 +9,14 @@
 
 // ---- precision ----
 
-// A key's value: absent, "auto" or a bool.
-enum Said { SAID_NOTHING, SAID_AUTO, SAID_FALSE, SAID_TRUE };
+// A switch in the file. SWITCH_ABSENT: there is no such key, or it is no bool.
+enum Switch { SWITCH_ABSENT, SWITCH_AUTO, SWITCH_OFF, SWITCH_ON };
 
-static enum Said said(const struct DsPlan *p, const char *key) {
+static enum Switch read_switch(const struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (!cJSON_IsBool(value))
-        return ds_is_auto(plan_any(p, key)) ? SAID_AUTO : SAID_NOTHING;
-    return cJSON_IsTrue(value) ? SAID_TRUE : SAID_FALSE;
+        return ds_is_auto(plan_any(p, key)) ? SWITCH_AUTO : SWITCH_ABSENT;
+    return cJSON_IsTrue(value) ? SWITCH_ON : SWITCH_OFF;
 }
 
 static const char POWER[] = "fp16.initial_scale_power", LEAST[] = "fp16.min_loss_scale";
@@ -62,59 +62,62 @@ static const char *dtype_named(const char *name) {
     return NULL;
 }
 
-static void set_gradients(struct DsPlan *p, const char *dtype) {
-    static const char key[] = "data_types.grad_accum_dtype", sent[] = "communication_data_type";
-    const cJSON *kept = plan_value(p, key), *moved = plan_value(p, sent);
-    const char *format = kept ? dtype_named(kept->valuestring) : NULL;
-    if (kept && !format)
-        plan_refuse(p, "%s %.40s: expected fp32, bf16 or fp16", key, kept->valuestring);
-    if (format)
-        plan_set(p, key, "grad-dtype", base_format("%s", format));
-    if (!moved)
+static void set_gradient_dtype(struct DsPlan *p, const char *dtype) {
+    static const char kept_key[] = "data_types.grad_accum_dtype",
+                      sent_key[] = "communication_data_type";
+    const cJSON *kept = plan_value(p, kept_key), *sent = plan_value(p, sent_key);
+    const char *kept_dtype = kept ? dtype_named(kept->valuestring) : NULL;
+    if (kept && !kept_dtype)
+        plan_refuse(p, "%s %.40s: expected fp32, bf16 or fp16", kept_key, kept->valuestring);
+    if (kept_dtype)
+        plan_set(p, kept_key, "grad-dtype", base_format("%s", kept_dtype));
+    if (!sent)
         return;
-    char *given = p->flags->value(p->flags->context, "grad-dtype");
-    const char *has = format ? format : strcmp(given, "auto") != 0 ? given : dtype;
-    const char *asked = dtype_named(moved->valuestring);
-    if (!asked || strcmp(asked, has) != 0)
+    char *flag_dtype = p->flags->value(p->flags->context, "grad-dtype");
+    const char *grad_dtype = kept_dtype                        ? kept_dtype
+                             : strcmp(flag_dtype, "auto") != 0 ? flag_dtype
+                                                               : dtype;
+    const char *sent_dtype = dtype_named(sent->valuestring);
+    if (!sent_dtype || strcmp(sent_dtype, grad_dtype) != 0)
         plan_refuse(p, "%s %.40s: expected %s, because gradients are sent in the format of %s",
-                    sent, moved->valuestring, has, key);
-    free(given);
+                    sent_key, sent->valuestring, grad_dtype, kept_key);
+    free(flag_dtype);
 }
 
 void plan_precision(struct DsPlan *p) {
     bool old = plan_any(p, "bfloat16") && !plan_any(p, "bf16");
     const char *bf16_key = old ? "bfloat16.enabled" : "bf16.enabled", *fp16_key = "fp16.enabled";
-    enum Said bf16 = said(p, bf16_key), fp16 = said(p, fp16_key);
+    enum Switch bf16 = read_switch(p, bf16_key), fp16 = read_switch(p, fp16_key);
     char *given = p->flags->value(p->flags->context, "dtype");
     bool is_given = plan_given(p, "dtype");
     const char *dtype = given;
     if (plan_any(p, "bf16") && plan_any(p, "bfloat16"))
         plan_refuse(p, "bf16 and bfloat16 are two names of one key: expected bf16 alone");
-    if (bf16 == SAID_TRUE && fp16 == SAID_TRUE)
+    if (bf16 == SWITCH_ON && fp16 == SWITCH_ON)
         plan_refuse(p, "bf16.enabled and fp16.enabled are both true: expected one of them");
-    if (bf16 == SAID_TRUE)
+    if (bf16 == SWITCH_ON)
         plan_set(p, bf16_key, "dtype", base_format("%s", dtype = "bf16"));
-    else if (fp16 == SAID_TRUE)
+    else if (fp16 == SWITCH_ON)
         plan_set(p, fp16_key, "dtype", base_format("%s", dtype = "fp16"));
-    else if (!is_given && (bf16 == SAID_FALSE || (bf16 != SAID_AUTO && fp16 != SAID_AUTO)))
-        plan_set(p, bf16 == SAID_FALSE || fp16 == SAID_NOTHING ? bf16_key : fp16_key, "dtype",
+    else if (!is_given && (bf16 == SWITCH_OFF || (bf16 != SWITCH_AUTO && fp16 != SWITCH_AUTO)))
+        plan_set(p, bf16 == SWITCH_OFF || fp16 == SWITCH_ABSENT ? bf16_key : fp16_key, "dtype",
                  base_format("%s", dtype = "fp32"));
-    else if (is_given && ((bf16 == SAID_FALSE && strcmp(given, "bf16") == 0) ||
-                          (fp16 == SAID_FALSE && strcmp(given, "fp16") == 0)))
+    else if (is_given && ((bf16 == SWITCH_OFF && strcmp(given, "bf16") == 0) ||
+                          (fp16 == SWITCH_OFF && strcmp(given, "fp16") == 0)))
         plan_refuse(p, "%s.enabled is false, but --dtype %s is given; drop one", given, given);
-    const char *other = bf16 == SAID_TRUE ? fp16_key : bf16_key;
-    if (bf16 == SAID_TRUE || fp16 == SAID_TRUE)
-        plan_note(p, other, bf16 == SAID_TRUE ? "bf16 is on" : "fp16 is on");
-    else if (bf16 == SAID_FALSE)
+    const char *other = bf16 == SWITCH_ON ? fp16_key : bf16_key;
+    if (bf16 == SWITCH_ON || fp16 == SWITCH_ON)
+        plan_note(p, other, bf16 == SWITCH_ON ? "bf16 is on" : "fp16 is on");
+    else if (bf16 == SWITCH_OFF)
         plan_note(p, fp16_key, "it is off");
-    bool scaled = fp16 == SAID_TRUE || (fp16 != SAID_FALSE && strcmp(given, "fp16") == 0);
+    bool scaled = fp16 == SWITCH_ON || (fp16 != SWITCH_OFF && strcmp(given, "fp16") == 0);
     static const char *const scale_keys[] = {"fp16.loss_scale", POWER, "fp16.loss_scale_window",
                                              "fp16.hysteresis", LEAST};
     if (scaled)
         set_loss_scale(p);
     for (int i = 0; !scaled && i < 5; i++)
         plan_note(p, scale_keys[i], "fp16 is off");
-    set_gradients(p, dtype);
+    set_gradient_dtype(p, dtype);
     free(given);
 }
 
@@ -123,7 +126,8 @@ void plan_precision(struct DsPlan *p) {
 #define ZERO "zero_optimization."
 #define HPZ "zero_hpz_partition_size"
 
-static bool is_device(struct DsPlan *p, const char *key, const cJSON *value, bool disk) {
+// Refuses a device other than none, cpu and, with `disk`, nvme. Returns true if it is one of them.
+static bool check_device(struct DsPlan *p, const char *key, const cJSON *value, bool disk) {
     static const char *const names[] = {"none", "cpu", "nvme"};
     for (int i = 0; i < 2 + disk; i++)
         if (strcmp(value->valuestring, names[i]) == 0)
@@ -145,7 +149,7 @@ static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_
                      const char *flag) {
     const cJSON *device = plan_value(p, device_key), *path = plan_value(p, path_key);
     bool disk = device && strcmp(device->valuestring, "nvme") == 0;
-    if (device && is_device(p, device_key, device, true))
+    if (device && check_device(p, device_key, device, true))
         plan_set(p, device_key, flag, base_format("%s", device->valuestring));
     if (path && disk)
         plan_copy(p, path_key, "nvme-path");
@@ -156,15 +160,16 @@ static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_
 
 // Gradients go with the optimizer's state; if that is on NVMe already, no flag is set.
 static void set_gradients_tier(struct DsPlan *p) {
-    static const char key[] = ZERO "offload_gradients", place[] = ZERO "offload_gradients.device";
-    const cJSON *device = plan_value(p, place), *on = plan_value(p, key);
+    static const char block_key[] = ZERO "offload_gradients",
+                      device_key[] = ZERO "offload_gradients.device";
+    const cJSON *device = plan_value(p, device_key), *on = plan_value(p, block_key);
     const cJSON *state = plan_value(p, ZERO "offload_optimizer.device");
-    bool good = device && is_device(p, place, device, false);
-    bool there = (cJSON_IsTrue(on)) || (good && device->valuestring[0] == 'c');
-    const char *name = device ? place : key;
-    if (there && state && strcmp(state->valuestring, "nvme") == 0)
+    bool known = device && check_device(p, device_key, device, false);
+    bool on_cpu = (cJSON_IsTrue(on)) || (known && device->valuestring[0] == 'c');
+    const char *name = device ? device_key : block_key;
+    if (on_cpu && state && strcmp(state->valuestring, "nvme") == 0)
         plan_note(p, name, "gradients pass the CPU's memory");
-    else if (there)
+    else if (on_cpu)
         plan_set(p, name, "offload-optimizer", base_format("cpu"));
     else
         plan_note(p, name, "they go where the optimizer's state is");
@@ -192,7 +197,7 @@ static void set_disk(struct DsPlan *p, bool used) {
 }
 
 // Returns the stage, after set_stage.
-static double stage_of(const struct DsPlan *p) {
+static double resolved_stage(const struct DsPlan *p) {
     const cJSON *stage = plan_value(p, ZERO "stage");
     if (stage)
         return stage->valuedouble;
@@ -204,7 +209,7 @@ static double stage_of(const struct DsPlan *p) {
 static void set_shards(struct DsPlan *p) {
     static const char key[] = ZERO "mics_shard_size";
     const cJSON *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
-    if (size && size->valuedouble > 0 && stage_of(p) == 0)
+    if (size && size->valuedouble > 0 && resolved_stage(p) == 0)
         plan_refuse(p, "%s %.15g: " ZERO "stage 0 has no shards; expected stage 1, 2 or 3", key,
                     size->valuedouble);
     else if (size && size->valuedouble > 0)
@@ -238,7 +243,7 @@ void plan_offload(struct DsPlan *p) {
 
 // ---- tensor parallelism ----
 
-static void set_parts(struct DsPlan *p) {
+static void set_tensor_parallel(struct DsPlan *p) {
     const char *key = PLAN_AUTOTP;
     static const char *const others[] = {"tensor_parallel.tensor_parallel.tp_size",
                                          "tensor_parallel.tp.tp_size"};
@@ -289,5 +294,5 @@ void plan_rest(struct DsPlan *p) {
         set_bool(p, "wall_clock_breakdown", "breakdown", "true", "false");
     else
         plan_note(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");
-    set_parts(p);
+    set_tensor_parallel(p);
 }

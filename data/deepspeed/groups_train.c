@@ -16,7 +16,7 @@ static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_siz
                   STEPS[] = "gradient_accumulation_steps";
 
 // Returns a count of at least 1, or 0 if it is absent. Refuses other values.
-static double count_of(struct DsPlan *p, const char *key) {
+static double read_count(struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (value && value->valuedouble < 1)
         plan_refuse(p, "%s %.15g: expected at least 1", key, value->valuedouble);
@@ -51,14 +51,14 @@ static void refuse_product(struct DsPlan *p, double train, double micro, double 
 }
 
 // Returns the flag's value if "auto" or the line leaves the key to it; else 0.
-static double of_flag(const struct DsPlan *p, const char *key, const char *flag) {
+static double size_from_flag(const struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *any = plan_any(p, key);
     bool asked = ds_is_auto(any) || (!plan_value(p, key) && plan_given(p, flag));
     return asked ? plan_flag_number(p, flag) : 0;
 }
 
 // Completes the three sizes as DeepSpeed does; 0: unknown.
-static void complete(double *train, double *micro, double *steps, double ranks) {
+static void complete_batch_sizes(double *train, double *micro, double *steps, double ranks) {
     if (!*steps && !(*train && *micro))
         *steps = 1;
     if (!*train)
@@ -70,18 +70,18 @@ static void complete(double *train, double *micro, double *steps, double ranks) 
 }
 
 void plan_batches(struct DsPlan *p) {
-    double train = count_of(p, TRAIN), micro = count_of(p, MICRO), steps = count_of(p, STEPS);
+    double train = read_count(p, TRAIN), micro = read_count(p, MICRO), steps = read_count(p, STEPS);
     double ranks = data_ranks(p), asked = steps;
     if (!train && !micro && !steps)
         return; // --batch and --global-batch, given or default
     if (!train)
-        train = of_flag(p, TRAIN, "global-batch");
+        train = size_from_flag(p, TRAIN, "global-batch");
     if (!micro)
-        micro = of_flag(p, MICRO, "batch");
+        micro = size_from_flag(p, MICRO, "batch");
     if (!train && !micro) // accumulation alone
         micro = plan_flag_number(p, "batch");
     double known = micro;
-    complete(&train, &micro, &steps, ranks);
+    complete_batch_sizes(&train, &micro, &steps, ranks);
     if (!is_whole(micro) || !is_whole(steps) || train != micro * steps * ranks) {
         refuse_product(p, train, known, asked ? asked : known ? 0 : 1);
         return;
@@ -128,8 +128,9 @@ static void copy_or(struct DsPlan *p, const char *key, const char *flag, const c
         plan_set(p, key, flag, base_format("%s", otherwise));
 }
 
-// True if the scheduler has a learning rate, which takes precedence over the optimizer's.
 static const char *scheduler_type(const struct DsPlan *p);
+
+// True if the scheduler has a learning rate, which takes precedence over the optimizer's.
 static bool scheduler_has_lr(const struct DsPlan *p) {
     static const char key[] = "scheduler.params.warmup_max_lr";
     const char *type = scheduler_type(p);
@@ -179,12 +180,12 @@ static const char *scheduler_type(const struct DsPlan *p) {
 }
 
 // Returns the learning rate that is set so far: the file's, or the flag's.
-static double lr_of(const struct DsPlan *p) {
+static double learning_rate_so_far(const struct DsPlan *p) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
             const struct DsLine *line = &p->out->lines[i];
             bool yields = line->absent && plan_given(p, "lr");
-            return yields ? plan_flag_number(p, "lr") : strtod(line->to, NULL);
+            return yields ? plan_flag_number(p, "lr") : strtod(line->flag_value, NULL);
         }
     return plan_flag_number(p, "lr");
 }
@@ -199,7 +200,8 @@ static void set_rates(struct DsPlan *p, const char *type) {
                         least->valuedouble);
         if (ratio || !ds_is_auto(plan_any(p, SCHED "cos_min_ratio")))
             plan_set(p, SCHED "cos_min_ratio", "min-lr",
-                     base_format("%.15g", lr_of(p) * (ratio ? ratio->valuedouble : 0.0001)));
+                     base_format("%.15g",
+                                 learning_rate_so_far(p) * (ratio ? ratio->valuedouble : 0.0001)));
         return;
     }
     if (strcmp(type, "WarmupDecayLR") == 0)
@@ -209,7 +211,7 @@ static void set_rates(struct DsPlan *p, const char *type) {
     copy_or(p, SCHED "warmup_min_lr", "min-lr", "0");
 }
 
-static void set_length(struct DsPlan *p, const char *type) {
+static void set_steps_and_warmup(struct DsPlan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
     const cJSON *steps = plan_value(p, key);
     if (steps && plan_given(p, "epochs") && plan_flag_number(p, "epochs") > 0)
@@ -270,7 +272,7 @@ void plan_scheduler(struct DsPlan *p) {
     refuse_others(p, type->valuestring);
     plan_set(p, "scheduler.type", "schedule", base_format("%s", type->valuestring));
     set_rates(p, type->valuestring);
-    set_length(p, type->valuestring);
+    set_steps_and_warmup(p, type->valuestring);
     bool linear =
         shape && strcmp(shape->valuestring, "linear") == 0; // for DeepSpeed all else is "log"
     if (shape || !ds_is_auto(plan_any(p, SCHED "warmup_type")))

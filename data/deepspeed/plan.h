@@ -25,9 +25,9 @@ const cJSON *plan_any(const struct DsPlan *p, const char *key);
 // True if the key's value is the bool true.
 bool plan_is_true(const struct DsPlan *p, const char *key);
 
-// Sets a flag by a key. For an absent key `to` is DeepSpeed's default, over which the line takes
-// precedence. The plan frees `to`.
-void plan_set(struct DsPlan *p, const char *key, const char *flag, char *to);
+// Sets a flag by a key. For an absent key the value is DeepSpeed's default, over which the command
+// line takes precedence. The plan frees the value.
+void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_value);
 
 // Set a flag to the key's value, or to its whole number, which may be written 5e8.
 void plan_copy(struct DsPlan *p, const char *key, const char *flag);

@@ -24,7 +24,7 @@ static const char *skip_prefix(const char *text, const char *prefix) {
 static char *describe_line(const struct DsLine *line) {
     bool default_taken = line->flag && line->absent;
     if (line->flag)
-        return base_format("--%s %s%s%s", line->flag, line->to,
+        return base_format("--%s %s%s%s", line->flag, line->flag_value,
                            line->why && default_taken ? ", " : "",
                            default_taken ? (line->why ? line->why : ", DeepSpeed's default") : "");
     const char *why = line->why ? line->why : "";

@@ -72,7 +72,7 @@ static struct DsLine *add_line(struct DsPlan *p, const char *key, const cJSON *v
     return line;
 }
 
-void plan_set(struct DsPlan *p, const char *key, const char *flag, char *to) {
+void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_value) {
     struct DsLine *line = find_line(p, key);
     bool second = line && line->flag; // a key may set two flags
     if (!line || second) {
@@ -83,7 +83,7 @@ void plan_set(struct DsPlan *p, const char *key, const char *flag, char *to) {
         *line = added;
     }
     line->flag = flag;
-    line->to = to;
+    line->flag_value = flag_value;
 }
 
 void plan_copy(struct DsPlan *p, const char *key, const char *flag) {
@@ -226,8 +226,8 @@ static void resolve_object(struct DsPlan *p, const cJSON *object, const char *pa
     }
 }
 
-// Refuses a file without any known key, such as a model's config.json or a trainer's arguments.
-static void check_is_deepspeed(struct DsPlan *p) {
+// Resolves all keys. Refuses a file without any known key, such as a model's config.json.
+static void resolve_root(struct DsPlan *p) {
     bool inside, known = !p->root->child;
     const cJSON *m;
     cJSON_ArrayForEach(m, p->root) known = known || ds_row(&p->tables, m->string, &inside);
@@ -254,34 +254,35 @@ static void plan_of_flags(struct DsPlan *p) {
 }
 
 // Returns an earlier key that sets the same flag, with which line i must agree; NULL: none.
-static const struct DsLine *set_before(const struct DeepSpeed *d, size_t i) {
+static const struct DsLine *find_earlier_setter(const struct DeepSpeed *d, size_t i) {
     for (size_t j = 0; j < i; j++)
         if (d->lines[j].flag && strcmp(d->lines[j].flag, d->lines[i].flag) == 0)
             return &d->lines[j];
     return NULL;
 }
 
-// Checks that a value is one of its flag, and equal to the line's. A mere default gives way.
+// Checks that the flag takes the value of line i, and that the command line and other keys give no
+// other. DeepSpeed's default of an absent key gives way.
 static void check_flag(struct DsPlan *p, size_t i) {
     struct DsLine *line = &p->out->lines[i];
-    const struct DsLine *before = set_before(p->out, i);
+    const struct DsLine *before = find_earlier_setter(p->out, i);
     bool given = p->flags->given(p->flags->context, line->flag), same = true;
     char *where = base_format("%s%s", line->key, line->absent ? ", which is absent" : "");
     struct Error e = {0};
-    int err = p->flags->check(p->flags->context, line->flag, where, line->to, &same, &e);
+    int err = p->flags->check(p->flags->context, line->flag, where, line->flag_value, &same, &e);
     if (err) {
         plan_refuse(p, "%s", e.text);
-    } else if (before && strcmp(before->to, line->to) != 0) {
+    } else if (before && strcmp(before->flag_value, line->flag_value) != 0) {
         plan_refuse(p, "%s sets --%s %s, but %s sets it to %s; make them agree", where, line->flag,
-                    line->to, before->key, before->to);
+                    line->flag_value, before->key, before->flag_value);
     } else if (given && !same && !line->absent) {
         char *mine = p->flags->value(p->flags->context, line->flag);
         plan_refuse(p, "%s sets --%s %s, but --%s %s is given; drop one of them", where, line->flag,
-                    line->to, line->flag, mine);
+                    line->flag_value, line->flag, mine);
         free(mine);
     } else if (given && !same) {
-        free(line->to);
-        line->to = p->flags->value(p->flags->context, line->flag);
+        free(line->flag_value);
+        line->flag_value = p->flags->value(p->flags->context, line->flag);
         free(line->why);
         line->why = base_format("given");
     }
@@ -293,10 +294,10 @@ static void find_auto(const struct DsPlan *p, struct DsLine *line) {
     bool inside;
     const struct DsRow *row = ds_row(&p->tables, line->key, &inside);
     if (!line->flag && strcmp(line->value, "\"auto\"") == 0 && row)
-        line->as = row->flag;
+        line->auto_flag = row->flag;
 }
 
-static int finish(struct DsPlan *p, struct Error *e) {
+static int check_flags(struct DsPlan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
         find_auto(p, &p->out->lines[i]);
     for (size_t i = 0; i < p->out->n; i++)
@@ -308,7 +309,7 @@ static int finish(struct DsPlan *p, struct Error *e) {
 }
 
 static int resolve(struct DsPlan *p, struct Error *e) {
-    check_is_deepspeed(p);
+    resolve_root(p);
     plan_batches(p);
     plan_precision(p);
     plan_optimizer(p);
@@ -317,7 +318,7 @@ static int resolve(struct DsPlan *p, struct Error *e) {
     plan_sparse(p);
     plan_rest(p);
     plan_of_flags(p);
-    return finish(p, e);
+    return check_flags(p, e);
 }
 
 // Returns a key that any object in the value has twice, which DeepSpeed refuses; NULL: none.
@@ -351,7 +352,7 @@ void deepspeed_close(struct DeepSpeed *d) {
     for (size_t i = 0; i < d->n; i++) {
         free(d->lines[i].key);
         free(d->lines[i].value);
-        free(d->lines[i].to);
+        free(d->lines[i].flag_value);
         free(d->lines[i].why);
     }
     free(d->lines);

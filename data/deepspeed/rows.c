@@ -8,7 +8,7 @@
 #include <string.h>
 
 // Returns the type of a flag's key: a switch, a text, a number or a whole number.
-static const char *kinds_of(const struct Flag *f) {
+static const char *flag_kind(const struct Flag *f) {
     return flag_is_switch(f)        ? "b"
            : f->type == FLAG_STRING ? "t"
            : f->type == FLAG_FLOAT  ? "n"
@@ -20,8 +20,10 @@ struct DsTables ds_tables_open(const struct Flag *flags, size_t n) {
     size_t own = 0;
     for (const struct Flag *f = flags; f < flags + n; f++)
         if (f->deepspeed)
-            rows[own++] = (struct DsRow){
-                .key = f->deepspeed, .kinds = kinds_of(f), .verdict = DS_HONOURED, .flag = f->name};
+            rows[own++] = (struct DsRow){.key = f->deepspeed,
+                                         .kinds = flag_kind(f),
+                                         .verdict = DS_HONOURED,
+                                         .flag = f->name};
     return (struct DsTables){
         {{"batches, precision, optimizer, schedule", ds_train_rows, ds_train_count},
          {"ZeRO, offload, disks", ds_zero_rows, ds_zero_count},
@@ -31,7 +33,7 @@ struct DsTables ds_tables_open(const struct Flag *flags, size_t n) {
 }
 
 void ds_tables_close(struct DsTables *t) {
-    free(t->of_flags);
+    free(t->flag_rows);
 }
 
 // ---- a key's row ----
@@ -49,12 +51,12 @@ static bool is_one_of(const char *list, char between, const char *key, size_t n)
 }
 
 // Returns the length of the first name of a row's key.
-static size_t first_name(const struct DsRow *row) {
+static size_t first_name_length(const struct DsRow *row) {
     return strcspn(row->key, "|");
 }
 
 static bool is_inside(const struct DsRow *row, const char *key) {
-    size_t n = first_name(row);
+    size_t n = first_name_length(row);
     if (!row->inner || strncmp(row->key, key, n) != 0 || key[n] != '.')
         return false;
     const char *rest = key + n + 1;
@@ -81,7 +83,7 @@ const struct DsRow *ds_row(const struct DsTables *tables, const char *key, bool 
 }
 
 bool ds_lists_inside(const struct DsRow *row, const char *key) {
-    const char *rest = key + first_name(row) + 1, *dot;
+    const char *rest = key + first_name_length(row) + 1, *dot;
     size_t n = strlen(rest);
     for (const char *at = row->inner; (dot = strchr(at, '.')); at = dot + 1)
         if ((size_t)(dot - row->inner) >= n && strncmp(dot - n, rest, n) == 0)
@@ -124,7 +126,7 @@ static void try_row(const char *key, const struct DsRow *row, size_t *best, char
     }
     for (const char *at = row->inner ? row->inner : ""; *at && *at != '*'; at += *at == ' ') {
         size_t n = strcspn(at, " ");
-        char *path = base_format("%.*s.%.*s", (int)first_name(row), row->key, (int)n, at);
+        char *path = base_format("%.*s.%.*s", (int)first_name_length(row), row->key, (int)n, at);
         try_path(key, path, best, nearest);
         at += n;
         free(path);

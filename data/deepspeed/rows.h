@@ -32,7 +32,7 @@ extern const size_t ds_train_count, ds_zero_count, ds_rest_count;
 enum { DS_FLAGS = 3, DS_TABLES };
 struct DsTables {
     struct DsTable table[DS_TABLES];
-    struct DsRow *of_flags; // owned
+    struct DsRow *flag_rows; // owned
 };
 struct DsTables ds_tables_open(const struct Flag *flags, size_t n);
 void ds_tables_close(struct DsTables *t);

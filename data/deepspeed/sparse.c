@@ -23,7 +23,7 @@ static const char *const keys[] = {"block",
                                    "global_block_end_indices"};
 
 // Returns a value as the flag writes it: the numbers of a list are joined by +.
-static char *value_of(const cJSON *value) {
+static char *format_value(const cJSON *value) {
     if (!cJSON_IsArray(value))
         return ds_text(value);
     char *text = base_format("%s", "");
@@ -70,7 +70,7 @@ void plan_sparse(struct DsPlan *p) {
         if (value && cJSON_IsArray(value) && !is_numbers(value)) {
             plan_refuse(p, "%s: expected a list of whole numbers", key);
         } else if (value) {
-            char *to = value_of(value);
+            char *to = format_value(value);
             base_append(&text, "%s%s=%s", separator, keys[i], to);
             separator = ",";
             free(to);

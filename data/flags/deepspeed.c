@@ -9,7 +9,7 @@
 
 enum { FILE_BYTES_MAX = 1 << 18 };
 
-static char *value_of(const void *flags, const char *name) {
+static char *format_flag(const void *flags, const char *name) {
     return flags_value(flags, name);
 }
 
@@ -30,8 +30,8 @@ static bool is_same(const struct Flag *flag, const union FlagValue *a, const uni
     return text ? strcmp(a->text, b->text) == 0 : memcmp(a, b, sizeof *a) == 0;
 }
 
-static int check(const void *flags, const char *name, const char *where, const char *text,
-                 bool *same, struct Error *e) {
+static int parse_and_compare(const void *flags, const char *name, const char *where,
+                             const char *text, bool *same, struct Error *e) {
     const struct Flags *f = flags;
     const struct Flag *flag = &f->table[flags_find(f, name)];
     union FlagValue asked = {0}, present = {0};
@@ -65,7 +65,7 @@ static char *describe_flag(const struct Flags *f, const char *name) {
     bool counted = strcmp(epochs, "0") != 0;
     if (counted && strcmp(name, "steps") == 0)
         text = base_format("--%s are those of --epochs %s", name, epochs);
-    else if (counted && strcmp(name, "warmup") == 0 && init_chose(f, name))
+    else if (counted && strcmp(name, "warmup") == 0 && init_is_fine_tuning_default(f, name))
         text = base_format("--%s is %g%% of the steps of --epochs %s", name, 100 * INIT_WARMUP,
                            epochs);
     else
@@ -78,17 +78,17 @@ static char *describe_flag(const struct Flags *f, const char *name) {
 
 void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE *out) {
     for (struct DsLine *line = d->lines; line < d->lines + d->n; line++) {
-        if (!line->as)
+        if (!line->auto_flag)
             continue;
         free(line->why);
-        line->why = describe_flag(resolved, line->as);
+        line->why = describe_flag(resolved, line->auto_flag);
     }
     deepspeed_print(d, out);
 }
 
 // ---- reading ----
 
-static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) {
+static void store_flags(struct Flags *f, const struct DeepSpeed *d, const char *path) {
     for (size_t n = 0; n < d->n; n++) {
         const struct DsLine *line = &d->lines[n];
         if (!line->flag || is_given(f, line->flag))
@@ -96,7 +96,7 @@ static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) 
         size_t i = flags_find(f, line->flag);
         union FlagValue v = {0};
         struct Error e;
-        CHECK(!flag_value_parse(&f->table[i], line->key, line->to, &v, &e), "%s", e.text);
+        CHECK(!flag_value_parse(&f->table[i], line->key, line->flag_value, &v, &e), "%s", e.text);
         flags_store(f, i, &v, FLAG_FROM_FILE);
         f->altered[i] = false;
         f->file[i] = path;
@@ -105,16 +105,17 @@ static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) 
 
 int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                               size_t ranks, struct DeepSpeed *out, struct Error *e) {
-    char *counted = flags_value(f, "ranks");
-    ranks = ranks ? ranks : (size_t)strtoull(counted, NULL, 10);
-    free(counted);
-    const struct DsFlags flags = {f, f->table, f->n, ranks, value_of, is_given, check};
+    char *ranks_text = flags_value(f, "ranks");
+    ranks = ranks ? ranks : (size_t)strtoull(ranks_text, NULL, 10);
+    free(ranks_text);
+    const struct DsFlags flags = {f,        f->table,         f->n, ranks, format_flag,
+                                  is_given, parse_and_compare};
     int err = deepspeed_read(text, bytes, path, &flags, out, e);
     if (err)
         return err;
     f->files = base_realloc(f->files, (f->nfile + 1) * sizeof *f->files, "names of configurations");
     f->files[f->nfile] = base_format("%s", path);
-    store(f, out, f->files[f->nfile++]);
+    store_flags(f, out, f->files[f->nfile++]);
     return 0;
 }
 

@@ -37,18 +37,18 @@ void flags_log_renamed(const struct Flags *f) {
                      f->table[i].was, f->table[i].name);
 }
 
-static size_t find_known(const struct Flags *f, const char *name) {
+static size_t find_existing(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
     CHECK(i < f->n, "no flag --%s in the table", name);
     return i;
 }
 
-static void *field_of(const struct Flags *f, size_t i) {
+static void *option_field(const struct Flags *f, size_t i) {
     return (char *)f->options + f->table[i].offset;
 }
 
 void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagSource source) {
-    void *at = field_of(f, i);
+    void *at = option_field(f, i);
     switch (f->table[i].type) {
     case FLAG_BOOL:
         *(bool *)at = v->on;
@@ -141,25 +141,25 @@ struct Flags flags_over(const struct Flags *f, void *options) {
     return over;
 }
 
-static enum FlagSource source_of(const void *flags, const char *name) {
+static enum FlagSource find_source(const void *flags, const char *name) {
     const struct Flags *f = flags;
-    return f->source[find_known(f, name)];
+    return f->source[find_existing(f, name)];
 }
 
 struct FlagsSaid flags_said(const struct Flags *f) {
-    return (struct FlagsSaid){source_of, f};
+    return (struct FlagsSaid){find_source, f};
 }
 
 bool flags_was_set(const struct Flags *f, const char *name) {
-    return f->source[find_known(f, name)] != FLAG_FROM_DEFAULT;
+    return f->source[find_existing(f, name)] != FLAG_FROM_DEFAULT;
 }
 
 bool flags_is_bare(const struct Flags *f, const char *name) {
-    return f->bare[find_known(f, name)];
+    return f->bare[find_existing(f, name)];
 }
 
 bool flags_forget(struct Flags *f, const char *name) {
-    size_t i = find_known(f, name);
+    size_t i = find_existing(f, name);
     bool is_default = flags_is_default(f, i);
     if (is_default)
         f->source[i] = FLAG_FROM_DEFAULT;
@@ -167,8 +167,8 @@ bool flags_forget(struct Flags *f, const char *name) {
 }
 
 char *flags_value(const struct Flags *f, const char *name) {
-    size_t i = find_known(f, name);
-    return flag_value_format(&f->table[i], field_of(f, i));
+    size_t i = find_existing(f, name);
+    return flag_value_format(&f->table[i], option_field(f, i));
 }
 
 double flags_number(const struct Flags *f, const char *name) {
@@ -193,11 +193,11 @@ bool flags_is_default(const struct Flags *f, size_t i) {
     const struct Flag *flag = &f->table[i];
     union FlagValue preset = {0};
     struct Error ignored;
-    char *value = flag_value_format(flag, field_of(f, i));
+    char *value = flag_value_format(flag, option_field(f, i));
     bool same = flag->value_default && *value && !strcmp(value, flag->value_default);
     if (flag->type == FLAG_FLOAT && flag->value_default && // 6e-4 is formatted as 0.0006
         !flag_value_parse(flag, flag->name, flag->value_default, &preset, &ignored))
-        same = preset.number == *(const double *)field_of(f, i);
+        same = preset.number == *(const double *)option_field(f, i);
     free(value);
     return same;
 }

@@ -25,7 +25,7 @@ static const double EXACT_INTEGER_MAX = 0x1p53;
 
 // ---- reading ----
 
-// The scalar as a user would write it on the line; NULL for a JSON null. free() it.
+// Formats a scalar as a user would write it on the line; *text NULL: it is null. free() *text.
 static int scalar_text(const struct Flag *flag, const cJSON *item, const char *where, char **text,
                        struct Error *e) {
     double x = item->valuedouble;

@@ -17,7 +17,7 @@ static const char DEFAULTS[] = "the defaults of --init"; // the source of those 
 
 // ---- the kind -----------------------------------------------------------------------------------
 
-static bool is_such(const struct WeightsKind *kind, enum InitUse use) {
+static bool has_use(const struct WeightsKind *kind, enum InitUse use) {
     return use == INIT_FROM ? kind->open != NULL : kind->make != NULL;
 }
 
@@ -25,7 +25,7 @@ const struct WeightsKind *init_kind(WeightsKinds *kinds, enum InitUse use, const
                                     const char **path) {
     for (; value && *kinds; kinds++) {
         size_t n = strlen((*kinds)->prefix);
-        if (!is_such(*kinds, use) || strncmp(value, (*kinds)->prefix, n) != 0 || !value[n])
+        if (!has_use(*kinds, use) || strncmp(value, (*kinds)->prefix, n) != 0 || !value[n])
             continue;
         *path = value + n;
         return *kinds;
@@ -37,9 +37,9 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
     char expected[128] = "";
     size_t left = 0;
     for (size_t i = 0; kinds[i]; i++)
-        left += is_such(kinds[i], use);
+        left += has_use(kinds[i], use);
     for (size_t at = 0; *kinds; kinds++)
-        if (is_such(*kinds, use)) {
+        if (has_use(*kinds, use)) {
             const char *behind = --left > 1 ? ", " : left ? " or " : "";
             at += (size_t)snprintf(expected + at, sizeof expected - at, "%s%s%s", (*kinds)->prefix,
                                    (*kinds)->place, behind);
@@ -55,7 +55,7 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
 static const char LENGTH[] = "seq-len";
 
 // True if the flag belongs to the model. --positions does for gpt2 alone.
-static bool is_the_models(const cJSON *flags, const char *name) {
+static bool is_model_flag(const cJSON *flags, const char *name) {
     bool has_positions = strcmp(json_text(flags, "family"), "gpt2") == 0;
     return has_positions || strcmp(name, "positions") != 0;
 }
@@ -71,12 +71,12 @@ static int refuse_model(struct Flags *f, const char *init, struct Error *e) {
 
 // Refuses a flag of the line or a file that differs from the model's, which `where` names. A flag
 // that is left to the model (0, auto) does not.
-static int contradiction(struct Flags *f, const char *value, const char *where, const cJSON *flags,
-                         struct Error *e) {
+static int refuse_contradiction(struct Flags *f, const char *value, const char *where,
+                                const cJSON *flags, struct Error *e) {
     const cJSON *item;
     int err = flags_was_set(f, "model") ? refuse_model(f, value, e) : 0;
     cJSON_ArrayForEach(item, flags) {
-        if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
+        if (err || !flags_was_set(f, item->string) || !is_model_flag(flags, item->string))
             continue;
         if (flags_forget(f, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
@@ -111,10 +111,10 @@ char *init_model_json(const struct Flags *f, size_t vocab) {
     return json_line_text(flags);
 }
 
-// Returns the rest of the identity's line that begins with this name and a space, or NULL; free()
-// it.
-static char *line_of(const char *identity, const char *before, const char *name) {
-    char *begin = base_format("\n%s%s ", before, name), *value = NULL;
+// Returns the rest of the identity's line that begins with prefix, name and a space; NULL: there is
+// none. free() it.
+static char *find_identity_value(const char *identity, const char *prefix, const char *name) {
+    char *begin = base_format("\n%s%s ", prefix, name), *value = NULL;
     char *all = base_format("\n%s", identity); // so that the first line follows a "\n", too
     const char *found = strstr(all, begin);
     if (found) {
@@ -139,7 +139,7 @@ static bool add_number(cJSON *flags, const char *name, char *value) {
 
 // Adds the identity's value of a flag. False: it is no value, or it is missing and required.
 static bool add_flag(cJSON *flags, const struct Flag *flag, const char *identity) {
-    char *value = line_of(identity, "--", flag->name);
+    char *value = find_identity_value(identity, "--", flag->name);
     bool there = value || flag->identity_if;
     if (flag_is_number(flag))
         return add_number(flags, flag->name, value) && there;
@@ -161,7 +161,7 @@ static void add_usual(cJSON *flags) {
 int init_identity_flags(const struct Flag *table, size_t n, const char *identity, const char *where,
                         char **text, struct Error *e) {
     cJSON *flags = cJSON_CreateObject();
-    bool good = add_number(flags, "vocab", line_of(identity, "", "vocabulary")) &&
+    bool good = add_number(flags, "vocab", find_identity_value(identity, "", "vocabulary")) &&
                 cJSON_HasObjectItem(flags, "vocab");
     for (const struct Flag *f = table; f < table + n; f++)
         good = (f->identity != FLAG_MODEL || add_flag(flags, f, identity)) && good;
@@ -207,12 +207,12 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
     }
     if (err)
         return error_set(e, err, cause.id, "--init %s: %s", value, cause.text);
-    char *mine = init_model_json(resolved, 0), *said = base_format("--init %s: %s", value, where);
+    char *mine = init_model_json(resolved, 0), *source = base_format("--init %s: %s", value, where);
     cJSON *run = cJSON_Parse(mine);
-    err = hf_config_check_same(model, said, run, e);
+    err = hf_config_check_same(model, source, run, e);
     cJSON_Delete(model);
     cJSON_Delete(run);
-    free(said);
+    free(source);
     free(mine);
     free(where);
     return err;
@@ -255,7 +255,7 @@ static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
     return err;
 }
 
-bool init_chose(const struct Flags *f, const char *name) {
+bool init_is_fine_tuning_default(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
     return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], DEFAULTS) == 0;
 }
@@ -284,7 +284,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
                   : err == -ENOTDIR  ? ": expected the folder that the file is in"
                                      : "");
     if (!err) {
-        err = contradiction(f, value, where, flags, e);
+        err = refuse_contradiction(f, value, where, flags, e);
         if (err)
             flags_describe_sources(f, false, e);
         err = err ? err : read_fine_tuning(f, flags, e);

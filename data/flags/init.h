@@ -40,7 +40,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
                        struct Error *e);
 
 // True if init_read_flags has set a flag to the default of fine-tuning.
-bool init_chose(const struct Flags *f, const char *name);
+bool init_is_fine_tuning_default(const struct Flags *f, const char *name);
 
 // Logs the values of those flags, given or default.
 void init_log_defaults(const struct Flags *f);

@@ -231,7 +231,7 @@ enum Mode options_mode(const struct Options *o) {
 
 // True for --resume DIR without an --init on the line: the checkpoint's configuration describes the
 // model, so the --init that the run began with is not read again.
-static bool is_begun(const struct Flags *f, const struct Options *o) {
+static bool is_described_by_checkpoint(const struct Flags *f, const struct Options *o) {
     struct FlagsSaid said = flags_said(f);
     return o->resume && strcmp(o->resume, "auto") != 0 && !flag_is_on_line(&said, "init") &&
            flags_was_set(f, "family");
@@ -248,7 +248,7 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
     bool again = o->resume && !o->config && access(saved, F_OK) == 0;
     if (again)
         err = flags_load_json(f, saved, e);
-    bool begins = !err && !again && o->init && !is_begun(f, o);
+    bool begins = !err && !again && o->init && !is_described_by_checkpoint(f, o);
     if (begins)
         init_lower_rate(f);
     if (!err && o->deepspeed)
@@ -343,7 +343,7 @@ static int find_data(struct Options *o, struct Error *e) {
     return 0;
 }
 
-// The length of a path without the slashes at its end.
+// Returns the length of a path without the slashes at its end.
 static size_t bare_length(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')

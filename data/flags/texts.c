@@ -22,17 +22,17 @@ static void skip_unneeded_data(struct DataSpec *spec, const struct Options *o) {
 }
 
 static struct DataSpec data_spec(const struct TextOptions *o) {
-    bool fits = !*o->said_seq_len; // without --seq-len it may follow from the data
+    bool fits = !*o->given_seq_len; // without --seq-len it may follow from the data
     struct DataSpec spec = options_data(o->resolved, *o->seq_len, fits);
     spec.processes = o->processes;
     spec.samples = o->train_samples;
-    spec.longest = init_chose(o->flags, "seq-len") ? LONGEST_EXAMPLE : 0;
+    spec.longest = init_is_fine_tuning_default(o->flags, "seq-len") ? LONGEST_EXAMPLE : 0;
     skip_unneeded_data(&spec, o->resolved);
     return spec;
 }
 
 static int open_dialog(struct Texts *t, struct Error *e) {
-    const struct Options *o = t->of.resolved;
+    const struct Options *o = t->options.resolved;
     struct ConversationSpec spec = {data_tokenizer(t->data), o->chat_template, o->system,
                                     data_seq_len(t->data)};
     int err = dialog_open(&t->dialog, &spec, o->sample_tokens, e);
@@ -42,7 +42,7 @@ static int open_dialog(struct Texts *t, struct Error *e) {
 }
 
 static int open_prompts(struct Texts *t, struct Error *e) {
-    const struct Options *o = t->of.resolved;
+    const struct Options *o = t->options.resolved;
     struct PromptsSpec spec = {o->prompts, data_tokenizer(t->data), o->chat_template, o->system,
                                data_seq_len(t->data)};
     return prompts_open(&t->prompts, &spec, e);
@@ -50,7 +50,7 @@ static int open_prompts(struct Texts *t, struct Error *e) {
 
 // Makes the question of --chat the prompt of a sample, and the end of an answer its stop.
 static int open_question(struct Texts *t, struct Error *e) {
-    const struct Options *o = t->of.resolved;
+    const struct Options *o = t->options.resolved;
     struct ConversationSpec spec = {data_tokenizer(t->data), o->chat_template, o->system, SIZE_MAX};
     struct Conversation *c;
     struct Error why;
@@ -72,23 +72,23 @@ static int open_question(struct Texts *t, struct Error *e) {
 }
 
 int texts_open(struct Texts *t, struct Error *e) {
-    struct TextOptions *of = &t->of;
-    struct Options *o = of->resolved;
-    struct DataSpec spec = data_spec(of);
+    struct TextOptions *options = &t->options;
+    struct Options *o = options->resolved;
+    struct DataSpec spec = data_spec(options);
     spec.found = t->opens ? &t->found : NULL;
     int err = data_open(&t->data, &spec, e);
     if (err)
         return err;
     data_found(t->data, &t->found);
     const char *tokenizer = data_fitted_tokenizer(t->data);
-    if (data_seq_len(t->data) != *of->seq_len)
-        *of->seq_len = *of->said_seq_len = data_seq_len(t->data);
+    if (data_seq_len(t->data) != *options->seq_len)
+        *options->seq_len = *options->given_seq_len = data_seq_len(t->data);
     if (tokenizer)
-        o->tokenizer = of->said->tokenizer = tokenizer;
-    struct EvalSpec eval = {data_tokenizer(t->data), data_vocab(t->data), *of->seq_len,
+        o->tokenizer = options->given->tokenizer = tokenizer;
+    struct EvalSpec eval = {data_tokenizer(t->data), data_vocab(t->data), *options->seq_len,
                             o->eval_limit};
-    err = of->evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
-    if (err || !of->samples)
+    err = options->evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
+    if (err || !options->samples)
         return err;
     if (o->prompts)
         return open_prompts(t, e);
@@ -97,28 +97,28 @@ int texts_open(struct Texts *t, struct Error *e) {
     int32_t end = tokenizer_end(data_tokenizer(t->data));
     if (end >= 0)
         ids_append(&t->stops, end);
-    err = data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
-    if (!err && t->prompt.count > *of->seq_len)
+    err = data_prompt(t->data, o->prompt, flags_was_set(options->flags, "prompt"), &t->prompt, e);
+    if (!err && t->prompt.count > *options->seq_len)
         log_line(
             LOG_NORMAL,
             "--prompt has %zu tokens: the first %zu are left out, for the model sees --seq-len %zu",
-            t->prompt.count, t->prompt.count - *of->seq_len, *of->seq_len);
+            t->prompt.count, t->prompt.count - *options->seq_len, *options->seq_len);
     return err;
 }
 
 int texts_open_model(struct Texts *t, struct Error *e) {
-    const struct Options *o = t->of.resolved;
+    const struct Options *o = t->options.resolved;
     const char *path;
     const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
     return kind ? kind->open(path, &t->model, e) : 0;
 }
 
 int texts_open_adapter(struct Texts *t, struct Error *e) {
-    const char *dir = t->of.resolved->init_adapter;
+    const char *dir = t->options.resolved->init_adapter;
     struct Error why;
     if (!dir)
         return 0;
-    char *model = init_model_json(t->of.flags, 0);
+    char *model = init_model_json(t->options.flags, 0);
     int err = peft_source_open(dir, model, &t->adapter, &why);
     free(model);
     return err ? error_set(e, err, why.id, "--init-adapter %s: %s", dir, why.text) : 0;
@@ -131,12 +131,12 @@ static void close_sink(struct ExportSink *sink) {
 }
 
 static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e) {
-    const struct Options *o = t->of.resolved;
+    const struct Options *o = t->options.resolved;
     const char *path = NULL;
     const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
-    const struct PeftSettings s = {.rank = (size_t)flags_number(t->of.flags, "lora-rank"),
-                                   .alpha = flags_number(t->of.flags, "lora-alpha"),
-                                   .dropout = flags_number(t->of.flags, "lora-dropout"),
+    const struct PeftSettings s = {.rank = (size_t)flags_number(t->options.flags, "lora-rank"),
+                                   .alpha = flags_number(t->options.flags, "lora-alpha"),
+                                   .dropout = flags_number(t->options.flags, "lora-dropout"),
                                    .base = kind && !strcmp(kind->prefix, "hf:") ? path : NULL};
     return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
 }
@@ -153,7 +153,7 @@ static int export_error(const char *value, int err, struct Error *e) {
 }
 
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e) {
-    const struct Options *o = t->of.resolved;
+    const struct Options *o = t->options.resolved;
     const char *path;
     const struct WeightsKind *kind = init_kind(o->kinds, INIT_TO, o->export, &path);
     const struct ImportSource *from = t->model.context ? &t->model : NULL;
@@ -163,7 +163,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
         dtype = (enum Dtype)o->export_dtype;
     else if (from && from->dtype != NDTYPE)
         dtype = from->dtype;
-    char *flags = init_model_json(t->of.flags, vocab);
+    char *flags = init_model_json(t->options.flags, vocab);
     const struct Tokenizer *tokenizer = t->data ? data_tokenizer(t->data) : NULL;
     struct ExportModel model = {flags, dtype, from, tokenizer, o->chat_template};
     close_sink(&t->exported);
@@ -191,20 +191,20 @@ void texts_close(struct Texts *t) {
 }
 
 int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e) {
-    struct DataSpec spec = data_spec(&t->of);
-    return data_predict(&spec, vocab, t->of.seq_len, packed, e);
+    struct DataSpec spec = data_spec(&t->options);
+    return data_predict(&spec, vocab, t->options.seq_len, packed, e);
 }
 
-char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n) {
-    size_t told = t->of.resolved->chat ? t->prompt.count : 0;
+char *texts_format_sample(const struct Texts *t, const int32_t *ids, size_t n) {
+    size_t skipped = t->options.resolved->chat ? t->prompt.count : 0;
     bool stopped = false;
     for (size_t i = 0; i < t->stops.count && n > t->prompt.count; i++)
         stopped = stopped || t->stops.data[i] == ids[n - 1];
-    return data_printable(t->data, ids + told, n - stopped - told);
+    return data_printable(t->data, ids + skipped, n - stopped - skipped);
 }
 
 char *texts_identity(const void *texts, const char *kernels) {
     const struct Texts *t = texts;
     uint64_t fingerprint = data_fingerprint(t->data);
-    return options_identity(t->of.flags, data_vocab(t->data), fingerprint, kernels);
+    return options_identity(t->options.flags, data_vocab(t->data), fingerprint, kernels);
 }

@@ -12,8 +12,8 @@
 // The options: as the user gave them, and with every 0 and auto resolved.
 struct TextOptions {
     const struct Flags *flags; // over `resolved`
-    struct Options *said, *resolved;
-    size_t *said_seq_len, *seq_len;
+    struct Options *given, *resolved;
+    size_t *given_seq_len, *seq_len;
     bool samples;           // samples are printed: the prompt is needed
     bool evals;             // --eval's files are needed
     int processes;          // of the job, which open the same texts
@@ -21,7 +21,7 @@ struct TextOptions {
 };
 
 struct Texts {
-    struct TextOptions of;              // the caller's; its pointers outlive this struct
+    struct TextOptions options;         // the caller's; its pointers outlive this struct
     struct DataFound found;             // filled by texts_open, or from another process
     bool opens;                         // open what another process has found, and prepare nothing
     struct Data *data;                  // shared by the ranks of a process
@@ -48,8 +48,8 @@ int texts_open_adapter(struct Texts *t, struct Error *e);
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
 // Prepares and opens the data, the prompt, or prompts, and the evaluations. Values that the data
-// choose (the sequence length of a short text, the tokenizer) go into `said` and `resolved`, and so
-// into config.json: a resumed run must not choose again. Errors: data_open's, data_prompt's,
+// choose (the sequence length of a short text, the tokenizer) go into `given` and `resolved`, and
+// so into config.json: a resumed run must not choose again. Errors: data_open's, data_prompt's,
 // dialog_open's, prompts_open's, evals_open's.
 int texts_open(struct Texts *t, struct Error *e);
 void texts_close(struct Texts *t); // does nothing if it is not open
@@ -60,7 +60,7 @@ int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Err
 
 // Returns the text of a sample of n ids, which begins with the prompt; without the stop token, and
 // for --chat without the question. free() it.
-char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n);
+char *texts_format_sample(const struct Texts *t, const int32_t *ids, size_t n);
 
 // options_identity of the struct Texts *. free() it.
 char *texts_identity(const void *texts, const char *kernels);

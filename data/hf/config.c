@@ -170,8 +170,8 @@ static int count_sliding(struct HfReading *r, const cJSON *types, size_t *slidin
     return 0;
 }
 
-// Counts Qwen's layers with a window, if it is on: those after the first max_window_layers.
-static int count_after(struct HfReading *r, size_t layers, size_t *sliding) {
+// Counts Qwen's layers with a window: those after the first max_window_layers.
+static int count_qwen_sliding_layers(struct HfReading *r, size_t layers, size_t *sliding) {
     const cJSON *item = hf_config_value(r->config, "max_window_layers");
     double full = item ? item->valuedouble : 28;
     if (item && !(cJSON_IsNumber(item) && full >= 0 && full == floor(full)))
@@ -210,7 +210,7 @@ static int read_window(struct HfReading *r) {
     if (!err && types)
         err = count_sliding(r, types, &sliding, &named);
     else if (!err && width > 0 && !mistral)
-        err = count_after(r, layers, &sliding);
+        err = count_qwen_sliding_layers(r, layers, &sliding);
     if (err)
         return err;
     if (sliding && sliding < named)
@@ -262,8 +262,8 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
 
 // ---- ignored keys ----
 
-// Adds the keys of a list whose values are not 0 to *told, separated by commas.
-static void list_dropout(const struct HfReading *r, char **told) {
+// Appends each dropout key of the class whose value is above 0, and the value, to *text.
+static void append_dropout_keys(const struct HfReading *r, char **text) {
     static const char *const gpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop", NULL};
     static const char *const others[] = {"attention_dropout", NULL};
     const char *const *key = r->class == HF_GPT2 ? gpt2 : others;
@@ -271,25 +271,25 @@ static void list_dropout(const struct HfReading *r, char **told) {
         const cJSON *item = hf_config_value(r->config, *key);
         double value = item ? item->valuedouble : r->class == HF_GPT2 ? 0.1 : 0;
         if (value > 0)
-            base_append(told, "%s%s %.9g", **told ? ", " : "", *key, value);
+            base_append(text, "%s%s %.9g", **text ? ", " : "", *key, value);
     }
 }
 
-char *hf_config_told(const struct cJSON *config, const char *path) {
+char *hf_config_remarks(const struct cJSON *config, const char *path) {
     struct Error ignored;
     struct HfReading r = {config, path, HF_NCLASS, cJSON_CreateObject(), &ignored};
-    char *dropped = base_format("%s", ""), *told = base_format("%s", "");
+    char *dropped = base_format("%s", ""), *remarks = base_format("%s", "");
     if (!read_class(&r))
-        list_dropout(&r, &dropped);
+        append_dropout_keys(&r, &dropped);
     if (r.class != HF_GPT2 && hf_config_rope_differs(config))
-        base_append(&told,
+        base_append(&remarks,
                     "%s: rope_scaling counts, as in transformers; rope_parameters says otherwise\n",
                     path);
     if (*dropped)
-        base_append(&told, "%s: %s: there is no dropout here\n", path, dropped);
+        base_append(&remarks, "%s: %s: there is no dropout here\n", path, dropped);
     cJSON_Delete(r.flags);
     free(dropped);
-    return told;
+    return remarks;
 }
 
 // ---- two models ----

@@ -16,7 +16,7 @@ struct cJSON;
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e);
 
 // Returns log lines about keys that are ignored, each with a line break; free() them.
-char *hf_config_told(const struct cJSON *config, const char *path);
+char *hf_config_remarks(const struct cJSON *config, const char *path);
 
 // Fills in the flags that follow from others: sizes that are 0 (kv-heads: heads, head-size:
 // channels / heads, ffn: 4 channels, positions: seq-len), and the usual constants of norms and

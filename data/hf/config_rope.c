@@ -197,25 +197,25 @@ int hf_config_rope(struct HfReading *r, double positions) {
 }
 
 bool hf_config_rope_differs(const cJSON *config) {
-    char *said[2];
+    char *flags[2];
     for (int i = 0; i < 2; i++) {
         const cJSON *item = hf_config_value(config, rope_names[i]);
         if (!item || !item->child)
             return false;
     }
     for (int i = 0; i < 2; i++) {
-        cJSON *alone = cJSON_Duplicate(config, true);
+        cJSON *copy = cJSON_Duplicate(config, true);
         struct Error ignored;
-        struct HfReading r = {alone, "", HF_LLAMA, cJSON_CreateObject(), &ignored};
-        cJSON_DeleteItemFromObjectCaseSensitive(alone, rope_names[!i]);
+        struct HfReading r = {copy, "", HF_LLAMA, cJSON_CreateObject(), &ignored};
+        cJSON_DeleteItemFromObjectCaseSensitive(copy, rope_names[!i]);
         hf_config_rope(&r, 1);
-        said[i] = cJSON_PrintUnformatted(r.flags);
+        flags[i] = cJSON_PrintUnformatted(r.flags);
         cJSON_Delete(r.flags);
-        cJSON_Delete(alone);
+        cJSON_Delete(copy);
     }
-    bool differs = strcmp(said[0], said[1]) != 0;
-    cJSON_free(said[0]);
-    cJSON_free(said[1]);
+    bool differs = strcmp(flags[0], flags[1]) != 0;
+    cJSON_free(flags[0]);
+    cJSON_free(flags[1]);
     return differs;
 }
 

@@ -90,7 +90,7 @@ static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
 }
 
 // Refuses a model that a folder of the family cannot express.
-static int check(const cJSON *flags, const char *family, struct Error *e) {
+static int check_exportable(const cJSON *flags, const char *family, struct Error *e) {
     bool gpt2 = strcmp(family, "gpt2") == 0;
     const char *sparse = json_text(flags, "sparse-attention");
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
@@ -125,7 +125,7 @@ int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds e
                                              {"qwen2", "Qwen2ForCausalLM"},
                                              {"qwen3", "Qwen3ForCausalLM"}};
     const char *family = json_text(flags, "family"), *name = NULL;
-    int err = check(flags, family, e);
+    int err = check_exportable(flags, family, e);
     if (err)
         return err;
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)

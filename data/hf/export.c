@@ -26,7 +26,7 @@ enum { COPIED_BYTES_MAX = 1 << 28 };
 struct HfExport {
     struct HfSink sink;
     char *family;
-    const struct HfModel *from; // NULL: the model was made here
+    const struct HfModel *imported; // NULL: the model was made here
     struct HfSizes sizes;
     char *config; // text of config.json
     struct HfText text;
@@ -50,7 +50,7 @@ static bool is_copied(const struct HfText *text, const char *name) {
     size_t n = strlen(name);
     if (hf_text_has(text, name))
         return false;
-    if (text->other)
+    if (text->replaces_tokenizer)
         return strncmp(name, LICENCE, sizeof LICENCE - 1) == 0;
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0)
@@ -82,29 +82,29 @@ static int copy_file(const struct Copying *c, const char *path, const char *name
     return err;
 }
 
-// Copies or checks a file. Folders are not copied; a link may lead to a file.
-static bool copy_one(int folder, const char *name, void *copying) {
+// Copies or checks a file if it is to be copied. Folders are not copied; a link may lead to a file.
+static bool copy_or_check_file(int folder, const char *name, void *copying) {
     struct Copying *c = copying;
     struct stat st;
     if (!is_copied(&c->x->text, name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
         return true;
-    char *path = base_format("%s/%s", c->x->from->folder.path, name);
+    char *path = base_format("%s/%s", c->x->imported->folder.path, name);
     c->err = c->checks ? check_file(path, c->e) : copy_file(c, path, name);
     free(path);
     return !c->err;
 }
 
-static int copy_all(struct HfExport *x, bool checks, struct Error *e) {
+static int copy_or_check_files(struct HfExport *x, bool checks, struct Error *e) {
     struct Copying c = {x, checks, e, 0};
-    int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(x->imported->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return error_io(e, -errno, E_FILE_READ, "cannot read %s", x->from->folder.path);
-    bool all = folder_for_all(fd, copy_one, &c);
+        return error_io(e, -errno, E_FILE_READ, "cannot read %s", x->imported->folder.path);
+    bool all = folder_for_all(fd, copy_or_check_file, &c);
     int why = errno;
     close(fd);
     if (all || c.err)
         return c.err;
-    return error_io(e, -why, E_FILE_READ, "cannot read %s", x->from->folder.path);
+    return error_io(e, -why, E_FILE_READ, "cannot read %s", x->imported->folder.path);
 }
 
 // ---- opening ----
@@ -113,11 +113,11 @@ static int copy_all(struct HfExport *x, bool checks, struct Error *e) {
 // another folder, or one that has changed.
 static int check_config(const struct HfExport *x, const cJSON *run, struct Error *e) {
     static const char WINDOW[] = "attention-window", SPARSE[] = "sparse-attention";
-    const char *folder = x->from->folder.path;
+    const char *folder = x->imported->folder.path;
     char *where =
         base_format("--export hf:%s would copy %s/config.json, which", x->sink.path, folder);
     char *path = base_format("%s/config.json", folder), *text = NULL;
-    int err = hf_config_flags(x->from->folder.config, path, &text, e);
+    int err = hf_config_flags(x->imported->folder.config, path, &text, e);
     cJSON *flags = err ? NULL : cJSON_Parse(text);
     if (flags && !cJSON_HasObjectItem(flags, WINDOW))
         cJSON_AddNumberToObject(flags, WINDOW, 0);
@@ -132,33 +132,36 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
     return err;
 }
 
-static int open_files(struct HfExport *x, const char *path, const struct ExportModel *model,
-                      struct Error *e) {
+// Makes all files' texts, and refuses what would fail later.
+static int prepare_export(struct HfExport *x, const char *path, const struct ExportModel *model,
+                          struct Error *e) {
     cJSON *object = cJSON_Parse(model->flags);
     CHECK(object, "flags that are no JSON: %s", model->flags);
     hf_config_sizes(object, &x->sizes);
     x->family = base_format("%s", cJSON_GetObjectItem(object, "family")->valuestring);
     int err = hf_sink_open(&x->sink, path, e);
-    if (!err && x->from)
+    if (!err && x->imported)
         err = check_config(x, object, e);
     if (!err)
-        err = hf_text_make(&x->text, model, x->family, x->from ? &x->from->folder : NULL, e);
-    if (!err && x->from)
-        err = copy_all(x, true, e);
+        err =
+            hf_text_make(&x->text, model, x->family, x->imported ? &x->imported->folder : NULL, e);
+    if (!err && x->imported)
+        err = copy_or_check_files(x, true, e);
     const struct HfEnds ends = {x->text.begin, x->text.end};
     if (!err)
-        err = x->from ? hf_config_with_dtype(x->from->folder.config, model->dtype, &x->config)
-                      : hf_config_write(object, model->dtype, ends, &x->config, e);
+        err = x->imported
+                  ? hf_config_with_dtype(x->imported->folder.config, model->dtype, &x->config)
+                  : hf_config_write(object, model->dtype, ends, &x->config, e);
     if (!err)
-        x->sink.beside = strlen(x->config);
+        x->sink.other_bytes = strlen(x->config);
     cJSON_Delete(object);
     return err;
 }
 
 // ---- the sink ----
 
-static size_t pieces_of(const void *export, int layer, const char *param,
-                        struct HfPiece pieces[HF_PIECES_MAX]) {
+static size_t fill_pieces(const void *export, int layer, const char *param,
+                          struct HfPiece pieces[HF_PIECES_MAX]) {
     const struct HfExport *x = export;
     return hf_pieces(x->family, param, layer, &x->sizes, pieces);
 }
@@ -167,14 +170,14 @@ static int put_files(void *export, struct Error *e) {
     struct HfExport *x = export;
     struct HfWriter *w = &x->sink.writer;
     int err = hf_writer_put(w, "config.json", x->config, strlen(x->config), e);
-    if (!err && x->from)
-        err = copy_all(x, false, e);
+    if (!err && x->imported)
+        err = copy_or_check_files(x, false, e);
     for (size_t i = 0; i < x->text.count && !err; i++) {
         const struct HfTextFile *f = &x->text.file[i];
         err = hf_writer_put(w, f->name, f->text, f->bytes, e);
     }
-    if (!err && x->text.told)
-        log_line(LOG_NORMAL, "--export hf:%s: %s", x->sink.path, x->text.told);
+    if (!err && x->text.remark)
+        log_line(LOG_NORMAL, "--export hf:%s: %s", x->sink.path, x->text.remark);
     return err;
 }
 
@@ -195,11 +198,11 @@ int hf_make_sink(const char *path, const struct ExportModel *model, struct Expor
                                     .stem = HF_MODEL_STEM,
                                     .dtype = model->dtype,
                                     .owner = x,
-                                    .pieces = pieces_of,
+                                    .pieces = fill_pieces,
                                     .put = put_files,
                                     .free = free_export},
-                           .from = from && from->kind == &hf_weights ? from->context : NULL};
-    int err = open_files(x, path, model, e);
+                           .imported = from && from->kind == &hf_weights ? from->context : NULL};
+    int err = prepare_export(x, path, model, e);
     if (err)
         hf_sink_close(&x->sink);
     else

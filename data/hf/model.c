@@ -76,7 +76,7 @@ int hf_model_open(struct HfModel *m, const char *folder, struct Error *e) {
         m->seq_len = (size_t)json_number(m->folder.config, "max_position_embeddings");
         m->family = base_format("%s", cJSON_GetObjectItem(flags, "family")->valuestring);
         m->tied = strcmp(json_text(flags, "tie"), "on") == 0;
-        m->told = hf_config_told(m->folder.config, path);
+        m->remarks = hf_config_remarks(m->folder.config, path);
     }
     cJSON_Delete(flags);
     free(text);
@@ -89,12 +89,12 @@ void hf_model_close(struct HfModel *m) {
         return;
     hf_folder_close(&m->folder);
     free(m->family);
-    free(m->told);
+    free(m->remarks);
     *m = (struct HfModel){0};
 }
 
-// Returns the format of its first matrix.
-static enum Dtype dtype_of(const struct HfModel *m) {
+// Returns the dtype of the folder's first matrix; F32: it has none.
+static enum Dtype first_matrix_dtype(const struct HfModel *m) {
     for (size_t i = 0; i < m->folder.ntensor; i++)
         if (m->folder.tensor[i].tensor->ndim > 1 && m->folder.tensor[i].tensor->is_float)
             return m->folder.tensor[i].tensor->dtype;
@@ -103,9 +103,10 @@ static enum Dtype dtype_of(const struct HfModel *m) {
 
 static const char HEAD[] = "lm_head.weight";
 
-// Finds the pieces of a parameter. A tied matrix may have the embedding's name or the head's.
-static size_t pieces_of(const struct HfModel *m, int layer, const char *param,
-                        struct HfPiece pieces[HF_PIECES_MAX]) {
+// Writes the pieces of a parameter; returns their number. A tied matrix may have the embedding's
+// name or the head's.
+static size_t fill_pieces(const struct HfModel *m, int layer, const char *param,
+                          struct HfPiece pieces[HF_PIECES_MAX]) {
     size_t n = hf_pieces(m->family, param, layer, &m->sizes, pieces);
     bool tied = m->tied && strcmp(param, "wte") == 0;
     if (tied && !hf_folder_find(&m->folder, pieces->name) && hf_folder_find(&m->folder, HEAD))
@@ -113,10 +114,10 @@ static size_t pieces_of(const struct HfModel *m, int layer, const char *param,
     return n;
 }
 
-static int ask(void *model, int layer, const char *param, struct Error *e) {
+static int ask_for_param(void *model, int layer, const char *param, struct Error *e) {
     struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
-    size_t n = pieces_of(m, layer, param, pieces);
+    size_t n = fill_pieces(m, layer, param, pieces);
     CHECK(n, "no name in %s for %s", m->family, param);
     return hf_pieces_ask(&m->folder, pieces, n, e);
 }
@@ -127,7 +128,7 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     const struct HfTensor *head = hf_folder_find(&m->folder, HEAD);
     if (!head || head->asked)
         return 0;
-    pieces_of(m, -1, "wte", tokens);
+    fill_pieces(m, -1, "wte", tokens);
     bool same = false;
     int err = hf_folder_compare(head, hf_folder_find(&m->folder, tokens->name), &same, e);
     if (!err && !same)
@@ -139,7 +140,7 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     return err;
 }
 
-static int asked_all(void *model, struct Error *e) {
+static int refuse_unknown_tensors(void *model, struct Error *e) {
     struct HfModel *m = model;
     size_t count;
     int err = check_tied_head(m, e);
@@ -158,17 +159,17 @@ static int read_range(void *model, int layer, const char *param, const struct We
                       float *out, struct Error *e) {
     const struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
-    size_t npiece = pieces_of(m, layer, param, pieces);
+    size_t npiece = fill_pieces(m, layer, param, pieces);
     return hf_pieces_read(&m->folder, pieces, npiece, range, out, e);
 }
 
 struct ImportSource hf_model_source(struct HfModel *m) {
-    return (struct ImportSource){.dtype = dtype_of(m),
+    return (struct ImportSource){.dtype = first_matrix_dtype(m),
                                  .seq_len = m->seq_len,
-                                 .told = m->told,
+                                 .remarks = m->remarks,
                                  .read = read_range,
-                                 .ask = ask,
-                                 .asked_all = asked_all,
+                                 .ask = ask_for_param,
+                                 .asked_all = refuse_unknown_tensors,
                                  .context = m};
 }
 

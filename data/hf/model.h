@@ -15,7 +15,7 @@ struct HfModel {
     struct HfSizes sizes;
     bool tied;
     size_t seq_len; // these two: see struct ImportSource
-    char *told;
+    char *remarks;
 };
 
 // Reads the config.json of a folder as flags, a JSON object; free() *text. Errors: those of

@@ -100,11 +100,11 @@ struct Window {
     uint64_t first, cols;
 };
 
-// Moves elements [begin, end) of a piece's window, in our order; the first is element `from` of the
-// caller's range. Our column c is the tensor's row c, whose element r is element r * cols + c of
-// the window.
-static int move_transposed(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
-                           uint64_t begin, uint64_t end, size_t from, struct Error *e) {
+// Reads or writes elements [begin, end) of a piece's window, in our order; the first is element
+// `from` of the caller's range. Our column c is the tensor's row c, whose element r is element
+// r * cols + c of the window.
+static int transfer_transposed(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
+                               uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     int code = 0;
     for (uint64_t c = 0; c < w.cols && !code; c++) {
         uint64_t first = begin > c ? ceil_div(begin - c, w.cols) : 0;
@@ -119,13 +119,14 @@ static int move_transposed(const struct PieceSide *s, const struct HfPiece *p, s
     return code;
 }
 
-// The same for any piece. A window of some columns has a run in each row.
-static int move_piece(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
-                      uint64_t begin, uint64_t end, size_t from, struct Error *e) {
+// Reads or writes elements [begin, end) of any piece's window. A window of some columns has a run
+// in each row.
+static int transfer_piece(const struct PieceSide *s, const struct HfPiece *p, struct Window w,
+                          uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     bool all = w.cols == p->cols;
     int code = 0;
     if (p->transposed)
-        return move_transposed(s, p, w, begin, end, from, e);
+        return transfer_transposed(s, p, w, begin, end, from, e);
     for (uint64_t n, i = begin; i < end && !code; i += n) {
         n = all || end - i < w.cols - i % w.cols ? end - i : w.cols - i % w.cols;
         uint64_t at = all ? i : i / w.cols * p->cols + w.first + i % w.cols;
@@ -147,9 +148,9 @@ static void find_tensor(struct PieceSide *s, const char *name) {
     CHECK(false, "tensor %s is not among those to be written", name);
 }
 
-// Moves the elements of [first, first + n) that the pieces have.
-static int move_whole(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
-                      uint64_t first, size_t n, struct Error *e) {
+// Reads or writes the elements of [first, first + n) that the pieces have.
+static int transfer_adjacent(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
+                             uint64_t first, size_t n, struct Error *e) {
     int code = 0;
     for (size_t i = 0; i < npiece && !code; i++) {
         const struct HfPiece *p = &piece[i];
@@ -159,22 +160,24 @@ static int move_whole(struct PieceSide *s, const struct HfPiece *piece, size_t n
         if (low >= high)
             continue;
         find_tensor(s, p->name);
-        code = move_piece(s, p, (struct Window){0, p->cols}, low - begin, high - begin,
-                          (size_t)(low - first), e);
+        code = transfer_piece(s, p, (struct Window){0, p->cols}, low - begin, high - begin,
+                              (size_t)(low - first), e);
     }
     return code;
 }
 
-static int move(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
-                const struct WeightsRange *r, struct Error *e) {
+// Reads or writes elements of a parameter, or of some of its columns.
+static int transfer_param(struct PieceSide *s, const struct HfPiece *piece, size_t npiece,
+                          const struct WeightsRange *r, struct Error *e) {
     if (!r->stride)
-        return move_whole(s, piece, npiece, weights_at(r, 0), r->n, e);
+        return transfer_adjacent(s, piece, npiece, weights_at(r, 0), r->n, e);
     CHECK(npiece == 1 && piece->cols == r->stride && r->at + r->run <= r->stride &&
               r->first + r->n <= piece->rows * r->run,
           "%zu elements of columns %llu to %llu of %s", r->n, (unsigned long long)r->at,
           (unsigned long long)r->at + r->run, piece->name);
     find_tensor(s, piece->name);
-    return move_piece(s, piece, (struct Window){r->at, r->run}, r->first, r->first + r->n, 0, e);
+    return transfer_piece(s, piece, (struct Window){r->at, r->run}, r->first, r->first + r->n, 0,
+                          e);
 }
 
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
@@ -191,11 +194,11 @@ int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t
                                     : n;
     memset(out + have, 0, (n - have) * sizeof *out);
     struct PieceSide s = {.folder = f, .out = out};
-    return move(&s, piece, npiece, range, e);
+    return transfer_param(&s, piece, npiece, range, e);
 }
 
 int hf_pieces_write(const struct HfWriter *w, const struct HfPiece *piece, size_t npiece,
                     const struct WeightsRange *range, const float *values, struct Error *e) {
     struct PieceSide s = {.writer = w, .values = values};
-    return move(&s, piece, npiece, range, e);
+    return transfer_param(&s, piece, npiece, range, e);
 }

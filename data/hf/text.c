@@ -18,13 +18,13 @@ static const char CONFIG[] = "tokenizer_config.json", TEMPLATE[] = "chat_templat
                   SPECIAL[] = "special_tokens_map.json", GENERATION[] = "generation_config.json";
 
 // The state of hf_text_make.
-struct Making {
+struct TextMaker {
     struct HfText *x;
     const struct Tokenizer *tokenizer;
     const char *family;
     const struct HfFolder *from;
-    char *folder;  // the folder of the tokenizer's file; NULL: it has no file
-    bool imported; // that is the imported folder, whose files export.c copies
+    char *folder;         // the folder of the tokenizer's file; NULL: it has no file
+    bool keeps_tokenizer; // it is the imported folder's, which export.c copies
     struct Error *e;
 };
 
@@ -49,7 +49,7 @@ bool hf_text_has(const struct HfText *x, const char *name) {
 void hf_text_free(struct HfText *x) {
     for (size_t i = 0; i < x->count; i++)
         free(x->file[i].text);
-    free(x->told);
+    free(x->remark);
     *x = (struct HfText){0};
 }
 
@@ -69,7 +69,7 @@ static bool same_folder(const char *a, const char *b) {
 }
 
 // Copies a file from the tokenizer's folder, if it exists.
-static int copy_beside(struct Making *m, const char *name) {
+static int copy_from_tokenizer_folder(struct TextMaker *m, const char *name) {
     char *path = base_format("%s/%s", m->folder, name), *text = NULL;
     size_t n;
     int err = access(path, F_OK) ? 0 : file_read(path, FILE_BYTES_MAX, &text, &n, m->e);
@@ -103,7 +103,7 @@ static void add_byte_tokenizer(struct HfText *x) {
     cJSON_Delete(vocab);
 }
 
-static int copy_tokenizer(struct Making *m) {
+static int copy_tokenizer(struct TextMaker *m) {
     bool is_model = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
     char *text;
     size_t n;
@@ -115,14 +115,14 @@ static int copy_tokenizer(struct Making *m) {
     if (err)
         return err;
     add_file(m->x, is_model ? "tokenizer.model" : "tokenizer.json", text, n);
-    err = copy_beside(m, SPECIAL);
-    return err ? err : copy_beside(m, TEMPLATE);
+    err = copy_from_tokenizer_folder(m, SPECIAL);
+    return err ? err : copy_from_tokenizer_folder(m, TEMPLATE);
 }
 
 // ---- tokenizer_config.json ----------------------------------------------------------------------
 
 // Reads a JSON file of the tokenizer's folder; *object NULL: it does not exist.
-static int read_object(struct Making *m, const char *name, cJSON **object) {
+static int read_object(struct TextMaker *m, const char *name, cJSON **object) {
     *object = NULL;
     if (!m->folder)
         return 0;
@@ -132,7 +132,7 @@ static int read_object(struct Making *m, const char *name, cJSON **object) {
     return err;
 }
 
-static void set_token(const struct Making *m, cJSON *config, const char *key, int32_t id) {
+static void set_token(const struct TextMaker *m, cJSON *config, const char *key, int32_t id) {
     char *text = tokenizer_token_text(m->tokenizer, id);
     cJSON_DeleteItemFromObjectCaseSensitive(config, key);
     if (text)
@@ -142,7 +142,7 @@ static void set_token(const struct Making *m, cJSON *config, const char *key, in
 
 // Makes a tokenizer_config.json for a tokenizer that has none, so that transformers reads the file
 // as it is, instead of with the family's usual class.
-static cJSON *make_config(const struct Making *m) {
+static cJSON *make_config(const struct TextMaker *m) {
     cJSON *config = cJSON_CreateObject();
     cJSON_AddStringToObject(config, "tokenizer_class", "PreTrainedTokenizerFast");
     cJSON_AddFalseToObject(config, "clean_up_tokenization_spaces");
@@ -164,7 +164,7 @@ static void drop_file(struct HfText *x, const char *name) {
 // ---- a chat template ----------------------------------------------------------------------------
 
 // Sets the end token of special_tokens_map.json, which takes precedence in transformers.
-static int set_special_end(struct Making *m, int32_t end) {
+static int set_special_end(struct TextMaker *m, int32_t end) {
     cJSON *special;
     int err = read_object(m, SPECIAL, &special);
     if (special) {
@@ -177,7 +177,7 @@ static int set_special_end(struct Making *m, int32_t end) {
 }
 
 // Writes tokenizer_config.json. Frees `jinja`; NULL: the tokenizer has the template already.
-static int write_config(struct Making *m, char *jinja, int32_t stop) {
+static int write_config(struct TextMaker *m, char *jinja, int32_t stop) {
     cJSON *config;
     int err = read_object(m, CONFIG, &config);
     bool made = !err && !config;
@@ -192,7 +192,7 @@ static int write_config(struct Making *m, char *jinja, int32_t stop) {
     } else {
         free(jinja);
     }
-    if (!err && (made || jinja || !m->imported))
+    if (!err && (made || jinja || !m->keeps_tokenizer))
         add_json(m->x, CONFIG, config);
     cJSON_Delete(config);
     return err;
@@ -209,7 +209,7 @@ static bool add_id(cJSON *ids, int32_t id) {
     return id >= 0;
 }
 
-static cJSON *list_of(const cJSON *ids) {
+static cJSON *copy_ids(const cJSON *ids) {
     cJSON *list = cJSON_CreateArray();
     const cJSON *item;
     if (cJSON_IsNumber(ids))
@@ -219,29 +219,29 @@ static cJSON *list_of(const cJSON *ids) {
     return list;
 }
 
-// Writes the only ids at which generate() stops: the imported folder's, and those of our template.
-static int write_ends(struct Making *m, const int32_t *stops, size_t count) {
+// Adds a generation_config.json, unless the imported folder's stops generate() at all of `stops`.
+static int add_generation_config(struct TextMaker *m, const int32_t *stops, size_t count) {
     static const char KEY[] = "eos_token_id";
     cJSON *generation = NULL;
-    int err = m->imported ? read_object(m, GENERATION, &generation) : 0;
+    int err = m->keeps_tokenizer ? read_object(m, GENERATION, &generation) : 0;
     if (err)
         return err;
-    bool there = generation != NULL, more = false;
-    generation = there ? generation : cJSON_CreateObject();
+    bool existed = generation != NULL, added = false;
+    generation = existed ? generation : cJSON_CreateObject();
     const cJSON *known = cJSON_GetObjectItemCaseSensitive(generation, KEY);
-    if (!known && m->imported)
+    if (!known && m->keeps_tokenizer)
         known = cJSON_GetObjectItemCaseSensitive(m->from->config, KEY);
-    cJSON *ids = list_of(known);
+    cJSON *ids = copy_ids(known);
     for (size_t i = 0; i < count; i++)
-        more = add_id(ids, stops[i]) || more;
-    if (!there && m->x->begin >= 0)
+        added = add_id(ids, stops[i]) || added;
+    if (!existed && m->x->begin >= 0)
         cJSON_AddNumberToObject(generation, "bos_token_id", m->x->begin);
     cJSON_DeleteItemFromObjectCaseSensitive(generation, KEY);
     if (cJSON_GetArraySize(ids) == 1)
         cJSON_AddNumberToObject(generation, KEY, cJSON_GetArrayItem(ids, 0)->valuedouble);
     else
         cJSON_AddItemToObject(generation, KEY, cJSON_Duplicate(ids, true));
-    if (more)
+    if (added)
         add_json(m->x, GENERATION, generation);
     cJSON_Delete(ids);
     cJSON_Delete(generation);
@@ -251,7 +251,7 @@ static int write_ends(struct Making *m, const int32_t *stops, size_t count) {
 // ---- all of it ----------------------------------------------------------------------------------
 
 // Adds the chat template and its end tokens, unless it is unknown: then the run did not use it.
-static int add_template_and_ends(struct Making *m, const char *named) {
+static int add_template_and_ends(struct TextMaker *m, const char *named) {
     struct Template *t = NULL;
     struct Error why;
     int32_t stops[TEMPLATE_STOPS] = {m->x->end, -1};
@@ -266,34 +266,34 @@ static int add_template_and_ends(struct Making *m, const char *named) {
     }
     err = write_config(m, jinja, stops[0]);
     template_close(t);
-    return err ? err : write_ends(m, stops, count);
+    return err ? err : add_generation_config(m, stops, count);
 }
 
 // Warns that AutoTokenizer ignores the class of a qwen2's tokenizer (transformers 5.24).
-static void warn_of_qwen2(const struct Making *m) {
-    if (strcmp(m->family, "qwen2") == 0 && !m->imported)
-        m->x->told = base_format("AutoTokenizer reads every tokenizer of a qwen2 as Qwen's own; "
-                                 "load this one by PreTrainedTokenizerFast.from_pretrained");
+static void warn_of_qwen2(const struct TextMaker *m) {
+    if (strcmp(m->family, "qwen2") == 0 && !m->keeps_tokenizer)
+        m->x->remark = base_format("AutoTokenizer reads every tokenizer of a qwen2 as Qwen's own; "
+                                   "load this one by PreTrainedTokenizerFast.from_pretrained");
 }
 
 int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *family,
                  const struct HfFolder *from, struct Error *e) {
     *x = (struct HfText){.begin = -1, .end = -1};
-    struct Making m = {x, model->tokenizer, family, from, NULL, false, e};
+    struct TextMaker m = {x, model->tokenizer, family, from, NULL, false, e};
     if (!m.tokenizer)
         return 0;
     if (tokenizer_kind(m.tokenizer) == TOKENIZER_IDS) {
         if (!from)
-            x->told = base_format("the folder has no tokenizer, because the run has none");
+            x->remark = base_format("the folder has no tokenizer, because the run has none");
         return 0;
     }
     const char *path = tokenizer_path(m.tokenizer);
     m.folder = path ? folder_of(path) : NULL;
-    m.imported = from && path && same_folder(m.folder, from->path);
-    x->other = from && !m.imported;
+    m.keeps_tokenizer = from && path && same_folder(m.folder, from->path);
+    x->replaces_tokenizer = from && !m.keeps_tokenizer;
     x->begin = tokenizer_begin(m.tokenizer);
     x->end = tokenizer_end(m.tokenizer);
-    int err = m.imported ? 0 : copy_tokenizer(&m);
+    int err = m.keeps_tokenizer ? 0 : copy_tokenizer(&m);
     if (!err)
         err = add_template_and_ends(&m, model->chat_template);
     warn_of_qwen2(&m);

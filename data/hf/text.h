@@ -21,9 +21,9 @@ struct HfText {
         size_t bytes;
     } file[HF_TEXT_FILES];
     size_t count;
-    bool other;         // the imported folder's tokenizer is not the run's, and is not copied
-    int32_t begin, end; // ids, for config.json; -1: none
-    char *told;         // a log line about the tokenizer, or NULL
+    bool replaces_tokenizer; // the imported folder's is not the run's, and is not copied
+    int32_t begin, end;      // ids, for config.json; -1: none
+    char *remark;            // a log line about the tokenizer, or NULL
 };
 
 // Makes the files; without model->tokenizer there are none. `from`: the imported folder, or NULL.

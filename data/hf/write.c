@@ -23,21 +23,22 @@ static const char KIND[] = "a folder"; // an export is one
 
 // ---- PATH.writing -------------------------------------------------------------------------------
 
-static bool remove_file(int folder, const char *name, void *context) {
+static bool remove_unless_marker(int folder, const char *name, void *context) {
     (void)context;
     if (strcmp(name, MARKER) && folder_has_file(folder, name, NULL))
         unlinkat(folder, name, 0);
     return true;
 }
 
-static bool note_file(int folder, const char *name, void *any) {
+// Sets *any, and stops at the first file.
+static bool find_any_file(int folder, const char *name, void *any) {
     (void)folder, (void)name;
     return !(*(bool *)any = true);
 }
 
 // Removes PATH.writing, the marker last, so that the next run can complete an interrupted removal.
 static void remove_tmp(const char *path, int folder) {
-    folder_for_all(folder, remove_file, NULL);
+    folder_for_all(folder, remove_unless_marker, NULL);
     fsync(folder);
     unlinkat(folder, MARKER, 0);
     rmdir(path);
@@ -45,7 +46,7 @@ static void remove_tmp(const char *path, int folder) {
 
 static bool is_torso(int folder) {
     bool any = false;
-    folder_for_all(folder, note_file, &any);
+    folder_for_all(folder, find_any_file, &any);
     return !any || folder_has_file(folder, MARKER, NULL);
 }
 
@@ -65,14 +66,14 @@ int hf_writer_check(const char *path, const char *flag, struct Error *e) {
 
 // Makes PATH.writing, takes its lock, and marks it.
 static int make_tmp(struct HfWriter *w, struct Error *e) {
-    int made = mkdir(w->tmp_path, 0777), code = 0;
-    if (made && errno == EEXIST) {
+    int failed = mkdir(w->tmp_path, 0777), code = 0;
+    if (failed && errno == EEXIST) {
         code = file_check_torso(w->tmp_path, &torso, true, e);
         if (code)
             return code;
-        made = mkdir(w->tmp_path, 0777);
+        failed = mkdir(w->tmp_path, 0777);
     }
-    if (made)
+    if (failed)
         return error_io(e, -errno, E_FILE_WRITE, "cannot make the folder %s", w->tmp_path);
     w->folder = open(w->tmp_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (w->folder < 0) {

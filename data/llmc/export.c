@@ -22,7 +22,7 @@ struct LlmcExport {
     char *path, *tmp_path;
     struct LlmcShape shape;
     int fd;
-    bool made; // by this process, and not yet renamed
+    bool owns_tmp_file; // this process has made it, and not yet renamed it
 };
 
 static const char MARKER[LLMC_HEADER_BYTES] = "zero.c has not written all of this model\n";
@@ -109,9 +109,9 @@ static int open_tmp(struct LlmcExport *x, int how, struct Error *e) {
 
 static void abandon_file(void *export) {
     struct LlmcExport *x = export;
-    if (x->made)
+    if (x->owns_tmp_file)
         unlink(x->tmp_path);
-    x->made = false;
+    x->owns_tmp_file = false;
 }
 
 static int make_file(void *export, struct Error *e) {
@@ -129,7 +129,7 @@ static int make_file(void *export, struct Error *e) {
     if (!file_hold(x->fd)) // another run has taken it for a dead run's since it was made
         return error_set(e, -EEXIST, E_EXPORT_BUSY, "%s: another run writes it; wait for it",
                          x->tmp_path);
-    x->made = true; // only now: before, the file may be another run's
+    x->owns_tmp_file = true; // only now: before, the file may be another run's
     err = range_write_bytes(x->fd, x->tmp_path, 0, MARKER, sizeof MARKER, e);
     if (!err)
         err = range_reserve(x->fd, x->tmp_path, llmc_bytes(&x->shape), e);
@@ -205,7 +205,7 @@ static int commit_file(void *export, struct Error *e) {
         err = file_rename_new(x->tmp_path, x->path, KIND, e);
     if (err)
         return err;
-    x->made = false; // the file is complete from here on
+    x->owns_tmp_file = false; // the file is complete from here on
     log_line(LOG_NORMAL, "exported llmc:%s", x->path);
     return file_sync_name(x->path, e);
 }

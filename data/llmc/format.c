@@ -90,7 +90,7 @@ uint64_t llmc_find(const struct LlmcShape *s, int layer, const char *param, uint
 
 // ---- the header ---------------------------------------------------------------------------------
 
-static int32_t get(const uint8_t *header, enum Field field) {
+static int32_t read_field(const uint8_t *header, enum Field field) {
     const uint8_t *p = header + 4 * field;
     return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
 }
@@ -100,37 +100,39 @@ static void write_field(uint8_t *header, enum Field field, size_t value) {
         header[4 * (int)field + i] = (uint8_t)(value >> 8 * i);
 }
 
-static int refuse(const char *path, const uint8_t *header, enum Field field, const char *expected,
-                  struct Error *e) {
+static int refuse_field(const char *path, const uint8_t *header, enum Field field,
+                        const char *expected, struct Error *e) {
     return error_set(e, -EINVAL, E_LLMC_HEADER, "%s: %s %d: expected %s", path, field_name[field],
-                     get(header, field), expected);
+                     read_field(header, field), expected);
 }
 
 static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype, struct Error *e) {
-    if (get(header, MAGIC) != magic)
-        return refuse(path, header, MAGIC, "20240326, with which a model file of llm.c begins", e);
+    if (read_field(header, MAGIC) != magic)
+        return refuse_field(path, header, MAGIC,
+                            "20240326, with which a model file of llm.c begins", e);
     for (*dtype = F32; *dtype < NDTYPE; ++*dtype)
-        if (version[*dtype] && version[*dtype] == get(header, VERSION))
+        if (version[*dtype] && version[*dtype] == read_field(header, VERSION))
             return 0;
-    return refuse(path, header, VERSION, "3 (fp32) or 5 (bf16)", e);
+    return refuse_field(path, header, VERSION, "3 (fp32) or 5 (bf16)", e);
 }
 
 // Checks that the sizes are positive, and that the number of elements does not overflow.
 static int check_sizes(const char *path, const uint8_t *header, struct Error *e) {
     for (enum Field field = MAX_SEQ_LEN; field < NFIELD; field++)
-        if (get(header, field) <= 0)
-            return refuse(path, header, field, "a number above 0", e);
-    if (get(header, CHANNELS) % get(header, NUM_HEADS))
-        return refuse(path, header, NUM_HEADS, "a divisor of channels", e);
-    if (get(header, PADDED_VOCAB_SIZE) < get(header, VOCAB_SIZE))
-        return refuse(path, header, PADDED_VOCAB_SIZE, "at least vocab_size", e);
-    double channels = get(header, CHANNELS), layers = get(header, NUM_LAYERS);
-    double ends = (double)get(header, MAX_SEQ_LEN) + get(header, PADDED_VOCAB_SIZE) + 2;
+        if (read_field(header, field) <= 0)
+            return refuse_field(path, header, field, "a number above 0", e);
+    if (read_field(header, CHANNELS) % read_field(header, NUM_HEADS))
+        return refuse_field(path, header, NUM_HEADS, "a divisor of channels", e);
+    if (read_field(header, PADDED_VOCAB_SIZE) < read_field(header, VOCAB_SIZE))
+        return refuse_field(path, header, PADDED_VOCAB_SIZE, "at least vocab_size", e);
+    double channels = read_field(header, CHANNELS), layers = read_field(header, NUM_LAYERS);
+    double ends =
+        (double)read_field(header, MAX_SEQ_LEN) + read_field(header, PADDED_VOCAB_SIZE) + 2;
     if (channels * (ends + layers * (12 * channels + 13)) < 0x1p56)
         return 0;
     return error_set(e, -EINVAL, E_LLMC_HEADER,
                      "%s: num_layers %d, channels %d are too large; expected a model file of llm.c",
-                     path, get(header, NUM_LAYERS), get(header, CHANNELS));
+                     path, read_field(header, NUM_LAYERS), read_field(header, CHANNELS));
 }
 
 int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], uint64_t file_bytes,
@@ -142,12 +144,12 @@ int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], 
     if (err)
         return err;
     *out = (struct LlmcShape){.dtype = dtype,
-                              .positions = (size_t)get(header, MAX_SEQ_LEN),
-                              .vocab = (size_t)get(header, VOCAB_SIZE),
-                              .vocab_padded = (size_t)get(header, PADDED_VOCAB_SIZE),
-                              .layers = (size_t)get(header, NUM_LAYERS),
-                              .heads = (size_t)get(header, NUM_HEADS),
-                              .channels = (size_t)get(header, CHANNELS)};
+                              .positions = (size_t)read_field(header, MAX_SEQ_LEN),
+                              .vocab = (size_t)read_field(header, VOCAB_SIZE),
+                              .vocab_padded = (size_t)read_field(header, PADDED_VOCAB_SIZE),
+                              .layers = (size_t)read_field(header, NUM_LAYERS),
+                              .heads = (size_t)read_field(header, NUM_HEADS),
+                              .channels = (size_t)read_field(header, CHANNELS)};
     uint64_t right = llmc_bytes(out);
     if (file_bytes == right)
         return 0;

@@ -63,7 +63,7 @@ static int read_flags(const char *path, char **text, char **where, struct Error 
 
 // ---- the source ---------------------------------------------------------------------------------
 
-static int ask(void *model, int layer, const char *param, struct Error *e) {
+static int check_param(void *model, int layer, const char *param, struct Error *e) {
     const struct LlmcModel *m = model;
     uint64_t count;
     (void)e;
@@ -73,7 +73,7 @@ static int ask(void *model, int layer, const char *param, struct Error *e) {
 }
 
 // Always succeeds: the header's sizes decide which tensors a file has.
-static int asked_all(void *model, struct Error *e) {
+static int accept_all_tensors(void *model, struct Error *e) {
     (void)model, (void)e;
     return 0;
 }
@@ -120,8 +120,8 @@ static int open_source(const char *path, struct ImportSource *out, struct Error 
     *out = (struct ImportSource){.kind = &llmc_weights,
                                  .dtype = m->shape.dtype,
                                  .read = read_range,
-                                 .ask = ask,
-                                 .asked_all = asked_all,
+                                 .ask = check_param,
+                                 .asked_all = accept_all_tensors,
                                  .close = close_source,
                                  .context = m};
     return 0;

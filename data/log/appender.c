@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int flush(struct Appender *a, struct Error *e) {
+static int write_waiting_bytes(struct Appender *a, struct Error *e) {
     if (!a->unsent_bytes)
         return 0;
     int err = file_append(a->fd, a->path, a->unsent, a->unsent_bytes, e);
@@ -24,18 +24,18 @@ void appender_put(struct Appender *a, const void *bytes, size_t n) {
     struct Error e;
     if (!a->path)
         return;
-    bool said = a->waits;
+    bool was_waiting = a->waits;
     a->unsent = base_realloc(a->unsent, a->unsent_bytes + n, "lines of the log");
     memcpy(a->unsent + a->unsent_bytes, bytes, n);
     a->unsent_bytes += n;
-    if (flush(a, &e) && !said)
+    if (write_waiting_bytes(a, &e) && !was_waiting)
         log_line(LOG_NORMAL, "%s; its lines wait in memory, and training goes on", e.text);
 }
 
 int appender_sync(struct Appender *a, struct Error *e) {
     if (!a->path)
         return 0;
-    int err = flush(a, e);
+    int err = write_waiting_bytes(a, e);
     if (err || !fsync(a->fd))
         return err;
     return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", a->path);

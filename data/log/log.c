@@ -18,7 +18,7 @@
 
 // Opens a regular file and nothing else: no link, which another user may have planted, and no pipe,
 // whose open would wait for a reader.
-static int open_own(const char *path, int flags, int *fd, struct Error *e) {
+static int open_regular_file(const char *path, int flags, int *fd, struct Error *e) {
     struct stat st;
     *fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd < 0)
@@ -59,10 +59,10 @@ static size_t keep_lines(char *text, size_t bytes, int64_t last_step, size_t *un
     return kept;
 }
 
-static int cut_back(const char *path, int64_t last_step, struct Error *e) {
+static int drop_later_lines(const char *path, int64_t last_step, struct Error *e) {
     struct stat st;
     size_t unreadable = 0;
-    int fd, err = open_own(path, O_RDONLY, &fd, e);
+    int fd, err = open_regular_file(path, O_RDONLY, &fd, e);
     if (err)
         return err;
     size_t bytes = fstat(fd, &st) ? 0 : (size_t)st.st_size;
@@ -85,13 +85,13 @@ static int cut_back(const char *path, int64_t last_step, struct Error *e) {
 int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struct Error *e) {
     *l = (struct Appender){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
     bool fresh = last_step == RUNLOG_FRESH;
-    int code = fresh ? file_replace(l->path, "", 0, e) : cut_back(l->path, last_step, e);
+    int code = fresh ? file_replace(l->path, "", 0, e) : drop_later_lines(l->path, last_step, e);
     if (code == -ENOENT && !fresh) { // the log was moved away: a new one begins
         e->text[0] = 0;
         code = 0;
     }
     if (!code)
-        code = open_own(l->path, O_WRONLY | O_CREAT | O_APPEND, &l->fd, e);
+        code = open_regular_file(l->path, O_WRONLY | O_CREAT | O_APPEND, &l->fd, e);
     if (code) {
         free(l->path);
         *l = (struct Appender){.fd = -1};

@@ -69,50 +69,50 @@ double machine_share_of_others(const struct CpuTimes *from, const struct CpuTime
 static const char AGAIN[] = " again";
 static const double BUSY_SHARE = 0.1; // a measurement is in doubt if others used more CPU time
 
-struct Kept {
+struct Measurement {
     char *path, *text; // of the file
     char key[256];
     double value; // 0: none
     bool doubted;
 };
 
-static const char *line_of(const struct Kept *k) {
-    for (const char *line = k->text; line && *line; line = strchr(line, '\n')) {
+static const char *find_line(const struct Measurement *m) {
+    for (const char *line = m->text; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, k->key, strlen(k->key)) == 0)
+        if (strncmp(line, m->key, strlen(m->key)) == 0)
             return line;
     }
     return NULL;
 }
 
-static void kept_open(struct Kept *k, const char *cache_dir, const char *name) {
+static void measurement_read(struct Measurement *m, const char *cache_dir, const char *name) {
     char model[128], *end;
     size_t bytes;
     struct Error ignored;
-    *k = (struct Kept){.path = base_format("%s/machine.txt", cache_dir)};
+    *m = (struct Measurement){.path = base_format("%s/machine.txt", cache_dir)};
     cpu_model(model, sizeof model);
-    snprintf(k->key, sizeof k->key, "%s|%s|", name, model);
-    if (file_read(k->path, 1 << 20, &k->text, &bytes, &ignored) != 0)
-        k->text = base_format("%s", "");
-    const char *line = line_of(k);
+    snprintf(m->key, sizeof m->key, "%s|%s|", name, model);
+    if (file_read(m->path, 1 << 20, &m->text, &bytes, &ignored) != 0)
+        m->text = base_format("%s", "");
+    const char *line = find_line(m);
     if (line) {
-        k->value = strtod(line + strlen(k->key), &end);
-        k->doubted = strncmp(end, AGAIN, strlen(AGAIN)) == 0;
+        m->value = strtod(line + strlen(m->key), &end);
+        m->doubted = strncmp(end, AGAIN, strlen(AGAIN)) == 0;
     }
 }
 
-static void kept_close(struct Kept *k) {
-    free(k->path);
-    free(k->text);
+static void measurement_free(struct Measurement *m) {
+    free(m->path);
+    free(m->text);
 }
 
 // Returns the file without the lines of this name. free() it.
-static char *others_of(const struct Kept *k) {
-    char *text = base_alloc(strlen(k->text) + 1), *to = text;
-    for (const char *line = k->text; *line;) {
+static char *copy_other_lines(const struct Measurement *m) {
+    char *text = base_alloc(strlen(m->text) + 1), *to = text;
+    for (const char *line = m->text; *line;) {
         size_t n = strcspn(line, "\n");
         n += line[n] == '\n';
-        if (strncmp(line, k->key, strlen(k->key)) != 0)
+        if (strncmp(line, m->key, strlen(m->key)) != 0)
             to = mempcpy(to, line, n);
         line += n;
     }
@@ -121,46 +121,48 @@ static char *others_of(const struct Kept *k) {
 }
 
 // Replaces the line of this name in the file.
-static void kept_write(struct Kept *k, const char *cache_dir, double value, bool doubted) {
+static void measurement_write(struct Measurement *m, const char *cache_dir, double value,
+                              bool doubted) {
     struct Error ignored;
-    char *others = others_of(k);
+    char *others = copy_other_lines(m);
     const char *gap = *others && others[strlen(others) - 1] != '\n' ? "\n" : "";
-    char *text = base_format("%s%s%s%.6g%s\n", others, gap, k->key, value, doubted ? AGAIN : "");
+    char *text = base_format("%s%s%s%.6g%s\n", others, gap, m->key, value, doubted ? AGAIN : "");
     if (cache_make_folder(cache_dir, &ignored) == 0)
-        file_replace(k->path, text, strlen(text), &ignored);
+        file_replace(m->path, text, strlen(text), &ignored);
     free(others);
     free(text);
 }
 
 // Logs the first wait: all measurements together take up to half a minute.
 static void log_wait(const char *path) {
-    static bool told;
-    if (!told)
+    static bool is_logged;
+    if (!is_logged)
         log_line(LOG_NORMAL, "measuring this machine; the results are kept in %s", path);
-    told = true;
+    is_logged = true;
 }
 
 double machine_measured(const char *cache_dir, const char *name, double (*measure)(void *context),
                         void *context) {
-    struct Kept k;
-    kept_open(&k, cache_dir, name);
-    double value = k.value;
-    if (!(value > 0) || k.doubted) {
+    struct Measurement m;
+    measurement_read(&m, cache_dir, name);
+    double value = m.value;
+    if (!(value > 0) || m.doubted) {
         struct CpuTimes from, to;
         bool known = machine_read_times(&from);
-        log_wait(k.path);
+        log_wait(m.path);
         value = fmax(measure(context), value);
         known = known && machine_read_times(&to);
-        kept_write(&k, cache_dir, value, known && machine_share_of_others(&from, &to) > BUSY_SHARE);
+        measurement_write(&m, cache_dir, value,
+                          known && machine_share_of_others(&from, &to) > BUSY_SHARE);
     }
-    kept_close(&k);
+    measurement_free(&m);
     return value;
 }
 
 void machine_doubt(const char *cache_dir, const char *name) {
-    struct Kept k;
-    kept_open(&k, cache_dir, name);
-    if (k.value > 0 && !k.doubted)
-        kept_write(&k, cache_dir, k.value, true);
-    kept_close(&k);
+    struct Measurement m;
+    measurement_read(&m, cache_dir, name);
+    if (m.value > 0 && !m.doubted)
+        measurement_write(&m, cache_dir, m.value, true);
+    measurement_free(&m);
 }

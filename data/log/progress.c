@@ -163,20 +163,20 @@ void progress_show(struct Progress *p, const struct LogStep *s) {
         return;
     double now = p->clock();
     measure(p, s, now);
-    struct LogStep told = smoothed(p, s);
+    struct LogStep shown = smoothed(p, s);
     p->exceeded |= isfinite(s->light) && s->light > 1;
     bool edge = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
         char text[PROGRESS_TEXT_BYTES];
         if (!edge && !(p->log_every && s->step % p->log_every == 0))
             return;
-        format_line(p, &told, PROGRESS_TEXT_BYTES - 1, text);
+        format_line(p, &shown, PROGRESS_TEXT_BYTES - 1, text);
         base_wait_for_reader(p->out);
         fprintf(p->out, "%s\n", text);
         fflush(p->out);
         return;
     }
-    format_line(p, &told, columns_of(p->out), p->text); // a message draws it, too
+    format_line(p, &shown, columns_of(p->out), p->text); // a message draws it, too
     if (!edge && now - p->time_drawn < REDRAW_S)
         return;
     p->time_drawn = now;
@@ -192,19 +192,19 @@ static void print_text(struct Progress *p, const char *text) {
 
 void progress_message(struct Progress *p, const char *format, ...) {
     va_list args;
-    char *said;
+    char *message;
     if (!p->out)
         return;
     va_start(args, format);
-    if (vasprintf(&said, format, args) < 0)
+    if (vasprintf(&message, format, args) < 0)
         base_out_of_memory(0, "a line");
     va_end(args);
-    size_t size = 4 * strlen(said) + 1; // enough if each byte is escaped
+    size_t size = 4 * strlen(message) + 1; // enough if each byte is escaped
     char *text = base_alloc(size);
-    show_text(text, size, said);
+    show_text(text, size, message);
     print_text(p, text);
     free(text);
-    free(said);
+    free(message);
 }
 
 void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
@@ -219,13 +219,13 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
 }
 
 void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalResult *result) {
-    const double *is = result->accuracy;
+    const double *accuracy = result->accuracy;
     char harness[2 * PART_BYTES] = "", llmc[PART_BYTES] = "";
-    if (is[EVAL_ACC] >= 0)
-        snprintf(harness, sizeof harness, "  lm-eval acc %.4f acc_norm %.4f", is[EVAL_ACC],
-                 is[EVAL_ACC_NORM]);
-    if (is[EVAL_LLMC_ACC] >= 0)
-        snprintf(llmc, sizeof llmc, "  llm.c %.4f", is[EVAL_LLMC_ACC]);
+    if (accuracy[EVAL_ACC] >= 0)
+        snprintf(harness, sizeof harness, "  lm-eval acc %.4f acc_norm %.4f", accuracy[EVAL_ACC],
+                 accuracy[EVAL_ACC_NORM]);
+    if (accuracy[EVAL_LLMC_ACC] >= 0)
+        snprintf(llmc, sizeof llmc, "  llm.c %.4f", accuracy[EVAL_LLMC_ACC]);
     progress_message(p, "step %" PRIu64 "  %s%s%s  (%zu item%s)", step, result->name, harness, llmc,
                      result->items, result->items == 1 ? "" : "s");
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct Tensor **place_of(const struct PeftAdapter *a, const struct PeftName *name) {
+static const struct Tensor **tensor_slot(const struct PeftAdapter *a, const struct PeftName *name) {
     return &a->tensor[(name->layer * NLORA + name->target) * 2 + name->matrix];
 }
 
@@ -28,8 +28,8 @@ static int open_file(struct PeftAdapter *a, const char *dir, struct Error *e) {
     return err;
 }
 
-static int check_shape(const struct PeftAdapter *a, const struct PeftName *name,
-                       const struct Tensor *t, struct Error *e) {
+static int check_tensor(const struct PeftAdapter *a, const struct PeftName *name,
+                        const struct Tensor *t, struct Error *e) {
     struct Tensor right = {.ndim = 2};
     peft_shape(name, a->base.gpt2, &a->base.sizes, a->config.rank, right.shape);
     if (t->ndim != 2 || t->shape[0] != right.shape[0] || t->shape[1] != right.shape[1])
@@ -45,7 +45,7 @@ static int check_shape(const struct PeftAdapter *a, const struct PeftName *name,
     return 0;
 }
 
-static int place(struct PeftAdapter *a, const struct Tensor *t, struct Error *e) {
+static int add_tensor(struct PeftAdapter *a, const struct Tensor *t, struct Error *e) {
     struct PeftName name;
     bool known = peft_name_read(&name, t->name, a->base.gpt2);
     if (!known || name.layer >= a->base.layers || !(a->config.targets >> name.target & 1))
@@ -57,17 +57,17 @@ static int place(struct PeftAdapter *a, const struct Tensor *t, struct Error *e)
                          : name.layer >= a->base.layers ? "the base has no such layer"
                                                         : "it is not among target_modules",
                          a->base.layers);
-    const struct Tensor **at = place_of(a, &name);
-    if (*at)
+    const struct Tensor **slot = tensor_slot(a, &name);
+    if (*slot)
         return error_set(e, -EINVAL, E_HF_TENSOR_TWICE,
                          "%s: tensors %s and %s are the same matrix; save the adapter again, one "
                          "adapter alone",
-                         a->file.path, json_shown((*at)->name).text, json_shown(t->name).text);
-    *at = t;
-    return check_shape(a, &name, t, e);
+                         a->file.path, json_shown((*slot)->name).text, json_shown(t->name).text);
+    *slot = t;
+    return check_tensor(a, &name, t, e);
 }
 
-static int check_all(const struct PeftAdapter *a, struct Error *e) {
+static int refuse_missing_tensor(const struct PeftAdapter *a, struct Error *e) {
     for (size_t i = 0; i < a->base.layers * NLORA * 2; i++) {
         struct PeftName name = {i / 2 / NLORA, (enum LoraTarget)(i / 2 % NLORA),
                                 (enum LoraMatrix)(i % 2)};
@@ -94,8 +94,8 @@ int peft_adapter_open(struct PeftAdapter *a, const char *dir, const struct PeftB
         return err;
     a->tensor = base_alloc_zeroed((base->layers * NLORA * 2 + 1) * sizeof *a->tensor);
     for (size_t i = 0; i < a->file.ntensor && !err; i++)
-        err = place(a, &a->file.tensor[i], e);
-    return err ? err : check_all(a, e);
+        err = add_tensor(a, &a->file.tensor[i], e);
+    return err ? err : refuse_missing_tensor(a, e);
 }
 
 void peft_adapter_close(struct PeftAdapter *a) {
@@ -108,7 +108,7 @@ void peft_adapter_close(struct PeftAdapter *a) {
 
 int peft_adapter_read(const struct PeftAdapter *a, const struct PeftName *name, uint64_t first,
                       size_t n, float *out, struct Error *e) {
-    const struct Tensor *t = *place_of(a, name);
+    const struct Tensor *t = *tensor_slot(a, name);
     CHECK(t, "layer %zu has no adapter at %d", name->layer, (int)name->target);
     return safetensors_read_finite(&a->file, t, first, n, out, e);
 }

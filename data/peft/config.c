@@ -62,13 +62,13 @@ static const struct {
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
-static const cJSON *find(const struct Reading *r, const char *key) {
+static const cJSON *find_value(const struct Reading *r, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->config, key);
     return item && !cJSON_IsNull(item) ? item : NULL;
 }
 
-static int refuse(const struct Reading *r, const char *key, const cJSON *item,
-                  const char *expected) {
+static int refuse_value(const struct Reading *r, const char *key, const cJSON *item,
+                        const char *expected) {
     char *text = item ? cJSON_PrintUnformatted(item) : NULL;
     int err =
         error_set(r->e, -EINVAL, E_PEFT_CONFIG, "%s: %s %s: expected %s", r->path,
@@ -100,41 +100,42 @@ static int check_keys(const struct Reading *r) {
         for (size_t i = 0; i < COUNT(refused_keys); i++)
             if (strcmp(refused_keys[i].key, item->string) == 0)
                 expected = refused_keys[i].expected;
-        return refuse(r, item->string, item, expected);
+        return refuse_value(r, item->string, item, expected);
     }
     return 0;
 }
 
 static int check_text(const struct Reading *r, const char *key, const char *must, bool needed) {
-    const cJSON *item = find(r, key);
+    const cJSON *item = find_value(r, key);
     bool right = item ? cJSON_IsString(item) && strcmp(item->valuestring, must) == 0 : !needed;
-    return right ? 0 : refuse(r, key, item, must);
+    return right ? 0 : refuse_value(r, key, item, must);
 }
 
-// A and B of these began as parts of the base, which then had others; the file has what A and B
-// became, and the base's folder what it was.
-static int check_beginning(const struct Reading *r) {
-    static const char *const right[] = {"gaussian", "eva", "orthogonal"};
-    const cJSON *item = find(r, "init_lora_weights");
+// Refuses an init_lora_weights that moved parts of the base into A and B: the file has what A and B
+// became, but the base's folder still has those parts, too.
+static int check_init_lora_weights(const struct Reading *r) {
+    static const char *const accepted[] = {"gaussian", "eva", "orthogonal"};
+    const cJSON *item = find_value(r, "init_lora_weights");
     if (!item || cJSON_IsBool(item) ||
-        (cJSON_IsString(item) && is_in(item->valuestring, right, COUNT(right))))
+        (cJSON_IsString(item) && is_in(item->valuestring, accepted, COUNT(accepted))))
         return 0;
-    return refuse(r, "init_lora_weights", item,
-                  "true, false, gaussian, eva or orthogonal: others change the base or what is "
-                  "trained; save it by path_initial_model_for_weight_conversion");
+    return refuse_value(
+        r, "init_lora_weights", item,
+        "true, false, gaussian, eva or orthogonal: others change the base or what is "
+        "trained; save it by path_initial_model_for_weight_conversion");
 }
 
 static int read_numbers(const struct Reading *r) {
-    const cJSON *rank = find(r, "r"), *alpha = find(r, "lora_alpha");
-    const cJSON *dropout = find(r, "lora_dropout");
+    const cJSON *rank = find_value(r, "r"), *alpha = find_value(r, "lora_alpha");
+    const cJSON *dropout = find_value(r, "lora_dropout");
     double a = alpha ? alpha->valuedouble : 8, p = dropout ? dropout->valuedouble : 0;
     uint64_t n = 8;
     if (rank && !(json_is_count(rank, &n) && n >= 1 && n <= PEFT_RANK_MAX))
-        return refuse(r, "r", rank, "a whole number from 1 to 2^20");
+        return refuse_value(r, "r", rank, "a whole number from 1 to 2^20");
     if (alpha && !(cJSON_IsNumber(alpha) && (float)a > 0 && a <= 1e30))
-        return refuse(r, "lora_alpha", alpha, "a number above 0");
+        return refuse_value(r, "lora_alpha", alpha, "a number above 0");
     if (dropout && !(cJSON_IsNumber(dropout) && p >= 0 && (float)p < 1))
-        return refuse(r, "lora_dropout", dropout, "a number from 0 up to 1, without 1");
+        return refuse_value(r, "lora_dropout", dropout, "a number from 0 up to 1, without 1");
     r->out->rank = (size_t)n;
     r->out->alpha = a;
     r->out->dropout = p;
@@ -145,33 +146,36 @@ static int read_targets(const struct Reading *r) {
     const char *expected = r->gpt2 ? "names of c_attn, c_proj, c_fc alone"
                                    : "names of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
                                      "down_proj alone";
-    const cJSON *list = find(r, "target_modules"), *item;
+    const cJSON *list = find_value(r, "target_modules"), *item;
     if (cJSON_IsString(list) && strcasecmp(list->valuestring, "all-linear") == 0) {
         r->out->targets = lora_targets_all(r->gpt2);
         return 0;
     }
     if (!cJSON_IsArray(list) || !list->child)
-        return refuse(r, "target_modules", list,
-                      "a list of names, or \"all-linear\"; regular expressions are not read");
+        return refuse_value(r, "target_modules", list,
+                            "a list of names, or \"all-linear\"; regular expressions are not read");
     cJSON_ArrayForEach(item, list) {
         const char *name = cJSON_IsString(item) ? item->valuestring : "";
         unsigned named = lora_targets_named(name, strlen(name), r->gpt2);
         if (!named)
-            return refuse(r, "target_modules", item, expected);
+            return refuse_value(r, "target_modules", item, expected);
         r->out->targets |= named;
     }
     return 0;
 }
 
-// PEFT corrects fan_in_fan_out by the module's class, so it says nothing.
-static int read_base(const struct Reading *r) {
-    const cJSON *base = find(r, "base_model_name_or_path"), *turned = find(r, "fan_in_fan_out");
+// Reads the base's name. fan_in_fan_out may be true or false: PEFT corrects it by the module's
+// class.
+static int read_base_name(const struct Reading *r) {
+    const cJSON *base = find_value(r, "base_model_name_or_path"),
+                *turned = find_value(r, "fan_in_fan_out");
     if (turned && !cJSON_IsBool(turned))
-        return refuse(r, "fan_in_fan_out", turned, "true or false");
+        return refuse_value(r, "fan_in_fan_out", turned, "true or false");
     if (!base)
         return 0;
     if (!cJSON_IsString(base) || strlen(base->valuestring) >= sizeof r->out->base)
-        return refuse(r, "base_model_name_or_path", base, "a path or name of at most 4095 bytes");
+        return refuse_value(r, "base_model_name_or_path", base,
+                            "a path or name of at most 4095 bytes");
     strcpy(r->out->base, base->valuestring);
     return 0;
 }
@@ -189,13 +193,13 @@ int peft_config_read(struct PeftConfig *out, const char *dir, bool gpt2, struct 
     if (!err)
         err = check_keys(&r);
     if (!err)
-        err = check_beginning(&r);
+        err = check_init_lora_weights(&r);
     if (!err)
         err = read_numbers(&r);
     if (!err)
         err = read_targets(&r);
     if (!err)
-        err = read_base(&r);
+        err = read_base_name(&r);
     cJSON_Delete(config);
     free(path);
     return err;

@@ -13,7 +13,7 @@
 
 // ---- the base ----
 
-static struct PeftBase base_of(const char *model) {
+static struct PeftBase parse_base(const char *model) {
     struct PeftBase base;
     cJSON *flags = cJSON_Parse(model);
     CHECK(flags, "flags that are no JSON: %s", model);
@@ -24,7 +24,7 @@ static struct PeftBase base_of(const char *model) {
     return base;
 }
 
-static struct PeftName name_of(int layer, const char *param) {
+static struct PeftName parse_param(int layer, const char *param) {
     struct PeftName name = {.layer = (size_t)layer};
     bool known = layer >= 0 && lora_param_read(param, &name.target, &name.matrix);
     CHECK(known, "%s of layer %d is no adapter's", param, layer);
@@ -55,7 +55,7 @@ int peft_flags(const char *dir, bool gpt2, char **text, struct Error *e) {
 
 static int read_range(void *adapter, int layer, const char *param, const struct WeightsRange *range,
                       float *out, struct Error *e) {
-    struct PeftName name = name_of(layer, param);
+    struct PeftName name = parse_param(layer, param);
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
         n = weights_beside(range, i);
@@ -71,7 +71,7 @@ static void close_source(void *adapter) {
 
 int peft_source_open(const char *dir, const char *model, struct ImportSource *out,
                      struct Error *e) {
-    struct PeftBase base = base_of(model);
+    struct PeftBase base = parse_base(model);
     struct PeftAdapter *a = base_alloc(sizeof *a);
     int err = peft_adapter_open(a, dir, &base, e);
     if (err) {
@@ -91,10 +91,10 @@ struct PeftExport {
     struct PeftConfig config;
 };
 
-static size_t pieces_of(const void *export, int layer, const char *param,
-                        struct HfPiece pieces[HF_PIECES_MAX]) {
+static size_t fill_pieces(const void *export, int layer, const char *param,
+                          struct HfPiece pieces[HF_PIECES_MAX]) {
     const struct PeftExport *x = export;
-    struct PeftName name = name_of(layer, param);
+    struct PeftName name = parse_param(layer, param);
     char *text = peft_name(&name, x->base.gpt2);
     uint64_t shape[2];
     peft_shape(&name, x->base.gpt2, &x->base.sizes, x->config.rank, shape);
@@ -130,10 +130,10 @@ int peft_sink_open(const char *dir, const char *model, const struct PeftSettings
                                       .stem = PEFT_STEM,
                                       .dtype = F32,
                                       .owner = x,
-                                      .pieces = pieces_of,
+                                      .pieces = fill_pieces,
                                       .put = put_config,
                                       .free = free},
-                             .base = base_of(model)};
+                             .base = parse_base(model)};
     x->config = (struct PeftConfig){.rank = s->rank, .alpha = s->alpha, .dropout = s->dropout};
     char *whole = s->base ? realpath(s->base, NULL) : NULL;
     snprintf(x->config.base, sizeof x->config.base, "%s", whole ? whole : "");

@@ -15,10 +15,10 @@ char *peft_name(const struct PeftName *name, bool gpt2) {
                        matrices[name->matrix]);
 }
 
-// Returns what follows the words in a text; NULL: it does not begin with them.
-static const char *behind(const char *text, const char *words) {
-    size_t n = strlen(words);
-    return text && strncmp(text, words, n) == 0 ? text + n : NULL;
+// Returns the text after a prefix; NULL: the text is NULL, or does not begin so.
+static const char *skip_prefix(const char *text, const char *prefix) {
+    size_t n = strlen(prefix);
+    return text && strncmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
 // Skips a layer's number as PEFT writes it, and the dot behind it.
@@ -37,12 +37,12 @@ static bool is_end(const char *text) {
 }
 
 bool peft_name_read(struct PeftName *out, const char *text, bool gpt2) {
-    const char *at = read_layer(behind(text, prefixes[gpt2]), &out->layer);
+    const char *at = read_layer(skip_prefix(text, prefixes[gpt2]), &out->layer);
     for (int t = 0; t < NLORA && at; t++) {
         const char *module = lora_target_module((enum LoraTarget)t, gpt2);
-        const char *dot = module ? behind(behind(at, module), ".") : NULL;
+        const char *dot = module ? skip_prefix(skip_prefix(at, module), ".") : NULL;
         for (int m = LORA_A; m <= LORA_B && dot; m++) {
-            const char *end = behind(dot, matrices[m]);
+            const char *end = skip_prefix(dot, matrices[m]);
             if (!end || !is_end(end))
                 continue;
             out->target = (enum LoraTarget)t;

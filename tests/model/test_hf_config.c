@@ -217,7 +217,7 @@ static void read_edited(const char *model, const cJSON *edits, char **flags, cha
     cJSON *config = cJSON_ParseWithLength(said, n);
     if (hf_config_flags(config, "config.json", flags, &e))
         assert_true(*flags == NULL && error_is(&e, "E_HF_CONFIG config.json"));
-    *told = hf_config_told(config, "config.json");
+    *told = hf_config_remarks(config, "config.json");
     cJSON_Delete(config);
     free(said);
     free(path);
@@ -293,7 +293,7 @@ static void try_odd_values(cJSON *config, cJSON *holder, const char *key) {
         cJSON_DeleteItemFromObjectCaseSensitive(holder, key);
         cJSON_AddItemToObject(holder, key, cJSON_Parse(odd[i]));
         int err = hf_config_flags(config, "config.json", &flags, &e);
-        free(hf_config_told(config, "config.json"));
+        free(hf_config_remarks(config, "config.json"));
         if (err)
             assert_error(err, -EINVAL, &e, "E_HF_CONFIG config.json");
         else

@@ -137,7 +137,7 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
 }
 
 void import_log(const struct ModelConfig *c, const struct ImportSource *from) {
-    for (const char *at = from->told; at && *at; at += strcspn(at, "\n") + 1)
+    for (const char *at = from->remarks; at && *at; at += strcspn(at, "\n") + 1)
         log_line(LOG_NORMAL, "%.*s", (int)strcspn(at, "\n"), at);
     if (from->seq_len && c->seq_len > from->seq_len)
         log_line(LOG_NORMAL,
