@@ -379,7 +379,7 @@ TEST(what_is_broken_is_refused) {
     refuse("gpt2", "\"merges\":[\"", "\"merges\":[\"q ", "E_BPE_MERGES merges[0]");
     refuse("gpt2", "\"merges\":[\"", "\"merges\":[7,\"", "E_BPE_MERGES merges[0]");
     refuse("llama3", "\"merges\":[[", "\"merges\":[[\"a\",", "E_BPE_MERGES merges[0]");
-    refuse("gpt2", "\"id\":597", "\"id\":700", "E_BPE_ADDED_TOKEN id 597");
+    refuse("gpt2", "\"id\":597", "\"id\":700", "E_BPE_ADDED_TOKEN than 597");
     refuse("gpt2", "<mask>", "<|endoftext|>", "E_BPE_ADDED_TOKEN");
     refuse("gpt2", "\"content\":\"<mask>\"", "\"content\":\"\"", "E_BPE_ADDED_TOKEN");
     refuse("gpt2", "<mask>", "a\\u0000b", "E_ZERO_BYTE");
