@@ -215,7 +215,10 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
 
 int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e) {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | t->flags), err = 0;
-    bool busy = removes && fd >= 0 && !file_take(fd), is = fd >= 0 && !busy && t->is(fd);
+    // Only a lock that is held tells of a run: file_take fails for other owners and disks as well.
+    errno = 0;
+    bool taken = fd >= 0 && (!removes || file_take(fd)), busy = !taken && errno == EWOULDBLOCK;
+    bool is = taken && t->is(fd);
     struct stat st;
     if (is && removes && t->remove)
         t->remove(path, fd);
@@ -226,9 +229,9 @@ int file_check_torso(const char *path, const struct Torso *t, bool removes, stru
                         "%s: another run writes it; wait for it, or export to another path", path);
     else if ((removes || !is) && !lstat(path, &st))
         err = error_set(e, -EEXIST, E_FILE_EXISTS,
-                        "%s exists, where an export is written first, and is not an unfinished "
-                        "export; move it away, or export to another path",
-                        path);
+                        "%s exists, where an export is written first, and %s; move it away, or "
+                        "export to another path",
+                        path, is ? "cannot be removed" : "is no unfinished export of this user");
     if (fd >= 0)
         close(fd);
     return err;

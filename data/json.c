@@ -114,7 +114,7 @@ struct cJSON *json_read(const char *path, struct Error *e) {
 }
 
 // Returns the text that cJSON printed of the tree, with `end` behind it, and frees both.
-static char *text_of(cJSON *tree, char *printed, const char *end) {
+static char *take_text(cJSON *tree, char *printed, const char *end) {
     if (!printed)
         base_out_of_memory(0, "a text of JSON");
     char *text = base_format("%s%s", printed, end);
@@ -124,11 +124,11 @@ static char *text_of(cJSON *tree, char *printed, const char *end) {
 }
 
 char *json_file_text(struct cJSON *tree) {
-    return text_of(tree, cJSON_Print(tree), "\n");
+    return take_text(tree, cJSON_Print(tree), "\n");
 }
 
 char *json_line_text(struct cJSON *tree) {
-    return text_of(tree, cJSON_PrintUnformatted(tree), "");
+    return take_text(tree, cJSON_PrintUnformatted(tree), "");
 }
 
 bool json_is_count(const struct cJSON *item, uint64_t *value) {

@@ -256,13 +256,16 @@ static int number_added(struct Bpe *b, struct Added *a, const cJSON *item, const
     size_t n = strlen(a->name);
     a->id = own < 0 ? (int32_t)b->npiece : own;
     struct JsonShown shown = json_shown(a->name);
-    if (!json_is_count(json_member(item, "id"), &said) || said != (uint64_t)a->id)
-        return error_set(
-            e, -EINVAL, E_BPE_ADDED_TOKEN,
-            "%s: the added token \"%s\" has another \"id\" than %d, %s; write that, or "
-            "download the file again",
-            path, shown.text, a->id,
-            own < 0 ? "the next free one" : "which it has in the vocabulary");
+    if (!json_is_count(json_member(item, "id"), &said))
+        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                         "%s: the added token \"%s\" has no \"id\" that is a number; write %d",
+                         path, shown.text, a->id);
+    if (said != (uint64_t)a->id)
+        return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
+                         "%s: the added token \"%s\" has the \"id\" %llu, other than %d, %s; write "
+                         "that, or download the file again",
+                         path, shown.text, (unsigned long long)said, a->id,
+                         own < 0 ? "the next free one" : "which it has in the vocabulary");
     if (own < 0) {
         b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, n};
         bytes_append(&b->bytes, a->name, n);

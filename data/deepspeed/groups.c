@@ -165,7 +165,7 @@ static void set_gradients_tier(struct DsPlan *p) {
     const cJSON *device = plan_value(p, device_key), *on = plan_value(p, block_key);
     const cJSON *state = plan_value(p, ZERO "offload_optimizer.device");
     bool known = device && check_device(p, device_key, device, false);
-    bool on_cpu = (cJSON_IsTrue(on)) || (known && device->valuestring[0] == 'c');
+    bool on_cpu = cJSON_IsTrue(on) || (known && device->valuestring[0] == 'c');
     const char *name = device ? device_key : block_key;
     if (on_cpu && state && strcmp(state->valuestring, "nvme") == 0)
         plan_note(p, name, "gradients pass the CPU's memory");

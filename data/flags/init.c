@@ -44,9 +44,10 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
             at += (size_t)snprintf(expected + at, sizeof expected - at, "%s%s%s", (*kinds)->prefix,
                                    (*kinds)->place, behind);
         }
-    return error_set(e, -EINVAL, E_INIT_NAME,
-                     "--%s %s: it names no kind of files and a path behind it; expected %s",
-                     use == INIT_FROM ? "init" : "export", value, expected);
+    return error_set(
+        e, -EINVAL, E_INIT_NAME,
+        "--%s %s: it does not begin with a kind of files, or has no path behind it; expected %s",
+        use == INIT_FROM ? "init" : "export", value, expected);
 }
 
 // ---- the model's flags --------------------------------------------------------------------------

@@ -152,8 +152,6 @@ static int prepare_export(struct HfExport *x, const char *path, const struct Exp
         err = x->imported
                   ? hf_config_with_dtype(x->imported->folder.config, model->dtype, &x->config)
                   : hf_config_write(object, model->dtype, ends, &x->config, e);
-    if (!err)
-        x->sink.other_bytes = strlen(x->config);
     cJSON_Delete(object);
     return err;
 }

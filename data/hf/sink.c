@@ -52,7 +52,7 @@ static int check_room(void *sink, struct Error *e) {
     struct HfSink *s = sink;
     char *before = base_format("%s ", s->flag);
     lay_out(s);
-    int err = file_check_room(s->path, before, hf_writer_bytes(&s->writer) + s->other_bytes, e);
+    int err = file_check_room(s->path, before, hf_writer_bytes(&s->writer), e);
     free(before);
     return err;
 }

@@ -11,12 +11,11 @@ struct HfSink {
     const char *shown; // before the path, when the folder is complete: "hf:"
     const char *stem;  // of the files' names
     enum Dtype dtype;
-    size_t other_bytes; // of other files; those that are small compared with weights do not count
-    void *owner;        // the argument of these three
+    void *owner; // the argument of these three
     // Writes the pieces of a parameter, each a tensor; returns their number.
     size_t (*pieces)(const void *owner, int layer, const char *param,
                      struct HfPiece pieces[HF_PIECES_MAX]);
-    int (*put)(void *owner, struct Error *e); // puts other files, by hf_writer_put
+    int (*put)(void *owner, struct Error *e); // puts other files, small ones, by hf_writer_put
     void (*free)(void *owner);                // frees the owner, who has this struct
 
     // The rest is hf_sink's own.

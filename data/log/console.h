@@ -2,8 +2,8 @@
 // its readers: config.json, log.jsonl (log.h), a TensorBoard event file (tensorboard.h) and
 // memory.json.
 //
-// The struct is zero until one of the two is opened; calls do nothing for one that is not open, as
-// on ranks that do not write. Called by train.c, on rank 0 alone.
+// The struct is zero until one of the two is opened; calls with it do nothing for one that is not
+// open. Called by train.c, on rank 0 alone.
 #ifndef DATA_LOG_CONSOLE_H
 #define DATA_LOG_CONSOLE_H
 #include "data/flags/flags.h"
@@ -31,7 +31,8 @@ int console_check(const char *folder, struct Error *e);
 int console_open(struct Console *t, const struct Flags *flags, const char *folder,
                  int64_t last_step, bool tensorboard, struct Error *e);
 
-// Writes memory.json into the folder: memory and traffic, predicted and measured. Errors: -errno.
+// Writes memory.json into the folder, which console_open has made: memory and traffic, predicted
+// and measured. Errors: -errno.
 int console_memory(const char *folder, const char *json, struct Error *e);
 
 // Syncs both logs, and frees them also after an error. Errors: -errno.

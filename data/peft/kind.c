@@ -99,6 +99,7 @@ static size_t fill_pieces(const void *export, int layer, const char *param,
     uint64_t shape[2];
     peft_shape(&name, x->base.gpt2, &x->base.sizes, x->config.rank, shape);
     *pieces = (struct HfPiece){.rows = shape[0], .cols = shape[1]};
+    CHECK(strlen(text) < sizeof pieces->name, "%s is too long for a name", text);
     snprintf(pieces->name, sizeof pieces->name, "%s", text);
     free(text);
     return 1;

@@ -241,10 +241,11 @@ static int hash_file(const char *path, uint64_t bytes, struct Sha256 *h, struct 
         size_t n = size_min(sizeof buffer, bytes - at);
         ssize_t got = file_pread(fd, buffer, n, at);
         if (got < 0)
-            code = error_io(e, (int)got, E_FILE_READ, "cannot read the token shard %s", path);
+            code =
+                error_io(e, (int)got, E_FILE_READ, "--data %s: cannot read the token shard", path);
         else if ((size_t)got < n)
             code = error_set(e, -EIO, E_FILE_CHANGED,
-                             "the token shard %s has become shorter during this run; start again",
+                             "--data %s: the file has become shorter during this run; start again",
                              path);
         else
             sha256_update(h, buffer, n);

@@ -36,7 +36,7 @@ static int check_size(const char *path, uint64_t file_bytes, const struct TokenL
 }
 
 static int cannot_read(const char *path, int code, struct Error *e) {
-    return error_io(e, code, E_FILE_READ, "cannot read the token shard %s", path);
+    return error_io(e, code, E_FILE_READ, "--data %s: cannot read the token shard", path);
 }
 
 static int read_layout(int fd, const char *path, uint64_t file_bytes, struct TokenLayout *l,

@@ -2,6 +2,7 @@
 // scripts/gen/eval_fixtures.py): texts, tokens, where they are cut, and verdicts; and files that
 // cannot be right.
 #include "data/eval/clean.h"
+#include "data/utf8.h"
 #include "data/eval/evals.h"
 #include "data/file.h"
 #include "tests/lib/eval_fixture.h"
@@ -24,6 +25,20 @@ TEST(texts_are_cleaned_as_lm_eval_does) {
     cJSON_ArrayForEach(pair, fixture_get(f, "clean")) {
         char *got = clean_text(pair->child->valuestring);
         expect_text("cleaning", pair, got);
+        free(got);
+    }
+}
+
+// The buffer of clean_capitalize rests on this.
+TEST(no_letter_grows_to_more_than_twice_its_bytes) {
+    for (uint32_t c = 1; c < 0x20000; c++) {
+        char text[9] = "";
+        if ((c >= 0xd800 && c < 0xe000) || c == 0x3a3)
+            continue;
+        size_t n = unicode_put((uint8_t *)text, c);
+        n += unicode_put((uint8_t *)text + n, c); // one in title case, one in lower case
+        char *got = clean_capitalize(text);
+        assert_true(strlen(got) <= 2 * n);
         free(got);
     }
 }
