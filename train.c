@@ -88,7 +88,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags),
                               .plan = line->run.plan,
-                              .from_model = line->run.init != NULL};
+                              .has_init = line->run.init != NULL};
     int err = rank_device_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked = (struct ResumeAsked){

@@ -115,7 +115,7 @@ static void run_hop(struct Zero *z, enum ChainKind kind, const struct Link *l, s
 int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, const struct HopArgs *a) {
     const struct Chain *c = &z->state[a->group].chain[kind];
     const struct Due due = list_due(z, kind, a);
-    enum Queue at = kind == REDUCE ? QUEUE_COMPUTE : NQUEUE; // who has queued what precedes
+    enum Queue at = kind == REDUCE ? QUEUE_COMPUTE : NQUEUE; // of what precedes
     for (int i = 0; i < due.n; i++) {
         const struct Hop *h = due.link[i]->hop;
         if (due.link[i] < c->link + first)

@@ -8,8 +8,8 @@
 //   only a shard is kept         each micro-batch's gradient is made in a bucket, reduced at once,
 //                                and added to the shard; the bucket is free for the next unit
 //
-// The updates wait for all of them, through the reports that follow on the comm queue (reports.c).
-// Read next: opt.c.
+// The updates wait for all reductions, through the reports that follow on the comm queue
+// (reports.c). Read next: opt.c.
 #include "zero/shard.h"
 
 #include "model/grad.h"

@@ -3,7 +3,7 @@
 // A HOP moves or changes the bytes of one group once, in one queue: a collective, a copy, a kernel.
 // A CHAIN is a group's hops in order. Each group has its own chains, made when it is opened: the
 // stage adds its hops (stages.c), and other features of a run add theirs at named points, from
-// their own files. A hop in a chain is never replaced.
+// their own files. No hop is taken out; one that is marked `instead` makes later ones be skipped.
 //
 // Hops of one queue follow each other. If the next hop is in another queue, that queue waits for
 // the last one. The first hop that uses a buffer waits until it is free, or filled; after the last

@@ -1,8 +1,8 @@
 // ZeRO's stages as a table: one row per stage.
 //
 // A row says what the stage does in a step: which state it shards, and the hops of a group's chains
-// (hop.h), which are in param.c, grad.c and opt.c. Other features of a run, such as offload, add
-// hops to these chains when a group is opened. Next: chain.c.
+// (hop.h), which are in param.c, grad.c, opt.c and reports.c. Other features of a run, such as
+// offload, add hops to these chains when a group is opened. Next: chain.c.
 #include "zero/engine.h"
 
 const char *const zero_stage_words[] = {"0", "1", "2", "3", NULL};

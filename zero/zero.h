@@ -20,7 +20,7 @@
 // tier that is.
 //
 // Read next: step.c (the walk), hop.h and stages.c (the table), chain.c, shard.h, param.c, grad.c
-// and opt.c (the hops), slots.c, open.c; zero/offload/offload.h. The rest calls engine.h.
+// and opt.c (the hops), slots.c, open.c; zero/offload/offload.h. Other rooms call engine.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/judged.h"

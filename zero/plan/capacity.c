@@ -61,7 +61,7 @@ size_t capacity_excess(const struct Forecast *f, const struct Capacity *room) {
     return sum;
 }
 
-// In what a user may have written: --device-mem 24G is 22888.2 MiB.
+// Returns bytes in GB, in which a user may have written them: --device-mem 24G is 22888.2 MiB.
 static double gb(size_t bytes) {
     return (double)bytes / 1e9;
 }

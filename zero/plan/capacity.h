@@ -38,7 +38,7 @@ enum Shortage capacity_shortage(const struct Forecast *f, const struct Capacity 
 // moves them elsewhere gains nothing.
 size_t capacity_excess(const struct Forecast *f, const struct Capacity *room);
 
-// In what tables count.
+// Returns bytes in MiB, in which tables count.
 static inline double mib(size_t bytes) {
     return (double)bytes / (1 << 20);
 }

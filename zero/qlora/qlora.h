@@ -1,5 +1,5 @@
-// The base of adapters in fewer bits (--base-dtype): blocks that are not trained are kept packed,
-// and a unit's weights are unpacked into a slot when it needs them.
+// QLoRA: the base of adapters in fewer bits (--base-dtype). Blocks that are not trained are kept
+// packed, and a unit's weights are unpacked into a slot when it needs them.
 //
 //   kept, packed --h2d, all_gather--> slot, packed --dequantize--> slot, as a unit reads it
 //

@@ -96,7 +96,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
     bool stay = r->hpz_size || r->quantized_weights; // weights, on the device
     s->open = (struct FitOpen){0};
-    s->lowers_batch = use->from_model && fresh && s->fit == FIT_OFF && is_default(use, "batch");
+    s->lowers_batch = use->has_init && fresh && s->fit == FIT_OFF && is_default(use, "batch");
     if (s->fit == FIT_OFF || (use->resumed && !again))
         return;
     s->open = (struct FitOpen){.stage = is_default(use, "zero"),

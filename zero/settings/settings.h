@@ -152,7 +152,7 @@ struct SettingsUse {
     struct FlagsSaid said; // which flags are given explicitly, and where
     bool resumed;          // the run resumes a checkpoint, whose global batch it keeps
     bool plan;             // it only predicts what a run would take
-    bool from_model;       // it begins with a given model, whose size the user may not know
+    bool has_init;         // --init names its model, whose size the user may not know
     bool launched;         // the launcher has made the ranks, and knows the nodes
     int cores;             // of a rank
     struct Chosen chosen;
@@ -202,10 +202,9 @@ void settings_set_inference(struct RankSettings *s);
 void settings_set_cache(struct RankSettings *s, size_t sequences);
 
 // Sets `batch` sequences per micro-batch; nmicro, and grad_dtype if it is auto, follow. Errors:
-// -EINVAL if the step cannot be divided so. The micro-batch is --batch, or its key of a DeepSpeed
-// file, but of a resumed run the largest that divides its global batch on these ranks; --fit
-// chooses it anew, and a run that begins with --init and has no --batch lowers it until half of the
-// free memory does (predict_choose).
+// -EINVAL if the step cannot be divided so. What decides it: --batch, or its key of a DeepSpeed
+// file; of a resumed run refit_batch (settings.c); with --fit, or --init without --batch,
+// predict_choose.
 int settings_set_batch(struct RankSettings *s, size_t batch);
 
 // Returns the ranks of a node: those that the launcher put there, or all if they are threads.
