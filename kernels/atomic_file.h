@@ -16,7 +16,8 @@
 // locked and nothing is taken.
 bool file_hold(int fd);
 
-// The opposite: takes a file or folder whose maker is dead. False: it lives, or that is unknown.
+// The opposite: takes a file or folder of this user whose maker is dead. False: it lives, or that
+// is unknown.
 bool file_take(int fd);
 
 // A temporary file or folder, which becomes `path`.

@@ -41,7 +41,7 @@ static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, void
     return r;
 }
 
-// A product of the unit's rows, or of their gradients.
+// Launches a product of the unit's rows, or of their gradients; few of them in generation.
 static inline void multiply(struct BlockRun *r, struct Matmul args) {
     args.few_rows = is_few_rows(r->acts, args.m);
     LAUNCH_WITH_WORK(r->m, matmul, args);

@@ -184,11 +184,11 @@ static int refuse_shapeless(const struct LineReading *r, struct Error *e) {
 }
 
 static int choose_shape(struct LineReading *r, struct Error *e) {
-    bool two = false;
+    bool ambiguous = false;
     if (r->map && check_map(r, e))
         return -EINVAL;
-    r->line->shape = r->map ? r->map->shape : shape_find(r->has, &two);
-    if (two)
+    r->line->shape = r->map ? r->map->shape : shape_find(r->has, &ambiguous);
+    if (ambiguous)
         return error_set(
             e, -EINVAL, E_EXAMPLE_KIND,
             "it has %s, which are two kinds of example; keep one, or choose by --data-map",

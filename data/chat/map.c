@@ -52,7 +52,7 @@ static int read_entry(struct DataMap *map, char *text, size_t bytes, unsigned *h
 int data_map_read(struct DataMap *map, char *text, struct Error *e) {
     unsigned has = 0;
     int err = 0;
-    bool two;
+    bool ambiguous;
     *map = (struct DataMap){0};
     for (char *at = text, *comma; !err; at = comma + 1) {
         comma = strchr(at, ',');
@@ -64,7 +64,7 @@ int data_map_read(struct DataMap *map, char *text, struct Error *e) {
     }
     for (size_t i = 0; !err && i < sizeof sets / sizeof sets[0]; i++)
         if ((has & sets[i].needs) == sets[i].needs && !(has & ~(sets[i].needs | sets[i].may)))
-            map->shape = shape_find(has, &two);
+            map->shape = shape_find(has, &ambiguous);
     if (!err && !map->shape)
         err = refuse(text, strlen(text), "together they make no example", e);
     return err;

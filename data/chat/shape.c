@@ -19,8 +19,8 @@ const char *const member_names[NMEMBER] = {
 
 #define HAS(member) (1u << MEMBER_##member)
 
-// A line with the members of several shapes is refused, except Alpaca's with a "text", which holds
-// the rendered prompt once more.
+// A line with the members of several shapes is refused, except a "text" beside an instruction,
+// which holds the rendered prompt once more; so "text" is the last row.
 static const struct Shape shapes[] = {
     {"messages", LINE_MESSAGES, HAS(MESSAGES), HAS(COMPLETION), MEMBER_NONE, MEMBER_NONE,
      MEMBER_NONE},
@@ -59,18 +59,18 @@ enum Member member_named(const struct JsonSlice *name) {
     return piece_is(name, "system_prompt") ? MEMBER_SYSTEM : MEMBER_NONE;
 }
 
-const struct Shape *shape_find(unsigned has, bool *two) {
+const struct Shape *shape_find(unsigned has, bool *ambiguous) {
     const struct Shape *found = NULL;
-    *two = false;
+    *ambiguous = false;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct Shape *s = &shapes[i];
-        bool alpaca = found && found->prompt == MEMBER_INSTRUCTION;
-        if ((has & s->needs) != s->needs || (alpaca && s->kind == LINE_TEXT))
+        bool has_task = found && found->prompt == MEMBER_INSTRUCTION;
+        if ((has & s->needs) != s->needs || (has_task && s->kind == LINE_TEXT))
             continue;
-        *two = *two || found || (has & s->clashes);
+        *ambiguous = *ambiguous || found || (has & s->clashes);
         found = found ? found : s;
     }
-    return *two ? NULL : found;
+    return *ambiguous ? NULL : found;
 }
 
 enum Refusal member_refused(const struct JsonSlice *name) {

@@ -49,8 +49,9 @@ extern const struct Shape shape_prompt_of_messages;
 // Returns the member of this name; MEMBER_NONE: no shape has it.
 enum Member member_named(const struct JsonSlice *name);
 
-// Returns the shape of a line with these members; NULL: none, or with *two more than one.
-const struct Shape *shape_find(unsigned has, bool *two);
+// Returns the shape of a line with these members; NULL: none, or, with *ambiguous, several shapes,
+// or members that clash with the one.
+const struct Shape *shape_find(unsigned has, bool *ambiguous);
 
 // When a member that no shape has is refused because it would change what is learned.
 enum Refusal {

@@ -94,7 +94,8 @@ int prepare_predict(const struct PrepareSpec *spec, struct TokenizerSpec *fit, s
 
 // ---- the files ----
 
-static bool is_given(const struct PrepareSpec *spec) {
+// True if the tokenizer is a file of the user's: neither bytes nor trained here.
+static bool has_tokenizer_file(const struct PrepareSpec *spec) {
     return spec->tokenizer.kind == TOKENIZER_MODEL || spec->tokenizer.kind == TOKENIZER_JSON;
 }
 
@@ -136,7 +137,7 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
     made_hash(&h, numbers, sizeof numbers);
     made_hash(&h, parts->train, parts->train_bytes);
     made_hash(&h, parts->val, parts->val_bytes);
-    if (is_given(spec)) {
+    if (has_tokenizer_file(spec)) {
         int code = hash_tokenizer(&h, spec, e);
         if (code)
             return code;
@@ -212,7 +213,7 @@ static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, 
         tokenizer_open_byte(t);
         return 0;
     }
-    if (is_given(spec))
+    if (has_tokenizer_file(spec))
         *model_path = tokenizer_file(&spec->tokenizer);
     else
         *model_path = base_format("%s/%s", folder, names[MODEL]);

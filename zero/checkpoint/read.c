@@ -22,7 +22,7 @@ struct CheckpointReader {
     struct Zero *z;
     const struct CheckpointFiles *files;
     int file, fd; // the open file; -1: none
-    // The window holds elements [begin, end) of an array of the group.
+    // The window holds elements [begin, end) of an array of the open file.
     int group;
     enum State what;
     uint64_t begin, end;
@@ -69,9 +69,9 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     return err;
 }
 
-// Reads elements [i, i + n) of an array of the open file, past the window.
-static int read_long(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
-                     float *out, struct Error *e) {
+// Reads elements [i, i + n) of an array of the open file, without the window.
+static int read_direct(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
+                       float *out, struct Error *e) {
     const struct CheckpointFile *f = &r->files->file[r->file];
     int err = checkpoint_file_seek(r->fd, f->path, &f->head, (uint32_t)g, (int)what, i, e);
     return err ? err : checkpoint_file_read(r->fd, f->path, out, n * sizeof *out, e);
@@ -83,10 +83,10 @@ static int read_elements(struct CheckpointReader *r, int g, enum State what, uin
     uint64_t left = r->files->file[r->file].head.group[g].count - i;
     int err = 0;
     if (n >= WINDOW / 4)
-        return read_long(r, g, what, i, n, out, e);
+        return read_direct(r, g, what, i, n, out, e);
     if (r->group != g || r->what != what || i < r->begin || i + n > r->end) {
         size_t ahead = left < WINDOW ? (size_t)left : WINDOW;
-        err = read_long(r, g, what, i, ahead, r->window, e);
+        err = read_direct(r, g, what, i, ahead, r->window, e);
         r->group = g;
         r->what = what;
         r->begin = i;

@@ -220,9 +220,9 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest c, 
     return 0;
 }
 
-static void apply_candidate(struct Settings *to, const struct Candidate *c, bool batch) {
+static void set_choice(struct Settings *to, const struct Candidate *c, bool with_batch) {
     candidate_apply(c, &to->rank);
-    if (batch)
+    if (with_batch)
         to->rank.batch = c->batch;
 }
 
@@ -237,7 +237,7 @@ static int choose_on_cluster(const struct PredictRequest *r, const struct RankSe
     if (!err) {
         const struct RankSettings *best = &all->best[0].rank.settings;
         struct Candidate chosen = candidate_of(best);
-        apply_candidate(line, &chosen, true);
+        set_choice(line, &chosen, true);
         line->rank.tp = best->tp;
         line->rank.pp = best->pp;
         line->rank.shard_size = (size_t)settings_shard_ranks(best);
@@ -284,10 +284,10 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     set_adapters(&line->rank.model, (int)(word % (1 << ADAPTER_BITS)));
     set_adapters(&said->rank.model, (int)(word % (1 << ADAPTER_BITS)));
     settings_set_batch(&s, chosen.batch);
-    apply_candidate(line, &chosen, true);
+    set_choice(line, &chosen, true);
     line->rank.nmicro = s.nmicro;
     line->rank.grad_dtype = s.grad_dtype;
-    apply_candidate(said, &chosen, line->open.batch);
+    set_choice(said, &chosen, line->open.batch);
     return 0;
 }
 

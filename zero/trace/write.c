@@ -216,24 +216,25 @@ static int compare_touches(const void *a, const void *b) {
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-// Writes the union of the touches from i on of one operation, of one kind.
+// Writes as list `key` the bytes of one operation's n touches that read, or that write (`how`): in
+// the order of compare_touches, so those of a block that overlap or adjoin become one span.
 static void write_touches(const struct Writer *w, const char *key, const struct OpTouch *touch,
                           size_t n, unsigned how) {
     const char *comma = "";
     fprintf(w->f, ",\"%s\":[", key);
     for (size_t i = 0; i < n; i++) {
-        struct OpTouch all = touch[i];
-        if (!(all.how & how) || w->id[all.block] < 0)
+        struct OpTouch span = touch[i];
+        if (!(span.how & how) || w->id[span.block] < 0)
             continue;
-        for (; i + 1 < n && touch[i + 1].block == all.block &&
-               (!(touch[i + 1].how & how) || touch[i + 1].offset <= all.offset + all.bytes);
+        for (; i + 1 < n && touch[i + 1].block == span.block &&
+               (!(touch[i + 1].how & how) || touch[i + 1].offset <= span.offset + span.bytes);
              i++) {
             uint64_t end = touch[i + 1].offset + touch[i + 1].bytes;
-            if (touch[i + 1].how & how && end > all.offset + all.bytes)
-                all.bytes = (size_t)(end - all.offset);
+            if (touch[i + 1].how & how && end > span.offset + span.bytes)
+                span.bytes = (size_t)(end - span.offset);
         }
-        fprintf(w->f, "%s[%d,%llu,%zu]", comma, w->id[all.block], (unsigned long long)all.offset,
-                all.bytes);
+        fprintf(w->f, "%s[%d,%llu,%zu]", comma, w->id[span.block], (unsigned long long)span.offset,
+                span.bytes);
         comma = ",";
     }
     fprintf(w->f, "]");
