@@ -73,14 +73,15 @@ static void count_endless_text(struct Examples *x, const struct Ids *ids, bool r
 }
 
 static void warn_endless(const struct Examples *x, const char *flag) {
+    bool none = tokenizer_end(x->t) < 0;
     if (x->endless && x->chat->logged)
         log_line(LOG_NORMAL,
                  "%s %s: %zu of %zu texts (%s is the first) %s: a model that learns from them "
-                 "may not stop",
+                 "may not stop; %s",
                  flag, x->lines.path, x->endless, x->texts, x->first.text,
-                 tokenizer_end(x->t) < 0
-                     ? "have no end token, as the tokenizer has none"
-                     : "are chats that do not end in the token that ends an answer");
+                 none ? "have no end token, as the tokenizer has none"
+                      : "are chats that do not end in the token that ends an answer",
+                 none ? "give a --tokenizer that has one" : "end them in it");
 }
 
 // Encodes the parts as one text, between the tokenizer's begin and end tokens, which are added
