@@ -74,8 +74,8 @@ int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e) 
     MPI_Comm_size(MPI_COMM_WORLD, &out->size);
     if (threads < MPI_THREAD_MULTIPLE)
         return error_set(e, -ENOTSUP, E_MPI,
-                         "this MPI allows calls from one thread only (level %d): install one with "
-                         "MPI_THREAD_MULTIPLE",
+                         "this MPI allows calls from one thread only (level %d): build with one "
+                         "that has MPI_THREAD_MULTIPLE, such as Debian's libopenmpi-dev",
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)out->size * sizeof *peers);
     gather_peers(MPI_COMM_WORLD, timeout_s, peers);

@@ -86,7 +86,7 @@ static int find_library(struct NcclLibrary *nccl, struct Error *e) {
     memcpy(nccl, function, sizeof *nccl);
     if (nccl->GetVersion(&version) != ncclSuccess)
         return error_set(e, -ENOTSUP, E_NCCL,
-                         "NCCL does not tell its version; install libnccl2 2.14 or newer again");
+                         "NCCL does not tell its version: install libnccl2 2.14 or newer");
     if (version < OLDEST_VERSION)
         return error_set(e, -ENOTSUP, E_NCCL,
                          "NCCL here has version code %d, but %d (2.14) or newer is needed: install "
@@ -216,9 +216,9 @@ static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
 static _Noreturn void fail_slow_call(struct NcclComm *n) {
     char missing[400], text[500];
     comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    snprintf(text, sizeof text, "%s; resume ranks that are stopped, or raise --comm-timeout",
-             missing);
-    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", text);
+    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
+             n->comm.timeout_s, missing);
+    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited for ", text);
 }
 
 // Waits until the NCCL call that returned `result` is done.

@@ -29,10 +29,10 @@ int nvme_resolve(struct NvmeSettings *s, struct Error *e) {
         s->disk = &nvme_io_uring;
     if (s->block_bytes % NVME_UNIT_BYTES || s->block_bytes > BLOCK_BYTES_MAX)
         return error_set(e, -EINVAL, E_NVME_SETTINGS,
-                         "--nvme-block %zu: must be a multiple of %d bytes, up to %zu",
+                         "--nvme-block %zu: expected a multiple of %d bytes, up to %zu",
                          s->block_bytes, NVME_UNIT_BYTES, BLOCK_BYTES_MAX);
     if (s->depth > DEPTH_MAX)
-        return error_set(e, -EINVAL, E_NVME_SETTINGS, "--nvme-depth %zu: must be from 1 to %zu",
+        return error_set(e, -EINVAL, E_NVME_SETTINGS, "--nvme-depth %zu: expected 1 to %zu",
                          s->depth, DEPTH_MAX);
     return 0;
 }
@@ -109,8 +109,8 @@ static int find_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error
     if (!memory || !offset || NVME_UNIT_BYTES % offset || NVME_UNIT_BYTES % memory)
         return error_set(
             e, -EINVAL, E_NVME_PATH,
-            "--nvme-path %s: its file system does not allow direct I/O in units of %d bytes (it "
-            "needs memory aligned to %u and offsets to %u); give a folder on another file system",
+            "--nvme-path %s: direct I/O in units of %d bytes is impossible there (it needs "
+            "memory aligned to %u and offsets to %u); give a folder on another file system",
             n->settings.folder, NVME_UNIT_BYTES, memory, offset);
     n->memory_align = size_max(n->memory_align, memory);
     return 0;
@@ -125,7 +125,7 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
     if (fd == -EINVAL)
         return error_set(e, fd, E_NVME_PATH,
                          "--nvme-path %s: its file system does not support O_DIRECT; give a folder "
-                         "on another file system",
+                         "on another file system, such as ext4 or XFS",
                          folder);
     if (fd < 0)
         return error_io(e, fd, E_NVME_PATH, "--nvme-path %s: cannot make a file there", folder);

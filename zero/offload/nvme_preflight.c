@@ -48,10 +48,10 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
 static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Error *e) {
     char *mem = aligned_alloc(4096, 2 * bytes);
     if (!mem)
-        return error_set(
-            e, -ENOMEM, E_MEMORY_REFUSED,
-            "--nvme-path %s: cannot allocate %zu bytes to test the disk; end other programs",
-            folder, 2 * bytes);
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
+                         "--nvme-path %s: cannot allocate %zu bytes to test the disk; lower "
+                         "--nvme-block, or end other programs",
+                         folder, 2 * bytes);
     for (size_t i = 0; i < bytes; i++)
         mem[i] = (char)(i * 7 + (i >> 8));
     memset(mem + bytes, 0, bytes);
@@ -61,7 +61,8 @@ static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Er
     if (!code && memcmp(mem, mem + bytes, bytes) != 0)
         code = error_set(
             e, -EIO, E_NVME_IO,
-            "--nvme-path %s: a block that was written and read back differs; check the disk",
+            "--nvme-path %s: a block that was written and read back differs; give a folder on "
+            "another disk",
             folder);
     free(mem);
     return code;
@@ -145,7 +146,7 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     double rate = 0;
     if (!bytes || nvme_open(&m.n, &s, 0, (uint64_t[NTAG]){[TAG_OPTIMIZER] = bytes}, &e)) {
         log_line(LOG_NORMAL, "cannot measure the speed of the disk: %s",
-                 bytes ? e.text : "it is full");
+                 bytes ? e.text : "it is full; free some space there");
     } else {
         // First the bytes are written: unwritten ones would not be read from the disk, and a first
         // write is slower than overwriting.

@@ -28,7 +28,8 @@ static const char *advice(int code) {
     case ENOMEM:
         return "raise `ulimit -l`, or lower --nvme-depth";
     default:
-        return "check /proc/sys/kernel/io_uring_disabled and the container's seccomp profile";
+        return "write 0 to /proc/sys/kernel/io_uring_disabled, let the container's seccomp profile "
+               "allow it, or offload to cpu";
     }
 }
 
@@ -40,7 +41,7 @@ static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue
     if (code) {
         free(r);
         return error_set(e, code, E_NVME_RING,
-                         "the NVMe tier needs io_uring, but the kernel refuses it: %s (%s)",
+                         "the NVMe tier needs io_uring, but the kernel refuses it: %s; %s",
                          strerror(-code), advice(code));
     }
     *out = &r->base;

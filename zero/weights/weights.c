@@ -141,8 +141,8 @@ void import_log(const struct ModelConfig *c, const struct ImportSource *from) {
         log_line(LOG_NORMAL, "%.*s", (int)strcspn(at, "\n"), at);
     if (from->seq_len && c->seq_len > from->seq_len)
         log_line(LOG_NORMAL,
-                 "--seq-len %zu: the model of --init supports at most %zu positions "
-                 "(max_position_embeddings); it has to learn those beyond",
+                 "--seq-len %zu: the model of --init knows only %zu positions "
+                 "(max_position_embeddings); lower --seq-len, or train long enough to learn more",
                  c->seq_len, from->seq_len);
 }
 
