@@ -285,16 +285,17 @@ static int check_gpu(int index, struct Error *e) {
         cudaGetLastError();
         return error_set(
             e, -ENODEV, E_GPU_MISSING,
-            "--device cuda: GPU %d of %d cannot be used (CUDA: %s): is there an NVIDIA "
-            "driver, and what does nvidia-smi show? Without one, --device cpu",
+            "--device cuda: GPU %d of %d cannot be used (CUDA: %s): check by nvidia-smi "
+            "that the driver and that GPU are there, or give --device cpu",
             index, count, why);
     }
     struct Capability has = capability_of(index);
     if (has.major < 8)
         return error_set(
             e, -ENODEV, E_GPU_CAPABILITY,
-            "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer", index,
-            has.major, has.minor);
+            "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer; choose "
+            "another GPU by CUDA_VISIBLE_DEVICES, or give --device cpu",
+            index, has.major, has.minor);
     return 0;
 }
 
