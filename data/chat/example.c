@@ -254,8 +254,9 @@ static int read_examples(struct Examples *x, const char *flag, ExampleTaker *tak
         warn_endless(x, flag);
     if (!err && !x->count)
         err = error_set(e, -EINVAL, E_EXAMPLES_NONE,
-                        "%s %s: there is no example in it; give a file that has some", flag,
-                        x->lines.path);
+                        "%s %s: no line of it is an example; expected lines such as "
+                        "{\"prompt\": \"...\", \"completion\": \"...\"}",
+                        flag, x->lines.path);
     return err;
 }
 
