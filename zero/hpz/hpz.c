@@ -38,13 +38,13 @@ static bool is_old(const struct Zero *z, int g, void *second) {
 static void gather_hpz(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
     size_t part = hpz_bytes(z, a->group, s->neighbours);
-    s->neighbours->ops->all_gather(s->neighbours, weights_arrive(z, a), s->kept.mem, part);
+    s->neighbours->ops->all_gather(s->neighbours, weights_gather_target(z, a), s->kept.mem, part);
 }
 
 static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
     size_t part = hpz_bytes(z, a->group, s->neighbours);
-    char *own = weights_arrive(z, a) + part * (size_t)s->neighbours->rank;
+    char *own = weights_gather_target(z, a) + part * (size_t)s->neighbours->rank;
     device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
     s->is_filled = true;
     s->update_record = z->state[a->group].updated.records;

@@ -233,7 +233,7 @@ static const struct BackingOps offload_ops = {
     .install = host_install_late,
     .init = state_io_init,
     .store = state_io_store,
-    .stored = state_io_stored,
+    .after_store = state_io_after_store,
     .copy = state_io_copy,
     .is_late = state_io_is_late,
 };

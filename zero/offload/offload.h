@@ -150,7 +150,7 @@ void host_step_queued(struct Zero *z);
 void state_io_init(struct Zero *z, int g);
 // late: the master weights belong to an update whose weights are not in use yet.
 void state_io_store(struct Zero *z, int g, bool late);
-void state_io_stored(struct Zero *z, int g, bool late);
+void state_io_after_store(struct Zero *z, int g, bool late);
 void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
                    bool out);
 bool state_io_is_late(const struct Zero *z);

@@ -60,7 +60,7 @@ void state_io_store(struct Zero *z, int g, bool late) {
 
 // Runs only when all groups are stored, since what follows uses the disk, too, which takes one
 // reader and one writer at a time.
-void state_io_stored(struct Zero *z, int g, bool late) {
+void state_io_after_store(struct Zero *z, int g, bool late) {
     host_set_pending(z, g, late);
     if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in place already
         mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);

@@ -212,7 +212,7 @@ static void queue_pieces(struct Zero *z, int g, const struct AdamW *whole) {
 static struct AdamW update_at_host(struct Zero *z, int g) {
     const struct HostUpdate *h = &offload_of(z)->update;
     const struct Block *grad = offload_grad(z, g, h->turn);
-    struct AdamW a = update_of(z, g);
+    struct AdamW a = update_args(z, g);
     size_t before_own = zero_owned_begin(z, g) - z->state[g].grad_begin;
     a.state = h->copy->received_control;
     a.grad = dtype_at(grad->mem, z->plan.grad.dtype, before_own);

@@ -52,7 +52,7 @@ static void run_d2h(struct Zero *z, const struct HopArgs *a) {
 
 // Makes parameters again from the master weights, also if the update was skipped.
 static void run_cast(struct Zero *z, const struct HopArgs *a) {
-    struct AdamW of = update_of(z, a->group);
+    struct AdamW of = update_args(z, a->group);
     z->device->kernels->cast(z->device->queue[QUEUE_COMPUTE],
                              &(struct Cast){of.n, z->plan.param.dtype,
                                             master_dtype(of.master_format), a->mem[BUFFER_SHARD],

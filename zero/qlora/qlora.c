@@ -85,7 +85,7 @@ static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
     size_t n = zero_part_numel(z, p, a->group), parts = z->params->group[a->group].padded / n;
     size_t size = dtype_size(p->dtype);
     bool here = !p->shard_group && z->state[a->group].param_tier->kind == TIER_DEVICE;
-    const char *from = here ? a->mem[BUFFER_SHARD] : weights_arrive(z, a);
+    const char *from = here ? a->mem[BUFFER_SHARD] : weights_gather_target(z, a);
     for (size_t i = 0; i < parts; i++) {
         struct Part part = part_of(z, a->group, i * n, n);
         char *to = (char *)a->mem[BUFFER_WHOLE] + i * n * size;

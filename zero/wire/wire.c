@@ -21,15 +21,15 @@ static const struct Kernels *kernels_of(const struct Zero *z, struct Stream **qu
 static void quantize_shard(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     size_t bytes = z->state[a->group].message_bytes;
-    kernels_of(z, &queue)->quantize(
-        queue,
-        &(struct Quantize){.n = zero_shard_numel(z, a->group),
-                           .parts = 1,
-                           .columns = 1,
-                           .bits = WEIGHT_BITS,
-                           .dtype = z->plan.param.dtype,
-                           .x = a->mem[BUFFER_SHARD],
-                           .to = weights_arrive(z, a) + bytes * (size_t)z->shard_group->rank});
+    kernels_of(z, &queue)->quantize(queue,
+                                    &(struct Quantize){.n = zero_shard_numel(z, a->group),
+                                                       .parts = 1,
+                                                       .columns = 1,
+                                                       .bits = WEIGHT_BITS,
+                                                       .dtype = z->plan.param.dtype,
+                                                       .x = a->mem[BUFFER_SHARD],
+                                                       .to = weights_gather_target(z, a) +
+                                                             bytes * (size_t)z->shard_group->rank});
 }
 
 static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
@@ -40,7 +40,7 @@ static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
                                                            .ranks = 1,
                                                            .bits = WEIGHT_BITS,
                                                            .dtype = z->plan.param.dtype,
-                                                           .from = weights_arrive(z, a),
+                                                           .from = weights_gather_target(z, a),
                                                            .x = a->mem[BUFFER_WHOLE]});
 }
 
