@@ -5,8 +5,8 @@
 #include "zero/offload/offload.h"
 
 void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
-                   bool out) {
-    move_now(&offload_of(z)->mover, b, offset, mem, bytes, out);
+                   bool to_block) {
+    move_now(&offload_of(z)->mover, b, offset, mem, bytes, to_block);
 }
 
 void state_io_init(struct Zero *z, int g) {
