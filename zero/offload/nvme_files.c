@@ -223,7 +223,8 @@ static void use_huge_pages(void *mem, size_t bytes) {
 
 void nvme_register(struct Nvme *n, void *mem, size_t bytes) {
     use_huge_pages(mem, bytes);
-    CHECK(!n->reader.ready && !n->writer.ready, "memory is registered before the first transfer");
+    CHECK(!n->reader.pin_tried && !n->writer.pin_tried,
+          "memory is registered before the first transfer");
     for (char *at = mem; bytes;) {
         size_t part = size_min(bytes, RANGE_BYTES_MAX);
         n->ranges = base_realloc(n->ranges, (n->nrange + 1) * sizeof *n->ranges,

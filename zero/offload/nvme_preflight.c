@@ -98,7 +98,8 @@ typedef int Transfer(struct Nvme *, const struct NvmePiece *, int, struct Error 
 
 // Moves piece after piece of the file's first `end` bytes, again and again, or up to the end once.
 // Returns bytes/s, or 0 after an error. *reached: where the first round came to.
-static double pass(struct Measure *m, Transfer *move, uint64_t end, bool once, uint64_t *reached) {
+static double time_transfers(struct Measure *m, Transfer *move, uint64_t end, bool once,
+                             uint64_t *reached) {
     double start = base_seconds(), seconds = 0;
     uint64_t moved = 0, at = 0;
     while (seconds < MEASURE_SECONDS && !(once && moved == end)) {
@@ -125,7 +126,7 @@ static double pass(struct Measure *m, Transfer *move, uint64_t end, bool once, u
     return (double)moved / seconds;
 }
 
-static double measure(const struct NvmeSettings *settings, Transfer *move) {
+static double measure_disk(const struct NvmeSettings *settings, Transfer *move) {
     struct NvmeSettings s = *settings;
     s.check = false;
     struct Error e;
@@ -151,8 +152,8 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
         // First the bytes are written: unwritten ones would not be read from the disk, and a first
         // write is slower than overwriting.
         nvme_register(m.n, m.mem, NVME_PIECES * MEASURE_PIECE_BYTES);
-        if (pass(&m, nvme_write, bytes, true, &written) > 0)
-            rate = pass(&m, move, written, false, NULL);
+        if (time_transfers(&m, nvme_write, bytes, true, &written) > 0)
+            rate = time_transfers(&m, move, written, false, NULL);
     }
     nvme_close(m.n);
     free(m.mem);
@@ -160,9 +161,9 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
 }
 
 double nvme_measure_read(void *settings) {
-    return measure(settings, nvme_read);
+    return measure_disk(settings, nvme_read);
 }
 
 double nvme_measure_write(void *settings) {
-    return measure(settings, nvme_write);
+    return measure_disk(settings, nvme_write);
 }
