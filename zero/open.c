@@ -146,7 +146,7 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
 
 // ---- the visits of a step ----
 
-// Describes unit u's visit. A copy's gradient is reduced late: see reduce_after_pass of step.c.
+// Describes unit u's visit. A tied head's copy (zero/pipe) waits for reduce_after_pass of step.c.
 static struct Visit make_visit(const struct Params *p, const struct Pass *pass, int u,
                                bool keeps_acts, bool last_micro) {
     const struct Unit *unit = &p->unit[u];

@@ -43,9 +43,9 @@ bool update_is_on_device(const struct Zero *z, int g) {
 }
 
 void update_group(struct Zero *z, int g) {
-    struct HopArgs a = weights_args(z, g, update_is_on_device(z, g));
+    struct HopArgs a = updated_weights_acquire(z, g, update_is_on_device(z, g));
     chain_run(z, UPDATE, z->state[g].update_next, false, &a);
-    weights_args_release(&a);
+    updated_weights_release(&a);
     z->state[g].update_next = 0;
     weights_publish(z, g);
 }

@@ -14,7 +14,7 @@
 
 // ---- weights that this rank updates ----
 
-struct HopArgs weights_args(struct Zero *z, int g, bool on_device) {
+struct HopArgs updated_weights_acquire(struct Zero *z, int g, bool on_device) {
     struct GroupState *s = &z->state[g];
     if (!on_device || s->param_tier->kind == TIER_DEVICE)
         return (struct HopArgs){.group = g, .mem = {s->param.mem, zero_own_weights(z, g)}};
@@ -23,7 +23,7 @@ struct HopArgs weights_args(struct Zero *z, int g, bool on_device) {
     return (struct HopArgs){.group = g, .mem = {slot->block.mem, own}, .slot = {slot, slot}};
 }
 
-void weights_args_release(const struct HopArgs *a) {
+void updated_weights_release(const struct HopArgs *a) {
     if (a->slot[BUFFER_WHOLE])
         a->slot[BUFFER_WHOLE]->owner = -1;
 }
@@ -31,9 +31,9 @@ void weights_args_release(const struct HopArgs *a) {
 void weights_publish(struct Zero *z, int g) {
     if (!z->state[g].chain[PUBLISH].n)
         return;
-    struct HopArgs a = weights_args(z, g, true);
+    struct HopArgs a = updated_weights_acquire(z, g, true);
     chain_run(z, PUBLISH, 0, false, &a);
-    weights_args_release(&a);
+    updated_weights_release(&a);
     if (!z->state[g].slots)
         mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
 }

@@ -143,9 +143,9 @@ void weights_fetch(struct Zero *z, const struct Visit *v, int g);
 void weights_release(struct Zero *z, const struct Visit *v, int g);
 void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks that keep the whole
 // Returns hop arguments for the weights that this rank updates: its part and the whole, where they
-// are kept; on_device: in a slot, if that is elsewhere. weights_args_release gives the slot back.
-struct HopArgs weights_args(struct Zero *z, int g, bool on_device);
-void weights_args_release(const struct HopArgs *a);
+// are kept; on_device: in a slot, if that is elsewhere, which updated_weights_release gives back.
+struct HopArgs updated_weights_acquire(struct Zero *z, int g, bool on_device);
+void updated_weights_release(const struct HopArgs *a);
 char *weights_gather_target(const struct Zero *z, const struct HopArgs *a); // for all shards
 extern const struct Hop hop_all_gather;
 

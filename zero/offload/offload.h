@@ -121,7 +121,6 @@ struct Moved offload_moved(const struct Zero *z);
 // ---- weights.c: parameters that are elsewhere, or that the host updates ----
 // Adds hops from and to the store to a group that is opened, and whose weights are elsewhere.
 void offload_attach_weights(struct Zero *z, int g);
-void offload_weights_due(struct Zero *z, int g); // an entry of struct BackingOps
 
 // ---- gradients.c: of groups that the host updates ----
 void offload_attach_gradient(struct Zero *z, int g); // adds hops to a group that is opened
@@ -137,14 +136,21 @@ bool host_needs_new_weights(const struct Zero *z,
                             int g);             // new weights wait before they are installed
 int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
-void host_attach(struct Zero *z, int g);  // adds an update's hops to a group
-void host_install(struct Zero *z, int g); // makes new weights, if any, the walk's
-void host_install_late(struct Zero *z);   // of all groups, also late ones
+void host_attach(struct Zero *z, int g);      // adds an update's hops to a group
+void host_install(struct Zero *z, int g);     // makes new weights, if any, the walk's
+void host_install_due(struct Zero *z, int g); // the same before the walk reads or fetches a group
+void host_install_late(struct Zero *z);       // of all groups, also late ones
 // Called when state was loaded; late: new weights with it, which are installed late.
 void host_set_pending(struct Zero *z, int g, bool late);
 void host_queue_due(struct Zero *z);     // queues all that is due
 void host_step_reported(struct Zero *z); // entries of struct BackingOps
 void host_step_queued(struct Zero *z);
+
+// ---- update_pieces.c: updates of optimizer state that is on NVMe ----
+bool host_state_is_on_disk(const struct Zero *z);
+int pieces_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM
+void pieces_close(struct Zero *z);
+void pieces_update(struct Zero *z, int g, const struct AdamW *whole); // queues AdamW of one group
 
 // ---- state_io.c: struct BackingOps between steps, wherever the state is ----
 void state_io_init(struct Zero *z, int g);

@@ -9,14 +9,6 @@
 //   in                                | copy 0   | copy 1   | ...
 //   compute   ... backward |                     | unit 0   | unit 1 ...
 //
-// If the state is on NVMe it comes and goes in pieces that use some buffers in turn, so that the
-// disk reads one piece and writes another while a third is updated (ZeRO-Infinity, arXiv
-// 2104.07857, section 6):
-//
-//   host's in        | read 2 | read 3   | read 4   | ...
-//   host's compute   | piece 1 | piece 2 | piece 3  | ...
-//   host's out       | write 0 | write 1 | write 2  | ...
-//
 // A DELAYED update (--delay-update) may take the whole next step: its weights are installed at that
 // step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
@@ -26,13 +18,12 @@
 // step after it overwrites: by then the next step's updates, which wait for these, have been
 // installed.
 //
-// Called through hops and struct BackingOps (attach.c), and by weights.c. Read next: activations.h.
+// A step's end calls host_step_reported, then host_step_queued. From then on the walk calls
+// host_install_due just before it reads or fetches a group. If the optimizer state is on NVMe, an
+// update goes piece by piece (update_pieces.c). Read next: activations.h.
 #include "zero/offload/offload.h"
 
-enum {
-    GROUPS_AHEAD = 2, // queued ahead of the walk: longer queues hold up the caller
-    DISK_ALIGN = 4096,
-};
+enum { GROUPS_AHEAD = 2 }; // queued ahead of the walk: longer queues hold up the caller
 
 bool host_updates(const struct Zero *z, int g) {
     const struct Offload *o = offload_of(z);
@@ -40,10 +31,6 @@ bool host_updates(const struct Zero *z, int g) {
 }
 
 // ---- opening ----
-
-static bool state_is_on_disk(const struct Zero *z) {
-    return lies_on(&z->plan.optimizer, TIER_NVME);
-}
 
 // True if the host's new weights wait in a buffer before they are installed: always, unless it
 // writes them right to where they are kept.
@@ -53,55 +40,8 @@ bool host_needs_new_weights(const struct Zero *z, int g) {
         return false; // the parameters are the master weights
     if (lies_on(&p->param, TIER_DEVICE) || offload_of(z)->options.delayed)
         return true; // the host cannot write there, or not yet
-    return lies_on(&p->param, TIER_NVME) && !state_is_on_disk(z); // else they go with its pieces
-}
-
-// True if the parameters' pieces go to NVMe with the rest: they do unless they are installed later.
-static bool param_with_pieces(const struct Zero *z) {
-    return z->plan.has_master && z->plan.masters->format != MASTER_BF16 &&
-           lies_on(&z->plan.param, TIER_NVME) && !offload_of(z)->options.delayed;
-}
-
-// True if the pieces of split master weights include their upper halves, the parameters.
-static bool param_is_read(const struct Zero *z) {
-    return param_with_pieces(z) && z->plan.masters->format == MASTER_SPLIT;
-}
-
-static size_t array_bytes(size_t piece, enum Dtype dtype) {
-    return round_up(piece * dtype_size(dtype), DISK_ALIGN);
-}
-
-// True if this array of optimizer state is on disk, too: master weights may be the new weights,
-// which wait in host memory.
-static bool array_is_on_disk(struct Zero *z, int g, enum State what) {
-    return zero_state_location(z, g, what).block->tier->kind == TIER_NVME;
-}
-
-static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
-    struct Offload *o = offload_of(z);
-    size_t most = 0;
-    int err = 0, first = o->first_offloaded;
-    while (first < z->params->ngroup && !host_updates(z, first))
-        first++;
-    if (first == z->params->ngroup)
-        return 0;
-    for (int g = first; g < z->params->ngroup; g++)
-        most = size_max(most, host_updates(z, g) ? zero_owned_numel(z, g) : 0);
-    h->piece = size_min(HOST_PIECE, most);
-    size_t bytes = param_with_pieces(z) ? array_bytes(h->piece, z->plan.param.dtype) : 0;
-    for (enum State what = STATE_MASTER; what < NSTATE; what++)
-        if (array_is_on_disk(z, first, what))
-            bytes += array_bytes(h->piece, zero_state_location(z, first, what).dtype);
-    for (int i = 0; i < HOST_BUFFERS && !err; i++) {
-        struct HostBuffer *b = &h->buffer[i];
-        zero_open_mark(z, &b->arrived, "piece arrived");
-        zero_open_mark(z, &b->updated, "piece updated");
-        zero_open_mark(z, &b->stored, "piece stored");
-        move_add_buffer(&o->mover, &b->block);
-        err = tier_alloc(&o->tier[TIER_CPU], TAG_WORKSPACE, "pieces of optimizer state", bytes,
-                         &b->block, e);
-    }
-    return err;
+    return lies_on(&p->param, TIER_NVME) &&
+           !host_state_is_on_disk(z); // else they go with its pieces
 }
 
 int host_open(struct Zero *z, struct Error *e) {
@@ -109,141 +49,18 @@ int host_open(struct Zero *z, struct Error *e) {
     h->next = z->params->ngroup;
     for (int i = 0; i < HOST_COPIES; i++)
         zero_open_mark(z, &h->results_received[i], "results received");
-    return offload_of(z)->first_offloaded < z->params->ngroup && state_is_on_disk(z)
-               ? open_buffers(z, h, e)
-               : 0;
+    return pieces_open(z, e);
 }
 
 void host_close(struct Zero *z) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (int i = 0; i < HOST_COPIES; i++)
         mark_close(&h->results_received[i]);
-    for (int i = 0; i < HOST_BUFFERS; i++) {
-        mark_close(&h->buffer[i].arrived);
-        mark_close(&h->buffer[i].updated);
-        mark_close(&h->buffer[i].stored);
-        tier_free(&h->buffer[i].block);
-    }
+    pieces_close(z);
 }
 
 static struct Mark *results_received_mark(struct Zero *z, const struct HostCopy *copy) {
     return &offload_of(z)->update.results_received[copy - z->reports->host_copy];
-}
-
-// ---- one group's update ----
-
-// Returns the part of group g's update that updates elements [i, i + n).
-static struct AdamW slice_adamw(const struct AdamW *whole, size_t i, size_t n) {
-    struct AdamW a = *whole;
-    a.n = n;
-    a.n_decay = whole->n_decay > i ? size_min(n, whole->n_decay - i) : 0;
-    a.grad = dtype_at(whole->grad, whole->grad_dtype, i);
-    a.param = whole->param ? dtype_at(whole->param, whole->param_dtype, i) : NULL;
-    a.master =
-        whole->master ? dtype_at(whole->master, master_dtype(whole->master_format), i) : NULL;
-    a.index = whole->index + i;
-    return a;
-}
-
-// Returns the bytes to read and write for n elements of one array. A block begins and ends at a
-// page of the disk, so the last piece may be longer than what is left, unless the block holds other
-// ranks' parts, too.
-static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
-    struct StateLocation location = zero_state_location(z, g, what);
-    bool shared = location.block == &z->state[g].param && z->plan.optimizer.shard_group;
-    size_t bytes = n * dtype_size(location.dtype);
-    return shared && !z->plan.param.shard_group ? bytes : round_up(bytes, DISK_ALIGN);
-}
-
-// Points `a` to the arrays of a piece in its buffer; returns where those are that are on disk.
-static struct MovePieces lay_out_piece(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
-                                       size_t n, struct AdamW *a) {
-    struct MovePieces p = {.unless = &offload_of(z)->update.copy->received_control->skip};
-    char *mem = b->block.mem;
-    void **const array[NSTATE] = {&a->master, &a->m, &a->v};
-    for (enum State what = STATE_MASTER; what < NSTATE; what++) {
-        struct StateLocation location = zero_state_location(z, g, what);
-        size_t size = dtype_size(location.dtype);
-        if (!array_is_on_disk(z, g, what))
-            continue;
-        p.piece[p.n++] = (struct NvmePiece){location.block->tag,
-                                            location.block->offset + location.offset + i * size,
-                                            mem, disk_bytes(z, g, what, n)};
-        *array[what] = mem;
-        mem += array_bytes(offload_of(z)->update.piece, location.dtype);
-    }
-    if (!param_with_pieces(z))
-        return p;
-    const struct Block *param = &z->state[g].param;
-    size_t size = dtype_size(z->plan.param.dtype);
-    a->param = mem;
-    p.piece[p.n++] = (struct NvmePiece){
-        param->tag, param->offset + (weights_own_offset(z, g) + i) * size, mem, n * size};
-    return p;
-}
-
-static void queue_piece_update(struct Zero *z, int g, const struct AdamW *whole, size_t i,
-                               size_t n) {
-    struct HostUpdate *h = &offload_of(z)->update;
-    struct Device *host = z->backing.host;
-    struct HostBuffer *b = &h->buffer[h->pieces++ % HOST_BUFFERS];
-    struct AdamW a = slice_adamw(whole, i, n);
-    struct MovePieces out = lay_out_piece(z, b, g, i, n, &a), in = out;
-    in.n = out.n - (param_with_pieces(z) && !param_is_read(z));
-    mark_wait(&b->stored, host, QUEUE_IN);
-    move_pieces(&offload_of(z)->mover, &in, false);
-    mark_record(&b->arrived, host, QUEUE_IN);
-    mark_wait(&b->arrived, host, QUEUE_COMPUTE);
-    host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
-    mark_record(&b->updated, host, QUEUE_COMPUTE);
-    mark_wait(&b->updated, host, QUEUE_OUT);
-    move_pieces(&offload_of(z)->mover, &out, true);
-    mark_record(&b->stored, host, QUEUE_OUT);
-}
-
-// If the parameters are the master weights, whole ones that ranks gathered are on disk by now:
-// since then this queue has read them for the walk (move.h).
-static void queue_piece_updates(struct Zero *z, int g, const struct AdamW *whole) {
-    struct Offload *o = offload_of(z);
-    size_t piece = o->update.piece;
-    mark_wait(&o->group[g].state_stored, z->backing.host, QUEUE_IN);
-    for (size_t i = 0; i < whole->n; i += piece)
-        queue_piece_update(z, g, whole, i, size_min(piece, whole->n - i));
-    mark_record(&o->group[g].state_stored, z->backing.host, QUEUE_OUT);
-}
-
-static struct AdamW host_update_args(struct Zero *z, int g) {
-    const struct HostUpdate *h = &offload_of(z)->update;
-    const struct Block *grad = offload_grad(z, g, h->turn);
-    struct AdamW a = update_args(z, g);
-    size_t before_own = zero_owned_begin(z, g) - z->state[g].grad_begin;
-    a.state = h->copy->received_control;
-    a.grad = dtype_at(grad->mem, z->plan.grad.dtype, before_own);
-    return a;
-}
-
-// The hop's work; its result waits until the group's weights are due.
-static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
-    int g = args->group;
-    struct Device *host = z->backing.host;
-    struct HostUpdate *h = &offload_of(z)->update;
-    struct OffloadGroup *s = &offload_of(z)->group[g];
-    struct Mark *updated = &z->state[g].updated;
-    struct AdamW a = host_update_args(z, g);
-    host->label = (struct Label){.unit = params_update_unit(z->params, g), .step = h->label_step};
-    // Results leave after all reductions, and so after all passes that read the old weights.
-    mark_wait(results_received_mark(z, h->copy), host, QUEUE_COMPUTE);
-    if (h->late)
-        mark_wait(updated, host, QUEUE_COMPUTE);
-    if (state_is_on_disk(z))
-        queue_piece_updates(z, g, &a);
-    else
-        host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
-    mark_record(&s->new_weights_made, host, QUEUE_COMPUTE);
-    bool with_pieces = state_is_on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
-    if (!host_needs_new_weights(z, g))
-        mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
-    host->label = (struct Label){.unit = -1};
 }
 
 // ---- scheduling updates ----
@@ -272,7 +89,9 @@ void host_step_reported(struct Zero *z) {
     begin_update(z);
 }
 
-// Queues the due updates of groups 0 .. g, and of a few more.
+// Queues the due updates of groups 0 .. g, and of a few more. Chain UPDATE is host_adamw, adamw,
+// h2d by now. host_adamw runs here, instead of adamw; h2d is marked `not_ahead`, so the chain stops
+// before it. install_new_weights has update_group run the rest, from update_next on.
 static void queue_updates(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++) {
@@ -284,6 +103,42 @@ static void queue_updates(struct Zero *z, int g) {
 
 void host_step_queued(struct Zero *z) {
     queue_updates(z, 0);
+}
+
+// ---- one group's update ----
+
+static struct AdamW host_update_args(struct Zero *z, int g) {
+    const struct HostUpdate *h = &offload_of(z)->update;
+    const struct Block *grad = offload_grad(z, g, h->turn);
+    struct AdamW a = update_args(z, g);
+    size_t before_own = zero_owned_begin(z, g) - z->state[g].grad_begin;
+    a.state = h->copy->received_control;
+    a.grad = dtype_at(grad->mem, z->plan.grad.dtype, before_own);
+    return a;
+}
+
+// The hop's work; its result waits until the group's weights are due.
+static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
+    int g = args->group;
+    struct Device *host = z->backing.host;
+    struct HostUpdate *h = &offload_of(z)->update;
+    struct OffloadGroup *s = &offload_of(z)->group[g];
+    struct Mark *updated = &z->state[g].updated;
+    struct AdamW a = host_update_args(z, g);
+    host->label = (struct Label){.unit = params_update_unit(z->params, g), .step = h->label_step};
+    // Results leave after all reductions, and so after all passes that read the old weights.
+    mark_wait(results_received_mark(z, h->copy), host, QUEUE_COMPUTE);
+    if (h->late)
+        mark_wait(updated, host, QUEUE_COMPUTE);
+    if (host_state_is_on_disk(z))
+        pieces_update(z, g, &a);
+    else
+        host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
+    mark_record(&s->new_weights_made, host, QUEUE_COMPUTE);
+    bool with_pieces = host_state_is_on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
+    if (!host_needs_new_weights(z, g))
+        mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
+    host->label = (struct Label){.unit = -1};
 }
 
 // ---- the hops of an update ----
@@ -371,6 +226,17 @@ void host_install(struct Zero *z, int g) {
     queue_updates(z, g);
     if (offload_of(z)->group[g].pending == PENDING_NOW)
         install_new_weights(z, g);
+}
+
+// Installs the host's new weights before they are read or fetched; compute also waits for `updated`
+// of whole ones on the device, unless a gather follows it.
+void host_install_due(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    if (lies_on(&z->plan.param, TIER_DEVICE) && !host_updates(z, g))
+        return;
+    host_install(z, g);
+    if (!s->slots && s->gathered.last < 0)
+        mark_wait(&s->updated, z->device, QUEUE_COMPUTE);
 }
 
 void host_install_late(struct Zero *z) {

@@ -91,14 +91,3 @@ void offload_attach_weights(struct Zero *z, int g) {
     chain_add(&chain[PUBLISH], &h2d, &o->own);
     chain_add(&chain[PUBLISH], &d2h, &o->kept);
 }
-
-// Installs the host's new weights before they are read or fetched; compute also waits for `updated`
-// of whole ones on the device, unless a gather follows it.
-void offload_weights_due(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    if (lies_on(&z->plan.param, TIER_DEVICE) && !host_updates(z, g))
-        return;
-    host_install(z, g);
-    if (!s->slots && s->gathered.last < 0)
-        mark_wait(&s->updated, z->device, QUEUE_COMPUTE);
-}
