@@ -49,8 +49,8 @@ static struct StepUpdates updates_of(const struct RankSettings *s) {
 
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e) {
-    bool bus = settings_offload(s);
-    bool disk = settings_use_disk(s);
+    bool bus = settings_offloads(s);
+    bool disk = settings_uses_disk(s);
     bool here = s->device == DEVICE_CPU || device_count_cuda() > 0;
     struct Error ignored;
     *out = (struct Speeds){0};

@@ -56,7 +56,7 @@ static bool may_choose(const struct FitOpen *open, enum Choose axis, int is, int
                                value == MASTER_BF16 ? open->master : open->split,
                                open->moments,
                                open->recompute,
-                               open->stage && (!open->pair || is / 2 == value / 2)};
+                               open->stage && (!open->keeps_stage_pair || is / 2 == value / 2)};
     return value == is || may[axis];
 }
 
@@ -299,7 +299,7 @@ static bool make_run_settings(const struct Trials *t, const struct Candidate *c,
     *out = *t->settings;
     candidate_apply(c, out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
-    bool stops = settings_offload(t->settings) && !settings_offload(out);
+    bool stops = settings_offloads(t->settings) && !settings_offloads(out);
     if (out->opt_tier == TIER_DEVICE && (part || out->delayed))
         return false; // as the rules of zero/settings/settings_rules.c refuse them
     if (settings_check_shards(out, &ignored))

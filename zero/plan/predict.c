@@ -16,7 +16,7 @@ int predict_check(const struct PredictRequest *r, struct Error *e) {
     const struct RankSettings *s = r->settings;
     struct Forecast unused;
     int err = rank_device_check(s, e);
-    if (!err && settings_use_disk(s))
+    if (!err && settings_uses_disk(s))
         err = nvme_preflight(&s->nvme, 0, e);
     return err ? err : footprint_predict(s, 0, r->world->count, &unused, e);
 }
