@@ -287,7 +287,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
     if (words & (WORD_FAILED | WORD_NAMED)) {
         join_alone(s);
         end_snapshot_save(s, words & WORD_FAILED);
-    } else if (!s->save.ended && s->save.keeps)
+    } else if (!s->save.ended && s->save.is_writer)
         atomic_store(&s->word, name_checkpoint(s) ? WORD_FAILED : WORD_NAMED);
 }
 
@@ -301,7 +301,7 @@ void saver_finish(struct Saver *s) {
     err = zero_agree(s->zero, err);
     if (err)
         log_failure_once(s, s->save.step, &e);
-    if (!err && !s->save.ended && s->save.keeps)
+    if (!err && !s->save.ended && s->save.is_writer)
         err = name_checkpoint(s);
     end_snapshot_save(s, zero_agree(s->zero, err) != 0);
 }
