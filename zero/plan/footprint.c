@@ -322,7 +322,7 @@ double pipeline_share(const struct PipelineForecast *f, int stage) {
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes) {
     struct Footprint f = {.traffic = r->step_traffic,
-                          .stepped = r->stepped,
+                          .stepped = r->traffic_known,
                           .moved = r->step_moved,
                           .moved_known = r->moved_known,
                           .all_bytes = rank_device_peak_bytes(s, host_bytes),
