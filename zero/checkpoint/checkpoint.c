@@ -74,7 +74,7 @@ static int begin_tmp(struct CheckpointSave *s, struct Error *e) {
     return err || mkdir(s->tmp_path, 0777) == 0 ? err : refuse_folder("create", s->tmp_path, e);
 }
 
-// Another run may own the folder's name by now, and has the right to write there.
+// True if the folder has its name: another run may own that now, and has the right to write there.
 static bool is_at_home(const struct CheckpointSave *s) {
     struct stat mine, named;
     return s->home >= 0 && fstat(s->home, &mine) == 0 && stat(s->folder, &named) == 0 &&
@@ -92,7 +92,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                      struct CheckpointKeep keep, struct Error *e) {
     *s = (struct CheckpointSave){.step = z->step,
                                  .keep = keep,
-                                 .keeps = local_disk_is_writer(keep.disk, z->all->rank),
+                                 .is_writer = local_disk_is_writer(keep.disk, z->all->rank),
                                  .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
@@ -102,16 +102,16 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     if (shared_check(z, &why) &&
         z->all->rank == 0) // the first TP rank's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
-    int err = s->keeps ? begin_tmp(s, e) : 0;
+    int err = s->is_writer ? begin_tmp(s, e) : 0;
     if (disk_is_local(keep.disk)) {
         uint64_t word = checkpoint_local_word(z);
-        if (s->keeps && !err)
+        if (s->is_writer && !err)
             err = checkpoint_mark(s->tmp_path, word, keep.disk, e);
     }
     return zero_agree(z, err);
 }
 
-static void prune(struct CheckpointSave *s) {
+static void prune_older(struct CheckpointSave *s) {
     struct CheckpointRefused *refused = s->keep.refused;
     if (!s->named || !is_at_home(s))
         return;
@@ -123,8 +123,8 @@ static void prune(struct CheckpointSave *s) {
 }
 
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
-    bool home = s->keeps && is_at_home(s), failed = err != 0;
-    if (s->keeps && !err)
+    bool home = s->is_writer && is_at_home(s), failed = err != 0;
+    if (s->is_writer && !err)
         err = home ? finish_tmp(s, e)
                    : error_set(e, -ESTALE, E_FOLDER_REPLACED,
                                "folder %s was replaced or removed while step %llu was saved into "
@@ -135,7 +135,7 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     s->named = home && !err && !failed;
     s->ended = true;
     if (!disk_is_local(s->keep.disk))
-        prune(s);
+        prune_older(s);
     return err;
 }
 
@@ -145,7 +145,7 @@ void checkpoint_close(struct CheckpointSave *s, int err) {
     if (disk_is_local(s->keep.disk) && err && s->named && is_at_home(s))
         checkpoint_remove(s->path);
     else if (disk_is_local(s->keep.disk) && !err)
-        prune(s);
+        prune_older(s);
     if (s->home >= 0)
         close(s->home);
     free(s->folder);
@@ -167,18 +167,18 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
 
 // ---- resuming ----
 
-// Finds the newest checkpoint before *step that any rank sees; all ranks get the same answer.
-// Returns what checkpoint_newest does.
+// Finds the newest checkpoint before *step that any rank sees in the two folders (or one); all
+// ranks get the same answer. Returns what checkpoint_newest does.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
                          struct Error *e) {
     uint64_t mine, newest = 0;
     int found = checkpoint_newest(folders, *step, path, &mine, e);
     int err = zero_agree(z, found < 0 ? found : 0);
-    bool also = found == 1 && !checkpoint_is_below(*path, folders[0]);
+    bool in_second_folder = found == 1 && !checkpoint_is_below(*path, folders[0]);
     free(found == 1 ? *path : NULL);
     *path = NULL;
     // Of two with one step, the first's.
-    const uint64_t *all = zero_share(z, found == 1 ? mine << 1 | !also : 0);
+    const uint64_t *all = zero_share(z, found == 1 ? mine << 1 | !in_second_folder : 0);
     for (int r = 0; r < z->all->size; r++)
         newest = all[r] > newest ? all[r] : newest;
     if (err || !newest)
@@ -190,7 +190,7 @@ static int find_together(struct Zero *z, const char *const *folders, char **path
 
 // True if an error concerns this one checkpoint, which is damaged, being removed, or on bad
 // sectors, so that the one before may be intact.
-static bool is_of_this_one(int err) {
+static bool concerns_one_checkpoint(int err) {
     static const int codes[] = {EBADMSG, ENOENT, ENOTDIR, EIO, EACCES, EPERM, ELOOP, ESTALE, ENXIO};
     bool found = false;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
@@ -198,7 +198,7 @@ static bool is_of_this_one(int err) {
     return found;
 }
 
-// Loads the newest that is intact. *path: its folder, or NULL.
+// Loads the newest that is intact. *path: its folder; NULL: there was none, or an error.
 static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoad *load,
                        const char *identity, struct CheckpointRefused *refused, char **path,
                        struct Error *e) {
@@ -215,7 +215,7 @@ static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoa
             return 0;
         free(*path);
         *path = NULL;
-        if (!is_of_this_one(err))
+        if (!concerns_one_checkpoint(err))
             return err;
         if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
             refused->step[refused->n++] = step;

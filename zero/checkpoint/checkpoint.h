@@ -78,13 +78,13 @@ struct CheckpointSave {
     char *folder, *path, *tmp_path; // its final name, and where it is written; NULL: none
     uint64_t step;
     struct CheckpointKeep keep;
-    bool keeps;        // this rank makes and names it, on its disk
+    bool is_writer;    // this rank makes and names it, on its disk
     bool ended, named; // checkpoint_end was called; and it has its name
-    int home;          // `folder`, held open by its writer: does it still have that name? Or -1
+    int home;          // `folder`, held open by its writer: it may lose that name; -1: not held
 };
 
-// Makes the temporary folder, on one rank per disk. All ranks call it. Errors: -errno; -EEXIST what
-// lies there is not ours. Call checkpoint_end and checkpoint_close in any case.
+// Makes the temporary folder, on one rank per disk. All ranks call it. Errors: -errno; -EEXIST if
+// what lies there is not ours. Call checkpoint_end and checkpoint_close in any case.
 int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
                      struct CheckpointKeep keep, struct Error *e);
 // Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
@@ -218,7 +218,7 @@ void checkpoint_file_abandon(struct CheckpointWriter *w);
 // Returns the bytes of a file that is written with this head, whatever the format it was read in.
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *head);
 // Returns the offset in the file, without head->base, at which its values (master, m, v) begin.
-// Only for a head that was read: reading sets fixed_bytes.
+// Only for a head that was read: reading sets fixed_bytes and group_bytes.
 uint64_t checkpoint_values_at(const struct CheckpointHead *head);
 
 // `folder`: a descriptor below which the last name of `path` is opened, or AT_FDCWD.

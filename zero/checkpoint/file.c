@@ -78,7 +78,7 @@ static bool format_has(int format, int what) {
     return (format - USUAL) & what;
 }
 
-static int format_for(const struct CheckpointHead *h) {
+static int choose_format(const struct CheckpointHead *h) {
     bool frozen = false;
     for (uint32_t g = 0; g < h->ngroup; g++)
         frozen = frozen || (h->group[g].count && h->group[g].narray != h->narray);
@@ -135,7 +135,7 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     if (w->fd < 0)
         err = error_io(e, -errno, E_CHECKPOINT_WRITE, "cannot create checkpoint %s", path);
     struct Fixed fixed = fixed_of(head);
-    int format = format_for(head);
+    int format = choose_format(head);
     struct Magic magic = magic_of(format);
     const struct {
         const void *bytes;
@@ -213,7 +213,7 @@ int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct
     return 0;
 }
 
-// Checks that the hash of the first `bytes` bytes follows them.
+// Checks that the hash of the next `bytes` bytes, from the file's beginning, follows them.
 static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e) {
     struct Hash64 hash;
     hash64_init(&hash, 0);
@@ -254,8 +254,8 @@ static uint64_t promised_bytes(const struct CheckpointHead *h) {
 
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
     struct CheckpointHead written = *h;
-    written.fixed_bytes = fixed_bytes(format_for(h));
-    written.group_bytes = group_bytes(format_for(h));
+    written.fixed_bytes = fixed_bytes(choose_format(h));
+    written.group_bytes = group_bytes(choose_format(h));
     return promised_bytes(&written);
 }
 
@@ -289,7 +289,7 @@ static int check_head(const char *path, const struct CheckpointHead *h, struct E
 }
 
 // Returns the format; 0: not a known one.
-static int format_of(const char seen[MAGIC_BYTES]) {
+static int recognize_format(const char seen[MAGIC_BYTES]) {
     for (int format = USUAL; format < NFORMAT; format++)
         if (memcmp(seen, magic_of(format).text, MAGIC_BYTES) == 0)
             return format;
@@ -334,7 +334,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         err = checkpoint_file_read(fd, path, &fixed, sizeof fixed, e);
     if (err)
         return err;
-    int format = format_of(seen);
+    int format = recognize_format(seen);
     if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
         return refuse_format(path, seen, e);
     *h = head_of(&fixed);

@@ -8,16 +8,16 @@ enum { CHECKPOINT_FILES_MAX = 1 << 16 };
 
 struct CheckpointFile {
     char *path;
-    bool fetched; // what is needed of it is in `fetched` below, from head.base on
+    bool fetched; // what is needed of it is in `fetched_fd` below, from head.base on
     struct CheckpointHead head;
 };
 
 struct CheckpointFiles {
     int folder, held; // descriptors, -1: none
-    int fetched;      // likewise: what was received from other disks (local.c)
+    int fetched_fd;   // likewise: what was received from other disks (local.c)
     int count;
     struct CheckpointFile *file;
-    bool whole; // they are to have the model's weights, also where this run has adapters
+    bool wants_model; // the files must have the model's weights, also where this run has adapters
     // (tp_size): the groups as each TP rank that saved had them
     struct Params *saved;
     int tp_size;

@@ -111,8 +111,8 @@ int checkpoint_hold(int folder) {
     return fd;
 }
 
-// True if nobody reads the checkpoint; also if an unfinished one lacks its first file. False if
-// that cannot be found out.
+// True if nobody reads the checkpoint, and until *held is closed nobody can; also if an unfinished
+// one lacks all files (*held: -1). False if that cannot be found out.
 static bool is_unread(int folder, int *held) {
     *held = open_lowest(folder, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     return *held < 0 ? errno == ENOENT : set_file_lock(*held, F_WRLCK);
@@ -129,7 +129,7 @@ static bool remove_file(int folder, const char *name, void *unused) {
     return is_ours(folder, name, unused) && unlinkat(folder, name, 0) == 0;
 }
 
-// Returns 0, or -errno: what is no folder, or a link to one, is not ours.
+// Opens a folder. Errors: -EEXIST if it is no folder, or a link to one, and so not ours; -errno.
 static int open_ours(const char *path, int *folder) {
     *folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (*folder >= 0)

@@ -29,8 +29,8 @@
 // ---- is it of this run? Its identity is compared with the run's, line by line ----
 
 struct IdentityLine {
-    const char *text; // NULL: there is none
-    size_t n, name;   // bytes: without the line feed; of its name
+    const char *text;     // NULL: there is none
+    size_t n, name_bytes; // bytes of the line, without the line feed; and of its name
 };
 
 static bool is_flag(const struct IdentityLine *l) {
@@ -38,26 +38,28 @@ static bool is_flag(const struct IdentityLine *l) {
 }
 
 // Returns the setting's flag, by its oldest name (options_identity); NULL: it names none.
-static const struct Flag *flag_of(const struct IdentityLine *l) {
+static const struct Flag *find_flag(const struct IdentityLine *l) {
     for (const struct Flag *f = settings_table; f < settings_table + settings_count; f++) {
         const char *name = f->was ? f->was : f->name;
-        if (is_flag(l) && strlen(name) == l->name - 2 && !memcmp(l->text + 2, name, l->name - 2))
+        if (is_flag(l) && strlen(name) == l->name_bytes - 2 &&
+            !memcmp(l->text + 2, name, l->name_bytes - 2))
             return f;
     }
     return NULL;
 }
 
-// True if a run of another number of ranks may change it.
+// True if a run of another number of ranks may change the line's value.
 static bool is_of_the_ranks(const struct IdentityLine *l) {
-    const struct Flag *f = flag_of(l);
+    const struct Flag *f = find_flag(l);
     return f && f->identity == FLAG_RANKS;
 }
 
-// Returns it as a user writes it; free() it.
-static char *line_text(const struct IdentityLine *l) {
-    const struct Flag *f = flag_of(l);
+// Returns the line as a user writes it; free() it.
+static char *format_line(const struct IdentityLine *l) {
+    const struct Flag *f = find_flag(l);
     if (f)
-        return base_format("--%s%.*s", f->name, (int)(l->n - l->name), l->text + l->name);
+        return base_format("--%s%.*s", f->name, (int)(l->n - l->name_bytes),
+                           l->text + l->name_bytes);
     return base_format("%.*s", (int)l->n, l->text);
 }
 
@@ -66,25 +68,25 @@ static char *line_text(const struct IdentityLine *l) {
 static struct IdentityLine next_line(const char **text) {
     struct IdentityLine l = {*text, strcspn(*text, "\n"), 0};
     if (is_flag(&l))
-        l.name = strcspn(l.text, " \n");
+        l.name_bytes = strcspn(l.text, " \n");
     for (size_t i = 0; i < l.n && !is_flag(&l); i++)
         if (l.text[i] == ' ')
-            l.name = i;
+            l.name_bytes = i;
     *text += l.n + (l.text[l.n] == '\n');
     return l;
 }
 
 // True for the two lines that name what computes: the device, or the CPU's kernels.
 static bool names_kernels(const struct IdentityLine *l) {
-    return (l->name == 8 && !memcmp(l->text, "--device", 8)) ||
-           (l->name == 9 && !memcmp(l->text, "--kernels", 9));
+    return (l->name_bytes == 8 && !memcmp(l->text, "--device", 8)) ||
+           (l->name_bytes == 9 && !memcmp(l->text, "--kernels", 9));
 }
 
 // Returns the line of a text that has another's name.
 static struct IdentityLine line_named(const char *text, const struct IdentityLine *as) {
     while (*text) {
         struct IdentityLine l = next_line(&text);
-        if ((l.name == as->name && !memcmp(l.text, as->text, l.name)) ||
+        if ((l.name_bytes == as->name_bytes && !memcmp(l.text, as->text, l.name_bytes)) ||
             (names_kernels(&l) && names_kernels(as)))
             return l;
     }
@@ -92,20 +94,20 @@ static struct IdentityLine line_named(const char *text, const struct IdentityLin
 }
 
 // A wanted value of * matches any.
-static bool is_same(const struct IdentityLine *has, const struct IdentityLine *want) {
-    bool any = want->text && want->n == want->name + 2 && want->text[want->n - 1] == '*';
+static bool line_matches(const struct IdentityLine *has, const struct IdentityLine *want) {
+    bool any = want->text && want->n == want->name_bytes + 2 && want->text[want->n - 1] == '*';
     return any || (want->text && has->n == want->n && !memcmp(has->text, want->text, has->n));
 }
 
-// Finds the first flag, or else other line, of `text` that the other identity has with another
-// value; with `missing`, that it lacks.
-static bool find_difference(const char *text, const char *other, bool missing, bool flags,
+// Finds the first flag, or else (of_flags is false) other line, of `text` that `other` has with
+// another value, *its; with `missing`, that it lacks.
+static bool find_difference(const char *text, const char *other, bool missing, bool of_flags,
                             bool same_ranks, struct IdentityLine *line, struct IdentityLine *its) {
     while (*text) {
         *line = next_line(&text);
         *its = line_named(other, line);
-        bool differs = missing ? !its->text : !is_same(line, its);
-        if (differs && is_flag(line) == flags && (same_ranks || !is_of_the_ranks(line)))
+        bool differs = missing ? !its->text : !line_matches(line, its);
+        if (differs && is_flag(line) == of_flags && (same_ranks || !is_of_the_ranks(line)))
             return true;
     }
     return false;
@@ -121,7 +123,7 @@ static int compare_identity(const char *path, const char *stored, const char *wa
                 find_difference(wanted, stored, true, !others, same_ranks, &want, &has);
     if (!found)
         return 0;
-    char *had = has.text ? line_text(&has) : NULL, *wants = want.text ? line_text(&want) : NULL;
+    char *had = has.text ? format_line(&has) : NULL, *wants = want.text ? format_line(&want) : NULL;
     char *why = !had     ? base_format("lacks \"%s\"", wants)
                 : !wants ? base_format("has \"%s\", which this run lacks", had)
                          : base_format("has \"%s\", not \"%s\"", had, wants);
@@ -179,7 +181,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
 // ---- the files ----
 
 static void files_close(struct CheckpointFiles *f) {
-    const int descriptor[] = {f->held, f->folder, f->fetched};
+    const int descriptor[] = {f->held, f->folder, f->fetched_fd};
     for (int i = 0; i < 3; i++)
         if (descriptor[i] >= 0)
             close(descriptor[i]);
@@ -194,7 +196,7 @@ static void files_close(struct CheckpointFiles *f) {
     *f = (struct CheckpointFiles){0};
 }
 
-// Closes the file again: a checkpoint may have more files than a process may open.
+// Reads a file's head, and closes it: a checkpoint may have more files than a process may open.
 static int read_head(struct CheckpointFiles *f, int i, struct Error *e) {
     struct CheckpointFile *file = &f->file[i];
     int fd, err = checkpoint_file_open(f->folder, file->path, &fd, &file->head, e);
@@ -211,14 +213,14 @@ static int open_folder(struct CheckpointFiles *f, const char *folder, struct Err
     return 0;
 }
 
-// Opens the first file, which says how many there are.
-static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles *f,
-                      struct Error *e) {
+// Opens the folder, and reads the head of the first file, which says how many there are.
+static int read_first_head(struct Zero *z, const char *folder, struct CheckpointFiles *f,
+                           struct Error *e) {
     *f = (struct CheckpointFiles){.held = -1,
-                                  .fetched = -1,
+                                  .fetched_fd = -1,
                                   .count = 1,
                                   .file = base_alloc_zeroed(sizeof *f->file),
-                                  .whole = f->whole};
+                                  .wants_model = f->wants_model};
     f->file[0] = (struct CheckpointFile){.path = checkpoint_rank_path(folder, 0)};
     int err = open_folder(f, folder, e);
     if (!err && z->all->rank == 0)
@@ -227,9 +229,9 @@ static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles
     return zero_agree(z, err ? err : read_head(f, 0, e));
 }
 
-// Opens the others: each rank checks its share of them, and then reads all heads.
-static int open_others(struct Zero *z, const char *folder, struct CheckpointFiles *f,
-                       struct Error *e) {
+// Checks the other files, each rank its share of them, and then reads all their heads.
+static int read_other_heads(struct Zero *z, const char *folder, struct CheckpointFiles *f,
+                            struct Error *e) {
     uint32_t count = f->file[0].head.size;
     if (count < 1 || count > CHECKPOINT_FILES_MAX)
         return checkpoint_damaged(e, folder, "its first file counts %u ranks", count);
@@ -246,7 +248,7 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
     return err;
 }
 
-// A resumed run may have a delayed update on its way after the checkpoint's step.
+// Checks that a file has the weights before a late update exactly if this run is late at its step.
 static int check_late(const struct Zero *z, const struct CheckpointFile *f, struct Error *e) {
     bool has = f->head.narray == NSTATE_LATE;
     if (has == offload_is_late_after(z, f->head.step))
@@ -270,7 +272,7 @@ static int check_arrays(const struct Zero *z, const struct CheckpointFiles *f, s
 // Adapters are of one base; and a checkpoint of adapters is no model.
 static int check_base(const struct Zero *z, const struct CheckpointFiles *f, const char *path,
                       struct Error *e) {
-    uint64_t has = f->file[0].head.base_hash, wants = f->whole ? 0 : z->base_hash;
+    uint64_t has = f->file[0].head.base_hash, wants = f->wants_model ? 0 : z->base_hash;
     if (has == wants)
         return 0;
     if (!wants)
@@ -299,7 +301,7 @@ static int lay_out(const struct Zero *z, struct CheckpointFiles *f, struct Error
         return refuse_shape(f->file[0].path, e);
     f->saved = base_alloc_zeroed((size_t)tp_size * sizeof *f->saved);
     struct ModelConfig config = z->params->config;
-    config.lora.rank = f->whole ? 0 : config.lora.rank;
+    config.lora.rank = f->wants_model ? 0 : config.lora.rank;
     for (f->tp_size = 0; f->tp_size < tp_size; f->tp_size++)
         params_layout(&config, 1, (size_t)f->tp_size, (size_t)tp_size, &f->saved[f->tp_size]);
     return 0;
@@ -324,7 +326,7 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
 
 // ---- what is taken ----
 
-// A run that only samples may have asked for no delayed updates: it gets the newest weights.
+// True if the weights before a late update are loaded; one that only samples may not want them.
 static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
     return offload_is_delayed(z) && h->narray == NSTATE_LATE;
 }
@@ -352,14 +354,14 @@ static void restore_choices(struct Zero *z, const char *path, const struct Check
         log_line(LOG_NORMAL, "checkpoint %s: %s", path, why.text);
 }
 
-// Opens all files, and checks that they are intact, and of that run and this model. same_ranks:
+// Reads all heads, and checks that the files are intact, of that run and of this model. same_ranks:
 // with as many ranks, flags that shape bits must be the same, too. Call files_close in any case.
-static int open_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
-                    struct CheckpointFiles *f, struct Error *e) {
-    bool apart = checkpoint_is_local(z, path);
-    int err = apart ? checkpoint_fetch(z, path, f, e) : open_first(z, path, f, e);
-    if (!err && !apart)
-        err = open_others(z, path, f, e);
+static int check_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
+                     struct CheckpointFiles *f, struct Error *e) {
+    bool on_several_disks = checkpoint_is_local(z, path);
+    int err = on_several_disks ? checkpoint_fetch(z, path, f, e) : read_first_head(z, path, f, e);
+    if (!err && !on_several_disks)
+        err = read_other_heads(z, path, f, e);
     const struct CheckpointHead *head = &f->file[0].head;
     if (!err && identity)
         err =
@@ -370,17 +372,17 @@ static int open_all(struct Zero *z, const char *path, const char *identity, bool
 }
 
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
-    struct CheckpointFiles f = {.whole = false};
-    int err = open_all(z, path, identity, true, &f, e);
+    struct CheckpointFiles f = {.wants_model = false};
+    int err = check_all(z, path, identity, true, &f, e);
     const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity && !z->plan.inference)
         err = check_late(z, &f.file[0], e);
     if (!err)
         err = check_arrays(z, &f, e);
     // Kernels of another kind compute other numbers, and a run does not change them midway.
-    const struct CheckpointHead *had = err ? NULL : choices_of(z, &f);
-    if (!err && identity && had->choices)
-        err = device_set_variants(z->device, had->choices, had->choices_bytes, e);
+    const struct CheckpointHead *with_choices = err ? NULL : choices_of(z, &f);
+    if (!err && identity && with_choices->choices)
+        err = device_set_variants(z->device, with_choices->choices, with_choices->choices_bytes, e);
     err = zero_agree(z, err);
     enum State arrays = z->plan.inference     ? STATE_MASTER + 1
                         : loads_late(z, head) ? NSTATE_LATE
@@ -402,8 +404,8 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
 
 int checkpoint_load_weights(struct Zero *z, const char *path, const char *identity,
                             struct Error *e) {
-    struct CheckpointFiles f = {.whole = true};
-    int err = zero_agree(z, open_all(z, path, identity, false, &f, e));
+    struct CheckpointFiles f = {.wants_model = true};
+    int err = zero_agree(z, check_all(z, path, identity, false, &f, e));
     if (!err)
         err = zero_agree(z, checkpoint_read_arrays(z, &f, STATE_MASTER + 1, e));
     if (!err)

@@ -110,7 +110,7 @@ struct Fetch {
     const char *path;
     int *owner;          // (files): the lowest rank that sees it; -1: none
     bool *sees, *shared; // (files): this rank sees it; all do
-    uint64_t end;        // of what was fetched
+    uint64_t end;        // bytes of fetched_fd so far
 };
 
 // ---- do they see the same? ----
@@ -197,7 +197,7 @@ static void name_files(struct Fetch *x, uint32_t count) {
 }
 
 // Finds which ranks see which files, 64 files at a time.
-static void survey(struct Fetch *x) {
+static void find_owners(struct Fetch *x) {
     struct CheckpointFiles *f = x->f;
     int size = x->z->all->size;
     for (int begin = 0; begin < f->count; begin += BITS) {
@@ -251,6 +251,7 @@ static uint64_t owner_value(struct Fetch *x, int i, uint64_t mine) {
     return zero_share(x->z, mine)[x->owner[i]];
 }
 
+// True if a file's part of a group has elements that this rank keeps.
 static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *part) {
     uint64_t begin = zero_owned_begin(z, g), end = begin + zero_owned_numel(z, g);
     return part->count && part->begin < end && part->begin + part->count > begin;
@@ -268,8 +269,8 @@ static bool needs_file(const struct Zero *z, const struct CheckpointHead *h, int
     return needed;
 }
 
-// Sends bytes [at, at + n) of a file from its owner to the others. keeps: stores them in what this
-// rank fetches. An error is kept in *err, since the others go on.
+// Sends bytes [at, at + n) of file i from its owner (fd; others: -1) to all. keeps: stores them in
+// what this rank fetches. An error is kept in *err, since the others go on.
 static void broadcast_range(struct Fetch *x, int i, int fd, uint64_t at, uint64_t n, bool keeps,
                             char *buffer, int *err, struct Error *e) {
     const char *path = x->f->file[i].path;
@@ -282,7 +283,7 @@ static void broadcast_range(struct Fetch *x, int i, int fd, uint64_t at, uint64_
                              x->owner[i], path);
         comm_broadcast_host(x->z->all, buffer, bytes, x->owner[i]);
         if (keeps && !*err &&
-            (*err = base_write(x->f->fetched, buffer, bytes, (off_t)(x->end + at))))
+            (*err = base_write(x->f->fetched_fd, buffer, bytes, (off_t)(x->end + at))))
             error_io(e, *err, E_CHECKPOINT_WRITE,
                      "cannot store another node's part of checkpoint %s on this node", path);
     }
@@ -305,11 +306,11 @@ static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
         uint64_t head = owner_value(x, i, owns ? checkpoint_values_at(&file->head) : 0);
         broadcast_range(x, i, from, 0, head, !sees, buffer, &err, e);
         if (!sees && !err)
-            err = checkpoint_file_head(x->f->fetched, file->path, x->end, bytes, &file->head, e);
+            err = checkpoint_file_head(x->f->fetched_fd, file->path, x->end, bytes, &file->head, e);
         bool needed = !sees && !err && needs_file(x->z, &file->head, i);
         err = zero_agree(x->z, err);
-        bool any = zero_agree(x->z, needed ? -1 : 0);
-        if (any && !err)
+        bool any_needs = zero_agree(x->z, needed ? -1 : 0);
+        if (any_needs && !err)
             broadcast_range(x, i, from, head, bytes - head, needed, buffer, &err, e);
         file->fetched = needed;
         x->end += needed ? bytes : 0;
@@ -320,12 +321,12 @@ static int fetch_file(struct Fetch *x, int i, char *buffer, struct Error *e) {
     return err;
 }
 
-// Opens a file without a name: beside the checkpoint, or where temporary files go.
+// Opens a file without a name: beside the checkpoint, above that, or where temporary files go.
 static int open_unnamed(const char *path, struct Error *e) {
-    char *beside = base_format("%s/../..", path), *at = NULL;
-    char *above = folder_of(path);
+    char *above_checkpoints = base_format("%s/../..", path), *at = NULL;
+    char *checkpoints = folder_of(path);
     const char *other = getenv("TMPDIR");
-    const char *folders[] = {above, beside, other ? other : "/tmp"};
+    const char *folders[] = {checkpoints, above_checkpoints, other ? other : "/tmp"};
     int fd = -1;
     for (int i = 0; i < 3 && fd < 0; i++) {
         at = base_format("%s/fetched-XXXXXX", folders[i]);
@@ -338,14 +339,14 @@ static int open_unnamed(const char *path, struct Error *e) {
         fd = error_io(e, -errno, E_CHECKPOINT_WRITE,
                       "cannot store another node's part of checkpoint %s beside it or in %s", path,
                       folders[2]);
-    free(above);
-    free(beside);
+    free(checkpoints);
+    free(above_checkpoints);
     return fd;
 }
 
 // ---- all of it ----
 
-// Each file is checked by the rank that sends it.
+// Checks the files that this rank sends.
 static int check_own(const struct Fetch *x, struct Error *e) {
     int err = 0;
     for (int i = 0; i < x->f->count && !err; i++)
@@ -357,7 +358,7 @@ static int check_own(const struct Fetch *x, struct Error *e) {
 static int fetch_all(struct Fetch *x, struct Error *e) {
     char *buffer = base_alloc(PIECE);
     int fd = open_unnamed(x->path, e), err = zero_agree(x->z, fd < 0 ? fd : 0);
-    x->f->fetched = fd < 0 ? -1 : fd;
+    x->f->fetched_fd = fd < 0 ? -1 : fd;
     for (int i = 0; i < x->f->count && !err; i++)
         err = fetch_file(x, i, buffer, e);
     free(buffer);
@@ -368,8 +369,10 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
     struct Fetch x = {.z = z, .f = f, .path = path};
     struct Error why;
     uint32_t count;
-    *f = (struct CheckpointFiles){
-        .whole = f->whole, .held = -1, .fetched = -1, .file = base_alloc_zeroed(sizeof *f->file)};
+    *f = (struct CheckpointFiles){.wants_model = f->wants_model,
+                                  .held = -1,
+                                  .fetched_fd = -1,
+                                  .file = base_alloc_zeroed(sizeof *f->file)};
     f->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder >= 0)
         f->held = checkpoint_hold(f->folder);
@@ -378,7 +381,7 @@ int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f
     int reporter = agree_on_save(&x, &count, &why), err = check_count(&x, count, reporter, &why, e);
     if (!err) {
         name_files(&x, count);
-        survey(&x);
+        find_owners(&x);
         err = check_all_there(&x, reporter, e);
     }
     if (!err)

@@ -22,7 +22,7 @@ struct CheckpointReader {
     struct Zero *z;
     const struct CheckpointFiles *files;
     int file, fd; // the open file; -1: none
-    // The window holds elements [begin, end) of an array of the open file.
+    // The window holds elements [begin, end) of an array of the open file, counted from its first.
     int group;
     enum State what;
     uint64_t begin, end;
@@ -59,7 +59,7 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     const struct CheckpointFile *from = &f->file[file];
     int err = 0;
     if (from->fetched)
-        r->fd = fcntl(f->fetched, F_DUPFD_CLOEXEC, 0);
+        r->fd = fcntl(f->fetched_fd, F_DUPFD_CLOEXEC, 0);
     else if (!(err = checkpoint_file_open(f->folder, from->path, &r->fd, &again, e)))
         checkpoint_head_free(&again);
     if (from->fetched && r->fd < 0)
@@ -69,7 +69,7 @@ static int open_file(struct CheckpointReader *r, int tp_rank, int g, uint64_t i,
     return err;
 }
 
-// Reads elements [i, i + n) of an array of the open file, without the window.
+// Reads elements [i, i + n) of an array of the open file, from its first on, without the window.
 static int read_direct(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
                        float *out, struct Error *e) {
     const struct CheckpointFile *f = &r->files->file[r->file];
@@ -77,7 +77,7 @@ static int read_direct(struct CheckpointReader *r, int g, enum State what, uint6
     return err ? err : checkpoint_file_read(r->fd, f->path, out, n * sizeof *out, e);
 }
 
-// Reads elements [i, i + n) of an array of the open file.
+// Reads elements [i, i + n) of an array of the open file, counted likewise.
 static int read_elements(struct CheckpointReader *r, int g, enum State what, uint64_t i, size_t n,
                          float *out, struct Error *e) {
     uint64_t left = r->files->file[r->file].head.group[g].count - i;
@@ -158,7 +158,7 @@ static int read_group(struct CheckpointReader *r, int g, enum State arrays, floa
         end = size_min(end, numel);
     int err = 0;
     bool adapter = z->params->group[g].kind == GROUP_ADAPTER;
-    if (!r->files->whole)
+    if (!r->files->wants_model)
         arrays = zero_narray(z, g, arrays);
     else if (adapter)
         return 0;

@@ -32,9 +32,9 @@ static void hash_whole_tensors(struct Zero *z, int g, size_t begin, size_t end, 
     const struct Group *group = &z->params->group[g];
     for (int i = 0; i < group->nparam; i++) {
         const struct Param *p = &group->param[i];
-        size_t last = size_min(end, p->offset + p->rows * p->cols);
+        size_t stop = size_min(end, p->offset + p->rows * p->cols);
         if (p->split == SPLIT_NONE)
-            hash_range(z, g, size_max(begin, p->offset), last, chunk, h);
+            hash_range(z, g, size_max(begin, p->offset), stop, chunk, h);
     }
 }
 
@@ -57,8 +57,8 @@ static const uint64_t *hash_shards(struct Zero *z, HashShard *each) {
     return zero_share(z, hash64_final(&h));
 }
 
-// Returns a rank whose hash is not that of the first one along the axis; -1: none. ends: compares
-// only the last one, as only the ends of a pipeline have the same.
+// Returns the lowest rank whose hash is not that of the first one along the axis; -1: none. ends:
+// compares only the last one, as only the ends of a pipeline have the same.
 static int find_other(struct Zero *z, enum Axis axis, bool ends, HashShard *each) {
     const struct Grid *grid = &z->parallel->grid;
     int other = -1;

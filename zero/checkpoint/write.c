@@ -52,9 +52,10 @@ uint64_t checkpoint_bytes(const struct Zero *z, const char *identity) {
     return bytes;
 }
 
-// Takes values: appends them to a file, or to memory.
+// Takes n bytes of values: appends them to a file, or to memory.
 typedef int Put(void *to, const void *bytes, size_t n, struct Error *e);
 
+// Writes elements [begin, begin + n) of an array, counted from the first that this rank owns.
 static int write_array(struct Zero *z, int g, enum State what, size_t begin, size_t n, float *chunk,
                        Put *put, void *to, struct Error *e) {
     int err = 0;

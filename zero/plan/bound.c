@@ -49,22 +49,22 @@ static struct StepUpdates updates_of(const struct RankSettings *s) {
 
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e) {
-    bool bus = settings_offload(s);
-    bool disk = settings_use_disk(s);
-    bool here = s->device == DEVICE_CPU || device_count_cuda() > 0;
+    bool offloads = settings_offloads(s);
+    bool uses_disk = settings_uses_disk(s);
+    bool device_is_here = s->device == DEVICE_CPU || device_count_cuda() > 0;
     struct Error ignored;
     *out = (struct Speeds){0};
-    int err = disk && (!plan || s->nvme.folder) ? nvme_preflight(&s->nvme, 0, e) : 0;
+    int err = uses_disk && (!plan || s->nvme.folder) ? nvme_preflight(&s->nvme, 0, e) : 0;
     if (err && !plan)
         return err;
-    disk = disk && !err && s->nvme.folder;
-    struct StepUpdates n = plan || bus ? updates_of(s) : (struct StepUpdates){0, 0};
-    if (plan && (!bus || (here && rank_device_check(s, &ignored))))
+    uses_disk = uses_disk && !err && s->nvme.folder;
+    struct StepUpdates n = plan || offloads ? updates_of(s) : (struct StepUpdates){0, 0};
+    if (plan && (!offloads || (device_is_here && rank_device_check(s, &ignored))))
         return 0;
-    if (here)
+    if (device_is_here)
         out->flops =
             cached_speed(keep, folder, rank_device_speed_name(s), rank_device_measure_speed, s);
-    if (here && bus) {
+    if (device_is_here && offloads) {
         out->in = cached_speed(keep, folder, rank_device_copy_name(s, "to the device"),
                                rank_device_measure_in, s);
         out->out = cached_speed(keep, folder, rank_device_copy_name(s, "from the device"),
@@ -72,7 +72,7 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
         out->update = cached_update_speed(s, n.device, false, keep, folder);
         out->host_update = cached_update_speed(s, n.host, true, keep, folder);
     }
-    if (disk) {
+    if (uses_disk) {
         out->read = cached_disk_speed(s, "read", keep, folder, nvme_measure_read);
         out->written = cached_disk_speed(s, "written", keep, folder, nvme_measure_write);
     }
@@ -135,7 +135,7 @@ static double exposed_send_seconds(const struct StepWork *w, const struct Speeds
     return w->together ? 0 : seconds_at_speed(micro + sent[SEND_LAST] + sent[SEND_UPDATE], s->sent);
 }
 
-// The first unit waits for its update and its weights, and nothing is left to run beside that.
+// Returns the seconds that the first unit waits for its update and weights, which nothing hides.
 static double first_wait(const struct StepWork *w, const struct Speeds *s, const struct Bound *b) {
     struct Moved first = w->moves.update;
     moved_add(&first, w->moves.forward);

@@ -32,7 +32,7 @@ struct Speeds {
 typedef double KeepMeasured(const char *folder, const char *name, double (*measure)(void *context),
                             void *context);
 
-// The speeds that a run with these settings depends on, measured before it takes any memory.
+// Finds the speeds that a run with these settings depends on, measured before it takes any memory.
 // Errors, of a run alone and not of a plan: those of nvme_preflight for a folder that is not fit.
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e);
@@ -60,8 +60,8 @@ struct StepWork {
     double update, host_update; // bytes of AdamW on the device, and on the host
     double sent[NSENDPHASE];    // bytes of collectives, by what they are made beside
     double sums[2];             // and of those in the compute queue, of each pass (tensor parallel)
-    double units;               // that take turns: of one nothing hides the fetch; 0: all is hidden
-    bool together;              // they share cores, or one queue
+    double units;  // that take turns: the fetch of one is not hidden; 0: all are hidden
+    bool together; // kernels, copies and collectives share cores, or one queue: none overlap
     size_t nmicro;
     int disk_ranks; // that share the disk
     bool delayed;   // an update has the whole next step's time

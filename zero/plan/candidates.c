@@ -57,7 +57,7 @@ static bool may_choose(const struct FitOpen *open, enum Choose axis, int is, int
                                value == MASTER_BF16 ? open->master : open->split,
                                open->moments,
                                open->recompute,
-                               open->stage && (!open->pair || is / 2 == value / 2)};
+                               open->stage && (!open->keeps_stage_pair || is / 2 == value / 2)};
     return value == is || may[axis];
 }
 
@@ -175,7 +175,7 @@ static bool same_offload(const struct Candidate *a, const struct Candidate *b) {
     return a->opt == b->opt && a->param == b->param && a->act == b->act;
 }
 
-// `said` with as much offloaded as offloads[i], or more where it had.
+// Returns `said` with as much offloaded as offloads[i], or more where it had.
 static struct Candidate with_offload(int i, struct Candidate said) {
     said.opt = said.opt > offloads[i].opt ? said.opt : offloads[i].opt;
     said.param = said.param > offloads[i].param ? said.param : offloads[i].param;
@@ -195,7 +195,7 @@ static int offload_row(const struct Candidate *c, const struct Candidate *said) 
 
 // Returns what comes back from the host's memory to make c of `said`: 0: activations, which cost
 // the bus most; 1: weights, too; 2: the optimizer state, too. -1: c differs otherwise.
-static int less_row(const struct Candidate *c, struct Candidate said) {
+static int onload_row(const struct Candidate *c, struct Candidate said) {
     enum TierKind *const from_host[] = {&said.act, &said.param, &said.opt};
     for (int i = 0; i < 3; i++) {
         bool was = *from_host[i] == TIER_CPU;
@@ -208,14 +208,14 @@ static int less_row(const struct Candidate *c, struct Candidate said) {
 
 enum { MANY_STAGES = 8 }; // more than there are
 
-// The other stages, higher ones first; fit.c tries the lower ones last of all. Shards make a rank's
-// part smaller, but what is gathered around a unit may need more than they save.
+// Returns the distance of a stage: higher ones are nearer; fit.c tries the lower ones last of all.
+// Shards make a rank's part smaller, but what is gathered for a unit may need more than they save.
 static uint64_t stage_distance(const struct Candidate *c, const struct Candidate *said) {
     int up = c->stage - said->stage;
     return (uint64_t)(up >= 0 ? up : MANY_STAGES - up);
 }
 
-// Another stage, more recomputation, or both.
+// Returns the distance of another stage, below 50; of more recomputation, below 100; or of both.
 static uint64_t layout_distance(const struct Candidate *c, const struct Candidate *said) {
     uint64_t stages = stage_distance(c, said);
     if (c->recompute < said->recompute)
@@ -227,9 +227,9 @@ static uint64_t layout_distance(const struct Candidate *c, const struct Candidat
 enum { FAR_ROW = 1000, FAR_GROUP = 100000 };
 
 // Returns the distance by the kind of change, and by its place among those of that kind.
-static uint64_t group_distance(const struct Candidate *c, const struct Candidate *said, bool less,
-                               bool disk) {
-    int more = offload_row(c, said), fewer = less_row(c, *said);
+static uint64_t group_distance(const struct Candidate *c, const struct Candidate *said,
+                               bool host_is_short, bool disk) {
+    int more = offload_row(c, said), back = onload_row(c, *said); // rows; -1: c is no such change
     bool as_it_was = same_offload(c, said);
     bool on_host = more >= 0 && offloads[more].opt == TIER_CPU;
     if (c->master != said->master) // split ones, which have the same results
@@ -241,17 +241,17 @@ static uint64_t group_distance(const struct Candidate *c, const struct Candidate
         return 1 * FAR_GROUP + (uint64_t)more * FAR_ROW;
     // A disk that the user named, or uses, comes first; where there may be none, it is the last
     // resort.
-    if (fewer >= 0 && less)
-        return (disk ? 4 : 3) * FAR_GROUP + (uint64_t)fewer * FAR_ROW;
+    if (back >= 0 && host_is_short)
+        return (disk ? 4 : 3) * FAR_GROUP + (uint64_t)back * FAR_ROW;
     return more >= 0 ? (disk ? 3 : 4) * FAR_GROUP + (uint64_t)more * FAR_ROW : CANDIDATE_NOT;
 }
 
-uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said, bool less,
-                            bool disk) {
-    uint64_t group = group_distance(c, said, less, disk || uses_disk(said));
+uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said,
+                            bool host_is_short, bool disk) {
+    uint64_t group = group_distance(c, said, host_is_short, disk || uses_disk(said));
     uint64_t layout = layout_distance(c, said);
-    bool other = c->moments != said->moments || c->master == MASTER_BF16;
-    if (group == CANDIDATE_NOT || layout == CANDIDATE_NOT || (other && c->master != said->master))
+    bool differs = c->moments != said->moments || c->master == MASTER_BF16;
+    if (group == CANDIDATE_NOT || layout == CANDIDATE_NOT || (differs && c->master != said->master))
         return CANDIDATE_NOT;
     return c->moments == said->moments ? group + layout : CANDIDATE_NOT;
 }
@@ -306,7 +306,7 @@ static bool make_run_settings(const struct Trials *t, const struct Candidate *c,
     *out = *t->settings;
     candidate_apply(c, out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
-    bool stops = settings_offload(t->settings) && !settings_offload(out);
+    bool stops = settings_offloads(t->settings) && !settings_offloads(out);
     if (out->opt_tier == TIER_DEVICE && (part || out->delayed))
         return false; // as the rules of zero/settings/settings_rules.c refuse them
     if (settings_check_shards(out, &ignored))
@@ -334,8 +334,8 @@ static bool forecast_candidate(const struct Trials *t, const struct Candidate *c
 bool trials_fit(void *trials, const struct Candidate *c) {
     struct Trials *t = trials;
     t->tried++;
-    t->made = forecast_candidate(t, c, &t->last);
-    if (!t->made)
+    t->last_exists = forecast_candidate(t, c, &t->last);
+    if (!t->last_exists)
         return false;
     size_t excess = capacity_excess(&t->last, t->room);
     if (!excess || excess < t->excess) {

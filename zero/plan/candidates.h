@@ -39,16 +39,16 @@ struct Candidate {
 struct Candidate candidate_of(const struct RankSettings *s);
 void candidate_apply(const struct Candidate *c, struct RankSettings *s); // all but the batch
 
-// All that `open` allows instead of `said`, with its batch, `said` first; free() it. disk: some may
-// lie there. Returns how many.
+// Lists all that `open` allows instead of `said`, with its batch, `said` first; free() *out. disk:
+// some may lie there. Returns how many.
 size_t candidates_list(const struct RankSettings *said, const struct FitOpen *open, bool disk,
                        struct Candidate **out);
 
-// The micro-batches of at most `most` sequences, in rising order, which divide the step; free().
+// Lists the micro-batches up to `most` that divide the step, rising; free() *out. Returns how many.
 size_t candidates_batches(const struct RankSettings *said, size_t most, size_t **out);
 
-// Looks for the largest of n batches that fits with c, as memory grows with the batch: the last one
-// that it tries. False: none fits.
+// Looks for the largest of n batches, in rising order, that fits with c, as memory grows with the
+// batch: the last one that it tries. False: none fits.
 typedef bool CandidateFits(void *context, const struct Candidate *c);
 bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
                         void *context);
@@ -56,18 +56,18 @@ bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, Candi
 // Refuses --fit auto: no candidate makes a run. Returns -EINVAL.
 int candidates_refuse_flags(struct Error *e);
 
-// c as flags, as far as it differs from `from`, each after a space. folder: that of --nvme-path.
+// Writes c as flags, as far as it differs from `from`, each after a space. folder: --nvme-path's.
 enum { CANDIDATE_BYTES = 256 };
 void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,
                         char text[CANDIDATE_BYTES]);
 
 // Returns how far c is from what was said, for advice: stages and recomputation, then offload to
-// the CPU, split master weights, the disk or less offload. less: the host's memory is short; disk:
-// there is one. CANDIDATE_NOT: that is no advice. The second is of those that also get a smaller
-// batch.
+// the CPU, split master weights, the disk or, if host_is_short, less offload. disk: there is one.
+// CANDIDATE_NOT: that is no advice. candidate_distance_with_batch is for those that also get a
+// smaller batch.
 #define CANDIDATE_NOT UINT64_MAX
-uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said, bool less,
-                            bool disk);
+uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said,
+                            bool host_is_short, bool disk);
 uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct Candidate *said);
 
 // Forecasts of candidates, each held against the room that there is.
@@ -78,7 +78,7 @@ struct Trials {
     bool advice;                  // a run would refuse --host-mem and its kin without offload
     struct Device *device, *host; // lent to dry ranks
     size_t tried;
-    bool made;                // there is such a run as the last one
+    bool last_exists;         // there is such a run as the last candidate
     struct Forecast last;     // its forecast
     struct Candidate nearest; // one that fits, or the one that exceeds least
     size_t excess;            // what it needs beyond all limits; SIZE_MAX: there is none

@@ -22,12 +22,12 @@ struct Capacity capacity_of(const struct RankSettings *s, const struct RankDevic
                               [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
 }
 
-// Each rank has a place of its own: a GPU (zero/rank/rank_device.c).
+// True if each rank has a place of its own: a GPU (zero/rank/rank_device.c).
 static bool places_apart(const struct RankSettings *s) {
     return s->device == DEVICE_CUDA && !s->processes && device_count_cuda() >= s->ranks;
 }
 
-// All ranks of this process have one such place, which then has what they take together.
+// True if all ranks of this process share that memory, which then has what they take together.
 static bool is_shared(const struct Forecast *f, enum Shortage of) {
     return of == SHORT_MEMORY || (of == SHORT_PLACE && !places_apart(&f->settings));
 }
@@ -77,23 +77,23 @@ struct Needs capacity_needs(const struct Forecast *f) {
     return needs;
 }
 
-// "2 x 10.0 MiB (0.01 GB) of device memory", or what a node's ranks need together; with a verb
-// behind it, and whose it is.
-static void describe(const struct Needs *needs, enum Shortage of, const char *verb,
-                     const char *word, char text[LACK_BYTES]) {
+// Writes "2 x 10.0 MiB (0.01 GB) of device memory", or what a node's ranks need together; then the
+// verb, and whose it is: "by a node of 2 ranks", with the preposition.
+static void describe_need(const struct Needs *needs, enum Shortage of, const char *verb,
+                          const char *preposition, char text[LACK_BYTES]) {
     size_t bytes = needs->of[of];
     char times[24] = "", who[64];
     snprintf(who, sizeof who, "%s", needs->how[of]);
     if (of != SHORT_NODE)
         snprintf(times, sizeof times, "%d x ", needs->ranks);
     else if (needs->node_ranks > 1)
-        snprintf(who, sizeof who, " %s a node of %d ranks", word, needs->node_ranks);
+        snprintf(who, sizeof who, " %s a node of %d ranks", preposition, needs->node_ranks);
     snprintf(text, LACK_BYTES, "%s%.1f MiB (%.2f GB) of %s memory%s%s", times, mib(bytes),
              gb(bytes), shortages[of].memory, verb, who);
 }
 
 void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
-    describe(needs, of, "", "on", text);
+    describe_need(needs, of, "", "on", text);
 }
 
 void capacity_describe(const struct Capacity *room, const struct Needs *needs,
@@ -104,7 +104,7 @@ void capacity_describe(const struct Capacity *room, const struct Needs *needs,
         size_t has = room->of[s];
         if (needs->of[s] <= has || at >= LACK_BYTES)
             continue;
-        describe(needs, s, " are needed", "by", one);
+        describe_need(needs, s, " are needed", "by", one);
         at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s, %s %.1f MiB (%.2f GB)",
                                at ? ", and " : "", one, shortages[s].limit, mib(has), gb(has));
         if (s == SHORT_NODE && needs->node_ranks > 1 && at < LACK_BYTES)

@@ -63,7 +63,7 @@ static const double FP32_PRODUCTS = 1.0 / 6;
 
 // Returns the bytes per second that a rank sends: over the intra-node link, or its share of the
 // inter-node link if ranks are on several nodes and that is slower.
-static double sent_of(const struct Cluster *c, size_t ranks) {
+static double send_rate(const struct Cluster *c, size_t ranks) {
     double share = c->far.rate / (double)c->node_gpus;
     return ranks <= c->node_gpus || share > c->near.rate ? c->near.rate : share;
 }
@@ -72,19 +72,19 @@ void card_assume(const struct RankSettings *s, struct Rates *rates, struct Speed
     struct Cluster c;
     const char *file = card_choose(s->device_bytes, &c);
     size_t ranks = (size_t)s->ranks;
-    struct Speeds of = {.flops = c.matmul,
-                        .in = c.in,
-                        .out = c.out,
-                        .read = speeds->read > 0 ? speeds->read : c.read,
-                        .written = speeds->written > 0 ? speeds->written : c.written,
-                        .update = c.memory,
-                        .host_update = c.host_update / (double)size_min(ranks, c.node_gpus),
-                        .sent = ranks > 1 ? sent_of(&c, ranks) : 0};
-    *rates = (struct Rates){.kernels = cluster_rates(&c, s->model.head_size), .sent = of.sent};
+    struct Speeds assumed = {.flops = c.matmul,
+                             .in = c.in,
+                             .out = c.out,
+                             .read = speeds->read > 0 ? speeds->read : c.read,
+                             .written = speeds->written > 0 ? speeds->written : c.written,
+                             .update = c.memory,
+                             .host_update = c.host_update / (double)size_min(ranks, c.node_gpus),
+                             .sent = ranks > 1 ? send_rate(&c, ranks) : 0};
+    *rates = (struct Rates){.kernels = cluster_rates(&c, s->model.head_size), .sent = assumed.sent};
     const int products[] = {KERNEL_matmul, KERNEL_attention_forward, KERNEL_attention_backward};
     for (int i = 0; i < 3 && s->model.dtype == F32; i++)
         rates->kernels.of[products[i]] *= FP32_PRODUCTS;
-    of.flops *= s->model.dtype == F32 ? FP32_PRODUCTS : 1;
-    snprintf(of.whose, sizeof of.whose, "%s (%s)", c.name, file);
-    *speeds = of;
+    assumed.flops *= s->model.dtype == F32 ? FP32_PRODUCTS : 1;
+    snprintf(assumed.whose, sizeof assumed.whose, "%s (%s)", c.name, file);
+    *speeds = assumed;
 }

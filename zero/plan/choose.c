@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The work of a micro-batch. It depends on its size and on recomputation alone, so it is counted
-// once for all candidates that differ otherwise.
-struct Counted {
+// The work of a micro-batch. It depends on its size, on recomputation and on whether the step has
+// several (accumulate), so it is counted once for all candidates that differ otherwise.
+struct CountedPasses {
     size_t batch;
     enum Recompute recompute;
     bool accumulate;
     struct PassCount passes;
-    struct Counted *next;
+    struct CountedPasses *next;
 };
 
 struct Search {
     const struct ChooseRequest *request;
     struct Trials trials;
-    struct Counted *counted;
+    struct CountedPasses *counted;
     struct Choices *out;
     struct Choice trial; // the last one
 };
@@ -28,12 +28,12 @@ struct Search {
 static const struct PassCount *find_or_count_passes(struct Search *s,
                                                     const struct RankSettings *settings) {
     bool accumulate = settings->nmicro > 1;
-    for (struct Counted *c = s->counted; c; c = c->next)
+    for (struct CountedPasses *c = s->counted; c; c = c->next)
         if (c->batch == settings->batch && c->recompute == settings->recompute &&
             c->accumulate == accumulate)
             return &c->passes;
     struct RankSettings plain = settings_unbounded(settings);
-    struct Counted *c = base_alloc_zeroed(sizeof *c);
+    struct CountedPasses *c = base_alloc_zeroed(sizeof *c);
     struct Rank dry;
     struct Error ignored;
     c->batch = settings->batch;
@@ -49,6 +49,7 @@ static const struct PassCount *find_or_count_passes(struct Search *s,
     return &c->passes;
 }
 
+// Fills in the times of f's passes and its speeds, and returns the bound of its step.
 static struct Bound forecast_bound(struct Search *s, struct Forecast *f) {
     const struct ChooseRequest *r = s->request;
     const struct PassCount *passes = find_or_count_passes(s, &f->settings);
@@ -64,7 +65,7 @@ static bool try_candidate(void *search, const struct Candidate *c) {
     struct Search *s = search;
     bool fit = trials_fit(&s->trials, c);
     s->trial = (struct Choice){.is = *c, .forecast = s->trials.last};
-    if (s->trials.made)
+    if (s->trials.last_exists)
         s->trial.bound = forecast_bound(s, &s->trial.forecast);
     return fit;
 }
@@ -91,6 +92,7 @@ static void insert_choice(struct Choices *c, const struct Choice *choice) {
     c->best[at] = *choice;
 }
 
+// Tries the largest of n rising batches; if it is too large but fast, the largest that fits.
 static void try_batches(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
     c.batch = batch[n - 1];
     if (try_candidate(s, &c)) {
@@ -137,7 +139,7 @@ int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) 
         err = out->n ? 0 : report_nothing_fits(&s, e);
     }
     trials_close(&s.trials);
-    for (struct Counted *c = s.counted, *next; c; c = next) {
+    for (struct CountedPasses *c = s.counted, *next; c; c = next) {
         next = c->next;
         free(c);
     }

@@ -20,7 +20,7 @@ static const double SCORE_FORWARD = 2 + 4 + 5 + 2, SCORE_BACKWARD = 2 + 5 + 6 + 
 
 // Sets the rates of attention that keeps its scores, as if it were one kernel: per FLOP as cost.h
 // counts them, half of each product. It makes whole products, two forward and four backward.
-static void keep_scores(const struct Cluster *c, double head_size, struct KernelRates *r) {
+static void set_kept_score_rates(const struct Cluster *c, double head_size, struct KernelRates *r) {
     double forward = 2 * head_size, backward = 5 * head_size; // FLOP counted of a score
     double products_forward = 4 * head_size / c->matmul, products_backward = 2 * products_forward;
     r->of[KERNEL_attention_forward] = forward / (products_forward + SCORE_FORWARD / c->memory);
@@ -35,13 +35,13 @@ struct KernelRates cluster_rates(const struct Cluster *c, size_t head_size) {
     r.of[KERNEL_attention_forward] = c->attention_forward;
     r.of[KERNEL_attention_backward] = c->attention_backward;
     if (c->scores_kept)
-        keep_scores(c, (double)head_size, &r);
+        set_kept_score_rates(c, (double)head_size, &r);
     return r;
 }
 
 // ---- collectives ----
 
-// Ranks of a job that are on one node.
+// Returns how many of a job's ranks are on a full node.
 static size_t ranks_of_node(const struct Cluster *c, size_t ranks) {
     return size_min(c->node_gpus, ranks);
 }
@@ -57,14 +57,14 @@ double cluster_seconds(const struct Cluster *c, const struct ClusterGroup *g, en
     if (g->size == 1)
         return 0;
     // A node's groups, each with a ring that leaves it once; or all its ranks, to all far ones.
-    double leaves =
+    double far_bytes =
         rings * bytes * others * (double)(node / here) + straight * bytes * far * (double)node;
-    double waits = rings * ((others - (double)(nodes - 1)) * c->near.latency +
-                            (double)(nodes - 1) * c->far.latency);
-    double wait = straight * (nodes > 1 ? c->far.latency : c->near.latency);
+    double ring_latency = rings * ((others - (double)(nodes - 1)) * c->near.latency +
+                                   (double)(nodes - 1) * c->far.latency);
+    double direct_latency = straight * (nodes > 1 ? c->far.latency : c->near.latency);
     double near_seconds = here > 1 ? (rings + straight) * bytes * others / c->near.rate : 0;
-    double far_seconds = nodes > 1 ? leaves / c->far.rate : 0;
-    return fmax(near_seconds, far_seconds) + waits + wait;
+    double far_seconds = nodes > 1 ? far_bytes / c->far.rate : 0;
+    return fmax(near_seconds, far_seconds) + ring_latency + direct_latency;
 }
 
 // ---- the question, for one stage of the pipeline ----
@@ -74,9 +74,9 @@ struct Question {
     const struct RankSettings *whole;
     struct RankSettings stage; // of one that has most layers, with both ends
     struct KernelRates rates;
-    const struct Rank *dry; // the one that is at hand
-    struct PassCount of[NUNITKIND];
-    double sent[NSENDPHASE];
+    const struct Rank *dry;         // the one that is at hand
+    struct PassCount of[NUNITKIND]; // of one unit of each kind, in a micro-batch
+    double seconds[NSENDPHASE];     // of collectives, by what they are made beside
 };
 
 static size_t node_ranks(const struct Question *q) {
@@ -108,11 +108,11 @@ static void make_stage(struct Question *q) {
 static void add_collective_seconds(struct Question *q, size_t size, size_t stride,
                                    enum Collective kind, uint64_t bytes, enum SendPhase when) {
     struct ClusterGroup g = {(size_t)q->whole->ranks, size, stride};
-    q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
+    q->seconds[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
 }
 
-// Between replicas lie the other stages, too, which a stage alone knows nothing of. What kernels
-// wait for between them is counted with these (count.h).
+// What TP ranks send is counted with the kernels that wait for it (count.h). Between replicas lie
+// the other stages, too, which a stage alone knows nothing of.
 static void add_collective(void *question, const struct Rehearsed *one) {
     struct Question *q = question;
     const struct Comm *over = one->over;
@@ -122,8 +122,8 @@ static void add_collective(void *question, const struct Rehearsed *one) {
                                one->collective, one->bytes, one->when);
 }
 
-// A tied head's matrix is on the first stage and on the last, which add up its gradient (a
-// rehearsal of a real stage has the same).
+// Adds the sum between the ends: a tied head's matrix is on the first stage and on the last, which
+// add up its gradient (a rehearsal of a real stage has the same).
 static void add_ends(struct Question *q, const struct Zero *z) {
     struct Grid grid = settings_grid(q->whole);
     size_t apart = (size_t)(grid.size[AXIS_PP] - 1) * (size_t)grid_stride(&grid, AXIS_PP);
@@ -150,7 +150,8 @@ static int forecast_stage(struct Question *q, struct Error *e) {
     return err;
 }
 
-static int forecast_whole(const struct Question *q, struct ClusterForecast *out, struct Error *e) {
+// Counts the parameters and FLOP of the whole model, which a stage does not have.
+static int count_whole(const struct Question *q, struct ClusterForecast *out, struct Error *e) {
     struct RankSettings s = q->stage;
     struct Rank dry;
     s.model.layers = q->whole->model.layers;
@@ -223,8 +224,8 @@ static bool some_hand_near(const struct Question *q, size_t *leave) {
     return near;
 }
 
-// A micro-batch's tensor to a rank of the next stage, as every rank of a stage hands on its own
-// rows. Stages wait for each other, so the slowest of a step's hops counts.
+// Returns the seconds of a micro-batch's tensor to a rank of the next stage; every rank of a stage
+// hands on its own rows. Stages wait for each other, so the slowest of a step's hops counts.
 static double hand_seconds(const struct Question *q) {
     const struct RankSettings *s = q->whole;
     const struct ModelConfig *m = &s->model;
@@ -278,8 +279,8 @@ static void add_step(const struct Question *q, struct ClusterForecast *out) {
     w->together = q->whole->one_queue;
     w->disk_ranks = (int)node_ranks(q);
     w->sums[0] = w->sums[1] = 0; // they are in the passes
-    memcpy(w->sent, q->sent, sizeof w->sent);
-    memcpy(out->sent, q->sent, sizeof out->sent);
+    memcpy(w->sent, q->seconds, sizeof w->sent);
+    memcpy(out->sent, q->seconds, sizeof out->sent);
     out->bound = bound_of(w, s);
     out->update = w->update / s->update;
     out->step = out->bound.step + out->bubble;
@@ -302,7 +303,7 @@ int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct 
     return 0;
 }
 
-// The format of GPUs, where nobody said one.
+// Returns the settings with the formats of GPUs, where nobody said one.
 static struct RankSettings resolve_dtypes(const struct RankSettings *s) {
     struct RankSettings r = *s;
     if (r.dtype_from)
@@ -317,7 +318,7 @@ static int forecast_step(struct Question *q, struct ClusterForecast *out, struct
     if (!err)
         err = forecast_stage(q, e);
     if (!err)
-        err = forecast_whole(q, out, e);
+        err = count_whole(q, out, e);
     if (err)
         return err;
     add_times(q, out);
@@ -352,7 +353,7 @@ void cluster_close(struct RankSettings *s) {
     s->borrowed = s->borrowed_host = NULL;
 }
 
-// Sums in two hops: first among the ranks of a node, of which each node of a stage has as many.
+// Sums take two hops, first among the ranks of a node, of which each node of a stage has as many.
 static int check_hops(const struct Question *q, struct Error *e) {
     const struct RankSettings *s = &q->stage;
     size_t data = (size_t)settings_data_ranks(s);

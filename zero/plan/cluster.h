@@ -55,7 +55,8 @@ struct KernelRates cluster_rates(const struct Cluster *c, size_t head_size);
 
 // Seconds of a collective over `size` ranks that are `stride` ranks apart, in a job of `ranks`, all
 // of whose groups make it at once. NCCL makes it in rings, whose links between nodes the node's
-// groups share; direct: each rank sends to each other one, as sums in the order of ranks do.
+// groups share; direct: each rank sends to each other one, as sums in the order of ranks do. bytes:
+// of a rank's piece, which goes to each other rank; in an all-reduce twice.
 struct ClusterGroup {
     size_t ranks, size, stride;
 };
@@ -89,7 +90,7 @@ int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct 
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
                      struct ClusterForecast *out, struct Error *e);
 
-// Bytes of the two, where a flag said any: else there is what the file has.
+// Returns the bytes that may be used: those that are there, or as many as a flag says (not 0).
 size_t cluster_limit(size_t there, size_t said);
 
 // Checks a forecast against the file's memory, --device-mem and --host-mem-per-rank (of each rank)
@@ -118,11 +119,11 @@ char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f); //
 
 // ---- card.c ----
 
-// The cluster of that card. device_bytes: of a GPU; 0: not known. Where that, or more than any has,
-// it is the slowest of the largest. Returns its file's name.
+// Sets *out to the cluster of the smallest card with device_bytes, the slowest of such; for 0 (not
+// known), or more than any has, the slowest of the largest. Returns its file's name.
 const char *card_choose(size_t device_bytes, struct Cluster *out);
 
-// Rates of its kernels, and of all that was not measured here (0), for a run with these settings.
+// Fills in that card's rates, and all speeds but those of a disk that was measured here (not 0).
 void card_assume(const struct RankSettings *s, struct Rates *rates, struct Speeds *speeds);
 
 #endif

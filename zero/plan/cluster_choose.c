@@ -24,7 +24,7 @@ struct Search {
     const struct RankSettings *said;
     size_t shard_size; // as said; 0: nobody did
     struct ClusterChoices *out;
-    size_t least; // bytes of a GPU, of what does not fit
+    size_t least; // bytes of a GPU, of all valid settings; SIZE_MAX: there are none
 };
 
 // Those that come first are smaller changes, and stay before others that are about as fast.
@@ -53,7 +53,7 @@ static bool try_settings(struct Search *s, const struct RankSettings *r) {
     return true;
 }
 
-// The largest micro-batch that fits.
+// Tries settings with the largest micro-batch that fits; false: none does.
 static bool try_batches(struct Search *s, struct RankSettings r) {
     size_t each = s->said->global_batch / (size_t)settings_data_ranks(&r);
     if (!s->open->batch)
@@ -78,7 +78,7 @@ static void try_offloads(struct Search *s, struct RankSettings r) {
     }
 }
 
-static void try_stages(struct Search *s, struct RankSettings r) {
+static void try_zero_stages(struct Search *s, struct RankSettings r) {
     for (int stage = 0; zero_stage(stage); stage++)
         for (int level = 0; level < NRECOMPUTE; level++) {
             r.stage = s->open->stage ? stage : s->said->stage;
@@ -94,15 +94,15 @@ static void try_grid(struct Search *s, size_t tp, size_t pp) {
     r.tp = tp;
     r.pp = pp;
     r.shard_size = s->shard_size;
-    bool there = (size_t)r.ranks % (tp * pp) == 0 && pp <= r.model.layers &&
-                 !model_config_check_parts(&r.model, tp, &ignored) &&
-                 s->said->global_batch % (size_t)settings_data_ranks(&r) == 0;
-    if (there)
-        try_stages(s, r);
+    bool is_valid = (size_t)r.ranks % (tp * pp) == 0 && pp <= r.model.layers &&
+                    !model_config_check_parts(&r.model, tp, &ignored) &&
+                    s->said->global_batch % (size_t)settings_data_ranks(&r) == 0;
+    if (is_valid)
+        try_zero_stages(s, r);
 }
 
-// Powers of two, as far as they are open; TP ranks lie on one node.
-static void search(struct Search *s) {
+// Tries powers of two, as far as they are open; TP ranks lie on one node.
+static void search_grids(struct Search *s) {
     const struct RankSettings *said = s->said;
     const struct FitOpen *open = s->open;
     size_t tp = (size_t)settings_tp_size(said), pp = (size_t)settings_stages(said);
@@ -122,7 +122,7 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
         err = cluster_open(&said, e);
     if (err)
         return err;
-    search(&s);
+    search_grids(&s);
     cluster_close(&said);
     if (out->n)
         return 0;

@@ -29,7 +29,7 @@ static const struct ClusterKey {
     const char *name;
     enum KeyType type;
     size_t at;
-    bool fused; // of attention that keeps no scores: need not be said where it does
+    bool fused; // only of attention that keeps no scores: may be missing where it keeps them
 } keys[] = {
     {"nodes", KEY_COUNT, AT(nodes), false},
     {"gpus_per_node", KEY_COUNT, AT(node_gpus), false},
@@ -86,7 +86,7 @@ static int check_names(const char *path, const cJSON *tree, struct Error *e) {
     return 0;
 }
 
-static bool is_right(const struct ClusterKey *k, const cJSON *item) {
+static bool is_value_valid(const struct ClusterKey *k, const cJSON *item) {
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
     double most = k->type == KEY_COUNT ? MOST_RANKS : k->type == KEY_SECONDS ? 1 : MOST;
     bool whole = k->type != KEY_COUNT || v == floor(v);
@@ -102,7 +102,7 @@ static int read_number(const char *path, const cJSON *tree, const struct Cluster
     if (!item)
         return error_set(e, -EINVAL, E_CLUSTER_FILE, "--cluster %s: \"%s\" is missing: expected %s",
                          path, k->name, types[k->type].expected);
-    if (!is_right(k, item))
+    if (!is_value_valid(k, item))
         return refuse_value(path, item, types[k->type].expected, e);
     if (k->type == KEY_COUNT || k->type == KEY_BYTES)
         *(size_t *)at = (size_t)item->valuedouble;
@@ -132,7 +132,7 @@ static int read_attention(const char *path, const cJSON *tree, struct Cluster *o
     return refuse_value(path, item, "\"fused\" or \"scores kept\"", e);
 }
 
-// Each names a key, and says where its number is from.
+// Checks that each source names a key, and is a text: where its number is from.
 static int check_sources(const char *path, const cJSON *tree, struct Error *e) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "sources");
     if (item && !cJSON_IsObject(item))

@@ -19,7 +19,7 @@ static void add_call_cost(struct Counter *c, enum KernelKind k, struct Cost cost
 KERNEL_LIST(X)
 #undef X
 
-static struct Kernels counting(const struct Kernels *real) {
+static struct Kernels counting_table(const struct Kernels *real) {
     struct Kernels k = *real; // whose answers about scratch stay
 #define X(op, Args) k.op = count_##op;
     KERNEL_LIST(X)
@@ -54,7 +54,7 @@ static void sync_nothing(struct Event *event) {
 
 void count_begin(struct Counting *c, struct Device *d, struct KernelCount *to) {
     *c = (struct Counting){.device = d, .opened = *d, .ops = *d->ops, .counter = {to}};
-    c->kernels = counting(d->kernels);
+    c->kernels = counting_table(d->kernels);
     c->ops.zero = zero_nothing;
     c->ops.copy = copy_nothing;
     c->ops.record = c->ops.wait = no_event;
@@ -89,7 +89,7 @@ static struct Operands operands_of(const struct Rank *r, bool accumulate) {
     return o;
 }
 
-// Adds what was sent to other TP ranks since `before`, and sets `before` to now.
+// Adds what was sent to other TP ranks, and the calls, since `before`, and sets that to now.
 static void add_sent(const struct Comm *c, uint64_t before[2], struct KernelCount *to) {
     if (!c)
         return;

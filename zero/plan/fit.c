@@ -34,26 +34,26 @@ static int compare_changes(const void *a, const void *b) {
     return x->distance < y->distance ? -1 : x->distance > y->distance;
 }
 
-// Those that are advice, the least change first; returns how many. lower: those of a lower stage
-// than was said, or the others.
+// Lists the candidates that are advice, the least change first; returns how many. batches: they
+// also get a smaller batch. lower: those of a lower stage than was said; else the others.
 static size_t sort_changes(const struct Advice *s, const struct Candidate *list, size_t n,
                            bool batches, bool lower, struct Change *out) {
     struct Candidate said = candidate_of(&s->run->settings);
     bool disk = s->run->settings.nvme.folder != NULL;
-    bool less =
+    bool host_is_short =
         s->shortage == SHORT_HOST || s->shortage == SHORT_NODE || s->shortage == SHORT_MEMORY;
     size_t found = 0;
     for (size_t i = batches ? 0 : 1; i < n; i++) {
-        uint64_t far = batches ? candidate_distance_with_batch(&list[i], &said)
-                               : candidate_distance(&list[i], &said, less, disk);
-        if (far != CANDIDATE_NOT && (list[i].stage < said.stage) == lower)
-            out[found++] = (struct Change){list[i], far};
+        uint64_t distance = batches ? candidate_distance_with_batch(&list[i], &said)
+                                    : candidate_distance(&list[i], &said, host_is_short, disk);
+        if (distance != CANDIDATE_NOT && (list[i].stage < said.stage) == lower)
+            out[found++] = (struct Change){list[i], distance};
     }
     qsort(out, found, sizeof *out, compare_changes);
     return found;
 }
 
-// Among n candidates, of a lower stage or not; and of those with the largest smaller batch.
+// Tries n candidates, of a lower stage or not; then those with the largest smaller batch that fits.
 static bool search_among(struct Advice *s, const struct Candidate *list, size_t n, bool lower) {
     const struct RankSettings *said = &s->run->settings;
     size_t *batch, nbatch = candidates_batches(said, said->batch - 1, &batch);
@@ -97,7 +97,7 @@ static void describe_least(const struct Advice *s, const struct Needs *run, char
     }
 }
 
-// advice: the change as flags, or "" where none helps.
+// Searches for advice, and makes the error. advice: the change as flags, or "" where none helps.
 static int refuse_run(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *e) {
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
@@ -132,14 +132,14 @@ static int advise(const struct Forecast *run, const struct Capacity *room,
     return err;
 }
 
-// The disk, which nothing but files can tell about: a plan leaves it alone.
+// Checks the space on the disk, which nothing but files can tell about: a plan leaves it alone.
 static int check_disk(const struct FitRequest *r, const struct Forecast *f, struct Error *e) {
     size_t bytes = f->demand.of[TIER_NVME].here; // of each process that shares the disk
     size_t processes = (size_t)(f->work.disk_ranks / f->ranks_here);
     return r->plan || !bytes ? 0 : nvme_preflight(&r->settings->nvme, bytes * processes, e);
 }
 
-// advice: NULL where it fits.
+// Prints the forecast, with its stages. advice: NULL where it fits.
 static int print_forecast(const struct FitRequest *r, const struct Forecast *f, const char *advice,
                           struct Error *e) {
     struct PipelineForecast pipeline;

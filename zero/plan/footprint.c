@@ -125,7 +125,7 @@ static size_t add_or_max(size_t a, size_t b, bool together) {
     return together ? a + b : size_max(a, b);
 }
 
-// `more` is of ranks behind those of `d`.
+// Adds `more`, the demand of ranks behind those of `d`. together: both are in this process.
 static void demand_add(struct Demand *d, const struct Demand *more, bool together) {
     d->host_bytes = add_or_max(d->host_bytes, more->host_bytes, together);
     d->place_bytes = add_or_max(d->place_bytes, more->place_bytes, together);
@@ -139,7 +139,7 @@ static void demand_add(struct Demand *d, const struct Demand *more, bool togethe
     }
 }
 
-// process_bytes: before its ranks.
+// Fills in what the process takes. process_bytes: before its ranks are opened.
 static void count_process(struct Forecast *f, size_t process_bytes, int ranks_here) {
     bool counted = process_bytes && f->settings.device == DEVICE_CPU;
     f->ranks_here = ranks_here;
@@ -177,10 +177,10 @@ int footprint_of_rank(const struct RankSettings *s, int rank, int ranks_here, st
     return err;
 }
 
-// Places whose heads have patterns of their own have other layouts of them (model/units.c), and
-// stages have other layers; what else differs between ranks is in no buffer. So many ranks of a
-// stage are unlike, from its first on.
-static int differing_tp_ranks(const struct RankSettings *s) {
+// Returns how many TP ranks of a stage are unlike, from its first on: those whose heads have
+// patterns of their own have other layouts of them (model/units.c). Stages have other layers; what
+// else differs between ranks is in no buffer.
+static int unlike_tp_ranks(const struct RankSettings *s) {
     return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_tp_size(s);
 }
 
@@ -194,12 +194,12 @@ static int unlike_stages(const struct RankSettings *s) {
 // has it.
 static size_t most_of_node(const struct RankSettings *s, const struct Forecast *part) {
     struct Grid grid = settings_grid(s);
-    int node = footprint_node_ranks(s), places = differing_tp_ranks(s), stages = unlike_stages(s);
+    int node = footprint_node_ranks(s), tp_ranks = unlike_tp_ranks(s), stages = unlike_stages(s);
     size_t sum = 0, most = 0;
     for (int r = 0; r < s->ranks; r++) {
-        int place = places > 1 ? grid_coord(&grid, r, AXIS_TP) : 0;
+        int tp_rank = tp_ranks > 1 ? grid_coord(&grid, r, AXIS_TP) : 0;
         int stage = stages > 1 ? grid_coord(&grid, r, AXIS_PP) : 0;
-        sum = (r % node ? sum : 0) + footprint_host_bytes(&part[stage * places + place].is);
+        sum = (r % node ? sum : 0) + footprint_host_bytes(&part[stage * tp_ranks + tp_rank].is);
         most = size_max(most, sum);
     }
     return most;
@@ -212,7 +212,7 @@ static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
     return false;
 }
 
-// f is of ranks behind those that `all` is of.
+// Adds f, the forecast of ranks behind those that `all` is of. together: both are in this process.
 static void add_ranks(const struct Forecast *f, bool together, struct Forecast *all) {
     struct Demand demand = all->demand;
     bool more = takes_more(&f->is, &all->is);
@@ -230,12 +230,12 @@ static void add_ranks(const struct Forecast *f, bool together, struct Forecast *
 static int forecast_parts(const struct RankSettings *s, int ranks_here, struct Forecast **part,
                           struct Error *e) {
     struct Grid grid = settings_grid(s);
-    int places = differing_tp_ranks(s), n = unlike_stages(s) * places, err = 0;
+    int tp_ranks = unlike_tp_ranks(s), n = unlike_stages(s) * tp_ranks, err = 0;
     int ranks = ranks_here > 1 ? ranks_here / n : 1;
     *part = base_alloc_zeroed((size_t)n * sizeof **part);
     for (int i = 0; i < n && !err; i++) {
-        int first = i / places * grid_stride(&grid, AXIS_PP); // of the stage
-        err = footprint_of_rank(s, first + i % places, ranks, &(*part)[i], e);
+        int first = i / tp_ranks * grid_stride(&grid, AXIS_PP); // of the stage
+        err = footprint_of_rank(s, first + i % tp_ranks, ranks, &(*part)[i], e);
     }
     return err;
 }
@@ -243,7 +243,7 @@ static int forecast_parts(const struct RankSettings *s, int ranks_here, struct F
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct Forecast *part;
-    int n = unlike_stages(s) * differing_tp_ranks(s);
+    int n = unlike_stages(s) * unlike_tp_ranks(s);
     int err = forecast_parts(s, ranks_here, &part, e);
     if (!err) {
         *out = part[0];
@@ -267,7 +267,7 @@ static int first_trained_stage(const struct RankSettings *s, int stages) {
     return stage;
 }
 
-// FLOP stand for seconds: stages compute at one rate.
+// Returns the bubble's share of stages' time. FLOP stand for seconds: stages compute at one rate.
 static double bubble_of(const struct PipelineForecast *f, const struct RankSettings *s) {
     struct OrderCost *cost = base_alloc((size_t)f->n * sizeof *cost);
     struct Order order;
@@ -285,16 +285,16 @@ static double bubble_of(const struct PipelineForecast *f, const struct RankSetti
 
 int pipeline_predict(const struct RankSettings *s, struct PipelineForecast *out, struct Error *e) {
     struct Forecast *part;
-    int n = unlike_stages(s), places = differing_tp_ranks(s);
+    int n = unlike_stages(s), tp_ranks = unlike_tp_ranks(s);
     *out = (struct PipelineForecast){0};
     if (n == 1)
         return 0;
     int err = forecast_parts(s, 1, &part, e);
     if (!err) {
         *out = (struct PipelineForecast){n, base_alloc((size_t)n * sizeof *out->stage), 0};
-        for (int i = 0; i < n * places; i++)
-            if (i % places == 0 || takes_more(&part[i].is, &out->stage[i / places].is))
-                out->stage[i / places] = part[i];
+        for (int i = 0; i < n * tp_ranks; i++)
+            if (i % tp_ranks == 0 || takes_more(&part[i].is, &out->stage[i / tp_ranks].is))
+                out->stage[i / tp_ranks] = part[i];
         out->bubble = bubble_of(out, s);
     }
     free(part);
@@ -322,7 +322,7 @@ double pipeline_share(const struct PipelineForecast *f, int stage) {
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes) {
     struct Footprint f = {.traffic = r->step_traffic,
-                          .stepped = r->stepped,
+                          .stepped = r->traffic_known,
                           .moved = r->step_moved,
                           .moved_known = r->moved_known,
                           .all_bytes = rank_device_peak_bytes(s, host_bytes),
@@ -354,7 +354,7 @@ static size_t master_bytes(const struct ZeroPlan *p) {
     return bytes[p->masters->format];
 }
 
-// Bytes times ranks: of every parameter, or of a rank's share of them.
+// Returns the bytes of a rank, times ranks: of every parameter, or of a rank's share of them.
 static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t parameters,
                             int ranks) {
     return parameters * bytes * (p->shard_group ? 1 : (uint64_t)ranks);

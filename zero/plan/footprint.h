@@ -14,7 +14,7 @@
 struct Footprint {
     struct Tier tier[NTIER]; // of one rank; `most` and `peak` are what counts
     struct Traffic traffic;  // what one rank sends in one training step
-    bool stepped;            // measured: there was a training step
+    bool stepped;            // measured: what a training step sends is known
     struct Moved moved;      // over the bus, and from and to the disk, in one training step
     bool moved_known;        // measured: there was a step that followed another
     size_t process_bytes;    // predicted: of code, libraries, stacks and data

@@ -66,15 +66,15 @@ static const struct Dial {
 };
 enum { DIAL_MODEL, NDIAL = sizeof dials / sizeof dials[0] };
 
-static bool is_said(const struct PageRequest *r, const char *flag) {
+static bool user_gives(const struct PageRequest *r, const char *flag) {
     return r->said->source(r->said->flags, flag) != FLAG_FROM_DEFAULT;
 }
 
-// True if a flag on the user's line sets the dial.
+// True if a flag that the user gives sets the dial.
 static bool is_set(const struct PageRequest *r, const struct Dial *d) {
     bool set = false;
     for (int i = 0; i < 3 && d->set_by[i]; i++)
-        set |= is_said(r, d->set_by[i]);
+        set |= user_gives(r, d->set_by[i]);
     return set;
 }
 
@@ -135,14 +135,15 @@ struct Share {
     uint64_t bytes, over;
 };
 
-// Of one parameter on so many ranks that a cut state has fewer bytes than there are ranks.
+// Returns a state's share. times_ranks: its bytes, summed over `many` ranks; below `many`: it is
+// cut.
 static struct Share share_of(uint64_t times_ranks, uint64_t many, const struct RankSettings *s) {
     if (times_ranks < many)
         return (struct Share){times_ranks, (uint64_t)settings_shard_ranks(s)};
     return (struct Share){times_ranks / many, 1};
 }
 
-// The ZeRO paper's: section 3.1 of what a rank holds, section 7 of what it sends.
+// Computes the ZeRO paper's formulas: section 3.1 of what a rank holds, section 7 of what it sends.
 static int formula_values(const struct RankSettings *s, uint64_t *v, struct Error *e) {
     enum { MANY = 1 << 16 };
     const struct ZeroStage *stage = zero_stage(s->stage);
@@ -206,20 +207,20 @@ struct Page {
     struct Error last;      // of the last point that was refused
 };
 
-static int value_at(const struct Page *p, size_t point, int dial) {
+static int value_index(const struct Page *p, size_t point, int dial) {
     for (int d = NDIAL - 1; d > dial; d--)
         point /= (size_t)p->count[d];
     return (int)(point % (size_t)p->count[dial]);
 }
 
-// Reads the command of a point. free() *argv.
+// Reads the command of a point into a rank's settings, which live until `forget`.
 static int read_point(struct Page *p, size_t point, struct RankSettings *out, struct Error *e) {
     char **argv = base_alloc(((size_t)p->nword + NDIAL * DIAL_WORDS) * sizeof *argv);
     int argc = p->nword;
     memcpy(argv, p->words, (size_t)argc * sizeof *argv);
     for (int d = 0; d < NDIAL; d++) {
         struct DialValue value;
-        dial_value(p->request, d, value_at(p, point, d), &value);
+        dial_value(p->request, d, value_index(p, point, d), &value);
         for (int i = 0; i < DIAL_WORDS && value.words[i]; i++)
             argv[argc++] = (char *)value.words[i];
     }
@@ -284,7 +285,7 @@ static void add_flag(struct Page *p, const char *name, const char *value) {
     add_word(p, value);
 }
 
-// The user's line, as a plan.
+// Begins the command with the user's line, as a plan.
 static void begin_command(struct Page *p) {
     const struct PageRequest *r = p->request;
     add_flag(p, "./train", "--plan");
@@ -304,7 +305,7 @@ static int end_command(struct Page *p, struct Error *e) {
     const struct PageRequest *r = p->request;
     struct RankSettings s;
     int err = -EINVAL;
-    if (!is_said(r, "device") && !is_said(r, "kernels"))
+    if (!user_gives(r, "device") && !user_gives(r, "kernels"))
         add_flag(p, "--device", "cuda");
     for (size_t i = 0; i < p->n && err; i++) {
         *e = (struct Error){0};
@@ -315,12 +316,12 @@ static int end_command(struct Page *p, struct Error *e) {
     if (err)
         return err;
     bool cpu = s.device == DEVICE_CPU;
-    if (cpu && !is_said(r, "threads")) {
+    if (cpu && !user_gives(r, "threads")) {
         add_flag(p, "--threads", "1");
         s.threads = 1;
     }
     err = lend_devices(p, &s, e);
-    if (!err && cpu && !is_said(r, "kernels"))
+    if (!err && cpu && !user_gives(r, "kernels"))
         add_flag(p, "--kernels", p->device->kernels->name);
     r->forget(r->context);
     return err;
@@ -328,7 +329,7 @@ static int end_command(struct Page *p, struct Error *e) {
 
 // ---- the table ----
 
-static void put_36(FILE *f, uint64_t value) {
+static void write_base36(FILE *f, uint64_t value) {
     char text[16];
     size_t at = sizeof text;
     do
@@ -337,7 +338,7 @@ static void put_36(FILE *f, uint64_t value) {
     fwrite(text + at, 1, sizeof text - at, f);
 }
 
-// A column as text; free() it. NULL: it is 0 everywhere.
+// Returns a column as text; free() it. NULL: it is 0 everywhere.
 static char *column_text(const struct Page *p, int column) {
     char *text;
     size_t bytes;
@@ -350,10 +351,10 @@ static char *column_text(const struct Page *p, int column) {
             ;
         any |= value != 0;
         fputs(i ? "," : "", f);
-        put_36(f, value);
+        write_base36(f, value);
         if (end > i + 1) {
             fputc('*', f);
-            put_36(f, end - i);
+            write_base36(f, end - i);
         }
     }
     fclose(f);
@@ -401,7 +402,7 @@ static void add_dials(cJSON *to, const struct Page *p) {
     }
 }
 
-// The table; free() it. A page's script ends at the first "</", so no "<" stays.
+// Returns the table; free() it. A page's script ends at the first "</", so no "<" stays.
 static char *table_text(struct Page *p) {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "format", "zero.c plans 1");

@@ -16,7 +16,7 @@ int predict_check(const struct PredictRequest *r, struct Error *e) {
     const struct RankSettings *s = r->settings;
     struct Forecast unused;
     int err = rank_device_check(s, e);
-    if (!err && settings_use_disk(s))
+    if (!err && settings_uses_disk(s))
         err = nvme_preflight(&s->nvme, 0, e);
     return err ? err : footprint_predict(s, 0, r->world->count, &unused, e);
 }
@@ -83,9 +83,9 @@ static int largest_batch(const struct RankSettings *s, const struct Capacity *ha
     return err;
 }
 
-// Rank 0's choice, within the least memory of any process. The step stays what it was.
-static int choose_half(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
-                       struct Error *e) {
+// Chooses the batch on rank 0, within half the least memory of any process; keeps the step.
+static int choose_batch(const struct PredictRequest *r, struct Settings *line,
+                        struct Settings *said, struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
     struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
@@ -127,7 +127,7 @@ static bool is_here(const struct RankSettings *s) {
     return s->device == DEVICE_CPU || device_count_cuda() > 0;
 }
 
-// All speeds that a candidate may depend on, whichever it is.
+// Measures all speeds that a candidate may depend on, whichever it is.
 static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, struct Error *e) {
     struct RankSettings s = *r->settings;
     bool here = is_here(&s);
@@ -170,7 +170,7 @@ static struct Candidate unpack_candidate(uint64_t word) {
     return c;
 }
 
-// The adapters of --fit auto,lora; 0: none, else 1 + an enum BaseFormat.
+// Sets the adapters of --fit auto,lora. adapters: 0: none, else 1 + an enum BaseFormat.
 enum { ADAPTER_BITS = 2 };
 static void set_adapters(struct ModelConfig *m, int adapters) {
     if (adapters)
@@ -180,8 +180,8 @@ static void set_adapters(struct ModelConfig *m, int adapters) {
                                 .base = (enum BaseFormat)(adapters - 1)};
 }
 
-// Says what it costs to train adapters alone.
-static void tell_adapters(const struct ModelConfig *m) {
+// Logs that adapters alone are trained, and how many parameters they have.
+static void log_adapters(const struct ModelConfig *m) {
     unsigned long long trained = (unsigned long long)params_trained(m);
     struct Params all;
     params_layout(m, 1, 0, 1, &all);
@@ -193,7 +193,7 @@ static void tell_adapters(const struct ModelConfig *m) {
     params_free(&all);
 }
 
-// Chooses on rank 0's process alone. *word: the packed candidate, then ADAPTER_BITS.
+// Chooses on rank 0's process alone. *word: the packed candidate, then adapters in ADAPTER_BITS.
 static int choose_first(const struct PredictRequest *r, struct ChooseRequest c, double tokens,
                         uint64_t *word, struct Error *e) {
     struct Choices all;
@@ -213,7 +213,7 @@ static int choose_first(const struct PredictRequest *r, struct ChooseRequest c, 
     if (err)
         return err;
     if (adapters)
-        tell_adapters(&adapted.model);
+        log_adapters(&adapted.model);
     *word = pack_candidate(&all.best[0].is) << ADAPTER_BITS | (uint64_t)adapters;
     if (r->out && !r->json)
         choices_print(r->out, &c, &all, tokens);
@@ -257,7 +257,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
     uint64_t word = UINT64_MAX;
     if (line->lowers_batch && !s.cluster)
-        return choose_half(r, line, said, e);
+        return choose_batch(r, line, said, e);
     if (!r->steps || !is_open(&line->open))
         return 0;
     s.global_batch = line->global_batch;

@@ -24,12 +24,12 @@ struct PredictRequest {
     FILE *out;  // rank 0's process prints there
 };
 
-// With --init and neither --fit nor --batch the micro-batch, up to the usual one, is what half of
-// the free memory is enough for, and a line says so. That first, then:
-// Chooses what --fit may (zero/settings/settings.h) and puts it into `line`, and into `said`, as
-// config.json is to have it; prints the best. The choice is rank 0's, within the least memory of
-// any process. r->settings are those of `line`, and to be made of it again. Nothing is chosen where
-// nothing is open, or there will be no step. Errors: those of choose.
+// With --init and neither --fit nor --batch: chooses the micro-batch, up to the usual one, for
+// which half of the free memory is enough, and a line says so; nothing else. With --fit: chooses
+// what it may (zero/settings/settings.h) and puts it into `line`, and into `said`, as config.json
+// is to have it; prints the best. The choice is rank 0's, within the least memory of any process.
+// r->settings are those of `line`, and to be made of it again. Nothing is chosen where nothing is
+// open, or there will be no step. Errors: those of choose.
 int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
                    struct Error *e);
 

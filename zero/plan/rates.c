@@ -21,7 +21,7 @@ enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 6, CALLS
 
 // ---- the small model ----
 
-// Heads that share keys as the model's do, as far as they divide.
+// Returns how many key heads so many heads have, in the model's proportion as far as they divide.
 static size_t fewer_kv_heads(const struct ModelConfig *c, size_t heads) {
     size_t kv = size_max(1, c->kv_heads * heads / c->heads);
     while (heads % kv)
@@ -107,16 +107,16 @@ static void add_call(struct Calls *c, int *at, const struct TraceRecord *t) {
     ++*at;
 }
 
-// Adds a step, from the newest records since `from`.
+// Adds a step: its records from number `from` on, and `sent` bytes, which took so many seconds.
 static void add_step(const struct Rank *r, const uint64_t from[NQUEUE], uint64_t sent,
-                     double sending, struct Calls *best) {
+                     double seconds, struct Calls *best) {
     const struct TraceRing *ring = &r->trace->ring[QUEUE_COMPUTE];
     int at = 0;
     for (uint64_t i = from[QUEUE_COMPUTE]; i < ring->count; i++)
         add_call(best, &at, &ring->record[i % TRACE_RING]);
     best->n = at;
-    if (sending > 0)
-        best->sent = fmax(best->sent, (double)sent / sending);
+    if (seconds > 0)
+        best->sent = fmax(best->sent, (double)sent / seconds);
 }
 
 static struct Rates rates_of(const struct Calls *c) {
@@ -131,7 +131,7 @@ static struct Rates rates_of(const struct Calls *c) {
     return r;
 }
 
-// Seconds of the collectives since `from`.
+// Returns the seconds of the collectives in the records from number `from` of each queue on.
 static double sending_seconds(const struct Rank *r, const uint64_t from[NQUEUE]) {
     double seconds = 0;
     for (int q = 0; q < NQUEUE; q++) {
@@ -189,13 +189,13 @@ static void time_rank(void *context, int rank, struct ThreadGroup *group) {
 
 // ---- what is kept of it ----
 
-struct Asked {
+struct RateQuestion {
     struct Timing *timing;
     int kernel; // NKERNEL: what is sent
 };
 
 static double measure_rate(void *asked) {
-    struct Asked *a = asked;
+    struct RateQuestion *a = asked;
     struct Timing *t = a->timing;
     struct World w = world_of_threads(t->ranks);
     if (!t->done)
@@ -204,8 +204,8 @@ static double measure_rate(void *asked) {
     return a->kernel == NKERNEL ? t->rates.sent : t->rates.kernels.of[a->kernel];
 }
 
-// Returns the name under which a rate is cached: all that it depends on. free() it.
-static char *name_of(const struct RankSettings *s, int ranks, const char *what) {
+// Returns the key under which a rate is cached: all that it depends on. free() it.
+static char *rate_key(const struct RankSettings *s, int ranks, const char *what) {
     struct RankSettings small = rates_settings(s);
     const struct ModelConfig *m = &small.model;
     char *place = rank_device_speed_name(s);
@@ -260,13 +260,13 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
     struct Timing timing = {.settings = s, .ranks = ranks_here};
     *out = (struct Rates){.kernels.call = CALL_SECONDS};
     for (int k = 0; k <= NKERNEL; k++) {
-        struct Asked asked = {&timing, k};
+        struct RateQuestion asked = {&timing, k};
         if (k == NKERNEL ? ranks_here == 1 : !has_kernel(s, k))
             continue;
-        char *name = name_of(s, ranks_here, k == NKERNEL ? "sent" : count_name((enum KernelKind)k));
+        char *key = rate_key(s, ranks_here, k == NKERNEL ? "sent" : count_name((enum KernelKind)k));
         *(k == NKERNEL ? &out->sent : &out->kernels.of[k]) =
-            keep(folder, name, measure_rate, &asked);
-        free(name);
+            keep(folder, key, measure_rate, &asked);
+        free(key);
     }
     // The two halves of a classifier read and write as much as the whole.
     out->kernels.of[KERNEL_classifier_part] = out->kernels.of[KERNEL_classifier_merge] =

@@ -23,7 +23,7 @@ struct Play {
     struct Rehearsal *out;
 };
 
-static void count_all(const struct Play *p, struct Totals *t) {
+static void read_totals(const struct Play *p, struct Totals *t) {
     const struct Comm *comms[RANK_COMMS];
     const struct Offload *o = offload_of(&p->rank->zero);
     memset(t, 0, sizeof *t);
@@ -48,8 +48,8 @@ static enum SendPhase phase_of(const struct Zero *z, enum ChainKind kind, const 
     return once ? SEND_LAST : SEND_BACKWARD;
 }
 
-// Activations leave beside the forward passes and come back beside the others, whenever that is
-// queued. Where no hop moves anything else, the host's update does, beside the disk.
+// Adds what was moved. Activations leave beside the forward passes and come back beside the others,
+// whenever that is queued. What else is moved by no hop (NULL) is moved by the host's update.
 static void add_moved(struct Moves *to, enum Tag tag, const struct Moved *m, const struct Hop *hop,
                       enum SendPhase when) {
     if (tag == TAG_ACTIVATION) {
@@ -100,7 +100,7 @@ static void add_all_moved(struct Play *p, const struct Totals *now, struct Rehea
 // Adds all that was sent and moved since the last call; `one` says what that was for.
 static void add_since_last(struct Play *p, struct Rehearsed *one) {
     struct Totals now;
-    count_all(p, &now);
+    read_totals(p, &now);
     if (memcmp(&now, &p->before, sizeof now) != 0) {
         add_all_sent(p, &now, one);
         add_all_moved(p, &now, one);
@@ -114,7 +114,8 @@ static void add_since_last(struct Play *p, struct Rehearsed *one) {
     p->each(p->context, one);
 }
 
-static void hop_begins(void *play) {
+// Reports what was done since the last report, for no hop: called before a hop and at a pass's end.
+static void report_other_work(void *play) {
     struct Play *p = play;
     struct Rehearsed one = {.when = p->part};
     add_since_last(p, &one);
@@ -141,7 +142,7 @@ static void rehearse_forward(struct Play *p) {
         acts->t = 1;
     }
     zero_forward(&p->rank->zero, acts);
-    hop_begins(p);
+    report_other_work(p);
     acts->b = b;
     acts->t = t;
     acts->cache = NULL;
@@ -160,11 +161,11 @@ static void rehearse_step(struct Play *p) {
     for (size_t i = 0; i < z->npass; i++) {
         p->part = z->pass[i].backward ? SEND_BACKWARD : SEND_FORWARD;
         zero_step_pass(z, &z->pass[i], acts);
-        hop_begins(p);
+        report_other_work(p);
     }
     p->part = SEND_LAST;
     zero_step_end(z, 0);
-    hop_begins(p);
+    report_other_work(p);
     z->known = z->step;
 }
 
@@ -187,14 +188,14 @@ void rehearse(struct Rank *dry, RehearseOne *each, void *context, struct Rehears
     struct Rehearsal first;
     struct HostEnd end[HOST_COPIES] = {0};
     struct Play p = {.rank = dry, .out = &first};
-    struct HopWatch watch = {hop_begins, hop_ended, &p};
+    struct HopWatch watch = {report_other_work, hop_ended, &p};
     count_begin(&p.device, dry->device, &p.kernels);
     if (dry->host)
         count_begin(&p.host, dry->host, &p.kernels);
     z->step = z->known = offload_is_delayed(z) ? offload_of(z)->options.delay_after : 0;
     z->watch = &watch;
     use_host_ends(z, end);
-    count_all(&p, &p.before);
+    read_totals(&p, &p.before);
     memset(&first, 0, sizeof first);
     for (int before = 0; before <= offload_is_delayed(z); before++)
         rehearse_step(&p);

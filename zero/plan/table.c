@@ -32,8 +32,8 @@ static void print_head(const struct Columns *c, const char *what, const char *on
     fprintf(c->out, c->n > 1 ? " %10s\n" : "\n", second);
 }
 
-// A row of bytes that each footprint has at `at`, where any has some; and a line where a
-// measurement is not the forecast: it must be, to the byte.
+// Prints a row of the bytes that each footprint has at `at`, if any has some, or always; and a line
+// if a measurement is not the forecast: it must be, to the byte.
 static void print_counted(const struct Columns *c, const char *name, size_t at, bool always) {
     size_t bytes[MAX_COLUMNS] = {0};
     for (int i = 0; i < c->n; i++)
@@ -64,7 +64,7 @@ static void print_limit(FILE *out, const char *flag, size_t bytes) {
                 (double)bytes / 1e9, (double)bytes / (1 << 30));
 }
 
-// A tier's rows by tag; but for the device's, only those that hold something.
+// Prints a tier's rows by tag; but for the device's, only those that hold something.
 static void print_tier(const struct Columns *c, const struct Forecast *f, enum TierKind kind) {
     size_t row[MAX_COLUMNS];
     char name[32];
@@ -119,11 +119,11 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     print_row(c, "all, about", row); // tags are exact, the process itself is not
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->host_bytes;
-    if (f->settings.device == DEVICE_CUDA && settings_offload(&f->settings))
+    if (f->settings.device == DEVICE_CUDA && settings_offloads(&f->settings))
         print_row(c, "host, about", row);
 }
 
-// What a forecast is of.
+// Returns for what a forecast says what is sent, moved and computed.
 static const char *time_unit(const struct RankSettings *s) {
     return !s->inference ? "step" : s->cache_tokens ? "token" : "batch";
 }
@@ -193,7 +193,7 @@ static void print_bound(FILE *out, const struct Forecast *f) {
     print_time(out, "network", b.sent, "at %.3g GB/s from each rank", s->sent / 1e9);
     print_time(out, "disk", b.disk, "at %.3g GB/s read, %.3g written, by all ranks", s->read / 1e9,
                s->written / 1e9);
-    if (!(b.disk > 0) && settings_use_disk(&f->settings))
+    if (!(b.disk > 0) && settings_uses_disk(&f->settings))
         fprintf(out, "  %-16s not known%s\n", "disk",
                 f->settings.nvme.folder ? "" : ": --nvme-path names none");
     print_time(out, time_unit(&f->settings), b.step, "the %s takes longest",
@@ -201,7 +201,7 @@ static void print_bound(FILE *out, const struct Forecast *f) {
 }
 
 // Prints the device and the dtype, and who chose them if the user did not.
-static void print_place(FILE *out, const struct RankSettings *s) {
+static void print_device(FILE *out, const struct RankSettings *s) {
     const char *const names[] = {"device", "dtype"};
     const char *const values[] = {device_kind_name(s->device), dtype_name(s->model.dtype)};
     const char *const from[] = {s->device_from, s->dtype_from};
@@ -219,12 +219,12 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
     print_memory(&c, f);
     if (f->settings.ranks > 1 && (!measured || measured->stepped))
         print_traffic(&c, who);
-    if (settings_offload(&f->settings) && (!measured || measured->moved_known))
+    if (settings_offloads(&f->settings) && (!measured || measured->moved_known))
         print_moved(&c, who);
-    if ((settings_offload(&f->settings) || f->speeds.whose[0]) && !measured)
+    if ((settings_offloads(&f->settings) || f->speeds.whose[0]) && !measured)
         print_bound(out, f);
     if (!measured) {
-        print_place(out, &f->settings);
+        print_device(out, &f->settings);
         if (f->speeds.whose[0])
             fprintf(out, "rates: %s: no GPU is here; --cluster names another\n", f->speeds.whose);
         uint64_t trained = params_trained(&f->settings.model);
@@ -238,7 +238,7 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
 
 // ---- stages of a pipeline ----
 
-// "embedding, 0-3", "4", "5-7, head".
+// Writes "embedding, 0-3", "4" or "5-7, head".
 static void describe_part(const struct StageHas *has, char *text, size_t bytes) {
     int at = snprintf(text, bytes, "%s", has->embedding ? "embedding" : "");
     if (has->layers)
@@ -423,7 +423,7 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
     add_number(o, "node_host", f->demand.node_bytes); // of a node's ranks together
     if (pipeline && pipeline->n)
         add_stages(o, pipeline);
-    if (settings_offload(&f->settings) || f->speeds.whose[0])
+    if (settings_offloads(&f->settings) || f->speeds.whose[0])
         add_bound(o, f);
     if (f->speeds.whose[0])
         cJSON_AddStringToObject(o, "rates", f->speeds.whose); // of whom
@@ -471,7 +471,7 @@ static void print_states(FILE *out, const struct ModelStates *s,
                 (double)s->sum[TIER_CPU] / ranks / 1e9 * node, tier_name(TIER_CPU));
     if (!offloads)
         fprintf(out, "  %-16s %12.3f\n", "sum", (double)s->sum[TIER_DEVICE] / ranks / 1e9);
-    print_place(out, settings);
+    print_device(out, settings);
 }
 
 // Refuses a run whose states alone, of one rank or of a node's, exceed what the user allows of a
@@ -510,7 +510,7 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
     return 0;
 }
 
-// A fraction in lowest terms, and as a number.
+// Adds a fraction in lowest terms, and as a number.
 static void add_share(cJSON *to, const char *name, uint64_t numerator, uint64_t denominator) {
     uint64_t divisor = size_gcd(numerator, denominator);
     cJSON *share = cJSON_AddObjectToObject(to, name);
@@ -519,7 +519,7 @@ static void add_share(cJSON *to, const char *name, uint64_t numerator, uint64_t 
     cJSON_AddNumberToObject(share, "bytes", (double)numerator / (double)denominator);
 }
 
-// node: ranks of one.
+// Returns the JSON of model states; free() it. node: ranks of one.
 static char *json_of_states(const struct ModelStates *s, const struct ZeroOptions *options,
                             int node) {
     cJSON *o = cJSON_CreateObject();

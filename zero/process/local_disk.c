@@ -45,16 +45,16 @@ static int refuse_busy_folder(int fd, struct FlagFolder at, struct Error *e) {
         at.flag, at.folder, *who ? who : "another run", at.flag);
 }
 
-// True if the locked file still has that name: its last owner may have removed it after we opened
-// it.
-static bool is_named(int fd, const char *path) {
+// True if the open lock file still has that name: its last owner may have removed it after we
+// opened it.
+static bool still_has_name(int fd, const char *path) {
     struct stat mine, named;
     return fstat(fd, &mine) == 0 && lstat(path, &named) == 0 && mine.st_ino == named.st_ino &&
            mine.st_dev == named.st_dev;
 }
 
 // Opens the lock file; does not follow a link, nor wait for a pipe.
-static int open_file(const char *path, struct FlagFolder at, struct Error *e) {
+static int open_lock_file(const char *path, struct FlagFolder at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     bool opened = fd >= 0;
@@ -71,7 +71,7 @@ static int open_file(const char *path, struct FlagFolder at, struct Error *e) {
 // Returns a descriptor with the lock, -EAGAIN to try once more, or another error.
 static int try_lock(const char *path, struct FlagFolder at, struct Error *e) {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    int fd = open_file(path, at, e), err = 0;
+    int fd = open_lock_file(path, at, e), err = 0;
     if (fd < 0)
         return fd;
     int refused = fcntl(fd, F_OFD_SETLK, &all) ? errno : 0;
@@ -81,7 +81,7 @@ static int try_lock(const char *path, struct FlagFolder at, struct Error *e) {
         log_line(LOG_NORMAL,
                  "%s %s: cannot lock the folder: %s; the run goes on: start no other one in it",
                  at.flag, at.folder, strerror(refused));
-    if (!err && !is_named(fd, path))
+    if (!err && !still_has_name(fd, path))
         err = -EAGAIN;
     if (err)
         close(fd);
@@ -90,7 +90,7 @@ static int try_lock(const char *path, struct FlagFolder at, struct Error *e) {
 
 // Writes into the file which process has the lock, and for which job, to disk before another
 // machine looks. Errors do not matter: it is the lock that counts.
-static void sign(int fd, struct LockJob job) {
+static void write_holder(int fd, struct LockJob job) {
     char who[WHO_BYTES], text[WHO_BYTES + 64];
     describe_holder(who);
     int n = snprintf(text, sizeof text, "%s\n", who);
@@ -140,7 +140,7 @@ static int take_lock(struct RunLock *l, const char *folder, const char *flag, st
         free(path);
         return fd;
     }
-    sign(fd, job);
+    write_holder(fd, job);
     *l =
         (struct RunLock){.fd = fd, .path = path, .folder = base_format("%s", folder), .made = made};
     snprintf(l->flag, sizeof l->flag, "%s", flag);
@@ -162,7 +162,7 @@ int run_lock_check(const struct RunLock *l, struct Error *e) {
                      l->flag, l->folder);
 }
 
-// Removes the folder and its parents, `made` in all. Changes the text.
+// Removes the empty folder and its parents, `made` in all at most. Shortens the text.
 static void remove_made(char *folder, int made) {
     while (made-- > 0 && rmdir(folder) == 0) {
         size_t n = strlen(folder);
@@ -191,7 +191,7 @@ static void drop_lock(struct RunLock *l) {
 static void release_lock(struct RunLock *l) {
     if (!l->path)
         return;
-    bool named = is_named(l->fd, l->path);
+    bool named = still_has_name(l->fd, l->path);
     if (named)
         unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
     close(l->fd);
@@ -225,7 +225,7 @@ static int take_locks(const struct World *w, struct RunLock *l, const char *fold
     err = take_lock(l, folder, flag, job, e);
     if (err != -EBUSY)
         return err;
-    e->text[0] = 0; // it may be one of ours, which find_holder will say
+    e->text[0] = 0; // the holder may be a process of this job: find_keeper looks again
     return 0;
 }
 
@@ -262,18 +262,19 @@ static void forget_disks(struct LocalDisk *d) {
     *d = (struct LocalDisk){0};
 }
 
+// Fills in the keepers of all ranks; with one disk for all, leaves *d zeroed.
 static void share_keepers(struct LocalDisk *d, const struct World *w, int keeper) {
     uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
-    bool apart = false;
+    bool several_disks = false;
     world_share(w, (uint64_t)keeper, all);
     d->keeper = base_alloc_zeroed((size_t)w->size * sizeof *d->keeper);
     d->size = w->size;
     for (int r = 0; r < w->size; r++) {
         d->keeper[r] = (int)all[r];
-        apart = apart || all[r];
+        several_disks = several_disks || all[r];
     }
     free(all);
-    if (apart)
+    if (several_disks)
         share_hosts(d, w);
     else
         forget_disks(d);

@@ -24,7 +24,7 @@ struct RunLock {
     int fd;
     char *path;             // NULL: not held
     char *folder;           // what was locked, as the user named it
-    int made;               // how many of it and its parents were not there before
+    int made;               // how many of it and its parents this process made
     char flag[16];          // the flag that named it
     uint64_t device, inode; // the folder's
 };
@@ -37,9 +37,9 @@ int run_lock_check(const struct RunLock *l, struct Error *e);
 
 enum { HOST_BYTES = 64 };
 
-// The disks of --out, or of --backup-dir. Zeroed: rank 0's, for all.
+// The disks of --out, or of --backup-dir. Zeroed: one disk for all, which rank 0's process keeps.
 struct LocalDisk {
-    int *keeper;              // (size): the rank whose process keeps each rank's disk. NULL: 0
+    int *keeper;              // (size): the rank whose process keeps each rank's disk; NULL: rank 0
     char (*host)[HOST_BYTES]; // (size): each rank's machine
     int size;                 // of the job
 };

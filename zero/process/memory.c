@@ -5,7 +5,7 @@
 #include <string.h>
 
 // Returns the number after `key` in a file of "key   value ..." lines, or 0.
-static size_t number_in(const char *path, const char *key) {
+static size_t read_number(const char *path, const char *key) {
     FILE *f = fopen(path, "r");
     char line[256];
     size_t value = 0;
@@ -20,11 +20,11 @@ static size_t number_in(const char *path, const char *key) {
 }
 
 size_t memory_resident_bytes(void) {
-    return number_in("/proc/self/status", "VmRSS:") * 1024;
+    return read_number("/proc/self/status", "VmRSS:") * 1024;
 }
 
 size_t memory_peak_bytes(void) {
-    return number_in("/proc/self/status", "VmHWM:") * 1024;
+    return read_number("/proc/self/status", "VmHWM:") * 1024;
 }
 
 void memory_peak_reset(void) {
@@ -36,8 +36,8 @@ void memory_peak_reset(void) {
 }
 
 size_t memory_free_bytes(void) {
-    size_t room = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-    size_t most = number_in("/sys/fs/cgroup/memory.max", ""); // 0 for "max", or without cgroups
-    size_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    size_t room = read_number("/proc/meminfo", "MemAvailable:") * 1024;
+    size_t most = read_number("/sys/fs/cgroup/memory.max", ""); // 0 for "max", or without cgroups
+    size_t used = read_number("/sys/fs/cgroup/memory.current", "");
     return most > used ? size_min(room, most - used) : room;
 }

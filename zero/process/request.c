@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 static atomic_uint requests, stops, interrupts; // all that a signal handler writes
-static int typed = -1;                          // the eventfd of request_typing_begin
-static struct sigaction between;                // what INT does between answers
+static int typing_fd = -1;                      // the eventfd of request_typing_begin
+static struct sigaction action_between_answers; // what INT does between answers
 static double began;                            // when the program began, in base_seconds()
 
 static void on_signal(int number) {
@@ -66,37 +66,37 @@ void request_on_signals(void) {
 }
 
 void request_answer_begin(void) {
-    sigaction(SIGINT, NULL, &between);
+    sigaction(SIGINT, NULL, &action_between_answers);
     set_handlers((const int[]){SIGINT}, 1);
 }
 
 void request_answer_end(void) {
-    sigaction(SIGINT, &between, NULL);
+    sigaction(SIGINT, &action_between_answers, NULL);
     atomic_fetch_and(&requests, ~(unsigned)REQUEST_STOP);
     atomic_store(&interrupts, 0);
 }
 
-static void on_typed(int number) {
-    int before = errno;
+static void on_interrupt(int number) {
+    int saved_errno = errno;
     (void)number;
-    eventfd_write(typed, 1);
-    errno = before;
+    eventfd_write(typing_fd, 1);
+    errno = saved_errno;
 }
 
 int request_typing_begin(void) {
-    typed = was_ignored[SIGINT] ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (typed >= 0)
-        sigaction(SIGINT, &(struct sigaction){.sa_handler = on_typed, .sa_flags = SA_RESTART},
+    typing_fd = was_ignored[SIGINT] ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (typing_fd >= 0)
+        sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = SA_RESTART},
                   NULL);
-    return typed;
+    return typing_fd;
 }
 
 void request_typing_end(void) {
-    if (typed < 0)
+    if (typing_fd < 0)
         return;
     signal(SIGINT, SIG_DFL);
-    close(typed);
-    typed = -1;
+    close(typing_fd);
+    typing_fd = -1;
 }
 
 double request_age(void) {

@@ -40,7 +40,7 @@ void request_typing_end(void);
 
 void request_make(enum RunRequest request); // without a signal
 
-// Returns this process's requests, for Rank.requests. All its ranks share them.
+// Returns this process's requests (enum RunRequest), for Rank.requests. All its ranks share them.
 atomic_uint *request_all(void);
 
 // Returns how many signals have requested a stop so far.

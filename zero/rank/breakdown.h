@@ -26,7 +26,7 @@ enum WaitReason {
     WAIT_OTHER,
     NWAITREASON
 };
-int breakdown_reason(const char *event); // event: a name of docs/events.md
+int breakdown_reason(const char *event); // an enum WaitReason; event: a name of docs/events.md
 
 // Seconds, of a step or of many.
 struct BreakdownTimes {
@@ -53,9 +53,10 @@ struct Breakdown {
 // Call before the first step. The traces of a rank's device and of its host; NULL, or without a
 // tally: not requested, or there is no host.
 void breakdown_open(struct Breakdown *b, struct Zero *z, struct Trace *trace, struct Trace *host);
-// Both return the step whose times are now in b->last; 0: of no step.
-uint64_t breakdown_step(struct Breakdown *b, uint64_t step); // has ended: of the one before
-uint64_t breakdown_end(struct Breakdown *b);                 // waits: of the last
-void breakdown_pause(struct Breakdown *b);                   // time since then belongs to no step
+// Compute the times of the step before `step`, which has ended, and of the last step, for which it
+// waits. Return the step whose times are now in b->last; 0: of no step.
+uint64_t breakdown_step(struct Breakdown *b, uint64_t step);
+uint64_t breakdown_end(struct Breakdown *b);
+void breakdown_pause(struct Breakdown *b); // the time since the last step belongs to no step
 
 #endif

@@ -73,7 +73,7 @@ int32_t *feed_host(struct Feed *f) {
     return s->host;
 }
 
-// A query of a packed document sees its window, as far as that is in the document.
+// Fills in each query's first key: that of its window, or its document's if that begins later.
 static void fill_first(const struct Feed *f, int32_t *host) {
     const int32_t *starts = host + FEED_STARTS * f->tokens;
     int32_t *first = host + FEED_FIRST * f->tokens;

@@ -8,8 +8,8 @@
 #include "kernels/batch.h"
 #include "kernels/tier.h"
 
-// The arrays of a batch, each (B, T). The last two exist if documents are packed, and the last if
-// there is an attention window as well: without one a document's first key is its start.
+// The arrays of a batch, each (B, T). FEED_STARTS: if documents are packed, or there is a cache;
+// FEED_FIRST: if they are packed and there is a window, without which it would be a copy of starts.
 enum FeedArray { FEED_INPUTS, FEED_TARGETS, FEED_STARTS, FEED_FIRST, FEED_ARRAYS };
 
 struct Feed {
@@ -37,8 +37,8 @@ int feed_open(struct Feed *f, struct Device *d, const struct RankSettings *s, st
 void feed_close(struct Feed *f);
 
 // Returns where the host writes the next micro-batch: inputs at [0], targets at [tokens], and
-// starts, if documents are packed, at [2 * tokens]; feed_send fills in the first keys. Waits until
-// the copy that read this memory before has ended.
+// starts, if there are any, at [2 * tokens]; feed_send fills in the first keys. Waits until the
+// copy that read this memory before has ended.
 int32_t *feed_host(struct Feed *f);
 void feed_send(struct Feed *f); // queues the copy of what feed_host returned
 

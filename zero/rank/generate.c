@@ -34,10 +34,10 @@ void generation_close(struct Generation *g) {
     device_free_host(g->rank->device, g->rows);
 }
 
-// Returns how many tokens of the prompt text x has in the cache, but for the last, which is run for
-// its logits.
-static size_t same_prefix(const struct Generation *g, const struct GenText *x,
-                          const int32_t *prompt, size_t count) {
+// Returns how many tokens of the prompt text x has in the cache already; the prompt's last is not
+// counted, as it is run for its logits.
+static size_t cached_prefix(const struct Generation *g, const struct GenText *x,
+                            const int32_t *prompt, size_t count) {
     const struct ModelConfig *m = &g->rank->model.config;
     size_t same = 0;
     if (x->first || count > m->seq_len) // one of them does not begin at its first token
@@ -51,17 +51,17 @@ static size_t same_prefix(const struct Generation *g, const struct GenText *x,
 }
 
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
-                      size_t made, const struct Sampling *s) {
+                      size_t most_new, const struct Sampling *s) {
     struct GenText *x = &g->text[i], old = *x;
     size_t T = g->rank->model.config.seq_len;
-    *x = (struct GenText){.ids = base_alloc((count + made) * sizeof *x->ids),
+    *x = (struct GenText){.ids = base_alloc((count + most_new) * sizeof *x->ids),
                           .sampling = s,
                           .count = count,
                           .prompt = count,
-                          .full_at = count + made,
-                          .active = made > 0,
+                          .full_at = count + most_new,
+                          .active = most_new > 0,
                           .first = count > T ? count - T : 0,
-                          .cached = same_prefix(g, &old, prompt, count)};
+                          .cached = cached_prefix(g, &old, prompt, count)};
     memcpy(x->ids, prompt, count * sizeof *prompt);
     free(old.ids);
 }
@@ -153,6 +153,7 @@ static int32_t draw(struct Generation *g, const struct GenText *x, size_t row, s
     return sample_token(g->logits, vocab, x->sampling, x->ids, x->count);
 }
 
+// Adds the token that follows text x, the same on all ranks, from row `row` of n as in draw.
 static void add_token(struct Generation *g, struct GenText *x, size_t row, size_t n) {
     struct Rank *r = g->rank;
     int32_t drawn = has_logits(r) ? draw(g, x, row, n) : 0;

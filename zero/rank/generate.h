@@ -34,10 +34,10 @@ struct Generation {
 void generation_open(struct Generation *g, struct Rank *r);
 void generation_close(struct Generation *g);
 
-// Begins text i anew: `count` tokens of a prompt, at least one, to which at most `made` are added,
-// drawn as s says. Tokens it shares with the beginning of the text before are not run again.
+// Begins text i anew: `count` tokens of a prompt, at least one, to which at most `most_new` are
+// added, drawn as s says. Tokens it shares with the beginning of the text before are not run again.
 void generation_begin(struct Generation *g, size_t i, const int32_t *prompt, size_t count,
-                      size_t made, const struct Sampling *s);
+                      size_t most_new, const struct Sampling *s);
 
 // Adds a token to each active text, and returns how many are still active. A text no longer is
 // after a token of its sampling's stops, which is then its last, if it is full, or if its logits

@@ -49,7 +49,7 @@ static struct Comm *open_job_group(struct Rank *r, const struct RankSettings *s)
                     : comm_open_self(r->device);
 }
 
-// Processes find out together whether each has a GPU of its own.
+// True if the ranks use NCCL: processes find out together whether each has a GPU of its own.
 static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
                          const struct RankDeviceChoice *choice) {
     bool may = choice->kind == RANK_DEVICE_NCCL;
@@ -66,7 +66,7 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
 }
 
 // Opens the groups along the axes of the grid.
-static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
+static void open_axis_groups(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct SplitPart *parts = base_alloc((size_t)settings_stages(s) * sizeof *parts);
     struct Error e;
     CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
@@ -104,7 +104,7 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
     r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : open_job_group(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))
         r->all = comm_open_nccl(r->all, &nccl, &r->staging);
-    open_parts(r, s, dry);
+    open_axis_groups(r, s, dry);
     bool staged = choice.kind == RANK_DEVICE_MPI || choice.kind == RANK_DEVICE_NCCL;
     return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks",
                                s->comm_chunk, &r->staging, e)
@@ -133,10 +133,10 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                                      .delay_after = s->delay_after,
                                      .no_staging = s->inference && s->device == DEVICE_CPU};
     struct ZeroPlan plan;
-    int from;
+    int first_offloaded;
     int err = zero_plan(&plan, &options, e);
     if (!err)
-        err = offload_plan(&plan, &options, &offload, &r->params, &from, e);
+        err = offload_plan(&plan, &options, &offload, &r->params, &first_offloaded, e);
     if (err)
         return err;
     r->zero = (struct Zero){.device = r->device,
@@ -146,8 +146,8 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .model = &r->model,
                             .params = &r->params,
                             .backing = zero_on_device};
-    if (settings_offload(s))
-        r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
+    if (settings_offloads(s))
+        r->zero.backing = offload_backing(&r->zero, &options, &offload, first_offloaded);
     err = zero_open(&r->zero, &options, &plan, e);
     // Each adds its hops to the groups' chains: at one point, in the order of these calls.
     if (!err)
@@ -194,21 +194,21 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                  "%s moves nothing: all %zu layers fit into the slots that --prefetch %zu keeps on "
                  "the device; leave it out",
                  parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
-    struct ActOffloadSpec keep = {.store = &r->tier[s->act_tier],
-                                  .cpu = &r->tier[TIER_CPU],
-                                  .layers = layers,
-                                  .sets = sets,
-                                  .slots = spec.slots,
-                                  .forgotten = spec.forgotten,
-                                  .mem = r->acts.slot_mem,
-                                  .bytes = r->acts.slot_bytes,
-                                  .parts = parts,
-                                  .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
-    bool keeps = offload_of(&r->zero) && !s->inference;
-    return err || !keeps ? err : act_offload_open(&r->zero, &keep, e);
+    struct ActOffloadSpec offload = {.store = &r->tier[s->act_tier],
+                                     .cpu = &r->tier[TIER_CPU],
+                                     .layers = layers,
+                                     .sets = sets,
+                                     .slots = spec.slots,
+                                     .forgotten = spec.forgotten,
+                                     .mem = r->acts.slot_mem,
+                                     .bytes = r->acts.slot_bytes,
+                                     .parts = parts,
+                                     .dry = tier_is_dry(&r->tier[TIER_DEVICE])};
+    bool offloads = offload_of(&r->zero) && !s->inference;
+    return err || !offloads ? err : act_offload_open(&r->zero, &offload, e);
 }
 
-// The cache of the texts that are continued: one, for the samples of a run that trains.
+// Opens the cache of the texts that are continued: one, for the samples of a run that trains.
 static int open_cache(struct Rank *r, const struct RankSettings *s, struct Error *e) {
     struct KvCacheSpec spec = {.sequences = size_max(1, r->acts.generates),
                                .tokens = s->cache_tokens,
@@ -239,41 +239,41 @@ static void watch_memory(struct Rank *r, const struct RankSettings *s) {
         parts.comms[i] = (struct Comm *)comms[i];
     parts.mover = offload_of(&r->zero) ? &offload_of(&r->zero)->mover : NULL;
     zero_trace_watch(r->zero_trace, &parts);
-    r->traced = (struct ZeroTraceRun){.device = r->device->name,
-                                      .stage = s->stage,
-                                      .param_tier = s->param_tier,
-                                      .opt_tier = s->opt_tier,
-                                      .act_tier = s->act_tier,
-                                      .micro_batch = s->batch,
-                                      .seq_len = s->model.seq_len,
-                                      .layers = s->model.layers,
-                                      .grid = r->parallel.grid,
-                                      .rank = r->all->rank,
-                                      .ranks = s->ranks};
+    r->trace_head = (struct ZeroTraceRun){.device = r->device->name,
+                                          .stage = s->stage,
+                                          .param_tier = s->param_tier,
+                                          .opt_tier = s->opt_tier,
+                                          .act_tier = s->act_tier,
+                                          .micro_batch = s->batch,
+                                          .seq_len = s->model.seq_len,
+                                          .layers = s->model.layers,
+                                          .grid = r->parallel.grid,
+                                          .rank = r->all->rank,
+                                          .ranks = s->ranks};
 }
 
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
-    bool lent = dry && s->borrowed;
-    if (!err && !lent)
+    bool borrows = dry && s->borrowed;
+    if (!err && !borrows)
         err = rank_device_open(&r->device, s, dry, e);
     if (err)
         return err;
-    if (lent)
+    if (borrows)
         r->device = s->borrowed;
-    r->borrowed = lent;
+    r->borrowed = borrows;
     bool traced = s->traced && !dry;
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
     r->zero_trace = traced && s->traced_zero ? zero_trace_open(r->tier) : NULL;
-    if (settings_offload(s) && lent)
+    if (settings_offloads(s) && borrows)
         r->host = s->borrowed_host;
-    else if (settings_offload(s))
+    else if (settings_offloads(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
-    if (r->host && !lent)
+    if (r->host && !borrows)
         r->host->yields = s->device == DEVICE_CPU; // before any work is queued
-    if (r->host && s->one_queue && !lent)
+    if (r->host && s->one_queue && !borrows)
         device_join_queues(r->host);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
     bool tallies = s->breakdown && s->rank == 0 && !dry; // on the rank that logs
@@ -365,9 +365,9 @@ int rank_write_trace_zero(struct Rank *r, const char *model, const char *path, s
     zero_sync(&r->zero);
     if (r->device->ops->collect)
         r->device->ops->collect(r->device);
-    r->traced.model = model;
+    r->trace_head.model = model;
     char *file = r->all->rank ? base_format("%s.%d", path, r->all->rank) : base_format("%s", path);
-    int err = zero_trace_write(r->zero_trace, &r->traced, file, e);
+    int err = zero_trace_write(r->zero_trace, &r->trace_head, file, e);
     free(file);
     return err;
 }

@@ -26,10 +26,10 @@ struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
     struct Trace *host_trace;
-    struct ZeroTrace *zero_trace; // of memory; NULL: none
-    struct ZeroTraceRun traced;
-    bool borrowed;       // the devices are the caller's
-    struct Device *host; // keeps and updates offloaded state; NULL: nothing is offloaded
+    struct ZeroTrace *zero_trace;   // of memory; NULL: none
+    struct ZeroTraceRun trace_head; // what zero_trace's file says of the run
+    bool borrowed;                  // the devices are the caller's
+    struct Device *host;            // keeps and updates offloaded state; NULL: nothing is offloaded
     struct Tier tier[NTIER];
     struct Nvme *nvme;        // NULL: nothing is on NVMe
     struct Comm *all;         // the ranks of the job
@@ -37,7 +37,7 @@ struct Rank {
     struct Parallel parallel; // the other dimensions, for z
     struct Comm *hpz_group;   // ranks of the second partition of weights; NULL: there is none
     struct Hpz *hpz;
-    struct Wire wire; // between the ranks of dp
+    struct Wire wire; // between the ranks of shard_group
     struct TpGroup tp;
     struct PipeGroup pipe;
     struct Block staging; // of collectives between processes, or GPUs
@@ -48,7 +48,7 @@ struct Rank {
     struct Feed feed;
     struct Traffic step_traffic;   // what this rank sent in its last training step
     struct Traffic sent_end;       // what it had sent at that step's end
-    bool queued, stepped;          // there was one; and what it sent is known
+    bool queued, traffic_known;    // a step was queued; and step_traffic is known
     uint64_t counted[HOST_COPIES]; // targets of all ranks in the last steps, in turn
     struct Moved moved_end;        // what it had moved at that step's end
     struct Moved step_moved;       // what it moved in the last step that followed another,

@@ -35,17 +35,17 @@ int rank_device_assign(const struct GpuAssignment *s, struct RankDeviceChoice *o
     *out = (struct RankDeviceChoice){s->ranks > 1 ? shared : RANK_DEVICE_SELF, 0};
     if (!s->cuda)
         return 0;
-    bool apart = s->gpus == 0 || s->gpus >= s->node_ranks;
-    bool one = s->gpus == 1; // a process may see only its own: rank_device_gpus_apart finds out
-    if (!apart && !one)
+    bool own_gpus = s->gpus == 0 || s->gpus >= s->node_ranks;
+    bool one_gpu = s->gpus == 1; // a process may see only its own: rank_device_gpus_apart finds out
+    if (!own_gpus && !one_gpu)
         return refuse_gpu_count(s, e);
-    out->gpu = apart ? s->node_rank : 0;
+    out->gpu = own_gpus ? s->node_rank : 0;
     if (s->ranks == 1)
         return 0;
-    bool may = apart || s->processes;
-    if (may && s->nccl)
+    bool may_use_nccl = own_gpus || s->processes;
+    if (may_use_nccl && s->nccl)
         out->kind = RANK_DEVICE_NCCL;
-    if (may && !s->nccl && !s->processes && s->gpus)
+    if (may_use_nccl && !s->nccl && !s->processes && s->gpus)
         return error_set(e, -ENOTSUP, E_NCCL,
                          "%d ranks on %d GPUs need NCCL: install libnccl2, or set "
                          "CUDA_VISIBLE_DEVICES=0 to put all ranks on one GPU",
@@ -64,8 +64,9 @@ bool rank_device_gpus_apart(const uint64_t gpu[], int ranks) {
     return true;
 }
 
-// Runs before CUDA's first call. Ranks that share a card wait for no kernel of another's
-// (device.c). A launcher may show a process only its own card, so the machine's cards count.
+// Loads all kernels now, before CUDA's first call, if ranks have cards of their own; those that
+// share one wait for no kernel of another's (device.c). A launcher may show a process only its own
+// card, so the machine's cards count.
 static void choose_loading(const struct RankSettings *s) {
     struct Cards c = cards_count();
     bool share = s->processes ? s->node_ranks > 1 && c.machine == 1 : c.shown <= 1;
@@ -99,7 +100,7 @@ static int gpu_of(const struct RankSettings *s) {
 }
 
 // True if `here` is true on every process. A job cannot use a GPU that only some nodes have.
-static bool everywhere(const struct World *w, bool here) {
+static bool true_everywhere(const struct World *w, bool here) {
     struct Error none = {0};
     return !world_agree(w, here ? 0 : -ENODEV, &none);
 }
@@ -145,12 +146,13 @@ int rank_device_join(struct RankSettings *s, struct World *w, size_t cores, stru
     s->ranks = (int)ranks;
     use->cores = (int)world_cores(w, cores);
     use->launched = w->launched;
-    bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
-    bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
-    bool card = use->plan && s->device_bytes && !s->kernels; // a plan for a given amount of memory
-    use->chosen = (struct Chosen){.device = gpu || card ? DEVICE_CUDA : DEVICE_CPU,
-                                  .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
-                                  .from = gpu || !card ? "chosen" : "for a card, by --device-mem"};
+    bool has_gpu = true_everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
+    bool has_bf16 = true_everywhere(w, device_has_bf16_cpu(s->kernels));
+    bool plans_card = use->plan && s->device_bytes && !s->kernels; // of so much memory
+    use->chosen =
+        (struct Chosen){.device = has_gpu || plans_card ? DEVICE_CUDA : DEVICE_CPU,
+                        .dtype = {[DEVICE_CPU] = has_bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
+                        .from = has_gpu || !plans_card ? "chosen" : "for a card, by --device-mem"};
     return 0;
 }
 
@@ -177,13 +179,13 @@ int rank_device_check(const struct RankSettings *s, struct Error *e) {
     return err;
 }
 
-// Returns how many ranks of this process have a GPU to themselves; 1 if they share one.
-static size_t gpus_apart(const struct RankSettings *s) {
+// Returns how many ranks of this process have a GPU each; 1 if they share one, or there is one.
+static size_t ranks_with_own_gpu(const struct RankSettings *s) {
     return !s->processes && device_count_cuda() >= s->ranks ? (size_t)s->ranks : 1;
 }
 
-// Describes a product of the run's formats, with its epilogue or without: forward, of the inputs'
-// gradients, or of the weights'.
+// Describes a product of the run's formats, with its epilogue (fused) or without. form 0: forward;
+// 1: of the inputs' gradients; 2: of the weights'.
 static struct Matmul small_product(const struct RankSettings *s, int form, bool fused, char *mem,
                                    char *out) {
     enum Dtype in = s->model.dtype;
@@ -236,18 +238,19 @@ int rank_device_memory(const struct RankSettings *s, struct RankDeviceMemory hos
     if (err)
         return err;
     struct DeviceMemory m = device_memory_cuda(gpu_of(s));
-    *out = (struct RankDeviceMemory){m.free_bytes * gpus_apart(s), m.used_bytes * gpus_apart(s)};
+    *out = (struct RankDeviceMemory){m.free_bytes * ranks_with_own_gpu(s),
+                                     m.used_bytes * ranks_with_own_gpu(s)};
     return 0;
 }
 
 size_t rank_device_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
     if (s->device == DEVICE_CPU)
         return host_bytes;
-    return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
+    return device_memory_cuda(gpu_of(s)).used_bytes * ranks_with_own_gpu(s);
 }
 
 // Measures copies in that queue; NQUEUE: matrix products.
-static double measure(const struct RankSettings *s, enum Queue copies) {
+static double measure_speed(const struct RankSettings *s, enum Queue copies) {
     struct Device *d;
     struct Error ignored;
     if (rank_device_open(&d, s, false, &ignored))
@@ -259,16 +262,16 @@ static double measure(const struct RankSettings *s, enum Queue copies) {
 }
 
 double rank_device_measure_speed(void *settings) {
-    return measure(settings, NQUEUE);
+    return measure_speed(settings, NQUEUE);
 }
 double rank_device_measure_in(void *settings) {
-    return measure(settings, QUEUE_IN);
+    return measure_speed(settings, QUEUE_IN);
 }
 double rank_device_measure_out(void *settings) {
-    return measure(settings, QUEUE_OUT);
+    return measure_speed(settings, QUEUE_OUT);
 }
 
-static char *name_of_cpu(const struct RankSettings *s) {
+static char *describe_cpu(const struct RankSettings *s) {
     struct Device *d;
     struct Error ignored;
     bool opened = device_open_cpu(&d, s->threads, s->kernels, &ignored) == 0;
@@ -279,7 +282,7 @@ static char *name_of_cpu(const struct RankSettings *s) {
 }
 
 char *rank_device_speed_name(const struct RankSettings *s) {
-    char *where = s->device == DEVICE_CPU ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *where = s->device == DEVICE_CPU ? describe_cpu(s) : device_name_cuda(gpu_of(s));
     char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
     free(where);
     return name;
@@ -295,21 +298,21 @@ char *rank_device_copy_name(const struct RankSettings *s, const char *direction)
 // ---- updates ----
 
 struct AdamW rank_device_update(const struct RankSettings *s, size_t n) {
-    static char apart; // only its being not NULL matters
-    bool alone = s->model.dtype == F32 || s->master_format == MASTER_BF16;
+    static char not_null; // only its being not NULL matters
+    bool weights_are_masters = s->model.dtype == F32 || s->master_format == MASTER_BF16;
     return (struct AdamW){.n = n,
                           .grad_dtype = s->grad_dtype,
                           .param_dtype = s->model.dtype,
                           .moments_dtype = s->moments_dtype,
                           .master_format = s->master_format,
-                          .param = alone ? NULL : &apart};
+                          .param = weights_are_masters ? NULL : &not_null};
 }
 
 // A measurement holds for all updates of as many elements or more, up to the next power of two, and
 // those larger than caches are all alike. From a disk come pieces, which caches may hold.
 struct UpdateBenchmark rank_device_update_of(const struct RankSettings *s, size_t n, bool host) {
-    size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? HOST_PIECE : UPDATE_ELEMENTS;
-    while (2 * most <= n && most < pieces)
+    size_t most = 1, limit = host && s->opt_tier == TIER_NVME ? HOST_PIECE : UPDATE_ELEMENTS;
+    while (2 * most <= n && most < limit)
         most *= 2;
     return (struct UpdateBenchmark){s, most, host};
 }
@@ -330,7 +333,7 @@ double rank_device_measure_update(void *update) {
 char *rank_device_update_name(const struct UpdateBenchmark *u) {
     const struct RankSettings *s = u->settings;
     bool cpu = u->host || s->device == DEVICE_CPU;
-    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *where = cpu ? describe_cpu(s) : device_name_cuda(gpu_of(s));
     bool fp32 = s->master_format == MASTER_FP32; // the name from before there were others
     char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, %s%sof %zu, %s",
                              dtype_name(s->model.dtype), dtype_name(s->grad_dtype),

@@ -71,7 +71,7 @@ struct RankDeviceMemory {
 int rank_device_memory(const struct RankSettings *s, struct RankDeviceMemory host, int processes,
                        struct RankDeviceMemory *out, struct Error *e);
 
-// Returns the most memory that was in use there so far. host_bytes: of the CPU's memory.
+// Returns the most memory in use there so far: host_bytes, the CPU's; of a GPU, what is in use now.
 size_t rank_device_peak_bytes(const struct RankSettings *s, size_t host_bytes);
 
 // Runs matmul_speed_of_light (kernels/speed.h) on a device that is opened for it alone; 0 if that

@@ -62,7 +62,7 @@ static void note_sent(struct Rank *r, const struct Traffic *before) {
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->sent_end.bytes[c] - before->bytes[c];
     r->step_traffic.inter_node = r->sent_end.inter_node - before->inter_node;
-    r->stepped = true;
+    r->traffic_known = true;
 }
 
 // Counts the targets of `samples` samples from `first` on, of all ranks.
@@ -121,8 +121,8 @@ int rank_queue_step(struct Rank *r, const struct BatchSource *from,
     return 0;
 }
 
-// Sends a batch of zeros in place of one that cannot be read: the others wait for this rank.
-static void send_nothing(struct Rank *r) {
+// Sends a batch of zeros in place of one that cannot be read, since the others wait for this rank.
+static void send_zeros(struct Rank *r) {
     size_t arrays = (size_t)r->feed.arrays;
     memset(feed_host(&r->feed), 0, arrays * r->feed.tokens * sizeof(int32_t));
     feed_send(&r->feed);
@@ -136,25 +136,25 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
     size_t ranks = rank_data_ranks(r);
     double sum = 0;
     uint64_t counted;
-    int err = 0, unread = count_targets(r, from, 0, samples, &counted, e);
+    int err = 0, read_err = count_targets(r, from, 0, samples, &counted, e);
     for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
         acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
         uint64_t mine = i + acts->b * rank_data_rank(r);
         bool counts = mine < samples;
-        if (!unread)
-            unread = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);
-        if (unread)
-            send_nothing(r);
+        if (!read_err)
+            read_err = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);
+        if (read_err)
+            send_zeros(r);
         rank_next_batch(r);
-        uint64_t word = unread ? REQUEST_STOP : request_to_stop(r->requests);
-        struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
+        uint64_t word = read_err ? REQUEST_STOP : request_to_stop(r->requests);
+        struct StepResult batch = zero_eval(&r->zero, acts, counts && !read_err, word);
         feed_done(&r->feed);
         sum += batch.loss_sum;
         err = batch.words & REQUEST_STOP ? -EINTR : 0;
     }
     acts->b = acts->b_max;
     *loss = (float)mean_of(sum, counted);
-    return unread ? unread : err;
+    return read_err ? read_err : err;
 }
 
 // ---- work ----

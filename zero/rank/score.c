@@ -24,7 +24,7 @@ struct Scoring {
 
 // Returns the length to which sequence i is padded: the shortest is that of a sample; but with an
 // attention window the first keys of several rows are laid out for the full length.
-static size_t padded(const struct Scoring *s, size_t i) {
+static size_t padded_length(const struct Scoring *s, size_t i) {
     const struct Acts *acts = &s->rank->acts;
     size_t inputs = s->list[i].count - 1;
     CHECK(inputs >= 1 && inputs <= acts->t_max, "sequence %zu: %zu tokens for a model of %zu", i,
@@ -36,7 +36,7 @@ static size_t padded(const struct Scoring *s, size_t i) {
 static size_t next_length(const struct Scoring *s, size_t t) {
     size_t next = SIZE_MAX;
     for (size_t i = 0; i < s->count; i++) {
-        size_t length = padded(s, i);
+        size_t length = padded_length(s, i);
         next = length > t ? size_min(next, length) : next;
     }
     return next;
@@ -52,15 +52,15 @@ static void plan_batches(struct Scoring *s) {
         size_t begin = n;
         t = next_length(s, t);
         for (size_t i = 0; i < s->count; i++)
-            if (padded(s, i) == t)
+            if (padded_length(s, i) == t)
                 s->order[n++] = i;
         for (; begin < n; begin += b)
             s->batch[s->batches++] = (struct ScoreBatch){begin, size_min(b, n - begin), t};
     }
 }
 
-// A BatchReader: `first` is a batch's number; past the last batch it gives zeros, and the rank only
-// takes part.
+// A BatchReader: `first` is a batch's number, and acts.t its length; past the last batch it gives
+// zeros, and the rank only takes part.
 static int fill_batch(void *scoring, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
     const struct Scoring *s = scoring;
@@ -81,13 +81,13 @@ static int fill_batch(void *scoring, uint64_t first, size_t n, const struct Batc
     return 0;
 }
 
-// Walks once with all ranks, and reads this rank's losses, token by token. Errors: -EINTR.
+// Walks once with all ranks, and reads this rank's losses, if it has a batch. Errors: -EINTR.
 static int score_batch(struct Scoring *s, uint64_t number, struct Error *e) {
     struct Rank *r = s->rank;
     struct Acts *acts = &r->acts;
-    bool mine = number < s->batches;
-    acts->b = mine ? acts->b_max : 1;
-    acts->t = s->batch[mine ? number : 0].t;
+    bool has_batch = number < s->batches;
+    acts->b = has_batch ? acts->b_max : 1;
+    acts->t = s->batch[has_batch ? number : 0].t;
     struct BatchSource batches = {.read = fill_batch, .data = s};
     CHECK(!feed_read(&r->feed, &batches, number, acts->b, e), "%s", e->text);
     rank_next_batch(r);
@@ -98,8 +98,8 @@ static int score_batch(struct Scoring *s, uint64_t number, struct Error *e) {
     return all.words & REQUEST_STOP ? -EINTR : 0;
 }
 
-// Returns the log-probability of sequence i of the batch that was walked last.
-static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t i) {
+// Returns the log-probability of sequence i of batch b, the one that was walked last.
+static double log_probability(const struct Scoring *s, const struct ScoreBatch *b, size_t i) {
     const struct Sequence *q = &s->list[s->order[b->begin + i]];
     double sum = 0;
     for (size_t k = q->from; k < q->count; k++)
@@ -116,7 +116,7 @@ static void share_logprobs(struct Scoring *s, uint64_t first, double *logprob) {
         most = size_max(most, s->batch[first + r].count);
     for (size_t i = 0; i < most; i++) {
         bool has = mine < s->batches && i < s->batch[mine].count;
-        double own = has ? sum_up(s, &s->batch[mine], i) : 0;
+        double own = has ? log_probability(s, &s->batch[mine], i) : 0;
         uint64_t word;
         memcpy(&word, &own, sizeof word);
         const uint64_t *all = zero_share(z, word);
@@ -127,7 +127,7 @@ static void share_logprobs(struct Scoring *s, uint64_t first, double *logprob) {
     }
 }
 
-// Ranks with different lists would walk different numbers of times, and wait for each other.
+// Checks that all ranks have one list: else they would walk different numbers of times, and wait.
 static int compare_lists(struct Scoring *s, struct Error *e) {
     struct Zero *z = &s->rank->zero;
     uint64_t hash = hash64(&s->count, sizeof s->count, 0);

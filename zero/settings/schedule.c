@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-// Returns how far the run is between the end of the warm-up (0) and its last step (1).
+// Returns how far step `done` is from step `begin` (0) to the last before step `end` (1).
 static double progress(uint64_t done, uint64_t begin, uint64_t end) {
     if (done <= begin || end <= begin + 1)
         return done <= begin ? 0 : 1;
@@ -20,7 +20,7 @@ static bool is_deepspeed_kind(enum Schedule kind) {
            kind == SCHEDULE_WARMUP_COSINE_LR;
 }
 
-// Half a cosine, one step ahead of WarmupDecayLR's line.
+// Returns the rate on half a cosine, one step ahead of WarmupDecayLR's line; done >= warmup.
 static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64_t warmup) {
     double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
     double part = fmin(1, (double)(done - warmup + 1) / span);

@@ -92,26 +92,26 @@ static bool may_have_adapters(const struct ModelConfig *m) {
 // goes on as it was, unless its own command line gives it again.
 static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     const struct RankSettings *r = &s->rank;
-    bool fresh = !use->resumed, again = flag_is_on_line(&use->said, "fit");
-    bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
-    bool stay = r->hpz_size || r->quantized_weights; // weights, on the device
+    bool fresh = !use->resumed, fits_again = flag_is_on_line(&use->said, "fit");
+    bool fits_formats = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
+    bool weights_stay = r->hpz_size || r->quantized_weights; // on the device
     s->open = (struct FitOpen){0};
     s->lowers_batch = use->has_init && fresh && s->fit == FIT_OFF && is_default(use, "batch");
-    if (s->fit == FIT_OFF || (use->resumed && !again))
+    if (s->fit == FIT_OFF || (use->resumed && !fits_again))
         return;
     s->open = (struct FitOpen){.stage = is_default(use, "zero"),
                                .recompute = is_default(use, "recompute"),
                                .opt = is_default(use, "offload-optimizer"),
-                               .param = !stay && is_default(use, "offload-param"),
+                               .param = !weights_stay && is_default(use, "offload-param"),
                                .act = is_default(use, "offload-activations"),
                                .batch = fresh && is_default(use, "batch"),
                                .split = fresh && bf16 && is_default(use, "master-dtype"),
-                               .master = masters && bf16 && is_default(use, "master-dtype"),
+                               .master = fits_formats && bf16 && is_default(use, "master-dtype"),
                                .lora = fresh && s->fit == FIT_LORA && may_have_adapters(&r->model),
-                               .moments = masters && is_default(use, "adam-dtype"),
+                               .moments = fits_formats && is_default(use, "adam-dtype"),
                                .tp = r->cluster && is_default(use, "tp"),
                                .pp = r->cluster && is_default(use, "pp"),
-                               .pair = use->resumed};
+                               .keeps_stage_pair = use->resumed};
 }
 
 // A run that is resumed on other ranks keeps its global batch. Unless the user gives another, its
@@ -143,16 +143,16 @@ static void choose_device(struct RankSettings *r, struct RankSettings *said,
 // If both flags say where the run ends, the one on the command line counts.
 static int choose_end(struct Settings *s, struct Settings *said, const struct FlagsSaid *flags,
                       struct Error *e) {
-    bool steps = flag_is_on_line(flags, "steps"), epochs = flag_is_on_line(flags, "epochs");
-    if (steps && epochs && s->epochs)
+    bool has_steps = flag_is_on_line(flags, "steps"), has_epochs = flag_is_on_line(flags, "epochs");
+    if (has_steps && has_epochs && s->epochs)
         return error_set(e, -EINVAL, E_STEPS_AND_EPOCHS,
                          "--steps %llu cannot be combined with --epochs %zu: both say when the run "
                          "ends; drop one of the two",
                          (unsigned long long)s->schedule.steps, s->epochs);
-    if (epochs && !s->epochs)
+    if (has_epochs && !s->epochs)
         return error_set(e, -EINVAL, E_EPOCHS,
                          "--epochs 0: expected at least 1, or --steps instead of --epochs");
-    if (steps && s->epochs)
+    if (has_steps && s->epochs)
         s->epochs = said->epochs = 0;
     return 0;
 }
@@ -191,9 +191,9 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
 // gets one by cost, as with `auto`.
 static void resolve_split(struct RankSettings *r, struct RankSettings *said,
                           const struct SettingsUse *use) {
-    bool other = use->resumed && flag_is_on_line(&use->said, "pp") &&
-                 !flag_is_on_line(&use->said, "pp-split");
-    if (r->pp_split && (other || !strcmp(r->pp_split, "auto")))
+    bool other_stages = use->resumed && flag_is_on_line(&use->said, "pp") &&
+                        !flag_is_on_line(&use->said, "pp-split");
+    if (r->pp_split && (other_stages || !strcmp(r->pp_split, "auto")))
         r->pp_split = said->pp_split = NULL;
 }
 
@@ -324,11 +324,11 @@ size_t settings_acts_in_flight(const struct RankSettings *s) {
                              : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
 }
 
-bool settings_offload(const struct RankSettings *s) {
+bool settings_offloads(const struct RankSettings *s) {
     return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE ||
            s->act_tier != TIER_DEVICE || s->partition_activations;
 }
 
-bool settings_use_disk(const struct RankSettings *s) {
+bool settings_uses_disk(const struct RankSettings *s) {
     return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
 }

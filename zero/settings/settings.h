@@ -59,7 +59,7 @@ struct RankSettings {
     bool master_open;                // nobody chose it, nor a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
-    size_t node_size;         // ranks of a node, for counting traffic; 0: see below
+    size_t node_size;         // ranks of a node, for counting traffic; 0: settings_node_ranks says
     size_t hpz_size;          // ranks of the second partition of the weights; 0: there is none
     size_t shard_size;        // ranks of a shard group; the others are replicas. 0: all data ranks
     int quantized_weights;    // the form in which they travel (zero/wire); 0: as they are
@@ -72,7 +72,7 @@ struct RankSettings {
     bool sequence_parallel;   // TP ranks split rows between products, too
     bool partition_activations; // or each keeps a part of what a block keeps
     struct ThreadGroup *group;  // of the ranks, if they are threads
-    bool processes;             // they are processes, of an MPI job
+    bool processes;             // ranks are processes, of an MPI job
     int node_rank, node_ranks;  // then: this rank and all, on its machine
     double timeout_s;           // how long a rank waits for the others
     size_t comm_chunk;          // between processes: bytes received in one exchange
@@ -96,7 +96,7 @@ struct FitOpen {
     bool split, master, moments; // split master weights; those in bf16, and moments
     bool tp, pp;                 // the grid, only in a plan for a cluster
     bool lora;                   // adapters, and a base in fewer bits, where nothing else fits
-    bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
+    bool keeps_stage_pair;       // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
 // The work of ranks besides steps, and how often they do it, in steps; 0: never.
@@ -169,27 +169,27 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
 // more steps than there may be, or fewer than --warmup.
 int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
                         double warmup_share, struct Error *e);
-// Logs that; samples 0: they are not known yet.
+// Logs how many steps --epochs makes; samples 0: they are not known yet.
 void settings_log_epochs(const struct Settings *s, uint64_t samples);
 
 // Checks flags against each other, which a row of the flag table cannot. Errors: -EINVAL with the
 // flags, their values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
-// Parts of it: TP ranks, which resolving needs first; for a finished model the layers of pipeline
-// stages, and the split of rows; shards, their forms and stages; and the steps of a warm-up, which
-// may be known later.
+// Parts of settings_check and settings_of_ranks: TP ranks, which resolving needs first; for a
+// finished model the layers of pipeline stages, and the split of rows; shards, their forms and
+// stages; and the steps of a warm-up, which may be known later.
 int settings_check_tp(const struct RankSettings *s, struct Error *e);
 int settings_check_split(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_check_warmup(const struct LrSchedule *l, struct Error *e);
 
-// Fills in where a process is on its machine; not which rank it is.
+// Fills in whether ranks are processes, and where this one is on its machine; not which rank it is.
 void settings_use_rank_info(struct RankSettings *s, const struct World *w);
 
-// Makes the settings of each rank of this process, from the command line, its part of the world,
-// and the text's vocabulary. Errors: those of model_config_finish.
+// Makes the settings that the ranks of this process share, from the command line, its part of the
+// world, and the text's vocabulary. Errors: those of model_config_finish; -EINVAL.
 int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
                       struct RankSettings *out, struct Error *e);
 
@@ -256,7 +256,7 @@ static inline size_t settings_layout_shards(const struct RankSettings *s) {
 // Returns the options of the core of ZeRO; the caller fills in the ranks and the tiers.
 struct ZeroOptions settings_zero(const struct RankSettings *s);
 
-bool settings_offload(const struct RankSettings *s);  // anything at all
-bool settings_use_disk(const struct RankSettings *s); // anything to NVMe
+bool settings_offloads(const struct RankSettings *s);  // anything, or it partitions activations
+bool settings_uses_disk(const struct RankSettings *s); // offloads anything to NVMe
 
 #endif

@@ -51,7 +51,7 @@ static int check_layout(const struct RankSettings *r, struct Error *e) {
     return flag_rules_check(layout_rules, sizeof layout_rules / sizeof layout_rules[0], &v, e);
 }
 
-// Writes "; --ranks 1, 3 or 6 would do": the divisors of `whole`, as far as there is space.
+// Writes "; --ranks 1, 3 or 6 would do": the divisors of `whole` up to `most`, the first 12.
 static void describe_divisors(size_t whole, size_t most, const char *flag, char *text,
                               size_t bytes) {
     size_t found[12], n = 0;
@@ -84,18 +84,19 @@ static int refuse_batch(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
     size_t less = s->global_batch / together * together;
-    char counts[160] = "", shared[64], steps[48] = "";
+    char would_do[160] = "", name[64], lower[48] = "";
     if (less)
-        snprintf(steps, sizeof steps, "%zu or ", less);
+        snprintf(lower, sizeof lower, "%zu or ", less);
     if (s->global_batch % r->batch == 0 && ranks == (size_t)r->ranks)
-        describe_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
+        describe_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", would_do,
+                          sizeof would_do);
     else if (s->global_batch % ranks == 0)
-        describe_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
+        describe_divisors(s->global_batch / ranks, r->batch, "--batch", would_do, sizeof would_do);
     return error_set(e, -EINVAL, E_GLOBAL_BATCH,
                      "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s; "
                      "--global-batch %s%zu would do%s",
-                     s->global_batch, together, r->batch, name_data_ranks(r, shared, sizeof shared),
-                     steps, less + together, counts);
+                     s->global_batch, together, r->batch, name_data_ranks(r, name, sizeof name),
+                     lower, less + together, would_do);
 }
 
 // Refuses a value that does not divide that of another flag, and names those that do.
@@ -149,14 +150,14 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
 // Refuses a value that does not divide the data-parallel ranks, and names those that do.
 static int refuse_share(const struct RankSettings *r, enum ErrorId id, const char *flag,
                         size_t value, struct Error *e) {
-    char would_do[160] = "", shared[64];
+    char would_do[160] = "", name[64];
     size_t ranks = (size_t)settings_data_ranks(r);
     describe_divisors(ranks, ranks, flag, would_do, sizeof would_do);
     return error_set(e, -EINVAL, id, "%s %zu: expected a divisor of %s%s", flag, value,
-                     name_data_ranks(r, shared, sizeof shared), would_do);
+                     name_data_ranks(r, name, sizeof name), would_do);
 }
 
-// A second partition is cut over neighbours among the ranks of the first one.
+// The ranks of a second partition are neighbours among the ranks of a shard group.
 static int check_hpz_size(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
     size_t shards = (size_t)settings_shard_ranks(r);
@@ -290,7 +291,7 @@ static int check_rules(const struct Settings *s, const struct SettingsUse *use, 
         {"device-chosen", s->rank.device_from != NULL},
         {"dtype-chosen", s->rank.dtype_from != NULL},
         {"rotary", families[s->rank.model.kind].position == POSITION_ROTARY},
-        {"offloads", settings_offload(&s->rank)},
+        {"offloads", settings_offloads(&s->rank)},
         {"fits-recompute", open->recompute},
         {"fits-formats", open->master || open->moments},
         {"fits-optimizer", open->opt},

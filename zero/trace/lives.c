@@ -19,7 +19,7 @@ struct Builder {
     size_t ntouch;
     uint64_t *cut;
     size_t ncut;
-    size_t before; // lives of the segment before this one begin here
+    size_t previous; // the index at which the lives of the segment before this one begin
 };
 
 static void add_life(struct Builder *b, struct Life life) {
@@ -55,14 +55,15 @@ static int group_of(const struct ZeroTrace *t, const struct Operation *p) {
 
 // Lists the lives of bytes [at, end) of a block; *kept: they were in use before the step.
 static void add_segment(struct Builder *b, int block, uint64_t at, uint64_t end, bool *kept) {
-    struct Life life = {.block = block, .offset = at, .bytes = end - at, .from = -2};
+    enum { UNTOUCHED = -2 }; // the life has not begun
+    struct Life life = {.block = block, .offset = at, .bytes = end - at, .from = UNTOUCHED};
     *kept = false;
     for (size_t i = 0; i < b->ntouch; i++) {
         const struct OpTouch *touch = b->touch[i];
         if (touch->offset > at || touch->offset + touch->bytes < end)
             continue;
         bool anew = touch->how == ACCESS_WRITE;
-        if (life.from == -2) {
+        if (life.from == UNTOUCHED) {
             *kept = !anew;
             life.from = anew ? touch->operation : -1;
             life.group = group_of(b->t, &b->p->operation[touch->operation]);
@@ -73,51 +74,53 @@ static void add_segment(struct Builder *b, int block, uint64_t at, uint64_t end,
         }
         life.until = touch->operation;
     }
-    if (life.from == -2)
+    if (life.from == UNTOUCHED)
         return;
     if (*kept)
         life.until = -1;
     add_life(b, life);
 }
 
-// Joins the lives from `first` on with those of the segment before, if they are the same.
-static void join(struct Builder *b, size_t first) {
+// Joins the newest segment's lives, from `first` on, with those of the segment before, if equal.
+static void join_segments(struct Builder *b, size_t first) {
     struct Life *life = b->out.life;
     size_t n = b->out.n - first;
-    bool same = first - b->before == n;
+    bool same = first - b->previous == n;
     for (size_t i = 0; i < n && same; i++) {
-        const struct Life *x = &life[b->before + i], *y = &life[first + i];
+        const struct Life *x = &life[b->previous + i], *y = &life[first + i];
         same = x->offset + x->bytes == y->offset && x->from == y->from && x->until == y->until &&
                x->group == y->group;
     }
     if (!same || !n) {
-        b->before = first;
+        b->previous = first;
         return;
     }
     for (size_t i = 0; i < n; i++)
-        life[b->before + i].bytes += life[first + i].bytes;
+        life[b->previous + i].bytes += life[first + i].bytes;
     b->out.n = first;
 }
 
+// Lists the lives of a block; state that a step does not write anew has one, all step long.
 static void add_block(struct Builder *b, int block) {
-    const struct LoggedBlock *of = &b->t->log.block[block];
+    const struct LoggedBlock *logged = &b->t->log.block[block];
     size_t first = b->out.n;
-    bool keeps = of->tag == TAG_PARAM || of->tag == TAG_OPTIMIZER, kept = false, any = false;
+    bool is_state = logged->tag == TAG_PARAM || logged->tag == TAG_OPTIMIZER;
+    bool kept = false, any_kept = false;
     gather_touches(b, block);
-    b->before = first;
+    b->previous = first;
     for (size_t i = 0; i + 1 < b->ncut; i++) {
         size_t begin = b->out.n;
         if (b->cut[i] == b->cut[i + 1])
             continue;
         add_segment(b, block, b->cut[i], b->cut[i + 1], &kept);
-        any |= kept;
-        join(b, begin);
+        any_kept |= kept;
+        join_segments(b, begin);
     }
-    if (!keeps || (b->ntouch && !any))
+    if (!is_state || (b->ntouch && !any_kept))
         return;
     int group = b->out.n > first ? b->out.life[first].group : -1;
     b->out.n = first;
-    add_life(b, (struct Life){block, 0, of->bytes, group, -1, -1});
+    add_life(b, (struct Life){block, 0, logged->bytes, group, -1, -1});
 }
 
 struct Lives lives_of(const struct ZeroTrace *t, const struct Operations *p) {

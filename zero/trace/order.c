@@ -14,17 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// When an operation ran.
+// When an entry ran, and the bytes that its kernels moved; end < begin: no ring has it.
 struct Time {
     double begin, end, kernel;
 };
 
-// What a queue has to wait for before its next operation: `behind`: the last one of each queue.
+// What a queue has to wait for before its next operation.
 struct QueueState {
-    int behind[TRACE_QUEUES];
-    int open; // the one that what comes next may still belong to; -1: none
-    double waited, longest;
-    const char *event;
+    int behind[TRACE_QUEUES]; // the last operation of each queue; -1: none
+    int open;                 // the one that what comes next may still belong to; -1: none
+    double waited, longest;   // seconds, of all its waits and of one
+    const char *event;        // of the longest
 };
 
 // A record of an event: what was done before it.
@@ -41,7 +41,7 @@ struct Order {
     int host[TRACE_QUEUES]; // what the host has waited for: all that it queues later is behind it
     struct Recorded *recorded;
     size_t nrecorded;
-    bool *begun; // (notes->nwork): has an operation already
+    bool *has_operation; // (notes->nwork): each work has one already
     struct Operations *out;
     size_t room;
 };
@@ -85,17 +85,19 @@ static struct Time *times_of(const struct ZeroTrace *t, const struct StepNotes *
 
 // ---- order ----
 
-static void nothing_behind(int behind[TRACE_QUEUES]) {
+static void clear_behind(int behind[TRACE_QUEUES]) {
     for (int q = 0; q < TRACE_QUEUES; q++)
         behind[q] = -1;
 }
 
-static void put_behind(int behind[TRACE_QUEUES], const int other[TRACE_QUEUES]) {
+// Puts `behind` also behind all that `other` is behind: of each queue the later one.
+static void merge_behind(int behind[TRACE_QUEUES], const int other[TRACE_QUEUES]) {
     for (int q = 0; q < TRACE_QUEUES; q++)
         behind[q] = behind[q] > other[q] ? behind[q] : other[q];
 }
 
-static const struct Recorded *record_of(const struct Order *o, const struct EventLabel *event) {
+// Returns the newest note of that record of the event; NULL: this step has none.
+static const struct Recorded *find_record(const struct Order *o, const struct EventLabel *event) {
     for (size_t i = o->nrecorded; i > 0; i--)
         if (o->recorded[i - 1].event.event == event->event &&
             o->recorded[i - 1].event.record == event->record)
@@ -107,17 +109,17 @@ static void add_record(struct Order *o, struct QueueState *s, const struct Entry
     struct Recorded *r = &o->recorded[o->nrecorded++];
     r->event = e->event;
     memcpy(r->behind, s->behind, sizeof r->behind);
-    put_behind(r->behind, o->host);
+    merge_behind(r->behind, o->host);
     s->open = -1;
 }
 
 static void add_wait(struct Order *o, struct QueueState *s, const struct Entry *e,
                      const struct Time *time) {
-    const struct Recorded *r = record_of(o, &e->event);
+    const struct Recorded *r = find_record(o, &e->event);
     double waited = fmax(time->end - time->begin, 0);
     if (!strcmp(e->name, TRACE_HOST_WAIT)) {
         if (r)
-            put_behind(o->host, r->behind);
+            merge_behind(o->host, r->behind);
         return;
     }
     s->waited += waited;
@@ -127,7 +129,7 @@ static void add_wait(struct Order *o, struct QueueState *s, const struct Entry *
     }
     s->open = -1;
     if (r)
-        put_behind(s->behind, r->behind);
+        merge_behind(s->behind, r->behind);
 }
 
 // Lists what an operation runs behind: of those in `behind` the ones that no other implies.
@@ -137,7 +139,7 @@ static void set_order(const struct Operations *out, struct Operation *p,
     memcpy(p->clock, behind, sizeof p->clock);
     for (int q = 0; q < TRACE_QUEUES; q++)
         if (behind[q] >= 0)
-            put_behind(p->clock, out->operation[behind[q]].clock);
+            merge_behind(p->clock, out->operation[behind[q]].clock);
     for (int q = 0; q < TRACE_QUEUES; q++) {
         bool implied = behind[q] < 0;
         for (int other = 0; other < TRACE_QUEUES && !implied; other++)
@@ -163,12 +165,12 @@ static struct Operation *add_operation(struct Order *o, int q, const struct Orig
                             .end = -INFINITY,
                             .waited = s->waited,
                             .event = s->event};
-    bool *begun = &o->begun[work - o->notes->work];
-    p->work.sent = *begun ? 0 : work->sent; // stands beside the first
-    *begun = true;
-    put_behind(s->behind, o->host);
+    bool *has_operation = &o->has_operation[work - o->notes->work];
+    p->work.sent = *has_operation ? 0 : work->sent; // only the first operation of its work has them
+    *has_operation = true;
+    merge_behind(s->behind, o->host);
     set_order(out, p, s->behind);
-    nothing_behind(s->behind);
+    clear_behind(s->behind);
     s->behind[q] = s->open = out->n++;
     s->waited = s->longest = 0;
     s->event = NULL;
@@ -193,14 +195,14 @@ static int block_of(const struct BlockLog *log, const struct Touch *touch, uint6
     return -1;
 }
 
-static enum TierKind kind_of(const struct ZeroTrace *t, int block) {
+static enum TierKind tier_of(const struct ZeroTrace *t, int block) {
     return t->log.block[block].kind;
 }
 
 // Counts what crosses the bus: a copy from one tier's block to another's.
 static void count_copy(struct Order *o, struct Operation *p, const struct OpTouch *from,
                        const struct OpTouch *to) {
-    enum TierKind a = kind_of(o->t, from->block), b = kind_of(o->t, to->block);
+    enum TierKind a = tier_of(o->t, from->block), b = tier_of(o->t, to->block);
     if (a == TIER_CPU && b == TIER_DEVICE)
         p->in += to->bytes;
     else if (a == TIER_DEVICE && b == TIER_CPU)
@@ -263,15 +265,15 @@ struct Operations order_operations(const struct ZeroTrace *t, uint64_t step) {
     struct Time *time = times_of(t, n);
     struct Order o = {.t = t, .notes = n, .time = time, .out = &out};
     o.recorded = base_alloc((n->n + 1) * sizeof *o.recorded);
-    o.begun = base_alloc_zeroed((n->nwork + 1) * sizeof *o.begun);
-    nothing_behind(o.host);
+    o.has_operation = base_alloc_zeroed((n->nwork + 1) * sizeof *o.has_operation);
+    clear_behind(o.host);
     for (int q = 0; q < TRACE_QUEUES; q++) {
-        nothing_behind(o.queue[q].behind);
+        clear_behind(o.queue[q].behind);
         o.queue[q].open = -1;
     }
     for (size_t i = 0; i < n->n; i++)
         add_entry(&o, &n->entry[i], &time[i]);
-    free(o.begun);
+    free(o.has_operation);
     free(o.recorded);
     free(time);
     return out;

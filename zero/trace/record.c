@@ -19,6 +19,7 @@ static struct StepNotes *notes_of(struct ZeroTrace *t, uint64_t step) {
     return n->step == step ? n : NULL;
 }
 
+// Adds a touch of the newest entry.
 static void add_touch(struct StepNotes *n, struct Touch touch) {
     n->touch =
         base_grow(n->touch, n->ntouch, &n->touch_room, sizeof *n->touch, "a trace of memory");
@@ -121,7 +122,7 @@ static void note_queued(void *trace, struct Device *d, enum Queue q, const char 
                             .on_host = d != t->device,
                             .name = name,
                             .event = d->label.event,
-                            .ranks = is_collective_of(t, d, q),
+                            .in_collective = is_collective_of(t, d, q),
                             .touch = n->ntouch};
     if (orders)
         return;
@@ -158,7 +159,7 @@ static void hop_ended(void *trace, const struct Zero *z, enum ChainKind kind, co
 
 // ---- collectives ----
 
-static struct CommSpy *spy_of(const struct Comm *c) {
+static struct CommSpy *find_spy(const struct Comm *c) {
     struct ZeroTrace *t = c->device->trace->watch.context;
     struct CommSpy *s = t->spy;
     while (s->comm != c)
@@ -171,55 +172,55 @@ static void add_memory(struct ZeroTrace *t, const void *mem, size_t bytes, unsig
         add_pending(t, (struct Touch){.mem = mem, .bytes = bytes, .how = how});
 }
 
-static uint64_t sent_by(const struct Comm *c) {
+static uint64_t bytes_sent(const struct Comm *c) {
     uint64_t sum = 0;
     for (int i = 0; i < NCOLLECTIVE; i++)
         sum += c->sent.bytes[i];
     return sum;
 }
 
-// A collective that is no part of a hop or a unit is work of its own.
-struct Begun {
+// What begin_collective leaves for end_collective.
+struct Call {
     struct ZeroTrace *t;
     const struct CommOps *real;
-    bool own;
-    uint64_t sent;
+    bool own_work; // the collective is part of no hop and no unit
+    uint64_t sent; // by the group before it
 };
 
-static struct Begun begin_collective(struct Comm *c, const char *name) {
+static struct Call begin_collective(struct Comm *c, const char *name) {
     struct ZeroTrace *t = c->device->trace->watch.context;
     const struct Label *l = &t->device->label;
-    bool unit = c->queue == QUEUE_COMPUTE && l->unit >= 0;
-    struct Begun b = {t, spy_of(c)->real, !t->work.number && !unit, sent_by(c)};
-    if (b.own)
+    bool in_unit = c->queue == QUEUE_COMPUTE && l->unit >= 0;
+    struct Call b = {t, find_spy(c)->real, !t->work.number && !in_unit, bytes_sent(c)};
+    if (b.own_work)
         t->work = (struct Origin){.number = ++t->works, .name = name, .group = -1, .unit = -1};
     t->collective = c;
     return b;
 }
 
 // Adds what the other ranks may read until its last operation, and what it has sent.
-static void end_collective(struct Comm *c, const struct Begun *b, const void *read, size_t bytes) {
+static void end_collective(struct Comm *c, const struct Call *b, const void *read, size_t bytes) {
     struct ZeroTrace *t = b->t;
     const struct Label *l = &t->device->label;
     struct StepNotes *n = l->step ? notes_of(t, l->step) : NULL;
     uint64_t number = t->work.number ? t->work.number : t->unit.number;
     struct Origin *w = n ? notes_find_work(n, number) : NULL; // not the last, if a hop came since
     struct Entry *last = n && n->n ? &n->entry[n->n - 1] : NULL;
-    if (w && sent_by(c) > b->sent) {
-        w->sent += sent_by(c) - b->sent;
+    if (w && bytes_sent(c) > b->sent) {
+        w->sent += bytes_sent(c) - b->sent;
         w->over = axis_name(c->axis);
         w->others = c->size - 1;
     }
-    if (last && last->ranks && last->work == number && read)
+    if (last && last->in_collective && last->work == number && read)
         add_touch(n, (struct Touch){.mem = read, .bytes = bytes, .how = ACCESS_READ});
     t->collective = NULL;
     t->npending = 0;
-    if (b->own)
+    if (b->own_work)
         t->work.number = 0;
 }
 
 static void spy_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
-    struct Begun b = begin_collective(c, "all_gather");
+    struct Call b = begin_collective(c, "all_gather");
     size_t before = (size_t)c->rank * bytes, after = ((size_t)c->size - 1) * bytes - before;
     char *own = (char *)whole + before;
     add_memory(b.t, shard, bytes, ACCESS_READ);
@@ -232,7 +233,7 @@ static void spy_all_gather(struct Comm *c, void *whole, const void *shard, size_
 
 static void spy_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
                                enum Dtype dtype, bool accumulate) {
-    struct Begun b = begin_collective(c, "reduce_scatter");
+    struct Call b = begin_collective(c, "reduce_scatter");
     size_t bytes = n * dtype_size(dtype);
     add_memory(b.t, whole, (size_t)c->size * bytes, ACCESS_READ);
     add_memory(b.t, shard, bytes, accumulate ? ACCESS_BOTH : ACCESS_WRITE);
@@ -241,7 +242,7 @@ static void spy_reduce_scatter(struct Comm *c, void *shard, const void *whole, s
 }
 
 static void spy_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
-    struct Begun b = begin_collective(c, "all_reduce");
+    struct Call b = begin_collective(c, "all_reduce");
     size_t bytes = (size_t)c->size * n * dtype_size(dtype);
     add_memory(b.t, whole, bytes, ACCESS_BOTH);
     b.real->all_reduce(c, whole, n, dtype);
@@ -249,7 +250,7 @@ static void spy_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dty
 }
 
 static void spy_all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct Begun b = begin_collective(c, "all_to_all");
+    struct Call b = begin_collective(c, "all_to_all");
     size_t all = (size_t)c->size * bytes;
     add_memory(b.t, from, all, ACCESS_READ);
     add_memory(b.t, to, all, ACCESS_WRITE);
@@ -258,7 +259,7 @@ static void spy_all_to_all(struct Comm *c, void *to, const void *from, size_t by
 }
 
 static void spy_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct Begun b = begin_collective(c, "broadcast");
+    struct Call b = begin_collective(c, "broadcast");
     bool sends = c->rank == root;
     add_memory(b.t, mem, bytes, sends ? ACCESS_READ : ACCESS_WRITE);
     b.real->broadcast(c, mem, bytes, root);
@@ -266,7 +267,7 @@ static void spy_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
 }
 
 static void spy_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct Begun b = begin_collective(c, from && to ? "sendrecv" : from ? "send" : "recv");
+    struct Call b = begin_collective(c, from && to ? "sendrecv" : from ? "send" : "recv");
     add_memory(b.t, from, bytes, ACCESS_READ);
     add_memory(b.t, to, bytes, ACCESS_WRITE);
     b.real->sendrecv(c, to, from, bytes);

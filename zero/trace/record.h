@@ -13,10 +13,10 @@ struct Touch {
     uint64_t offset;
     enum Tag file;
     size_t bytes;
-    unsigned how;
+    unsigned how; // ACCESS_READ, ACCESS_WRITE, or both
 };
 
-// For what operations were queued. number: counts them; 0: for nothing that has a name.
+// For what operations were queued. number: counts these purposes; 0: there is none.
 enum OriginKind { ORIGIN_OTHER, ORIGIN_HOP, ORIGIN_UNIT };
 struct Origin {
     uint64_t number;
@@ -35,14 +35,14 @@ struct Origin {
 
 enum { TRACE_QUEUES = 2 * NQUEUE }; // the device's, then the host's
 
-// An operation of a queue; or TRACE_HOST_WAIT (kernels/trace.h).
+// An operation of a queue, a record of an event or a wait for one, or TRACE_HOST_WAIT.
 struct Entry {
-    uint64_t number, work;
+    uint64_t number, work; // work: that of its Origin; 0: none
     enum Queue queue;
     bool on_host;
     const char *name;
     struct EventLabel event;
-    bool ranks; // of a collective: others may read what it reads until its last entry
+    bool in_collective; // other ranks may read what it reads until the collective's last entry
     size_t touch, ntouch;
 };
 
@@ -72,10 +72,10 @@ struct ZeroTrace {
     struct HopWatch watch;
     struct CommSpy spy[ZERO_TRACE_COMMS];
     struct StepNotes notes[2];          // of odd and even steps
-    uint64_t numbers, works;            // so far
+    uint64_t numbers, works;            // the last numbers of an entry and of an Origin
     struct Origin work;                 // the hop at hand, or the collective outside of hops
     struct Origin unit;                 // the pass at hand
-    struct Touch pending[ACCESSES_MAX]; // of the next operation, which cannot tell
+    struct Touch pending[ACCESSES_MAX]; // of the next operation, whose arguments do not show them
     int npending;
     struct Comm *collective; // that is being queued; NULL: none
 };
@@ -110,7 +110,7 @@ struct Operations {
     int n;
     struct Operation *operation;
     size_t ntouch;
-    struct OpTouch *touch; // in the order in which they were queued
+    struct OpTouch *touch; // in queued order, until write_operations sorts them
     double begin;          // of the first hop or unit, base_seconds: the step's
     int lost;              // operations that the rings hold no longer
 };

@@ -34,13 +34,13 @@ static void write_text(FILE *f, const char *text) {
     putc('"', f);
 }
 
-static double micros(const struct Writer *w, double at) {
+static double micros_since_begin(const struct Writer *w, double at) {
     return (at - w->operations.begin) * 1e6;
 }
 
 // ---- the head ----
 
-// The words of the command, as a shell reads them.
+// Writes the words of this process's command, as a shell reads them.
 static void write_command(FILE *f) {
     char *word = NULL, *line = NULL;
     size_t room = 0, bytes;
@@ -60,7 +60,7 @@ static void write_command(FILE *f) {
     free(word);
 }
 
-// What is offloaded; the blocks say to which tier.
+// Writes what is offloaded; the blocks say to which tier.
 static void write_offload(const struct Writer *w) {
     const struct ZeroTraceRun *r = w->run;
     const enum TierKind tier[] = {r->opt_tier, r->param_tier, r->act_tier};
@@ -135,7 +135,7 @@ static void write_model(const struct Writer *w) {
 
 // ---- memory ----
 
-// Blocks that were freed before the step are not in the file.
+// Numbers the blocks of the file: those that were freed before the step are not in it.
 static void number_blocks(struct Writer *w) {
     const struct BlockLog *log = &w->t->log;
     int n = 0;
@@ -157,9 +157,9 @@ static void write_blocks(const struct Writer *w) {
                 w->id[i] ? "," : "", w->id[i], tier_name(b->kind), tags[b->tag], b->bytes);
         write_text(w->f, b->purpose);
         if (b->reserved > w->operations.begin)
-            fprintf(w->f, ",\"reserved\":%.3f", micros(w, b->reserved));
+            fprintf(w->f, ",\"reserved\":%.3f", micros_since_begin(w, b->reserved));
         if (b->freed)
-            fprintf(w->f, ",\"freed\":%.3f", micros(w, b->freed));
+            fprintf(w->f, ",\"freed\":%.3f", micros_since_begin(w, b->freed));
         fprintf(w->f, "}");
     }
     fprintf(w->f, "],\n");
@@ -193,6 +193,7 @@ static void write_lives(const struct Writer *w) {
     fprintf(w->f, "],\n");
 }
 
+// Writes what each tier holds now, and ends the file.
 static void write_accounts(const struct Writer *w) {
     fprintf(w->f, "\"accounts\":{");
     for (int kind = 0; kind < NTIER; kind++) {
@@ -216,8 +217,8 @@ static int compare_touches(const void *a, const void *b) {
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-// Writes as list `key` the bytes of one operation's n touches that read, or that write (`how`): in
-// the order of compare_touches, so those of a block that overlap or adjoin become one span.
+// Writes as list `key` the bytes of one operation's n touches that read, or that write (`how`).
+// They are sorted by compare_touches, so those of a block that overlap or adjoin become one span.
 static void write_touches(const struct Writer *w, const char *key, const struct OpTouch *touch,
                           size_t n, unsigned how) {
     const char *comma = "";
@@ -260,8 +261,8 @@ static void write_moved(const struct Writer *w, const struct Operation *p) {
     fprintf(w->f, "}");
 }
 
-// A copy that is no hop has the name of its direction, which hops have, too.
-static const char *name_of(const struct Operation *p) {
+// Returns the name of an operation that is for no hop and no unit: of a copy, its direction.
+static const char *operation_name(const struct Operation *p) {
     return p->in ? "h2d" : p->out ? "d2h" : p->name;
 }
 
@@ -270,9 +271,9 @@ static void write_what(const struct Writer *w, const struct Operation *p) {
     const struct Origin *k = &p->work;
     const char *const kinds[] = {"other", "hop", "unit"};
     char name[32];
-    bool passes = k->kind == ORIGIN_UNIT || (k->kind == ORIGIN_HOP && k->micro != SIZE_MAX);
+    bool has_pass = k->kind == ORIGIN_UNIT || (k->kind == ORIGIN_HOP && k->micro != SIZE_MAX);
     int group = k->group;
-    snprintf(name, sizeof name, "%s", k->kind == ORIGIN_OTHER ? name_of(p) : p->name);
+    snprintf(name, sizeof name, "%s", k->kind == ORIGIN_OTHER ? operation_name(p) : p->name);
     if (k->kind == ORIGIN_UNIT) {
         unit_name(params, k->unit - params->first_unit, name);
         group = params->unit[k->unit - params->first_unit].group;
@@ -285,11 +286,11 @@ static void write_what(const struct Writer *w, const struct Operation *p) {
         fprintf(w->f, ",\"unit\":%d", k->unit);
     if (group >= 0)
         fprintf(w->f, ",\"group\":%d", group);
-    if (passes)
+    if (has_pass)
         fprintf(w->f, ",\"micro\":%zu,\"pass\":\"%s\"", k->micro,
                 k->backward ? "backward" : "forward");
     fprintf(w->f, ",\"queue\":\"%s\",\"begin\":%.3f,\"end\":%.3f", queues[p->queue],
-            micros(w, p->begin), micros(w, p->end));
+            micros_since_begin(w, p->begin), micros_since_begin(w, p->end));
 }
 
 // Writes where the hop's row is, or the function that queued the unit.

@@ -64,6 +64,7 @@ int ahead_fill(struct Ahead *a, struct Error *e) {
     return err;
 }
 
+// A BatchReader: copies a micro-batch of the step after z->step that was read ahead.
 static int ahead_read(void *ahead, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
     const struct Ahead *a = ahead;

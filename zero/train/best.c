@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 // True if the checkpoint is in any of the folders, on each disk that has checkpoints.
-static bool is_there(const struct Saver *s, uint64_t step) {
+static bool is_saved(const struct Saver *s, uint64_t step) {
     bool found = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
         char *path = checkpoint_path(s->folder[i], step);
@@ -20,12 +20,12 @@ static bool is_there(const struct Saver *s, uint64_t step) {
 
 void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uint64_t samples) {
     struct Best *b = &s->zero->best;
-    bool first = s->zero->all->rank == 0;
+    bool logs = s->zero->all->rank == 0;
     *j = (struct Judge){.saver = s, .keeps = h->keep_best, .patience = h->patience};
     if (!j->keeps && !j->patience)
         return;
     if (b->step && b->samples != samples) {
-        if (first)
+        if (logs)
             log_line(LOG_NORMAL,
                      "the best validation, of step %llu, used %llu sequences, but this run uses "
                      "%llu, so it is no longer compared; set --val-batches to use as many",
@@ -33,8 +33,8 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uin
                      (unsigned long long)samples);
         *b = (struct Best){0};
     }
-    if (j->keeps && b->step && !is_there(s, b->step)) {
-        if (first)
+    if (j->keeps && b->step && !is_saved(s, b->step)) {
+        if (logs)
             log_line(
                 LOG_NORMAL,
                 "the best checkpoint, of step %llu, is gone; the next validation becomes the best",

@@ -13,14 +13,14 @@ static char *note_path(const char *folder) {
     return base_format("%s/diverged", folder);
 }
 
-bool diverged_once(const char *folder) {
+bool diverged_has_note(const char *folder) {
     char *path = note_path(folder);
     bool found = access(path, F_OK) == 0;
     free(path);
     return found;
 }
 
-void diverged_forget(const char *folder) {
+void diverged_remove_note(const char *folder) {
     char *path = note_path(folder);
     if (unlink(path) && errno != ENOENT)
         log_line(LOG_NORMAL, "cannot remove %s: %s; remove it yourself", path, strerror(errno));
@@ -86,20 +86,20 @@ static char *unused_folder_name(const char *folder) {
     return path;
 }
 
-// Returns the flags in front of the rate, which say where to resume. A checkpoint that leads to the
-// divergence again stays, and so the run goes on in other folders.
-static char *resume_flags(const struct Diverged *d, const char *path, bool newest) {
-    const char *resume = newest ? "auto" : path;
-    char *config = newest ? NULL : base_format("%s/config.json", d->out);
+// Returns the flags in front of the rate: resume from `path` (NULL: none) or, is_newest, from auto.
+// A checkpoint that leads to the divergence again stays, and so the run goes on in other folders.
+static char *resume_flags(const struct Diverged *d, const char *path, bool is_newest) {
+    const char *resume = is_newest ? "auto" : path;
+    char *config = is_newest ? NULL : base_format("%s/config.json", d->out);
     char *part[] = {
         flag_text("config", config),
-        flag_text("out", newest ? base_format("%s", d->out) : unused_folder_name(d->out)),
-        flag_text("backup-dir", newest ? NULL : unused_folder_name(d->also)),
+        flag_text("out", is_newest ? base_format("%s", d->out) : unused_folder_name(d->out)),
+        flag_text("backup-dir", is_newest ? NULL : unused_folder_name(d->also)),
         flag_text("resume", resume ? base_format("%s", resume) : NULL)};
-    char *way = base_format("%s%s%s%s", part[0], part[1], part[2], part[3]);
+    char *flags = base_format("%s%s%s%s", part[0], part[1], part[2], part[3]);
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
         free(part[i]);
-    return way;
+    return flags;
 }
 
 int diverged_end(const struct Diverged *d, struct Error *e) {
@@ -110,7 +110,7 @@ int diverged_end(const struct Diverged *d, struct Error *e) {
         leave_note(d, *folder);
     bool any = checkpoint_newest(d->folders, UINT64_MAX, &last, &newest, &ignored) == 1;
     bool found = checkpoint_newest(d->folders, d->good, &path, &step, &ignored) == 1;
-    char *way = resume_flags(d, found ? path : NULL, !any || (found && step == newest));
+    char *flags = resume_flags(d, found ? path : NULL, !any || (found && step == newest));
     if (found)
         where = base_format("the checkpoint of step %llu", (unsigned long long)step);
     else
@@ -119,9 +119,9 @@ int diverged_end(const struct Diverged *d, struct Error *e) {
         snprintf(lowest, sizeof lowest, " --min-lr %g", LOWER * d->rates->lr);
     error_set(e, -EDOM, E_DIVERGED,
               "%s, and the last good step is %llu: try a lower --lr, from %s: ./train%s --lr %g%s",
-              d->what, (unsigned long long)d->good, where, way, LOWER * d->rates->lr, lowest);
+              d->what, (unsigned long long)d->good, where, flags, LOWER * d->rates->lr, lowest);
     free(where);
-    free(way);
+    free(flags);
     free(path);
     free(last);
     return -EDOM;

@@ -24,9 +24,9 @@ struct Diverged {
 int diverged_end(const struct Diverged *d, struct Error *e);
 
 // True if a folder of checkpoints has the note.
-bool diverged_once(const char *folder);
+bool diverged_has_note(const char *folder);
 
 // Removes the note, if there is one.
-void diverged_forget(const char *folder);
+void diverged_remove_note(const char *folder);
 
 #endif

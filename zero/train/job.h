@@ -20,7 +20,7 @@ struct Job {
     int (*work)(struct Trainer *, struct Error *); // of a rank that has its weights
 };
 
-// Runs all ranks of this process to their end. Errors: that of the lowest rank with an error line.
+// Runs all ranks of this process to their end. Errors: the first code, and line, that a rank has.
 int job_run(const struct Job *j, struct Error *e);
 
 #endif

@@ -25,8 +25,8 @@ static int queue_step(struct LoopState *run, struct Error *e) {
     int err = ahead_fill(&run->ahead, &unread);
     if (err)
         l->unread(l->context, err, &unread);
-    struct BatchSource had = ahead_source(&run->ahead);
-    return rank_queue_step(r, &had, &settings, e);
+    struct BatchSource read_ahead = ahead_source(&run->ahead);
+    return rank_queue_step(r, &read_ahead, &settings, e);
 }
 
 // Finishes the oldest step under way; its result is the same on every rank.

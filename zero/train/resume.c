@@ -20,11 +20,11 @@ static bool asks_for(const struct Resume *r, const char *word) {
 
 // Returns the flag whose folder holds the newest checkpoint.
 static const char *newest_flag(const struct Resume *r) {
-    return r->newest_also ? "--backup-dir" : "--out";
+    return r->newest_in_backup ? "--backup-dir" : "--out";
 }
 
 static const char *newest_folder(const struct Resume *r) {
-    return r->newest_also ? r->asked.also : r->asked.out;
+    return r->newest_in_backup ? r->asked.also : r->asked.out;
 }
 
 // Refuses a checkpoint's step that is past the end of the run.
@@ -69,37 +69,38 @@ static int find_newest(struct Resume *r, struct Error *e) {
     char *path;
     uint64_t step = 0;
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &step, e);
-    bool also = found == 1 && !checkpoint_is_below(path, r->folder[0]);
-    uint64_t newest = world_most(world_of(r), found == 1 ? step << 1 | !also : 0);
+    bool in_backup = found == 1 && !checkpoint_is_below(path, r->folder[0]);
+    uint64_t newest = world_most(world_of(r), found == 1 ? step << 1 | !in_backup : 0);
     free(found == 1 ? path : NULL);
     r->newest = newest >> 1;
-    r->newest_also = newest && !(newest & 1);
+    r->newest_in_backup = newest && !(newest & 1);
     return found < 0 ? found : 0;
 }
 
 // True if the checkpoint is of a run that has diverged, by a note in any of its folders.
 static bool has_diverged(const struct Resume *r) {
-    char *beside = base_format("%s/..", r->asked.which);
-    bool newest = asks_for(r, "auto"), any = !newest && diverged_once(beside);
+    char *above = base_format("%s/..", r->asked.which);
+    bool newest = asks_for(r, "auto"), any = !newest && diverged_has_note(above);
     for (int i = 0; newest && r->folder[i]; i++)
-        any = any || diverged_once(r->folder[i]);
-    free(beside);
+        any = any || diverged_has_note(r->folder[i]);
+    free(above);
     return world_most(world_of(r), any);
 }
 
+// In this order: the least of all processes is what the checkpoint is.
 enum Whole { DAMAGED, WHOLE, NOT_HERE };
 
 // Checks what this process's disk has of the newest checkpoint.
 static enum Whole check_newest(const struct Resume *r) {
     struct CheckpointHead head;
     struct Error ignored;
-    char *folder = checkpoint_path(r->folder[r->newest_also], r->newest);
+    char *folder = checkpoint_path(r->folder[r->newest_in_backup], r->newest);
     int err = checkpoint_file_look(folder, &head, &ignored);
     enum Whole is = err == -ENOENT || err == -ENOTDIR ? NOT_HERE : err ? DAMAGED : WHOLE;
     for (uint32_t i = 0; is == WHOLE && i < head.size; i++) {
         char *path = checkpoint_rank_path(folder, (int)i);
         err = checkpoint_file_check(AT_FDCWD, path, &ignored);
-        if (err && !(err == -ENOENT && disk_is_local(&r->disk[r->newest_also])))
+        if (err && !(err == -ENOENT && disk_is_local(&r->disk[r->newest_in_backup])))
             is = DAMAGED;
         free(path);
     }
@@ -172,7 +173,7 @@ static int find_best(struct Resume *r, struct Error *e) {
     return 0;
 }
 
-// True if one of the lines is `name value`.
+// True if a line after the first is `name value`, and has a line feed.
 static bool has_line(const char *identity, const char *name, const char *value) {
     char *line = base_format("\n%s %s\n", name, value);
     bool found = strstr(identity, line) != NULL;
@@ -240,11 +241,11 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
         return;
     name_folders(&r);
     char *path;
-    bool newest = asks_for(&r, "best") || asks_for(&r, "auto"); // of the same run
-    bool found = !newest && peek_head(r.asked.which, use);
+    bool of_this_run = asks_for(&r, "best") || asks_for(&r, "auto");
+    bool found = !of_this_run && peek_head(r.asked.which, use);
     struct Error ignored;
-    uint64_t step = newest ? UINT64_MAX : 0;
-    while (newest && !found &&
+    uint64_t step = of_this_run ? UINT64_MAX : 0;
+    while (of_this_run && !found &&
            checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
         found = peek_head(path, use);
         free(path);
@@ -270,34 +271,34 @@ bool resume_is_fresh(const struct Resume *r) {
 
 int resume_check(struct Resume *r, struct Error *e) {
     name_folders(r);
-    int claimed = r->asked.only ? 0 : lock_disks(r, e);
-    if (claimed || (r->asked.only && !r->asked.which))
-        return claimed;
-    int unseen = world_agree(world_of(r), find_newest(r, e), e);
-    if (unseen)
-        return unseen;
-    if (asks_for(r, "best") && (unseen = find_best(r, e)))
-        return unseen;
-    r->other_rate = r->asked.which && !r->asked.only && has_diverged(r);
+    int lock_err = r->asked.only ? 0 : lock_disks(r, e);
+    if (lock_err || (r->asked.only && !r->asked.which))
+        return lock_err;
+    int find_err = world_agree(world_of(r), find_newest(r, e), e);
+    if (find_err)
+        return find_err;
+    if (asks_for(r, "best") && (find_err = find_best(r, e)))
+        return find_err;
+    r->may_change_rate = r->asked.which && !r->asked.only && has_diverged(r);
     bool found = r->newest;
     if (found && !r->asked.which)
         return error_set(e, -EEXIST, E_OUT_HOLDS_RUN,
                          "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
                          newest_flag(r), newest_folder(r), (unsigned long long)r->newest);
-    bool newest = asks_for(r, "auto");
-    if (!found && r->asked.only && newest)
+    bool is_auto = asks_for(r, "auto");
+    if (!found && r->asked.only && is_auto)
         return error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
                          "%s: --out %s holds no checkpoint; give the --out of a run that saved one",
                          r->asked.only, r->asked.out);
-    if (!found && newest && world_of(r)->first == 0)
+    if (!found && is_auto && world_of(r)->first == 0)
         log_line(LOG_NORMAL,
                  "--resume auto: --out %s holds no checkpoint; training starts from step 0",
                  r->asked.out);
-    uint64_t step = newest ? r->newest : 0;
+    uint64_t step = is_auto ? r->newest : 0;
     if (step > r->asked.steps && !r->asked.only && !newest_is_whole(r))
         step = 0;
-    int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
+    int err = r->asked.which && !is_auto ? read_step(r, &step, e) : 0;
     return err || r->asked.only || !step ? err : check_step(r, step, e);
 }
 
@@ -305,7 +306,7 @@ int resume_check(struct Resume *r, struct Error *e) {
 static const char *const rates[] = {"--lr", "--min-lr"};
 enum { NRATE = sizeof rates / sizeof rates[0] };
 
-// Returns the value in the line of that name, as a part of the text; NULL if there is none.
+// Returns the value in the line of that name, not the first, as a part of the text; NULL: none.
 static struct IdentityValue {
     const char *text;
     size_t n;
@@ -335,9 +336,9 @@ static char *any_rate(const char *identity) {
 static void warn_rates(const struct Resume *r, uint64_t step, const char *identity) {
     struct CheckpointHead head = {0};
     struct Error ignored;
-    bool newest = asks_for(r, "auto");
-    char *path = newest ? NULL : base_format("%s", r->asked.which);
-    if (newest && checkpoint_newest(folders_of(r), step + 1, &path, &step, &ignored) != 1)
+    bool is_auto = asks_for(r, "auto");
+    char *path = is_auto ? NULL : base_format("%s", r->asked.which);
+    if (is_auto && checkpoint_newest(folders_of(r), step + 1, &path, &step, &ignored) != 1)
         return;
     (void)checkpoint_file_look(path, &head, &ignored);
     for (int i = 0; head.identity && i < NRATE; i++) {
@@ -355,21 +356,21 @@ static void warn_rates(const struct Resume *r, uint64_t step, const char *identi
 int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->asked.which)
         return 0;
-    char *wanted = r->other_rate ? any_rate(identity) : base_format("%s", identity);
+    char *wanted = r->may_change_rate ? any_rate(identity) : base_format("%s", identity);
     int err = checkpoint_resume(z, folders_of(r), r->asked.which, r->asked.only ? NULL : wanted,
                                 &r->refused, e);
     free(wanted);
     if (err || r->asked.only || !z->step)
         return err;
     // With "auto" a damaged checkpoint may be passed over for an older one, as intended.
-    bool newest = asks_for(r, "auto");
-    err = newest ? check_end(r, z->step, e) : check_step(r, z->step, e);
+    bool is_auto = asks_for(r, "auto");
+    err = is_auto ? check_end(r, z->step, e) : check_step(r, z->step, e);
     if (err)
         return err;
     if (z->all->rank == 0)
         log_line(LOG_NORMAL, "resumed after step %llu (ranks %d, micro-batches %zu)",
                  (unsigned long long)z->step, z->all->size, z->plan.nmicro);
-    if (z->all->rank == 0 && r->other_rate)
+    if (z->all->rank == 0 && r->may_change_rate)
         warn_rates(r, z->step, identity);
     return 0;
 }

@@ -19,10 +19,10 @@ struct ResumeAsked {
 struct Resume {
     struct ResumeAsked asked;
     uint64_t newest;                  // filled by resume_check: the step of the newest checkpoint
-    bool newest_also;                 // likewise: it is --backup-dir's
+    bool newest_in_backup;            // likewise: it is --backup-dir's
     char *folder[3];                  // likewise: OUT/checkpoints, ALSO/checkpoints; then NULL
     char *best;                       // likewise: the folder of the best checkpoint
-    bool other_rate;                  // likewise: the run has diverged, and may take another --lr
+    bool may_change_rate;             // likewise: the run has diverged, and may take another --lr
     struct CheckpointRefused refused; // by resume_load
     struct LocalDisk disk[2];         // of --out and --backup-dir,
     struct RunLock lock[2];           // and their locks, if this process holds them
@@ -33,7 +33,7 @@ struct Resume {
 // none yet, use->chosen stays as it is. All processes of the job call it.
 void resume_peek(const struct Resume *r, struct SettingsUse *use);
 
-// True if no checkpoint is resumed: one that is named exists, or was refused.
+// True if no checkpoint is resumed; after resume_check, which refuses a named one that is missing.
 bool resume_is_fresh(const struct Resume *r);
 
 // An --out with checkpoints belongs to a run: it is only touched to resume that run, and not past

@@ -70,7 +70,7 @@ static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
     return keep;
 }
 
-// Returns the bytes of a checkpoint on this rank's disk of a folder.
+// Returns the bytes of a checkpoint on this rank's disk of a folder. All ranks call it.
 static uint64_t wanted_bytes(const struct Saver *s, int dir) {
     const struct LocalDisk *d = disk_of(s, dir);
     const struct Comm *c = s->zero->all;
@@ -91,7 +91,8 @@ static void name_node(const struct Saver *s, int dir, struct Error *e) {
         error_set(e, -EIO, cause.id, "node %s: %s", d->host[rank], cause.text);
 }
 
-static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {
+// Checks that a folder has space, and that nothing is in the way of a checkpoint in the first.
+static int check_any_space(const struct Saver *s, uint64_t wanted, struct Error *e) {
     struct Error other;
     int err = check_disk_space(s->folder[0], wanted, e);
     if (err && s->folder[1] && !check_disk_space(s->folder[1], wanted, &other)) {
@@ -102,7 +103,7 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
     return err ? err : checkpoint_clear(s->folder[0], e);
 }
 
-// Returns the first rank whose `mine` is true; the number of ranks if there is none.
+// Returns the first rank whose `mine` is true; the number of ranks if there is none. All call it.
 static int first_rank(const struct Saver *s, bool mine) {
     const uint64_t *all = zero_share(s->zero, mine);
     int first = 0;
@@ -134,7 +135,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
     if (limited)
         return limited;
     uint64_t wanted = wanted_bytes(s, 0);
-    int err = writes_folder(s, 0) ? check_folders(s, wanted, e) : 0;
+    int err = writes_folder(s, 0) ? check_any_space(s, wanted, e) : 0;
     name_node(s, 0, e);
     return zero_agree(s->zero, err);
 }
@@ -143,7 +144,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 // Forces the log to disk, below --out: if that disk is full, a checkpoint in the other folder is
 // worth more than the log's last lines.
-static int note_before(const struct Saver *s, int dir, struct Error *e) {
+static int run_pre_save(const struct Saver *s, int dir, struct Error *e) {
     struct Error cause;
     int err = s->pre_save(s->context, &cause);
     if (err && dir)
@@ -152,18 +153,18 @@ static int note_before(const struct Saver *s, int dir, struct Error *e) {
     return err && !dir ? error_set(e, err, cause.id, "%s", cause.text) : 0;
 }
 
-static int check_folder(const struct Saver *s, int dir, struct Error *e) {
+static int check_lock(const struct Saver *s, int dir, struct Error *e) {
     return writes_folder(s, dir) && s->lock ? run_lock_check(&s->lock[dir], e) : 0;
 }
 
 // Checks a folder's lock and disk space, and forces the log to disk. All ranks return the same.
 static int prepare(struct Saver *s, int dir, struct Error *e) {
     uint64_t bytes = wanted_bytes(s, dir);
-    int err = check_folder(s, dir, e);
+    int err = check_lock(s, dir, e);
     if (!err && writes_folder(s, dir))
         err = check_disk_space(s->folder[dir], bytes, e);
     if (!err && s->zero->all->rank == 0 && s->pre_save)
-        err = note_before(s, dir, e);
+        err = run_pre_save(s, dir, e);
     return zero_agree(s->zero, err);
 }
 
@@ -181,9 +182,9 @@ void saver_prove(struct Saver *s, uint64_t step) {
         return;
     s->unproven = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
-        if (!writes_folder(s, i) || check_folder(s, i, &ignored))
+        if (!writes_folder(s, i) || check_lock(s, i, &ignored))
             continue;
-        diverged_forget(s->folder[i]);
+        diverged_remove_note(s->folder[i]);
         if (i == s->dir_index)
             checkpoint_prune(s->folder[i], s->saved, s->keep);
     }
@@ -226,7 +227,7 @@ static int try_folders(struct Saver *s, struct Error *e) {
 
 // ---- from a snapshot ----
 
-// Writes into the first folder only; the other one is for when that fails.
+// Begins to write, into the first folder only; the other one is for when that fails.
 static int try_snapshot(struct Saver *s, struct Error *e) {
     int err = prepare(s, 0, e);
     if (err)
@@ -287,7 +288,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
     if (words & (WORD_FAILED | WORD_NAMED)) {
         join_alone(s);
         end_snapshot_save(s, words & WORD_FAILED);
-    } else if (!s->save.ended && s->save.keeps)
+    } else if (!s->save.ended && s->save.is_writer)
         atomic_store(&s->word, name_checkpoint(s) ? WORD_FAILED : WORD_NAMED);
 }
 
@@ -301,7 +302,7 @@ void saver_finish(struct Saver *s) {
     err = zero_agree(s->zero, err);
     if (err)
         log_failure_once(s, s->save.step, &e);
-    if (!err && !s->save.ended && s->save.keeps)
+    if (!err && !s->save.ended && s->save.is_writer)
         err = name_checkpoint(s);
     end_snapshot_save(s, zero_agree(s->zero, err) != 0);
 }
@@ -331,8 +332,8 @@ void saver_save(struct Saver *s) {
 
 // ---- until it is done ----
 
-// Waits until it is time to try again; false: a signal came. Ranks check for signals together each
-// second, so that all of them stop waiting at the same time.
+// Waits until it is time to try again; false: a signal came since request_stops() returned `stops`.
+// Ranks check for signals together each second, so that all of them stop waiting at the same time.
 static bool wait_to_retry(struct Saver *s, unsigned stops) {
     bool go_on = true;
     for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {

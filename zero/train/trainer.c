@@ -20,6 +20,7 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
     request_make(REQUEST_STOP);
 }
 
+// Prints a line, on rank 0, and frees it.
 static void print_line(struct Trainer *t, char *line) {
     if (trainer_speaks(t))
         t->hooks.tell(t->hooks.console, line);
@@ -128,9 +129,9 @@ static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Err
     const struct TrainerHooks *h = &t->hooks;
     const struct BatchSource from = {h->read_val, h->count_val, h->data};
     int err = rank_validate(&t->rank, &from, samples, loss, e);
-    int unread = zero_agree(&t->rank.zero, err == -EINTR ? 0 : err); // of any rank
-    if (err == -EINTR && unread)
-        err = unread;
+    int read_err = zero_agree(&t->rank.zero, err == -EINTR ? 0 : err); // of any rank
+    if (err == -EINTR && read_err)
+        err = read_err;
     if (!err && trainer_speaks(t))
         h->validated(t, *loss, samples);
     t->last_val = (struct Best){t->rank.zero.step, err ? 0 : samples, *loss, 0};
@@ -279,12 +280,12 @@ static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct 
     return err;
 }
 
-// True if --patience ends the run here.
+// True if --patience ends the run here, which is then printed.
 static bool ends_here(struct Trainer *t) {
-    t->ended = judge_ends(&t->judge);
-    if (t->ended)
+    t->ended_by_patience = judge_ends(&t->judge);
+    if (t->ended_by_patience)
         print_line(t, judge_end_text(&t->judge));
-    return t->ended;
+    return t->ended_by_patience;
 }
 
 static int after_step(void *trainer, struct Error *e) {
@@ -347,7 +348,7 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
         return err;
     breakdown_open(&t->breakdown, &t->rank.zero, t->rank.trace, t->rank.host_trace);
     err = loop_run(&loop, &t->rank, stop, e);
-    *stop = *stop && !t->ended;
+    *stop = *stop && !t->ended_by_patience;
     note_breakdown(t, breakdown_end(&t->breakdown));
     if (t->breakdown.sum.all > 0)
         print_line(t, breakdown_text(&t->breakdown.sum, t->rank.host));
@@ -450,9 +451,9 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
     bool diverged = has_diverged(t, err, stop);
-    int untraced = err || diverged ? 0 : write_traces(t, &why);
-    int not_saved = save_last(t, err != 0, diverged, e);
-    err = err ? err : not_saved;
+    int trace_err = err || diverged ? 0 : write_traces(t, &why);
+    int save_err = save_last(t, err != 0, diverged, e);
+    err = err ? err : save_err;
     zero_install(&t->rank.zero); // continues as after any save, though the run ends
     if (diverged)
         err = end_skipping(t, err, e);
@@ -464,6 +465,6 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     if (!err && t->judge.keeps && t->judge.kept.step)
         print_line(t, judge_best_text(&t->judge));
     if (!err)
-        trainer_keep_error(t, untraced, &why);
+        trainer_keep_error(t, trace_err, &why);
     return err;
 }

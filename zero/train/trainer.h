@@ -24,11 +24,11 @@ struct TrainerHooks {
     BatchCounter *count_train, *count_val; // NULL: every target counts
     void *data;                            // of these four
     void *console;                         // of the next four
-    void (*stepped)(void *teller, struct LogStep *, double seconds);
-    void (*noted)(void *teller, const struct LogNote *);
-    void (*tell)(void *teller, const char *line);
-    int (*sync)(void *teller, struct Error *); // forces the log to disk; NULL: nothing
-    void *context;                             // the caller's, for the last three
+    void (*stepped)(void *console, struct LogStep *, double seconds);
+    void (*noted)(void *console, const struct LogNote *);
+    void (*tell)(void *console, const char *line);
+    int (*sync)(void *console, struct Error *); // forces the log to disk; NULL: nothing
+    void *context;                              // the caller's, for the last three
     void (*validated)(struct Trainer *, float loss, uint64_t samples);
     void (*sample)(struct Trainer *);
     int (*evaluate)(struct Trainer *, struct Error *); // by all ranks; NULL: nothing
@@ -51,8 +51,8 @@ struct Trainer {
     struct Breakdown breakdown;
     char *identity; // what a resumed run may not change; trainer_close frees it
     struct Saver saver;
-    struct Judge judge;   // of validations
-    bool ended;           // by --patience
+    struct Judge judge; // of validations
+    bool ended_by_patience;
     struct Best last_val; // the last validation; 0 samples: there was none
     bool save_requested;  // some rank requests a save
     uint64_t good;        // last step with a finite gradient, or where the run began
