@@ -35,9 +35,11 @@ void memory_peak_reset(void) {
     fclose(f);
 }
 
+// What a cgroup's limit leaves, if there is one: the kernel gives up inactive files in its cache.
 size_t memory_free_bytes(void) {
     size_t room = read_number("/proc/meminfo", "MemAvailable:") * 1024;
     size_t most = read_number("/sys/fs/cgroup/memory.max", ""); // 0 for "max", or without cgroups
     size_t used = read_number("/sys/fs/cgroup/memory.current", "");
-    return most > used ? size_min(room, most - used) : room;
+    used -= size_min(used, read_number("/sys/fs/cgroup/memory.stat", "inactive_file "));
+    return most ? size_min(room, most - size_min(most, used)) : room;
 }
