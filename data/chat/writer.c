@@ -30,7 +30,7 @@ static size_t decoded_bytes(const struct Tokenizer *t, const int32_t *ids, size_
 // Appends the ids of the first `bytes` bytes of the text that is not yet encoded.
 static int encode_first_bytes(const struct Writer *w, size_t bytes, struct Ids *ids,
                               struct Error *e) {
-    if (w->out->ids.count && tokenizer_has_first(w->t))
+    if (w->out->ids.count && tokenizer_marks_only_front(w->t))
         return tokenizer_encode_after(w->t, w->text, bytes, !w->raw, ids, e);
     return w->raw ? tokenizer_encode(w->t, w->text, bytes, ids, e)
                   : tokenizer_encode_plain(w->t, w->text, bytes, ids, e);
