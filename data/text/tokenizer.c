@@ -117,7 +117,7 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
         *out = NULL;
         return error_set(e, code, cause.id, "--tokenizer %s: %s", path, cause.text);
     }
-    t->begin = c.adds_nothing ? -1 : spm_begin(spm);
+    t->begin = c.adds_no_begin ? -1 : spm_begin(spm);
     t->end = spm_end(spm);
     t->chat_template = c.chat_template;
     c.chat_template = NULL;
@@ -228,7 +228,7 @@ static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struc
                        struct Ids *ids, struct Error *e) {
     struct Error cause;
     int err = bpe_encode(&t->bpe, w, text, ids, &cause);
-    t->cache->missing += bpe_missing(w);
+    t->cache->missing += bpe_take_missing(w);
     return err && err != -EAGAIN
                ? error_set(e, err, cause.id, "--tokenizer %s: %s", t->path, cause.text)
                : err;
@@ -295,7 +295,7 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
 }
 
 bool tokenizer_marks_only_front(const struct Tokenizer *t) {
-    return t->kind == TOKENIZER_JSON && bpe_has_first(&t->bpe);
+    return t->kind == TOKENIZER_JSON && bpe_marks_only_front(&t->bpe);
 }
 
 int tokenizer_encode_after(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
