@@ -64,7 +64,7 @@ void conversation_close(struct Conversation *c) {
     free(c);
 }
 
-void conversation_stops(const struct Conversation *c, struct Ids *stops) {
+void conversation_append_stops(const struct Conversation *c, struct Ids *stops) {
     int32_t ends[TEMPLATE_STOPS];
     for (size_t i = 0, n = template_stops(c->template, ends); i < n; i++)
         ids_append(stops, ends[i]);

@@ -143,7 +143,7 @@ static void refuse_type(struct DsPlan *p, const char *key, const cJSON *value,
     free(text);
 }
 
-// Adds the line of a key with a DS_REFUSED row. Refuses a value that is on; `off`: its object is not.
+// Adds the line of a key with a DS_REFUSED row. Refuses a value that is on, if its object is, too.
 static void check_refused(struct DsPlan *p, const struct DsRow *row, const char *key,
                           const cJSON *value, bool off) {
     bool on = !off && ds_is_on(row, value);

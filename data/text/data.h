@@ -80,7 +80,7 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
 size_t data_vocab(const struct Data *d);
 size_t data_seq_len(const struct Data *d);
 // Returns the tokenizer that was chosen without --tokenizer, as a value of that flag, or NULL.
-const char *data_fitted_tokenizer(const struct Data *d);
+const char *data_chosen_tokenizer(const struct Data *d);
 const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
 const char *data_tokenizer_path(const struct Data *d);        // of its file, or NULL
 uint64_t data_train_tokens(const struct Data *d);             // of the shards that are open

@@ -17,7 +17,7 @@ size_t data_seq_len(const struct Data *d) {
     return d->spec.seq_len;
 }
 
-const char *data_fitted_tokenizer(const struct Data *d) {
+const char *data_chosen_tokenizer(const struct Data *d) {
     return d->chosen_tokenizer;
 }
 
