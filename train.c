@@ -150,7 +150,7 @@ static int make_sample(struct Trainer *t, struct Error *e) {
         progress_sample(&run->console.progress, t->rank.zero.step, text, o->sample_only);
         if (cut && o->sample_only)
             log_line(LOG_NORMAL,
-                     "cut after %zu token%s, before its end; --sample-tokens says how many",
+                     "cut after %zu token%s, before its end; raise --sample-tokens for more",
                      o->sample_tokens, o->sample_tokens == 1 ? "" : "s");
     }
     free(text);
@@ -163,7 +163,7 @@ static void print_sample(struct Trainer *t) {
     struct Run *run = t->hooks.context;
     struct Error e;
     if (make_sample(t, &e) && trainer_speaks(t))
-        console_line(&run->console, "no sample: the logits are not finite");
+        console_line(&run->console, "no sample: the logits are not finite; a lower --lr may help");
 }
 
 // Makes an answer, and prints it as it grows, until it ends or the person stops it.
@@ -510,8 +510,8 @@ static int open_model(struct Run *run, bool fresh, struct Error *e) {
     struct Error why = *e;
     const char *export = run->line.run.export;
     return error_set(e, err, why.id,
-                     "%s%s needs the model that --init names: %s; where it lies elsewhere, name "
-                     "that folder by --init",
+                     "%s%s needs the model that --init names: %s; if it has moved, name its folder "
+                     "by --init hf:DIR",
                      export ? "--export " : "--lora-rank", export ? export : "", why.text);
 }
 
@@ -834,7 +834,8 @@ int main(int argc, char **argv) {
     if (!err)
         err = world_agree(&run.world, start_mode(&run, &e), &e);
     if (!flush_output(options_mode(&run.line.run)) && !err)
-        err = error_set(&e, -EIO, E_STDOUT, "cannot write to standard output; check what reads it");
+        err = error_set(&e, -EIO, E_STDOUT,
+                        "cannot write to standard output; check the disk or program behind it");
     if (e.text[0])
         base_last_line("train: %s [%s]\n", e.text, error_name(e.id));
     world_close(&run.world);

@@ -116,7 +116,7 @@ static void end_of_a_library(int status, void *unused) {
     if (status != 0 && status != 2)
         base_give_up(E_LIBRARY_ENDED,
                      "a library ended the process; its message above says why; if memory or "
-                     "threads ran out, make the run smaller (--plan shows what it needs)");
+                     "threads ran out, end other programs, or lower --batch or --threads");
 }
 
 void base_keep_status(void) {
@@ -206,7 +206,7 @@ _Noreturn void base_out_of_memory(size_t bytes, const char *what) {
         snprintf(number, sizeof number, "%zu bytes", bytes);
     base_give_up(E_MEMORY_REFUSED,
                  "out of memory: cannot allocate %s for %s; end other programs, raise `ulimit -v`, "
-                 "or make the run smaller (--plan shows what it needs)",
+                 "lower --batch, or give --fit auto",
                  number, what);
 }
 

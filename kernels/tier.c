@@ -74,17 +74,19 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
     bytes = round_up(bytes, tier_align[t->kind]);
     *out = (struct Block){0};
     if (bytes > t->capacity - t->total)
-        return error_set(e, -ENOMEM, E_TIER_FULL,
-                         "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken; make "
-                         "the run smaller (--plan shows what it needs)",
-                         name, purpose, tag_names[tag], bytes, t->total, t->capacity);
+        return error_set(
+            e, -ENOMEM, E_TIER_FULL,
+            "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken; raise "
+            "%s, lower --batch, or give --fit auto",
+            name, purpose, tag_names[tag], bytes, t->total, t->capacity,
+            t->kind == TIER_DEVICE ? "--device-mem" : "--host-mem or --host-mem-per-rank");
     void *mem = tier_is_dry(t) && bytes ? (void *)tier_align[t->kind] : NULL;
     if (t->device && bytes) {
         mem = alloc_bytes(t, bytes);
         if (!mem)
             return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
-                             "%s memory: cannot allocate %zu bytes for %s (%s); make the run "
-                             "smaller (--plan shows what it needs)",
+                             "%s memory: cannot allocate %zu bytes for %s (%s); end other "
+                             "programs, lower --batch, or give --fit auto",
                              name, bytes, purpose, tag_names[tag]);
     }
     *out = (struct Block){t, tag, bytes, mem, t->end[tag]};

@@ -62,8 +62,8 @@ int freeze_read(struct Freeze *out, const char *text, size_t layers, bool untied
                          text);
     if (!trains_something(&f, layers, untied))
         return error_set(e, -EINVAL, E_FREEZE,
-                         "--freeze %.200s leaves nothing to train; leave out a layer, or "
-                         "evaluate with --eval-only",
+                         "--freeze %.200s leaves nothing to train; name fewer parts, or "
+                         "only evaluate, by --eval-only",
                          text);
     *out = f;
     return 0;

@@ -96,8 +96,9 @@ else
     archs=${card##*, } archs=${archs//./} card="sm_$archs, ${card%, *}"
 fi
 if [ -z "$archs" ]; then
-    [ "$mode" = build ] && what=nvcc || what=GPU
-    echo "gpu_check: no $what on this machine: nothing was run, and no report was written" >&2
+    what=GPU how="run this where one is"
+    [ "$mode" != build ] || what=nvcc how="install the CUDA Toolkit"
+    echo "gpu_check: no $what on this machine: nothing was run or reported; $how" >&2
     exit 1
 fi
 source_hash=$(hash_source)

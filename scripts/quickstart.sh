@@ -79,7 +79,7 @@ new_out() {
         n=$((n + 1))
         out=out/quickstart-$n
     done
-    mkdir -p "$out" || die "cannot create the folder $out"
+    mkdir -p "$out" || die "cannot create the folder $out; name another with --out"
 }
 
 # The server of tinyshakespeare answers, or there is a proxy, of which only a download can tell.

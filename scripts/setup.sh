@@ -38,7 +38,7 @@ for argument in "$@"; do
     --bench) wanted+=" $bench_packages" ;;
     --nodes) wanted+=" $node_packages" ;;
     --text) wanted+=" $text_packages" ;;
-    *) die "unknown argument '$argument'; --check, --test, --bench, --nodes and --text are known" ;;
+    *) die "unknown argument '$argument'; expected --check, --test, --bench, --nodes or --text" ;;
     esac
 done
 
@@ -94,7 +94,8 @@ choose_names() {
         for name in ${package//|/ }; do
             available "$name" && chosen+=("$name") && continue 2
         done
-        die "this release has no package ${package//|/ or }; on Ubuntu, enable 'universe' first"
+        die "this release has no package ${package//|/ or } (--help names releases that do). On Ubuntu:
+    add-apt-repository universe"
     done
 }
 
@@ -105,6 +106,7 @@ if [ -z "$missing" ]; then
 fi
 if [ $check = yes ]; then
     say "missing:${missing//|/ or }"
+    say "without --check, this script installs what is missing"
     exit 1
 fi
 
@@ -138,8 +140,8 @@ find_missing # only now is a release's clang known on a machine without package 
 choose_names
 "${apt[@]}" install -y --no-install-recommends "${chosen[@]}" >"$log" 2>&1 || {
     tail -n 30 "$log" >&2
-    die "apt-get could not install: ${chosen[*]}"
+    die "apt-get could not install: ${chosen[*]}; its last lines above say why"
 }
 find_missing
-[ -z "$missing" ] || die "still missing after the installation:$missing"
+[ -z "$missing" ] || die "still missing after the installation:$missing; install them by hand"
 say "done"

@@ -35,17 +35,19 @@ export CCACHE_DIR=$PWD/build/ccache
 # run MAKE_ARGUMENT...: builds and runs one mode's tests, and adds its counts.
 run() {
     local counts begin=$SECONDS
-    PATH=$build_path make -j"$(nproc)" "$@" $goal-build </dev/null || fail "the build failed"
+    PATH=$build_path make -j"$(nproc)" "$@" $goal-build </dev/null ||
+        fail "the build failed; the lines above say why"
     echo "built in $((SECONDS - begin)) s"
     begin=$SECONDS
     make "$@" $goal </dev/null | tee "$log"
     echo "tested in $((SECONDS - begin)) s"
     counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-    [[ $counts =~ ([0-9]+)[^0-9]+([0-9]+) ]] || fail "the tests did not run to their end"
+    [[ $counts =~ ([0-9]+)[^0-9]+([0-9]+) ]] ||
+        fail "the tests did not run to their end; the last lines above say where"
     passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
 }
 
-scripts/setup.sh --test </dev/null || fail "the packages for the tests could not be installed"
+scripts/setup.sh --test </dev/null || fail "packages could not be installed; the lines above say why"
 if [ $goal = quick ]; then
     run
 else
@@ -58,7 +60,7 @@ if grep -qs '^HAVE_CUDA := yes' build/cusim/features.mk; then
     echo "== CUDA, in the simulator"
     run MODE=cusim
 else
-    echo "the CUDA code was not tested: there is no CUDA Toolkit on this machine"
+    echo "the CUDA code was not tested: for that, install the CUDA Toolkit (nvcc)"
 fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed -gt 0 ]

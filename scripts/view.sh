@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#files[@]} -gt 0 ] || die "$usage"
+[ ${#files[@]} -gt 0 ] || die "no file is given; $usage"
 [ "${run_of[-1]}" = $run ] || die "no file after --beside; $usage"
 out=${out:-${files[0]%.json}.html}
 
@@ -56,7 +56,7 @@ place_of() {
 seen=" " ranks=()
 for i in "${!files[@]}"; do
     file=${files[i]}
-    [ -f "$file" ] || die "$file is not a file"
+    [ -f "$file" ] || die "$file is not a file; give one that ./train --trace-zero FILE wrote"
     head -c 100 "$file" | grep -q '"format": *"zero.c trace 1"' ||
         die "$file is not of --trace-zero (--trace writes another format); make it with ./train --trace-zero FILE"
     place=$(place_of "$file")
@@ -90,5 +90,5 @@ page() {
     done <"$here/page.html"
 }
 
-page >"$out" || die "cannot write $out"
+page >"$out" || die "cannot write $out; give another page with -o OUT.html"
 echo "$out"

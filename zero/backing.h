@@ -34,12 +34,12 @@ struct BackingOps {
     void (*finish)(struct Zero *);
     void (*install)(struct Zero *);
     // Initial values of a group; parameters := master weights; what follows when all groups have
-    // that (state.c). Copies a block's bytes to memory of device_alloc_host; out: from there.
+    // that (state.c). Copies a block's bytes to memory of device_alloc_host; to_block: from it.
     void (*init)(struct Zero *, int g);
     void (*store)(struct Zero *, int g, bool late);
-    void (*stored)(struct Zero *, int g, bool late);
+    void (*after_store)(struct Zero *, int g, bool late);
     void (*copy)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes,
-                 bool out);
+                 bool to_block);
     bool (*is_late)(const struct Zero *); // an update's weights are not in use yet
 };
 

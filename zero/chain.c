@@ -13,7 +13,7 @@ void chain_add(struct Chain *c, const struct Hop *hop, void *context) {
     c->link[at] = (struct Link){hop, context};
 }
 
-static bool is_due(const struct Zero *z, const struct Link *l, int g) {
+static bool link_is_due(const struct Zero *z, const struct Link *l, int g) {
     bool last = z->backwards_done + 1 == z->plan.nmicro, reduced = last || z->plan.grad.shard_group;
     const bool due[] = {[WHEN_ANY] = true,
                         [WHEN_REDUCED] = reduced,
@@ -37,7 +37,7 @@ static struct Due list_due(const struct Zero *z, enum ChainKind kind, const stru
     bool one_slot = a->slot[BUFFER_SHARD] == a->slot[BUFFER_WHOLE];
     bool replaced = false; // true: hops up to POINT_STAGE are skipped
     for (const struct Link *l = c->link; l < c->link + c->n; l++) {
-        if ((replaced && l->hop->point <= POINT_STAGE) || !is_due(z, l, a->group))
+        if ((replaced && l->hop->point <= POINT_STAGE) || !link_is_due(z, l, a->group))
             continue;
         unsigned uses = l->hop->uses;
         if (one_slot && uses & USES_SHARD)
@@ -49,19 +49,19 @@ static struct Due list_due(const struct Zero *z, enum ChainKind kind, const stru
     return due;
 }
 
-static unsigned used_by(const struct Due *due, int from, int to) {
+static unsigned buffers_used(const struct Due *due, int begin, int end) {
     unsigned uses = 0;
-    for (int i = from; i < to; i++)
+    for (int i = begin; i < end; i++)
         uses |= due->uses[i];
     return uses;
 }
 
-// Each queue has one event for weights, and one for gradients.
-static void hand_over(struct Zero *z, enum ChainKind kind, enum Queue from, enum Queue to) {
-    struct Event *over = z->handed_over[kind == ACCUMULATE || kind == REDUCE][from];
-    CHECK(over, "no event for what queue %d hands over", from);
-    device_record(z->device, from, over);
-    device_wait(z->device, to, over);
+// Makes queue `next` wait for `first`, which has one event for weights, and one for gradients.
+static void order_queues(struct Zero *z, enum ChainKind kind, enum Queue first, enum Queue next) {
+    struct Event *event = z->handed_over[kind == ACCUMULATE || kind == REDUCE][first];
+    CHECK(event, "no event for what queue %d hands over", first);
+    device_record(z->device, first, event);
+    device_wait(z->device, next, event);
 }
 
 void slot_wait(struct Zero *z, const struct Slot *slot, enum Queue q) {
@@ -73,34 +73,34 @@ static void slot_record(struct Zero *z, struct Slot *slot, bool filled, enum Que
     mark_record(filled ? &slot->arrived : &slot->drained, z->device, q);
 }
 
-static struct Device *device_of(const struct Zero *z, const struct Hop *h) {
+static struct Device *hop_device(const struct Zero *z, const struct Hop *h) {
     return h->on_host ? z->backing.host : z->device;
 }
 
 // Waits for the buffers that hop i is the first to use; a whole gradient has been handed over.
-static void acquire(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
+static void wait_buffers(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
     const struct Hop *h = due->link[i]->hop;
-    unsigned first = due->uses[i] & ~used_by(due, 0, i);
+    unsigned first = due->uses[i] & ~buffers_used(due, 0, i);
     if (due->kind == REDUCE)
         first &= ~(unsigned)USES_WHOLE;
     for (int b = 0; b < HOP_BUFFERS; b++)
         if (first >> b & 1 && a->slot[b])
             slot_wait(z, a->slot[b], h->queue);
     if (first & USES_STORE)
-        mark_wait(&z->state[a->group].updated, device_of(z, h), h->queue);
+        mark_wait(&z->state[a->group].updated, hop_device(z, h), h->queue);
 }
 
 // Records that the buffers that hop i is the last to use are filled, or drained.
-static void release(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
+static void record_buffers(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
     bool fills = due->kind == FETCH || due->kind == ACCUMULATE;
     const struct Hop *h = due->link[i]->hop;
-    unsigned last = due->uses[i] & ~used_by(due, i + 1, due->n);
+    unsigned last = due->uses[i] & ~buffers_used(due, i + 1, due->n);
     for (int b = 0; b < HOP_BUFFERS; b++)
         if (last >> b & 1 && a->slot[b])
             slot_record(z, a->slot[b], fills, h->queue);
     // Weights that the device made in a slot reach the store by a later hop, d2h.
     if (h->uses & MAKES_STORE && (h->on_host || !a->slot[BUFFER_SHARD]))
-        mark_record(&z->state[a->group].updated, device_of(z, h), h->queue);
+        mark_record(&z->state[a->group].updated, hop_device(z, h), h->queue);
 }
 
 static void run_hop(struct Zero *z, enum ChainKind kind, const struct Link *l, struct HopArgs a) {
@@ -115,19 +115,19 @@ static void run_hop(struct Zero *z, enum ChainKind kind, const struct Link *l, s
 int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, const struct HopArgs *a) {
     const struct Chain *c = &z->state[a->group].chain[kind];
     const struct Due due = list_due(z, kind, a);
-    enum Queue at = kind == REDUCE ? QUEUE_COMPUTE : NQUEUE; // of what precedes
+    enum Queue last = kind == REDUCE ? QUEUE_COMPUTE : NQUEUE; // of the hop before; NQUEUE: none
     for (int i = 0; i < due.n; i++) {
         const struct Hop *h = due.link[i]->hop;
         if (due.link[i] < c->link + first)
             continue;
         if (h->not_ahead && ahead)
             return (int)(due.link[i] - c->link);
-        if (at != NQUEUE && at != h->queue)
-            hand_over(z, kind, at, h->queue);
-        at = h->on_host ? NQUEUE : h->queue;
-        acquire(z, &due, i, a);
+        if (last != NQUEUE && last != h->queue)
+            order_queues(z, kind, last, h->queue);
+        last = h->on_host ? NQUEUE : h->queue;
+        wait_buffers(z, &due, i, a);
         run_hop(z, kind, due.link[i], *a);
-        release(z, &due, i, a);
+        record_buffers(z, &due, i, a);
     }
     return c->n;
 }

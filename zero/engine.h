@@ -156,7 +156,7 @@ extern const char *const zero_stage_words[]; // values of --zero; NULL ends them
 // ---- opt.c ----
 
 // Describes AdamW of this rank's part of group g, but for its settings; update_run queues it.
-struct AdamW update_of(struct Zero *z, int g);
+struct AdamW update_args(struct Zero *z, int g);
 void update_run(struct Zero *z, struct AdamW *a);
 
 // ---- state.c (the rest of it: state.h) ----
@@ -175,6 +175,6 @@ size_t weights_own_offset(const struct Zero *z, int g);
 // Addresses of that element, and of arrays for struct AdamW. NULL: not in memory, or none.
 void *zero_own_weights(struct Zero *z, int g);
 void *zero_master(struct Zero *z, int g);
-void *zero_newest(struct Zero *z, int g);
+void *zero_newest_weights(struct Zero *z, int g);
 
 #endif

@@ -45,7 +45,7 @@ void gradient_begin(struct Zero *z, int g) {
         chain_run(z, ACCUMULATE, 0, false, &a);
 }
 
-void gradient_ready(struct Zero *z, const struct Visit *v) {
+void gradient_set_target(struct Zero *z, const struct Visit *v) {
     int g = v->trained;
     if (g < 0)
         return;

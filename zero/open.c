@@ -73,22 +73,22 @@ static int alloc_block(const struct Zero *z, struct Tier *tier, enum Tag tag, co
 static int alloc_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    size_t kept = zero_owned_numel(z, g);
-    size_t part = p->unquantized_shard ? kept * dtype_size(p->param.dtype) : 0;
-    size_t moments = zero_trains(z, g) ? kept * dtype_size(p->moments_dtype) : 0;
-    bool none = !zero_has_master(z, g) ||
-                (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
+    size_t owned = zero_owned_numel(z, g);
+    size_t unquantized = p->unquantized_shard ? owned * dtype_size(p->param.dtype) : 0;
+    size_t moments = zero_trains(z, g) ? owned * dtype_size(p->moments_dtype) : 0;
+    bool no_master = !zero_has_master(z, g) ||
+                     (s->masters->format == MASTER_BF16 && s->update_dst != &s->master);
     int err = alloc_block(z, s->param_tier, TAG_PARAM, "parameters", g, weights_bytes(z, g),
                           &s->param, e);
-    if (!err && part)
-        err = alloc_block(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->unquantized,
-                          e);
+    if (!err && unquantized)
+        err = alloc_block(z, s->param_tier, TAG_PARAM, "this rank's part", g, unquantized,
+                          &s->unquantized, e);
     if (!err)
         err = alloc_block(z, s->grad_tier, TAG_GRAD, "gradients", g,
                           s->grad_numel * dtype_size(p->grad.dtype), &s->grad, e);
-    if (!err && !none)
+    if (!err && !no_master)
         err = alloc_block(z, s->optimizer_tier, TAG_OPTIMIZER, "master weights", g,
-                          kept * dtype_size(master_dtype(s->masters->format)), &s->master, e);
+                          owned * dtype_size(master_dtype(s->masters->format)), &s->master, e);
     if (!err)
         err = alloc_block(z, s->optimizer_tier, TAG_OPTIMIZER, "momentum", g, moments, &s->m, e);
     if (!err)
@@ -146,9 +146,9 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
 
 // ---- the visits of a step ----
 
-// A copy's gradient is completed by another rank, which waits for this one's last pass.
-static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps,
-                             bool last) {
+// Describes unit u's visit. A copy's gradient is reduced late: see reduce_after_pass of step.c.
+static struct Visit make_visit(const struct Params *p, const struct Pass *pass, int u,
+                               bool keeps_acts, bool last_micro) {
     const struct Unit *unit = &p->unit[u];
     int trained = params_trained_of(p, u), groups = unit->adapter < 0 ? 1 : 2;
     bool reads = !pass->backward || unit->reads_backward;
@@ -159,9 +159,9 @@ static struct Visit visit_of(const struct Params *p, const struct Pass *pass, in
                           .trained = trained,
                           .micro = pass->micro,
                           .backward = pass->backward,
-                          .saves_acts = keeps && u >= params_first_backward(p),
+                          .saves_acts = keeps_acts && u >= params_first_backward(p),
                           .grad_complete = ends,
-                          .reduced_late = ends && last && p->group[trained].copy};
+                          .reduced_after_pass = ends && last_micro && p->group[trained].copy};
 }
 
 // Lists the visits of the passes of a step, or of a forward pass alone; unit -1 ends the list.
@@ -174,8 +174,8 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
         pass[i].visit = v;
         pass[i].nvisit = pass[i].backward ? units - skipped : units;
         for (int n = 0; n < pass[i].nvisit; n++)
-            *v++ = visit_of(p, &pass[i], pass[i].backward ? units - 1 - n : n,
-                            step && !pass[i].backward, pass[i].micro + 1 == count / 2);
+            *v++ = make_visit(p, &pass[i], pass[i].backward ? units - 1 - n : n,
+                              step && !pass[i].backward, pass[i].micro + 1 == count / 2);
     }
     *v = (struct Visit){.unit = -1, .group = {-1, -1}, .trained = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
@@ -194,8 +194,8 @@ static void open_events(struct Zero *z) {
 
 static void close_events(struct Zero *z) {
     for (int q = 0; q < NQUEUE; q++)
-        for (int of = 0; of < 2; of++)
-            device_close_event(z->device, z->handed_over[of][q]);
+        for (int kind = 0; kind < 2; kind++)
+            device_close_event(z->device, z->handed_over[kind][q]);
 }
 
 void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
@@ -204,8 +204,8 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 
 // ---- opening and closing ----
 
-// Another rank counts a copy's norm; a rank alone has nobody to publish to; and nobody publishes a
-// packed group.
+// True if a hop of the stage is for group g. Another rank counts a copy's norm; a rank alone has
+// nobody to publish to; and nobody publishes a packed group.
 static bool adds_hop(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;
@@ -259,12 +259,12 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
     z->dw = base_alloc_zeroed(n * sizeof(struct Grad));
     z->npass = 2 * plan->nmicro;
     z->pass = base_alloc_zeroed((z->npass + 1) * sizeof *z->pass);
-    z->alone = z->pass + z->npass;
+    z->forward_pass = z->pass + z->npass;
     z->parallel->list(z->parallel, plan->nmicro, z->pass);
-    z->train = list_visits(params, z->pass, z->npass);
-    *z->alone = (struct Pass){.receives = z->parallel->stage > 0,
-                              .sends = z->parallel->stage + 1 < z->parallel->stages};
-    z->forward = list_visits(params, z->alone, 1);
+    z->step_visits = list_visits(params, z->pass, z->npass);
+    *z->forward_pass = (struct Pass){.receives = z->parallel->stage > 0,
+                                     .sends = z->parallel->stage + 1 < z->parallel->stages};
+    z->forward_visits = list_visits(params, z->forward_pass, 1);
     open_events(z);
     int err = 0;
     for (int g = 0; g < params->ngroup; g++)
@@ -301,9 +301,9 @@ void zero_close(struct Zero *z) {
     free(z->state);
     free(z->w);
     free(z->dw);
-    free(z->train);
+    free(z->step_visits);
     free(z->pass);
-    free(z->forward);
+    free(z->forward_visits);
     *z = (struct Zero){0};
 }
 
@@ -316,7 +316,7 @@ static void list_passes(const struct Parallel *parallel, size_t nmicro, struct P
         out[i] = (struct Pass){.micro = i / 2, .backward = i % 2};
 }
 
-static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts) {
+static void exchange_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     (void)z;
     (void)p;
     (void)acts;
@@ -325,28 +325,28 @@ static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts
 const struct Parallel zero_parallel_none = {.grid = {{1, 1, 1, 1}},
                                             .stages = 1,
                                             .list = list_passes,
-                                            .receive = hand_nothing,
-                                            .send = hand_nothing};
+                                            .receive = exchange_nothing,
+                                            .send = exchange_nothing};
 
 // ---- state that is on the device ----
 
-static void nothing(struct Zero *z) {
+static void do_nothing(struct Zero *z) {
     (void)z;
 }
-static void nothing_around(struct Zero *z, const struct Visit *v) {
+static void do_nothing_around_visit(struct Zero *z, const struct Visit *v) {
     (void)z;
     (void)v;
 }
-static int nothing_to_open(struct Zero *z, struct Error *e) {
+static int open_nothing(struct Zero *z, struct Error *e) {
     (void)z;
     (void)e;
     return 0;
 }
-static void nothing_due(struct Zero *z, int g) {
+static void do_nothing_for_group(struct Zero *z, int g) {
     (void)z;
     (void)g;
 }
-static bool never(const struct Zero *z) {
+static bool return_false(const struct Zero *z) {
     (void)z;
     return false;
 }
@@ -357,30 +357,30 @@ static void sync_queues(struct Zero *z) {
 }
 
 static void copy_device(struct Zero *z, const struct Block *b, size_t offset, void *mem,
-                        size_t bytes, bool out) {
+                        size_t bytes, bool to_block) {
     char *at = (char *)b->mem + offset;
-    enum Queue q = out ? QUEUE_IN : QUEUE_OUT; // the device's
-    device_copy(z->device, q, out ? at : mem, out ? mem : at, bytes);
+    enum Queue q = to_block ? QUEUE_IN : QUEUE_OUT; // the device's
+    device_copy(z->device, q, to_block ? at : mem, to_block ? mem : at, bytes);
     device_sync_queue(z->device, q);
 }
 
 static const struct BackingOps on_device = {
-    .attach = nothing_due,
-    .open = nothing_to_open,
-    .close = nothing,
-    .weights_due = nothing_due,
-    .before_unit = nothing_around,
-    .after_unit = nothing_around,
-    .step_reported = nothing,
-    .step_queued = nothing,
+    .attach = do_nothing_for_group,
+    .open = open_nothing,
+    .close = do_nothing,
+    .weights_due = do_nothing_for_group,
+    .before_unit = do_nothing_around_visit,
+    .after_unit = do_nothing_around_visit,
+    .step_reported = do_nothing,
+    .step_queued = do_nothing,
     .sync = sync_queues,
     .finish = sync_queues,
-    .install = nothing,
+    .install = do_nothing,
     .init = zero_init_group,
     .store = zero_store_group,
-    .stored = zero_stored_group,
+    .after_store = zero_after_store_group,
     .copy = copy_device,
-    .is_late = never,
+    .is_late = return_false,
 };
 
 const struct Backing zero_on_device = {.ops = &on_device};

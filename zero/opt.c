@@ -6,7 +6,7 @@
 // the rest with PUBLISH when the walk is about to read the group's weights. Read next: slots.c.
 #include "zero/state.h"
 
-struct AdamW update_of(struct Zero *z, int g) {
+struct AdamW update_args(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
     size_t begin = zero_owned_begin(z, g), n = zero_owned_numel(z, g);
@@ -19,7 +19,7 @@ struct AdamW update_of(struct Zero *z, int g) {
         .moments_dtype = p->moments_dtype,
         .master_format = s->masters->format,
         .master = zero_master(z, g),
-        .param = zero_newest(z, g),
+        .param = zero_newest_weights(z, g),
         .m = s->m.mem,
         .v = s->v.mem,
         .grad = dtype_at(s->grad.mem, p->grad.dtype, begin - s->grad_begin),
@@ -34,18 +34,18 @@ void update_run(struct Zero *z, struct AdamW *a) {
 }
 
 static void run_adamw(struct Zero *z, const struct HopArgs *args) {
-    struct AdamW a = update_of(z, args->group);
+    struct AdamW a = update_args(z, args->group);
     update_run(z, &a);
 }
 
-bool update_is_here(const struct Zero *z, int g) {
+bool update_is_on_device(const struct Zero *z, int g) {
     return zero_trains(z, g) && z->state[g].optimizer_tier->kind == TIER_DEVICE;
 }
 
 void update_group(struct Zero *z, int g) {
-    struct HopArgs a = weights_args(z, g, update_is_here(z, g));
+    struct HopArgs a = weights_args(z, g, update_is_on_device(z, g));
     chain_run(z, UPDATE, z->state[g].update_next, false, &a);
-    weights_args_done(&a);
+    weights_args_release(&a);
     z->state[g].update_next = 0;
     weights_publish(z, g);
 }

@@ -23,7 +23,7 @@ struct HopArgs weights_args(struct Zero *z, int g, bool on_device) {
     return (struct HopArgs){.group = g, .mem = {slot->block.mem, own}, .slot = {slot, slot}};
 }
 
-void weights_args_done(const struct HopArgs *a) {
+void weights_args_release(const struct HopArgs *a) {
     if (a->slot[BUFFER_WHOLE])
         a->slot[BUFFER_WHOLE]->owner = -1;
 }
@@ -33,7 +33,7 @@ void weights_publish(struct Zero *z, int g) {
         return;
     struct HopArgs a = weights_args(z, g, true);
     chain_run(z, PUBLISH, 0, false, &a);
-    weights_args_done(&a);
+    weights_args_release(&a);
     if (!z->state[g].slots)
         mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
 }
@@ -52,33 +52,33 @@ static struct HopArgs fetch_args(struct Zero *z, struct Slot *slot) {
     size_t rank = p->shard_group ? (size_t)p->shard_group->rank : 0;
     a.slot[BUFFER_SHARD] = slot;
     a.mem[BUFFER_SHARD] = params_packs(z->params, g)
-                              ? weights_arrive(z, &a) + s->message_bytes * rank
+                              ? weights_gather_target(z, &a) + s->message_bytes * rank
                               : dtype_at(slot->block.mem, p->dtype, zero_part_begin(z, p, g));
     return a;
 }
 
-static void fetch(struct Zero *z, struct Slot *slot, bool ahead) {
+static void run_fetch_chain(struct Zero *z, struct Slot *slot, bool ahead) {
     struct HopArgs a = fetch_args(z, slot);
     slot->next = chain_run(z, FETCH, slot->next, ahead, &a);
 }
 
 static void begin_fetch(struct Zero *z, const struct Visit *v, int g) {
-    struct Label labelled = z->device->label;
+    struct Label label_before = z->device->label;
     zero_label_visit(z, v);
     z->backing.ops->weights_due(z, g); // this may use the slot for a while
-    fetch(z, slots_acquire(z->state[g].slots, g), true);
-    z->device->label = labelled;
+    run_fetch_chain(z, slots_acquire(z->state[g].slots, g), true);
+    z->device->label = label_before;
 }
 
 // Begins to fetch a group, unless it is here or on its way, or its slot is in use: the head and the
 // embedding share one, and with few layers the head is within reach while the embedding computes.
-void weights_ahead(struct Zero *z, const struct Visit *v, int g) {
+void weights_prefetch(struct Zero *z, const struct Visit *v, int g) {
     struct Slots *slots = z->state[g].slots;
     if (slots && !slots_is_taken(slots, g))
         begin_fetch(z, v, g);
 }
 
-void weights_ready(struct Zero *z, const struct Visit *v, int g) {
+void weights_fetch(struct Zero *z, const struct Visit *v, int g) {
     struct GroupState *s = &z->state[g];
     if (!s->slots) { // at stage 0 nothing is gathered: only weights_due waits, if the host updates
         z->backing.ops->weights_due(z, g);
@@ -89,13 +89,13 @@ void weights_ready(struct Zero *z, const struct Visit *v, int g) {
     if (!slots_find(s->slots, g))
         begin_fetch(z, v, g);
     struct Slot *slot = slots_find(s->slots, g);
-    fetch(z, slot, false); // the hops that were not run ahead
+    run_fetch_chain(z, slot, false); // the hops that were not run ahead
     slot_wait(z, slot, QUEUE_COMPUTE);
     z->w[g] = slot->block.mem;
 }
 
 // Keeps weights that the next pass begins with, such as the head's.
-void weights_released(struct Zero *z, const struct Visit *v, int g) {
+void weights_release(struct Zero *z, const struct Visit *v, int g) {
     if (!z->state[g].slots || v->keep_resident)
         return;
     struct Slot *slot = slots_find(z->state[g].slots, g);
@@ -104,7 +104,7 @@ void weights_released(struct Zero *z, const struct Visit *v, int g) {
     z->w[g] = NULL;
 }
 
-char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
+char *weights_gather_target(const struct Zero *z, const struct HopArgs *a) {
     const struct Block *messages = z->state[a->group].messages;
     char *whole = a->mem[BUFFER_WHOLE];
     if (params_packs(z->params, a->group))
@@ -114,7 +114,7 @@ char *weights_arrive(const struct Zero *z, const struct HopArgs *a) {
 
 static void run_all_gather(struct Zero *z, const struct HopArgs *a) {
     const struct GroupState *s = &z->state[a->group];
-    char *all = weights_arrive(z, a),
+    char *all = weights_gather_target(z, a),
          *packed = all + s->message_bytes * (size_t)z->shard_group->rank;
     const void *own = s->messages ? packed : a->mem[BUFFER_SHARD];
     z->shard_group->ops->all_gather(z->shard_group, all, own, s->message_bytes);

@@ -41,23 +41,23 @@ void slots_close(struct Slots *s) {
     *s = (struct Slots){0};
 }
 
-static struct Slot *slot_of(const struct Slots *s, int owner) {
+static struct Slot *owner_slot(const struct Slots *s, int owner) {
     int first = s->params ? 1 : 0; // first slot of the ring
-    bool end = s->params && s->params->group[owner].kind == GROUP_END;
-    return &s->slot[end ? 0 : first + owner % (s->count - first)];
+    bool is_end = s->params && s->params->group[owner].kind == GROUP_END;
+    return &s->slot[is_end ? 0 : first + owner % (s->count - first)];
 }
 
 struct Slot *slots_find(const struct Slots *s, int owner) {
-    struct Slot *slot = slot_of(s, owner);
+    struct Slot *slot = owner_slot(s, owner);
     return slot->owner == owner ? slot : NULL;
 }
 
 bool slots_is_taken(const struct Slots *s, int owner) {
-    return slot_of(s, owner)->owner >= 0;
+    return owner_slot(s, owner)->owner >= 0;
 }
 
 struct Slot *slots_acquire(const struct Slots *s, int owner) {
-    struct Slot *slot = slot_of(s, owner);
+    struct Slot *slot = owner_slot(s, owner);
     CHECK(slot->owner < 0, "%d wants a slot that %d still has", owner, slot->owner);
     slot->owner = owner;
     slot->fill_queued = false;

@@ -30,6 +30,6 @@ static const struct ZeroStage stages[] = {
 };
 
 const struct ZeroStage *zero_stage(int stage) {
-    bool built = stage >= 0 && (size_t)stage < sizeof stages / sizeof stages[0];
-    return built ? &stages[stage] : NULL;
+    bool exists = stage >= 0 && (size_t)stage < sizeof stages / sizeof stages[0];
+    return exists ? &stages[stage] : NULL;
 }

@@ -12,18 +12,18 @@ size_t weights_own_offset(const struct Zero *z, int g) {
     return z->plan.param.shard_group || z->plan.unquantized_shard ? 0 : zero_owned_begin(z, g);
 }
 
-static void *mem_of(struct StateLocation p) {
+static void *location_mem(struct StateLocation p) {
     return p.block && p.block->mem ? (char *)p.block->mem + p.offset : NULL;
 }
 void *zero_own_weights(struct Zero *z, int g) {
-    return mem_of(zero_state_location(z, g, PARAM_CURRENT));
+    return location_mem(zero_state_location(z, g, PARAM_CURRENT));
 }
 void *zero_master(struct Zero *z, int g) {
-    return mem_of(zero_state_location(z, g, STATE_MASTER));
+    return location_mem(zero_state_location(z, g, STATE_MASTER));
 }
-void *zero_newest(struct Zero *z, int g) { // bf16 master weights are all that is written
+void *zero_newest_weights(struct Zero *z, int g) { // bf16 master weights are all that is written
     bool same = z->state[g].masters->format == MASTER_BF16;
-    return same ? NULL : mem_of(zero_state_location(z, g, PARAM_NEWEST));
+    return same ? NULL : location_mem(zero_state_location(z, g, PARAM_NEWEST));
 }
 
 struct StateLocation zero_state_location(struct Zero *z, int g, enum State what) {
@@ -136,7 +136,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
                                         zero_master(z, g)});
 }
 
-void zero_stored_group(struct Zero *z, int g, bool late) {
+void zero_after_store_group(struct Zero *z, int g, bool late) {
     (void)late;
     mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
     weights_publish(z, g);
@@ -147,5 +147,5 @@ void zero_store_params(struct Zero *z, bool late) {
     for (int g = 0; g < z->params->ngroup; g++)
         z->backing.ops->store(z, g, late);
     for (int g = 0; g < z->params->ngroup; g++)
-        z->backing.ops->stored(z, g, late);
+        z->backing.ops->after_store(z, g, late);
 }

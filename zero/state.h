@@ -68,7 +68,7 @@ void zero_host_close(struct Zero *z, struct Device *host);
 // The same for one group whose state is all on the device.
 void zero_init_group(struct Zero *z, int g);
 void zero_store_group(struct Zero *z, int g, bool late);
-void zero_stored_group(struct Zero *z, int g, bool late);
+void zero_after_store_group(struct Zero *z, int g, bool late);
 
 static inline void zero_sync(struct Zero *z) {
     z->backing.ops->sync(z);

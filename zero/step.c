@@ -24,29 +24,29 @@ void zero_label_visit(struct Zero *z, const struct Visit *v) {
 static void before_visit(struct Zero *z, const struct Visit *v) {
     zero_label_visit(z, v);
     for (int i = 0; i < v->ngroup; i++)
-        weights_ready(z, v, v->group[i]);
+        weights_fetch(z, v, v->group[i]);
     if (v->backward)
-        gradient_ready(z, v);
+        gradient_set_target(z, v);
     z->backing.ops->before_unit(z, v);
 }
 
 // Begins to fetch the weights of the next visits after this one is queued; also those of the next
 // pass, so that its first visits do not wait for this pass's last reductions.
-static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
+static void prefetch_weights(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
         for (int i = 0; i < next->ngroup; i++)
-            weights_ahead(z, next, next->group[i]);
+            weights_prefetch(z, next, next->group[i]);
 }
 
 // Fetches the next visits' weights first: a gather queued after the reduction would wait, as that
 // does, for this unit's backward pass.
 static void after_visit(struct Zero *z, const struct Visit *v) {
-    prefetch_ahead(z, v);
-    if (v->grad_complete && !v->reduced_late)
+    prefetch_weights(z, v);
+    if (v->grad_complete && !v->reduced_after_pass)
         gradient_reduce(z, v);
     for (int i = 0; i < v->ngroup; i++)
-        weights_released(z, v, v->group[i]);
+        weights_release(z, v, v->group[i]);
     z->backing.ops->after_unit(z, v);
 }
 
@@ -67,12 +67,12 @@ static void walk_backward(struct Zero *z, const struct Pass *p, struct Acts *act
     }
 }
 
-// The last pipeline stage's copy of a tied embedding (zero/pipe): its gradient is summed with the
-// first one's, which first needs what this pass sends. Reduced before, both would wait for ever.
-static void reduce_late(struct Zero *z, const struct Pass *p) {
+// Reduces the last pipeline stage's copy of a tied embedding (zero/pipe) only now: the first stage,
+// with which it is summed, needs what this pass sends. Before that, both would wait for ever.
+static void reduce_after_pass(struct Zero *z, const struct Pass *p) {
     for (const struct Visit *v = p->visit; v < p->visit + p->nvisit; v++) {
         z->device->label.unit = z->params->first_unit + v->unit;
-        if (v->reduced_late)
+        if (v->reduced_after_pass)
             gradient_reduce(z, v);
     }
 }
@@ -104,15 +104,15 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         walk_forward(z, p, acts);
     }
     z->parallel->send(z, p, acts);
-    reduce_late(z, p);
+    reduce_after_pass(z, p);
     z->backwards_done += p->backward;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
-    acts_use(acts, z->alone->micro);
-    z->parallel->receive(z, z->alone, acts);
-    walk_forward(z, z->alone, acts);
-    z->parallel->send(z, z->alone, acts);
+    acts_use(acts, z->forward_pass->micro);
+    z->parallel->receive(z, z->forward_pass, acts);
+    walk_forward(z, z->forward_pass, acts);
+    z->parallel->send(z, z->forward_pass, acts);
 }
 
 void zero_step_end(struct Zero *z, uint64_t word) {
@@ -122,7 +122,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     z->backing.ops->step_reported(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = params_update_unit(z->params, g);
-        if (update_is_here(z, g))
+        if (update_is_on_device(z, g))
             update_group(z, g);
     }
     d->label.unit = -1;

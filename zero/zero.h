@@ -62,7 +62,7 @@ struct Visit {
     bool saves_acts;    // forward: keeps activations for the backward pass
     bool grad_complete; // backward: no later visit of the micro-batch adds to the trained group's
                         // gradient
-    bool reduced_late;  // and the reduction is queued after the pass (step.c)
+    bool reduced_after_pass; // and the reduction is queued after the pass (step.c)
 };
 
 // One row of the stage table.
@@ -106,11 +106,11 @@ struct Zero {
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
-    void **w;                 // per group: its whole weights, valid from ready to released
+    void **w;                 // per group: its whole weights, valid from fetch to release
     struct Grad *dw;          // per group: its whole gradient, likewise
     struct Slots weights[NRING], buckets[NRING];
-    struct Visit *train, *forward; // of a step; of a forward pass alone; unit -1 ends each list
-    struct Pass *pass, *alone;     // (npass) of a step; the forward pass alone
+    struct Visit *step_visits, *forward_visits; // the latter of a forward pass alone; unit -1: end
+    struct Pass *pass, *forward_pass;           // (npass) of a step; a forward pass alone
     size_t npass;
     uint64_t seed;                        // of everything random in the run
     bool reads_base, reads_adapters;      // with adapters: which weights are read next, not made
@@ -137,30 +137,30 @@ const struct ZeroStage *zero_stage(int stage); // NULL: there is no such stage
 
 // ---- param.c ----
 // Called around each visit that reads weights, for each of its groups: z->w[g] is the whole group
-// from ready to released. weights_ahead begins the fetch for a later visit, up to `prefetch` early.
-void weights_ahead(struct Zero *z, const struct Visit *v, int g);
-void weights_ready(struct Zero *z, const struct Visit *v, int g);
-void weights_released(struct Zero *z, const struct Visit *v, int g);
+// from fetch to release. weights_prefetch begins it for a later visit, up to `prefetch` early.
+void weights_prefetch(struct Zero *z, const struct Visit *v, int g);
+void weights_fetch(struct Zero *z, const struct Visit *v, int g);
+void weights_release(struct Zero *z, const struct Visit *v, int g);
 void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks that keep the whole
 // Returns hop arguments for the weights that this rank updates: its part and the whole, where they
-// are kept; on_device: in a slot, if that is elsewhere. weights_args_done gives the slot back.
+// are kept; on_device: in a slot, if that is elsewhere. weights_args_release gives the slot back.
 struct HopArgs weights_args(struct Zero *z, int g, bool on_device);
-void weights_args_done(const struct HopArgs *a);
-char *weights_arrive(const struct Zero *z, const struct HopArgs *a); // where all ranks' shards come
+void weights_args_release(const struct HopArgs *a);
+char *weights_gather_target(const struct Zero *z, const struct HopArgs *a); // for all shards
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----
-// begin takes the buffers of a gradient and queues the loading of the sum so far; ready, before a
+// begin takes the buffers of a gradient and queues the loading of the sum so far; set_target, for a
 // backward visit, sets z->dw[g] of the trained group to where its gradient goes; reduce queues
 // chain REDUCE after the visit that completes it, and gives the buffers back.
 void gradient_begin(struct Zero *z, int g);
-void gradient_ready(struct Zero *z, const struct Visit *v);
+void gradient_set_target(struct Zero *z, const struct Visit *v);
 void gradient_reduce(struct Zero *z, const struct Visit *v);
 extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm; // the last: reports.c
 
 // ---- opt.c ----
-bool update_is_here(const struct Zero *z, int g); // its optimizer state is on the device
-void update_group(struct Zero *z, int g);         // queues UPDATE from update_next, and PUBLISH
+bool update_is_on_device(const struct Zero *z, int g); // its optimizer state is on the device
+void update_group(struct Zero *z, int g); // queues UPDATE from update_next, and PUBLISH
 extern const struct Hop hop_adamw;
 
 #endif

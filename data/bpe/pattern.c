@@ -69,7 +69,7 @@ static void add_set(struct PatternReading *x, struct PointSet s) {
 
 static int open_group(struct PatternReading *x, const char *text, bool implied) {
     if (x->ngroup == GROUPS_MAX)
-        return pattern_refuse(&x->r, x->r.at, "a group inside of so many others");
+        return pattern_refuse(&x->r, x->r.at, "a group inside of 64 others");
     x->group[x->ngroup++] = (struct PatternGroup){x->r.nitem, x->r.any_case, implied};
     add_text(&x->r, text);
     x->atom = SIZE_MAX;

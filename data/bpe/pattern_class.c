@@ -155,7 +155,7 @@ static int read_class(struct PatternReader *r, struct PointSet *s, size_t depth)
     bool negated = peek(r, 0) == '^';
     r->at += negated;
     if (depth == DEPTH_MAX || (depth && r->any_case))
-        return pattern_refuse(r, begin, "a class inside of another in (?i), or inside of so many,");
+        return pattern_refuse(r, begin, "a class inside of another in (?i), or of 16 others,");
     int err = read_union(r, &all, true, depth);
     while (!err && peek(r, 0) == '&') {
         struct PointSet more = {0};

@@ -18,8 +18,9 @@ static bool is_absent_or_null(const cJSON *item) {
 int bpe_refuse(const char *path, const char *part, const cJSON *object, const char *expected,
                struct Error *e) {
     struct JsonShown shown = json_shown(json_text(object, "type"));
-    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED, "%s: %s \"%s\" is not supported; expected %s",
-                     path, part, *shown.text ? shown.text : "(without a type)", expected);
+    return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
+                     "%s: %s \"%s\" is not supported; expected %s, or token shards as --data", path,
+                     part, *shown.text ? shown.text : "(without a type)", expected);
 }
 
 // ---- the model ----
@@ -37,9 +38,10 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
                          "%s: \"dropout\" of the model is not supported; set it to null", path);
     for (size_t i = 0; i < 2; i++)
         if (*json_text(model, texts[i]))
-            return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
-                             "%s: \"%s\" of the model, \"%s\", is not supported; set it to null",
-                             path, texts[i], json_shown(json_text(model, texts[i])).text);
+            return error_set(
+                e, -EINVAL, E_BPE_UNSUPPORTED,
+                "%s: \"%s\" of the model, \"%s\", is not supported; give token shards as --data",
+                path, texts[i], json_shown(json_text(model, texts[i])).text);
     b->whole_words = cJSON_IsTrue(json_member(model, "ignore_merges"));
     return bpe_read_vocab(b, model, added, path, e);
 }

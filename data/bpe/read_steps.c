@@ -23,9 +23,10 @@ static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, 
                         struct Error *e) {
     const char *text = json_text(json_member(n, "pattern"), "String");
     if (!*text || !cJSON_IsString(json_member(n, "content")))
-        return error_set(
-            e, -EINVAL, E_BPE_STEP,
-            "%s: a normalizer \"Replace\" lacks its \"String\" or its \"content\"; add it", path);
+        return error_set(e, -EINVAL, E_BPE_STEP,
+                         "%s: a normalizer \"Replace\" lacks a \"String\" or a \"content\"; add "
+                         "them, or give token shards as --data",
+                         path);
     step->text = base_format("%s", text);
     step->with = base_format("%s", json_text(n, "content"));
     b->one_stretch = b->one_stretch || text[1]; // a cut might lie inside of the pattern
@@ -95,9 +96,9 @@ static int read_regex(struct Bpe *b, struct Step *s, const char *path, struct Er
         err = regex_open(&s->regex, &s->pattern.bytes, &why);
     b->one_stretch = b->one_stretch || s->pattern.looks_back;
     return err ? error_set(e, -EINVAL, why.id,
-                           "%s: the pattern %s: %s; encode the text with the tokenizer's own "
+                           "%s: the pattern %s: %s; %sencode the text with the tokenizer's own "
                            "library and give token shards as --data",
-                           path, json_shown(s->text).text, why.text)
+                           path, json_shown(s->text).text, why.text, err == -ENOTSUP ? "or " : "")
                : 0;
 }
 

@@ -7,7 +7,7 @@ int regex_open(struct Regex **out, const struct Bytes *pattern, struct Error *e)
     (void)pattern;
     *out = NULL;
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
-                     "this program was built without PCRE2: install libpcre2-dev and build again");
+                     "this program was built without PCRE2; install libpcre2-dev and build again");
 }
 
 void regex_close(struct Regex *x) {

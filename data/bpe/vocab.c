@@ -301,7 +301,7 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         if (cJSON_IsTrue(json_member(item, "single_word")))
             err = error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                             "%s: the added token \"%s\" has \"single_word\", which is not "
-                            "supported; set it to false",
+                            "supported; set it to false, or give token shards as --data",
                             path, json_shown(a->name).text);
         if (!err)
             err = normalize_added(b, a, path, e);

@@ -102,7 +102,9 @@ static int resume_after_last_answer(struct Answers *a, struct Error *e) {
         return err;
     if (ftruncate(a->fd, (off_t)bytes))
         return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", a->path);
-    log_line(LOG_NORMAL, "%s %s: half a line behind line %zu is cut off", FLAG, a->path, a->done);
+    log_line(LOG_NORMAL,
+             "%s %s: half a line behind line %zu is cut off; its prompt is answered anew", FLAG,
+             a->path, a->done);
     return 0;
 }
 

@@ -74,7 +74,7 @@ static int read_line(struct Dialog *d, struct Error *e) {
                          "question through a pipe",
                          TERMINAL_LINE_BYTES);
     if (strlen(d->line) != (size_t)n)
-        return error_set(e, -EINVAL, E_UTF8, "the line has a zero byte; expected text in UTF-8");
+        return error_set(e, -EINVAL, E_UTF8, "the line has a zero byte; remove it");
     return 1;
 }
 
@@ -86,7 +86,9 @@ static void print_notice_on_terminal(const struct Dialog *d, const char *what) {
 // Logs how many of the oldest turns no longer fit, when more of them are left out than before.
 static void log_left_out_turns(struct Dialog *d, size_t left_out) {
     if (left_out > d->turns_left_out)
-        log_line(LOG_NORMAL, "the model no longer sees the oldest %zu of the questions and answers",
+        log_line(LOG_NORMAL,
+                 "the model no longer sees the oldest %zu of the questions and answers; raise "
+                 "--seq-len to keep more",
                  left_out);
     d->turns_left_out = left_out;
 }
@@ -106,7 +108,9 @@ static int save_conversation(struct Dialog *d, const char *path, struct Error *e
     size_t cut;
     int err = conversation_save(d->conversation, path, &cut, e);
     if (!err && cut)
-        log_line(LOG_NORMAL, "/save: questions whose answers were cut are left out: %zu", cut);
+        log_line(LOG_NORMAL,
+                 "/save %s: questions whose answers were cut are left out: %zu; ask them again",
+                 path, cut);
     if (!err)
         print_notice_on_terminal(d, "saved");
     return err;

@@ -73,14 +73,15 @@ static void count_text(struct Examples *x, const struct Ids *ids, bool raw) {
 }
 
 static void warn_endless(const struct Examples *x, const char *flag) {
+    bool none = tokenizer_end(x->t) < 0;
     if (x->endless && x->chat->logged)
         log_line(LOG_NORMAL,
                  "%s %s: %zu of %zu texts (%s is the first) %s: a model that learns from them "
-                 "may not stop",
+                 "may not stop; %s",
                  flag, x->lines.path, x->endless, x->texts, x->first_endless.text,
-                 tokenizer_end(x->t) < 0
-                     ? "have no end token, as the tokenizer has none"
-                     : "are chats that do not end in the token that ends an answer");
+                 none ? "have no end token, as the tokenizer has none"
+                      : "are chats that do not end in the token that ends an answer",
+                 none ? "give a --tokenizer that has one" : "end them in it");
 }
 
 // Encodes the parts as one text, between the tokenizer's begin and end tokens, which are added
@@ -253,8 +254,9 @@ static int read_examples(struct Examples *x, const char *flag, ExampleTaker *tak
         warn_endless(x, flag);
     if (!err && !x->count)
         err = error_set(e, -EINVAL, E_EXAMPLES_NONE,
-                        "%s %s: there is no example in it; give a file that has some", flag,
-                        x->lines.path);
+                        "%s %s: no line of it is an example; expected lines such as "
+                        "{\"prompt\": \"...\", \"completion\": \"...\"}",
+                        flag, x->lines.path);
     return err;
 }
 

@@ -128,7 +128,7 @@ static int find_value(struct Lines *s, struct Error *e) {
         return may_begin ? 1 : refuse_syntax(s, "expected , or ] after an element", e);
     s->begin++;
     more = find_nonspace(s, &c, e);
-    return more > 0 ? refuse_syntax(s, "there is more after the list; expected nothing", e) : more;
+    return more > 0 ? refuse_syntax(s, "there is more after the list; remove it", e) : more;
 }
 
 // A JSON value, as far as it is read.

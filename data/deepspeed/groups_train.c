@@ -42,11 +42,12 @@ static void refuse_product(struct DsPlan *p, double train, double micro, double 
     const char *parallel = ranks == (double)p->flags->ranks ? "" : "data-parallel ";
     char *ranks_text = base_format("%.0f %sranks", ranks, parallel);
     if (micro > 0 && steps > 0)
-        plan_refuse(p, "%s %.0f: expected %s %.0f times %s %.0f times %s, %.0f", TRAIN, train,
-                    MICRO, micro, STEPS, steps, ranks_text, micro * steps * ranks);
+        plan_refuse(p, "%s %.0f: expected %.0f, which is %s %.0f times %s %.0f times %s", TRAIN,
+                    train, micro * steps * ranks, MICRO, micro, STEPS, steps, ranks_text);
     else
-        plan_refuse(p, "%s %.0f: expected a multiple of %s %.0f times %s", TRAIN, train,
-                    micro > 0 ? MICRO : STEPS, micro > 0 ? micro : steps, ranks_text);
+        plan_refuse(p, "%s %.0f: expected a multiple of %.0f, which is %s %.0f times %s", TRAIN,
+                    train, (micro > 0 ? micro : steps) * ranks, micro > 0 ? MICRO : STEPS,
+                    micro > 0 ? micro : steps, ranks_text);
     free(ranks_text);
 }
 

@@ -65,8 +65,8 @@ static int read_endings(struct ItemReading *r, const cJSON *object, struct Error
     if (cJSON_IsArray(r->endings) && n >= 2 && n <= EVAL_CHOICES_MAX)
         return 0;
     return error_set(e, -EINVAL, E_HELLASWAG_FIELD,
-                     "%s: line %zu: \"endings\": expected a list of 2 to %d texts", r->name,
-                     r->line, EVAL_CHOICES_MAX);
+                     "%s: line %zu: \"endings\" has %d members; expected a list of 2 to %d texts",
+                     r->name, r->line, n, EVAL_CHOICES_MAX);
 }
 
 // Reads the label: a number, or a text of digits as in Hugging Face's copy of the data set.
@@ -189,7 +189,7 @@ static int add_item(struct ItemReading *r, struct Error *e) {
     if (!query)
         return refuse(r,
                       "\"ctx_b\" has a capital sigma behind its first letter, whose small form "
-                      "hangs on the letters around it",
+                      "hangs on the letters around it; leave the line out",
                       e);
     int err = 0;
     struct EvalItem *item = items_add(r->out, r->label, cJSON_GetArraySize(r->endings));
@@ -258,12 +258,12 @@ static void warn_lengths(const struct ItemReading *r) {
     if (r->out->cut)
         log_line(LOG_NORMAL,
                  "%s: contexts with endings that exceed --seq-len %zu: %zu; their beginnings are "
-                 "cut, as lm-eval does it",
+                 "cut, as lm-eval does it; raise --seq-len to keep them",
                  r->name, r->spec->seq_len, r->out->cut);
     if (r->too_long)
         log_line(LOG_NORMAL,
                  "%s: line %zu is longer than --seq-len %zu, which llm.c's protocol refuses; only "
-                 "lm-eval's results are reported",
+                 "lm-eval's results are reported; raise --seq-len for both",
                  r->name, r->too_long, r->spec->seq_len);
 }
 

@@ -91,7 +91,8 @@ static int read_item(struct BinReading *r, struct Error *e) {
                          r->number, bytes, left);
     if (choices < 2 || choices > EVAL_CHOICES_MAX || label >= choices)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
-                         "%s: item %zu: ending %d of %d is the right one; expected 2 to %d endings",
+                         "%s: item %zu: ending %d of %d is the right one; expected one of 2 to %d "
+                         "endings, counted from 0",
                          r->name, r->number, label, choices, EVAL_CHOICES_MAX);
     items_add(r->out, label, choices);
     r->at = at + bytes;

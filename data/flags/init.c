@@ -87,8 +87,8 @@ static int refuse_contradiction(struct Flags *f, const char *value, const char *
         bool same = cJSON_IsString(item) ? hf_config_same_text(mine, theirs)
                                          : strtod(mine, NULL) == item->valuedouble;
         if (!same)
-            err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out the flag",
-                            item->string, mine, where, theirs);
+            err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out --%s",
+                            item->string, mine, where, theirs, item->string);
         free(mine);
         free(theirs);
     }
@@ -307,8 +307,8 @@ static int check_adapter(struct Flags *f, const cJSON *item, const char *where, 
     bool same = text ? !strcmp(mine, item->valuestring) : strtod(mine, NULL) == item->valuedouble;
     int err = 0;
     if (flags_was_set(f, item->string) && !same)
-        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out the flag",
-                        item->string, mine, where, theirs);
+        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out --%s", item->string,
+                        mine, where, theirs, item->string);
     free(mine);
     free(theirs);
     return err;

@@ -271,10 +271,11 @@ static const struct FlagRule rules[] = {
      "--params plans a number of parameters without a model; leave out one of the two"},
     {E_PARAMS_FLAG, "offload-ratio<1 offload-optimizer params",
      "without a model there are no blocks to choose from; expected --offload-ratio 1"},
-    {E_PARAMS_FLAG, "tp>1 params", "each rank has all parameters; give a shape, and no --params"},
+    {E_PARAMS_FLAG, "tp>1 params",
+     "--params has no matrices to split; leave out --tp, or give --model in its place"},
     {E_SHOW_CHAIN, "+show-chain json", "it prints lines, not JSON; leave out one of the two"},
     {E_HTML, "html json|params|show-chain|cluster|fit|resume",
-     "a page has plans of many runs, to the byte; leave out one of the two"},
+     "a page has the plans of many runs, not of this one; leave out one of the two"},
     {E_HTML, "html launched", "one process alone writes a page; start it without mpirun or srun"},
     {E_ONLY_CONFLICT, "sample-only eval-only", "expected one of the two"},
     {E_ONLY_CONFLICT, "prepare-only sample-only|eval-only|plan|export|trace|trace-zero",
@@ -293,12 +294,11 @@ static const struct FlagRule rules[] = {
      "for that of --out or --init KIND:PATH"},
     {E_ONLY_CHECKPOINT, "chat|+chat|prompts|sample-only|eval-only !resume !init !plan",
      "it needs a model; add --resume auto for that of --out, or --init KIND:PATH"},
-    {E_ONLY_CONFLICT, "trace sample-only|eval-only", "there is no step; leave out --trace"},
-    {E_ONLY_CONFLICT, "trace export resume=best", "there is no step; leave out --trace"},
-    {E_ONLY_CONFLICT, "trace-zero sample-only|eval-only",
-     "there is no step; leave out --trace-zero"},
-    {E_ONLY_CONFLICT, "trace-zero export resume=best", "there is no step; leave out --trace-zero"},
-    {E_ONLY_CONFLICT, "export sample-only|eval-only", "there is no last step; leave out --export"},
+    {E_ONLY_CONFLICT, "trace sample-only|eval-only", "no step is run; leave out --trace"},
+    {E_ONLY_CONFLICT, "trace export resume=best", "no step is run; leave out --trace"},
+    {E_ONLY_CONFLICT, "trace-zero sample-only|eval-only", "no step is run; leave out --trace-zero"},
+    {E_ONLY_CONFLICT, "trace-zero export resume=best", "no step is run; leave out --trace-zero"},
+    {E_ONLY_CONFLICT, "export sample-only|eval-only", "nothing is trained; leave out --export"},
     {E_RESUME_BEST, "resume=best !export !export-adapter !eval-only !sample-only",
      "expected --export, --eval-only or --sample-only too; to continue a run use --resume auto"},
     {E_CHAT_FLAG, "+chat !chat !bare-chat", "the question is empty; give a text"},
@@ -310,14 +310,14 @@ static const struct FlagRule rules[] = {
     {E_PROMPTS_FLAG, "prompts chat|+chat|+prompt",
      "both say what is sampled; leave out one of the two"},
     {E_LORA, "init-adapter !init !resume", "an adapter is for a model; add --init hf:DIR"},
-    {E_LORA, "export-adapter !lora-rank", "without adapters there is none; give --lora-rank"},
+    {E_LORA, "export-adapter !lora-rank", "there are no adapters; give --lora-rank, such as 16"},
     {E_LORA, "init-adapter|export-adapter freeze!=none",
-     "an adapter of PEFT's has all layers; leave out --freeze, or this folder"},
+     "an adapter of PEFT's has all layers; leave out one of the two"},
     {E_ONLY_CONFLICT, "export-adapter sample-only|eval-only|prepare-only",
-     "there is no last step; leave out --export-adapter"},
+     "nothing is trained; leave out --export-adapter"},
     {E_ONLY_CONFLICT, "trace|trace-zero export-adapter resume=best",
-     "there is no step; leave out the trace"},
-    {E_EXPORT_DTYPE, "+export-dtype !export", "it has no effect without --export; add --export"},
+     "no step is run; leave out the trace"},
+    {E_EXPORT_DTYPE, "+export-dtype !export", "it is for --export; add --export hf:DIR"},
 };
 
 // Chooses --data. Samples and evaluations take that of the run in --out, unless it is given; with a
@@ -328,7 +328,7 @@ static int find_data(struct Options *o, struct Error *e) {
         o->data = "random";
     if (only && !o->data && o->resume && strcmp(o->resume, "auto") == 0)
         return error_set(e, -ENOENT, E_RUN_MISSING,
-                         "%s: --out %s holds no run; name a run's folder", only, o->out);
+                         "%s: --out %s holds no run; name a run's folder by --out", only, o->out);
     if (o->plan && !o->data)
         o->data = "random"; // and so the model's own vocabulary and sequence length
     if (o->resume && !o->data)

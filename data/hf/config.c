@@ -147,7 +147,7 @@ static int check_must(struct HfReading *r, const struct Must *m) {
     if (*text && is_among(m->values, text))
         return 0;
     return hf_config_refuse(r, m->key, item,
-                            *m->values ? m->values : "none: such a model cannot be read");
+                            *m->values ? m->values : "none; give a model without it");
 }
 
 // ---- windows ----
@@ -216,7 +216,8 @@ static int read_window(struct HfReading *r) {
     if (sliding && sliding < named)
         return hf_config_refuse(r, "layer_types", types, "one kind of attention in all layers");
     if (types && sliding && !(width > 0))
-        return hf_config_refuse(r, "layer_types", types, "a window where layers slide");
+        return hf_config_refuse(r, "layer_types", types,
+                                "full_attention alone, as no sliding_window is in use");
     if (sliding && width > 0)
         cJSON_AddNumberToObject(r->flags, "attention-window", width);
     return 0;
@@ -283,7 +284,8 @@ char *hf_config_remarks(const struct cJSON *config, const char *path) {
         append_dropout_keys(&r, &dropped);
     if (r.class != HF_GPT2 && hf_config_rope_differs(config))
         base_append(&remarks,
-                    "%s: rope_scaling counts, as in transformers; rope_parameters says otherwise\n",
+                    "%s: rope_scaling counts, as in transformers; rope_parameters says otherwise; "
+                    "keep one of them\n",
                     path);
     if (*dropped)
         base_append(&remarks, "%s: %s: there is no dropout here\n", path, dropped);
@@ -334,8 +336,9 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
             continue;
         char *a = cJSON_PrintUnformatted(theirs), *b = cJSON_PrintUnformatted(ours);
         int err = error_set(e, -EINVAL, E_INIT_FLAG,
-                            "%s has --%s %s, but this run's model has %s; name its own", where,
-                            theirs->string, a, b);
+                            "%s has --%s %s, but this run's model has %s; give --init the model "
+                            "that the run began with",
+                            where, theirs->string, a, b);
         cJSON_free(a);
         cJSON_free(b);
         return err;

@@ -96,24 +96,24 @@ static int check_exportable(const cJSON *flags, const char *family, struct Error
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
     if (json_number(flags, "attention-window") > 0 && (gpt2 || strcmp(family, "llama") == 0))
         return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a Hugging Face %s has no --attention-window %.0f; only mistral "
-                         "and qwen models have one",
+                         "--export: a Hugging Face %s has no --attention-window %.0f; train "
+                         "with 0, or with --family mistral, qwen2 or qwen3",
                          family, json_number(flags, "attention-window"));
     if (*sparse && strcmp(sparse, "dense") != 0)
         return error_set(e, -EINVAL, E_EXPORT_MODEL,
-                         "--export: a Hugging Face %s has no --sparse-attention %s; only dense "
-                         "attention can be exported",
+                         "--export: a Hugging Face %s has no --sparse-attention %s; train with "
+                         "--sparse-attention dense",
                          family, sparse);
     if (gpt2 && json_number(flags, "kv-heads") != heads)
-        return error_set(
-            e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a Hugging Face gpt2 has no --kv-heads %.0f; other families have them",
-            json_number(flags, "kv-heads"));
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a Hugging Face gpt2 has no --kv-heads %.0f; train with %.0f, "
+                         "or with another --family",
+                         json_number(flags, "kv-heads"), heads);
     if (gpt2 && json_number(flags, "head-size") * heads != channels)
-        return error_set(
-            e, -EINVAL, E_EXPORT_MODEL,
-            "--export: a Hugging Face gpt2 has no --head-size %.0f; other families have one",
-            json_number(flags, "head-size"));
+        return error_set(e, -EINVAL, E_EXPORT_MODEL,
+                         "--export: a Hugging Face gpt2 has no --head-size %.0f; train with "
+                         "--channels / --heads, or with another --family",
+                         json_number(flags, "head-size"));
     return 0;
 }
 

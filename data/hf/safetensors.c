@@ -296,8 +296,9 @@ int safetensors_read_finite(const struct Safetensors *f, const struct Tensor *t,
     size_t bad = err ? n : range_not_finite(out, n);
     if (bad < n)
         return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
-                         "%s: tensor %s: element %llu is %s; expected a number", f->path,
-                         json_shown(t->name).text, (unsigned long long)(first + bad),
+                         "%s: tensor %s: element %llu is %s; download the file again, or give one "
+                         "of finite numbers",
+                         f->path, json_shown(t->name).text, (unsigned long long)(first + bad),
                          isnan(out[bad]) ? "NaN" : "infinite");
     return err;
 }

@@ -284,7 +284,8 @@ int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *
         return 0;
     if (tokenizer_kind(m.tokenizer) == TOKENIZER_IDS) {
         if (!from)
-            x->remark = base_format("the folder has no tokenizer, because the run has none");
+            x->remark = base_format("the folder has no tokenizer, because the run has none; copy "
+                                    "the files of one into it");
         return 0;
     }
     const char *path = tokenizer_path(m.tokenizer);

@@ -183,7 +183,7 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
     // The export is complete: a failed removal of the marker is tried once more, then logged.
     if (!code && unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) &&
         errno != ENOENT)
-        log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty and not part of the export",
+        log_line(LOG_NORMAL, "cannot remove %s/%s: %s; remove it: it is not part of the export",
                  w->path, MARKER, strerror(errno));
     close(w->folder);
     w->folder = -1; // from here on nothing of that name is a torso

@@ -102,14 +102,14 @@ static void write_field(uint8_t *header, enum Field field, size_t value) {
 
 static int refuse_field(const char *path, const uint8_t *header, enum Field field,
                         const char *expected, struct Error *e) {
-    return error_set(e, -EINVAL, E_LLMC_HEADER, "%s: %s %d: expected %s", path, field_name[field],
-                     read_field(header, field), expected);
+    return error_set(e, -EINVAL, E_LLMC_HEADER,
+                     "%s: %s %d in its header: expected %s; give a model file of llm.c", path,
+                     field_name[field], read_field(header, field), expected);
 }
 
 static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype, struct Error *e) {
     if (read_field(header, MAGIC) != magic)
-        return refuse_field(path, header, MAGIC,
-                            "20240326, with which a model file of llm.c begins", e);
+        return refuse_field(path, header, MAGIC, "20240326", e);
     for (*dtype = F32; *dtype < NDTYPE; ++*dtype)
         if (version[*dtype] && version[*dtype] == read_field(header, VERSION))
             return 0;

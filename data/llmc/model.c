@@ -89,8 +89,9 @@ static int read_beside(const struct LlmcModel *m, int layer, const char *param, 
     size_t bad = err ? n : range_not_finite(out, n);
     if (bad < n)
         return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
-                         "%s: %s of layer %d: element %llu is %s; expected a number", m->path,
-                         param, layer, (unsigned long long)(first + bad),
+                         "%s: %s of layer %d: element %llu is %s; copy the file again, or "
+                         "give one of finite numbers",
+                         m->path, param, layer, (unsigned long long)(first + bad),
                          isnan(out[bad]) ? "NaN" : "infinite");
     return err;
 }

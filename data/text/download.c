@@ -260,7 +260,8 @@ static enum Verdict judge_failure(struct CurlTransfer *t, CURLcode result, int *
         return GIVE_UP;
     }
     if (t->mixed_up) {
-        *code = error_set(e, -EIO, E_URL_BROKEN, "%s: the server sent another part", url);
+        *code =
+            error_set(e, -EIO, E_URL_BROKEN, "%s: the server sent another part than asked", url);
         return AFRESH;
     }
     switch (result) {

@@ -111,10 +111,6 @@ static int encode_files(const struct ExamplesSpec *spec, const char *path, struc
     for (size_t i = 0; !code && i < spec->file_count; i++)
         code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat,
                              write_example, &w, e);
-    if (!code && !w.examples)
-        code = error_set(e, -EINVAL, E_EXAMPLES_NONE,
-                         "%s %s: there is no example in it; give a file that has some", spec->flag,
-                         spec->files[0].path);
     size_t tokens = w.writer.count;
     if (code) {
         token_writer_abandon(&w.writer);

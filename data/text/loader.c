@@ -84,8 +84,8 @@ static int pack_documents(struct Data *d, struct Error *e) {
     }
     if (!code && d->spec.pack == PACK_ON && !loader_has_documents(d))
         code = error_set(e, -EINVAL, E_PACK_DOCUMENTS,
-                         "--pack on: --data %s does not say where documents begin; expected JSONL, "
-                         "or token shards made of it",
+                         "--pack on: --data %s does not say where documents begin; give JSONL, "
+                         "or leave out --pack",
                          d->source[0].name);
     if (!loss.documents || code)
         return code;
@@ -170,8 +170,8 @@ static int check_samples(struct Data *d, size_t s, struct ShardSet *set, const c
     describe_remedy(set, remedy, sizeof remedy);
     if (set->has_documents)
         return error_set(e, -EINVAL, E_DATA_TOO_SMALL,
-                         "%s %s: its %s part has no example with a target that counts: give more "
-                         "data, or a longer --seq-len than %zu",
+                         "%s %s: its %s part has no example with a token to learn within --seq-len "
+                         "%zu; raise --seq-len, or give more examples",
                          flag, name, part, d->spec.seq_len);
     return error_set(
         e, -EINVAL, E_DATA_TOO_SMALL,

@@ -145,8 +145,8 @@ int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids
     if (!err && !ids->count && !given)
         ids_append(ids, 0);
     if (!err && !ids->count)
-        err = error_set(e, -EINVAL, E_PROMPT_EMPTY, "--prompt \"%s\": expected at least one token",
-                        prompt);
+        err = error_set(e, -EINVAL, E_PROMPT_EMPTY,
+                        "--prompt \"%s\": it has no token; give a word, or no --prompt", prompt);
     return err;
 }
 

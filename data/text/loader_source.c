@@ -48,8 +48,8 @@ static int choose_model_tokenizer(struct Data *d, struct Error *e) {
         return 0;
     }
     return error_set(e, -EINVAL, E_TOKENIZER_MISSING,
-                     "--data %s is %s, and --init %s brings no tokenizer: expected the model's "
-                     "own as --tokenizer, or token shards that it made",
+                     "--data %s is %s, and --init %s brings no tokenizer; give the model's own "
+                     "by --tokenizer FILE, or token shards that it made",
                      d->source[0].name, kind_name(d->source[0].files.kind), d->spec.model);
 }
 
@@ -59,8 +59,8 @@ static int check_shared_tokenizer(const struct Data *d, struct Error *e) {
     if (d->named.count == 1 || (t && strncmp(t, "train:", 6)))
         return 0;
     return error_set(e, -EINVAL, E_TOKENIZER_SHARED,
-                     "--tokenizer %s: %zu texts share one tokenizer: expected byte or a .model "
-                     "file, such as one that a run on one of them has trained",
+                     "--tokenizer %s: %zu texts need one tokenizer for all; give byte, or a "
+                     "tokenizer.json or .model file",
                      t ? t : "is missing", d->named.count);
 }
 
@@ -75,16 +75,16 @@ static int check_kinds_and_choose_tokenizer(struct Data *d, struct Error *e) {
                              kind_name(d->source[s].files.kind));
     if (d->spec.val_data && d->val_source.kind != kind)
         return error_set(e, -EINVAL, E_DATA_KINDS,
-                         "--val-data %s: it must be of one kind with --data %s: text, or token "
-                         "shards, or JSONL",
-                         d->spec.val_data, first->name);
+                         "--val-data %s is %s, and --data %s is %s: expected both of one kind",
+                         d->spec.val_data, kind_name(d->val_source.kind), first->name,
+                         kind_name(kind));
     if (kind == SOURCE_RANDOM && d->named.count > 1)
         return error_set(e, -EINVAL, E_DATA_KINDS,
                          "--data random: it cannot be one of several sources; give it alone");
     if (d->spec.pack == PACK_ON && (kind == SOURCE_TEXT || kind == SOURCE_RANDOM))
         return error_set(e, -EINVAL, E_PACK_DOCUMENTS,
-                         "--pack on: --data %s is %s, which has no documents; expected JSONL, or "
-                         "token shards made of it",
+                         "--pack on: --data %s is %s, which has no documents; give JSONL, or leave "
+                         "out --pack",
                          first->name, kind_name(kind));
     if (kind != SOURCE_JSONL && d->spec.data_map)
         return error_set(e, -EINVAL, E_DATA_MAP,
@@ -138,11 +138,11 @@ int loader_choose_vocab(struct Data *d, struct Error *e) {
     size_t tokenizer_ids = tokenizer_vocab(loader_tokenizer(d));
     d->vocab = d->spec.vocab ? d->spec.vocab : tokenizer_ids;
     if (d->vocab < tokenizer_ids)
-        return error_set(e, -EINVAL, E_VOCAB_SIZE,
-                         "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s", d->vocab,
-                         tokenizer_ids, tokenizer_describe(loader_tokenizer(d)),
-                         d->spec.model ? "; expected that of --init " : "; raise --vocab to that",
-                         d->spec.model ? d->spec.model : "");
+        return error_set(
+            e, -EINVAL, E_VOCAB_SIZE, "--vocab %zu: the tokenizer has more ids, %zu: %s; give %s%s",
+            d->vocab, tokenizer_ids, tokenizer_describe(loader_tokenizer(d)),
+            d->spec.model ? "the tokenizer of --init " : "as many by --vocab, or leave it out",
+            d->spec.model ? d->spec.model : "");
     return 0;
 }
 
@@ -182,7 +182,8 @@ static void open_model_tokenizer(struct Data *d) {
         return;
     tokenizer_close(d->tokenizer);
     d->tokenizer = NULL;
-    log_line(LOG_NORMAL, "--init %s: samples are numbers: %s", d->spec.model, e.text);
+    log_line(LOG_NORMAL, "--init %s: its tokenizer is not used, and samples are numbers: %s",
+             d->spec.model, e.text);
 }
 
 // Without --tokenizer, token shards take that of --init, or none: text is numbers; JSONL is bytes.

@@ -24,7 +24,7 @@ static int read_named_source(struct NamedSource *s, char *line, struct Error *e)
     *s = (struct NamedSource){line, 1};
     if (!*line)
         return error_set(e, -EINVAL, E_DATA_NAMES,
-                         "--data: one of its names is empty; leave it out");
+                         "--data '': the name is empty; give a file, a folder or a URL");
     if (!colon)
         return 0;
     char *end;
@@ -33,7 +33,7 @@ static int read_named_source(struct NamedSource *s, char *line, struct Error *e)
     if (!isdigit((unsigned char)colon[1]) || *end || errno || !weight || weight > MIX_WEIGHT_MAX)
         return error_set(e, -EINVAL, E_DATA_NAMES,
                          "--data %s: its weight is not a whole number from 1 to %d, and no file "
-                         "has that name; correct one of them",
+                         "has that name; correct the weight or the name",
                          line, MIX_WEIGHT_MAX);
     s->weight = weight;
     line[colon - line] = 0; // the name alone

@@ -51,8 +51,8 @@ int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t en
             code = token_file_read_bits(f, TOKEN_COUNTS, at, n, counts, e);
         if (!code && at == begin && !starts[0])
             code = error_set(e, -EINVAL, E_SHARD_DOCUMENT,
-                             "--data %s: no document begins at token %zu; write it again", f->path,
-                             begin);
+                             "--data %s: no document begins at token %zu; make the shard again",
+                             f->path, begin);
         for (size_t i = 0; !code && i < n; i++) {
             if (starts[i]) {
                 if (d.at < end)

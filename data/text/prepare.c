@@ -323,10 +323,10 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
     if (code)
         return code;
     if (!parts.train_bytes || !parts.val_bytes)
-        code =
-            error_set(e, -EINVAL, E_DATA_TOO_SMALL,
-                      "--data %s: %zu bytes of text cannot be split for validation; give more text",
-                      spec->files[0].path, parts.all.bytes);
+        code = error_set(
+            e, -EINVAL, E_DATA_TOO_SMALL,
+            "--data %s: %zu bytes of text are too few to train and validate on; give more text",
+            spec->files[0].path, parts.all.bytes);
     else if (spec->tokenizer.kind == TOKENIZER_FIT)
         code = prepare_fitting(p, spec, &parts, e);
     else

@@ -176,8 +176,8 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
 
 static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, struct Error *e) {
     return error_set(e, -EINVAL, E_DATA_KINDS,
-                     "%s: JSONL and other files do not mix: %s is JSONL, %s is not; a glob such as "
-                     "'DIR/*.jsonl' names some of a folder",
+                     "%s: JSONL and other files do not mix: %s is JSONL, %s is not; give one kind, "
+                     "for example by --data 'DIR/*.jsonl'",
                      flag, jsonl, other);
 }
 
@@ -241,8 +241,8 @@ static int check_mode(const char *flag, const char *path, mode_t mode, struct Er
     if (S_ISREG(mode) || S_ISDIR(mode))
         return 0;
     return error_set(e, -EINVAL, E_FILE_KIND,
-                     "%s %s: it is %s: text files, folders, token shards or a pipe alone are read",
-                     flag, path, file_kind(mode));
+                     "%s %s: it is %s; give a text file, a folder, token shards or a pipe", flag,
+                     path, file_kind(mode));
 }
 
 static int open_pipe(struct Source *s, const char *flag, const char *path, struct Error *e) {
@@ -307,7 +307,8 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
         return 0;
     }
     if (S_ISREG(st.st_mode) && st.st_size == 0)
-        return error_set(e, -EINVAL, E_FILE_EMPTY, "%s %s: the file is empty; give one that is not",
+        return error_set(e, -EINVAL, E_FILE_EMPTY,
+                         "%s %s: the file is empty; give one that has text, examples or tokens",
                          flag, path);
     files_add(&s->train, base_format("%s", path), NULL);
     return decide_kind(s, flag, e);

@@ -225,8 +225,8 @@ static int guarded(struct Error *e, const char *subject, const char *doing, Acti
     } catch (const std::bad_alloc &) {
         return error_set(
             e, -ENOMEM, E_MEMORY_REFUSED,
-            "%s: out of memory: SentencePiece could not get more while %s; free some memory",
-            subject, doing);
+            "%s: out of memory: SentencePiece got no more while %s; end other programs", subject,
+            doing);
     } catch (const std::exception &x) {
         return error_set(e, -EINVAL, E_SENTENCEPIECE,
                          "%s: SentencePiece failed while %s: %s; give another tokenizer", subject,

@@ -5,22 +5,25 @@
 
 #include <errno.h>
 
-static int refuse(struct Error *e) {
+static int refuse(const char *tokenizer, struct Error *e) {
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
-                     "--tokenizer: this program was built without SentencePiece: install "
-                     "libsentencepiece-dev and build again, or use --tokenizer byte");
+                     "--tokenizer %s: this program was built without SentencePiece: install "
+                     "libsentencepiece-dev and build again, or use --tokenizer byte",
+                     tokenizer);
 }
 
 int spm_train(const char *text, size_t text_bytes, size_t pieces, char **model, size_t *model_bytes,
               struct Error *e) {
-    (void)text, (void)text_bytes, (void)pieces, (void)model, (void)model_bytes;
-    return refuse(e);
+    (void)text, (void)text_bytes, (void)model, (void)model_bytes;
+    char tokenizer[32];
+    snprintf(tokenizer, sizeof tokenizer, "train:%zu", pieces);
+    return refuse(tokenizer, e);
 }
 
 int spm_open(struct Spm **out, const char *model, size_t model_bytes, const char *name,
              struct Error *e) {
-    (void)out, (void)model, (void)model_bytes, (void)name;
-    return refuse(e);
+    (void)out, (void)model, (void)model_bytes;
+    return refuse(name, e);
 }
 
 void spm_close(struct Spm *s) {
@@ -35,7 +38,7 @@ size_t spm_vocab(const struct Spm *s) {
 int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, bool begins,
                struct Ids *ids, struct Error *e) {
     (void)s, (void)text, (void)text_bytes, (void)begins, (void)ids;
-    return refuse(e);
+    return refuse("NAME.model", e);
 }
 
 int32_t spm_begin(const struct Spm *s) {

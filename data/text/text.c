@@ -226,7 +226,8 @@ int text_load(struct Text *t, const struct SourceFile *files, size_t count, stru
         code = load_source(t, &files[i], e);
     if (!code && !t->bytes)
         code = error_set(e, -EINVAL, E_FILE_EMPTY,
-                         "--data %s: the file has no text; give one that has", files[0].path);
+                         "--data %s: it has no text; give a file or folder of UTF-8 text",
+                         files[0].path);
     if (code)
         text_free(t);
     return code;

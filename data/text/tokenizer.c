@@ -53,11 +53,12 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
         return 0;
     }
     if (strncmp(text, "train:", 6))
-        return error_set(e, -EINVAL, E_TOKENIZER_NAME,
-                         "--tokenizer %s: say train:N (such as train:8192), byte, a file that ends "
-                         "in .model or .json, or a folder that has tokenizer.json or "
-                         "tokenizer.model",
-                         text);
+        return error_set(
+            e, -EINVAL, E_TOKENIZER_NAME,
+            "--tokenizer %s: no such tokenizer; give train:N (such as train:8192), byte, "
+            "a .model or .json file, or a folder that has tokenizer.json or "
+            "tokenizer.model",
+            text);
     char *end;
     errno = 0;
     unsigned long pieces = strtoul(text + 6, &end, 10);
@@ -209,10 +210,11 @@ static int encode_ids(const struct Tokenizer *t, const char *text, size_t bytes,
             id = 10 * id + (size_t)(text[i++] - '0');
         bool ended = i == bytes || isspace((unsigned char)text[i]);
         if (i == begin || !ended || id >= t->vocab)
-            return error_set(e, -EINVAL, E_PROMPT_IDS,
-                             "this data has no tokenizer, so a prompt is a list of ids below %zu, "
-                             "such as \"464 3290\"; it cannot be: %.*s",
-                             t->vocab, (int)size_min(bytes - begin, 40), text + begin);
+            return error_set(
+                e, -EINVAL, E_PROMPT_IDS,
+                "the prompt has '%.*s', but this data has no tokenizer; give ids below %zu, "
+                "such as \"464 3290\", or --tokenizer FILE",
+                (int)size_min(bytes - begin, 40), text + begin, t->vocab);
         ids_append(ids, (int32_t)id);
     }
     return 0;

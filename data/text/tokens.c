@@ -30,7 +30,7 @@ static int check_size(const char *path, uint64_t file_bytes, const struct TokenL
         return 0;
     return error_set(e, -EINVAL, E_SHARD_SIZE,
                      "--data %s: the file is %s: its header says %zu tokens, which take %llu "
-                     "bytes, but it has %llu; write it again",
+                     "bytes, but it has %llu; make the shard again",
                      path, file_bytes < want ? "cut short" : "too long", l->count,
                      (unsigned long long)want, (unsigned long long)file_bytes);
 }

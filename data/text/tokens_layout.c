@@ -43,10 +43,11 @@ static int read_llmq(const char *header, const char *name, struct TokenLayout *l
     if (version != LLMQ_VERSION_READ)
         return refuse_version(name, version, LLMQ_VERSION_READ, e);
     if (bytes != 4 || masked < 0 || masked > 1)
-        return error_set(e, -EINVAL, E_SHARD_HEADER,
-                         "--data %s: the shard's header says %s %d; expected %s", name,
-                         bytes != 4 ? "bytes of an id:" : "mask:", bytes != 4 ? bytes : masked,
-                         bytes != 4 ? "4" : "0 or 1");
+        return error_set(
+            e, -EINVAL, E_SHARD_HEADER,
+            "--data %s: the shard's header says %s %d; expected %s: make the shard again", name,
+            bytes != 4 ? "bytes of an id:" : "mask:", bytes != 4 ? bytes : masked,
+            bytes != 4 ? "4" : "0 or 1");
     l->id_bytes = 4;
     l->masked = masked;
     l->has_documents =

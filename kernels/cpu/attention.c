@@ -60,9 +60,9 @@ VEC_INLINE void forward_max(const float *scores, struct OnlineSoftmax *run, size
         Vec max = vec_set(-FLT_MAX);
         size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0;
         if (j < TILE)
-            max = tile_masked(scores, r, j, seen, edge);
+            max = tile_load_masked(scores, r, j, seen, edge);
         for (j += VEC_LANES; j < seen_end(seen, r, edge); j += VEC_LANES)
-            max = vec_max(tile_masked(scores, r, j, seen, edge), max);
+            max = vec_max(tile_load_masked(scores, r, j, seen, edge), max);
         most[r] = vec_max_lane(max);
     }
     for (size_t r = 0; r < rows; r += VEC_LANES) {
@@ -82,8 +82,9 @@ VEC_INLINE void forward_exp(float *scores, struct OnlineSoftmax *run, size_t row
         Vec sums = vec_load_f32(sum) * vec_set(run->shrink[r]), max = vec_set(run->max[r]);
         size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0;
         for (; j < seen_end(seen, r, edge); j += VEC_LANES) {
-            Vec e = vec_exp_for(tile_masked(scores, r, j, seen, edge) - max, pairs ? BF16 : F32);
-            Vec p = tile_zeroed(e, r, j, seen, edge);
+            Vec e =
+                vec_exp_for(tile_load_masked(scores, r, j, seen, edge) - max, pairs ? BF16 : F32);
+            Vec p = tile_zero_hidden(e, r, j, seen, edge);
             if (pairs)
                 vec_store_half((uint16_t *)(scores + r * TILE) + j, vec_narrow_for_dot(p));
             else
@@ -121,7 +122,7 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
         tile_copy(s.q, h, head_qkv_rows(h, a->qkv, time, 0));
     else
         tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, h->scale);
-    struct KeyWalk keys = walk_of(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
+    struct KeyWalk keys = walk_begin(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
     while (walk_next(&keys)) {
         struct Seen seen = head_seen(h, time, keys.at, keys.cells);
         size_t at = keys.at * h->width / h->per_item;

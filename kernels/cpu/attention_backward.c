@@ -120,9 +120,9 @@ VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size
     for (size_t r = 0; r < rows; r += 2)
         for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r, edge);
              j += VEC_LANES) {
-            Vec p0 = vec_exp_for(tile_masked(p, r, j, seen, edge) - vec_set(lse[r]),
+            Vec p0 = vec_exp_for(tile_load_masked(p, r, j, seen, edge) - vec_set(lse[r]),
                                  joined ? BF16 : F32);
-            Vec p1 = vec_exp_for(tile_masked(p, r + 1, j, seen, edge) - vec_set(lse[r + 1]),
+            Vec p1 = vec_exp_for(tile_load_masked(p, r + 1, j, seen, edge) - vec_set(lse[r + 1]),
                                  joined ? BF16 : F32);
             vec_store_f32(p + r * TILE + j, p0);
             vec_store_f32(p + (r + 1) * TILE + j, p1);
@@ -142,8 +142,8 @@ VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, s
             float *even = dp + r * TILE, *odd = even + TILE, *at = p + r * TILE + j;
             Vec ds0 = vec_load_f32(at) * (vec_load_f32(even + j) - vec_set(d[r]));
             Vec ds1 = vec_load_f32(at + TILE) * (vec_load_f32(odd + j) - vec_set(d[r + 1]));
-            ds0 = tile_zeroed(ds0, r, j, seen, edge);
-            ds1 = tile_zeroed(ds1, r + 1, j, seen, edge);
+            ds0 = tile_zero_hidden(ds0, r, j, seen, edge);
+            ds1 = tile_zero_hidden(ds1, r + 1, j, seen, edge);
             if (!pairs) {
                 vec_store_f32(even + j, ds0);
                 vec_store_f32(odd + j, ds1);
@@ -196,9 +196,9 @@ VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, c
             s.dv = s.dk + round_up(h->t, TILE) * h->width;
         }
         backward_pack_keys(a, d, h, s, key);
-        struct KeyWalk queries = walk_of(h, LAYOUT_QUERIES, key, key, h->t);
+        struct KeyWalk queries = walk_begin(h, LAYOUT_QUERIES, key, key, h->t);
         while (walk_next(&queries) && head_sees(h, queries.at, key)) {
-            struct Seen seen = head_seen(h, queries.at, key, cells_transposed(queries.cells));
+            struct Seen seen = head_seen(h, queries.at, key, transpose_cells(queries.cells));
             backward_tile(h, s, queries.at, &seen, item_elements(d) == 2);
         }
         if (!part) {

@@ -52,12 +52,13 @@ static size_t group_of(const struct AttentionCached *a) {
     return a->nh / a->nkv;
 }
 
-// The first position that a query at this one sees.
+// Returns the first position that a query at position `pos` sees.
 static size_t cached_first(const struct AttentionCached *a, size_t pos) {
     return a->window && pos >= a->window ? pos + 1 - a->window : 0;
 }
 
-// Which query row r of a sequence's key head is: tokens one after the other, each with its heads.
+// Return the token, and the query head, of row r: rows are tokens one after the other, each with
+// the query heads of the key head.
 static size_t cached_token(const struct AttentionCached *a, const struct CachedRows *rows,
                            size_t r) {
     return (rows->row + r) / group_of(a);
@@ -69,9 +70,9 @@ static size_t cached_head(const struct AttentionCached *a, const struct CachedRo
 
 // ---- the cache ----
 
-// Element of the cache where a position's key (which 0) or value (1) begins.
-static size_t cached_at(const struct AttentionCached *a, size_t which, size_t b, size_t key_head,
-                        size_t position) {
+// Returns the index in the cache of a position's key (which: 0) or value (1).
+static size_t cache_index(const struct AttentionCached *a, size_t which, size_t b, size_t key_head,
+                          size_t position) {
     return (((b * 2 + which) * a->nkv + key_head) * a->capacity + position % a->capacity) * a->hs;
 }
 
@@ -81,7 +82,7 @@ VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size
     for (size_t which = 0; which < 2; which++) {
         size_t head = a->nh + which * a->nkv + key_head;
         size_t from = (row * (a->nh + 2 * a->nkv) + head) * a->hs, end = from + a->hs;
-        size_t to = cached_at(a, which, b, key_head, position);
+        size_t to = cache_index(a, which, b, key_head, position);
         for (size_t i = 0; i < a->hs; i += VEC_LANES)
             vec_write(a->cache, a->cache_dtype, to + i, to + a->hs,
                       vec_read(a->qkv, d, from + i, end));
@@ -93,7 +94,7 @@ VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size
 VEC_INLINE void cached_pack(const struct AttentionCached *a, const struct Head *h,
                             struct CachedScratch s, size_t b, size_t key, size_t count) {
     for (size_t which = 0; which < 2; which++) {
-        struct Rows from = {a->cache, cached_at(a, which, b, h->key_head, key), a->hs, count};
+        struct Rows from = {a->cache, cache_index(a, which, b, h->key_head, key), a->hs, count};
         float *to = which ? s.v : s.pack;
         if (h->per_item == 2) {
             tile_copy(s.pack, h, from);
@@ -268,26 +269,27 @@ static size_t cached_item_tiles(const struct AttentionCached *a, size_t item) {
 
 // Does tiles from .. to - 1 of an item. Rows that come from the thread before name the output of
 // the thread that began them, and take it along.
-VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
-                            struct Head *h, size_t item, size_t from, size_t to) {
+VEC_INLINE void cached_run_part(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
+                                struct Head *h, size_t item, size_t from, size_t to) {
     size_t thread = (size_t)omp_get_thread_num();
     struct CachedScratch s = cached_scratch(a, thread);
-    struct CachedHandOver *over = cached_hand_over(cpu, a);
+    struct CachedHandOver *hand_overs = cached_hand_over(cpu, a);
     struct CachedRows here, *rows = &here;
     bool ends = to == cached_item_tiles(a, item);
     if (!ends)
-        rows = &over[thread].rows;
+        rows = &hand_overs[thread].rows;
     if (from == 0) {
         *rows = cached_item(a, item);
         rows->out = s.out[!ends];
         memset(rows->out, 0, round_up(rows->rows, BLOCK_ROWS) * h->width * sizeof *rows->out);
     } else {
-        for (int spins = 0; !atomic_load_explicit(&over[thread - 1].done, memory_order_acquire);)
+        for (int spins = 0;
+             !atomic_load_explicit(&hand_overs[thread - 1].done, memory_order_acquire);)
             if (++spins % SPINS == 0)
                 sched_yield();
             else
                 _mm_pause();
-        *rows = over[thread - 1].rows;
+        *rows = hand_overs[thread - 1].rows;
     }
     h->key_head = rows->key_head;
     cached_pack_queries(a, d, h, rows, s.q);
@@ -295,14 +297,14 @@ VEC_INLINE void cached_part(struct Cpu *cpu, const struct AttentionCached *a, en
     if (ends)
         cached_finish(a, d, h, rows, rows->out);
     else
-        atomic_store_explicit(&over[thread].done, 1, memory_order_release);
+        atomic_store_explicit(&hand_overs[thread].done, 1, memory_order_release);
 }
 
 // Does tiles begin .. end - 1 of all items' together: what is left to the next thread first, what
 // the thread before has left last. A part of an item that is both waits for the thread before, and
 // so counts as the latter.
-VEC_INLINE void cached_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
-                             struct Head *h, size_t begin, size_t end) {
+VEC_INLINE void cached_run_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
+                                 struct Head *h, size_t begin, size_t end) {
     enum { LEFT_TO_NEXT, WHOLE, LEFT_BY_LAST, ROUNDS };
     size_t items = a->b * a->nkv * cached_pieces(a);
     for (int round = 0; round < ROUNDS; round++)
@@ -311,7 +313,7 @@ VEC_INLINE void cached_share(struct Cpu *cpu, const struct AttentionCached *a, e
             size_t from = size_max(begin, at) - at, to = size_min(end, at + tiles) - at;
             int when = from > 0 ? LEFT_BY_LAST : to < tiles ? LEFT_TO_NEXT : WHOLE;
             if (at < end && begin < at + tiles && when == round)
-                cached_part(cpu, a, d, h, i, from, to);
+                cached_run_part(cpu, a, d, h, i, from, to);
         }
 }
 
@@ -319,9 +321,9 @@ VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *
     size_t items = a->b * a->nkv * cached_pieces(a), tiles = 0;
     for (size_t i = 0; i < items; i++)
         tiles += cached_item_tiles(a, i);
-    struct CachedHandOver *over = cached_hand_over(cpu, a);
+    struct CachedHandOver *hand_overs = cached_hand_over(cpu, a);
     for (int i = 0; i < cpu->device.threads; i++)
-        atomic_init(&over[i].done, 0);
+        atomic_init(&hand_overs[i].done, 0);
 #pragma omp parallel num_threads(cpu->device.threads)
     {
         // No more threads than tiles: each of them has one, and hands on what it must.
@@ -333,7 +335,8 @@ VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *
         for (size_t i = 0; i < a->b * a->t * a->nkv; i++)
             cached_store(a, d, i / a->nkv, i % a->nkv);
         if (thread < threads)
-            cached_share(cpu, a, d, &h, tiles * thread / threads, tiles * (thread + 1) / threads);
+            cached_run_share(cpu, a, d, &h, tiles * thread / threads,
+                             tiles * (thread + 1) / threads);
         tiles_close();
     }
 }

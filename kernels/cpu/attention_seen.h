@@ -75,14 +75,15 @@ struct Seen {
     uint8_t begin[TILE], low[CELLS], high[CELLS];
 };
 
-// Return the first tile of keys that the queries from `time` on see, whether they see the tile at
-// key, and the part seen. cells: those that a layout shows.
+// Returns the first key of the first tile of keys that the queries from `time` on see.
 VEC_INLINE size_t head_first_tile(const struct Head *h, size_t time) {
     return h->first ? (size_t)h->first[time] / TILE * TILE : 0;
 }
+// True if they see the tile of keys at `key`, as far as their first keys say.
 VEC_INLINE bool head_sees(const struct Head *h, size_t time, size_t key) {
     return head_first_tile(h, time) <= key;
 }
+// Sets low and high of each cell row from `cells`.
 VEC_INLINE void seen_holes(struct Seen *seen) {
     for (size_t c = 0; c < CELLS; c++) {
         unsigned row = seen->cells >> CELLS * c & ((1 << CELLS) - 1), low = 0, high = CELLS;
@@ -94,6 +95,7 @@ VEC_INLINE void seen_holes(struct Seen *seen) {
         seen->high[c] = (uint8_t)(LAYOUT_CELL * high);
     }
 }
+// Returns the part of that tile that they see. cells: those that a layout shows.
 VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key, unsigned cells) {
     size_t last = size_min(time + TILE, h->t) - 1;
     struct Seen seen;
@@ -121,8 +123,8 @@ struct KeyWalk {
 };
 
 // side: of the tiles to walk; own: our first row. Starts before the first tile.
-VEC_INLINE struct KeyWalk walk_of(const struct Head *h, enum LayoutSide side, size_t own,
-                                  size_t begin, size_t end) {
+VEC_INLINE struct KeyWalk walk_begin(const struct Head *h, enum LayoutSide side, size_t own,
+                                     size_t begin, size_t end) {
     struct KeyWalk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
     if (h->layout.begin) {
         w.list = layout_list(&h->layout, side, h->head, own);
@@ -147,7 +149,7 @@ VEC_INLINE bool walk_next(struct KeyWalk *w) {
 }
 
 // Returns the same cells with rows and columns exchanged.
-VEC_INLINE unsigned cells_transposed(unsigned cells) {
+VEC_INLINE unsigned transpose_cells(unsigned cells) {
     unsigned out = 0;
     for (unsigned i = 0; i < CELLS * CELLS; i++)
         out |= (cells >> i & 1) << (i % CELLS * CELLS + i / CELLS);
@@ -174,7 +176,7 @@ VEC_INLINE size_t seen_from(const struct Seen *seen, size_t r, size_t step) {
     return from / step * step;
 }
 // Returns the first row after r, or `end`, that differs from r in whether it sees column j's cell.
-VEC_INLINE size_t seen_run(const struct Seen *seen, size_t r, size_t end, size_t j) {
+VEC_INLINE size_t seen_run_end(const struct Seen *seen, size_t r, size_t end, size_t j) {
     if (!seen->holes)
         return end;
     size_t to = r;

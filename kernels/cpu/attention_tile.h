@@ -156,7 +156,7 @@ struct TileView {
 // The use of the old c in c (+)= a · b.
 enum TileOld { OLD_DROP, OLD_KEEP, OLD_SCALE };
 
-VEC_INLINE Vec tile_old(const float *c, enum TileOld old, const float *scale) {
+VEC_INLINE Vec tile_load_old(const float *c, enum TileOld old, const float *scale) {
     if (old == OLD_DROP)
         return vec_set(0);
     Vec kept = vec_load_f32(c);
@@ -176,7 +176,7 @@ VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView
     Vec sum[BLOCK_ROWS][BLOCK_VECS];
     for (int r = 0; r < BLOCK_ROWS; r++)
         for (int v = 0; v < vecs; v++)
-            sum[r][v] = tile_old(c.data + (size_t)r * c.row + v * VEC_LANES, old, scale + r);
+            sum[r][v] = tile_load_old(c.data + (size_t)r * c.row + v * VEC_LANES, old, scale + r);
     for (size_t l = 0; l < k; l++) {
         Vec row[BLOCK_VECS];
         for (int v = 0; v < vecs; v++)
@@ -318,7 +318,7 @@ static inline void tile_add_by_key(float *out, float *p, float *x, const struct 
         while (end < queries && seen->begin[end] < r + BLOCK_ROWS)
             end++;
         for (size_t first = seen->diagonal ? r : 0, to; first < end; first = to) {
-            to = seen_run(seen, first, end, r);
+            to = seen_run_end(seen, first, end, r);
             if (!seen->holes || seen_cell(seen, first, r))
                 tile_rows(h, (struct TileView){out + r * h->width, h->width, 1},
                           (struct TileView){p + r, 1, TILE}, (struct TileView){x, h->width, 1},
@@ -329,8 +329,8 @@ static inline void tile_add_by_key(float *out, float *p, float *x, const struct 
 
 // Returns the scores of row r at columns j .. j + VEC_LANES - 1; hidden ones far below all others.
 // edge: seen->edge, as a constant.
-VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, const struct Seen *seen,
-                           bool edge) {
+VEC_INLINE Vec tile_load_masked(const float *scores, size_t r, size_t j, const struct Seen *seen,
+                                bool edge) {
     Vec s = vec_load_f32(scores + r * TILE + j), hidden = vec_set(-3e38f);
     if (seen->diagonal && r + 1 - j < VEC_LANES)
         s = vec_select(vec_mask(r + 1 - j), s, hidden);
@@ -342,7 +342,7 @@ VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, const struct
 }
 
 // Returns x with 0 in columns before the first that row r sees, and in holes.
-VEC_INLINE Vec tile_zeroed(Vec x, size_t r, size_t j, const struct Seen *seen, bool edge) {
+VEC_INLINE Vec tile_zero_hidden(Vec x, size_t r, size_t j, const struct Seen *seen, bool edge) {
     if (edge && j < seen->begin[r])
         x = vec_select(vec_mask(size_min(seen->begin[r] - j, VEC_LANES)), vec_set(0), x);
     if (edge && !seen_cell(seen, r, j))

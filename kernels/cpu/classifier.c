@@ -77,8 +77,8 @@ VEC_INLINE void classifier_skip(const struct Classifier *a, enum Dtype d, size_t
 
 // Computes the loss and the gradients. target: its column, v or more if another rank has it;
 // at_target: its logit minus the maximum.
-VEC_INLINE void classifier_end(const struct Classifier *a, enum Dtype d, size_t row, size_t target,
-                               struct Softmax s, float at_target) {
+VEC_INLINE void classifier_finish_row(const struct Classifier *a, enum Dtype d, size_t row,
+                                      size_t target, struct Softmax s, float at_target) {
     void *x = dtype_at(a->logits, d, row * a->vp);
     a->loss[row] = (float)(log(s.sum) - at_target);
     if (!a->backward)
@@ -104,7 +104,7 @@ VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t 
         return;
     }
     struct Softmax s = classifier_softmax(x, d, a->v);
-    classifier_end(a, d, row, target, s, dtype_load(x, d, target) - s.max);
+    classifier_finish_row(a, d, row, target, s, dtype_load(x, d, target) - s.max);
 }
 
 VEC_INLINE void classifier(struct Cpu *cpu, const struct Classifier *a, enum Dtype d) {
@@ -141,9 +141,9 @@ void CPU_NAME(classifier_part)(struct Cpu *cpu, const struct ClassifierPart *a) 
     WITH_DTYPE(a->dtype, classifier_part(cpu, a, D));
 }
 
-// Merges all parts' results of a row; *target: the target's logit.
-static struct Softmax classifier_merged(const struct ClassifierMerge *a, size_t row,
-                                        float *target) {
+// Returns the softmax of a whole row, of all parts' results; *target: the target's logit.
+static struct Softmax classifier_merge_row(const struct ClassifierMerge *a, size_t row,
+                                           float *target) {
     struct Softmax s = {-INFINITY, 0};
     *target = -INFINITY;
     for (size_t p = 0; p < a->parts; p++) {
@@ -172,9 +172,9 @@ VEC_INLINE void classifier_merge(struct Cpu *cpu, const struct ClassifierMerge *
             classifier_skip(&mine, d, row);
             continue;
         }
-        struct Softmax s = classifier_merged(a, row, &target);
-        classifier_end(&mine, d, row, token_row(a->targets[row], a->first_token), s,
-                       target - s.max);
+        struct Softmax s = classifier_merge_row(a, row, &target);
+        classifier_finish_row(&mine, d, row, token_row(a->targets[row], a->first_token), s,
+                              target - s.max);
     }
 }
 

@@ -103,9 +103,9 @@ static struct Event *cpu_event_open(struct Device *d) {
 static void cpu_close(struct Device *d) {
     struct Cpu *cpu = (struct Cpu *)d;
     for (int q = 0; q < NQUEUE; q++)
-        queue_sync(cpu->own[q]);
+        queue_sync(cpu->queues[q]);
     for (int q = 0; q < NQUEUE; q++)
-        queue_close(cpu->own[q]);
+        queue_close(cpu->queues[q]);
     matmul_cache_close(cpu->matmuls);
     free(cpu);
 }
@@ -130,7 +130,7 @@ static const struct DeviceOps cpu_ops = {
 
 // Makes freed memory leave the process. By default malloc raises that limit up to 32 MiB as such
 // pieces come and go, and keeps smaller ones: a measurement's scratch would never leave.
-static void give_back_at_once(void) {
+static void return_freed_memory_at_once(void) {
     enum { MMAP_BYTES = 128 << 10 }; // malloc's own initial limit
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
 }
@@ -149,7 +149,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     int err = cpu_kernels(kernels, &table, e);
     if (err)
         return err;
-    give_back_at_once();
+    return_freed_memory_at_once();
     struct Cpu *cpu = base_alloc_zeroed(sizeof *cpu);
     cpu->device.ops = &cpu_ops;
     cpu->device.kernels = table;
@@ -162,7 +162,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.piece_rows = 1;
     cpu->matmuls = matmul_cache_open(threads, cpu_kernels_dot_bf16(table));
     for (int q = 0; q < NQUEUE; q++)
-        cpu->device.queue[q] = cpu->own[q] = queue_open(cpu, (enum Queue)q);
+        cpu->device.queue[q] = cpu->queues[q] = queue_open(cpu, (enum Queue)q);
     *out = &cpu->device;
     return 0;
 }

@@ -77,19 +77,19 @@ bool matmul_dnnl_takes(enum Dtype operands) {
     return answer;
 }
 
-static bool bf16_takes_dnnl(bool own_tile) {
-    return matmul_cpu_has_bf16() && !own_tile && matmul_dnnl_takes(BF16);
+static bool bf16_takes_dnnl(bool loops_dot_bf16) {
+    return matmul_cpu_has_bf16() && !loops_dot_bf16 && matmul_dnnl_takes(BF16);
 }
 
-bool matmul_uses_bf16(bool own_tile) {
-    return own_tile || bf16_takes_dnnl(false);
+bool matmul_uses_bf16(bool loops_dot_bf16) {
+    return loops_dot_bf16 || bf16_takes_dnnl(false);
 }
 
-struct MatmulCache *matmul_cache_open(int threads, bool own_tile) {
+struct MatmulCache *matmul_cache_open(int threads, bool loops_dot_bf16) {
     struct MatmulCache *cache = base_alloc_zeroed(sizeof *cache);
     cache->threads = threads;
     pthread_mutex_init(&cache->lock, NULL);
-    if (bf16_takes_dnnl(own_tile))
+    if (bf16_takes_dnnl(loops_dot_bf16))
         cache->path[BF16] = MATMUL_DNNL;
     return cache;
 }

@@ -15,9 +15,9 @@
 // The ways to compute products of one dtype.
 enum MatmulPath { MATMUL_LOOPS, MATMUL_DNNL };
 
-// Opened with a CPU device, for kernels of `threads` threads; own_tile: true for a table whose
-// loops multiply bf16 natively. Never NULL.
-struct MatmulCache *matmul_cache_open(int threads, bool own_tile);
+// Opened with a CPU device, for kernels of `threads` threads; loops_dot_bf16: the loops of the
+// device's kernel table multiply bf16 natively. Never NULL.
+struct MatmulCache *matmul_cache_open(int threads, bool loops_dot_bf16);
 void matmul_cache_close(struct MatmulCache *cache);
 
 // Returns the library of this build that multiplies where it is faster, with its version ("oneDNN
@@ -30,8 +30,8 @@ bool matmul_cpu_has_bf16(void);
 // True if oneDNN is in the build and multiplies such operands on this CPU: bf16 needs AVX-512.
 bool matmul_dnnl_takes(enum Dtype operands);
 
-// True if this build makes use of that; own_tile: the table's loops do.
-bool matmul_uses_bf16(bool own_tile);
+// True if this build makes use of that; loops_dot_bf16: the table's loops do.
+bool matmul_uses_bf16(bool loops_dot_bf16);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
 // For tests and benchmarks: from now on computes products of these operands in this way. Fatal if

@@ -27,7 +27,7 @@ const char *dnnl_library_name(void) {
 }
 
 // Applies the limit of ZERO_CPU to oneDNN; the lowest set that oneDNN knows is SSE4.1.
-static void bound(void) {
+static void limit_instruction_set(void) {
     static const dnnl_cpu_isa_t most[NINSTRUCTIONS] = {
         [INSTRUCTIONS_BASE] = dnnl_cpu_isa_sse41,
         [INSTRUCTIONS_AVX2] = dnnl_cpu_isa_avx2,
@@ -41,7 +41,7 @@ static void bound(void) {
 
 struct DnnlEngine *dnnl_engine_open(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT; // later calls are refused
-    pthread_once(&once, bound);
+    pthread_once(&once, limit_instruction_set);
     struct DnnlEngine *e = base_alloc_zeroed(sizeof *e);
     DNNL_CHECK(dnnl_engine_create(&e->engine, dnnl_cpu, 0));
     DNNL_CHECK(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags));

@@ -264,8 +264,8 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
 }
 
 // Describes steps k .. k + depth of the pair that has step k, as far as it goes.
-static struct PackSource source(const struct Worker *w, const struct Mat *mat, bool along_k,
-                                struct Range rows, size_t k, size_t depth) {
+static struct PackSource describe_source(const struct Worker *w, const struct Mat *mat,
+                                         bool along_k, struct Range rows, size_t k, size_t depth) {
     bool second = k >= w->plan->head;
     size_t per = w->plan->per_item, from = (k - (second ? w->plan->head : 0)) * per;
     size_t end = size_min(from + depth * per, second ? w->args->k2 : w->args->k);
@@ -276,12 +276,12 @@ static struct PackSource source(const struct Worker *w, const struct Mat *mat, b
 static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
                                   size_t depth) {
     const struct Mat *a = k < w->plan->head ? &w->args->a : &w->args->a2;
-    return source(w, a, !a->transposed, (struct Range){row, row + rows}, k, depth);
+    return describe_source(w, a, !a->transposed, (struct Range){row, row + rows}, k, depth);
 }
 static struct PackSource source_b(const struct Worker *w, size_t col, size_t cols, size_t k,
                                   size_t depth) {
     const struct Mat *b = k < w->plan->head ? &w->args->b : &w->args->b2;
-    return source(w, b, b->transposed, (struct Range){col, col + cols}, k, depth);
+    return describe_source(w, b, b->transposed, (struct Range){col, col + cols}, k, depth);
 }
 
 // Packs strips first .. last of the rows of A, or the columns of B, that a source describes for a
@@ -326,13 +326,13 @@ static void pack_resident(const struct Worker *w) {
 }
 
 // A group of the resident operand and a chunk to multiply: ranges of rows or columns of C.
-struct Rendezvous {
+struct GroupAndChunk {
     size_t at, n;         // of the streamed side
     size_t group, ngroup; // of the resident one, in its block
 };
 
 // Returns the pass at k, with the sums of earlier passes.
-static struct TilePass pass_at(const struct Worker *w, const struct Rendezvous *c, size_t k,
+static struct TilePass pass_at(const struct Worker *w, const struct GroupAndChunk *c, size_t k,
                                size_t depth) {
     const struct MatmulPlan *p = w->plan;
     struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == p->steps};
@@ -361,9 +361,9 @@ static void multiply(struct TilePass pass, const float *a, const struct PackSour
         }
 }
 
-// Sets each tile's share of the prefetches of the resident operand for the next pass or group.
-static void prefetch_ahead(const struct Worker *w, const struct Rendezvous *c, size_t k,
-                           size_t depth, struct TilePass *pass) {
+// Sets what each tile prefetches of the resident operand for the next pass or group.
+static void set_prefetch(const struct Worker *w, const struct GroupAndChunk *c, size_t k,
+                         size_t depth, struct TilePass *pass) {
     const struct MatmulPlan *p = w->plan;
     bool same_group = k + depth < w->k + w->nk;
     size_t next = same_group ? k + depth : w->k, group = c->group + (same_group ? 0 : p->group);
@@ -392,12 +392,13 @@ static bool is_read_in_place(const struct Matmul *m, const struct MatmulPlan *p,
 }
 
 // Runs one pass of one chunk and a group; the first group packs the chunk.
-static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t k, size_t depth) {
+static void run_pass(const struct Worker *w, const struct GroupAndChunk *c, size_t k,
+                     size_t depth) {
     struct TilePass pass = pass_at(w, c, k, depth);
     const float *resident = resident_at(w, k) + c->group * depth;
     float *chunk = chunk_at(w, k);
     size_t from = w->resident + c->group;
-    prefetch_ahead(w, c, k, depth, &pass);
+    set_prefetch(w, c, k, depth, &pass);
     if (w->plan->stream_a) {
         struct PackSource a = source_a(w, c->at, c->n, k, depth);
         struct PackSource b = source_b(w, from, c->ngroup, k, depth);
@@ -422,7 +423,7 @@ static void run_pass(const struct Worker *w, const struct Rendezvous *c, size_t 
 static void run_chunk(const struct Worker *w, size_t at, size_t n) {
     const struct MatmulPlan *p = w->plan;
     for (size_t g = 0; g < w->nresident; g += p->group) {
-        struct Rendezvous c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
+        struct GroupAndChunk c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
         for (size_t k = w->k, depth; k < w->k + w->nk; k += depth) {
             depth = pass_depth(p, k);
             run_pass(w, &c, k, depth);

@@ -79,7 +79,7 @@ static size_t prepare(struct Cpu *cpu, const struct Matmul *m, size_t rows) {
     return bytes;
 }
 
-static size_t dnnl_work(struct Cpu *cpu, const struct Matmul *m) {
+static size_t dnnl_work_bytes(struct Cpu *cpu, const struct Matmul *m) {
     size_t rows = rows_at_once(m), bytes = prepare(cpu, m, rows);
     if (m->m % rows) // the last rows are another product
         bytes = size_max(bytes, prepare(cpu, m, m->m % rows));
@@ -120,7 +120,7 @@ static void sum_row(const struct Matmul *m, size_t i) {
     dtype_store(m->dbias, m->c.dtype, i, old + vec_sum(sum));
 }
 
-static void sum_a(const struct Matmul *m, int threads) {
+static void sum_rows_of_a(const struct Matmul *m, int threads) {
     size_t step = m->a.transposed ? SUM_COLS : 1;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < m->m; i += step) {
@@ -141,7 +141,7 @@ static void run_pair(struct Cpu *cpu, const struct Matmul *m, size_t row, size_t
     matmul_cache_run(cpu->matmuls, &key, &data);
 }
 
-static void dnnl_run(struct Cpu *cpu, const struct Matmul *m) {
+static void run_dnnl(struct Cpu *cpu, const struct Matmul *m) {
     size_t most = rows_at_once(m);
     float *scratch = needs_scratch(m) ? m->work.mem : NULL;
     int threads = cpu->device.threads;
@@ -164,10 +164,10 @@ static void dnnl_run(struct Cpu *cpu, const struct Matmul *m) {
         }
     }
     if (m->dbias)
-        sum_a(m, threads);
+        sum_rows_of_a(m, threads);
 }
 
-static void check(const struct Matmul *m) {
+static void check_args(const struct Matmul *m) {
     matmul_check(m);
     CHECK(!m->few_rows ||
               (m->m <= MATMUL_FEW_ROWS && !m->a.transposed && m->b.transposed && !m->dgelu &&
@@ -176,14 +176,14 @@ static void check(const struct Matmul *m) {
 }
 
 void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
-    check(m);
+    check_args(m);
     size_t need = CPU_NAME(matmul_work)(cpu, m);
     CHECK(m->work.bytes >= need, "a matmul of %zu x %zu x %zu needs %zu bytes of scratch, has %zu",
           m->m, m->n, m->k, need, m->work.bytes);
     if (m->few_rows)
         CPU_NAME(matmul_few)(m, cpu->device.threads);
     else if (takes_dnnl(cpu, m))
-        dnnl_run(cpu, m);
+        run_dnnl(cpu, m);
     else
         run_loops(m, cpu->device.threads);
 }
@@ -192,6 +192,6 @@ size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
     if (m->few_rows)
         return CPU_NAME(matmul_few_work)(m);
     if (takes_dnnl(cpu, m))
-        return dnnl_work(cpu, m);
+        return dnnl_work_bytes(cpu, m);
     return loops_work(m, cpu->device.threads);
 }

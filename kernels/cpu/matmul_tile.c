@@ -116,7 +116,7 @@ VEC_INLINE void store_matrix(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, void *p,
 }
 
 // Rounds to dtype d and back.
-VEC_INLINE Vec rounded(Vec a, enum Dtype d) {
+VEC_INLINE Vec round_to_dtype(Vec a, enum Dtype d) {
     return d == F32 ? a : vec_widen(vec_narrow(a, d), d);
 }
 
@@ -135,7 +135,7 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[SUM_ROWS][TILE_VECS]
                 x *= vec_gelu_derivative(vec_load(m->dgelu, d, at), d);
             vec_store(m->c.data, d, at, x);
             if (m->gelu)
-                vec_store(m->gelu, d, at, vec_gelu(rounded(x, d), d));
+                vec_store(m->gelu, d, at, vec_gelu(round_to_dtype(x, d), d));
         }
 }
 
@@ -216,7 +216,7 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const
 }
 
 // Returns the lines that the last pass reads and writes, except at edges.
-VEC_INLINE struct TilesNext next_of(const struct TilePass *p, size_t i, size_t j) {
+VEC_INLINE struct TilesNext lines_to_prefetch(const struct TilePass *p, size_t i, size_t j) {
     const struct Matmul *m = p->args;
     size_t size = dtype_size(m->c.dtype), at = (i * m->c.ld + j) * size;
     struct TilesNext next = {
@@ -230,13 +230,13 @@ VEC_INLINE struct TilesNext next_of(const struct TilePass *p, size_t i, size_t j
     return next;
 }
 
-// The same with AMX. The sums start from those of earlier passes, and all passes but the last leave
-// them there; only the last moves them through the first-level cache.
-VEC_INLINE void tile_of_tiles(const struct TilePass *pass, const float *a, const float *b,
-                              size_t steps, size_t i, size_t j) {
+// Computes C's tile at (i, j) with AMX. The sums start from those of earlier passes, and all passes
+// but the last leave them there; only the last moves them through the first-level cache.
+VEC_INLINE void compute_tile_by_amx(const struct TilePass *pass, const float *a, const float *b,
+                                    size_t steps, size_t i, size_t j) {
     const struct Matmul *m = pass->args;
     float parts[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
-    struct TilesNext next = next_of(pass, i, j);
+    struct TilesNext next = lines_to_prefetch(pass, i, j);
     struct TilesSums none = {0}, apart = {parts, TILE_COLS}, kept = none;
     struct TilePass rest = *pass;
     if (pass->sums) {
@@ -270,7 +270,7 @@ VEC_INLINE void tile_of(const struct TilePass *pass, bool pairs, const float *a,
                         size_t steps, size_t i, size_t j) {
     size_t cols = pass->args->n - j;
     if (VEC_TILES)
-        tile_of_tiles(pass, a, b, steps, i, j);
+        compute_tile_by_amx(pass, a, b, steps, i, j);
     else if (cols > 2 * VEC_LANES)
         tile(pass, TILE_VECS, pairs, a, b, steps, i, j);
     else if (cols > VEC_LANES)

@@ -58,7 +58,7 @@ void CPU_NAME(nf4_quantize)(struct Cpu *cpu, const struct Nf4Quantize *a) {
 }
 
 // Returns the elements of codes k, k + 1, ...: nf4_element of each.
-VEC_INLINE Vec elements_of(int32_t k, float absmax) {
+VEC_INLINE Vec code_elements(int32_t k, float absmax) {
     float value[VEC_LANES];
     for (int32_t i = 0; i < VEC_LANES; i++)
         value[i] = nf4_value(k + i);
@@ -76,7 +76,7 @@ VEC_INLINE void read_run(const struct Nf4Run *from, enum Dtype d, void *x) {
         Vec element[NF4_CODES / VEC_LANES];
         VecHalf half[NF4_CODES / VEC_LANES];
         for (int32_t i = 0; i < NF4_CODES / VEC_LANES; i++) {
-            element[i] = elements_of(i * VEC_LANES, absmax);
+            element[i] = code_elements(i * VEC_LANES, absmax);
             if (d != F32)
                 half[i] = vec_narrow(element[i], d);
         }

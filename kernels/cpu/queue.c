@@ -209,14 +209,14 @@ struct EventCall {
     uint64_t count;
 };
 
-static void block_until(struct Event *e, uint64_t count) {
+static void wait_until_reached(struct Event *e, uint64_t count) {
     pthread_mutex_lock(&e->lock);
     while (e->reached < count)
         pthread_cond_wait(&e->changed, &e->lock);
     pthread_mutex_unlock(&e->lock);
 }
 
-static uint64_t recorded_so_far(struct Event *e) {
+static uint64_t count_records(struct Event *e) {
     pthread_mutex_lock(&e->lock);
     uint64_t count = e->recorded;
     pthread_mutex_unlock(&e->lock);
@@ -244,7 +244,7 @@ static void run_wait(struct Cpu *cpu, const void *args) {
     const struct EventCall *call = args;
     if (!is_reached(call->event, call->count))
         give_up_team(cpu);
-    block_until(call->event, call->count);
+    wait_until_reached(call->event, call->count);
 }
 
 void event_record(struct Stream *s, struct Event *e) {
@@ -255,7 +255,7 @@ void event_record(struct Stream *s, struct Event *e) {
 }
 
 void event_wait(struct Stream *s, struct Event *e) {
-    struct EventCall call = {e, recorded_so_far(e)};
+    struct EventCall call = {e, count_records(e)};
     if (call.count)
         queue_push(s, "wait", run_wait, &call, sizeof call);
 }
@@ -268,5 +268,5 @@ bool event_done(struct Event *e) {
 }
 
 void event_sync(struct Event *e) {
-    block_until(e, recorded_so_far(e));
+    wait_until_reached(e, count_records(e));
 }

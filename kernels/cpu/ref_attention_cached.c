@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-// Element of the cache where a position's key (which 0) or value (1) begins.
-static size_t cached_at(const struct AttentionCached *a, size_t which, size_t b, size_t head,
-                        size_t position) {
+// Returns the index in the cache of a position's key (which: 0) or value (1).
+static size_t cache_index(const struct AttentionCached *a, size_t which, size_t b, size_t head,
+                          size_t position) {
     return (((b * 2 + which) * a->nkv + head) * a->capacity + position % a->capacity) * a->hs;
 }
 
@@ -21,12 +21,12 @@ static void store_row(const struct AttentionCached *a, size_t row) {
     for (size_t head = 0; head < 2 * a->nkv; head++)
         for (size_t i = 0; i < a->hs; i++)
             dtype_store(a->cache, a->cache_dtype,
-                        cached_at(a, head / a->nkv, b, head % a->nkv, position) + i,
+                        cache_index(a, head / a->nkv, b, head % a->nkv, position) + i,
                         dtype_load(a->qkv, a->dtype, qkv_at(a, row, a->nh + head) + i));
 }
 
 static double score(const struct AttentionCached *a, size_t row, size_t head, size_t position) {
-    size_t key = cached_at(a, 0, row / a->t, head / (a->nh / a->nkv), position);
+    size_t key = cache_index(a, 0, row / a->t, head / (a->nh / a->nkv), position);
     double sum = 0;
     for (size_t i = 0; i < a->hs; i++)
         sum += (double)dtype_load(a->qkv, a->dtype, qkv_at(a, row, head) + i) *
@@ -44,7 +44,7 @@ static void run_query(const struct AttentionCached *a, size_t row, size_t head) 
         out[i] = 0;
     for (size_t p = first; p <= last; p++) {
         double e = exp(score(a, row, head, p) - most);
-        size_t value = cached_at(a, 1, row / a->t, head / (a->nh / a->nkv), p);
+        size_t value = cache_index(a, 1, row / a->t, head / (a->nh / a->nkv), p);
         sum += e;
         for (size_t i = 0; i < a->hs; i++)
             out[i] += e * dtype_load(a->cache, a->cache_dtype, value + i);

@@ -5,7 +5,7 @@
 #include "kernels/cpu/cpu.h"
 
 // Returns the run at index `run` of a message.
-static float *run_of(const void *runs, int bits, size_t n, size_t run) {
+static float *run_address(const void *runs, int bits, size_t n, size_t run) {
     return (float *)((char *)runs + run * quantized_bytes(bits, n));
 }
 
@@ -42,7 +42,7 @@ void oracle_quantize(struct Cpu *cpu, const struct Quantize *a) {
             size_t end = size_min(begin + QUANTIZE_BLOCK, a->n);
             for (size_t i = begin; i < end; i++)
                 block[i - begin] = dtype_load(a->x, a->dtype, source * a->n + i);
-            write_block(run_of(a->to, a->bits, a->n, p), a->bits, a->n, begin, end, block);
+            write_block(run_address(a->to, a->bits, a->n, p), a->bits, a->n, begin, end, block);
         }
     }
 }
@@ -54,7 +54,7 @@ void oracle_dequantize(struct Cpu *cpu, const struct Dequantize *a) {
         for (size_t i = 0; i < a->n; i++) {
             float sum = a->accumulate ? dtype_load(a->x, a->dtype, p * a->n + i) : 0;
             for (size_t r = 0; r < a->ranks; r++) {
-                const float *from = run_of(a->from, a->bits, a->n, r * a->parts + p);
+                const float *from = run_address(a->from, a->bits, a->n, r * a->parts + p);
                 float x = read_one(from, a->bits, a->n, i);
                 sum = r == 0 && !a->accumulate ? x : sum + x;
             }
@@ -71,10 +71,10 @@ void oracle_requantize(struct Cpu *cpu, const struct Requantize *a) {
             size_t end = size_min(begin + QUANTIZE_BLOCK, a->n);
             for (size_t r = 0; r < a->ranks; r++)
                 for (size_t i = begin; i < end; i++) {
-                    const float *from = run_of(a->from, a->bits, a->n, r * a->parts + p);
+                    const float *from = run_address(a->from, a->bits, a->n, r * a->parts + p);
                     float x = read_one(from, a->bits, a->n, i);
                     block[i - begin] = r ? block[i - begin] + x : x;
                 }
-            write_block(run_of(a->to, a->bits, a->n, p), a->bits, a->n, begin, end, block);
+            write_block(run_address(a->to, a->bits, a->n, p), a->bits, a->n, begin, end, block);
         }
 }

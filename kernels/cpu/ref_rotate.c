@@ -64,8 +64,8 @@ void oracle_rotate_forward(struct Cpu *cpu, const struct RotateForward *a) {
     }
 }
 
-// dn_i: dy rotated back.
-static double turned_back(const struct RotateHead *h, const void *dy, size_t i) {
+// Returns dn_i: channel i of dy rotated back.
+static double rotate_channel_back(const struct RotateHead *h, const void *dy, size_t i) {
     size_t half = h->hs / 2, pair = i % half;
     double first = dtype_load(dy, h->dtype, h->at + pair);
     double second = dtype_load(dy, h->dtype, h->at + pair + half);
@@ -79,7 +79,7 @@ static void backward_head(const struct RotateHead *h, void *dy, double *sums) {
     double rstd = h->norm ? head_rstd(h) : 1, mean = 0;
     double *dx = base_alloc(h->hs * sizeof *dx);
     for (size_t i = 0; i < h->hs; i++) {
-        dx[i] = turned_back(h, dy, i);
+        dx[i] = rotate_channel_back(h, dy, i);
         if (!h->norm)
             continue;
         double n = dtype_load(h->x, h->dtype, h->at + i) * rstd;

@@ -36,8 +36,8 @@ static __device__ inline Factors factors_of(const struct StepState *s) {
     return f;
 }
 
-static __device__ inline void update(const Factors &f, float decay, float grad, float &w, float &m,
-                                     float &v) {
+static __device__ inline void update_parameter(const Factors &f, float decay, float grad, float &w,
+                                               float &m, float &v) {
     float g = grad * f.grad_scale;
     m = fmaf(f.beta1, m, f.rest1 * g);
     v = fmaf(f.beta2, v, f.rest2 * g * g);
@@ -128,7 +128,8 @@ static __global__ void __launch_bounds__(THREADS) adamw_kernel(struct AdamW a) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
         float m32 = to_float(m.x[j]), v32 = to_float(v.x[j]), w = master.load(j, v32);
-        update(f, i + j < a.n_decay ? f.weight_decay : 0, to_float(grad.x[j]), w, m32, v32);
+        update_parameter(f, i + j < a.n_decay ? f.weight_decay : 0, to_float(grad.x[j]), w, m32,
+                         v32);
         master.store(j, w, v32, F == MASTER_BF16 ? master_random(key, a.index + i + j) : 0);
         m.x[j] = from_float<M>(m32);
         v.x[j] = from_float<M>(v32);

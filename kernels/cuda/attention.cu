@@ -32,9 +32,10 @@ template <int HS> struct Queries {
     float sum[Tiles<HS>::M][2];  // of this lane's columns; the four lanes of a row add at the end
 };
 
-// Sets scores of keys after the query to -infinity. Query r and key j of the tile: j <= r + ahead.
+// Sets scores of keys after their query to -infinity: query r sees key j if j <= r + ahead.
 template <int HS>
-static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4], int ahead) {
+static __device__ inline void mask_later_keys(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
+                                              int ahead) {
     int lane = threadIdx.x % WARP, mine = ahead + lane / 4 - lane % 4 * 2;
 #pragma unroll
     for (int m = 0; m < Tiles<HS>::M; m++)
@@ -46,11 +47,12 @@ static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4]
                     s[m][n][e] = -INFINITY;
 }
 
-// Also hides scores of keys before the first that a query sees. The warp's first query is `row`,
-// the tile's first key `key`.
+// Sets scores of keys before the first that a query sees to -infinity. The warp's first query is
+// `row`, the tile's first key `key`.
 template <int HS>
-static __device__ inline void mask_begin(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
-                                         const AttentionGrid &g, int head, int row, int key) {
+static __device__ inline void mask_earlier_keys(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
+                                                const AttentionGrid &g, int head, int row,
+                                                int key) {
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < Tiles<HS>::M; m++)
@@ -67,7 +69,8 @@ static __device__ inline void mask_begin(float s[Tiles<HS>::M][Tiles<HS>::ROWS /
         }
 }
 
-// Also hides scores in cells that a layout leaves out. Bit 4 m + n / 2 is that of the 8 columns n.
+// Sets scores in cells that a layout leaves out to -infinity. Bit 4 m + n / 2 of `cells` is that of
+// the 8 columns n.
 template <int HS>
 static __device__ inline void mask_cells(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
                                          uint32_t cells) {
@@ -83,7 +86,7 @@ static __device__ inline void mask_cells(float s[Tiles<HS>::M][Tiles<HS>::ROWS /
 
 // Returns the value subtracted from a row's scores. At an edge, rows may have seen no key yet:
 // their largest score is -infinity, and e^x of hidden scores must be 0.
-template <enum Mask MASK> static __device__ inline float base_of(float most) {
+template <enum Mask MASK> static __device__ inline float subtracted_score(float most) {
     return MASK == MASK_EDGE && most == -INFINITY ? 0 : most;
 }
 
@@ -100,8 +103,8 @@ template <int N> static __device__ inline float row_most(const float s[N][4], in
 // Updates the maxima with the tile's scores. Most tiles change no maximum of a warp: then the
 // factor is 1 for all rows, and nothing is multiplied.
 template <int HS, enum Mask MASK>
-static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 8][4],
-                                    float scale2) {
+static __device__ inline void raise_maxima(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 8][4],
+                                           float scale2) {
 #pragma unroll
     for (int m = 0; m < Tiles<HS>::M; m++) {
         float factor[2];
@@ -110,7 +113,7 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
         for (int half = 0; half < 2; half++) {
             float most = fmaxf(w.most[m][half], row_most<Tiles<HS>::ROWS / 8>(s[m], half));
             grew |= most != w.most[m][half];
-            factor[half] = ptx_exp2((w.most[m][half] - base_of<MASK>(most)) * scale2);
+            factor[half] = ptx_exp2((w.most[m][half] - subtracted_score<MASK>(most)) * scale2);
             w.most[m][half] = most;
             w.sum[m][half] *= factor[half];
         }
@@ -148,12 +151,12 @@ static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> 
                 s[m][2 * j + e / 4][e % 4] = part[m][e / 4][e % 4];
     }
     if (MASK)
-        mask<HS>(s, ahead);
+        mask_later_keys<HS>(s, ahead);
     if (MASK == MASK_EDGE)
-        mask_begin<HS>(s, a.grid, at.head, at.row, key);
+        mask_earlier_keys<HS>(s, a.grid, at.head, at.row, key);
     if (MASK == MASK_EDGE && cells != Z::ALL_CELLS)
         mask_cells<HS>(s, cells);
-    raise<HS, MASK>(w, s, scale2);
+    raise_maxima<HS, MASK>(w, s, scale2);
 #pragma unroll
     for (int j = 0; j < Z::ROWS / 16; j++) {
         uint32_t p[Z::M][4];
@@ -166,7 +169,8 @@ static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> 
 #pragma unroll
             for (int e = 0; e < 8; e++) {
                 float &x = s[m][2 * j + e / 4][e % 4];
-                x = ptx_exp2(fmaf(x, scale2, -base_of<MASK>(w.most[m][e / 2 % 2]) * scale2));
+                x = ptx_exp2(
+                    fmaf(x, scale2, -subtracted_score<MASK>(w.most[m][e / 2 % 2]) * scale2));
                 w.sum[m][e / 2 % 2] += x;
             }
             pack_left<T>(p[m], s[m][2 * j]);
@@ -176,9 +180,10 @@ static __device__ inline void process_tile(Queries<HS> &w, const ForwardArgs<T> 
     }
 }
 
+// Divides the warp's outputs by their sums, and stores them and each query's log-sum-exp.
 template <class T, int HS>
-static __device__ inline void finish(const Queries<HS> &w, const ForwardArgs<T> &a, int head,
-                                     int row) {
+static __device__ inline void store_output(const Queries<HS> &w, const ForwardArgs<T> &a, int head,
+                                           int row) {
     HeadRows<T> out = out_rows(a.out, a.grid, HS, head);
     int lane = threadIdx.x % WARP;
 #pragma unroll
@@ -219,13 +224,13 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         load_left<T, HS>(w.q[m], query_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
         w.most[m][0] = w.most[m][1] = -INFINITY;
     }
-    Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
-                         a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
+    TileWalk<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
+                          a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
     copy_tiles<T, HS>(shared, source, keys.at(), t);
     ptx_copy_commit();
     int end = min(first + ATTENTION_ROWS, t);
     float scale2 = a.scale * LOG2_E;
-    for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
+    for (int stage = 0; keys.has_tile_before(end); keys.step(), stage ^= 1) {
         int j = keys.at();
         uint32_t cells = keys.template cells<HS>();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
@@ -244,11 +249,11 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         else
             process_tile<T, HS, MASK_DIAGONAL>(w, a, at, tile, j, scale2, cells);
     }
-    finish<T, HS>(w, a, head, row);
+    store_output<T, HS>(w, a, head, row);
 }
 
 template <class T, int HS, bool SPARSE>
-static void start(struct Stream *s, const struct AttentionForward *a) {
+static void launch_kernel(struct Stream *s, const struct AttentionForward *a) {
     using Z = Tiles<HS>;
     ForwardArgs<T> args = {attention_grid(a, ATTENTION_ROWS), attention_scale(HS),
                            static_cast<const T *>(a->qkv), static_cast<T *>(a->out), a->lse};
@@ -260,8 +265,9 @@ static void start(struct Stream *s, const struct AttentionForward *a) {
                dim3(args.grid.heads * args.grid.blocks), dim3(Z::THREADS), shared_bytes, args);
 }
 
-template <class T, int HS> static void launch(struct Stream *s, const struct AttentionForward *a) {
-    a->layout.begin ? start<T, HS, true>(s, a) : start<T, HS, false>(s, a);
+template <class T, int HS>
+static void launch_sparse_or_dense(struct Stream *s, const struct AttentionForward *a) {
+    a->layout.begin ? launch_kernel<T, HS, true>(s, a) : launch_kernel<T, HS, false>(s, a);
 }
 
 extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionForward *a) {
@@ -269,7 +275,9 @@ extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionF
         !is_aligned(a->out, 16))
         attention_plain_forward(s, a);
     else if (a->hs == 64)
-        a->dtype == BF16 ? launch<__nv_bfloat16, 64>(s, a) : launch<__half, 64>(s, a);
+        a->dtype == BF16 ? launch_sparse_or_dense<__nv_bfloat16, 64>(s, a)
+                         : launch_sparse_or_dense<__half, 64>(s, a);
     else
-        a->dtype == BF16 ? launch<__nv_bfloat16, 128>(s, a) : launch<__half, 128>(s, a);
+        a->dtype == BF16 ? launch_sparse_or_dense<__nv_bfloat16, 128>(s, a)
+                         : launch_sparse_or_dense<__half, 128>(s, a);
 }

@@ -7,7 +7,7 @@
 // the next arrives by cp.async. If several query heads read one key head, its keys see them one
 // after the other, in order: a key's sum stays in the registers of one warp.
 //
-// In sparse attention only the tiles in the list of the block's rows stream past (struct Passing;
+// In sparse attention only the tiles in the list of the block's rows stream past (struct TileWalk;
 // kernels/layout.h); a warp skips tiles, and 16 rows of them, whose cells are all hidden from its
 // own rows. That is compiled separately, so that dense attention does not lose registers to it.
 //
@@ -114,17 +114,19 @@ template <class Args> static inline AttentionGrid attention_key_grid(const Args 
     return g;
 }
 
-// The rows of query head number `head`, as a T x HS matrix, in an array (B, T, NH, HS) ...
+// The rows of one head as a T x HS matrix in device memory, rows `stride` elements apart.
 template <class T> struct HeadRows {
     T *at;
     int stride;
 };
+// Returns the rows of query head number `head` in an array (B, T, NH, HS).
 template <class T>
 static __device__ inline HeadRows<T> out_rows(T *p, const AttentionGrid &g, int hs, int head) {
     size_t b = head / g.nh, h = head % g.nh;
     return {p + (b * g.t * g.nh + h) * hs, g.nh * hs};
 }
-// ... and in qkv (B, T, NH + 2 NKV, HS); also the keys and values of key head number `head`.
+// Return the rows of a vector in qkv (B, T, NH + 2 NKV, HS): of sequence b's `vector`; the queries
+// of query head number `head`; the keys and the values of key head number `head`.
 template <class T>
 static __device__ inline HeadRows<T> qkv_rows(T *p, const AttentionGrid &g, int hs, int b,
                                               int vector) {
@@ -153,43 +155,43 @@ struct WarpQueries {
 // the first that their query sees.
 enum Mask { MASK_NONE, MASK_DIAGONAL, MASK_EDGE };
 
-// The tiles of 64 rows that stream past 128 rows of a query head, the first of which is not before
-// `begin`: all of them ...
-template <bool SPARSE> struct Passing {
+// Walks the tiles of 64 rows that stream past 128 rows of a query head, from `begin` on. If the
+// attention is dense, it walks all of them.
+template <bool SPARSE> struct TileWalk {
     int row;
-    __device__ Passing(const AttentionGrid &, LayoutSide, int, int, int begin) : row(begin) {}
-    __device__ bool more(int end) const { return row < end; }
+    __device__ TileWalk(const AttentionGrid &, LayoutSide, int, int, int begin) : row(begin) {}
+    __device__ bool has_tile_before(int end) const { return row < end; }
     __device__ int at() const { return row; }
     __device__ int next() const { return row + LAYOUT_TILE; }
     __device__ void step() { row += LAYOUT_TILE; }
-    __device__ int turn(int ahead) const { // of two buffers
+    __device__ int buffer(int ahead) const { // of two: that of the tile `ahead` tiles after this
         return (row / LAYOUT_TILE + ahead) % 2;
     }
-    __device__ int first_turn() const { // of 128 rows
+    __device__ int first_buffer() const { // that of the first tile
         return 0;
     }
     template <int HS> __device__ uint32_t cells() const { return Tiles<HS>::ALL_CELLS; }
     template <int HS> __device__ uint32_t column(int) const { return Tiles<HS>::COLUMN_CELLS; }
 };
-// ... or those in the rows' list, which has at least the one on the diagonal.
-template <> struct Passing<true> {
+// If it is sparse, it walks those in the rows' list, which has at least the one on the diagonal.
+template <> struct TileWalk<true> {
     LayoutList list;
-    __device__ Passing(const AttentionGrid &g, LayoutSide side, int head, int own, int begin)
+    __device__ TileWalk(const AttentionGrid &g, LayoutSide side, int head, int own, int begin)
         : list(layout_list(&g.layout, side, head, own)) {
         while (at() < begin)
             list.tile++;
     }
-    __device__ bool more(int end) const { return list.tile < list.end && at() < end; }
+    __device__ bool has_tile_before(int end) const { return list.tile < list.end && at() < end; }
     __device__ int at() const { return static_cast<int>(list.tile->at); }
     __device__ int next() const { // past any end, if there is none
         return list.tile + 1 < list.end ? static_cast<int>(list.tile[1].at) : 0x7fffffff;
     }
     __device__ void step() { list.tile++; }
-    __device__ int turn(int ahead) const { // by its address, which takes no register
+    __device__ int buffer(int ahead) const { // by its address, which takes no register
         size_t index = reinterpret_cast<uintptr_t>(list.tile) / sizeof(LayoutTile);
         return static_cast<int>((index + static_cast<size_t>(ahead)) % 2);
     }
-    __device__ int first_turn() const { return turn(0); }
+    __device__ int first_buffer() const { return buffer(0); }
     // The cells of the warp's own rows: bit 4 * (row / 16) + passing row / 16.
     template <int HS> __device__ uint32_t cells() const {
         return list.tile->cells >> warp_row<HS>(0) / LAYOUT_CELL * 4 & Tiles<HS>::ALL_CELLS;
@@ -323,14 +325,14 @@ static __device__ inline void copy_tiles(T *tiles, const HeadRows<const T> &mine
     }
 }
 
-// Returns where a lane's row for ldmatrix begins, in a tile. The tile's rows are the columns of the
-// right operand (a product with the transposed tile) ...
-template <int HS> static __device__ inline int lane_of_transposed() {
+// Returns the index in a tile of the chunk whose address this lane gives ldmatrix, for a product
+// with the transposed tile: the tile's rows are the columns of the right operand.
+template <int HS> static __device__ inline int ldmatrix_offset_transposed() {
     int lane = threadIdx.x % WARP, row = lane / 16 * 8 + lane % 8;
     return row * HS + (lane / 8 % 2 ^ lane % 8) * 8;
 }
-// ... or its rows (a product with the tile).
-template <int HS> static __device__ inline int lane_of_straight() {
+// The same for a product with the tile itself: its rows are those of the right operand.
+template <int HS> static __device__ inline int ldmatrix_offset_straight() {
     int lane = threadIdx.x % WARP, row = lane % 16;
     return row * HS + (lane / 16 ^ lane % 8) * 8;
 }
@@ -340,7 +342,7 @@ template <int HS> static __device__ inline int lane_of_straight() {
 template <class T, int HS, int M>
 static __device__ inline void product_transposed(float d[M][2][4], const uint32_t a[M][HS / 16][4],
                                                  const T *tile, int row) {
-    int at = lane_of_transposed<HS>();
+    int at = ldmatrix_offset_transposed<HS>();
 #pragma unroll
     for (int k = 0; k < HS / 16; k++) {
         uint32_t b[4];
@@ -374,7 +376,7 @@ static __device__ inline void product_transposed8(float d[M][4], const uint32_t 
 template <class T, int HS, int M>
 static __device__ inline void product_straight(float d[M][HS / 8][4], const uint32_t a[M][4],
                                                const T *tile, int row) {
-    int at = lane_of_straight<HS>();
+    int at = ldmatrix_offset_straight<HS>();
 #pragma unroll
     for (int n = 0; n < HS / 16; n++) {
         uint32_t b[4];

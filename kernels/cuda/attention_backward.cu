@@ -70,12 +70,13 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
     }
 }
 
-// Processes keys `key` .. key + 15 of a tile. The warp's first query is `ahead` after the first of
-// them; on the diagonal, before some of them. cells: of these keys, bit 4 m of the 16 queries m.
+// Adds dS K of keys `key` .. key + 15 of a tile to dq. The warp's first query is `ahead` after the
+// first of them; on the diagonal, before some of them. cells: of these keys, bit 4 m of the 16
+// queries m.
 template <class T, int HS, enum Mask MASK>
-static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
-                                       const WarpQueries &at, const T *keys, int key, int ahead,
-                                       uint32_t cells) {
+static __device__ inline void add_to_dq(Queries<HS> &w, const BackwardArgs<T> &a,
+                                        const WarpQueries &at, const T *keys, int key, int ahead,
+                                        uint32_t cells) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     int lane = threadIdx.x % WARP;
@@ -129,15 +130,15 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
                                                 value_rows(a.qkv, a.grid, HS, head / a.grid.group));
     WarpQueries at = {head, row, a.grid.first_key(head, row),
                       a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
-    Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
-                         a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
+    TileWalk<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
+                          a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
     copy_tiles<T, HS>(shared, source, keys.at(), t);
     ptx_copy_commit();
     Queries<HS> w = {};
     load_queries<T, HS>(w, a, head, row);
 
     int end = min(first + ATTENTION_ROWS, t);
-    for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
+    for (int stage = 0; keys.has_tile_before(end); keys.step(), stage ^= 1) {
         int j = keys.at();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
@@ -154,11 +155,11 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
             if (!here)
                 continue;
             if (j + key < at.all_begin || here != Z::COLUMN_CELLS)
-                dq_chunk<T, HS, MASK_EDGE>(w, a, at, tile, key, ahead, here);
+                add_to_dq<T, HS, MASK_EDGE>(w, a, at, tile, key, ahead, here);
             else if (ahead < 15)
-                dq_chunk<T, HS, MASK_DIAGONAL>(w, a, at, tile, key, ahead, here);
+                add_to_dq<T, HS, MASK_DIAGONAL>(w, a, at, tile, key, ahead, here);
             else
-                dq_chunk<T, HS, MASK_NONE>(w, a, at, tile, key, ahead, here);
+                add_to_dq<T, HS, MASK_NONE>(w, a, at, tile, key, ahead, here);
         }
     }
     HeadRows<T> dq = query_rows(a.dqkv, a.grid, HS, head);
@@ -186,7 +187,7 @@ template <class T, int HS> struct QueryTiles {
 // Values that are the same for all threads and only needed between tiles are in shared memory: the
 // products need the registers. head: of the keys, over the whole batch. Queries first .. end - 1 of
 // the member-th query head of its group stream past; source: the 0th's.
-template <class T> struct Parked {
+template <class T> struct BlockState {
     HeadRows<const T> source[2];
     int head, member, first, end;
 };
@@ -206,8 +207,8 @@ static __device__ inline int queries_end(const AttentionGrid &g, int head, int f
     return min(end, g.t);
 }
 
-// head: of the queries. at: their first keys are relative to this one. edges: copy their first keys
-// even if all see key 0.
+// Starts copying a tile of queries of query head `head`, from row `row` on. Their first keys are
+// stored relative to the key `at`; edges: even if all see key 0.
 template <class T, int HS>
 static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
                                            const BackwardArgs<T> &a, int head, int row, int at,
@@ -222,44 +223,46 @@ static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows
         to->first[ptx_thread()] = a.grid.first_key(head, row + ptx_thread()) - at;
 }
 
-// The same for the current query head.
+// The same for the block's current query head, the member of its group.
 template <class T, int HS>
-static __device__ inline void copy_more(QueryTiles<T, HS> *to, const BackwardArgs<T> &a,
-                                        const Parked<T> &parked, int row, bool edges) {
-    const HeadRows<const T> &first = parked.source[ptx_thread() / (Tiles<HS>::THREADS / 2)];
-    copy_queries<T, HS>(to, {first.at + parked.member * HS, first.stride}, a,
-                        parked.head * a.grid.group + parked.member, row, parked.first, edges);
+static __device__ inline void
+copy_queries_of_member(QueryTiles<T, HS> *to, const BackwardArgs<T> &a, const BlockState<T> &state,
+                       int row, bool edges) {
+    const HeadRows<const T> &first = state.source[ptx_thread() / (Tiles<HS>::THREADS / 2)];
+    copy_queries<T, HS>(to, {first.at + state.member * HS, first.stride}, a,
+                        state.head * a.grid.group + state.member, row, state.first, edges);
 }
 
 // Returns the current head's queries that see the block's keys.
 template <class T, bool SPARSE>
-static __device__ inline Passing<SPARSE> my_queries(const BackwardArgs<T> &a,
-                                                    const Parked<T> &parked) {
-    return Passing<SPARSE>(a.grid, LAYOUT_QUERIES, parked.head * a.grid.group + parked.member,
-                           parked.first, parked.first);
+static __device__ inline TileWalk<SPARSE> queries_of_member(const BackwardArgs<T> &a,
+                                                            const BlockState<T> &state) {
+    return TileWalk<SPARSE>(a.grid, LAYOUT_QUERIES, state.head * a.grid.group + state.member,
+                            state.first, state.first);
 }
 
-// Starts streaming the next query head of the group, if there is one.
+// Goes to the next query head of the group, and starts copying its first tile. False: there is
+// none.
 template <class T, int HS, bool SPARSE>
-static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const BackwardArgs<T> &a,
-                                        Parked<T> &parked) {
-    if (parked.member + 1 == a.grid.group)
+static __device__ inline bool start_next_member(QueryTiles<T, HS> *tiles, const BackwardArgs<T> &a,
+                                                BlockState<T> &state) {
+    if (state.member + 1 == a.grid.group)
         return false;
     __syncthreads(); // nobody still uses this head's last tile or `member`
     if (ptx_thread() == 0)
-        parked.member++;
+        state.member++;
     __syncthreads();
-    copy_more<T, HS>(tiles + my_queries<T, SPARSE>(a, parked).first_turn(), a, parked, parked.first,
-                     SPARSE);
+    copy_queries_of_member<T, HS>(tiles + queries_of_member<T, SPARSE>(a, state).first_buffer(), a,
+                                  state, state.first, SPARSE);
     return true;
 }
 
-// Processes queries `query` .. query + 15 of a tile, the columns of the transposed scores. The
-// first of them is `ahead` after the warp's first key; on the diagonal, before some of its keys.
-// cells: of these queries, bit 4 m of the 16 keys m.
+// Adds P^T dO and dS^T Q of queries `query` .. query + 15 of a tile, the columns of the transposed
+// scores, to dv and dk. The first of them is `ahead` after the warp's first key; on the diagonal,
+// before some of its keys. cells: of these queries, bit 4 m of the 16 keys m.
 template <class T, int HS, enum Mask MASK>
-static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &tile, int query,
-                                        int ahead, float scale2, uint32_t cells) {
+static __device__ inline void add_to_dkv(Keys<HS> &w, const QueryTiles<T, HS> &tile, int query,
+                                         int ahead, float scale2, uint32_t cells) {
     using Z = Tiles<HS>;
     const T *queries = tile.q_dout, *douts = tile.q_dout + Z::N;
     int lane = threadIdx.x % WARP;
@@ -303,8 +306,8 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
     product_straight<T, HS, Z::M>(w.dk, ds, queries, query);
 }
 
-// The same, with the mask that these queries need; does nothing if the warp's keys come before all
-// that they see, or a layout hides them.
+// Calls add_to_dkv with the mask that these queries need; does nothing if the warp's keys come
+// before all that they see, or a layout hides them.
 template <class T, int HS>
 static __device__ inline void process_queries(Keys<HS> &w, const BackwardArgs<T> &a,
                                               const QueryTiles<T, HS> &tile, int query, int ahead,
@@ -315,11 +318,11 @@ static __device__ inline void process_queries(Keys<HS> &w, const BackwardArgs<T>
         return;
     if (holes || (a.grid.first && tile.first[query + 15] > warp_row<HS>(0))) {
         if (tile.first[query] < warp_row<HS>(Z::WARP_ROWS))
-            dkv_chunk<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2, cells);
+            add_to_dkv<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2, cells);
     } else if (ahead < Z::WARP_ROWS - 1) {
-        dkv_chunk<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2, cells);
+        add_to_dkv<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2, cells);
     } else {
-        dkv_chunk<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2, cells);
+        add_to_dkv<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2, cells);
     }
 }
 
@@ -335,15 +338,15 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),
                                                 out_rows(a.dout, a.grid, HS, head * a.grid.group));
-    Passing<SPARSE> begin(a.grid, LAYOUT_QUERIES, head * a.grid.group, first, first);
-    copy_queries<T, HS>(tiles + begin.first_turn(), source, a, head * a.grid.group, first, first,
+    TileWalk<SPARSE> begin(a.grid, LAYOUT_QUERIES, head * a.grid.group, first, first);
+    copy_queries<T, HS>(tiles + begin.first_buffer(), source, a, head * a.grid.group, first, first,
                         SPARSE);
-    __shared__ Parked<T> parked;
+    __shared__ BlockState<T> state;
     int end = queries_end(a.grid, head * a.grid.group, first, Z::ROWS);
     if (threadIdx.x % (Z::THREADS / 2) == 0)
-        parked.source[ptx_thread() / (Z::THREADS / 2)] = source;
+        state.source[ptx_thread() / (Z::THREADS / 2)] = source;
     if (threadIdx.x == 0)
-        parked.head = head, parked.member = 0, parked.first = first, parked.end = end;
+        state.head = head, state.member = 0, state.first = first, state.end = end;
     __syncthreads();
     Keys<HS> w = {};
 #pragma unroll
@@ -352,22 +355,23 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         load_left<T, HS>(w.v[m], value_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
     }
     do {
-        Passing<SPARSE> queries = my_queries<T, SPARSE>(a, parked);
-        for (; queries.more(parked.end); queries.step()) {
+        TileWalk<SPARSE> queries = queries_of_member<T, SPARSE>(a, state);
+        for (; queries.has_tile_before(state.end); queries.step()) {
             ptx_copy_wait<0>();
             __syncthreads(); // this tile has arrived for all; nobody still uses the previous one
-            if (queries.next() < parked.end)
-                copy_more<T, HS>(tiles + queries.turn(1), a, parked, queries.next(), SPARSE);
-            row = warp_row<HS>(parked.first);
+            if (queries.next() < state.end)
+                copy_queries_of_member<T, HS>(tiles + queries.buffer(1), a, state, queries.next(),
+                                              SPARSE);
+            row = warp_row<HS>(state.first);
             int i = queries.at(), unseen = max(row - i, 0) / 16 * 16; // before the warp's first key
 #pragma unroll 1
             for (int query = unseen; query < Z::ROWS; query += 16)
-                process_queries<T, HS>(w, a, tiles[queries.turn(0)], query, i + query - row,
+                process_queries<T, HS>(w, a, tiles[queries.buffer(0)], query, i + query - row,
                                        queries.template column<HS>(query));
         }
-    } while (next_head<T, HS, SPARSE>(tiles, a, parked));
-    head = parked.head;
-    row = warp_row<HS>(parked.first);
+    } while (start_next_member<T, HS, SPARSE>(tiles, a, state));
+    head = state.head;
+    row = warp_row<HS>(state.first);
 
     float scale[2] = {a.scale, a.scale}, one[2] = {1, 1};
 #pragma unroll
@@ -381,8 +385,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
 // ---- launching ----
 
 template <class T, int HS>
-static void launch(struct Stream *s, void (*kernel)(BackwardArgs<T>), const BackwardArgs<T> &args,
-                   size_t shared_bytes) {
+static void launch_kernel(struct Stream *s, void (*kernel)(BackwardArgs<T>),
+                          const BackwardArgs<T> &args, size_t shared_bytes) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
     gpu_launch(s, kernel, dim3(args.grid.heads * args.grid.blocks), dim3(Tiles<HS>::THREADS),
@@ -390,7 +394,7 @@ static void launch(struct Stream *s, void (*kernel)(BackwardArgs<T>), const Back
 }
 
 template <class T, int HS, bool SPARSE>
-static void start(struct Stream *s, const struct AttentionBackward *a) {
+static void launch_both(struct Stream *s, const struct AttentionBackward *a) {
     BackwardArgs<T> args = {attention_grid(a, ATTENTION_ROWS),
                             attention_scale(HS),
                             attention_scale(HS) * LOG2_E,
@@ -401,17 +405,17 @@ static void start(struct Stream *s, const struct AttentionBackward *a) {
                             static_cast<QueryStats *>(a->work.mem),
                             static_cast<T *>(a->dqkv)};
     attention_part(s, a, "attention_backward dq", 2);
-    launch<T, HS>(s, attention_backward_dq_mma_kernel<T, HS, SPARSE>, args,
-                  4 * Tiles<HS>::N * sizeof(T));
+    launch_kernel<T, HS>(s, attention_backward_dq_mma_kernel<T, HS, SPARSE>, args,
+                         4 * Tiles<HS>::N * sizeof(T));
     attention_part(s, a, "attention_backward dkv", 3);
     args.grid = attention_key_grid(a, ATTENTION_ROWS);
-    launch<T, HS>(s, attention_backward_dkv_mma_kernel<T, HS, SPARSE>, args,
-                  2 * sizeof(QueryTiles<T, HS>));
+    launch_kernel<T, HS>(s, attention_backward_dkv_mma_kernel<T, HS, SPARSE>, args,
+                         2 * sizeof(QueryTiles<T, HS>));
 }
 
 template <class T, int HS>
-static void backward(struct Stream *s, const struct AttentionBackward *a) {
-    a->layout.begin ? start<T, HS, true>(s, a) : start<T, HS, false>(s, a);
+static void launch_sparse_or_dense(struct Stream *s, const struct AttentionBackward *a) {
+    a->layout.begin ? launch_both<T, HS, true>(s, a) : launch_both<T, HS, false>(s, a);
 }
 
 extern "C" void cuda_attention_backward(struct Stream *s, const struct AttentionBackward *a) {
@@ -421,7 +425,9 @@ extern "C" void cuda_attention_backward(struct Stream *s, const struct Attention
         !is_aligned(a->out, 16) || !is_aligned(a->dout, 16) || !is_aligned(a->dqkv, 16))
         attention_plain_backward(s, a);
     else if (a->hs == 64)
-        a->dtype == BF16 ? backward<__nv_bfloat16, 64>(s, a) : backward<__half, 64>(s, a);
+        a->dtype == BF16 ? launch_sparse_or_dense<__nv_bfloat16, 64>(s, a)
+                         : launch_sparse_or_dense<__half, 64>(s, a);
     else
-        a->dtype == BF16 ? backward<__nv_bfloat16, 128>(s, a) : backward<__half, 128>(s, a);
+        a->dtype == BF16 ? launch_sparse_or_dense<__nv_bfloat16, 128>(s, a)
+                         : launch_sparse_or_dense<__half, 128>(s, a);
 }

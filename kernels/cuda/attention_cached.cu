@@ -19,8 +19,9 @@ struct CachedGrid {
     const int32_t *starts;
 };
 
-static __device__ inline size_t cached_at(const CachedGrid &a, unsigned which, unsigned b,
-                                          unsigned head, size_t position) {
+// Returns the index in the cache of a position's key (which: 0) or value (1).
+static __device__ inline size_t cache_index(const CachedGrid &a, unsigned which, unsigned b,
+                                            unsigned head, size_t position) {
     return (((size_t)(b * 2 + which) * a.nkv + head) * a.capacity + position % a.capacity) * a.hs;
 }
 
@@ -31,7 +32,7 @@ static __global__ void __launch_bounds__(WARP)
     unsigned row = blockIdx.x / (2 * a.nkv), head = blockIdx.x % (2 * a.nkv);
     size_t position = row_position(a.starts, row, a.t);
     const T *from = qkv + ((size_t)row * (a.nh + 2 * a.nkv) + a.nh + head) * a.hs;
-    C *to = cache + cached_at(a, head / a.nkv, row / a.t, head % a.nkv, position);
+    C *to = cache + cache_index(a, head / a.nkv, row / a.t, head % a.nkv, position);
     for (unsigned i = threadIdx.x; i < a.hs; i += WARP)
         to[i] = from_float<C>(to_float(from[i]));
 }
@@ -61,20 +62,20 @@ static __device__ inline void lane_read(float x[CHANNELS], const C *vector, unsi
     }
 }
 
-// The output of a query, of what the warps have summed.
+// Computes the output of a query from the warps' softmaxes.
 template <class T>
-static __device__ inline void merge_warps(const float of_warp[][CHANNELS * WARP],
-                                          const float *most_of, const float *sum_of, unsigned hs,
-                                          T *out) {
+static __device__ inline void merge_warps(const float warp_outputs[][CHANNELS * WARP],
+                                          const float *warp_maxima, const float *warp_sums,
+                                          unsigned hs, T *out) {
     float most = -INFINITY, sum = 0;
     for (int w = 0; w < WARPS; w++)
-        most = fmaxf(most, most_of[w]);
+        most = fmaxf(most, warp_maxima[w]);
     for (int w = 0; w < WARPS; w++)
-        sum = fmaf(sum_of[w], expf(most_of[w] - most), sum);
+        sum = fmaf(warp_sums[w], expf(warp_maxima[w] - most), sum);
     for (unsigned i = threadIdx.y * WARP + threadIdx.x; i < hs; i += WARPS * WARP) {
         float x = 0;
         for (int w = 0; w < WARPS; w++)
-            x = fmaf(of_warp[w][i], expf(most_of[w] - most), x);
+            x = fmaf(warp_outputs[w][i], expf(warp_maxima[w] - most), x);
         out[i] = from_float<T>(x / sum);
     }
 }
@@ -82,8 +83,8 @@ static __device__ inline void merge_warps(const float of_warp[][CHANNELS * WARP]
 template <class T, class C>
 static __global__ void __launch_bounds__(WARPS *WARP, 2)
     attention_cached_kernel(CachedGrid a, const T *qkv, const C *cache, T *out) {
-    __shared__ float q[HEADS][CHANNELS * WARP], of_warp[WARPS][CHANNELS * WARP];
-    __shared__ float most_of[WARPS], sum_of[WARPS];
+    __shared__ float q[HEADS][CHANNELS * WARP], warp_outputs[WARPS][CHANNELS * WARP];
+    __shared__ float warp_maxima[WARPS], warp_sums[WARPS];
     unsigned group = a.nh / a.nkv, pieces = (group + HEADS - 1) / HEADS;
     unsigned row = blockIdx.x / (a.nkv * pieces), key_head = blockIdx.x / pieces % a.nkv;
     unsigned first_head = key_head * group + blockIdx.x % pieces * HEADS;
@@ -101,8 +102,8 @@ static __global__ void __launch_bounds__(WARPS *WARP, 2)
     __syncthreads();
     for (size_t p = first + warp; p <= last; p += WARPS) {
         float k[CHANNELS], v[CHANNELS];
-        lane_read(k, cache + cached_at(a, 0, b, key_head, p), a.hs);
-        lane_read(v, cache + cached_at(a, 1, b, key_head, p), a.hs);
+        lane_read(k, cache + cache_index(a, 0, b, key_head, p), a.hs);
+        lane_read(v, cache + cache_index(a, 1, b, key_head, p), a.hs);
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             float score = 0;
@@ -117,13 +118,13 @@ static __global__ void __launch_bounds__(WARPS *WARP, 2)
     for (int h = 0; h < HEADS; h++) {
         __syncthreads(); // the query before has been merged
         if (lane == 0)
-            most_of[warp] = r[h].most, sum_of[warp] = r[h].sum;
+            warp_maxima[warp] = r[h].most, warp_sums[warp] = r[h].sum;
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
-            of_warp[warp][lane + c * WARP] = r[h].acc[c];
+            warp_outputs[warp][lane + c * WARP] = r[h].acc[c];
         __syncthreads();
         if (h < heads)
-            merge_warps(of_warp, most_of, sum_of, a.hs,
+            merge_warps(warp_outputs, warp_maxima, warp_sums, a.hs,
                         out + ((size_t)row * a.nh + first_head + h) * a.hs);
     }
 }

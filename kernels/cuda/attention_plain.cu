@@ -72,8 +72,8 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     for (int i = 0; i < P::R; i++)
         w.most[i] = -INFINITY, w.sum[i] = 0;
     float scale2 = a.scale * LOG2_E;
-    PlainPassing keys(a.grid, LAYOUT_KEYS, head, row,
-                      a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
+    PlainTileWalk keys(a.grid, LAYOUT_KEYS, head, row,
+                       a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
     while (keys.next()) {
         int j = keys.at;
         __syncthreads(); // nobody still reads the last tile

@@ -24,13 +24,13 @@ template <int C> struct Plain {
 
 // The tiles that stream past a block's rows, of as many rows: those at begin .. end - 1, or those
 // of them in a layout's list with a seen cell in our rows.
-struct PlainPassing {
+struct PlainTileWalk {
     int at, begin, end, rows, own, n;
     uint32_t cells; // bit 4 * i + j: own rows 16 i .. 16 i + 15, passing rows 16 j ..
     LayoutList list;
 
-    __device__ PlainPassing(const AttentionGrid &g, LayoutSide side, int head, int own, int begin,
-                            int end, int rows)
+    __device__ PlainTileWalk(const AttentionGrid &g, LayoutSide side, int head, int own, int begin,
+                             int end, int rows)
         : at(begin - rows), begin(begin), end(end), rows(rows), own(own), n(0), cells(~0u), list() {
         if (g.layout.begin)
             list = layout_list(&g.layout, side, head, own);

@@ -74,8 +74,8 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     QueryStats stats[P::R];
     plain_stats<T, C>(stats, a, head, row, dout);
     float acc[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R];
-    PlainPassing keys(a.grid, LAYOUT_KEYS, head, row,
-                      a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
+    PlainTileWalk keys(a.grid, LAYOUT_KEYS, head, row,
+                       a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
     while (keys.next()) {
         int j = keys.at;
         __syncthreads(); // nobody still reads the last tile
@@ -142,7 +142,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     plain_load<T, C>(v, plain_values(a, head), row, t, a.hs);
     float dk[P::R][C] = {}, dv[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R], one[P::R];
     for (int h = head * a.grid.group; h < (head + 1) * a.grid.group; h++) {
-        PlainPassing queries(a.grid, LAYOUT_QUERIES, h, row, row, t, P::ROWS);
+        PlainTileWalk queries(a.grid, LAYOUT_QUERIES, h, row, row, t, P::ROWS);
         while (queries.next() && a.grid.first_key(h, queries.at) < row + P::ROWS) {
             int i = queries.at;
             __syncthreads(); // nobody still reads the last tile

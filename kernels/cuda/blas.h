@@ -20,12 +20,12 @@ int blas_open(struct Blas **out, struct Error *e);
 void blas_close(struct Blas *b); // NULL: does nothing
 
 // The parts of a product's scratch, each aligned to 256.
-struct Capacity {
-    void *workspace; // blas_workspace_bytes, for cuBLASLt
-    float *scratch;  // for our own epilogue, then for our own sums of rows
-    void *dbias;     // space for one dbias
-    void *spare;     // the rest
-    size_t spare_bytes;
+struct MatmulBuffers {
+    void *workspace;    // blas_workspace_bytes, for cuBLASLt
+    float *own_scratch; // for our own epilogue, then for our own sums of rows
+    void *dbias;        // space for one dbias
+    void *timing_c;     // the rest: a C for timed runs, if it is large enough
+    size_t timing_c_bytes;
 };
 
 // Epilogues that cuBLASLt can be asked for; written to checkpoints.
@@ -36,12 +36,12 @@ enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NE
 // around a product in fp32 or without an epilogue, which it is asked for separately. Fatal if no
 // such way is left.
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Capacity *space);
+                 const struct MatmulBuffers *space);
 
 // True if our own kernels do the product with that epilogue for their speed, not because cuBLASLt
 // refused it.
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                         const struct Capacity *space);
+                         const struct MatmulBuffers *space);
 
 // C *= GELU'(dgelu), for a stored product whose rows are multiples of 16 bytes (gelu.cu).
 void cuda_gelu_slope(struct Stream *s, const struct Matmul *a);

@@ -74,7 +74,8 @@ static bool is_offered(struct Blas *b, struct BlasPlan *p, cublasStatus_t *statu
     cublasLtMatmulHeuristicResult_t result = {0};
     *status = b->lt.MatmulAlgoCheck(b->handle, p->product, p->b, p->a, p->c, p->c, algo, &result);
     blas_check_refusal(b, "cublasLtMatmulAlgoCheck", *status, &p->choice.key);
-    return *status == CUBLAS_STATUS_SUCCESS && plan_may_take(b, &p->choice.key, &result, algo);
+    return *status == CUBLAS_STATUS_SUCCESS &&
+           plan_allows_algorithm(b, &p->choice.key, &result, algo);
 }
 
 static int set_choice(struct Blas *b, const struct BlasChoice *choice, struct Error *e) {

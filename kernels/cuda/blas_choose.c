@@ -91,8 +91,9 @@ static bool is_repeatable(struct Blas *b, const struct BlasKey *key,
     return (scheme & ~(uint32_t)SCHEMES_ALLOWED) == 0 && (reduces || split_k <= 1);
 }
 
-bool plan_may_take(struct Blas *b, const struct BlasKey *key,
-                   const cublasLtMatmulHeuristicResult_t *r, const cublasLtMatmulAlgo_t *algo) {
+bool plan_allows_algorithm(struct Blas *b, const struct BlasKey *key,
+                           const cublasLtMatmulHeuristicResult_t *r,
+                           const cublasLtMatmulAlgo_t *algo) {
     return r->state == CUBLAS_STATUS_SUCCESS &&
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
 }
@@ -150,7 +151,7 @@ static void find_candidates(struct Blas *b, struct BlasPlan *p, uint32_t schemes
     LT_CHECK(b, key, MatmulPreferenceDestroy, preference);
     c->n = 0;
     for (int i = 0; i < nfound && status == CUBLAS_STATUS_SUCCESS; i++)
-        if (plan_may_take(b, key, &found[i], &found[i].algo))
+        if (plan_allows_algorithm(b, key, &found[i], &found[i].algo))
             c->one[c->n++] = (struct BlasCandidate){found[i].algo, found[i].workspaceSize};
     if (c->n == 0) {
         p->choice.status = status;
@@ -163,7 +164,7 @@ struct Trial {
     struct Stream *s;
     struct BlasPlan *p;
     struct Matmul a; // its C and its dbias may be written over
-    const struct Capacity *space;
+    const struct MatmulBuffers *space;
     enum Epilogue own; // NONE: the library's way
 };
 
@@ -184,7 +185,7 @@ static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo
         blas_check_refusal(s->cuda->blas, "cublasLtMatmul", status, &t->p->choice.key);
         launched = status == CUBLAS_STATUS_SUCCESS;
         if (launched && t->own == EPILOGUE_DBIAS)
-            cuda_row_sums(s, &t->a, t->space->scratch);
+            cuda_row_sums(s, &t->a, t->space->own_scratch);
         if (launched && t->own == EPILOGUE_DGELU)
             cuda_gelu_slope(s, &t->a);
     }
@@ -198,12 +199,13 @@ static size_t c_bytes(const struct Matmul *a) {
 }
 
 // Returns where timed runs may put their C; NULL: nothing is timed.
-static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Capacity *space) {
+static void *find_c_for_timing(struct Stream *s, const struct Matmul *a,
+                               const struct MatmulBuffers *space) {
     if (!s->cuda->blas->autotune)
         return NULL;
     if (!a->accumulate && a->dgelu != a->c.data)
         return a->c.data;
-    return c_bytes(a) > space->spare_bytes ? NULL : space->spare;
+    return c_bytes(a) > space->timing_c_bytes ? NULL : space->timing_c;
 }
 
 // Returns the fastest, and its time; NULL: none can be launched.
@@ -225,14 +227,14 @@ static const struct BlasCandidate *time_candidates(const struct Trial *t,
 static bool is_own_quicker(const struct Trial *library, double seconds) {
     struct Trial own = *library;
     own.own = (enum Epilogue)library->p->choice.key.epilogue;
-    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, own.space);
+    own.p = plan_get(own.s, &own.a, EPILOGUE_NONE, own.space);
     cublasLtMatmulAlgo_t algo = own.p->choice.algo;
     return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
 }
 
 // True if cuBLASLt has an algorithm; then the plan has the best one.
 static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
-                           const struct Matmul *a, const struct Capacity *space) {
+                           const struct Matmul *a, const struct MatmulBuffers *space) {
     struct Candidates c;
     find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
@@ -240,9 +242,9 @@ static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
     struct Trial trial = {s, p, *a, space, EPILOGUE_NONE};
     const struct BlasCandidate *best = NULL;
     double seconds = INFINITY;
-    trial.a.c.data = timed_c(s, a, space);
-    if (trial.a.c.data == space->spare && space->spare)
-        CUDA_CHECK(cudaMemsetAsync(space->spare, 0, c_bytes(a), s->stream));
+    trial.a.c.data = find_c_for_timing(s, a, space);
+    if (trial.a.c.data == space->timing_c && space->timing_c)
+        CUDA_CHECK(cudaMemsetAsync(space->timing_c, 0, c_bytes(a), s->stream));
     trial.a.dbias = space->dbias;
     if (trial.a.c.data) {
         best = time_candidates(&trial, &c, &seconds);
@@ -272,10 +274,10 @@ static void choose_own(struct Blas *b, struct BlasPlan *p, enum Way way) {
 }
 
 void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
-                 const struct Capacity *space) {
+                 const struct MatmulBuffers *space) {
     struct Blas *b = s->cuda->blas;
     const struct BlasKey *key = &p->choice.key;
-    if (is_bgradb_a_pass(s, key) && !timed_c(s, a, space)) {
+    if (is_bgradb_a_pass(s, key) && !find_c_for_timing(s, a, space)) {
         choose_own(b, p, WAY_OWN_QUICKER);
         return;
     }

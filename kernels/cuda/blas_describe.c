@@ -30,15 +30,15 @@ static char *text_close(struct TextBuffer *t) {
     return t->text;
 }
 
-static const char *transposed(uint32_t yes) {
-    return yes ? "'" : "";
+static const char *transpose_mark(uint32_t is_transposed) {
+    return is_transposed ? "'" : "";
 }
 
 // Prints a product as its user knows it: C (m, n) = A B, with A' if A is transposed.
 static void print_key(FILE *out, const struct BlasKey *key) {
     fprintf(out, "m %zu n %zu k %zu, C = A%s B%s, %s to %s, epilogue %s", (size_t)key->m,
-            (size_t)key->n, (size_t)key->k, transposed(key->a_transposed),
-            transposed(key->b_transposed), dtype_name((enum Dtype)key->dtype),
+            (size_t)key->n, (size_t)key->k, transpose_mark(key->a_transposed),
+            transpose_mark(key->b_transposed), dtype_name((enum Dtype)key->dtype),
             dtype_name((enum Dtype)key->c_dtype), epilogue_names[key->epilogue]);
 }
 

@@ -86,8 +86,9 @@ static void set_attribute(struct Blas *b, struct BlasPlan *p, cublasLtMatmulDesc
     LT_CHECK(b, &p->choice.key, MatmulDescSetAttribute, p->product, name, value, bytes);
 }
 
-static void set_operand(struct Blas *b, struct BlasPlan *p, cublasLtMatmulDescAttributes_t name,
-                        const void *value) {
+// Sets an attribute whose value is the address `value` itself.
+static void set_pointer_attribute(struct Blas *b, struct BlasPlan *p,
+                                  cublasLtMatmulDescAttributes_t name, const void *value) {
     set_attribute(b, p, name, &value, sizeof value);
 }
 
@@ -104,12 +105,12 @@ static void set_epilogue(struct Blas *b, struct BlasPlan *p) {
     // The heuristic reads only the alignment of these addresses.
     const void *aligned = (const void *)(uintptr_t)MAX_ALIGN;
     if (key->epilogue == EPILOGUE_BIAS || key->epilogue == EPILOGUE_DBIAS)
-        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+        set_pointer_attribute(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
     if (key->epilogue != EPILOGUE_DGELU)
         return;
     int64_t ld = (int64_t)key->ldc;
     set_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
-    set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+    set_pointer_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
 }
 
 struct BlasPlan plan_open(struct Blas *b, const struct BlasKey *key) {
@@ -168,18 +169,18 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *
     float alpha = 1, beta = a->accumulate ? 1 : 0;
     uint32_t epilogue = p->choice.key.epilogue;
     if (epilogue == EPILOGUE_BIAS)
-        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias);
+        set_pointer_attribute(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias);
     if (epilogue == EPILOGUE_DGELU)
-        set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, a->dgelu);
+        set_pointer_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, a->dgelu);
     if (epilogue == EPILOGUE_DBIAS)
-        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->dbias);
+        set_pointer_attribute(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->dbias);
     return b->lt.Matmul(b->handle, p->product, &alpha, a->b.data, p->b, a->a.data, p->a, &beta,
                         a->c.data, p->c, a->c.data, p->c, algo, workspace,
                         blas_workspace_bytes(a->m, a->n), stream);
 }
 
-struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                          const struct Capacity *space) {
+struct BlasPlan *plan_get(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                          const struct MatmulBuffers *space) {
     struct Blas *b = s->cuda->blas;
     struct BlasKey key = key_of(a, epilogue);
     struct BlasPlan *p = plan_find(b, &key);
@@ -191,14 +192,14 @@ struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogu
 }
 
 bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                         const struct Capacity *space) {
-    return plan_for(s, a, epilogue, space)->choice.way == WAY_OWN_QUICKER;
+                         const struct MatmulBuffers *space) {
+    return plan_get(s, a, epilogue, space)->choice.way == WAY_OWN_QUICKER;
 }
 
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Capacity *space) {
+                 const struct MatmulBuffers *space) {
     struct Blas *b = s->cuda->blas;
-    struct BlasPlan *p = plan_for(s, a, epilogue, space);
+    struct BlasPlan *p = plan_get(s, a, epilogue, space);
     p->uses++;
     if (!blas_ways[p->choice.way].library)
         return false;

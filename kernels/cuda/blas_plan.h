@@ -109,8 +109,8 @@ struct BlasPlan *plan_find(struct Blas *b, const struct BlasKey *key); // NULL: 
 struct BlasPlan *plan_keep(struct Blas *b, const struct BlasPlan *p);  // a copy
 
 // Returns the product's plan, chosen at its first use. Valid until another plan is chosen.
-struct BlasPlan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                          const struct Capacity *space);
+struct BlasPlan *plan_get(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                          const struct MatmulBuffers *space);
 
 // Queues the product with that algorithm; a status other than success: nothing is queued.
 cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *p,
@@ -119,10 +119,11 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct BlasPlan *
 
 // Sets the plan's way and algorithm: blas_choose.c.
 void plan_choose(struct Stream *s, struct BlasPlan *p, const struct Matmul *a,
-                 const struct Capacity *space);
+                 const struct MatmulBuffers *space);
 // True if an algorithm is allowed, given cuBLASLt's result for it.
-bool plan_may_take(struct Blas *b, const struct BlasKey *key,
-                   const cublasLtMatmulHeuristicResult_t *r, const cublasLtMatmulAlgo_t *algo);
+bool plan_allows_algorithm(struct Blas *b, const struct BlasKey *key,
+                           const cublasLtMatmulHeuristicResult_t *r,
+                           const cublasLtMatmulAlgo_t *algo);
 // True if a way is possible for a product.
 bool way_fits(enum Way way, const struct BlasKey *key);
 

@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     unsigned target = (unsigned)a.targets[at];
     float at_target = to_float(row[target]);
     Softmax s = join_block<THREADS>(
-        walk<THREADS, ACCESS>(row, a.v, a.vp)); // by then all have read their target
+        thread_softmax<THREADS, ACCESS>(row, a.v, a.vp)); // by then all have read their target
     if (threadIdx.x == 0)
         a.loss[at] = logf(s.sum) - (at_target - s.max);
     if (a.backward)

@@ -42,7 +42,7 @@ template <unsigned THREADS> static __device__ inline Softmax join_block(Softmax 
 
 // Returns the softmax of this thread's packs of the row's first v logits.
 template <unsigned THREADS, Access ACCESS, class T>
-static __device__ inline Softmax walk(const T *row, unsigned v, unsigned vp) {
+static __device__ inline Softmax thread_softmax(const T *row, unsigned v, unsigned vp) {
     constexpr unsigned N = Pack<T>::N, STEP = THREADS * N;
     Softmax s = {-FLT_MAX, 0};
     for (unsigned i = threadIdx.x * N; i < v; i += AT_ONCE<ACCESS> * STEP) {
@@ -70,14 +70,14 @@ static __device__ inline Softmax walk(const T *row, unsigned v, unsigned vp) {
     return s;
 }
 
-// Read the pack at element i for the last time, and write its replacement.
+// Read the pack at element i, and write it; lines of whole packs leave the L2 cache first.
 template <Access ACCESS, class T>
-static __device__ inline Pack<T> read_last(const T *row, unsigned i, unsigned vp) {
+static __device__ inline Pack<T> read_streaming(const T *row, unsigned i, unsigned vp) {
     return ACCESS == WHOLE && i < vp ? pack_of<T>(ptx_load_last(row + i))
                                      : pack_read<ACCESS>(row, i, vp);
 }
 template <Access ACCESS, class T>
-static __device__ inline void write_last(T *row, unsigned i, unsigned vp, const Pack<T> &x) {
+static __device__ inline void write_streaming(T *row, unsigned i, unsigned vp, const Pack<T> &x) {
     if (ACCESS != WHOLE)
         pack_write<ACCESS>(row, i, vp, x);
     else if (i < vp)
@@ -104,7 +104,7 @@ static __device__ inline void write_gradients(const Logits &a, T *row, unsigned 
         Pack<T> packs[AT_ONCE<ACCESS>];
 #pragma unroll
         for (unsigned u = 0; u < AT_ONCE<ACCESS>; u++)
-            packs[u] = read_last<ACCESS>(row, i + u * STEP, a.vp);
+            packs[u] = read_streaming<ACCESS>(row, i + u * STEP, a.vp);
 #pragma unroll
         for (unsigned u = 0; u < AT_ONCE<ACCESS>; u++) {
 #pragma unroll
@@ -115,7 +115,7 @@ static __device__ inline void write_gradients(const Logits &a, T *row, unsigned 
                     d -= dloss;
                 packs[u].x[j] = from_float<T>(at < a.v ? d : 0);
             }
-            write_last<ACCESS>(row, i + u * STEP, a.vp, packs[u]);
+            write_streaming<ACCESS>(row, i + u * STEP, a.vp, packs[u]);
         }
     }
 }
@@ -126,7 +126,7 @@ static __device__ inline void write_zeros(const Logits &a, T *row) {
     constexpr unsigned N = Pack<T>::N;
     Pack<T> zeros = {};
     for (unsigned i = threadIdx.x * N; i < a.vp; i += THREADS * N)
-        write_last<ACCESS>(row, i, a.vp, zeros);
+        write_streaming<ACCESS>(row, i, a.vp, zeros);
 }
 
 #endif

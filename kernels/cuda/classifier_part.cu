@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     int32_t target = a.targets[at];
     struct SoftmaxPart part = {-INFINITY, -INFINITY, 0};
     if (target != UNCOUNTED) { // the same for all threads of the block
-        Softmax s = join_block<THREADS>(walk<THREADS, ACCESS>(row, a.v, a.vp));
+        Softmax s = join_block<THREADS>(thread_softmax<THREADS, ACCESS>(row, a.v, a.vp));
         unsigned column = column_of(target, a.first_token);
         part.max = s.sum == 0 ? -INFINITY : s.max;
         part.sum = s.sum;

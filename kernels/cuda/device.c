@@ -163,13 +163,13 @@ static void *gpu_native_stream(struct Stream *s) {
 static void gpu_close(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
     for (int q = 0; q < NQUEUE; q++)
-        CUDA_CHECK(cudaStreamSynchronize(cuda->own[q]->stream));
+        CUDA_CHECK(cudaStreamSynchronize(cuda->streams[q]->stream));
     blas_close(cuda->blas);
     for (int q = 0; q < NQUEUE; q++) {
-        CUDA_CHECK(cudaStreamDestroy(cuda->own[q]->stream));
-        CUDA_CHECK(cudaFree(cuda->own[q]->sums));
-        spans_close(cuda->own[q]->spans);
-        free(cuda->own[q]);
+        CUDA_CHECK(cudaStreamDestroy(cuda->streams[q]->stream));
+        CUDA_CHECK(cudaFree(cuda->streams[q]->sums));
+        spans_close(cuda->streams[q]->spans);
+        free(cuda->streams[q]);
     }
     spans_close_clock(cuda);
     free(cuda);
@@ -285,16 +285,17 @@ static int check_gpu(int index, struct Error *e) {
         cudaGetLastError();
         return error_set(
             e, -ENODEV, E_GPU_MISSING,
-            "--device cuda: GPU %d of %d cannot be used (CUDA: %s): is there an NVIDIA "
-            "driver, and what does nvidia-smi show? Without one, --device cpu",
+            "--device cuda: GPU %d of %d cannot be used (CUDA: %s): check by nvidia-smi "
+            "that the driver and that GPU are there, or give --device cpu",
             index, count, why);
     }
     struct Capability has = capability_of(index);
     if (has.major < 8)
         return error_set(
             e, -ENODEV, E_GPU_CAPABILITY,
-            "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer", index,
-            has.major, has.minor);
+            "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer; choose "
+            "another GPU by CUDA_VISIBLE_DEVICES, or give --device cpu",
+            index, has.major, has.minor);
     return 0;
 }
 
@@ -343,7 +344,7 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
     struct Capability has = capability_of(index);
     variants_open(&cuda->variants, 10 * has.major + has.minor);
     for (int q = 0; q < NQUEUE; q++)
-        cuda->device.queue[q] = cuda->own[q] = stream_open(cuda, (enum Queue)q);
+        cuda->device.queue[q] = cuda->streams[q] = stream_open(cuda, (enum Queue)q);
     *out = &cuda->device;
     return 0;
 }

@@ -123,10 +123,10 @@ static __device__ inline unsigned part_at(unsigned i, int j, unsigned c) {
     return ACCESS == WHOLE ? begin + j * lanes + (i - begin) / N : i + j;
 }
 
-// Stores the sum of a row to dwte or scratch, and begins a new one.
+// Adds the sum of a row to dwte, or stores it to scratch, and sets it to 0.
 template <class G, Access ACCESS, int N>
-static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_head, bool is_tail,
-                                    unsigned i, float (&sum)[N]) {
+static __device__ inline void store_sum(const struct Tiles &a, int32_t row, bool is_head,
+                                        bool is_tail, unsigned i, float (&sum)[N]) {
     if (is_head || is_tail) {
         float *part = a.parts + ((size_t)blockIdx.x * 2 + !is_head) * a.c;
 #pragma unroll
@@ -181,7 +181,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struc
             int32_t row = rows[k + u];
             bool is_last = k + u + 1 == count;
             if (is_last || rows[k + u + 1] != row)
-                flush<G, ACCESS>(a, row, row == before, is_last && row == after, i, sum);
+                store_sum<G, ACCESS>(a, row, row == before, is_last && row == after, i, sum);
         }
     }
 }
@@ -272,15 +272,15 @@ static __global__ void __launch_bounds__(POSITION_THREADS)
         positions[row] = (int32_t)row_position(starts, row, t);
 }
 
-// Begins a part of the backward pass: it reads all of dout, and moves `bytes` besides.
-static void begin_part(struct Stream *s, const struct EmbedBackward *a, const char *name,
-                       double bytes) {
+// Begins a part of the backward pass for traces: it reads all of dout, and moves `bytes` besides.
+static void begin_dout_part(struct Stream *s, const struct EmbedBackward *a, const char *name,
+                            double bytes) {
     struct Cost cost = {0, bytes, ""};
     cost.bytes += (double)(a->b * a->t * a->c * dtype_size(a->dtype));
     span_part(s, name, cost);
 }
 
-// Sums rows of dout by their token into rows of dw.
+// Queues the sort of the batch by token. Returns the arguments of the sums into rows of dw.
 static struct Tiles sort_tiles(struct Stream *s, const struct EmbedBackward *a,
                                struct Tokens tokens, void *dw) {
     struct Tiles tiles = {};
@@ -326,15 +326,15 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
     size_t plane = a->t * a->c;
     bool whole = is_whole<T>(a->c) && is_whole<G>(a->c) && is_aligned(a->dout, 16) &&
                  is_aligned(a->dwte, 16) && is_aligned(a->dwpe, 16);
-    begin_part(s, a, "embed_backward tokens",
-               (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
+    begin_dout_part(s, a, "embed_backward tokens",
+                    (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
     with_bool(whole, [&](auto yes) {
         constexpr Access ACCESS = yes ? WHOLE : SCALAR;
         launch_tiles<T, G, ACCESS>(s, tiles);
         if (!a->dwpe)
             return;
-        begin_part(s, a, "embed_backward positions",
-                   (double)((a->accumulate ? 2 : 1) * plane * sizeof(G)));
+        begin_dout_part(s, a, "embed_backward positions",
+                        (double)((a->accumulate ? 2 : 1) * plane * sizeof(G)));
         if (a->starts)
             launch_restarted<T, G, ACCESS>(s, a);
         else

@@ -36,8 +36,8 @@ static const struct {
     enum ErrorId id;
     const char *advice;
 } causes[NCAUSE] = {
-    [MEMORY] = {E_GPU_MEMORY, "make the run smaller (--plan shows what it takes), or end what else "
-                              "is on that GPU (nvidia-smi shows it)"},
+    [MEMORY] = {E_GPU_MEMORY, "lower --batch, give --fit auto, or end what else is on that GPU "
+                              "(nvidia-smi shows it)"},
     [KERNEL] = {E_GPU_KERNEL,
                 "a kernel has failed, there or before: --check-launches names it; " GO_ON},
     [NAMED_KERNEL] = {E_GPU_KERNEL, GO_ON},
@@ -50,7 +50,7 @@ static const struct {
                 "install a newer one, or build with an older CUDA Toolkit"},
     [CODE] = {E_GPU_CAPABILITY,
               "this build has no kernels for that GPU: build again with make cuda"},
-    [LIBRARY] = {E_CUBLASLT, "another version of the CUDA Toolkit's cuBLAS may do it"},
+    [LIBRARY] = {E_CUBLASLT, "install another version of the CUDA Toolkit's cuBLAS"},
     [OTHER] = {E_GPU_CALL, "nvidia-smi and `dmesg | grep -i xid` may tell more; " GO_ON},
 };
 

@@ -17,7 +17,8 @@ void device_check_launches(struct Device *d, bool on) {
         ((struct Cuda *)d)->check_launches = on;
 }
 
-static _Noreturn void fail(const struct Stream *s, const char *kernel, cudaError_t status) {
+static _Noreturn void report_failed_kernel(const struct Stream *s, const char *kernel,
+                                           cudaError_t status) {
     const struct Label *l = &s->cuda->device.label;
     char where[80] = "outside a step", unit[32] = "", text[320];
     if (l->unit >= 0)
@@ -48,12 +49,12 @@ void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
     snprintf(kernel, sizeof kernel, "kernel %llu (%u x %u x %u blocks of %u x %u x %u threads)",
              (unsigned long long)(s->launches - s->op_launches), grid.x, grid.y, grid.z, block.x,
              block.y, block.z);
-    fail(s, kernel, status);
+    report_failed_kernel(s, kernel, status);
 }
 
 void launch_end(struct Stream *s) {
     cudaError_t status = s->cuda->check_launches ? cudaStreamSynchronize(s->stream) : cudaSuccess;
     if (status != cudaSuccess)
-        fail(s, "a library's kernel", status);
+        report_failed_kernel(s, "a library's kernel", status);
     s->op = NULL;
 }

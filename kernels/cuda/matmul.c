@@ -1,7 +1,7 @@
 // The matmul of CUDA's kernel table: cuBLASLt for the product, and a choice for each part of the
 // epilogue.
 //
-//   bias, dgelu   by cuBLASLt while the product is still in registers, if `asked_of_library`
+//   bias, dgelu   by cuBLASLt while the product is still in registers, if `pick_library_epilogue`
 //                 below and cuBLASLt itself allow it; else by a kernel of our own (epilogue.cu),
 //                 which reads the product in fp32. Its kernels with a dgelu may be much slower than
 //                 plain ones: with --autotune a plain product, stored in 16 bits, is timed, too,
@@ -48,7 +48,7 @@ static bool has_aligned_rows(const struct Mat *x) {
 // accept operands that are not aligned to 16 bytes only for A, B and C. dgelu is used with the one
 // form of a backward pass, in which neither operand is transposed, and dbias, in C's format, with
 // that of a weight gradient.
-static enum Epilogue asked_of_library(const struct Matmul *a) {
+static enum Epilogue pick_library_epilogue(const struct Matmul *a) {
     bool aligned = has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
                    a->n % 8 == 0;
     bool dx_form = !a->a.transposed && !a->b.transposed;
@@ -66,18 +66,18 @@ static enum Epilogue asked_of_library(const struct Matmul *a) {
     return EPILOGUE_NONE;
 }
 
-static struct Capacity capacity_of(const struct Matmul *a) {
+static struct MatmulBuffers divide_scratch(const struct Matmul *a) {
     struct MatmulScratch bytes = cuda_matmul_scratch(a);
     char *workspace = (char *)round_up((uintptr_t)a->work.mem, MATMUL_BOUNDARY);
     char *own = workspace + bytes.workspace, *dbias = own + bytes.own;
-    char *spare = dbias + bytes.dbias, *end = (char *)a->work.mem + a->work.bytes;
-    return (struct Capacity){workspace, (float *)own, dbias, spare, (size_t)(end - spare)};
+    char *rest = dbias + bytes.dbias, *end = (char *)a->work.mem + a->work.bytes;
+    return (struct MatmulBuffers){workspace, (float *)own, dbias, rest, (size_t)(end - rest)};
 }
 
-// ---- for traces: a matmul in parts ----
+// ---- for traces: a matmul in parts, each begun here ----
 
-// The product, with its whole epilogue except GELU.
-static void begin_product(struct Stream *s, const struct Matmul *a, bool dbias) {
+// A part of the product, with its whole epilogue except GELU.
+static void trace_product(struct Stream *s, const struct Matmul *a, bool dbias) {
     if (!span_is_on(s))
         return;
     struct Matmul product = *a;
@@ -86,14 +86,14 @@ static void begin_product(struct Stream *s, const struct Matmul *a, bool dbias) 
     span_part(s, "matmul", cost_matmul(&product));
 }
 
-static void begin_gelu(struct Stream *s, const struct Matmul *a) {
+static void trace_gelu(struct Stream *s, const struct Matmul *a) {
     struct GeluForward all = {.n = a->m * a->n, .dtype = a->c.dtype};
     if (span_is_on(s))
         span_part(s, "gelu_forward", cost_gelu_forward(&all));
 }
 
-// A second read of A; added: of the sums that cuBLASLt has made.
-static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
+// A part that sums A's rows; or, if `added`, adds the sums that cuBLASLt has made to old ones.
+static void trace_dbias(struct Stream *s, const struct Matmul *a, bool added) {
     size_t old = a->accumulate ? 2 : 1, size = dtype_size(a->c.dtype);
     struct Cost cost = {.bytes = (double)(old * a->m * size)};
     cost.bytes += added ? (double)(a->m * size) : (double)(a->m * a->k * dtype_size(a->a.dtype));
@@ -102,8 +102,8 @@ static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
         span_part(s, "matmul dbias", cost);
 }
 
-// A read of the stored product and of GELU's input.
-static void begin_slope(struct Stream *s, const struct Matmul *a) {
+// A part that multiplies the stored product by GELU's derivative.
+static void trace_gelu_slope(struct Stream *s, const struct Matmul *a) {
     struct Cost cost = {.bytes = 3.0 * (double)(a->m * a->n * dtype_size(a->c.dtype))};
     snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->m, a->n);
     if (span_is_on(s))
@@ -114,14 +114,14 @@ static void begin_slope(struct Stream *s, const struct Matmul *a) {
 
 // A product in fp32, which only cuBLASLt can do.
 static void multiply_plainly(struct Stream *s, const struct Matmul *a,
-                             const struct Capacity *space) {
+                             const struct MatmulBuffers *space) {
     bool done = blas_matmul(s, a, EPILOGUE_NONE, space);
     CHECK(done, "a product in fp32 of m %zu, n %zu, k %zu has no way left", a->m, a->n, a->k);
 }
 
 // A product with our own epilogue, in place.
 static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
-                                 const struct Capacity *space) {
+                                 const struct MatmulBuffers *space) {
     multiply_plainly(s, a, space);
     struct Finish f = {.rows = a->m,
                        .n = a->n,
@@ -138,21 +138,21 @@ static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
 
 // A product with our own epilogue and a 16-bit C.
 static void multiply_by_slices(struct Stream *s, const struct Matmul *a,
-                               const struct Capacity *space) {
+                               const struct MatmulBuffers *space) {
     size_t step = cuda_slice_rows(a), row_step = a->a.transposed ? 1 : a->a.ld;
     for (size_t i = 0; i < a->m; i += step) {
         struct Matmul part = *a;
         part.m = size_min(step, a->m - i);
         part.a.data = dtype_at(a->a.data, a->a.dtype, i * row_step);
-        part.c = (struct Mat){space->scratch, F32, a->n, false, NULL};
+        part.c = (struct Mat){space->own_scratch, F32, a->n, false, NULL};
         part.accumulate = false;
-        struct Capacity own = {.workspace = space->workspace};
+        struct MatmulBuffers own = {.workspace = space->workspace};
         multiply_plainly(s, &part, &own);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
                            .ld_sum = a->n,
                            .ldc = a->c.ld,
-                           .sum = space->scratch,
+                           .sum = space->own_scratch,
                            .c = dtype_at(a->c.data, a->c.dtype, i * a->c.ld),
                            .dtype = a->c.dtype,
                            .bias_dtype = a->b.dtype,
@@ -166,25 +166,25 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a,
 
 // A stored 16-bit product, then GELU's derivative; false: cuBLASLt refuses the product.
 static bool multiply_then_slope(struct Stream *s, const struct Matmul *a,
-                                const struct Capacity *space) {
+                                const struct MatmulBuffers *space) {
     struct Matmul plain = *a;
     plain.dgelu = NULL;
-    begin_product(s, &plain, false);
+    trace_product(s, &plain, false);
     if (!blas_matmul(s, &plain, EPILOGUE_NONE, space))
         return false;
-    begin_slope(s, a);
+    trace_gelu_slope(s, a);
     cuda_gelu_slope(s, a);
     return true;
 }
 
 // Does everything except gelu and dbias.
-static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
-                     const struct Capacity *space) {
-    bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
-    begin_product(s, a, false);
-    if (!own && blas_matmul(s, a, asked, space))
+static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                     const struct MatmulBuffers *space) {
+    bool own = epilogue == EPILOGUE_NONE && (a->bias || a->dgelu);
+    trace_product(s, a, false);
+    if (!own && blas_matmul(s, a, epilogue, space))
         return;
-    if (asked == EPILOGUE_DGELU && blas_is_own_quicker(s, a, asked, space) &&
+    if (epilogue == EPILOGUE_DGELU && blas_is_own_quicker(s, a, epilogue, space) &&
         multiply_then_slope(s, a, space))
         return;
     if (a->c.dtype == F32)
@@ -195,16 +195,16 @@ static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue ask
 
 // Does everything except gelu; false: cuBLASLt does not do both in one, and nothing was queued.
 static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a,
-                                const struct Capacity *space) {
+                                const struct MatmulBuffers *space) {
     struct Matmul fresh = *a;
     if (a->accumulate)
         fresh.dbias = space->dbias;
-    begin_product(s, a, true);
+    trace_product(s, a, true);
     if (!blas_matmul(s, &fresh, EPILOGUE_DBIAS, space))
         return false;
     if (!a->accumulate)
         return true;
-    begin_dbias(s, a, true);
+    trace_dbias(s, a, true);
     cuda_add_row_sums(s, a, space->dbias);
     return true;
 }
@@ -212,7 +212,7 @@ static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a,
 // Rows with gaps between them, which only tests have, are processed one by one.
 static void apply_gelu(struct Stream *s, const struct Matmul *a) {
     bool dense = a->c.ld == a->n;
-    begin_gelu(s, a);
+    trace_gelu(s, a);
     for (size_t i = 0; i < (dense ? 1 : a->m); i++) {
         struct GeluForward g = {.n = dense ? a->m * a->n : a->n,
                                 .dtype = a->c.dtype,
@@ -224,7 +224,7 @@ static void apply_gelu(struct Stream *s, const struct Matmul *a) {
 
 // Stores the product of the second pair. Returns what is left to do: the first pair's, added to it.
 static struct Matmul multiply_second(struct Stream *s, const struct Matmul *a,
-                                     const struct Capacity *space) {
+                                     const struct MatmulBuffers *space) {
     struct Matmul second = {.m = a->m, .n = a->n, .k = a->k2, .a = a->a2, .b = a->b2, .c = a->c};
     struct Matmul rest = *a;
     multiply(s, &second, EPILOGUE_NONE, space);
@@ -238,20 +238,20 @@ void cuda_matmul(struct Stream *s, const struct Matmul *a) {
     CHECK(a->c.dtype == F32 || a->c.dtype == a->a.dtype, "C is %s, A is %s", dtype_name(a->c.dtype),
           dtype_name(a->a.dtype));
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
-    struct Capacity space = capacity_of(a);
+    struct MatmulBuffers space = divide_scratch(a);
     struct Matmul rest;
     if (a->k2) {
         rest = multiply_second(s, a, &space);
         a = &rest;
     }
-    enum Epilogue asked = asked_of_library(a);
-    bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &space);
+    enum Epilogue epilogue = pick_library_epilogue(a);
+    bool summed = epilogue == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &space);
     if (!summed)
-        multiply(s, a, asked == EPILOGUE_DBIAS ? EPILOGUE_NONE : asked, &space);
+        multiply(s, a, epilogue == EPILOGUE_DBIAS ? EPILOGUE_NONE : epilogue, &space);
     if (a->gelu)
         apply_gelu(s, a);
     if (!a->dbias || summed)
         return;
-    begin_dbias(s, a, false);
-    cuda_row_sums(s, a, space.scratch);
+    trace_dbias(s, a, false);
+    cuda_row_sums(s, a, space.own_scratch);
 }

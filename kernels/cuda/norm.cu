@@ -16,7 +16,7 @@
 
 enum { MAX_PACKS = 8, MAX_WARPS = 8, ROWS = 4 };
 
-struct Layer {
+struct NormArgs {
     size_t rows;
     unsigned c;
     float eps;
@@ -45,7 +45,7 @@ static __device__ inline float team_sum(float x) {
 // Reads the thread's part of the row that begins at element `at`; adds delta, if any, and rounds
 // and stores the sum. The thread's packs begin at channels first, first + step, ...
 template <class T, Access ACCESS, int PACKS>
-static __device__ inline void read_row(Pack<T> (&row)[PACKS], const struct Layer &l, size_t at,
+static __device__ inline void read_row(Pack<T> (&row)[PACKS], const struct NormArgs &l, size_t at,
                                        unsigned first, unsigned step) {
     constexpr int N = Pack<T>::N;
     const T *x = (const T *)l.x + at, *delta = (const T *)l.delta + at;
@@ -97,7 +97,7 @@ static __device__ inline float sum_squares(const Pack<T> (&row)[PACKS], float me
 
 // Block: (threads of a team, rows).
 template <class T, Access ACCESS, int PACKS>
-static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_forward_kernel(struct Layer l) {
+static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_forward_kernel(struct NormArgs l) {
     constexpr int N = Pack<T>::N;
     size_t r = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (r >= l.rows)
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_forward_kernel(st
 }
 
 template <class T, int PACKS>
-static void launch(struct Stream *s, const struct Layer *l, unsigned warps, bool whole) {
+static void launch(struct Stream *s, const struct NormArgs *l, unsigned warps, bool whole) {
     unsigned rows = warps == 1 ? ROWS : 1;
     with_bool(whole, [&](auto yes) {
         gpu_launch(s, norm_forward_kernel < T, yes ? WHOLE : SCALAR, PACKS >,
@@ -143,7 +143,7 @@ static void launch(struct Stream *s, const struct Layer *l, unsigned warps, bool
     });
 }
 
-template <class T> static void pick_packs(struct Stream *s, const struct Layer *l, bool whole) {
+template <class T> static void pick_packs(struct Stream *s, const struct NormArgs *l, bool whole) {
     size_t packs = ceil_div(l->c, Pack<T>::N * WARP), warps = ceil_div(packs, MAX_PACKS);
     CHECK(warps <= MAX_WARPS, "a norm over %u channels; at most %zu fit into registers", l->c,
           (size_t)MAX_PACKS * MAX_WARPS * WARP * Pack<T>::N);
@@ -159,8 +159,8 @@ template <class T> static void pick_packs(struct Stream *s, const struct Layer *
 }
 
 extern "C" void cuda_norm_forward(struct Stream *s, const struct NormForward *a) {
-    struct Layer l = {a->rows, (unsigned)a->c, a->eps,  a->x,      a->delta, a->sum,
-                      a->y,    a->mean,        a->rstd, a->weight, a->bias};
+    struct NormArgs l = {a->rows, (unsigned)a->c, a->eps,  a->x,      a->delta, a->sum,
+                         a->y,    a->mean,        a->rstd, a->weight, a->bias};
     if (!a->rows)
         return;
     CHECK(a->rows <= INT32_MAX && a->c <= INT32_MAX, "(%zu, %zu)", a->rows, a->c);

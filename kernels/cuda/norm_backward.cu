@@ -48,9 +48,9 @@ struct Teams {
     size_t packs, threads, teams, blocks; // packs: per thread; teams: per block
 };
 
-static struct Teams share_out(size_t rows, size_t c, enum Dtype d) {
-    struct NormTeams of = cuda_norm_teams(c, d);
-    return {of.packs, of.threads, of.teams, size_min(CHUNKS, ceil_div(rows, of.teams))};
+static struct Teams divide_channels(size_t rows, size_t c, enum Dtype d) {
+    struct NormTeams t = cuda_norm_teams(c, d);
+    return {t.packs, t.threads, t.teams, size_min(CHUNKS, ceil_div(rows, t.teams))};
 }
 
 // ---- rows in shared memory ----
@@ -63,13 +63,14 @@ HOST_DEVICE static constexpr int slots(int packs) {
 }
 
 // Returns where a thread's pack k of an operand is in a slot; those of a team are adjacent.
-template <int PACKS> static __device__ inline uint4 *part(uint4 *slot, int operand, int k) {
+template <int PACKS> static __device__ inline uint4 *slot_pack(uint4 *slot, int operand, int k) {
     return slot + (operand * PACKS + k) * blockDim.x + threadIdx.x;
 }
 
 // Starts copying a thread's part of a row. Only this thread has read the slot's old contents.
 template <class T, Access ACCESS, int PACKS>
-static __device__ inline void fetch(uint4 *slot, const struct Rows &a, size_t row, unsigned first) {
+static __device__ inline void copy_row_to_slot(uint4 *slot, const struct Rows &a, size_t row,
+                                               unsigned first) {
     const void *const from[OPERANDS] = {a.dy, a.x, a.dx};
     if (row < a.rows) {
 #pragma unroll
@@ -78,7 +79,7 @@ static __device__ inline void fetch(uint4 *slot, const struct Rows &a, size_t ro
 #pragma unroll
             for (int k = 0; k < PACKS; k++) {
                 unsigned i = first + k * blockDim.x * Pack<T>::N;
-                uint4 *to = part<PACKS>(slot, operand, k);
+                uint4 *to = slot_pack<PACKS>(slot, operand, k);
                 if (ACCESS == WHOLE)
                     ptx_copy_async(to, x + (i < a.c ? i : 0), i < a.c);
                 else
@@ -107,8 +108,8 @@ add_part(uint4 *slot, struct Stat stat, const uint4 (&weight_bits)[PACKS],
          float (&dweight)[PACKS][Pack<T>::N], float (&dbias)[PACKS][Pack<T>::N], float2 &sum) {
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-        Pack<T> dys = pack_of<T>(*part<PACKS>(slot, DY, k));
-        Pack<T> xs = pack_of<T>(*part<PACKS>(slot, X, k));
+        Pack<T> dys = pack_of<T>(*slot_pack<PACKS>(slot, DY, k));
+        Pack<T> xs = pack_of<T>(*slot_pack<PACKS>(slot, X, k));
         Pack<T> weight = pack_of<T>(weight_bits[k]);
 #pragma unroll
         for (int j = 0; j < Pack<T>::N; j++) {
@@ -131,9 +132,10 @@ static __device__ inline void write_part(uint4 *slot, struct Stat stat,
     T *to = (T *)a.dx + row * a.c;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-        Pack<T> dys = pack_of<T>(*part<PACKS>(slot, DY, k));
-        Pack<T> xs = pack_of<T>(*part<PACKS>(slot, X, k));
-        Pack<T> dx = pack_of<T>(*part<PACKS>(slot, DX, k)), weight = pack_of<T>(weight_bits[k]);
+        Pack<T> dys = pack_of<T>(*slot_pack<PACKS>(slot, DY, k));
+        Pack<T> xs = pack_of<T>(*slot_pack<PACKS>(slot, X, k));
+        Pack<T> dx = pack_of<T>(*slot_pack<PACKS>(slot, DX, k)),
+                weight = pack_of<T>(weight_bits[k]);
 #pragma unroll
         for (int j = 0; j < Pack<T>::N; j++) {
             float n = (to_float(xs.x[j]) - stat.mean) * stat.rstd;
@@ -209,7 +211,7 @@ static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS
     float dweight[PACKS][N] = {}, dbias[PACKS][N] = {};
     uint4 weight[PACKS];
     for (int i = 0; i < SLOTS; i++)
-        fetch<T, ACCESS, PACKS>(own + i * slot_size, a, row + i * stride, first);
+        copy_row_to_slot<T, ACCESS, PACKS>(own + i * slot_size, a, row + i * stride, first);
     struct Stat stat = read_stat(a, row);
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
@@ -227,7 +229,7 @@ static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS
         sum = team_sums(sum, shared[turn % 2]);
         if (row < a.rows)
             write_part<T, ACCESS>(slot, stat, weight, a, row, first, sum);
-        fetch<T, ACCESS, PACKS>(slot, a, row + SLOTS * stride, first);
+        copy_row_to_slot<T, ACCESS, PACKS>(slot, a, row + SLOTS * stride, first);
         stat = next;
     }
     __syncthreads(); // all have read their slots
@@ -276,7 +278,7 @@ static void launch(struct Stream *s, const struct Rows *a, struct Teams t, bool 
 }
 
 extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *a) {
-    struct Teams t = share_out(a->rows, a->c, a->dtype);
+    struct Teams t = divide_channels(a->rows, a->c, a->dtype);
     struct Rows rows = {.rows = a->rows,
                         .c = (unsigned)a->c,
                         .share = 1 / (float)a->c,

@@ -28,18 +28,20 @@ static __device__ inline bool find_block(size_t n, size_t runs, BlockPosition *p
     return block < runs * blocks;
 }
 
-template <int BITS> static __device__ inline float *run_of(const void *runs, size_t n, size_t run) {
+template <int BITS>
+static __device__ inline float *run_address(const void *runs, size_t n, size_t run) {
     return (float *)((char *)runs + run * quantized_bytes(BITS, n));
 }
 
-// Returns the bytes of element `at` and later ones, which come after the run's scales.
-template <int BITS> static __device__ inline uint8_t *bytes_of(float *run, size_t n, size_t at) {
+// Returns the address of the code of element `at`; codes come after the run's scales.
+template <int BITS>
+static __device__ inline uint8_t *code_address(float *run, size_t n, size_t at) {
     return (uint8_t *)(run + quantized_blocks(n)) + at * BITS / 8;
 }
 
 template <int BITS>
 static __device__ inline void write_block(void *runs, size_t n, BlockPosition p, const float *x) {
-    float *to = run_of<BITS>(runs, n, p.run);
+    float *to = run_address<BITS>(runs, n, p.run);
     int32_t most = 0;
 #pragma unroll
     for (int j = 0; j < LANE; j++)
@@ -53,7 +55,7 @@ static __device__ inline void write_block(void *runs, size_t n, BlockPosition p,
 #pragma unroll
     for (int k = 0; k < LANE; k += QUAD) {
         size_t at = p.begin + k / QUAD * HALF;
-        uint8_t *q = bytes_of<BITS>(to, n, at);
+        uint8_t *q = code_address<BITS>(to, n, at);
         uint32_t word = 0;
 #pragma unroll
         for (int j = 0; j < QUAD; j++)
@@ -70,12 +72,12 @@ static __device__ inline void write_block(void *runs, size_t n, BlockPosition p,
 template <int BITS>
 static __device__ inline void read_block(const void *runs, size_t n, BlockPosition p, bool add,
                                          float *x) {
-    float *from = run_of<BITS>(runs, n, p.run);
+    float *from = run_address<BITS>(runs, n, p.run);
     float scale = from[p.block];
 #pragma unroll
     for (int k = 0; k < LANE; k += QUAD) {
         size_t at = p.begin + k / QUAD * HALF;
-        const uint8_t *q = bytes_of<BITS>(from, n, at);
+        const uint8_t *q = code_address<BITS>(from, n, at);
         uint32_t word = 0;
         if (at + QUAD <= n)
             word = *reinterpret_cast<const Word<BITS> *>(q);

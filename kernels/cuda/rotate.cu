@@ -88,7 +88,8 @@ static __device__ inline Part<N> read_angles(const float *row, unsigned i, unsig
 }
 
 // Rotates the point (first, second) by an angle whose sine is sign * angle.second.
-template <int N> static __device__ inline void turn(Part<N> &p, const Part<N> &angle, float sign) {
+template <int N>
+static __device__ inline void rotate(Part<N> &p, const Part<N> &angle, float sign) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
         float cosine = angle.first[j], sine = sign * angle.second[j], first = p.first[j];
@@ -97,7 +98,7 @@ template <int N> static __device__ inline void turn(Part<N> &p, const Part<N> &a
     }
 }
 
-template <int N> static __device__ inline float product(const Part<N> &a, const Part<N> &b) {
+template <int N> static __device__ inline float dot_product(const Part<N> &a, const Part<N> &b) {
     float sum = 0;
 #pragma unroll
     for (int j = 0; j < N; j++)
@@ -129,7 +130,7 @@ static __device__ inline float team_sum(float x) {
 }
 
 template <int N> static __device__ inline float part_rstd(const Part<N> &x, const struct Heads &a) {
-    return 1.0f / sqrtf(team_sum(product(x, x)) / (float)a.hs + a.eps);
+    return 1.0f / sqrtf(team_sum(dot_product(x, x)) / (float)a.hs + a.eps);
 }
 
 // Grid: rows. Block: (lanes of a team, teams), whole warps.
@@ -154,7 +155,7 @@ static __global__ void __launch_bounds__(MAX_THREADS) rotate_forward_kernel(stru
             }
         }
         if (head < a.turned)
-            turn(p, angle, 1);
+            rotate(p, angle, 1);
         write_part<T, ACCESS>(a.y, at, i, half, p);
     }
 }
@@ -208,7 +209,7 @@ static __device__ inline void back_through_norm(const struct Heads &a, Part<N> &
     }
     float rstd = part_rstd(n, a);
     scale(n, rstd);
-    float mean = team_sum(product(g, n)) / (float)a.hs;
+    float mean = team_sum(dot_product(g, n)) / (float)a.hs;
     if (!weight || i >= half)
         return;
 #pragma unroll
@@ -236,7 +237,7 @@ static __global__ void __launch_bounds__(MAX_THREADS, ACCESS == WHOLE ? 2 : 1)
             unsigned head = begin + threadIdx.y, i = head < a.turned ? mine : half;
             size_t at = (row * (2 * a.turned - a.nh) + head) * a.hs;
             Part<N> p = read_part<T, ACCESS>(a.y, at, i, half);
-            turn(p, angle, -1);
+            rotate(p, angle, -1);
             if (NORMS)
                 back_through_norm<T, ACCESS>(a, p, at, head, i, sums);
             write_part<T, ACCESS>(a.y, at, i, half, p);
@@ -273,7 +274,7 @@ static __global__ void __launch_bounds__(SLICES *WARP)
 }
 
 // Returns the lanes of a team, and the teams of a block.
-template <class T> static dim3 share_out(const struct Heads &a) {
+template <class T> static dim3 choose_block(const struct Heads &a) {
     unsigned lanes = 1, teams = (unsigned)ceil_div(a.heads, HEADS_EACH);
     while (lanes * Pack<T>::N < a.hs / 2)
         lanes *= 2;
@@ -310,7 +311,7 @@ extern "C" void cuda_rotate_forward(struct Stream *s, const struct RotateForward
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        dim3 block = share_out<T>(heads);
+        dim3 block = choose_block<T>(heads);
         with_bool(is_whole_head<T>(heads), [&](auto whole) {
             with_bool(a->q_norm || a->k_norm, [&](auto norms) {
                 constexpr Access ACCESS = whole ? WHOLE : SCALAR;
@@ -360,7 +361,7 @@ extern "C" void cuda_rotate_backward(struct Stream *s, const struct RotateBackwa
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        dim3 block = share_out<T>(heads);
+        dim3 block = choose_block<T>(heads);
         unsigned blocks = (unsigned)(sums ? chunks_of(a) : rows);
         with_bool(is_whole_head<T>(heads), [&](auto whole) {
             with_bool(any || sums, [&](auto norms) {

@@ -135,8 +135,8 @@ void spans_collect(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
     double now = read_clock(cuda);
     for (int q = 0; q < NQUEUE; q++)
-        if (cuda->own[q]->spans)
-            collect_stream(cuda->own[q], now);
+        if (cuda->streams[q]->spans)
+            collect_stream(cuda->streams[q], now);
 }
 
 void spans_close_clock(struct Cuda *cuda) {

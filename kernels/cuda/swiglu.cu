@@ -21,7 +21,7 @@ struct Gates {
 // A gate and values derived from it. Below -88 e^-g nears the end of fp32, and silu is 0 to within
 // 6e-37: g is clamped there, as 0 times an infinite e^-g is a NaN. A NaN is not below, and stays.
 struct Gate {
-    float value, e, step; // g, e^-g, 1 / (1 + e^-g)
+    float value, e, sigmoid; // g, e^-g, 1 / (1 + e^-g)
 };
 
 static __device__ inline Gate gate_of(float g) {
@@ -40,7 +40,7 @@ static __global__ void __launch_bounds__(THREADS) swiglu_forward_kernel(struct G
 #pragma unroll
     for (int j = 0; j < N; j++) {
         Gate g = gate_of(to_float(gate.x[j]));
-        gate.x[j] = from_float<T>(g.value * g.step * to_float(up.x[j]));
+        gate.x[j] = from_float<T>(g.value * g.sigmoid * to_float(up.x[j]));
     }
     pack_write<ACCESS>((T *)a.out + row * a.n, i, a.n, gate);
 }
@@ -58,8 +58,8 @@ static __global__ void __launch_bounds__(THREADS) swiglu_backward_kernel(struct 
 #pragma unroll
     for (int j = 0; j < N; j++) {
         Gate g = gate_of(to_float(gate.x[j]));
-        float dy = to_float(dys.x[j]), silu = g.value * g.step;
-        gate.x[j] = from_float<T>(dy * to_float(up.x[j]) * fmaf(silu, g.e * g.step, g.step));
+        float dy = to_float(dys.x[j]), silu = g.value * g.sigmoid;
+        gate.x[j] = from_float<T>(dy * to_float(up.x[j]) * fmaf(silu, g.e * g.sigmoid, g.sigmoid));
         up.x[j] = from_float<T>(dy * silu);
     }
     pack_write<ACCESS>(dx, i, a.n, gate);

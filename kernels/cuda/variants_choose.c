@@ -33,7 +33,7 @@ void variants_forbid(struct Variants *v) {
         v->row[op][0] = &cuda_generic[op];
 }
 
-static void move_to_front(struct Variants *v, const struct Variant *row, bool ran) {
+static void insert_first(struct Variants *v, const struct Variant *row, bool ran) {
     const struct Variant **list = v->row[row->op];
     int n = count_rows(v, row->op);
     CHECK(n < MAX_VARIANTS && strlen(row->name) < VARIANT_NAME, "variant %s", row->name);
@@ -46,7 +46,7 @@ static void move_to_front(struct Variants *v, const struct Variant *row, bool ra
 void variants_add(struct Variants *v, const struct Variant *rows) {
     for (; rows->name; rows++)
         if (rows->capability == v->capability)
-            move_to_front(v, rows, false);
+            insert_first(v, rows, false);
 }
 
 void variants_open(struct Variants *v, int capability) {
@@ -108,7 +108,7 @@ size_t variants_saved_bytes(const void *in, size_t bytes) {
     return read_head(&head, in, bytes) ? sizeof head + head.count * sizeof(struct SavedVariant) : 0;
 }
 
-static const struct Variant *find(const struct Variants *v, const char *name) {
+static const struct Variant *find_variant(const struct Variants *v, const char *name) {
     for (int op = 0; op < NCUDA_OP; op++)
         for (int i = 0; v->row[op][i] != &cuda_generic[op]; i++)
             if (strcmp(v->row[op][i]->name, name) == 0)
@@ -116,7 +116,7 @@ static const struct Variant *find(const struct Variants *v, const char *name) {
     return NULL;
 }
 
-static int refuse(const struct Variants *v, const char *name, struct Error *e) {
+static int refuse_missing_variant(const struct Variants *v, const char *name, struct Error *e) {
     return error_set(
         e, -ENOTSUP, E_KERNEL_VARIANT,
         "the checkpoint was computed with the kernel %s, which a GPU of compute "
@@ -129,23 +129,23 @@ static int refuse(const struct Variants *v, const char *name, struct Error *e) {
 int device_set_variants(struct Device *d, const void *in, size_t bytes, struct Error *e) {
     struct Cuda *cuda = (struct Cuda *)d;
     struct SavedHead head = {.count = 0};
-    struct Variants kept;
+    struct Variants chosen;
     if (d->kernels != &cuda_kernels)
         return 0;
     struct Variants *v = &cuda->variants;
-    kept = (struct Variants){.capability = v->capability};
-    variants_forbid(&kept);
+    chosen = (struct Variants){.capability = v->capability};
+    variants_forbid(&chosen);
     read_head(&head, in, bytes);
     for (size_t i = head.count; i-- > 0;) { // the last one first, since each is put in front
         struct SavedVariant saved;
         memcpy(&saved, (const char *)in + sizeof head + i * sizeof saved, sizeof saved);
         saved.name[VARIANT_NAME - 1] = '\0';
-        const struct Variant *here = find(v, saved.name);
-        if (!here && saved.ran)
-            return refuse(v, saved.name, e);
-        if (here)
-            move_to_front(&kept, here, saved.ran);
+        const struct Variant *row = find_variant(v, saved.name);
+        if (!row && saved.ran)
+            return refuse_missing_variant(v, saved.name, e);
+        if (row)
+            insert_first(&chosen, row, saved.ran);
     }
-    *v = kept;
+    *v = chosen;
     return 0;
 }

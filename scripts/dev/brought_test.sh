@@ -64,7 +64,7 @@ inside "$log" 'PATH=$PATH:/usr/local/bin scripts/gpu_check.sh smoke /root/out'
 cp "$root/root/out/gpu_smoke.md" "$logs/brought_smoke.md"
 grep -q '^Build: brought along, for sm_' "$logs/brought_smoke.md"
 result $? "gpu_check.sh smoke uses them"
-grep -q 'GPU 0 of 0 cannot be used (CUDA: .*): is there an NVIDIA driver' "$logs/brought_smoke.md"
+grep -q 'GPU 0 of 0 cannot be used (CUDA: .*): check by nvidia-smi' "$logs/brought_smoke.md"
 result $? "and says that there is no GPU"
 end_root
 tally_end

@@ -79,7 +79,7 @@ static bool first_proposal(struct Blas *b, struct BlasPlan *p, cublasLtMatmulAlg
                                                          p->c, preference, PROPOSALS, found, &n);
     LT_CHECK(b, key, MatmulPreferenceDestroy, preference);
     for (int i = 0; i < n && status == CUBLAS_STATUS_SUCCESS; i++)
-        if (plan_may_take(b, key, &found[i], &found[i].algo)) {
+        if (plan_allows_algorithm(b, key, &found[i], &found[i].algo)) {
             *out = found[i].algo;
             return true;
         }

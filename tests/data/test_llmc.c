@@ -66,9 +66,9 @@ TEST(what_cannot_be_right_is_refused) {
         int32_t value;
         const char *line;
     } cases[] = {
-        {0, 20240520, "E_LLMC_HEADER m.bin: magic 20240520: expected 20240326"},
-        {1, 1, "E_LLMC_HEADER m.bin: version 1: expected 3"},
-        {1, 0, "E_LLMC_HEADER m.bin: version 0: expected 3"},
+        {0, 20240520, "E_LLMC_HEADER m.bin: magic 20240520"},
+        {1, 1, "E_LLMC_HEADER m.bin: version 1"},
+        {1, 0, "E_LLMC_HEADER m.bin: version 0"},
         {2, 0, "E_LLMC_HEADER m.bin: max_seq_len 0"},
         {3, -5, "E_LLMC_HEADER m.bin: vocab_size -5"},
         {4, INT32_MIN, "E_LLMC_HEADER m.bin: num_layers -2147483648"},

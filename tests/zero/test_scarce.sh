@@ -124,7 +124,7 @@ else
     refused uring "a rank on NVMe" 'E_NVME_IO io_uring: Cannot allocate' "${nvme[@]}"
     # Descriptors: some number of them is too small for the rings, and then for nothing before.
     told=
-    ring='E_NVME_RING Too many open files (raise `ulimit -n`'
+    ring='E_NVME_RING Too many open files; raise `ulimit -n`'
     for open_max in {12..40}; do
         said=$(ulimit -n "$open_max" && timeout 60 "$train" "${tiny[@]}" --out "$folder/few" \
             "${nvme[@]}" --ranks 4 --zero 2 --batch 1 2>&1 | tail -n 1)

@@ -49,7 +49,7 @@ int checkpoint_clear(const char *folder, struct Error *e) {
     if (err == -EEXIST)
         error_set(e, err, E_CHECKPOINT_IN_THE_WAY,
                   "%s is in the way of a checkpoint: it is a file or a link, or it holds files "
-                  "that are not a checkpoint's; move it",
+                  "that are not a checkpoint's; move it away",
                   tmp);
     else if (err)
         error_io(e, err, E_CHECKPOINT_WRITE, "cannot remove %s", tmp);
@@ -127,8 +127,8 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     if (s->keeps && !err)
         err = home ? finish_tmp(s, e)
                    : error_set(e, -ESTALE, E_FOLDER_REPLACED,
-                               "folder %s was replaced or removed during the run, so the "
-                               "checkpoint of step %llu was not saved; put it back",
+                               "folder %s was replaced or removed while step %llu was saved into "
+                               "it, which is lost; leave it in place for the next save",
                                s->folder, (unsigned long long)s->step);
     if (home && err)
         checkpoint_remove(s->tmp_path);

@@ -27,6 +27,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,9 +188,14 @@ int checkpoint_unreadable(const char *path, struct Error *e) {
     return error_io(e, -errno, E_CHECKPOINT_READ, "cannot read checkpoint %s", path);
 }
 
-int checkpoint_damaged(const char *path, const char *why, struct Error *e) {
+int checkpoint_damaged(struct Error *e, const char *path, const char *format, ...) {
+    char why[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
     return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                     "checkpoint %s is damaged: %s; use another checkpoint", path, why);
+                     "checkpoint %s is damaged: %s; use the checkpoint of another step", path, why);
 }
 
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e) {
@@ -200,7 +206,7 @@ int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct
         if (done < 0)
             return checkpoint_unreadable(path, e);
         if (done == 0)
-            return checkpoint_damaged(path, "the file ends too early", e);
+            return checkpoint_damaged(e, path, "the file ends too early");
         p += done;
         n -= (size_t)done;
     }
@@ -225,7 +231,7 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
     if (!err)
         err = checkpoint_file_read(fd, path, &stored, sizeof stored, e);
     if (!err && stored != hash64_final(&hash))
-        err = checkpoint_damaged(path, "its checksum is wrong", e);
+        err = checkpoint_damaged(e, path, "its checksum is wrong");
     return err;
 }
 
@@ -270,17 +276,15 @@ static bool is_sound(const struct CheckpointHead *h) {
 static int check_head(const char *path, const struct CheckpointHead *h, struct Error *e) {
     const int *n = h->grid.size;
     if (!is_sound(h))
-        return error_set(
-            e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-            "checkpoint %s is damaged: its header has impossible values: %llu updates "
-            "in %llu steps, a loss scale of %g, %u bytes of algorithms; use another checkpoint",
-            path, (unsigned long long)h->updates, (unsigned long long)h->step,
+        return checkpoint_damaged(
+            e, path,
+            "its header has impossible values: %llu updates in %llu steps, a loss scale of %g, %u "
+            "bytes of algorithms",
+            (unsigned long long)h->updates, (unsigned long long)h->step,
             (double)h->loss_scale.scale, h->choices_bytes);
     if (!is_grid(&h->grid, h->size))
-        return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                         "checkpoint %s is damaged: its %u ranks do not form a grid of %d x %d x "
-                         "%d x %d; use another checkpoint",
-                         path, h->size, n[0], n[1], n[2], n[3]);
+        return checkpoint_damaged(e, path, "its %u ranks do not form a grid of %d x %d x %d x %d",
+                                  h->size, n[0], n[1], n[2], n[3]);
     return 0;
 }
 
@@ -303,7 +307,9 @@ static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct 
                          "wrote; expected %d to %d: use that version, or another checkpoint",
                          path, seen[13], USUAL, NFORMAT - 1);
     return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
-                     "%s is not a checkpoint of this program; give another file", path);
+                     "%s is no checkpoint that this program can read: it is damaged, or of another "
+                     "program or version; use the checkpoint of another step",
+                     path);
 }
 
 static struct CheckpointHead head_of(const struct Fixed *f) {
@@ -353,9 +359,9 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         err = checkpoint_file_read(fd, path, &h->group[g], h->group_bytes, e);
     }
     if (!err && strlen(h->identity) != fixed.identity_bytes)
-        err = checkpoint_damaged(path, "its text has a zero byte", e);
+        err = checkpoint_damaged(e, path, "its text has a zero byte");
     if (!err && promised_bytes(h) != file_bytes)
-        err = checkpoint_damaged(path, "its sizes do not add up", e);
+        err = checkpoint_damaged(e, path, "its sizes do not add up");
     if (err)
         checkpoint_head_free(h);
     return err;
@@ -388,19 +394,23 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
 static int open_regular(int folder, const char *path, uint64_t *bytes, struct Error *e) {
     const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
     int fd = openat(folder, slash ? slash + 1 : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return error_set(e, -ENOENT, E_CHECKPOINT_READ,
+                         "checkpoint %s is missing; put the file back, or use the checkpoint of "
+                         "another step",
+                         path);
     if (fd < 0)
         return error_io(e, -errno, E_CHECKPOINT_READ, "cannot open checkpoint %s", path);
     struct stat st;
     int err = 0;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         err = error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                        "checkpoint %s is not a regular file; put the file back", path);
+                        "checkpoint %s is not a regular file; move it away, and put the file back",
+                        path);
     *bytes = err ? 0 : (uint64_t)st.st_size;
     if (!err && *bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
-        err = error_set(
-            e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-            "checkpoint %s is damaged: the file has only %llu bytes; use another checkpoint", path,
-            (unsigned long long)*bytes);
+        err =
+            checkpoint_damaged(e, path, "the file has only %llu bytes", (unsigned long long)*bytes);
     if (err)
         close(fd);
     return err ? err : fd;

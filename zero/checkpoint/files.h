@@ -32,7 +32,8 @@ static inline int checkpoint_tp_rank(const struct CheckpointFiles *f, int file) 
 
 // Report that a file cannot be read, or is damaged. Return -errno, and -EBADMSG.
 int checkpoint_unreadable(const char *path, struct Error *e);
-int checkpoint_damaged(const char *path, const char *why, struct Error *e);
+int checkpoint_damaged(struct Error *e, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // ---- read.c ----
 

@@ -142,8 +142,8 @@ static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
 
 static int refuse_shape(const char *path, struct Error *e) {
     return error_set(e, -EINVAL, E_CHECKPOINT_SHAPE,
-                     "checkpoint %s holds a model of another shape; give the flags of the model "
-                     "that was saved",
+                     "checkpoint %s holds a model of another shape; give the model's flags of the "
+                     "run that saved it, or --config with the config.json in its --out",
                      path);
 }
 
@@ -159,7 +159,7 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         memcmp(&h->best, &first->best, sizeof h->best) != 0 ||
         memcmp(&h->grid, &first->grid, sizeof h->grid) != 0 || h->base_hash != first->base_hash ||
         strcmp(h->identity, first->identity) != 0)
-        return checkpoint_damaged(path, "this file belongs to another checkpoint", e);
+        return checkpoint_damaged(e, path, "this file belongs to another checkpoint");
     const struct Params *saved = &f->saved[checkpoint_tp_rank(f, number)];
     next += checkpoint_tp_rank(f, number) * saved->ngroup;
     bool same = h->ngroup == (uint32_t)saved->ngroup;
@@ -168,10 +168,9 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
         bool elsewhere = !part->numel && !part->count; // another pipeline stage has it
         same = elsewhere || part->numel == saved->group[g].numel;
         if (same && part->count && part->begin != next[g])
-            return error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                             "checkpoint %s is damaged: its part begins at element %llu, not where "
-                             "the part before ends; use another checkpoint",
-                             path, (unsigned long long)part->begin);
+            return checkpoint_damaged(
+                e, path, "its part begins at element %llu, not where the part before ends",
+                (unsigned long long)part->begin);
         next[g] += part->count;
     }
     return same ? 0 : refuse_shape(path, e);
@@ -233,10 +232,7 @@ static int open_others(struct Zero *z, const char *folder, struct CheckpointFile
                        struct Error *e) {
     uint32_t count = f->file[0].head.size;
     if (count < 1 || count > CHECKPOINT_FILES_MAX)
-        return error_set(
-            e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-            "checkpoint %s is damaged: its first file counts %u ranks; use another checkpoint",
-            folder, count);
+        return checkpoint_damaged(e, folder, "its first file counts %u ranks", count);
     f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
     int err = 0;
     for (; f->count < (int)count; f->count++)
@@ -255,10 +251,8 @@ static int check_late(const struct Zero *z, const struct CheckpointFile *f, stru
     bool has = f->head.narray == NSTATE_LATE;
     if (has == offload_is_late_after(z, f->head.step))
         return 0;
-    return checkpoint_damaged(f->path,
-                              has ? "it should not have the weights before a delayed update"
-                                  : "it lacks the weights before a delayed update",
-                              e);
+    return checkpoint_damaged(e, f->path, "it %s the weights before a delayed update",
+                              has ? "should not have" : "lacks");
 }
 
 // The groups that this run trains must have been trained.
@@ -267,8 +261,8 @@ static int check_arrays(const struct Zero *z, const struct CheckpointFiles *f, s
         for (int g = 0; g < z->params->ngroup; g++) {
             const struct CheckpointGroup *part = &f->file[i].head.group[z->params->group[g].number];
             if (zero_trains(z, g) && part->count && part->narray < f->file[i].head.narray)
-                return checkpoint_damaged(f->file[i].path,
-                                          "it lacks the optimizer state of a group", e);
+                return checkpoint_damaged(e, f->file[i].path,
+                                          "it lacks the optimizer state of a group");
         }
     return 0;
 }
@@ -280,14 +274,15 @@ static int check_base(const struct Zero *z, const struct CheckpointFiles *f, con
     if (has == wants)
         return 0;
     if (!wants)
-        return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
-                         "checkpoint %s holds adapters, and not the model that they are for; give "
-                         "the flags of that run, or the folder that its --export hf:DIR writes",
-                         path);
+        return error_set(
+            e, -EINVAL, E_CHECKPOINT_BASE,
+            "checkpoint %s holds adapters, and not the model that they are for; give "
+            "--lora-rank and --init of that run, or --init hf:DIR after --export hf:DIR",
+            path);
     if (!has)
         return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
-                         "checkpoint %s holds a model, and no adapters; drop --lora-rank, or begin "
-                         "with --init run:DIR",
+                         "checkpoint %s holds a model, and no adapters; leave out --lora-rank, or "
+                         "begin with --init run:DIR instead of --resume",
                          path);
     return error_set(e, -EINVAL, E_CHECKPOINT_BASE,
                      "checkpoint %s holds adapters of a base whose weights hash is %016llx; that "
@@ -321,7 +316,7 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
     for (int i = 0; i < f->tp_size * groups && !err; i++) {
         const struct Params *saved = &f->saved[i / groups];
         if (next[i] != (params_saves(saved, i % groups) ? saved->group[i % groups].numel : 0))
-            err = checkpoint_damaged(f->file[0].path, "its files lack some elements", e);
+            err = checkpoint_damaged(e, f->file[0].path, "its files lack some elements");
     }
     free(next);
     return err;

@@ -177,14 +177,11 @@ static int check_count(const struct Fetch *x, uint32_t count, int reporter, cons
         return 0;
     if (x->z->all->rank != reporter)
         return -EBADMSG;
-    return count ? error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
-                             "checkpoint %s is damaged: its first file counts %u ranks; use "
-                             "another checkpoint",
-                             x->path, count)
+    return count ? checkpoint_damaged(e, x->path, "its first file counts %u ranks", count)
                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                              "checkpoint %s: no node of the job can read any of its files (rank "
                              "%d: %s); run the job on the nodes that wrote it, or use "
-                             "another checkpoint",
+                             "the checkpoint of another step",
                              x->path, reporter, why->text);
 }
 
@@ -243,7 +240,7 @@ static int check_all_there(const struct Fetch *x, int reporter, struct Error *e)
                          x->path, name, host);
     return error_set(e, -ENOENT, E_CHECKPOINT_NODES,
                      "checkpoint %s lacks %s: no node of the job has this file; copy it to one of "
-                     "them, or resume from another checkpoint",
+                     "them, or use the checkpoint of another step",
                      x->path, name);
 }
 
@@ -280,9 +277,9 @@ static void broadcast_range(struct Fetch *x, int i, int fd, uint64_t at, uint64_
         size_t bytes = end - at < PIECE ? (size_t)(end - at) : PIECE;
         if (fd >= 0 && !*err && pread(fd, buffer, bytes, (off_t)at) != (ssize_t)bytes)
             *err = error_set(e, -EIO, E_CHECKPOINT_READ,
-                             "cannot read checkpoint %s: a read failed or ended too early; check "
-                             "the node's disk",
-                             path);
+                             "rank %d cannot read checkpoint %s: a read failed or ended too early; "
+                             "check the disk of that rank's node",
+                             x->owner[i], path);
         comm_broadcast_host(x->z->all, buffer, bytes, x->owner[i]);
         if (keeps && !*err &&
             (*err = base_write(x->f->fetched, buffer, bytes, (off_t)(x->end + at))))
@@ -339,7 +336,8 @@ static int open_unnamed(const char *path, struct Error *e) {
     }
     if (fd < 0)
         fd = error_io(e, -errno, E_CHECKPOINT_WRITE,
-                      "cannot store another node's part of checkpoint %s on this node", path);
+                      "cannot store another node's part of checkpoint %s beside it or in %s", path,
+                      folders[2]);
     free(above);
     free(beside);
     return fd;

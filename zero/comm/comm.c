@@ -96,7 +96,7 @@ struct RankNames {
 };
 
 // Appends " R", if there is space for it.
-static void add_name(struct RankNames *n, int rank) {
+static void append_rank(struct RankNames *n, int rank) {
     if (n->length + 8 < n->bytes)
         n->length += (size_t)snprintf(n->text + n->length, n->bytes - n->length, " %d", rank);
 }
@@ -107,7 +107,7 @@ int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes
     int lost = c->ops->heartbeat(c, begun, gone);
     for (int r = 0; r < c->size; r++)
         if (gone[r])
-            add_name(&names, comm_job_rank(c, r));
+            append_rank(&names, comm_job_rank(c, r));
     free(gone);
     return lost;
 }
@@ -115,17 +115,18 @@ int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes
 void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
                            size_t text_bytes) {
     uint64_t *begun = base_alloc_zeroed((size_t)c->size * sizeof *begun);
-    char absent[160] = "", behind[160] = "";
-    struct RankNames no_sign = {absent, sizeof absent, 0}, not_come = {behind, sizeof behind, 0};
+    char silent_text[160] = "", behind_text[160] = "";
+    struct RankNames silent = {silent_text, sizeof silent_text, 0},
+                     behind = {behind_text, sizeof behind_text, 0};
     c->ops->collect_progress(c, mine, begun);
     for (int r = 0; r < c->size; r++)
         if (begun[r] == COMM_NO_SIGN)
-            add_name(&no_sign, comm_job_rank(c, r));
+            append_rank(&silent, comm_job_rank(c, r));
         else if (begun[r] < needed)
-            add_name(&not_come, comm_job_rank(c, r));
-    snprintf(text, text_bytes, "%s%s%s%s%s", absent[0] ? "; no sign of rank" : "", absent,
-             behind[0] ? "; it has not been begun by rank" : "", behind,
-             absent[0] || behind[0] ? "" : "; all ranks are in it");
+            append_rank(&behind, comm_job_rank(c, r));
+    snprintf(text, text_bytes, "%s%s%s%s%s", silent_text[0] ? "; no sign of rank" : "", silent_text,
+             behind_text[0] ? "; it has not been begun by rank" : "", behind_text,
+             silent_text[0] || behind_text[0] ? "" : "; all ranks are in it");
     free(begun);
 }
 

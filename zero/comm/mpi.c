@@ -74,8 +74,8 @@ int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e) 
     MPI_Comm_size(MPI_COMM_WORLD, &out->size);
     if (threads < MPI_THREAD_MULTIPLE)
         return error_set(e, -ENOTSUP, E_MPI,
-                         "this MPI allows calls from one thread only (level %d): install one with "
-                         "MPI_THREAD_MULTIPLE",
+                         "this MPI allows calls from one thread only (level %d): build with one "
+                         "that has MPI_THREAD_MULTIPLE, such as Debian's libopenmpi-dev",
                          threads);
     struct Peer *peers = base_alloc_zeroed((size_t)out->size * sizeof *peers);
     gather_peers(MPI_COMM_WORLD, timeout_s, peers);
@@ -99,7 +99,7 @@ void mpi_stop(int rank, double timeout_s) {
 void mpi_share(const uint64_t *mine, size_t n, uint64_t *all, double timeout_s) {
     MPI_Request request;
     int done = 0;
-    struct Guard guard = guard_of("the agreement of all ranks", job_rank(), timeout_s, false);
+    struct Guard guard = guard_make("the agreement of all ranks", job_rank(), timeout_s, false);
     MPI_Iallgather(mine, (int)n, MPI_UINT64_T, all, (int)n, MPI_UINT64_T, MPI_COMM_WORLD, &request);
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done) {
         mpi_sleep_us(SLEEP_MAX_US);
@@ -238,7 +238,7 @@ static void queue_exchange(const struct Exchange *x) {
     }
 }
 
-static struct MpiComm *queue_begin(struct Comm *comm, struct CommCall call) {
+static struct MpiComm *queue_begin_collective(struct Comm *comm, struct CommCall call) {
     struct Begin b = {(struct MpiComm *)comm, call};
     device_call(comm->device, comm->queue, begin_collective, &b, sizeof b);
     return b.comm;
@@ -281,7 +281,7 @@ static void queue_sum(struct MpiComm *c, void *shard, const void *whole, size_t 
 }
 
 static void mpi_all_gather(struct Comm *comm, void *whole, const void *shard, size_t bytes) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_GATHER, F32, bytes));
+    struct MpiComm *c = queue_begin_collective(comm, comm_call(comm, COMM_ALL_GATHER, F32, bytes));
     char *own = (char *)whole + (size_t)comm->rank * bytes;
     if (own != shard)
         device_copy(comm->device, comm->queue, own, shard, bytes);
@@ -292,20 +292,21 @@ static void mpi_all_gather(struct Comm *comm, void *whole, const void *shard, si
 static void mpi_reduce_scatter(struct Comm *comm, void *shard, const void *whole, size_t n,
                                enum Dtype dtype, bool accumulate) {
     struct CommCall call = comm_call(comm, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
-    queue_sum(queue_begin(comm, call), shard, whole, n, dtype, accumulate);
+    queue_sum(queue_begin_collective(comm, call), shard, whole, n, dtype, accumulate);
     comm_queued(comm);
 }
 
 static void mpi_all_reduce(struct Comm *comm, void *whole, size_t n, enum Dtype dtype) {
     size_t bytes = n * dtype_size(dtype);
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_REDUCE, dtype, bytes));
+    struct MpiComm *c =
+        queue_begin_collective(comm, comm_call(comm, COMM_ALL_REDUCE, dtype, bytes));
     queue_sum(c, (char *)whole + (size_t)comm->rank * bytes, whole, n, dtype, false);
     queue_gather(c, whole, bytes);
     comm_queued(comm);
 }
 
 static void mpi_all_to_all(struct Comm *comm, void *to, const void *from, size_t bytes) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_TO_ALL, F32, bytes));
+    struct MpiComm *c = queue_begin_collective(comm, comm_call(comm, COMM_ALL_TO_ALL, F32, bytes));
     size_t mine = (size_t)comm->rank * bytes;
     device_copy(comm->device, comm->queue, (char *)to + mine, (const char *)from + mine, bytes);
     for (size_t at = 0; at < bytes; at += c->piece)
@@ -321,7 +322,8 @@ static void mpi_all_to_all(struct Comm *comm, void *to, const void *from, size_t
 
 static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
     bool sends = comm->rank == root;
-    struct MpiComm *c = queue_begin(comm, comm_call_from(comm, COMM_BROADCAST, bytes, sends));
+    struct MpiComm *c =
+        queue_begin_collective(comm, comm_call_from(comm, COMM_BROADCAST, bytes, sends));
     for (size_t at = 0; at < bytes; at += c->piece) {
         char *piece = (char *)mem + at;
         queue_exchange(&(struct Exchange){.comm = c,
@@ -334,7 +336,8 @@ static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) 
 }
 
 static void mpi_sendrecv(struct Comm *comm, void *to, const void *from, size_t bytes) {
-    struct MpiComm *c = queue_begin(comm, comm_call_from(comm, COMM_SWAP, bytes, from != NULL));
+    struct MpiComm *c =
+        queue_begin_collective(comm, comm_call_from(comm, COMM_SWAP, bytes, from != NULL));
     for (size_t at = 0; at < bytes; at += c->piece)
         queue_exchange(&(struct Exchange){.comm = c,
                                           .send = from ? (const char *)from + at : NULL,
@@ -345,7 +348,7 @@ static void mpi_sendrecv(struct Comm *comm, void *to, const void *from, size_t b
 }
 
 static void mpi_barrier(struct Comm *comm) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BARRIER, F32, 0));
+    struct MpiComm *c = queue_begin_collective(comm, comm_call(comm, COMM_BARRIER, F32, 0));
     queue_exchange(&(struct Exchange){
         .comm = c, .send = c->staging->mem, .recv = c->staging->mem, .from = FROM_ALL});
     comm_queued(comm);
@@ -357,7 +360,7 @@ static void mpi_compare(struct Comm *comm, struct CommCall call) {
     begin_collective(&(struct Begin){(struct MpiComm *)comm, call});
 }
 
-static void mpi_share_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
+static void mpi_share_words(struct Comm *comm, uint64_t mine, uint64_t *all) {
     struct MpiComm *c = (struct MpiComm *)comm;
     all[comm->rank] = mine;
     share_bytes(c, &mine, all, sizeof mine);
@@ -407,7 +410,7 @@ static const struct CommOps mpi_ops = {
     .sendrecv = mpi_sendrecv,
     .barrier = mpi_barrier,
     .compare = mpi_compare,
-    .share = mpi_share_round,
+    .share = mpi_share_words,
     .broadcast_host = mpi_broadcast_host,
     .split = mpi_split,
     .claim = mpi_claim,
@@ -438,8 +441,8 @@ static void find_processes(struct MpiComm *c) {
             c->process[r] = 0;
 }
 
-static struct MpiComm *open_end(struct Device *device, const struct MpiSettings *settings,
-                                const struct Block *staging, MPI_Comm ranks) {
+static struct MpiComm *open_mpi_comm(struct Device *device, const struct MpiSettings *settings,
+                                     const struct Block *staging, MPI_Comm ranks) {
     struct MpiComm *c = base_alloc_zeroed(sizeof *c);
     c->comm = (struct Comm){.ops = &mpi_ops,
                             .device = device,
@@ -464,7 +467,7 @@ static struct MpiComm *open_end(struct Device *device, const struct MpiSettings 
     return c;
 }
 
-static void open_pieces(struct MpiComm *c) {
+static void alloc_host_pieces(struct MpiComm *c) {
     size_t bytes = (size_t)c->comm.size * c->piece;
     c->out = device_alloc_host(c->comm.device, bytes);
     c->in = device_alloc_host(c->comm.device, bytes);
@@ -472,12 +475,12 @@ static void open_pieces(struct MpiComm *c) {
 
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
                            const struct Block *staging) {
-    struct MpiComm *c = open_end(device, settings, staging, MPI_COMM_WORLD);
+    struct MpiComm *c = open_mpi_comm(device, settings, staging, MPI_COMM_WORLD);
     c->report_lock = base_alloc_zeroed(sizeof *c->report_lock);
     pthread_mutex_init(c->report_lock, NULL);
     c->own_pieces = true;
     if (!device->calls_may_wait)
-        open_pieces(c);
+        alloc_host_pieces(c);
     return &c->comm;
 }
 
@@ -492,7 +495,7 @@ static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) 
         guard_begin("the opening of a group", job_rank(), comm->timeout_s, true);
     MPI_Comm_split(all->ranks, line->origin, line->coord, &ranks);
     guard_end(guard);
-    struct MpiComm *c = open_end(comm->device, &settings, staging, ranks);
+    struct MpiComm *c = open_mpi_comm(comm->device, &settings, staging, ranks);
     c->piece = size_min(c->piece, (size_t)comm->size * all->piece / (size_t)line->size);
     c->report_lock = all->report_lock;
     c->split_off = true;
@@ -501,7 +504,7 @@ static struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) 
         c->out = all->out;
         c->in = all->in;
     } else if (!comm->device->calls_may_wait) {
-        open_pieces(c);
+        alloc_host_pieces(c);
     }
     return &c->comm;
 }

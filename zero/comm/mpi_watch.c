@@ -25,7 +25,7 @@ void mpi_sleep_us(unsigned us) {
 
 // ---- failing ----
 
-static void end_now(int number) {
+static void exit_on_alarm(int number) {
     (void)number;
     _exit(2);
 }
@@ -45,7 +45,7 @@ void mpi_abort(struct Comm *comm) {
         MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         mpi_sleep_us(5000);
     }
-    signal(SIGALRM, end_now);
+    signal(SIGALRM, exit_on_alarm);
     alarm(1);
     MPI_Abort(MPI_COMM_WORLD, 2);
     _exit(2);
@@ -158,7 +158,7 @@ void mpi_give_up(struct MpiComm *c, bool last) {
     fail_naming_ranks(c, missing, "no sign of rank", c->comm.timeout_s);
 }
 
-static int count_gone(struct MpiComm *c, bool *gone) {
+static int mark_gone_ranks(struct MpiComm *c, bool *gone) {
     int count = 0;
     for (int r = 0; r < c->comm.size; r++) {
         gone[r] = mpi_is_gone(c, r);
@@ -171,7 +171,7 @@ void mpi_watch(struct MpiComm *c) {
     leave_if_failed(c);
     answer_wait_questions();
     bool *gone = base_alloc_zeroed((size_t)c->comm.size * sizeof *gone);
-    if (count_gone(c, gone)) {
+    if (mark_gone_ranks(c, gone)) {
         mpi_elect_reporter(c, 1);
         fail_naming_ranks(c, gone, "lost the process of rank", 0);
     }
@@ -199,7 +199,7 @@ int mpi_heartbeat(struct Comm *comm, uint64_t begun, bool *gone) {
     struct MpiComm *c = (struct MpiComm *)comm;
     leave_if_failed(c);
     answer_roll_calls(c, begun);
-    return count_gone(c, gone);
+    return mark_gone_ranks(c, gone);
 }
 
 // Does not clean up requests that are still under way: the process ends, too.

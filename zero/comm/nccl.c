@@ -86,7 +86,7 @@ static int find_library(struct NcclLibrary *nccl, struct Error *e) {
     memcpy(nccl, function, sizeof *nccl);
     if (nccl->GetVersion(&version) != ncclSuccess)
         return error_set(e, -ENOTSUP, E_NCCL,
-                         "NCCL does not tell its version; install libnccl2 2.14 or newer again");
+                         "NCCL does not tell its version: install libnccl2 2.14 or newer");
     if (version < OLDEST_VERSION)
         return error_set(e, -ENOTSUP, E_NCCL,
                          "NCCL here has version code %d, but %d (2.14) or newer is needed: install "
@@ -131,7 +131,7 @@ struct NcclComm {
 // ---- failing ----
 
 // From now on, until the process ends, the rank's other thread does not touch the communicator.
-static void stop_watching(struct NcclComm *n) {
+static void lock_communicator_until_exit(struct NcclComm *n) {
     if (n->reported && pthread_equal(n->reporter, pthread_self()))
         return;
     pthread_mutex_lock(&n->report_lock);
@@ -161,16 +161,16 @@ static _Noreturn void fail_by_nccl(struct NcclComm *n, const struct CommCall *ca
     fail_collective(n, call, E_NCCL, "NCCL reports: ", more);
 }
 
-static void end_now(int number) {
+static void exit_on_alarm(int number) {
     (void)number;
     _exit(2);
 }
 
 static void nccl_abort(struct Comm *c) {
     struct NcclComm *n = (struct NcclComm *)c;
-    signal(SIGALRM, end_now); // in case CommAbort itself waits for another rank
+    signal(SIGALRM, exit_on_alarm); // in case CommAbort itself waits for another rank
     alarm(ABORT_S);
-    stop_watching(n);
+    lock_communicator_until_exit(n);
     if (n->handle)
         n->nccl.CommAbort(n->handle);
     alarm(0);
@@ -216,9 +216,9 @@ static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
 static _Noreturn void fail_slow_call(struct NcclComm *n) {
     char missing[400], text[500];
     comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    snprintf(text, sizeof text, "%s; resume ranks that are stopped, or raise --comm-timeout",
-             missing);
-    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited too long", text);
+    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
+             n->comm.timeout_s, missing);
+    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited for ", text);
 }
 
 // Waits until the NCCL call that returned `result` is done.
@@ -278,7 +278,7 @@ static void end_collective(struct NcclComm *n) {
     comm_queued(&n->comm);
 }
 
-static ncclDataType_t type_of(enum Dtype d) {
+static ncclDataType_t nccl_type(enum Dtype d) {
     return d == F32 ? ncclFloat32 : d == BF16 ? ncclBfloat16 : ncclFloat16;
 }
 
@@ -330,7 +330,7 @@ static void queue_native_accumulation(struct NcclComm *n, void *shard, const voi
         wait_for_result(n, n->nccl.GroupStart());
         for (int r = 0; r < n->comm.size; r++)
             n->nccl.Reduce((const char *)whole + ((size_t)r * count + at) * size, n->staging->mem,
-                           part, type_of(dtype), ncclSum, r, n->handle, n->stream);
+                           part, nccl_type(dtype), ncclSum, r, n->handle, n->stream);
         QUEUE(n, n->nccl.GroupEnd());
         n->operand[0] = n->staging->mem;
         d->kernels->rank_sum(d->queue[n->comm.queue],
@@ -346,7 +346,7 @@ static void queue_reduction(struct NcclComm *n, void *shard, const void *whole, 
     else if (accumulate)
         queue_native_accumulation(n, shard, whole, count, dtype);
     else
-        QUEUE(n, n->nccl.ReduceScatter(whole, shard, count, type_of(dtype), ncclSum, n->handle,
+        QUEUE(n, n->nccl.ReduceScatter(whole, shard, count, nccl_type(dtype), ncclSum, n->handle,
                                        n->stream));
 }
 
@@ -494,8 +494,8 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
     ncclUniqueId id = share_id(n);
     wait_for_result(
         n, n->nccl.CommInitRankConfig(&n->handle, carrier->size, id, carrier->rank, &config));
-    n->watch =
-        (struct Watch){.comm = &n->comm, .look = check_collective, .late = fail_late_collective};
+    n->watch = (struct Watch){
+        .comm = &n->comm, .check = check_collective, .report_late = fail_late_collective};
     watch_open(&n->watch);
     return &n->comm;
 }

@@ -9,21 +9,21 @@
 static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3; // the latter while the host waits
 
 // Drops collectives that have ended; the oldest of the rest is current. True: it is too slow.
-static bool is_late(struct Watch *w, struct CommCall *now) {
+static bool current_is_late(struct Watch *w, struct CommCall *now) {
     struct Device *d = w->comm->device;
     uint64_t begun = w->begun, ended = w->ended, before = ended;
     while (ended < begun && device_event_done(d, w->ring[ended % WATCHED].end))
         ended++;
-    bool waits = w->waits && ended == before;
+    bool same_runs = w->oldest_runs && ended == before;
     w->ended = ended;
     struct Watched *first = &w->ring[ended % WATCHED];
-    w->waits = ended != begun && device_event_done(d, first->begin);
-    if (!w->waits)
+    w->oldest_runs = ended != begun && device_event_done(d, first->begin);
+    if (!w->oldest_runs)
         return false;
-    if (!waits)
-        w->wait = wait_begin();
+    if (!same_runs)
+        w->oldest_wait = wait_begin();
     *now = first->call;
-    return wait_check(&w->wait) > w->comm->timeout_s;
+    return wait_check(&w->oldest_wait) > w->comm->timeout_s;
 }
 
 static void *watch_main(void *watch) {
@@ -35,10 +35,10 @@ static void *watch_main(void *watch) {
     pthread_mutex_lock(&w->lock);
     while (!w->closing) {
         pthread_mutex_unlock(&w->lock);
-        bool late = is_late(w, &now);
-        w->look(w->comm, &now);
+        bool late = current_is_late(w, &now);
+        w->check(w->comm, &now);
         if (late)
-            w->late(w->comm, &now);
+            w->report_late(w->comm, &now);
         pthread_mutex_lock(&w->lock);
         pthread_cond_signal(&w->freed); // the host checks whether a slot is free
         if (!w->closing)

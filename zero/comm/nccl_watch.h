@@ -27,12 +27,12 @@ struct Watch {
     bool full, closing;
     _Atomic uint64_t begun, ended; // so far; ring slot = count % WATCHED
     struct Watched ring[WATCHED];
-    bool waits;       // the oldest was seen to have begun,
-    struct Wait wait; // and for how long
-    // Both end the job if there is a reason. look: checks for failures that the backend knows of;
-    // `now` is the current collective. late: that one has run for longer than comm->timeout_s.
-    void (*look)(struct Comm *, const struct CommCall *now);
-    void (*late)(struct Comm *, const struct CommCall *now);
+    bool oldest_runs;        // the oldest was seen to have begun,
+    struct Wait oldest_wait; // and for how long
+    // Both end the job if there is a reason. check: looks for failures that the backend knows of;
+    // `now` is the current collective. report_late: it has run for longer than comm->timeout_s.
+    void (*check)(struct Comm *, const struct CommCall *now);
+    void (*report_late)(struct Comm *, const struct CommCall *now);
 };
 
 void watch_open(struct Watch *w);

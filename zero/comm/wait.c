@@ -80,7 +80,7 @@ static bool is_stopped_sibling(pid_t process) {
 // Names the ranks that the launcher of this process started here and that are stopped (SIGSTOP), as
 // far as there is space: " rank 2 (process 1234 is stopped: kill -CONT 1234 resumes it), ...".
 // Returns how many they are.
-static int name_stopped(char *text, size_t bytes) {
+static int name_stopped_ranks(char *text, size_t bytes) {
     DIR *all = opendir("/proc");
     size_t n = 0;
     int count = 0;
@@ -106,9 +106,10 @@ static const double PROCESSES_S = 1;             // between two checks of the ot
 static const double SLOW_S = 60;                 // a busy machine may need it, with none stopped
 static const double TELL_S = 2, TELL_MOST_S = 4; // later for each rank: one line is enough
 
-struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends) {
+struct Guard guard_make(const char *call, int rank, double timeout_s, bool ends_job) {
     struct Wait now = wait_begin();
-    return (struct Guard){call, rank, timeout_s, ends, false, now.since + PROCESSES_S, now, now};
+    return (struct Guard){call, rank, timeout_s, ends_job, false, now.since + PROCESSES_S,
+                          now,  now};
 }
 
 // The launcher ends the job with the first process that exits like this.
@@ -126,14 +127,14 @@ void guard_check(struct Guard *g) {
     if (g->all.looked < g->next)
         return;
     g->next = g->all.looked + PROCESSES_S;
-    if (!name_stopped(names, sizeof names))
+    if (!name_stopped_ranks(names, sizeof names))
         g->stopped = wait_begin();
     else if (stopped > g->timeout_s) {
         snprintf(why, sizeof why, "no sign for %g s of%s; resume it, or raise --comm-timeout",
                  g->timeout_s, names);
         end_job(g, why);
     }
-    double most = g->ends ? fmax(g->timeout_s, SLOW_S) : g->timeout_s;
+    double most = g->ends_job ? fmax(g->timeout_s, SLOW_S) : g->timeout_s;
     if (waited <= most || g->logged || *names)
         return;
     g->logged = true;
@@ -141,7 +142,7 @@ void guard_check(struct Guard *g) {
              "it has waited %g s for other processes of the job; check that they still run, or "
              "raise --comm-timeout",
              most);
-    if (g->ends)
+    if (g->ends_job)
         end_job(g, why);
     if (g->rank <= 1) // rank 0 may be the one that is late
         log_line(LOG_NORMAL, "rank %d: %s: %s", g->rank, g->call, why);
@@ -169,9 +170,9 @@ static void *run_guard(void *thread) {
     return NULL;
 }
 
-struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends) {
+struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends_job) {
     struct GuardThread *t = base_alloc_zeroed(sizeof *t);
-    t->guard = guard_of(call, rank, timeout_s, ends);
+    t->guard = guard_make(call, rank, timeout_s, ends_job);
     pthread_mutex_init(&t->lock, NULL);
     wait_cond_init(&t->changed);
     int err = pthread_create(&t->thread, NULL, run_guard, t);

@@ -52,19 +52,19 @@ struct Guard {
     const char *call; // for the error line
     int rank;
     double timeout_s;
-    bool ends; // no process has a reason to be late
+    bool ends_job; // at the time-out: no process has a reason to be late
     bool logged;
     double next;              // when to check the other processes
     struct Wait all, stopped; // since it began; since one of them is stopped
 };
 
-struct Guard guard_of(const char *call, int rank, double timeout_s, bool ends);
+struct Guard guard_make(const char *call, int rank, double timeout_s, bool ends_job);
 
 // Call it while waiting, at least every WAIT_LOOK_S. It may not return.
 void guard_check(struct Guard *g);
 
 // Does the same in a thread, around a call that does not return in between.
-struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends);
+struct GuardThread *guard_begin(const char *call, int rank, double timeout_s, bool ends_job);
 void guard_end(struct GuardThread *t);
 
 #endif

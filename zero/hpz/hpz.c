@@ -22,41 +22,43 @@ struct Hpz {
 };
 
 // Returns the bytes of a neighbour's part of a group, in the form in which it travels (zero/wire).
-static size_t hpz_bytes(const struct Zero *z, int g, const struct Comm *neighbours) {
+static size_t neighbour_part_bytes(const struct Zero *z, int g, const struct Comm *neighbours) {
     return z->state[g].message_bytes * (size_t)(z->shard_group->size / neighbours->size);
 }
 
-static bool is_newest(const struct Zero *z, int g, void *second) {
+static bool kept_is_current(const struct Zero *z, int g, void *second) {
     const struct HpzShard *s = second;
     return s->is_filled && s->update_record == z->state[g].updated.records;
 }
 
-static bool is_old(const struct Zero *z, int g, void *second) {
-    return !is_newest(z, g, second);
+static bool kept_is_stale(const struct Zero *z, int g, void *second) {
+    return !kept_is_current(z, g, second);
 }
 
-static void gather_hpz(struct Zero *z, const struct HopArgs *a) {
+static void gather_from_neighbours(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
-    size_t part = hpz_bytes(z, a->group, s->neighbours);
-    s->neighbours->ops->all_gather(s->neighbours, weights_arrive(z, a), s->kept.mem, part);
+    size_t part = neighbour_part_bytes(z, a->group, s->neighbours);
+    s->neighbours->ops->all_gather(s->neighbours, weights_gather_target(z, a), s->kept.mem, part);
 }
 
 static void keep_shard(struct Zero *z, const struct HopArgs *a) {
     struct HpzShard *s = a->context;
-    size_t part = hpz_bytes(z, a->group, s->neighbours);
-    char *own = weights_arrive(z, a) + part * (size_t)s->neighbours->rank;
+    size_t part = neighbour_part_bytes(z, a->group, s->neighbours);
+    char *own = weights_gather_target(z, a) + part * (size_t)s->neighbours->rank;
     device_copy(z->device, QUEUE_COMM, s->kept.mem, own, part);
     s->is_filled = true;
     s->update_record = z->state[a->group].updated.records;
 }
 
-static const struct Hop hpz_all_gather = {"hpz_all_gather", POINT_BEFORE,        WHEN_ANY,
-                                          QUEUE_COMM,       USES_WHOLE,          .run = gather_hpz,
-                                          .where = HERE,    .wanted = is_newest, .instead = true};
+static const struct Hop hpz_all_gather = {"hpz_all_gather", POINT_BEFORE,
+                                          WHEN_ANY,         QUEUE_COMM,
+                                          USES_WHOLE,       .run = gather_from_neighbours,
+                                          .where = HERE,    .wanted = kept_is_current,
+                                          .instead = true};
 // Runs after the gather in its queue; a unit need not wait for it.
 static const struct Hop hpz_keep_shard = {
-    "keep_shard",      POINT_AFTER,   WHEN_ANY,        QUEUE_COMM, 0,
-    .run = keep_shard, .where = HERE, .wanted = is_old};
+    "keep_shard",           POINT_AFTER, WHEN_ANY, QUEUE_COMM, 0, .run = keep_shard, .where = HERE,
+    .wanted = kept_is_stale};
 
 int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct Tier *tier,
              struct Error *e) {
@@ -68,7 +70,8 @@ int hpz_open(struct Hpz **out, struct Zero *z, struct Comm *neighbours, struct T
         char purpose[64];
         snprintf(purpose, sizeof purpose, "the second partition of %s", z->params->group[g].name);
         shard->neighbours = neighbours;
-        err = tier_alloc(tier, TAG_PARAM, purpose, hpz_bytes(z, g, neighbours), &shard->kept, e);
+        err = tier_alloc(tier, TAG_PARAM, purpose, neighbour_part_bytes(z, g, neighbours),
+                         &shard->kept, e);
         chain_add(&z->state[g].chain[FETCH], &hpz_all_gather, shard);
         chain_add(&z->state[g].chain[FETCH], &hpz_keep_shard, shard);
     }

@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-// Copies an array of 16-bit numbers as it is to x; out: from there.
+// Copies an array of 16-bit numbers as it is to x; to_state: from x.
 static void copy_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x,
-                        bool out) {
+                        bool to_state) {
     struct StateLocation p = zero_state_location(z, g, what);
-    z->backing.ops->copy(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x, out);
+    z->backing.ops->copy(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x, to_state);
 }
 
 // ---- split ----

@@ -26,7 +26,7 @@ struct ActOffload {
     struct Block *store;        // (sets, offloaded_layers)
     size_t bytes;               // of each: of a slot, or of this TP rank's part of it
     const struct TpComm *parts; // TP ranks that keep a part each; or NULL
-    struct Event *made;
+    struct Event *layer_made;
 };
 
 // ---- opening ----
@@ -65,7 +65,7 @@ int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Erro
                              .offloaded_layers = s->sets > 1 ? s->layers : s->layers - s->slots,
                              .bytes = s->bytes / tp_comm_size(s->parts),
                              .parts = s->parts};
-    k->made = device_open_event(z->device, "layer made");
+    k->layer_made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed(k->sets * k->offloaded_layers * sizeof *k->store);
     if (!s->dry) { // slots are moved whole, with gaps and the space that a small batch leaves
         device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
@@ -89,7 +89,7 @@ void act_offload_close(struct Zero *z) {
         staging_close(&k->staging[i]);
     for (size_t i = 0; i < k->sets * k->offloaded_layers; i++)
         tier_free(&k->store[i]);
-    device_close_event(z->device, k->made);
+    device_close_event(z->device, k->layer_made);
     slots_close(&k->slots);
     free(k->staging);
     free(k->store);
@@ -100,7 +100,7 @@ void act_offload_close(struct Zero *z) {
 // ---- which layer is where ----
 
 // Returns the owner of what a visit keeps; -1: it is a unit without layer, or nothing leaves.
-static int owner_of(const struct Zero *z, const struct Visit *v) {
+static int visit_owner(const struct Zero *z, const struct Visit *v) {
     const struct Offload *o = offload_of(z);
     const struct ActOffload *k = o ? o->acts : NULL;
     int layer = v->unit < 0 ? -1 : z->params->unit[v->unit].layer;
@@ -129,7 +129,7 @@ static struct Move activation_move(struct ActOffload *k, struct Slot *slot) {
 static void before_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     bool first = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
-    int owner = owner_of(z, first ? v + 1 : v);
+    int owner = visit_owner(z, first ? v + 1 : v);
     if (owner < 0 || slots_find(&k->slots, owner))
         return;
     struct Slot *slot = slots_acquire(&k->slots, owner);
@@ -141,8 +141,8 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
 static void queue_slot_out(struct Zero *z, struct Slot *slot) {
     struct Offload *o = offload_of(z);
     struct Move m = activation_move(o->acts, slot);
-    device_record(z->device, QUEUE_COMPUTE, o->acts->made);
-    device_wait(z->device, QUEUE_OUT, o->acts->made);
+    device_record(z->device, QUEUE_COMPUTE, o->acts->layer_made);
+    device_wait(z->device, QUEUE_OUT, o->acts->layer_made);
     z->backing.host->label = z->device->label;
     move_out(&o->mover, &m);
     mark_record(&slot->drained, z->device, QUEUE_OUT);
@@ -152,7 +152,7 @@ static void queue_slot_out(struct Zero *z, struct Slot *slot) {
 // slot goes on to a layer that computes after it.
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
-    int owner = owner_of(z, v);
+    int owner = visit_owner(z, v);
     if (owner < 0 || (v->saves_acts && !leaves_device(k, owner)))
         return;
     struct Slot *slot = slots_find(&k->slots, owner);
@@ -172,7 +172,7 @@ static void queue_fill(struct Zero *z, struct Slot *slot) {
     slot->fill_queued = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     if (k->sets > 1)
-        device_wait(z->device, QUEUE_IN, k->made);
+        device_wait(z->device, QUEUE_IN, k->layer_made);
     move_in(&offload_of(z)->mover, &m);
     mark_record(&slot->arrived, z->device, QUEUE_IN);
 }
@@ -197,11 +197,11 @@ static void begin_fetch(struct Zero *z, const struct Visit *v, int owner) {
 
 // Fetches for backward passes that follow this visit without a forward pass in between: in their
 // order, and as far as their slots are free.
-static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
+static void prefetch_activations(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
     size_t ahead = size_min(z->plan.prefetch, (size_t)k->slots.count - 1);
     for (v++; ahead > 0 && v->unit >= 0 && v->backward; v++) {
-        int owner = owner_of(z, v);
+        int owner = visit_owner(z, v);
         if (owner < 0)
             continue;
         if (!slots_find(&k->slots, owner) && slots_is_taken(&k->slots, owner))
@@ -213,7 +213,7 @@ static void prefetch_ahead(struct Zero *z, const struct Visit *v) {
 
 static void before_backward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
-    int owner = owner_of(z, v);
+    int owner = visit_owner(z, v);
     if (owner < 0)
         return;
     begin_fetch(z, v, owner);
@@ -223,12 +223,12 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     char *whole = slot->block.mem;
     if (k->parts && leaves_device(k, owner)) // after this TP rank's own part
         k->parts->all_gather(k->parts, whole, whole + k->parts->rank * k->bytes, k->bytes);
-    prefetch_ahead(z, v);
+    prefetch_activations(z, v);
 }
 
 static void after_backward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
-    int owner = owner_of(z, v);
+    int owner = visit_owner(z, v);
     if (owner < 0)
         return;
     struct Slot *slot = slots_find(&k->slots, owner);
@@ -251,5 +251,5 @@ void act_offload_after_unit(struct Zero *z, const struct Visit *v) {
     else
         after_forward(z, v);
     if (offload_of(z)->acts)
-        prefetch_ahead(z, v);
+        prefetch_activations(z, v);
 }

@@ -15,29 +15,29 @@
 
 // ---- tiers ----
 
-// Returns how many elements all groups from g on have, padded.
-static uint64_t trained_from(const struct Params *params, int g) {
+// Returns how many elements, padded, the trained groups from g on have.
+static uint64_t trained_numel_from(const struct Params *params, int g) {
     uint64_t n = 0;
     for (; g < params->ngroup; g++)
         n += params->group[g].frozen ? 0 : params->group[g].padded;
     return n;
 }
 
-// Returns the first group that is offloaded, so that the groups from it on are closest to the given
-// ratio. The first ones stay: a forward pass needs them first, when the host has just begun.
-static int first_offloaded(const struct Params *params, double ratio) {
-    double all = (double)trained_from(params, 0), nearest = 2;
-    int from = 0;
+// Returns the first group that is offloaded, so that the share of elements from it on is closest to
+// `ratio`. The groups before it stay: a forward pass needs them when the host has just begun.
+static int choose_first_offloaded(const struct Params *params, double ratio) {
+    double all = (double)trained_numel_from(params, 0), nearest = 2;
+    int first = 0;
     for (int g = 0; g <= params->ngroup && all > 0; g++) {
-        double off = fabs((double)trained_from(params, g) / all - ratio);
-        from = off < nearest ? g : from;
-        nearest = fmin(nearest, off);
+        double distance = fabs((double)trained_numel_from(params, g) / all - ratio);
+        first = distance < nearest ? g : first;
+        nearest = fmin(nearest, distance);
     }
-    return trained_from(params, from) ? from : params->ngroup;
+    return trained_numel_from(params, first) ? first : params->ngroup;
 }
 
 int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
-                 const struct OffloadOptions *o, const struct Params *params, int *from,
+                 const struct OffloadOptions *o, const struct Params *params, int *first_offloaded,
                  struct Error *e) {
     int ngroup = params ? params->ngroup : 1;
     bool host = o->opt_tier != TIER_DEVICE;
@@ -54,17 +54,19 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
                          "--zero %d cannot be combined with offload: this stage shards gradients "
                          "but not optimizer states; leave out the --offload flags",
                          zero->stage);
-    *from = host && params ? first_offloaded(params, o->ratio) : host ? 0 : ngroup;
+    *first_offloaded = host && params ? choose_first_offloaded(params, o->ratio)
+                       : host         ? 0
+                                      : ngroup;
     plan->param.tier = &zero->tier[o->param_tier];
     plan->grad.tier = &zero->tier[host ? TIER_CPU : TIER_DEVICE];
     plan->optimizer.tier = &zero->tier[o->opt_tier];
     plan->weight_slots |= o->param_tier != TIER_DEVICE;
-    plan->buckets |= *from < ngroup;
+    plan->buckets |= *first_offloaded < ngroup;
     // Master weights are separate if the parameters are rounded, are elsewhere, or are of another
     // step.
-    enum TierKind masters = *from == ngroup ? TIER_DEVICE : o->opt_tier;
-    bool apart = masters != o->param_tier || (*from > 0 && *from < ngroup);
-    plan->has_master |= (apart || o->delayed) && !plan->inference;
+    enum TierKind masters = *first_offloaded == ngroup ? TIER_DEVICE : o->opt_tier;
+    bool separate = masters != o->param_tier || (*first_offloaded > 0 && *first_offloaded < ngroup);
+    plan->has_master |= (separate || o->delayed) && !plan->inference;
     return 0;
 }
 
@@ -72,7 +74,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
 
 // If the device updates and the weights are elsewhere, it lacks the upper halves of split master
 // weights: fp32 has the same bits; bf16 master weights are kept beside the state, too.
-static void serve_masters(struct Zero *z, int g) {
+static void choose_master_format(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     bool bf16 = s->masters->format == MASTER_BF16;
     s->update_dst = bf16 ? &s->master : NULL;
@@ -83,11 +85,11 @@ static void serve_masters(struct Zero *z, int g) {
 static void attach_group(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Offload *o = offload_of(z);
-    bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
-    if (elsewhere)
+    bool weights_offloaded = !lies_on(&z->plan.param, TIER_DEVICE);
+    if (weights_offloaded)
         offload_attach_weights(z, g);
-    if (elsewhere && !host_updates(z, g) && zero_trains(z, g))
-        serve_masters(z, g);
+    if (weights_offloaded && !host_updates(z, g) && zero_trains(z, g))
+        choose_master_format(z, g);
     else if (host_needs_new_weights(z, g))
         s->update_dst = &o->group[g].new_weights;
     if (!host_updates(z, g)) {
@@ -152,11 +154,11 @@ static int open_stagings(struct Zero *z, enum Ring ring, struct Error *e) {
     return err;
 }
 
-static int open_shards(struct Zero *z, enum Ring ring, struct Error *e) {
+static int open_shard_slots(struct Zero *z, enum Ring ring, struct Error *e) {
     struct Offload *o = offload_of(z);
     const struct Slots *buckets = &z->buckets[ring];
     size_t ranks = (size_t)z->shard_group->size;
-    if (!z->plan.grad.shard_group || o->from == z->params->ngroup || !buckets->count)
+    if (!z->plan.grad.shard_group || o->first_offloaded == z->params->ngroup || !buckets->count)
         return 0;
     struct SlotsSpec shards = {
         .device = z->device,
@@ -179,7 +181,7 @@ static int open_memory(struct Zero *z, struct Error *e) {
         if (!err)
             err = open_stagings(z, (enum Ring)ring, e);
         if (!err)
-            err = open_shards(z, (enum Ring)ring, e);
+            err = open_shard_slots(z, (enum Ring)ring, e);
     }
     return err ? err : host_open(z, e);
 }
@@ -203,7 +205,7 @@ static void close_memory(struct Zero *z) {
 
 // ---- the backing ----
 
-static void sync_both(struct Zero *z) {
+static void sync_device_and_host(struct Zero *z) {
     zero_on_device.ops->sync(z);
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(z->backing.host, (enum Queue)q);
@@ -211,7 +213,7 @@ static void sync_both(struct Zero *z) {
 
 static void finish_and_sync(struct Zero *z) {
     host_queue_due(z);
-    sync_both(z);
+    sync_device_and_host(z);
 }
 
 static void after_unit(struct Zero *z, const struct Visit *v) {
@@ -228,22 +230,22 @@ static const struct BackingOps offload_ops = {
     .after_unit = after_unit,
     .step_reported = host_step_reported,
     .step_queued = host_step_queued,
-    .sync = sync_both,
+    .sync = sync_device_and_host,
     .finish = finish_and_sync,
     .install = host_install_late,
     .init = state_io_init,
     .store = state_io_store,
-    .stored = state_io_stored,
+    .after_store = state_io_after_store,
     .copy = state_io_copy,
     .is_late = state_io_is_late,
 };
 
 struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
-                               const struct OffloadOptions *options, int from) {
+                               const struct OffloadOptions *options, int first_offloaded) {
     struct Offload *o = base_alloc_zeroed(sizeof *o);
     o->options = *options;
     o->tier = zero->tier;
-    o->from = from;
+    o->first_offloaded = first_offloaded;
     o->mover = (struct Mover){.device = z->device, .host = options->host, .all = z->all};
     o->kept = (struct WeightsPart){&o->mover, false};
     o->own = (struct WeightsPart){&o->mover, true};

@@ -26,41 +26,44 @@ static struct Move gradient_move(struct Zero *z, int g, size_t begin, size_t n, 
 }
 
 // The host keeps the whole sum between micro-batches or, if only shards are kept, the shard.
-static struct Move sum_move(struct Zero *z, const struct HopArgs *a) {
+static struct Move gradient_sum_move(struct Zero *z, const struct HopArgs *a) {
     size_t padded = z->params->group[a->group].padded, n = zero_shard_numel(z, a->group);
     if (z->plan.grad.shard_group)
         return gradient_move(z, a->group, z->state[a->group].grad_begin, n, a->mem[BUFFER_SHARD]);
     return gradient_move(z, a->group, 0, padded, a->mem[BUFFER_WHOLE]);
 }
 
-static void load_sum(struct Zero *z, const struct HopArgs *a) {
-    struct Move m = sum_move(z, a);
+static void load_gradient_sum(struct Zero *z, const struct HopArgs *a) {
+    struct Move m = gradient_sum_move(z, a);
     move_in(a->context, &m);
 }
 
-static void store_sum(struct Zero *z, const struct HopArgs *a) {
-    struct Move m = sum_move(z, a);
+static void store_gradient_sum(struct Zero *z, const struct HopArgs *a) {
+    struct Move m = gradient_sum_move(z, a);
     move_out(a->context, &m);
 }
 
 // Sends the part that this rank updates of a whole gradient.
-static void store_reduced(struct Zero *z, const struct HopArgs *a) {
+static void store_reduced_gradient(struct Zero *z, const struct HopArgs *a) {
     size_t begin = zero_owned_begin(z, a->group), n = zero_owned_numel(z, a->group);
     void *mem = dtype_at(a->mem[BUFFER_WHOLE], z->plan.grad.dtype, begin);
     struct Move m = gradient_move(z, a->group, begin, n, mem);
     move_out(a->context, &m);
 }
 
-static const struct Hop h2d = {"h2d",      POINT_LOAD,      WHEN_ANY,     QUEUE_IN,
-                               USES_WHOLE, .run = load_sum, .where = HERE};
-static const struct Hop d2h_sum = {"d2h",      POINT_STORE,      WHEN_NOT_REDUCED, QUEUE_OUT,
-                                   USES_WHOLE, .run = store_sum, .where = HERE};
-static const struct Hop d2h = {"d2h",      POINT_STORE,          WHEN_REDUCED, QUEUE_OUT,
-                               USES_WHOLE, .run = store_reduced, .where = HERE};
-static const struct Hop h2d_shard = {"h2d",      POINT_LOAD,      WHEN_ANY,     QUEUE_IN,
-                                     USES_SHARD, .run = load_sum, .where = HERE};
-static const struct Hop d2h_shard = {"d2h",      POINT_STORE,      WHEN_REDUCED, QUEUE_OUT,
-                                     USES_SHARD, .run = store_sum, .where = HERE};
+static const struct Hop h2d = {
+    "h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_WHOLE, .run = load_gradient_sum, .where = HERE};
+static const struct Hop d2h_sum = {"d2h",        POINT_STORE, WHEN_NOT_REDUCED,
+                                   QUEUE_OUT,    USES_WHOLE,  .run = store_gradient_sum,
+                                   .where = HERE};
+static const struct Hop d2h = {"d2h",        POINT_STORE, WHEN_REDUCED,
+                               QUEUE_OUT,    USES_WHOLE,  .run = store_reduced_gradient,
+                               .where = HERE};
+static const struct Hop h2d_shard = {
+    "h2d", POINT_LOAD, WHEN_ANY, QUEUE_IN, USES_SHARD, .run = load_gradient_sum, .where = HERE};
+static const struct Hop d2h_shard = {"d2h",        POINT_STORE, WHEN_REDUCED,
+                                     QUEUE_OUT,    USES_SHARD,  .run = store_gradient_sum,
+                                     .where = HERE};
 
 void offload_attach_gradient(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];

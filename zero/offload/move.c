@@ -50,7 +50,7 @@ void staging_close(struct Staging *s) {
 
 // ---- the disk, in the host's queues ----
 
-_Noreturn static void fail(const struct Mover *m, const struct Error *e) {
+_Noreturn static void fail_on_disk_error(const struct Mover *m, const struct Error *e) {
     comm_fail(m->all, e->id, "%s", e->text);
 }
 
@@ -69,11 +69,11 @@ static void run_disk_call(const void *args) {
     int (*transfer)(struct Nvme *, const struct NvmePiece *, int, struct Error *) =
         c->write ? nvme_write : nvme_read;
     if (transfer(c->mover->nvme, c->pieces.piece, c->pieces.n, &e))
-        fail(c->mover, &e);
+        fail_on_disk_error(c->mover, &e);
 }
 
-static void queue_pieces(struct Mover *m, struct Device *d, const struct MovePieces *p,
-                         bool write) {
+static void queue_disk_call(struct Mover *m, struct Device *d, const struct MovePieces *p,
+                            bool write) {
     struct DiskCall c = {.mover = m, .write = write};
     c.pieces = *p; // in the initializer, gcc 12 loses it under AddressSanitizer
     size_t bytes = 0;
@@ -92,17 +92,17 @@ static void queue_pieces(struct Mover *m, struct Device *d, const struct MovePie
 }
 
 void move_pieces(struct Mover *m, const struct MovePieces *p, bool write) {
-    queue_pieces(m, m->host, p, write);
+    queue_disk_call(m, m->host, p, write);
 }
 
 // ---- between a store and the device ----
 
-static struct MovePieces piece_of(const struct Block *store, size_t offset, void *mem,
-                                  size_t bytes) {
+static struct MovePieces disk_piece(const struct Block *store, size_t offset, void *mem,
+                                    size_t bytes) {
     return (struct MovePieces){.piece = {{store->tag, store->offset + offset, mem, bytes}}, .n = 1};
 }
 
-static bool is_on_disk(const struct Block *store) {
+static bool store_is_on_disk(const struct Block *store) {
     return store->tier->kind == TIER_NVME;
 }
 
@@ -112,10 +112,10 @@ static size_t bytes_over_bus(const struct Move *v) {
 }
 
 void move_begin(struct Mover *m, const struct Move *v) {
-    if (!is_on_disk(v->store))
+    if (!store_is_on_disk(v->store))
         return;
     struct Staging *s = v->staging;
-    struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
+    struct MovePieces piece = disk_piece(v->store, v->offset, s->block.mem, v->bytes);
     mark_wait(&s->drained, m->host, QUEUE_IN);
     mark_wait(&s->stored, m->host, QUEUE_IN);
     move_pieces(m, &piece, false);
@@ -124,18 +124,18 @@ void move_begin(struct Mover *m, const struct Move *v) {
 
 // The device's own queue reads from the disk, or writes there, where its memory is the host's.
 static void move_directly(struct Mover *m, const struct Move *v, bool write) {
-    struct MovePieces piece = piece_of(v->store, v->offset, v->mem, v->bytes);
-    queue_pieces(m, m->device, &piece, write);
+    struct MovePieces piece = disk_piece(v->store, v->offset, v->mem, v->bytes);
+    queue_disk_call(m, m->device, &piece, write);
 }
 
 void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
-    if (is_on_disk(v->store) && !v->staging) {
+    if (store_is_on_disk(v->store) && !v->staging) {
         move_directly(m, v, false);
         return;
     }
     m->moved[v->store->tag].in += bytes_over_bus(v);
-    if (!is_on_disk(v->store)) {
+    if (!store_is_on_disk(v->store)) {
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
         return;
     }
@@ -146,17 +146,17 @@ void move_in(struct Mover *m, const struct Move *v) {
 
 void move_out(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
-    if (is_on_disk(v->store) && !v->staging) {
+    if (store_is_on_disk(v->store) && !v->staging) {
         move_directly(m, v, true);
         return;
     }
     m->moved[v->store->tag].out += bytes_over_bus(v);
-    if (!is_on_disk(v->store)) {
+    if (!store_is_on_disk(v->store)) {
         device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);
         return;
     }
     struct Staging *s = v->staging;
-    struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
+    struct MovePieces piece = disk_piece(v->store, v->offset, s->block.mem, v->bytes);
     // Bytes that came from disk through this buffer were used before these existed: no wait.
     mark_wait(&s->stored, d, QUEUE_OUT);
     device_copy(d, QUEUE_OUT, s->block.mem, v->mem, v->bytes);
@@ -167,16 +167,16 @@ void move_out(struct Mover *m, const struct Move *v) {
 }
 
 void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
-              bool out) {
+              bool to_block) {
     struct NvmePiece piece = {b->tag, b->offset + offset, mem, bytes};
     struct Error e;
     if (b->tier->kind == TIER_NVME) {
-        if (out ? nvme_write(m->nvme, &piece, 1, &e) : nvme_read(m->nvme, &piece, 1, &e))
-            fail(m, &e);
+        if (to_block ? nvme_write(m->nvme, &piece, 1, &e) : nvme_read(m->nvme, &piece, 1, &e))
+            fail_on_disk_error(m, &e);
         return;
     }
-    char *at = (char *)b->mem + offset, *to = out ? at : mem, *from = out ? mem : at;
-    enum Queue q = out ? QUEUE_IN : QUEUE_OUT; // the device's
+    char *at = (char *)b->mem + offset, *to = to_block ? at : mem, *from = to_block ? mem : at;
+    enum Queue q = to_block ? QUEUE_IN : QUEUE_OUT; // the device's
     if (b->tier->kind == TIER_CPU) {
         memcpy(to, from, bytes);
     } else {

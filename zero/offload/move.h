@@ -92,9 +92,9 @@ struct MovePieces {
 };
 void move_pieces(struct Mover *m, const struct MovePieces *p, bool write);
 
-// Reads a piece of a block of any tier into host memory, or writes it from there (out), at once.
-// mem: of device_alloc_host. The queues that use the block must be idle.
+// Reads a piece of a block of any tier into host memory, or writes it from there (to_block),
+// at once. mem: of device_alloc_host. The queues that use the block must be idle.
 void move_now(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes,
-              bool out);
+              bool to_block);
 
 #endif

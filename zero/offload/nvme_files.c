@@ -29,10 +29,10 @@ int nvme_resolve(struct NvmeSettings *s, struct Error *e) {
         s->disk = &nvme_io_uring;
     if (s->block_bytes % NVME_UNIT_BYTES || s->block_bytes > BLOCK_BYTES_MAX)
         return error_set(e, -EINVAL, E_NVME_SETTINGS,
-                         "--nvme-block %zu: must be a multiple of %d bytes, up to %zu",
+                         "--nvme-block %zu: expected a multiple of %d bytes, up to %zu",
                          s->block_bytes, NVME_UNIT_BYTES, BLOCK_BYTES_MAX);
     if (s->depth > DEPTH_MAX)
-        return error_set(e, -EINVAL, E_NVME_SETTINGS, "--nvme-depth %zu: must be from 1 to %zu",
+        return error_set(e, -EINVAL, E_NVME_SETTINGS, "--nvme-depth %zu: expected 1 to %zu",
                          s->depth, DEPTH_MAX);
     return 0;
 }
@@ -109,8 +109,8 @@ static int find_alignment(struct Nvme *n, const struct NvmeFile *f, struct Error
     if (!memory || !offset || NVME_UNIT_BYTES % offset || NVME_UNIT_BYTES % memory)
         return error_set(
             e, -EINVAL, E_NVME_PATH,
-            "--nvme-path %s: its file system does not allow direct I/O in units of %d bytes (it "
-            "needs memory aligned to %u and offsets to %u); give a folder on another file system",
+            "--nvme-path %s: direct I/O in units of %d bytes is impossible there (it needs "
+            "memory aligned to %u and offsets to %u); give a folder on another file system",
             n->settings.folder, NVME_UNIT_BYTES, memory, offset);
     n->memory_align = size_max(n->memory_align, memory);
     return 0;
@@ -125,7 +125,7 @@ static int open_file(struct Nvme *n, enum Tag tag, int rank, uint64_t bytes, str
     if (fd == -EINVAL)
         return error_set(e, fd, E_NVME_PATH,
                          "--nvme-path %s: its file system does not support O_DIRECT; give a folder "
-                         "on another file system",
+                         "on another file system, such as ext4 or XFS",
                          folder);
     if (fd < 0)
         return error_io(e, fd, E_NVME_PATH, "--nvme-path %s: cannot make a file there", folder);
@@ -223,7 +223,8 @@ static void use_huge_pages(void *mem, size_t bytes) {
 
 void nvme_register(struct Nvme *n, void *mem, size_t bytes) {
     use_huge_pages(mem, bytes);
-    CHECK(!n->reader.ready && !n->writer.ready, "memory is registered before the first transfer");
+    CHECK(!n->reader.pin_tried && !n->writer.pin_tried,
+          "memory is registered before the first transfer");
     for (char *at = mem; bytes;) {
         size_t part = size_min(bytes, RANGE_BYTES_MAX);
         n->ranges = base_realloc(n->ranges, (n->nrange + 1) * sizeof *n->ranges,

@@ -80,7 +80,7 @@ static void compare_sums(struct Transfer *t, struct NvmeJob *j) {
 
 // ---- requests ----
 
-static int pinned_range(const struct Transfer *t, const char *mem, size_t bytes) {
+static int find_pinned_range(const struct Transfer *t, const char *mem, size_t bytes) {
     for (unsigned i = 0; t->lane->pinned && i < t->n->nrange; i++) {
         const char *base = t->n->ranges[i].iov_base;
         if (mem >= base && mem + bytes <= base + t->n->ranges[i].iov_len)
@@ -98,7 +98,7 @@ static void submit_job(struct Transfer *t, const struct NvmeJob *j) {
         .offset = j->offset + j->done,
         .name = (uint64_t)(j - t->lane->job),
     };
-    r.buffer = pinned_range(t, r.mem, r.bytes);
+    r.buffer = find_pinned_range(t, r.mem, r.bytes);
     t->lane->queue->disk->submit(t->lane->queue, &r);
 }
 
@@ -131,7 +131,7 @@ static struct NvmeJob *cut_job(struct Transfer *t) {
     return j;
 }
 
-static void begin_write(struct Transfer *t, struct NvmeJob *j) {
+static void prepare_write(struct Transfer *t, struct NvmeJob *j) {
     if (j->user)
         memcpy(j->mem + j->user_from, j->user, j->user_bytes);
     uint64_t *sums = t->n->file[j->file].sums;
@@ -153,7 +153,7 @@ static bool end_job_request(struct Transfer *t, struct NvmeJob *j) {
     }
     j->kind = JOB_WRITE;
     j->done = 0;
-    begin_write(t, j);
+    prepare_write(t, j);
     return true;
 }
 
@@ -181,14 +181,14 @@ static bool handle_result(struct Transfer *t, struct NvmeJob *j, int result) {
 }
 
 // The queue itself has failed: no request under way will end, nor any later one.
-static int fail_all(struct Transfer *t) {
+static int fail_transfer(struct Transfer *t) {
     t->under_way = 0;
     if (t->code)
         return t->code;
-    t->code = error_set(t->e, t->lane->broken, E_NVME_IO,
+    t->code = error_set(t->e, t->lane->queue_error, E_NVME_IO,
                         "cannot %s %s: io_uring: %s; check the disk of --nvme-path, and dmesg",
                         t->write ? "write" : "read", t->n->file[t->piece[0].file].name,
-                        strerror(-t->lane->broken));
+                        strerror(-t->lane->queue_error));
     return t->code;
 }
 
@@ -197,8 +197,8 @@ static int fail_all(struct Transfer *t) {
 static void handle_completion(struct Transfer *t) {
     struct NvmeDone done = t->lane->queue->disk->wait(t->lane->queue);
     if (done.name == NVME_QUEUE) {
-        t->lane->broken = done.result;
-        fail_all(t);
+        t->lane->queue_error = done.result;
+        fail_transfer(t);
         return;
     }
     CHECK(done.name < t->n->settings.depth, "a completion of nothing: %llu",
@@ -219,7 +219,7 @@ static struct Claim piece_claim(const struct NvmePiece *p) {
                           round_up(p->offset + p->bytes, NVME_UNIT_BYTES)};
 }
 
-static bool meets_any(const struct Claim *a, const struct Claim *b, int count) {
+static bool overlaps_any(const struct Claim *a, const struct Claim *b, int count) {
     for (int i = 0; i < count; i++)
         if (a->file == b[i].file && a->begin < b[i].end && b[i].begin < a->end)
             return true;
@@ -234,7 +234,7 @@ static void claim_units(struct Transfer *t) {
         own->claim[i] = piece_claim(&t->piece[i]);
     pthread_mutex_lock(&t->n->lock);
     for (int i = 0; i < t->count;) {
-        if (!meets_any(&own->claim[i], other->claim, other->nclaim)) {
+        if (!overlaps_any(&own->claim[i], other->claim, other->nclaim)) {
             i++;
             continue;
         }
@@ -254,7 +254,7 @@ static void release_units(struct Transfer *t) {
 
 // Two pieces that are written may share a unit; then the second waits until the first is on disk.
 static void wait_for_neighbours(struct Transfer *t) {
-    if (t->write && meets_any(&t->lane->claim[t->at], t->lane->claim, t->at))
+    if (t->write && overlaps_any(&t->lane->claim[t->at], t->lane->claim, t->at))
         while (t->under_way)
             handle_completion(t);
 }
@@ -272,7 +272,7 @@ static void start_jobs(struct Transfer *t) {
             return;
         struct NvmeJob *j = cut_job(t);
         if (j->kind == JOB_WRITE)
-            begin_write(t, j);
+            prepare_write(t, j);
         t->under_way++;
         submit_job(t, j);
     }
@@ -281,9 +281,9 @@ static void start_jobs(struct Transfer *t) {
 // The kernel may refuse to pin memory (RLIMIT_MEMLOCK): then it is used unpinned.
 static void pin_buffers(struct Transfer *t) {
     struct Lane *l = t->lane;
-    if (l->ready)
+    if (l->pin_tried)
         return;
-    l->ready = true;
+    l->pin_tried = true;
     if (!t->n->nrange)
         return;
     int code = l->queue->disk->pin(l->queue, t->n->ranges, t->n->nrange);
@@ -309,8 +309,8 @@ static void check_pieces(const struct Transfer *t) {
 
 static int run_transfer(struct Transfer *t) {
     check_pieces(t);
-    if (t->lane->broken)
-        return fail_all(t);
+    if (t->lane->queue_error)
+        return fail_transfer(t);
     pin_buffers(t);
     claim_units(t);
     for (start_jobs(t); t->under_way; start_jobs(t))

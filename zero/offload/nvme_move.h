@@ -47,9 +47,9 @@ struct Lane {
     char *bounce;        // (depth, block_bytes): aligned buffers, one a job
     int *idle;           // (nidle): unused jobs
     size_t nidle;
-    int broken;  // -errno: the queue has failed, and requests under way never end
-    bool ready;  // the kernel was asked to pin the registered memory
-    bool pinned; // and did so
+    int queue_error; // -errno: the queue has failed, and requests under way never end
+    bool pin_tried;  // the kernel was asked to pin the registered memory
+    bool pinned;     // and did so
     struct Claim claim[NVME_PIECES];
     int nclaim;
 };

@@ -48,10 +48,10 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
 static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Error *e) {
     char *mem = aligned_alloc(4096, 2 * bytes);
     if (!mem)
-        return error_set(
-            e, -ENOMEM, E_MEMORY_REFUSED,
-            "--nvme-path %s: cannot allocate %zu bytes to test the disk; end other programs",
-            folder, 2 * bytes);
+        return error_set(e, -ENOMEM, E_MEMORY_REFUSED,
+                         "--nvme-path %s: cannot allocate %zu bytes to test the disk; lower "
+                         "--nvme-block, or end other programs",
+                         folder, 2 * bytes);
     for (size_t i = 0; i < bytes; i++)
         mem[i] = (char)(i * 7 + (i >> 8));
     memset(mem + bytes, 0, bytes);
@@ -61,7 +61,8 @@ static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Er
     if (!code && memcmp(mem, mem + bytes, bytes) != 0)
         code = error_set(
             e, -EIO, E_NVME_IO,
-            "--nvme-path %s: a block that was written and read back differs; check the disk",
+            "--nvme-path %s: a block that was written and read back differs; give a folder on "
+            "another disk",
             folder);
     free(mem);
     return code;
@@ -97,7 +98,8 @@ typedef int Transfer(struct Nvme *, const struct NvmePiece *, int, struct Error 
 
 // Moves piece after piece of the file's first `end` bytes, again and again, or up to the end once.
 // Returns bytes/s, or 0 after an error. *reached: where the first round came to.
-static double pass(struct Measure *m, Transfer *move, uint64_t end, bool once, uint64_t *reached) {
+static double time_transfers(struct Measure *m, Transfer *move, uint64_t end, bool once,
+                             uint64_t *reached) {
     double start = base_seconds(), seconds = 0;
     uint64_t moved = 0, at = 0;
     while (seconds < MEASURE_SECONDS && !(once && moved == end)) {
@@ -124,7 +126,7 @@ static double pass(struct Measure *m, Transfer *move, uint64_t end, bool once, u
     return (double)moved / seconds;
 }
 
-static double measure(const struct NvmeSettings *settings, Transfer *move) {
+static double measure_disk(const struct NvmeSettings *settings, Transfer *move) {
     struct NvmeSettings s = *settings;
     s.check = false;
     struct Error e;
@@ -145,13 +147,13 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     double rate = 0;
     if (!bytes || nvme_open(&m.n, &s, 0, (uint64_t[NTAG]){[TAG_OPTIMIZER] = bytes}, &e)) {
         log_line(LOG_NORMAL, "cannot measure the speed of the disk: %s",
-                 bytes ? e.text : "it is full");
+                 bytes ? e.text : "it is full; free some space there");
     } else {
         // First the bytes are written: unwritten ones would not be read from the disk, and a first
         // write is slower than overwriting.
         nvme_register(m.n, m.mem, NVME_PIECES * MEASURE_PIECE_BYTES);
-        if (pass(&m, nvme_write, bytes, true, &written) > 0)
-            rate = pass(&m, move, written, false, NULL);
+        if (time_transfers(&m, nvme_write, bytes, true, &written) > 0)
+            rate = time_transfers(&m, move, written, false, NULL);
     }
     nvme_close(m.n);
     free(m.mem);
@@ -159,9 +161,9 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
 }
 
 double nvme_measure_read(void *settings) {
-    return measure(settings, nvme_read);
+    return measure_disk(settings, nvme_read);
 }
 
 double nvme_measure_write(void *settings) {
-    return measure(settings, nvme_write);
+    return measure_disk(settings, nvme_write);
 }

@@ -19,7 +19,7 @@ struct Ring {
 };
 
 // Returns what the user may do about an error.
-static const char *advice(int code) {
+static const char *refusal_advice(int code) {
     switch (-code) {
     case EMFILE:
         return "raise `ulimit -n`, or use fewer --ranks";
@@ -28,7 +28,8 @@ static const char *advice(int code) {
     case ENOMEM:
         return "raise `ulimit -l`, or lower --nvme-depth";
     default:
-        return "check /proc/sys/kernel/io_uring_disabled and the container's seccomp profile";
+        return "write 0 to /proc/sys/kernel/io_uring_disabled, let the container's seccomp profile "
+               "allow it, or offload to cpu";
     }
 }
 
@@ -40,8 +41,8 @@ static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue
     if (code) {
         free(r);
         return error_set(e, code, E_NVME_RING,
-                         "the NVMe tier needs io_uring, but the kernel refuses it: %s (%s)",
-                         strerror(-code), advice(code));
+                         "the NVMe tier needs io_uring, but the kernel refuses it: %s; %s",
+                         strerror(-code), refusal_advice(code));
     }
     *out = &r->base;
     return 0;
@@ -75,7 +76,7 @@ static void ring_submit(struct NvmeQueue *q, const struct NvmeRequest *r) {
 enum { REFUSALS = 10000 }; // by the kernel, a millisecond apart, before giving up
 
 // True if the kernel is out of memory for a moment, or a signal came: requests stay in the ring.
-static bool passes(int code) {
+static bool is_temporary(int code) {
     return code == -EINTR || code == -EAGAIN || code == -EBUSY || code == -ENOMEM;
 }
 
@@ -88,7 +89,7 @@ static struct NvmeDone ring_wait(struct NvmeQueue *q) {
         int code = io_uring_submit_and_wait(ring, cqe ? 0 : 1);
         if (code < 0 && cqe)
             break; // the next wait meets the error again
-        if (code < 0 && (!passes(code) || ++refused == REFUSALS))
+        if (code < 0 && (!is_temporary(code) || ++refused == REFUSALS))
             return (struct NvmeDone){NVME_QUEUE, code};
         if (code < 0 && code != -EINTR)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

@@ -36,12 +36,12 @@ static inline bool lies_on(const struct Placement *p, enum TierKind kind) {
     return p->tier->kind == kind;
 }
 
-// Adapts what zero_plan made, and sets *from to the first offloaded group: groups from it on have
+// Adapts what zero_plan made, and sets *first_offloaded to a group: those from it on have
 // gradients and optimizer state where plan->grad and plan->optimizer say, those before it on the
 // device. params: NULL: one group, of any size. Errors: -EINVAL.
 int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
-                 const struct OffloadOptions *options, const struct Params *params, int *from,
-                 struct Error *e);
+                 const struct OffloadOptions *options, const struct Params *params,
+                 int *first_offloaded, struct Error *e);
 
 // Says when new weights of the host become visible to the walk, which is called installing them:
 enum Pending {
@@ -92,8 +92,8 @@ struct WeightsPart {
 
 struct Offload {
     struct OffloadOptions options;
-    struct Tier *tier; // (NTIER)
-    int from;          // groups from here on are updated by the host
+    struct Tier *tier;   // (NTIER)
+    int first_offloaded; // groups from here on are updated by the host
     struct Mover mover;
     struct WeightsPart kept, own;
     struct OffloadGroup *group;
@@ -106,7 +106,7 @@ struct Offload {
 // Returns the backing that does all of this, for z->backing before zero_open. plan: as offload_plan
 // made it. zero_close frees it.
 struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
-                               const struct OffloadOptions *options, int from);
+                               const struct OffloadOptions *options, int first_offloaded);
 // NULL: nothing is offloaded.
 struct Offload *offload_of(const struct Zero *z);
 // True if updates come late at all; and if the update of that step does.
@@ -150,9 +150,9 @@ void host_step_queued(struct Zero *z);
 void state_io_init(struct Zero *z, int g);
 // late: the master weights belong to an update whose weights are not in use yet.
 void state_io_store(struct Zero *z, int g, bool late);
-void state_io_stored(struct Zero *z, int g, bool late);
+void state_io_after_store(struct Zero *z, int g, bool late);
 void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
-                   bool out);
+                   bool to_block);
 bool state_io_is_late(const struct Zero *z);
 
 #endif

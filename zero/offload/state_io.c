@@ -5,8 +5,8 @@
 #include "zero/offload/offload.h"
 
 void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
-                   bool out) {
-    move_now(&offload_of(z)->mover, b, offset, mem, bytes, out);
+                   bool to_block) {
+    move_now(&offload_of(z)->mover, b, offset, mem, bytes, to_block);
 }
 
 void state_io_init(struct Zero *z, int g) {
@@ -60,7 +60,7 @@ void state_io_store(struct Zero *z, int g, bool late) {
 
 // Runs only when all groups are stored, since what follows uses the disk, too, which takes one
 // reader and one writer at a time.
-void state_io_stored(struct Zero *z, int g, bool late) {
+void state_io_after_store(struct Zero *z, int g, bool late) {
     host_set_pending(z, g, late);
     if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in place already
         mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);

@@ -36,12 +36,12 @@ enum {
 
 bool host_updates(const struct Zero *z, int g) {
     const struct Offload *o = offload_of(z);
-    return o && g >= o->from && zero_trains(z, g);
+    return o && g >= o->first_offloaded && zero_trains(z, g);
 }
 
 // ---- opening ----
 
-static bool on_disk(const struct Zero *z) {
+static bool state_is_on_disk(const struct Zero *z) {
     return lies_on(&z->plan.optimizer, TIER_NVME);
 }
 
@@ -52,8 +52,8 @@ bool host_needs_new_weights(const struct Zero *z, int g) {
     if (!host_updates(z, g) || !p->has_master)
         return false; // the parameters are the master weights
     if (lies_on(&p->param, TIER_DEVICE) || offload_of(z)->options.delayed)
-        return true;                                     // the host cannot write there, or not yet
-    return lies_on(&p->param, TIER_NVME) && !on_disk(z); // else they go with the state's pieces
+        return true; // the host cannot write there, or not yet
+    return lies_on(&p->param, TIER_NVME) && !state_is_on_disk(z); // else they go with its pieces
 }
 
 // True if the parameters' pieces go to NVMe with the rest: they do unless they are installed later.
@@ -73,14 +73,14 @@ static size_t array_bytes(size_t piece, enum Dtype dtype) {
 
 // True if this array of optimizer state is on disk, too: master weights may be the new weights,
 // which wait in host memory.
-static bool is_on_disk(struct Zero *z, int g, enum State what) {
+static bool array_is_on_disk(struct Zero *z, int g, enum State what) {
     return zero_state_location(z, g, what).block->tier->kind == TIER_NVME;
 }
 
 static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
     struct Offload *o = offload_of(z);
     size_t most = 0;
-    int err = 0, first = o->from;
+    int err = 0, first = o->first_offloaded;
     while (first < z->params->ngroup && !host_updates(z, first))
         first++;
     if (first == z->params->ngroup)
@@ -90,7 +90,7 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
     h->piece = size_min(HOST_PIECE, most);
     size_t bytes = param_with_pieces(z) ? array_bytes(h->piece, z->plan.param.dtype) : 0;
     for (enum State what = STATE_MASTER; what < NSTATE; what++)
-        if (is_on_disk(z, first, what))
+        if (array_is_on_disk(z, first, what))
             bytes += array_bytes(h->piece, zero_state_location(z, first, what).dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
@@ -109,7 +109,9 @@ int host_open(struct Zero *z, struct Error *e) {
     h->next = z->params->ngroup;
     for (int i = 0; i < HOST_COPIES; i++)
         zero_open_mark(z, &h->results_received[i], "results received");
-    return offload_of(z)->from < z->params->ngroup && on_disk(z) ? open_buffers(z, h, e) : 0;
+    return offload_of(z)->first_offloaded < z->params->ngroup && state_is_on_disk(z)
+               ? open_buffers(z, h, e)
+               : 0;
 }
 
 void host_close(struct Zero *z) {
@@ -124,14 +126,14 @@ void host_close(struct Zero *z) {
     }
 }
 
-static struct Mark *results_received_of(struct Zero *z, const struct HostCopy *copy) {
+static struct Mark *results_received_mark(struct Zero *z, const struct HostCopy *copy) {
     return &offload_of(z)->update.results_received[copy - z->reports->host_copy];
 }
 
 // ---- one group's update ----
 
 // Returns the part of group g's update that updates elements [i, i + n).
-static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
+static struct AdamW slice_adamw(const struct AdamW *whole, size_t i, size_t n) {
     struct AdamW a = *whole;
     a.n = n;
     a.n_decay = whole->n_decay > i ? size_min(n, whole->n_decay - i) : 0;
@@ -153,16 +155,16 @@ static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
     return shared && !z->plan.param.shard_group ? bytes : round_up(bytes, DISK_ALIGN);
 }
 
-// Returns the arrays of a piece, in its buffer and on disk.
-static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
-                                   size_t n, struct AdamW *a) {
+// Points `a` to the arrays of a piece in its buffer; returns where those are that are on disk.
+static struct MovePieces lay_out_piece(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
+                                       size_t n, struct AdamW *a) {
     struct MovePieces p = {.unless = &offload_of(z)->update.copy->received_control->skip};
     char *mem = b->block.mem;
     void **const array[NSTATE] = {&a->master, &a->m, &a->v};
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StateLocation location = zero_state_location(z, g, what);
         size_t size = dtype_size(location.dtype);
-        if (!is_on_disk(z, g, what))
+        if (!array_is_on_disk(z, g, what))
             continue;
         p.piece[p.n++] = (struct NvmePiece){location.block->tag,
                                             location.block->offset + location.offset + i * size,
@@ -180,12 +182,13 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
     return p;
 }
 
-static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t i, size_t n) {
+static void queue_piece_update(struct Zero *z, int g, const struct AdamW *whole, size_t i,
+                               size_t n) {
     struct HostUpdate *h = &offload_of(z)->update;
     struct Device *host = z->backing.host;
     struct HostBuffer *b = &h->buffer[h->pieces++ % HOST_BUFFERS];
-    struct AdamW a = part_of(whole, i, n);
-    struct MovePieces out = pieces_of(z, b, g, i, n, &a), in = out;
+    struct AdamW a = slice_adamw(whole, i, n);
+    struct MovePieces out = lay_out_piece(z, b, g, i, n, &a), in = out;
     in.n = out.n - (param_with_pieces(z) && !param_is_read(z));
     mark_wait(&b->stored, host, QUEUE_IN);
     move_pieces(&offload_of(z)->mover, &in, false);
@@ -200,19 +203,19 @@ static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t
 
 // If the parameters are the master weights, whole ones that ranks gathered are on disk by now:
 // since then this queue has read them for the walk (move.h).
-static void queue_pieces(struct Zero *z, int g, const struct AdamW *whole) {
+static void queue_piece_updates(struct Zero *z, int g, const struct AdamW *whole) {
     struct Offload *o = offload_of(z);
     size_t piece = o->update.piece;
     mark_wait(&o->group[g].state_stored, z->backing.host, QUEUE_IN);
     for (size_t i = 0; i < whole->n; i += piece)
-        queue_piece(z, g, whole, i, size_min(piece, whole->n - i));
+        queue_piece_update(z, g, whole, i, size_min(piece, whole->n - i));
     mark_record(&o->group[g].state_stored, z->backing.host, QUEUE_OUT);
 }
 
-static struct AdamW update_at_host(struct Zero *z, int g) {
+static struct AdamW host_update_args(struct Zero *z, int g) {
     const struct HostUpdate *h = &offload_of(z)->update;
     const struct Block *grad = offload_grad(z, g, h->turn);
-    struct AdamW a = update_of(z, g);
+    struct AdamW a = update_args(z, g);
     size_t before_own = zero_owned_begin(z, g) - z->state[g].grad_begin;
     a.state = h->copy->received_control;
     a.grad = dtype_at(grad->mem, z->plan.grad.dtype, before_own);
@@ -226,18 +229,18 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     struct HostUpdate *h = &offload_of(z)->update;
     struct OffloadGroup *s = &offload_of(z)->group[g];
     struct Mark *updated = &z->state[g].updated;
-    struct AdamW a = update_at_host(z, g);
+    struct AdamW a = host_update_args(z, g);
     host->label = (struct Label){.unit = params_update_unit(z->params, g), .step = h->label_step};
     // Results leave after all reductions, and so after all passes that read the old weights.
-    mark_wait(results_received_of(z, h->copy), host, QUEUE_COMPUTE);
+    mark_wait(results_received_mark(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
-    if (on_disk(z))
-        queue_pieces(z, g, &a);
+    if (state_is_on_disk(z))
+        queue_piece_updates(z, g, &a);
     else
         host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
     mark_record(&s->new_weights_made, host, QUEUE_COMPUTE);
-    bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
+    bool with_pieces = state_is_on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
     if (!host_needs_new_weights(z, g))
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     host->label = (struct Label){.unit = -1};
@@ -249,21 +252,21 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
 static void begin_update(struct Zero *z) {
     struct Offload *o = offload_of(z);
     struct HostUpdate *h = &o->update;
-    h->next = o->from;
+    h->next = o->first_offloaded;
     h->turn = offload_turn(z);
     h->copy = zero_host_copy(z);
     h->late = o->options.delayed && z->step >= o->options.delay_after;
     h->label_step = z->step + 2; // they run beside the next step, and belong to its trace
-    for (int g = o->from; g < z->params->ngroup; g++)
+    for (int g = o->first_offloaded; g < z->params->ngroup; g++)
         if (host_updates(z, g))
             o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
 }
 
 void host_step_reported(struct Zero *z) {
     struct HostCopy *copy = zero_host_copy(z);
-    if (offload_of(z)->from == z->params->ngroup && !offload_is_delayed(z))
+    if (offload_of(z)->first_offloaded == z->params->ngroup && !offload_is_delayed(z))
         return;
-    mark_record(results_received_of(z, copy), z->device, QUEUE_OUT);
+    mark_record(results_received_mark(z, copy), z->device, QUEUE_OUT);
     offload_of(z)->update.newest = copy;
     host_install_late(z);
     begin_update(z);
@@ -300,7 +303,7 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
 static void wait_results_received(struct Zero *z, enum Queue q) {
     const struct HostCopy *newest = offload_of(z)->update.newest;
     if (newest) // NULL: this process has made no step, and nothing is under way
-        mark_wait(results_received_of(z, newest), z->backing.host, q);
+        mark_wait(results_received_mark(z, newest), z->backing.host, q);
 }
 
 // Copies late weights to their store in host memory; the same queue has computed them.
@@ -359,7 +362,7 @@ void host_attach(struct Zero *z, int g) {
 
 // ---- installing new weights ----
 
-static void install_group(struct Zero *z, int g) {
+static void install_new_weights(struct Zero *z, int g) {
     offload_of(z)->group[g].pending = PENDING_NOT;
     update_group(z, g);
 }
@@ -367,14 +370,14 @@ static void install_group(struct Zero *z, int g) {
 void host_install(struct Zero *z, int g) {
     queue_updates(z, g);
     if (offload_of(z)->group[g].pending == PENDING_NOW)
-        install_group(z, g);
+        install_new_weights(z, g);
 }
 
 void host_install_late(struct Zero *z) {
     host_queue_due(z);
     for (int g = 0; g < z->params->ngroup; g++)
         if (offload_of(z)->group[g].pending != PENDING_NOT)
-            install_group(z, g);
+            install_new_weights(z, g);
     offload_of(z)->update.late = false;
 }
 

@@ -52,11 +52,11 @@ static void run_d2h(struct Zero *z, const struct HopArgs *a) {
 
 // Makes parameters again from the master weights, also if the update was skipped.
 static void run_cast(struct Zero *z, const struct HopArgs *a) {
-    struct AdamW of = update_of(z, a->group);
+    struct AdamW adamw = update_args(z, a->group);
     z->device->kernels->cast(z->device->queue[QUEUE_COMPUTE],
-                             &(struct Cast){of.n, z->plan.param.dtype,
-                                            master_dtype(of.master_format), a->mem[BUFFER_SHARD],
-                                            of.master});
+                             &(struct Cast){adamw.n, z->plan.param.dtype,
+                                            master_dtype(adamw.master_format), a->mem[BUFFER_SHARD],
+                                            adamw.master});
 }
 
 enum { USES_BOTH = USES_WHOLE | USES_SHARD };

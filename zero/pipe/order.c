@@ -53,7 +53,7 @@ static bool is_same_sendrecv(const struct OrderEntry *a, const struct OrderEntry
            a->up == b->up;
 }
 
-static void append(struct Order *o, struct OrderEntry e, double begin, double seconds) {
+static void append_entry(struct Order *o, struct OrderEntry e, double begin, double seconds) {
     e.begin = begin;
     e.end = begin + seconds;
     o->span = e.end > o->span ? e.end : o->span;
@@ -68,8 +68,8 @@ static bool run_next_entry(struct Order *o, struct Program *all, int stage,
         return false;
     const struct OrderEntry *e = &p->entry[p->at];
     if (e->kind != ORDER_SENDRECV) {
-        append(o, *e, p->now,
-               e->kind == ORDER_FORWARD ? cost[stage].forward : cost[stage].backward);
+        append_entry(o, *e, p->now,
+                     e->kind == ORDER_FORWARD ? cost[stage].forward : cost[stage].backward);
         p->now = o->entry[o->count - 1].end;
         p->at++;
         return true;
@@ -77,7 +77,7 @@ static bool run_next_entry(struct Order *o, struct Program *all, int stage,
     struct Program *other = &all[e->stage == stage ? stage + 1 : stage - 1];
     if (other->at == other->count || !is_same_sendrecv(e, &other->entry[other->at]))
         return false;
-    append(o, *e, p->now > other->now ? p->now : other->now, sendrecv);
+    append_entry(o, *e, p->now > other->now ? p->now : other->now, sendrecv);
     p->now = other->now = o->entry[o->count - 1].end;
     p->at++;
     other->at++;

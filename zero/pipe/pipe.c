@@ -11,8 +11,8 @@ static void list_passes(const struct Parallel *p, size_t nmicro, struct Pass *ou
 
 // ---- what neighbours hand each other ----
 
-static void sendrecv(struct Zero *z, struct Comm *c, void *to, const void *from,
-                     const struct Acts *acts) {
+static void sendrecv_rows(struct Zero *z, struct Comm *c, void *to, const void *from,
+                          const struct Acts *acts) {
     const struct ModelConfig *m = &z->model->config;
     z->device->label.unit = -1;
     c->ops->sendrecv(c, to, from, acts_own_rows(acts) * m->channels * dtype_size(m->dtype));
@@ -28,49 +28,50 @@ static void *reserve_input(struct Zero *z, const struct Pass *p, const struct Ac
     return acts_input(acts, p->micro);
 }
 
-static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
+static void receive_input(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = z->parallel->context;
     if (p->receives)
-        sendrecv(z, p->backward ? g->next : g->prev, reserve_input(z, p, acts), NULL, acts);
+        sendrecv_rows(z, p->backward ? g->next : g->prev, reserve_input(z, p, acts), NULL, acts);
 }
 
 // The sendrecv may also bring the input of the next pass, which goes the other way.
-static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
+static void send_output(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = z->parallel->context;
     void *next = p->exchanges ? reserve_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
-        sendrecv(z, g->prev, next, acts->dx, acts);
+        sendrecv_rows(z, g->prev, next, acts->dx, acts);
     else if (p->sends)
-        sendrecv(z, g->next, next, acts->x_final, acts);
+        sendrecv_rows(z, g->next, next, acts->x_final, acts);
 }
 
 // ---- a group that two stages use ----
 
-static void sum_ends(struct Zero *z, struct Comm *ends, void *mem, size_t numel) {
+static void all_reduce_tied(struct Zero *z, struct Comm *ends, void *mem, size_t numel) {
     ends->ops->all_reduce(ends, mem, numel / (size_t)ends->size, z->plan.grad.dtype);
 }
 
-static void sum_whole(struct Zero *z, const struct HopArgs *a) {
-    sum_ends(z, a->context, a->mem[BUFFER_WHOLE], z->params->group[a->group].padded);
+static void all_reduce_tied_whole(struct Zero *z, const struct HopArgs *a) {
+    all_reduce_tied(z, a->context, a->mem[BUFFER_WHOLE], z->params->group[a->group].padded);
 }
 
-static void sum_shard(struct Zero *z, const struct HopArgs *a) {
-    sum_ends(z, a->context, a->mem[BUFFER_SHARD], zero_shard_numel(z, a->group));
+static void all_reduce_tied_shard(struct Zero *z, const struct HopArgs *a) {
+    all_reduce_tied(z, a->context, a->mem[BUFFER_SHARD], zero_shard_numel(z, a->group));
 }
 
 // Runs once a step: on the gradient before it is reduced, or on the shard after the last reduction.
-static const struct Hop tied_all_reduce = {"tied_all_reduce", POINT_BEFORE, WHEN_LAST,
-                                           QUEUE_COMM,        USES_WHOLE,   .run = sum_whole,
+static const struct Hop tied_all_reduce = {"tied_all_reduce", POINT_BEFORE,
+                                           WHEN_LAST,         QUEUE_COMM,
+                                           USES_WHOLE,        .run = all_reduce_tied_whole,
                                            .where = HERE};
-static const struct Hop tied_all_reduce_shard = {"tied_all_reduce", POINT_AFTER, WHEN_LAST,
-                                                 QUEUE_COMM,        USES_SHARD,  .run = sum_shard,
-                                                 .where = HERE};
+static const struct Hop tied_all_reduce_shard = {
+    "tied_all_reduce", POINT_AFTER, WHEN_LAST, QUEUE_COMM, USES_SHARD, .run = all_reduce_tied_shard,
+    .where = HERE};
 
 // ---- opening and closing ----
 
 // Returns the line of stages `lower` and `upper`, if this rank is in one; else of this rank alone.
-static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, int lower,
-                               int upper) {
+static struct GridLine stage_pair_line(const struct Comm *all, const struct Grid *grid, int lower,
+                                       int upper) {
     int stage = grid_coord(grid, all->rank, AXIS_PP), stride = grid_stride(grid, AXIS_PP);
     bool inside = lower >= 0 && upper < grid->size[AXIS_PP] && (stage == lower || stage == upper);
     if (!inside)
@@ -99,8 +100,8 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
     parallel->stages = stages;
     parallel->stage = stage;
     parallel->list = list_passes;
-    parallel->receive = receive;
-    parallel->send = send;
+    parallel->receive = receive_input;
+    parallel->send = send_output;
     parallel->context = p;
     p->part = parts[stage];
     p->first = split_first_trained(parts, first_trained);
@@ -108,10 +109,11 @@ void pipe_join(struct PipeGroup *p, struct Parallel *parallel, struct Comm *all,
     for (int odd = 0; odd < 2; odd++) {
         bool is_lower = stage % 2 == odd;
         int lower = is_lower ? stage : stage - 1;
-        struct CommSplit split = {pair_of(all, grid, lower, lower + 1), QUEUE_COMPUTE, &p->staging};
+        struct CommSplit split = {stage_pair_line(all, grid, lower, lower + 1), QUEUE_COMPUTE,
+                                  &p->staging};
         *(is_lower ? &p->next : &p->prev) = join_pair(all, &split, dry);
     }
-    struct CommSplit split = {pair_of(all, grid, 0, stages - 1), QUEUE_COMM, NULL};
+    struct CommSplit split = {stage_pair_line(all, grid, 0, stages - 1), QUEUE_COMM, NULL};
     if (tied)
         p->tied = join_pair(all, &split, dry);
 }

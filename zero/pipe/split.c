@@ -31,7 +31,7 @@ static void round_costs(struct Costs *c, const double *cost) {
 }
 
 // True if stages of at most this cost are enough.
-static bool fits(const struct Costs *c, uint64_t most) {
+static bool stages_suffice(const struct Costs *c, uint64_t most) {
     int stages = 0;
     for (int first = 0, end = 0; first < c->units; first = end) {
         while (end < c->units && cost_between(c, first, end + 1) <= most)
@@ -47,7 +47,7 @@ static uint64_t least_cost_limit(const struct Costs *c) {
     uint64_t low = 0, high = cost_between(c, 0, c->units);
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (fits(c, middle))
+        if (stages_suffice(c, middle))
             high = middle;
         else
             low = middle + 1;
@@ -56,7 +56,8 @@ static uint64_t least_cost_limit(const struct Costs *c) {
 }
 
 // Finds the least sum of squares of units u .. in stages s .. from those of stages s + 1 ..
-static void extend(const struct Costs *c, uint64_t most, int s, uint64_t *square, int *count) {
+static void prepend_stage(const struct Costs *c, uint64_t most, int s, uint64_t *square,
+                          int *count) {
     int rest = c->stages - 1 - s; // stages after it, with at least one unit each
     size_t row = (size_t)c->units + 1;
     for (int u = s; u < c->units - rest; u++) {
@@ -84,7 +85,7 @@ void split_by_cost(const double *cost, int units, int stages, struct SplitPart *
         square[i] = UINT64_MAX;
     square[n - 1] = 0; // no units in no stages
     for (int s = stages - 1; s >= 0; s--)
-        extend(&c, most, s, square, count);
+        prepend_stage(&c, most, s, square, count);
     CHECK(square[0] != UINT64_MAX, "%d units in %d stages", units, stages);
     for (int s = 0, u = 0; s < stages; u += out[s++].count)
         out[s] = (struct SplitPart){u, count[(size_t)s * row + (size_t)u]};
@@ -108,7 +109,7 @@ static void split_by_work(const struct ModelConfig *c, enum Recompute level, int
 
 // ---- by --pp-split ----
 
-static int refuse(const char *given, int stages, size_t layers, struct Error *e) {
+static int refuse_split(const char *given, int stages, size_t layers, struct Error *e) {
     return error_set(e, -EINVAL, E_PP_SPLIT,
                      "--pp-split %s: expected one number of layers for each of --pp %d stages, "
                      "N,N,..., with a sum of %zu; only the first and the last stage may have 0",
@@ -123,16 +124,16 @@ static int parse_split(const struct ModelConfig *c, int stages, const char *give
         bool ends = s == 0 || s + 1 == stages;
         char *end;
         if (*at < '0' || *at > '9')
-            return refuse(given, stages, c->layers, e);
+            return refuse_split(given, stages, c->layers, e);
         unsigned long n = strtoul(at, &end, 10);
         if (n > c->layers || (!n && !ends) || *end != (s + 1 < stages ? ',' : 0))
-            return refuse(given, stages, c->layers, e);
+            return refuse_split(given, stages, c->layers, e);
         out[s].first = s ? (int)sum + 1 : 0;
         sum += n;
         out[s].count = (int)sum + 1 + (s + 1 == stages) - out[s].first;
         at = end + 1;
     }
-    return sum == c->layers ? 0 : refuse(given, stages, c->layers, e);
+    return sum == c->layers ? 0 : refuse_split(given, stages, c->layers, e);
 }
 
 int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *given,

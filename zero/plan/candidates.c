@@ -1,6 +1,7 @@
 // The candidates, their order and their forecasts: see candidates.h.
 #include "zero/plan/candidates.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,6 +124,12 @@ static const char *offload_flag_value(enum TierKind kind) {
 
 static bool uses_disk(const struct Candidate *c) {
     return c->opt == TIER_NVME || c->param == TIER_NVME || c->act == TIER_NVME;
+}
+
+int candidates_refuse_flags(struct Error *e) {
+    return error_set(e, -EINVAL, E_FIT_NOTHING,
+                     "--fit auto: no run with the other flags is valid; try them without --fit "
+                     "auto, which says what is wrong");
 }
 
 void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,

@@ -53,6 +53,9 @@ typedef bool CandidateFits(void *context, const struct Candidate *c);
 bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
                         void *context);
 
+// Refuses --fit auto: no candidate makes a run. Returns -EINVAL.
+int candidates_refuse_flags(struct Error *e);
+
 // c as flags, as far as it differs from `from`, each after a space. folder: that of --nvme-path.
 enum { CANDIDATE_BYTES = 256 };
 void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,

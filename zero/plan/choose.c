@@ -108,9 +108,7 @@ static int report_nothing_fits(const struct Search *s, struct Error *e) {
     struct Candidate said = candidate_of(r->settings);
     char lack[LACK_BYTES], flags[CANDIDATE_BYTES];
     if (s->trials.excess == SIZE_MAX)
-        return error_set(
-            e, -EINVAL, E_FIT_NOTHING,
-            "--fit auto: the other flags leave no valid configuration; leave out some of them");
+        return candidates_refuse_flags(e);
     candidate_describe(&s->trials.nearest, &said, r->settings->nvme.folder, flags);
     capacity_describe(&r->room, &s->trials.needs, lack);
     return error_set(

@@ -127,9 +127,7 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     if (out->n)
         return 0;
     if (s.least == SIZE_MAX)
-        return error_set(
-            e, -EINVAL, E_FIT_NOTHING,
-            "--fit auto: the other flags leave no valid configuration; leave out some of them");
+        return candidates_refuse_flags(e);
     return error_set(e, -ENOMEM, E_FIT_NOTHING,
                      "--fit auto: nothing fits --cluster %s: the smallest configuration needs %.2f "
                      "GB of a GPU's memory, which is limited to %.2f GB, or more memory than a "

@@ -65,7 +65,7 @@ static int open_file(const char *path, struct FlagFolder at, struct Error *e) {
         close(fd);
     return error_set(e, code, E_LOCK_FILE, "%s %s: %s cannot be locked: %s%s", at.flag, at.folder,
                      path, opened ? "it is not a regular file" : strerror(-code),
-                     opened || code == -ELOOP ? "; move it" : "; choose another folder");
+                     opened || code == -ELOOP ? "; move it away" : "; choose another folder");
 }
 
 // Returns a descriptor with the lock, -EAGAIN to try once more, or another error.
@@ -79,8 +79,7 @@ static int try_lock(const char *path, struct FlagFolder at, struct Error *e) {
         err = refuse_busy_folder(fd, at, e);
     else if (refused)
         log_line(LOG_NORMAL,
-                 "%s %s: cannot lock the folder against a second run: %s; the run goes on without "
-                 "a lock",
+                 "%s %s: cannot lock the folder: %s; the run goes on: start no other one in it",
                  at.flag, at.folder, strerror(refused));
     if (!err && !is_named(fd, path))
         err = -EAGAIN;

@@ -12,12 +12,12 @@ enum { INT8_BITS = 8 };
 _Static_assert((int)BASE_RUN == (int)NF4_RUN && BASE_RUN % QUANTIZE_BLOCK == 0,
                "runs of two sizes");
 
-static enum BaseFormat format_of(const struct Zero *z) {
+static enum BaseFormat pack_format(const struct Zero *z) {
     return z->params->config.lora.base;
 }
 
 static size_t run_bytes(const struct Zero *z) {
-    return format_of(z) == BASE_NF4 ? nf4_bytes(BASE_RUN) : quantized_bytes(INT8_BITS, BASE_RUN);
+    return pack_format(z) == BASE_NF4 ? nf4_bytes(BASE_RUN) : quantized_bytes(INT8_BITS, BASE_RUN);
 }
 
 // ---- which runs are packed ----
@@ -37,26 +37,26 @@ static struct RawRuns raw_runs(const struct Zero *z, int g) {
 // The runs of a part of n elements that begins at element `begin` of a group: packed ones, then raw
 // ones, then padding alone.
 struct Part {
-    size_t first, runs;   // in the group; in all
-    size_t packed, raw;   // so many
-    size_t raw_at, bytes; // where raw ones begin; of the part
+    size_t first, runs;       // in the group; in all
+    size_t packed, raw;       // so many
+    size_t raw_offset, bytes; // where raw ones begin; of the part
 };
 
-static struct Part part_of(const struct Zero *z, int g, size_t begin, size_t n) {
+static struct Part describe_part(const struct Zero *z, int g, size_t begin, size_t n) {
     struct RawRuns raw = raw_runs(z, g);
     struct Part p = {.first = begin / BASE_RUN, .runs = n / BASE_RUN};
     CHECK(begin % BASE_RUN == 0 && n % BASE_RUN == 0, "a part of group %d from %zu on", g, begin);
     size_t end = p.first + p.runs;
     p.packed = size_min(p.runs, raw.first - size_min(raw.first, p.first));
     p.raw = size_min(end, raw.end) - size_min(size_min(end, raw.end), size_max(p.first, raw.first));
-    p.raw_at = p.runs * run_bytes(z);
-    p.bytes = p.raw_at +
+    p.raw_offset = p.runs * run_bytes(z);
+    p.bytes = p.raw_offset +
               size_min(p.runs, raw.end - raw.first) * BASE_RUN * dtype_size(z->plan.param.dtype);
     return p;
 }
 
 size_t qlora_bytes(const struct Zero *z, int g, size_t n) {
-    return part_of(z, g, 0, n).bytes;
+    return describe_part(z, g, 0, n).bytes;
 }
 
 // ---- the hop ----
@@ -65,7 +65,7 @@ size_t qlora_bytes(const struct Zero *z, int g, size_t n) {
 static void dequantize_runs(struct Zero *z, struct Device *d, void *to, enum Dtype to_dtype,
                             const void *packed, size_t runs) {
     struct Stream *queue = d->queue[QUEUE_COMPUTE];
-    if (runs && format_of(z) == BASE_NF4)
+    if (runs && pack_format(z) == BASE_NF4)
         d->kernels->nf4_dequantize(
             queue, &(struct Nf4Dequantize){
                        .n = runs * BASE_RUN, .dtype = to_dtype, .from = packed, .x = to});
@@ -85,14 +85,14 @@ static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
     size_t n = zero_part_numel(z, p, a->group), parts = z->params->group[a->group].padded / n;
     size_t size = dtype_size(p->dtype);
     bool here = !p->shard_group && z->state[a->group].param_tier->kind == TIER_DEVICE;
-    const char *from = here ? a->mem[BUFFER_SHARD] : weights_arrive(z, a);
+    const char *from = here ? a->mem[BUFFER_SHARD] : weights_gather_target(z, a);
     for (size_t i = 0; i < parts; i++) {
-        struct Part part = part_of(z, a->group, i * n, n);
+        struct Part part = describe_part(z, a->group, i * n, n);
         char *to = (char *)a->mem[BUFFER_WHOLE] + i * n * size;
         dequantize_runs(z, z->device, to, p->dtype, from, part.packed);
         if (part.raw)
             device_copy(z->device, QUEUE_COMPUTE, to + part.packed * BASE_RUN * size,
-                        from + part.raw_at, part.raw * BASE_RUN * size);
+                        from + part.raw_offset, part.raw * BASE_RUN * size);
         from += part.bytes;
     }
 }
@@ -107,21 +107,22 @@ static const struct Hop dequantize = {"dequantize",
 
 // ---- between steps ----
 
-// This rank's part.
-static struct Part own_part(const struct Zero *z, int g) {
-    return part_of(z, g, zero_owned_begin(z, g), zero_owned_numel(z, g));
+// Describes the part that this rank keeps.
+static struct Part describe_own_part(const struct Zero *z, int g) {
+    return describe_part(z, g, zero_owned_begin(z, g), zero_owned_numel(z, g));
 }
 
-// Copies bytes of a group as it is kept, from `offset` on, to mem; out: from there.
-static void copy_packed(struct Zero *z, int g, size_t offset, void *mem, size_t bytes, bool out) {
+// Copies bytes of a group as it is kept, from `offset` on, to mem; to_group: from mem.
+static void copy_packed(struct Zero *z, int g, size_t offset, void *mem, size_t bytes,
+                        bool to_group) {
     if (bytes)
-        z->backing.ops->copy(z, &z->state[g].param, offset, mem, bytes, out);
+        z->backing.ops->copy(z, &z->state[g].param, offset, mem, bytes, to_group);
 }
 
-static void quantize_runs(struct Zero *z, const float *from, size_t runs, void *to) {
+static void quantize_runs(struct Zero *z, void *to, const float *from, size_t runs) {
     struct Device *host = zero_host_open(z);
     struct Stream *queue = host->queue[QUEUE_COMPUTE];
-    if (format_of(z) == BASE_NF4)
+    if (pack_format(z) == BASE_NF4)
         host->kernels->nf4_quantize(queue, &(struct Nf4Quantize){runs * BASE_RUN, F32, from, to});
     else
         host->kernels->quantize(queue, &(struct Quantize){.n = BASE_RUN,
@@ -137,7 +138,7 @@ static void quantize_runs(struct Zero *z, const float *from, size_t runs, void *
 
 // Elements [i, i + n) of the part are whole runs.
 static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
-    struct Part p = own_part(z, g);
+    struct Part p = describe_own_part(z, g);
     size_t first = i / BASE_RUN, end = (i + n) / BASE_RUN, size = dtype_size(z->plan.param.dtype);
     size_t packed = size_min(end, p.packed) - size_min(size_min(end, p.packed), first);
     size_t raw_end = p.packed + p.raw, from = size_max(first, p.packed);
@@ -145,7 +146,7 @@ static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_
           i);
     if (packed) {
         char *runs = device_alloc_host(z->device, packed * run_bytes(z));
-        quantize_runs(z, in, packed, runs);
+        quantize_runs(z, runs, in, packed);
         copy_packed(z, g, first * run_bytes(z), runs, packed * run_bytes(z), true);
         device_free_host(z->device, runs);
     }
@@ -155,7 +156,7 @@ static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_
     size_t count = (size_min(end, raw_end) - from) * BASE_RUN;
     for (size_t k = 0; k < count; k++) // in place: element k is read at 4 k
         dtype_store(raw, z->plan.param.dtype, k, raw[k]);
-    copy_packed(z, g, p.raw_at + (from - p.packed) * BASE_RUN * size, raw, count * size, true);
+    copy_packed(z, g, p.raw_offset + (from - p.packed) * BASE_RUN * size, raw, count * size, true);
 }
 
 // Reads one run of the part as fp32. buffer: a run's elements, and its bytes as they are kept.
@@ -169,8 +170,8 @@ static const float *read_run(struct Zero *z, struct Device *host, int g, const s
         dequantize_runs(z, host, buffer, F32, kept, 1);
         device_sync_queue(host, QUEUE_COMPUTE);
     } else if (run < p->packed + p->raw) {
-        copy_packed(z, g, p->raw_at + (run - p->packed) * BASE_RUN * size, kept, BASE_RUN * size,
-                    false);
+        copy_packed(z, g, p->raw_offset + (run - p->packed) * BASE_RUN * size, kept,
+                    BASE_RUN * size, false);
         for (size_t k = 0; k < BASE_RUN; k++)
             buffer[k] = dtype_load(kept, dtype, k);
     } else {
@@ -180,7 +181,7 @@ static const float *read_run(struct Zero *z, struct Device *host, int g, const s
 }
 
 static void read_packed(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
-    struct Part p = own_part(z, g);
+    struct Part p = describe_own_part(z, g);
     float *buffer = device_alloc_host(z->device, 2 * BASE_RUN * sizeof *buffer);
     struct Device *host = zero_host_open(z);
     CHECK(what == STATE_MASTER, "array %d of a packed group", what);

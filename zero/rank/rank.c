@@ -60,8 +60,8 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
     may = rank_device_gpus_apart(gpu, group->size);
     free(gpu);
     if (!may && group->rank == 0)
-        log_line(LOG_NORMAL, "collectives use MPI, through the host's memory, because ranks share "
-                             "a GPU or NCCL (libnccl2) is missing");
+        log_line(LOG_NORMAL, "collectives use MPI, through the host's memory, as ranks share a GPU "
+                             "or NCCL is missing; one GPU a rank and libnccl2 are faster");
     return may;
 }
 
@@ -192,7 +192,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         !tier_is_dry(&r->tier[TIER_DEVICE]) && parallel->stages == 1 && s->rank == 0)
         log_line(LOG_NORMAL,
                  "%s moves nothing: all %zu layers fit into the slots that --prefetch %zu keeps on "
-                 "the device",
+                 "the device; leave it out",
                  parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
     struct ActOffloadSpec keep = {.store = &r->tier[s->act_tier],
                                   .cpu = &r->tier[TIER_CPU],

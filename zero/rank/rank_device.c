@@ -129,7 +129,7 @@ static int check_stack(struct Error *e) {
     if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= least)
         return 0;
     return error_set(e, -EINVAL, E_STACK_LIMIT,
-                     "ulimit -s %llu: the stack is too small; raise it to at least %llu KiB",
+                     "ulimit -s %llu: the stack is too small; raise it to %llu KiB or more",
                      (unsigned long long)stack.rlim_cur / 1024, (unsigned long long)least / 1024);
 }
 

@@ -29,8 +29,8 @@ static int choose_adapters(struct Settings *s, struct Error *e) {
     int err = lora_read_targets(&l->targets, targets, m->kind == FAMILY_GPT2, e);
     if (!err && (size_t)model_first_trained(m) > m->layers)
         err = error_set(e, -EINVAL, E_LORA,
-                        "--freeze %.200s leaves no layer an adapter; leave out a layer, or "
-                        "--lora-rank",
+                        "--freeze %.200s leaves no layer for adapters; name fewer layers, or leave "
+                        "out --lora-rank",
                         s->freeze);
     return err;
 }
@@ -257,7 +257,7 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     if (out->processes && s->rank.quantized_gradients && !s->rank.node_size)
         return error_set(e, -EINVAL, E_QUANT_NODES,
                          "--zero-quantized-gradients needs --node-size, because it sums gradients "
-                         "within a node first; give the number of ranks in a node");
+                         "within a node first; add --node-size N, the ranks of a node");
     int err = check_packed(out, e);
     if (!err)
         err = model_config_finish(&out->model, e);

@@ -18,7 +18,8 @@ enum { MOST_RANKS = 1024 }; // of a run
 static const struct FlagRule layout_rules[] = {
     {E_CLUSTER_FLAG, "pp-split cluster",
      "a plan for a cluster gives all stages the same number of layers; drop one of the two"},
-    {E_PP_SPLIT, "pp-split pp<2", "the model has only one stage; expected --pp 2 or more"},
+    {E_PP_SPLIT, "pp-split pp<2",
+     "the model has only one stage; leave it out, or give --pp 2 or more"},
     {E_SHARD_SIZE_RANKS, "zero-shard-size zero? replicas !shards-optimizer",
      "this ZeRO stage shards nothing; expected --zero 1, 2 or 3"},
     {E_HPZ_STAGE, "zero-hpz-partition-size zero? !shards-param",
@@ -214,26 +215,27 @@ static const struct FlagRule rules[] = {
     {E_KERNELS_DEVICE, "kernels device=cuda",
      "these kernels are for CPUs; leave out --kernels, or give --device cpu"},
     {E_GPU_ONLY, "reduce-order=native|autotune|check-launches device=cpu",
-     "only GPUs support this; expected --device cuda"},
+     "only GPUs support this; leave it out, or give --device cuda"},
 
     {E_CLIP, "clip>0 clip<1e-30",
      "the limit is too small; expected 0 for no clipping, or at least 1e-30"},
     {E_MIN_LR, "min-lr>lr lr?", "the learning rate would rise to --min-lr; expected at most --lr"},
     {E_VALIDATION_MISSING, "keep-best|patience !val-every",
-     "the run does not validate while it trains; add --val-every"},
+     "the run does not validate while it trains; add --val-every N, such as 100"},
     {E_WARMUP_TYPE, "warmup-type=linear schedule!=WarmupLR,WarmupDecayLR,WarmupCosineLR",
      "this schedule always warms up linearly; leave out --warmup-type, or give --schedule "
      "WarmupLR, WarmupDecayLR or WarmupCosineLR"},
     {E_FAMILY_FLAG, "+positions family? rotary",
      "this family has a rotary embedding, not a position embedding; leave out --positions"},
     {E_FAMILY_FLAG, "+rope-theta|+rope-scaling family? !rotary",
-     "this family has a position embedding, not a rotary embedding; expected another --family"},
+     "this family has a position embedding, not a rotary embedding; leave out the flag, or give "
+     "--family llama, mistral, qwen2 or qwen3"},
 
     {E_MASTER, "master-dtype dtype!=bf16",
      "only bf16 weights can be half of an fp32 master weight; expected --dtype bf16"},
     {E_LOSS_SCALE,
      "+loss-scale|+loss-scale-window|+loss-scale-hysteresis|+loss-scale-min dtype!=fp16",
-     "only fp16 uses a loss scale; expected --dtype fp16"},
+     "only fp16 uses a loss scale; leave it out, or give --dtype fp16"},
     {E_LOSS_SCALE, "loss-scale-min>loss-scale loss-scale?",
      "the loss scale would begin below its minimum; expected at most --loss-scale"},
     {E_GRAD_DTYPE, "grad-dtype=bf16 dtype=fp16",
@@ -245,9 +247,9 @@ static const struct FlagRule rules[] = {
      "these cannot be combined, because tensor-parallel ranks with different matmul algorithms "
      "would round differently; drop one of the two"},
     {E_SEQUENCE_PARALLEL, "sequence-parallel tp<2",
-     "this splits rows over tensor-parallel ranks; expected --tp 2 or more"},
+     "this splits rows over tensor-parallel ranks; leave it out, or give --tp 2 or more"},
     {E_PARTITION_ACTIVATIONS, "partition-activations tp<2",
-     "this splits activations over tensor-parallel ranks; expected --tp 2 or more"},
+     "this splits activations over tensor-parallel ranks; leave it out, or give --tp 2 or more"},
     {E_PARTITION_ACTIVATIONS, "partition-activations sequence-parallel",
      "--sequence-parallel splits these activations already; drop one of the two"},
     {E_PARTITION_ACTIVATIONS, "partition-activations fit? fits-recompute",
@@ -258,12 +260,12 @@ static const struct FlagRule rules[] = {
 
     {E_NVME_PATH_MISSING,
      "offload-optimizer=nvme|offload-param=nvme|offload-activations=nvme !nvme-path !plan",
-     "--nvme-path is missing; give a folder on an NVMe disk"},
+     "the folder for it is missing; add --nvme-path FOLDER, on an NVMe disk"},
     {E_OFFLOAD_MISSING,
      "+nvme-depth|+nvme-block|+nvme-path|+check-io=1 !offload-optimizer=nvme !offload-param=nvme "
      "!offload-activations=nvme !fits-offload",
-     "nothing is offloaded to nvme; expected --offload-optimizer nvme, --offload-param nvme or "
-     "--offload-activations nvme"},
+     "nothing is offloaded to nvme; leave it out, or give --offload-optimizer nvme, "
+     "--offload-param nvme or --offload-activations nvme"},
     {E_OFFLOAD_MISSING, "delay-update !offload-optimizer !fits-optimizer",
      "only an offloaded optimizer can delay its update; expected --offload-optimizer cpu or nvme"},
     {E_OFFLOAD_MISSING,
@@ -277,7 +279,8 @@ static const struct FlagRule rules[] = {
     {E_OFFLOAD_MISSING,
      "host-mem|host-mem-per-rank +host-mem|+host-mem-per-rank|+offload-ratio !plan !offloads "
      "!fits-offload",
-     "nothing is offloaded; add --offload-optimizer, --offload-param or --offload-activations"},
+     "nothing is offloaded; leave it out, or add --offload-optimizer cpu, --offload-param cpu or "
+     "--offload-activations cpu"},
 };
 
 static int check_rules(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {

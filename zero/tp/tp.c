@@ -35,17 +35,17 @@ static size_t partial_numel(const struct TpGroup *t, const struct Zero *z, int g
     return numel;
 }
 
-// Copies the partial elements of `whole` to scratch, one span after another, or back.
-static void move_partial(const struct TpGroup *t, const struct Zero *z, int g, void *whole,
+// Copies the partial elements of `whole` to t->partial, one span after another, or back.
+static void copy_partial(const struct TpGroup *t, const struct Zero *z, int g, void *whole,
                          bool back) {
     struct Span span[MAX_PARAM];
     enum Dtype dtype = z->plan.grad.dtype;
     int n = params_partial(&z->params->group[g], tp_comm_row_parts(&t->across), span);
     for (size_t i = 0, at = 0; i < (size_t)n; i++) {
         size_t numel = span[i].end - span[i].begin;
-        void *there = dtype_at(t->partial.mem, dtype, at);
-        void *here = dtype_at(whole, dtype, span[i].begin);
-        device_copy(z->device, QUEUE_COMPUTE, back ? here : there, back ? there : here,
+        void *scratch = dtype_at(t->partial.mem, dtype, at);
+        void *in_whole = dtype_at(whole, dtype, span[i].begin);
+        device_copy(z->device, QUEUE_COMPUTE, back ? in_whole : scratch, back ? scratch : in_whole,
                     numel * dtype_size(dtype));
         at += numel;
     }
@@ -56,9 +56,9 @@ static void sum_partial(struct Zero *z, const struct HopArgs *a) {
     const struct TpGroup *t = a->context;
     void *whole = a->mem[BUFFER_WHOLE];
     size_t n = partial_numel(t, z, a->group);
-    move_partial(t, z, a->group, whole, false);
+    copy_partial(t, z, a->group, whole, false);
     all_reduce_tp(&t->across, t->partial.mem, n, z->plan.grad.dtype);
-    move_partial(t, z, a->group, whole, true);
+    copy_partial(t, z, a->group, whole, true);
 }
 
 static const struct Hop tp_all_reduce = {"tp_all_reduce", POINT_BEFORE, WHEN_REDUCED,

@@ -364,12 +364,12 @@ int zero_trace_write(const struct ZeroTrace *t, const struct ZeroTraceRun *run, 
     if (w.operations.lost)
         log_line(LOG_NORMAL,
                  "--trace-zero: the step had more operations than the trace can hold; the file "
-                 "lacks %d of them",
+                 "lacks %d of them: trace fewer --layers or micro-batches",
                  w.operations.lost);
     if (!w.operations.n && !w.operations.lost)
         log_line(LOG_NORMAL,
-                 "--trace-zero: this process made no step; the file has blocks alone, and no "
-                 "operations");
+                 "--trace-zero: this process made no step, so the file has blocks alone, and no "
+                 "operations; raise --steps");
     write_all(&w, step);
     free(w.lives.life);
     order_close(&w.operations);

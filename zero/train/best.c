@@ -28,7 +28,7 @@ void judge_open(struct Judge *j, struct Saver *s, const struct Intervals *h, uin
         if (first)
             log_line(LOG_NORMAL,
                      "the best validation, of step %llu, used %llu sequences, but this run uses "
-                     "%llu; it is no longer compared",
+                     "%llu, so it is no longer compared; set --val-batches to use as many",
                      (unsigned long long)b->step, (unsigned long long)b->samples,
                      (unsigned long long)samples);
         *b = (struct Best){0};

@@ -37,7 +37,9 @@ static void leave_note(const struct Diverged *d, const char *folder) {
     if (fd >= 0 && close(fd) && !err)
         err = -errno;
     if (err && err != -ENOENT)
-        log_line(LOG_NORMAL, "cannot write %s: %s", path, strerror(-err));
+        log_line(LOG_NORMAL,
+                 "cannot write %s: %s; make this file yourself before a resume with another --lr",
+                 path, strerror(-err));
     free(text);
     free(path);
 }

@@ -39,8 +39,8 @@ static int finish_step(struct LoopState *run, struct Error *e) {
     run->stop = run->stop || result.words & REQUEST_STOP || (asks && z->all->size == 1);
     if (z->skipped_at_least < SKIPPED_MAX)
         return 0;
-    return error_set(e, -EDOM, E_DIVERGED,
-                     "the gradient was not finite in %zu steps; try a lower --lr",
+    // diverged.c adds what to do.
+    return error_set(e, -EDOM, E_DIVERGED, "the gradient was not finite in %zu steps in a row",
                      z->skipped_at_least);
 }
 

@@ -154,7 +154,7 @@ static int find_best(struct Resume *r, struct Error *e) {
     if (!step)
         return error_set(e, -ENOENT, E_RESUME_BEST,
                          "--resume best: --out %s has no checkpoint that says which one is the "
-                         "best; expected a run with --keep-best",
+                         "best; use --resume auto, or the --out of a run with --keep-best",
                          r->asked.out);
     for (int i = 0; r->folder[i] && !r->best; i++) {
         char *path = checkpoint_path(r->folder[i], step);

@@ -19,18 +19,18 @@ static int read_identity(const char *folder, char **identity, struct Error *e) {
 }
 
 // Finds the newest checkpoint below an --out whose head can be read.
-static int find_below(const char *path, char **folder, char **identity, struct Error *e) {
-    char *checkpoints = base_format("%s/checkpoints", path), *one;
+static int find_in_out_folder(const char *path, char **folder, char **identity, struct Error *e) {
+    char *checkpoints = base_format("%s/checkpoints", path), *candidate;
     uint64_t step = UINT64_MAX;
     struct Error cause;
     int found, err = 0;
-    while ((found = checkpoint_find(checkpoints, step, &one, &step, &cause)) == 1) {
-        err = read_identity(one, identity, &cause);
+    while ((found = checkpoint_find(checkpoints, step, &candidate, &step, &cause)) == 1) {
+        err = read_identity(candidate, identity, &cause);
         if (!err) {
-            *folder = one;
+            *folder = candidate;
             break;
         }
-        free(one);
+        free(candidate);
     }
     if (found < 0)
         err = found;
@@ -49,7 +49,7 @@ int import_run_peek(const char *path, char **folder, char **identity, struct Err
     struct Error cause;
     int err = read_identity(path, identity, &cause);
     if (err == -ENOENT || err == -ENOTDIR)
-        return find_below(path, folder, identity, e);
+        return find_in_out_folder(path, folder, identity, e);
     if (err)
         return error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     *folder = base_format("%s", path);
@@ -58,8 +58,8 @@ int import_run_peek(const char *path, char **folder, char **identity, struct Err
 
 // Loads PATH, if that is a checkpoint, else the newest intact one of the --out PATH, which may be
 // an older one than import_run_peek has found. *loaded: its folder, free() it.
-static int load_from(struct Zero *z, const char *path, const char *identity, char **loaded,
-                     struct Error *e) {
+static int load_run_weights(struct Zero *z, const char *path, const char *identity, char **loaded,
+                            struct Error *e) {
     char *checkpoints = base_format("%s/checkpoints", path);
     char *rank0_file = checkpoint_rank_path(path, 0);
     const char *const folders[] = {checkpoints, NULL};
@@ -82,7 +82,7 @@ static int load_run(void *context, struct Zero *z, struct Error *e) {
     char *folder = NULL, *identity = NULL, *loaded = NULL;
     int err = zero_agree(z, import_run_peek(path, &folder, &identity, e));
     if (!err)
-        err = load_from(z, path, identity, &loaded, e);
+        err = load_run_weights(z, path, identity, &loaded, e);
     if (!err && z->all->rank == 0)
         log_line(LOG_NORMAL, "--init: the weights are those of %s", loaded);
     free(folder);

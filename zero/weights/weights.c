@@ -24,7 +24,7 @@ static void open_merge(struct Merge *m, struct Zero *z) {
     m->whole = base_alloc(most * sizeof *m->whole);
 }
 
-static void read_own(struct Merge *m, struct Zero *z, int adapter) {
+static void read_own_shard(struct Merge *m, struct Zero *z, int adapter) {
     size_t shard = zero_shard_numel(z, adapter), begin = shard * (size_t)z->shard_group->rank;
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     for (size_t n, i = 0; i < shard; i += n) {
@@ -43,7 +43,7 @@ static void gather_adapter(struct Merge *m, struct Zero *z, int g) {
     m->group = -1;
     if (adapter < 0 || z->params->group[g].kind != GROUP_BLOCK)
         return;
-    read_own(m, z, adapter);
+    read_own_shard(m, z, adapter);
     comm_gather_host(z->shard_group, m->whole, m->own,
                      zero_shard_numel(z, adapter) * sizeof *m->own);
     m->group = adapter;
@@ -96,8 +96,8 @@ static int write_chunk(struct Zero *z, struct Chunk *c, const struct ExportSink 
 
 // Reads all that this rank owns of every group, or exports its shard, whatever it keeps of the
 // others. The ranks gather every group's adapter, also after an error of their own.
-static int move_groups(struct Zero *z, const struct ImportSource *from, const struct ExportSink *to,
-                       struct Error *e) {
+static int import_or_export_groups(struct Zero *z, const struct ImportSource *from,
+                                   const struct ExportSink *to, struct Error *e) {
     struct Chunk c = {.values = device_alloc_host(z->device, STATE_CHUNK * sizeof *c.values)};
     bool adapters = from ? from->adapters : to->adapters;
     struct Merge merge;
@@ -141,8 +141,8 @@ void import_log(const struct ModelConfig *c, const struct ImportSource *from) {
         log_line(LOG_NORMAL, "%.*s", (int)strcspn(at, "\n"), at);
     if (from->seq_len && c->seq_len > from->seq_len)
         log_line(LOG_NORMAL,
-                 "--seq-len %zu: the model of --init supports at most %zu positions "
-                 "(max_position_embeddings); it has to learn those beyond",
+                 "--seq-len %zu: the model of --init knows only %zu positions "
+                 "(max_position_embeddings); lower --seq-len, or train long enough to learn more",
                  c->seq_len, from->seq_len);
 }
 
@@ -150,7 +150,7 @@ int import_weights(struct Zero *z, const struct ImportSource *from, struct Error
     if (from->load)
         return from->load(from->context, z, e);
     zero_sync(z);
-    int err = zero_agree(z, move_groups(z, from, NULL, e));
+    int err = zero_agree(z, import_or_export_groups(z, from, NULL, e));
     if (!err)
         zero_store_params(z, false);
     return err;
@@ -166,7 +166,7 @@ int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, stru
     err = zero_agree(z, joins ? to->join(to->context, e) : 0);
     if (!err) {
         zero_finish(z);
-        err = move_groups(z, NULL, to, e);
+        err = import_or_export_groups(z, NULL, to, e);
     }
     if (!err)
         err = to->sync(to->context, e);

@@ -11,7 +11,7 @@ struct WireForm {
     const struct Hop *pack, *unpack;
 };
 
-static const struct Kernels *kernels_of(const struct Zero *z, struct Stream **queue) {
+static const struct Kernels *comm_queue_kernels(const struct Zero *z, struct Stream **queue) {
     *queue = z->device->queue[QUEUE_COMM];
     return z->device->kernels;
 }
@@ -21,27 +21,27 @@ static const struct Kernels *kernels_of(const struct Zero *z, struct Stream **qu
 static void quantize_shard(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
     size_t bytes = z->state[a->group].message_bytes;
-    kernels_of(z, &queue)->quantize(
-        queue,
-        &(struct Quantize){.n = zero_shard_numel(z, a->group),
-                           .parts = 1,
-                           .columns = 1,
-                           .bits = WEIGHT_BITS,
-                           .dtype = z->plan.param.dtype,
-                           .x = a->mem[BUFFER_SHARD],
-                           .to = weights_arrive(z, a) + bytes * (size_t)z->shard_group->rank});
+    comm_queue_kernels(z, &queue)->quantize(
+        queue, &(struct Quantize){.n = zero_shard_numel(z, a->group),
+                                  .parts = 1,
+                                  .columns = 1,
+                                  .bits = WEIGHT_BITS,
+                                  .dtype = z->plan.param.dtype,
+                                  .x = a->mem[BUFFER_SHARD],
+                                  .to = weights_gather_target(z, a) +
+                                        bytes * (size_t)z->shard_group->rank});
 }
 
 static void dequantize_whole(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
-    kernels_of(z, &queue)->dequantize(queue,
-                                      &(struct Dequantize){.n = zero_shard_numel(z, a->group),
-                                                           .parts = (size_t)z->shard_group->size,
-                                                           .ranks = 1,
-                                                           .bits = WEIGHT_BITS,
-                                                           .dtype = z->plan.param.dtype,
-                                                           .from = weights_arrive(z, a),
-                                                           .x = a->mem[BUFFER_WHOLE]});
+    comm_queue_kernels(z, &queue)->dequantize(
+        queue, &(struct Dequantize){.n = zero_shard_numel(z, a->group),
+                                    .parts = (size_t)z->shard_group->size,
+                                    .ranks = 1,
+                                    .bits = WEIGHT_BITS,
+                                    .dtype = z->plan.param.dtype,
+                                    .from = weights_gather_target(z, a),
+                                    .x = a->mem[BUFFER_WHOLE]});
 }
 
 static const struct Hop quantize_weights = {
@@ -51,82 +51,83 @@ static const struct Hop dequantize_weights = {"dequantize", POINT_UNPACK, WHEN_A
                                               QUEUE_COMM,   USES_WHOLE,   .run = dequantize_whole,
                                               .where = HERE};
 
-static size_t bytes_quantized(size_t n) {
+static size_t weight_message_bytes(size_t n) {
     return quantized_bytes(WEIGHT_BITS, n);
 }
 
 const char *const wire_weight_words[] = {"false", "true", NULL};
 static const struct WireForm forms[] = {
     {NULL, NULL, NULL}, // as they are
-    {bytes_quantized, &quantize_weights, &dequantize_weights},
+    {weight_message_bytes, &quantize_weights, &dequantize_weights},
 };
 
 // ---- gradients ----
 
-// The bytes of a shard's message, and the two halves of the buffer: for sending and receiving.
+// Ranks of both hops, bytes of a shard's message, and the buffer's halves: to send, to receive.
 struct Halves {
     size_t intra, inter, bytes;
-    char *sent, *came;
+    char *send, *receive;
 };
 
-static struct Halves halves_of(const struct Zero *z, const struct HopArgs *a) {
+static struct Halves message_halves(const struct Zero *z, const struct HopArgs *a) {
     const struct Wire *w = a->context;
     size_t intra = (size_t)w->intra_node->size, inter = (size_t)w->inter_node->size;
     size_t bytes = quantized_bytes(GRADIENT_BITS, zero_shard_numel(z, a->group));
-    char *sent = w->messages.mem;
-    return (struct Halves){intra, inter, bytes, sent, sent + intra * inter * bytes};
+    char *send = w->messages.mem;
+    return (struct Halves){intra, inter, bytes, send, send + intra * inter * bytes};
 }
 
 // Shard j * intra + k is that of local rank k on node j. The intra-node hop needs the messages for
 // one local rank side by side; if it is left out, they are so already.
 static void quantize_whole(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
-    struct Halves h = halves_of(z, a);
-    kernels_of(z, &queue)->quantize(queue, &(struct Quantize){.n = zero_shard_numel(z, a->group),
-                                                              .parts = h.intra * h.inter,
-                                                              .columns = h.intra,
-                                                              .bits = GRADIENT_BITS,
-                                                              .dtype = z->plan.grad.dtype,
-                                                              .x = a->mem[BUFFER_WHOLE],
-                                                              .to = h.sent});
+    struct Halves h = message_halves(z, a);
+    comm_queue_kernels(z, &queue)->quantize(queue,
+                                            &(struct Quantize){.n = zero_shard_numel(z, a->group),
+                                                               .parts = h.intra * h.inter,
+                                                               .columns = h.intra,
+                                                               .bits = GRADIENT_BITS,
+                                                               .dtype = z->plan.grad.dtype,
+                                                               .x = a->mem[BUFFER_WHOLE],
+                                                               .to = h.send});
 }
 
 static void exchange_intra(struct Zero *z, const struct HopArgs *a) {
     struct Comm *intra = ((const struct Wire *)a->context)->intra_node;
-    struct Halves h = halves_of(z, a);
-    intra->ops->all_to_all(intra, h.came, h.sent, h.inter * h.bytes);
+    struct Halves h = message_halves(z, a);
+    intra->ops->all_to_all(intra, h.receive, h.send, h.inter * h.bytes);
 }
 
 // Sums what the node's ranks sent, one shard for each node, and quantizes the sums.
-static void requantize(struct Zero *z, const struct HopArgs *a) {
+static void requantize_node_sums(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
-    struct Halves h = halves_of(z, a);
-    kernels_of(z, &queue)->requantize(queue,
-                                      &(struct Requantize){.n = zero_shard_numel(z, a->group),
-                                                           .parts = h.inter,
-                                                           .ranks = h.intra,
-                                                           .bits = GRADIENT_BITS,
-                                                           .from = h.came,
-                                                           .to = h.sent});
+    struct Halves h = message_halves(z, a);
+    comm_queue_kernels(z, &queue)->requantize(
+        queue, &(struct Requantize){.n = zero_shard_numel(z, a->group),
+                                    .parts = h.inter,
+                                    .ranks = h.intra,
+                                    .bits = GRADIENT_BITS,
+                                    .from = h.receive,
+                                    .to = h.send});
 }
 
 static void exchange_inter(struct Zero *z, const struct HopArgs *a) {
     struct Comm *inter = ((const struct Wire *)a->context)->inter_node;
-    struct Halves h = halves_of(z, a);
-    inter->ops->all_to_all(inter, h.came, h.sent, h.bytes);
+    struct Halves h = message_halves(z, a);
+    inter->ops->all_to_all(inter, h.receive, h.send, h.bytes);
 }
 
 static void dequantize_shard(struct Zero *z, const struct HopArgs *a) {
     struct Stream *queue;
-    struct Halves h = halves_of(z, a);
-    kernels_of(z, &queue)->dequantize(
+    struct Halves h = message_halves(z, a);
+    comm_queue_kernels(z, &queue)->dequantize(
         queue,
         &(struct Dequantize){.n = zero_shard_numel(z, a->group),
                              .parts = 1,
                              .ranks = h.inter > 1 ? h.inter : h.intra,
                              .bits = GRADIENT_BITS,
                              .dtype = z->plan.grad.dtype,
-                             .from = h.came,
+                             .from = h.receive,
                              .x = a->mem[BUFFER_SHARD],
                              .accumulate = z->plan.grad.shard_group && z->backwards_done > 0});
 }
@@ -136,8 +137,9 @@ static const struct Hop quantize_gradient = {"quantize",   POINT_PACK, WHEN_REDU
                                              .where = HERE};
 static const struct Hop all_to_all_intra = {
     "all_to_all", POINT_PACK, WHEN_REDUCED, QUEUE_COMM, 0, .run = exchange_intra, .where = HERE};
-static const struct Hop requantize_sums = {
-    "requantize", POINT_PACK, WHEN_REDUCED, QUEUE_COMM, 0, .run = requantize, .where = HERE};
+static const struct Hop requantize_sums = {"requantize", POINT_PACK, WHEN_REDUCED,
+                                           QUEUE_COMM,   0,          .run = requantize_node_sums,
+                                           .where = HERE};
 static const struct Hop all_to_all_inter = {
     "all_to_all", POINT_PACK, WHEN_REDUCED, QUEUE_COMM, 0, .run = exchange_inter, .where = HERE};
 static const struct Hop dequantize_sums = {"dequantize",
