@@ -460,7 +460,7 @@ static struct Trainer make_trainer(struct Run *run) {
         .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
                   &run->console, console_step, console_note, console_line, console_sync, run,
                   print_validation, print_sample, evaluate},
-        .eval_samples = o->ppl ? limited : 0,
+        .eval_samples = o->evals_ppl ? limited : 0,
         .init = reads_init_weights(run) ? run->texts.model : (struct ImportSource){0},
         .init_adapter = run->texts.adapter,
         .exported = run->texts.exported,
@@ -586,15 +586,15 @@ static int open_texts(struct Run *run, struct Error *e) {
 static int prepare(struct Run *run, struct Error *e) {
     const struct World *w = &run->world;
     struct Texts *t = &run->texts;
-    t->opens = w->node_rank > 0;
-    int err = world_agree(w, t->opens ? 0 : open_texts(run, e), e);
+    t->only_opens = w->node_rank > 0;
+    int err = world_agree(w, t->only_opens ? 0 : open_texts(run, e), e);
     if (err)
         return err;
     world_broadcast_in_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
-    if (t->opens)
+    if (t->only_opens)
         err = open_texts(run, e);
     if (err == -ENOENT) { // this process has a --cache of its own
-        t->opens = false;
+        t->only_opens = false;
         err = open_texts(run, e);
     }
     return world_agree(w, err, e);

@@ -25,7 +25,7 @@ void added_free(struct AddedSet *s) {
     *s = (struct AddedSet){0};
 }
 
-const struct Added *added_named(const struct AddedSet *s, const char *text, size_t bytes) {
+const struct Added *added_with_text(const struct AddedSet *s, const char *text, size_t bytes) {
     struct Added wanted = {.text = (char *)text, .bytes = bytes}, *key = &wanted;
     const struct Added *const *found =
         s->count ? bsearch(&key, s->token, s->count, sizeof *s->token, compare_tokens) : NULL;
@@ -45,7 +45,8 @@ static size_t first_from(const struct AddedSet *s, size_t lo, size_t hi, size_t 
     return lo;
 }
 
-static const struct Added *longest_at(const struct AddedSet *s, const uint8_t *text, size_t n) {
+// Returns the longest token that the n bytes of text begin with; NULL: there is none.
+static const struct Added *longest_token(const struct AddedSet *s, const uint8_t *text, size_t n) {
     const struct Added *found = NULL;
     size_t lo = 0, hi = s->count;
     for (size_t at = 0; lo < hi; at++) {
@@ -62,7 +63,7 @@ static const struct Added *longest_at(const struct AddedSet *s, const uint8_t *t
 const struct Added *added_find(const struct AddedSet *s, const uint8_t *text, size_t n, size_t from,
                                size_t *begin) {
     for (size_t i = from; s->count && i < n; i++) {
-        const struct Added *found = s->begins[text[i]] ? longest_at(s, text + i, n - i) : NULL;
+        const struct Added *found = s->begins[text[i]] ? longest_token(s, text + i, n - i) : NULL;
         if (found) {
             *begin = i;
             return found;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 1 << 16, WAYS = 4, KEPT_WORDS = 1 << 20, KEPT_BYTES_MAX = 64, NONE = UINT32_MAX };
+enum { SLOTS = 1 << 16, WAYS = 4, KEPT_NUMBERS = 1 << 20, KEPT_BYTES_MAX = 64, NONE = UINT32_MAX };
 
 struct Symbol {
     int32_t id; // -1: it was merged into its left neighbour
@@ -31,7 +31,7 @@ struct CachedWord {
 };
 
 struct BpeWork {
-    struct CachedWord *met;
+    struct CachedWord *cached;
     uint32_t *kept;
     size_t nkept;
     struct Symbol *symbol; // symbol[0] is a word's first
@@ -45,15 +45,15 @@ struct BpeWork {
 
 struct BpeWork *bpe_work_open(void) {
     struct BpeWork *w = base_alloc_zeroed(sizeof *w);
-    w->met = base_alloc_zeroed(SLOTS * sizeof *w->met);
-    w->kept = base_alloc(KEPT_WORDS * sizeof *w->kept);
+    w->cached = base_alloc_zeroed(SLOTS * sizeof *w->cached);
+    w->kept = base_alloc(KEPT_NUMBERS * sizeof *w->kept);
     return w;
 }
 
 void bpe_work_close(struct BpeWork *w) {
     if (!w)
         return;
-    free(w->met);
+    free(w->cached);
     free(w->kept);
     free(w->symbol);
     free(w->heap);
@@ -114,7 +114,7 @@ static struct PendingMerge heap_pop(struct BpeWork *w) {
 }
 
 static const struct BpeMerge *find_merge(const struct Bpe *b, int32_t left, int32_t right) {
-    const struct BpeMerge *m = bpe_slot(b, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
+    const struct BpeMerge *m = bpe_merge_slot(b, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
     return m->pair == UINT64_MAX ? NULL : m;
 }
 
@@ -156,7 +156,7 @@ static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) 
 // pieces; without those, `unknown` as in add_bytes, but after the <0xXX> pieces that follow it.
 static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
-    bool pending = false;
+    bool pending = false; // an `unknown` is still to be added
     for (size_t i = 0, bytes; i < n; i += bytes) {
         unicode_at(word + i, &bytes);
         int32_t id = bytes == 1 ? b->byte_id[word[i]] : *bpe_word_slot(b, word + i, bytes);
@@ -177,6 +177,7 @@ static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t
     w->nsymbol = count;
 }
 
+// Leaves the pieces of a word as a list in w->symbol, from 0 on; w->nsymbol 0: there are none.
 static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     if (n >= NONE)
         base_out_of_memory(n * sizeof *w->symbol, "a word of more than 4 GiB");
@@ -185,7 +186,7 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
         w->symbol = base_realloc(w->symbol, w->room * sizeof *w->symbol, "the bytes of a word");
     }
     struct Symbol *s = w->symbol;
-    if (b->letters)
+    if (b->byte_level)
         add_bytes(b, w, word, n);
     else
         add_characters(b, w, word, n);
@@ -216,17 +217,17 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
 
 // ---- words --------------------------------------------------------------------------------------
 
-static void keep_word(struct BpeWork *w, struct CachedWord *slot, uint32_t hash,
-                      const uint8_t *word, size_t n, const int32_t *ids, size_t count) {
-    size_t text = ceil_div(n, 4);
-    if (w->nkept + text + count > KEPT_WORDS) {
-        memset(w->met, 0, SLOTS * sizeof *w->met);
+static void cache_word(struct BpeWork *w, struct CachedWord *slot, uint32_t hash,
+                       const uint8_t *word, size_t n, const int32_t *ids, size_t count) {
+    size_t text_numbers = ceil_div(n, 4);
+    if (w->nkept + text_numbers + count > KEPT_NUMBERS) {
+        memset(w->cached, 0, SLOTS * sizeof *w->cached);
         w->nkept = 0;
     }
     *slot = (struct CachedWord){hash, (uint32_t)w->nkept, (uint16_t)n, (uint16_t)count};
     memcpy(w->kept + w->nkept, word, n);
-    memcpy(w->kept + w->nkept + text, ids, count * sizeof *ids);
-    w->nkept += text + count;
+    memcpy(w->kept + w->nkept + text_numbers, ids, count * sizeof *ids);
+    w->nkept += text_numbers + count;
 }
 
 // Returns the slot of the cached word; or else, with *found false, the slot where it may be cached.
@@ -235,7 +236,7 @@ static struct CachedWord *find_cached_word(const struct BpeWork *w, uint32_t has
     struct CachedWord *empty = NULL;
     *found = false;
     for (size_t i = 0; i < WAYS; i++) {
-        struct CachedWord *m = &w->met[(hash + i) % SLOTS];
+        struct CachedWord *m = &w->cached[(hash + i) % SLOTS];
         if (m->bytes == n && m->hash == hash && !memcmp(w->kept + m->at, word, n)) {
             *found = true;
             return m;
@@ -243,7 +244,7 @@ static struct CachedWord *find_cached_word(const struct BpeWork *w, uint32_t has
         if (!m->bytes && !empty)
             empty = m;
     }
-    return empty ? empty : &w->met[hash % SLOTS];
+    return empty ? empty : &w->cached[hash % SLOTS];
 }
 
 static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n,
@@ -272,7 +273,7 @@ static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *w
             ids_append(ids, w->symbol[i].id);
     }
     if (slot && w->missing == missing) // missing bytes are counted each time
-        keep_word(w, slot, hash, word, n, ids->data + before, ids->count - before);
+        cache_word(w, slot, hash, word, n, ids->data + before, ids->count - before);
 }
 
 // One call of bpe_encode.
@@ -321,8 +322,8 @@ static size_t space_after(const struct Bpe *b, const uint8_t *text, size_t n, si
 
 typedef int Encode(struct Call *c, struct Stretch s);
 
-static int encode_between(struct Call *c, const struct Stretch *s, size_t begin, size_t end,
-                          Encode *rest) {
+static int encode_before_cut(struct Call *c, const struct Stretch *s, size_t begin, size_t end,
+                             Encode *rest) {
     if (begin >= end || begin >= s->cut)
         return 0;
     return rest(c, stretch_part(s, begin, end, s->open && end == s->n));
@@ -342,14 +343,14 @@ static int encode_around_added(struct Call *c, const struct AddedSet *set, struc
             begin = space_before(c->b, s.text, done, begin);
         if (a->rstrip)
             end = space_after(c->b, s.text, s.n, end);
-        int err = encode_between(c, &s, done, begin, rest);
+        int err = encode_before_cut(c, &s, done, begin, rest);
         if (err)
             return err;
         if (begin < s.cut)
             ids_append(c->ids, a->id);
         done = end;
     }
-    return encode_between(c, &s, done, s.n, rest);
+    return encode_before_cut(c, &s, done, s.n, rest);
 }
 
 static int encode_normalized(struct Call *c, struct Stretch s) {
@@ -381,14 +382,14 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
     return err;
 }
 
-bool bpe_has_first(const struct Bpe *b) {
+bool bpe_marks_only_front(const struct Bpe *b) {
     for (size_t i = 0; i < b->steps.count; i++)
         if (b->steps.step[i].kind == STEP_MARK && b->steps.step[i].prepend == PREPEND_FIRST)
             return true;
     return false;
 }
 
-size_t bpe_missing(struct BpeWork *w) {
+size_t bpe_take_missing(struct BpeWork *w) {
     size_t missing = w->missing;
     w->missing = 0;
     return missing;

@@ -31,7 +31,7 @@ struct Bpe {
     struct Normal normal;
     struct Steps steps;
     const char *kind; // a name for people
-    bool letters;     // words are of bytes, in ByteLevel's alphabet; else of characters
+    bool byte_level;  // words are of bytes, in ByteLevel's alphabet; else of characters
     bool whole_words; // a word that is a piece is that piece, whatever is merged ("ignore_merges")
     bool one_stretch; // a text must not be cut: its parts might have other ids than the whole
     struct Bytes bytes;
@@ -76,11 +76,11 @@ struct BpeText {
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
                struct Error *e);
 
-// True if a text after a token is encoded differently from the beginning of a text.
-bool bpe_has_first(const struct Bpe *b);
+// True if a mark is put at the beginning of a text, but not of a text after a token.
+bool bpe_marks_only_front(const struct Bpe *b);
 
-// Returns how many bytes had no piece since the last call.
-size_t bpe_missing(struct BpeWork *w);
+// Returns how many bytes had no piece since the last call of this function.
+size_t bpe_take_missing(struct BpeWork *w);
 
 // Returns an offset where a text of n bytes can probably be cut into two that are encoded
 // separately (bpe_encode finds out): `wanted` or less, if possible. n: it must not be cut.
@@ -112,7 +112,7 @@ static inline uint64_t bpe_hash(const void *data, size_t n) {
 }
 
 // Finds the slot of a pair in the hash table of merges, or the empty slot where it would be.
-static inline struct BpeMerge *bpe_slot(const struct Bpe *b, uint64_t pair) {
+static inline struct BpeMerge *bpe_merge_slot(const struct Bpe *b, uint64_t pair) {
     size_t at = bpe_hash(&pair, sizeof pair) & (b->nmerge - 1);
     while (b->merge[at].pair != pair && b->merge[at].pair != UINT64_MAX)
         at = (at + 1) & (b->nmerge - 1);

@@ -25,7 +25,7 @@ struct Points {
     size_t count, room;
 };
 
-static void add(struct Points *p, uint32_t point) {
+static void add_point(struct Points *p, uint32_t point) {
     p->data = base_grow(p->data, p->count, &p->room, sizeof *p->data, "a normalized text");
     p->data[p->count++] = point;
 }
@@ -39,16 +39,17 @@ static int compare_point(const void *key, const void *pair) {
 static void decompose(const struct Unicode *u, uint32_t point, struct Points *out) {
     if (point - S_BASE < S_COUNT) {
         uint32_t s = point - S_BASE;
-        add(out, L_BASE + s / (V_COUNT * T_COUNT));
-        add(out, V_BASE + s / T_COUNT % V_COUNT);
+        add_point(out, L_BASE + s / (V_COUNT * T_COUNT));
+        add_point(out, V_BASE + s / T_COUNT % V_COUNT);
         if (s % T_COUNT)
-            add(out, T_BASE + s % T_COUNT);
+            add_point(out, T_BASE + s % T_COUNT);
         return;
     }
-    const struct UnicodePair *p =
-        point < 0xc0 ? NULL : bsearch(&point, u->apart, u->napart, sizeof *u->apart, compare_point);
+    const struct UnicodePair *p = point < 0xc0 ? NULL
+                                               : bsearch(&point, u->by_point, u->nby_point,
+                                                         sizeof *u->by_point, compare_point);
     if (!p) {
-        add(out, point);
+        add_point(out, point);
         return;
     }
     decompose(u, p->first, out);
@@ -56,12 +57,12 @@ static void decompose(const struct Unicode *u, uint32_t point, struct Points *ou
         decompose(u, p->second, out);
 }
 
-static void merge_runs(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
+static void sort_by_class(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
     if (n < 2)
         return;
     size_t m = n / 2, i = 0, k = m, at = 0;
-    merge_runs(class, run, half, m);
-    merge_runs(class, run + m, half, n - m);
+    sort_by_class(class, run, half, m);
+    sort_by_class(class, run + m, half, n - m);
     memcpy(half, run, m * sizeof *half);
     while (i < m)
         run[at++] = k < n && class[run[k]] < class[half[i]] ? run[k++] : half[i++];
@@ -76,7 +77,7 @@ static void sort_marks(const struct Unicode *u, struct Points *p) {
             continue;
         while (end < p->count && u->combining[p->data[end]])
             end++;
-        merge_runs(u->combining, p->data + i, half, end - i);
+        sort_by_class(u->combining, p->data + i, half, end - i);
     }
     free(half);
 }
@@ -90,7 +91,7 @@ static uint32_t composite(const struct Unicode *u, uint32_t first, uint32_t seco
         return first + (second - T_BASE);
     struct UnicodePair key = {.first = first, .second = second};
     const struct UnicodePair *p =
-        bsearch(&key, u->together, u->ntogether, sizeof *u->together, unicode_compare_parts);
+        bsearch(&key, u->by_parts, u->nby_parts, sizeof *u->by_parts, unicode_compare_parts);
     return p ? p->point : 0;
 }
 
@@ -102,10 +103,10 @@ static void compose_points(const struct Unicode *u, struct Points *p) {
     for (size_t i = 0; i < p->count; i++) {
         uint32_t point = p->data[i];
         uint8_t class = u->combining[point];
-        bool free_way = starter != SIZE_MAX && (n == starter + 1 || (last && last < class));
-        uint32_t made = free_way ? composite(u, p->data[starter], point) : 0;
-        if (made) {
-            p->data[starter] = made;
+        bool may_compose = starter != SIZE_MAX && (n == starter + 1 || (last && last < class));
+        uint32_t composed = may_compose ? composite(u, p->data[starter], point) : 0;
+        if (composed) {
+            p->data[starter] = composed;
             continue;
         }
         if (!class)
@@ -134,7 +135,7 @@ static void compose_stretch(const struct Unicode *u, const uint8_t *text, size_t
 
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out) {
     struct Points points = {0};
-    size_t done = 0, before = 0; // the last character that NFC does not change
+    size_t done = 0, before = 0; // before: the last character that NFC does not change
     for (size_t i = 0, w; i < n; i += w) {
         if (!(u->kind[unicode_at(text + i, &w)] & UNICODE_NFC)) {
             before = i;

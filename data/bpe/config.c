@@ -11,7 +11,7 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-// Reads a file in the folder of `path`; *text NULL: there is none.
+// Reads the file `name` in the folder of `path`; *text NULL: there is none. *file: its path.
 static int read_beside(const char *path, const char *name, char **file, char **text, size_t *n,
                        struct Error *e) {
     const char *slash = strrchr(path, '/');
@@ -60,7 +60,7 @@ static int read_config(struct TokenizerConfig *c, const char *path, struct Error
         c->end = token_text(tree, "eos_token");
         c->chat_template = template_text(tree);
         c->adds_begin = cJSON_IsTrue(adds);
-        c->adds_nothing = cJSON_IsFalse(adds);
+        c->adds_no_begin = cJSON_IsFalse(adds);
         cJSON_Delete(tree);
     }
     free(file);

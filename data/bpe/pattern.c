@@ -122,29 +122,29 @@ static int read_close(struct PatternReading *x) {
 
 // ---- quantifiers ----
 
-// Reads {2}, {2,}, {,3} or {2,3} at r->at. Returns its bytes; 0: the brace stands for itself.
-static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool *same) {
+// Reads {2}, {2,}, {,3} or {2,3} at r->at. Returns its bytes; 0: the brace is itself. *exact: {2}.
+static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool *exact) {
     size_t at = r->at + 1;
-    bool given[2] = {false, false}, comma = false;
+    bool has_digits[2] = {false, false}, comma = false;
     count[0] = 0, count[1] = 65535;
     for (size_t k = 0; k < 2; k++) {
         unsigned value = 0;
         for (; at < r->n && r->text[at] >= '0' && r->text[at] <= '9' && value < 65536; at++) {
             value = 10 * value + (unsigned)(r->text[at] - '0');
-            given[k] = true;
+            has_digits[k] = true;
         }
-        if (given[k])
+        if (has_digits[k])
             count[k] = value;
         if (k == 0 && at < r->n && r->text[at] == ',')
             comma = true, at++;
         else if (k == 0)
             break;
     }
-    *same = !comma;
+    *exact = !comma;
     if (!comma)
         count[1] = count[0];
-    bool is_one = at < r->n && r->text[at] == '}' && (given[0] || given[1]);
-    return is_one ? at + 1 - r->at : 0;
+    bool closed = at < r->n && r->text[at] == '}' && (has_digits[0] || has_digits[1]);
+    return closed ? at + 1 - r->at : 0;
 }
 
 // Puts "(?:" before the last atom and ")" after it.
@@ -162,10 +162,10 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
     char c = r->text[r->at], text[24] = {c, 0};
     size_t begin = r->at, bytes = 1;
     unsigned count[2];
-    bool same = false, braces = c == '{';
+    bool exact = false, braces = c == '{';
     *found = c == '*' || c == '+' || c == '?';
     if (braces) {
-        bytes = read_braces(r, count, &same);
+        bytes = read_braces(r, count, &exact);
         *found = bytes > 0;
     }
     if (!*found)
@@ -178,7 +178,7 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
         snprintf(text, sizeof text, "{%u,%u}", count[0], count[1]);
     r->at += bytes;
     char next = r->at < r->n ? r->text[r->at] : 0;
-    if (next == '?' && !(braces && same)) {
+    if (next == '?' && !(braces && exact)) {
         strcat(text, "?");
         r->at++;
     } else if (next == '+' && !braces) { // possessive
@@ -211,7 +211,7 @@ static int add_look(struct PatternReading *x, size_t bytes, const char *first, c
 }
 
 // Adds \b or \B, written with the sets of \w.
-static int add_boundary(struct PatternReading *x, bool is_one) {
+static int add_boundary(struct PatternReading *x, bool is_b) {
     struct PatternReader *r = &x->r;
     static const char *const looks[2][4] = {{"(?:(?<=", ")(?=", ")|(?<!", ")(?!"},
                                             {"(?:(?<=", ")(?!", ")|(?<!", ")(?="}};
@@ -219,7 +219,7 @@ static int add_boundary(struct PatternReading *x, bool is_one) {
     for (size_t i = 0; i < 4; i++) {
         struct PointSet word = {0};
         set_add_escape(&word, 'w', false);
-        add_text(r, looks[is_one][i]);
+        add_text(r, looks[is_b][i]);
         add_set(x, word);
     }
     add_text(r, "))");
@@ -318,7 +318,7 @@ int pattern_open(struct Pattern *p, const char *text, size_t n, struct Error *e)
     if (!err && x->ngroup)
         err = pattern_refuse(r, n, "a \"(\" without a \")\"");
     if (!err)
-        err = pattern_number(p, r);
+        err = pattern_assign_symbols(p, r);
     p->looks_back = r->looks_back;
     for (size_t i = 0; i < r->nset; i++)
         set_free(&r->set[i]);

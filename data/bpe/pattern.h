@@ -61,7 +61,7 @@ int pattern_read_class(struct PatternReader *r, struct PointSet *s);
 // Adds the other cases of the set's characters.
 int pattern_fold(struct PatternReader *r, struct PointSet *s, size_t at);
 
-// Writes the symbols of the sets into p. Errors: -EINVAL: there are too many.
-int pattern_number(struct Pattern *p, const struct PatternReader *r);
+// Writes the symbols of the sets, and the expression, into p. Errors: -EINVAL: too many symbols.
+int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r);
 
 #endif

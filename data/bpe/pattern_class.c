@@ -35,7 +35,7 @@ static int read_property(struct PatternReader *r, struct PointSet *s) {
 }
 
 // Reads \xHH, \x{H...} or \uHHHH.
-static int read_number(struct PatternReader *r, struct PointSet *s) {
+static int read_code_point(struct PatternReader *r, struct PointSet *s) {
     size_t begin = r->at, digits = peek(r, 1) == 'u' ? 4 : 2, have = 0;
     bool braces = peek(r, 1) == 'x' && peek(r, 2) == '{';
     uint32_t point = 0;
@@ -67,7 +67,7 @@ int pattern_read_escape(struct PatternReader *r, struct PointSet *s, bool in_bra
     if (c == 'p' || c == 'P')
         return read_property(r, s);
     if (c == 'x' || c == 'u')
-        return read_number(r, s);
+        return read_code_point(r, s);
     struct PointSet own = {0};
     char lower = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
     if (name) {
@@ -113,8 +113,8 @@ static int read_range(struct PatternReader *r, struct PointSet *s) {
     size_t begin = r->at;
     bool single, single_high = false;
     int err = read_member(r, &low, &single);
-    bool range = !err && peek(r, 0) == '-' && peek(r, 1) != ']' && r->at + 1 < r->n;
-    if (range) {
+    bool is_range = !err && peek(r, 0) == '-' && peek(r, 1) != ']' && r->at + 1 < r->n;
+    if (is_range) {
         r->at++;
         err = peek(r, 0) == '[' ? -EINVAL : read_member(r, &high, &single_high);
         if (!err && (!single || !single_high || high.range->first < low.range->first))

@@ -11,7 +11,7 @@
 
 enum { FILE_BYTES_MAX = 256 << 20 };
 
-static bool is_none(const cJSON *item) {
+static bool is_absent_or_null(const cJSON *item) {
     return !item || cJSON_IsNull(item);
 }
 
@@ -33,7 +33,7 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
         return bpe_refuse(path, "model", model, "\"BPE\" (for SentencePiece, give its .model file)",
                           e);
     const cJSON *dropout = json_member(model, "dropout");
-    if (!is_none(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
+    if (!is_absent_or_null(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
         return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
                          "%s: \"dropout\" of the model is not supported; set it to null", path);
     for (size_t i = 0; i < 2; i++)
@@ -49,8 +49,8 @@ static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, con
 // ---- what a text begins and ends with ----
 
 // Reads the id of a token that the template names.
-static int template_id(const cJSON *template, const cJSON *token, const char *path, int32_t *id,
-                       struct Error *e) {
+static int read_template_id(const cJSON *template, const cJSON *token, const char *path,
+                            int32_t *id, struct Error *e) {
     const char *name = json_text(token, "id");
     const cJSON *ids =
         json_member(json_member(json_member(template, "special_tokens"), name), "ids");
@@ -78,7 +78,7 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
                 e, -EINVAL, E_BPE_TEMPLATE,
                 "%s: the post-processor adds two tokens at one end of a text; expected one", path);
         } else {
-            err = template_id(template, token, path, place, e);
+            err = read_template_id(template, token, path, place, e);
         }
         if (err)
             return err;
@@ -91,7 +91,7 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
 }
 
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    if (is_none(p) || json_has_type(p, "ByteLevel")) // which changes offsets, not ids
+    if (is_absent_or_null(p) || json_has_type(p, "ByteLevel")) // which changes offsets, not ids
         return 0;
     const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "processors") : NULL, *item;
     int err = 0;

@@ -22,7 +22,7 @@ int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struc
 // template. The template of chat_template.jinja, if there is one, takes precedence.
 struct TokenizerConfig {
     char *begin, *end, *chat_template;
-    bool adds_begin, adds_nothing; // add_bos_token: true, false
+    bool adds_begin, adds_no_begin; // add_bos_token: true, false
 };
 
 // Reads it from the folder of `path`. Errors: as above; files that do not exist are no error.

@@ -19,14 +19,14 @@ static int read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct 
         json_has_type(d, "Metaspace") ? json_text(d, "replacement") : json_text(pattern, "String");
     bool replaces = json_has_type(d, "Metaspace") ||
                     (json_has_type(d, "Replace") && strcmp(json_text(d, "content"), " ") == 0);
-    if (b->letters ? json_has_type(d, "ByteLevel")
-                   : json_has_type(d, "Fuse") || json_has_type(d, "Strip"))
+    if (b->byte_level ? json_has_type(d, "ByteLevel")
+                      : json_has_type(d, "Fuse") || json_has_type(d, "Strip"))
         return 0; // Strip would remove the space that opens a text; it is shown here
-    if (!b->letters && json_has_type(d, "ByteFallback")) {
+    if (!b->byte_level && json_has_type(d, "ByteFallback")) {
         b->shows_bytes = true;
         return 0;
     }
-    if (b->letters || !replaces || !*mark || b->mark)
+    if (b->byte_level || !replaces || !*mark || b->mark)
         return bpe_refuse(path, "decoder", d, expected, e);
     b->mark = base_format("%s", mark);
     return 0;
@@ -88,7 +88,7 @@ static bool has_inner_mark(const struct Bpe *b, const struct BpePiece *p, const 
     return false;
 }
 
-static bool reaches_over(const struct Bpe *b, const char *mark) {
+static bool has_merge_across(const struct Bpe *b, const char *mark) {
     for (size_t i = 0; i < b->nmerge; i++)
         if (b->merge[i].pair != UINT64_MAX && has_inner_mark(b, &b->piece[b->merge[i].id], mark))
             return true;
@@ -98,7 +98,8 @@ static bool reaches_over(const struct Bpe *b, const char *mark) {
     return false;
 }
 
-static const char *written_mark(const struct Bpe *b) {
+// Returns what is written in place of a space; "": it stays.
+static const char *find_mark(const struct Bpe *b) {
     for (size_t i = 0; i < b->steps.count; i++)
         if (b->steps.step[i].kind == STEP_MARK)
             return b->steps.step[i].text;
@@ -117,10 +118,10 @@ static bool leaves_out(const struct Bpe *b) {
 }
 
 void bpe_use_marks(struct Bpe *b) {
-    const char *mark = written_mark(b);
+    const char *mark = find_mark(b);
     show_pieces(b);
-    if (b->letters || leaves_out(b) || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 ||
-        reaches_over(b, mark))
+    if (b->byte_level || leaves_out(b) || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 ||
+        has_merge_across(b, mark))
         return;
     b->steps.step[b->steps.count++] =
         (struct Step){.kind = STEP_RUNS, .text = base_format("%s", mark), .bytes = strlen(mark)};

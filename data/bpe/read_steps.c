@@ -13,7 +13,7 @@ enum { DEPTH_MAX = 8 };
 
 // ---- normalizers ----
 
-static int too_many(const char *path, const char *what, int most, struct Error *e) {
+static int refuse_too_many(const char *path, const char *what, int most, struct Error *e) {
     return error_set(e, -EINVAL, E_BPE_UNSUPPORTED,
                      "%s: more than %d %s are not supported; give token shards as --data", path,
                      most, what);
@@ -45,7 +45,7 @@ static int read_normalizer(struct Bpe *b, const cJSON *n, int depth, const char 
         return err;
     }
     if (b->normal.count == NORMAL_MAX)
-        return too_many(path, "normalizers", NORMAL_MAX, e);
+        return refuse_too_many(path, "normalizers", NORMAL_MAX, e);
     struct NormalStep *step = &b->normal.step[b->normal.count++];
     if (json_has_type(n, "NFC")) {
         step->kind = NORMAL_NFC;
@@ -127,7 +127,7 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
 }
 
 static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    if (b->letters)
+    if (b->byte_level)
         return error_set(
             e, -EINVAL, E_BPE_UNSUPPORTED,
             "%s: two pre-tokenizers \"ByteLevel\" are not supported; give token shards as --data",
@@ -139,7 +139,7 @@ static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, stru
     if (!cJSON_IsFalse(json_member(p, "use_regex")))
         add_step(b, STEP_SCAN)->scan = SPLIT_GPT2;
     add_step(b, STEP_LETTERS);
-    b->letters = true;
+    b->byte_level = true;
     return 0;
 }
 
@@ -187,7 +187,7 @@ static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path,
         return err;
     }
     if (b->steps.count + 4 > STEPS_MAX) // one adds 3 at most, and bpe_use_marks one
-        return too_many(path, "pre-tokenizers", STEPS_MAX - 4, e);
+        return refuse_too_many(path, "pre-tokenizers", STEPS_MAX - 4, e);
     if (json_has_type(p, "ByteLevel"))
         return read_byte_level(b, p, path, e);
     if (json_has_type(p, "Split"))
@@ -230,7 +230,7 @@ int bpe_read_steps(struct Bpe *b, const cJSON *p, const char *path, struct Error
         s->count--; // words stay bytes, so the last step need not write letters
     join_digits(s);
     b->kind = s->count == 1 && s->step[0].kind == STEP_SCAN ? split_names[s->step[0].scan]
-              : b->letters                                  ? "bytes"
+              : b->byte_level                               ? "bytes"
                                                             : "characters";
     return 0;
 }

@@ -10,12 +10,12 @@ static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "
                                      "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn"};
 enum { CATEGORIES = sizeof categories / sizeof *categories };
 
-static void push(struct PointSet *s, uint32_t first, uint32_t last) {
+static void push_range(struct PointSet *s, uint32_t first, uint32_t last) {
     s->range = base_grow(s->range, s->count, &s->room, sizeof *s->range, "a set of characters");
     s->range[s->count++] = (struct PointRange){first, last};
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_first(const void *a, const void *b) {
     uint32_t x = ((const struct PointRange *)a)->first, y = ((const struct PointRange *)b)->first;
     return x < y ? -1 : x > y;
 }
@@ -23,7 +23,7 @@ static int compare(const void *a, const void *b) {
 static void sort_ranges(struct PointSet *s) {
     size_t n = 0;
     if (s->count)
-        qsort(s->range, s->count, sizeof *s->range, compare);
+        qsort(s->range, s->count, sizeof *s->range, compare_first);
     for (size_t i = 0; i < s->count; i++) {
         struct PointRange r = s->range[i];
         if (n && r.first <= s->range[n - 1].last + 1) {
@@ -37,13 +37,13 @@ static void sort_ranges(struct PointSet *s) {
 }
 
 void set_add(struct PointSet *s, uint32_t first, uint32_t last) {
-    push(s, first, last);
+    push_range(s, first, last);
     sort_ranges(s);
 }
 
 void set_add_all(struct PointSet *s, const struct PointSet *more) {
     for (size_t i = 0; i < more->count; i++)
-        push(s, more->range[i].first, more->range[i].last);
+        push_range(s, more->range[i].first, more->range[i].last);
     sort_ranges(s);
 }
 
@@ -52,11 +52,11 @@ void set_negate(struct PointSet *s) {
     uint32_t from = 0;
     for (size_t i = 0; i < s->count; i++) {
         if (s->range[i].first > from)
-            push(&out, from, s->range[i].first - 1);
+            push_range(&out, from, s->range[i].first - 1);
         from = s->range[i].last + 1;
     }
     if (from < UNICODE_POINTS)
-        push(&out, from, UNICODE_POINTS - 1);
+        push_range(&out, from, UNICODE_POINTS - 1);
     set_free(s);
     *s = out;
 }
@@ -95,7 +95,7 @@ static void add_table(struct PointSet *s, const char *table) {
     for (const char *at = table; *at;) {
         uint32_t first = point + unicode_number(&at);
         point = first + unicode_number(&at) + 1;
-        push(s, first, point - 1);
+        push_range(s, first, point - 1);
     }
     sort_ranges(s);
 }
@@ -111,7 +111,7 @@ static bool add_categories(struct PointSet *s, const char *name, size_t n) {
     for (const char *at = unicode_categories; any && *at;) {
         uint32_t category = unicode_number(&at), last = point + unicode_number(&at);
         if (wanted[category])
-            push(s, point, last);
+            push_range(s, point, last);
         point = last + 1;
     }
     sort_ranges(s);

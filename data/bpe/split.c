@@ -17,8 +17,8 @@ static inline unsigned kind_at(const struct Unicode *u, const uint8_t *p, size_t
 }
 
 // Returns the end of the run of characters of a class at p; at most `most` characters.
-static const uint8_t *run_of(const struct Unicode *u, unsigned class, const uint8_t *p,
-                             const uint8_t *end, size_t most) {
+static const uint8_t *run_end(const struct Unicode *u, unsigned class, const uint8_t *p,
+                              const uint8_t *end, size_t most) {
     for (size_t n; p < end && most; p += n, most--)
         if ((kind_at(u, p, &n) & UNICODE_CLASS) != class)
             break;
@@ -29,14 +29,14 @@ static bool is_break(uint8_t c) {
     return c == '\r' || c == '\n';
 }
 
-// Returns the bytes of 's 't 're 've 'm 'll or 'd at p, or 0. `any`: in any case, and the long s
-// (U+017F) counts as an s.
-static size_t contraction(const uint8_t *p, size_t left, bool any) {
+// Returns the bytes of 's 't 're 've 'm 'll or 'd at p, or 0. any_case: large letters do, too, and
+// the long s (U+017F) counts as an s.
+static size_t contraction_bytes(const uint8_t *p, size_t left, bool any_case) {
     if (p[0] != '\'' || left < 2)
         return 0;
-    if (any && left >= 3 && p[1] == 0xc5 && p[2] == 0xbf)
+    if (any_case && left >= 3 && p[1] == 0xc5 && p[2] == 0xbf)
         return 3;
-    uint8_t fold = any ? 0x20 : 0, a = p[1] | fold, b = left >= 3 ? p[2] | fold : 0;
+    uint8_t fold = any_case ? 0x20 : 0, a = p[1] | fold, b = left >= 3 ? p[2] | fold : 0;
     if (a == 's' || a == 't' || a == 'm' || a == 'd')
         return 2;
     bool two = (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l');
@@ -44,7 +44,7 @@ static size_t contraction(const uint8_t *p, size_t left, bool any) {
 }
 
 // \s+(?!\S)|\s+: all of the white space, but where more text follows, without its last character.
-static const uint8_t *space_run(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
+static const uint8_t *space_end(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
     const uint8_t *last = p, *q = p;
     for (size_t n; q < end; q += n) {
         if ((kind_at(u, q, &n) & UNICODE_CLASS) != UNICODE_SPACE)
@@ -55,16 +55,16 @@ static const uint8_t *space_run(const struct Unicode *u, const uint8_t *p, const
 }
 
 static const uint8_t *scan_gpt2(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
-    size_t n = contraction(p, (size_t)(end - p), false);
+    size_t n = contraction_bytes(p, (size_t)(end - p), false);
     if (n)
         return p + n;
     const uint8_t *q = *p == ' ' && end - p > 1 ? p + 1 : p;
     unsigned class = kind_at(u, q, &n) & UNICODE_CLASS;
-    return class == UNICODE_SPACE ? space_run(u, p, end) : run_of(u, class, q + n, end, SIZE_MAX);
+    return class == UNICODE_SPACE ? space_end(u, p, end) : run_end(u, class, q + n, end, SIZE_MAX);
 }
 
 // \s*[\r\n]+ of white space: up to its last line break; NULL: it has none.
-static const uint8_t *break_run(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
+static const uint8_t *breaks_end(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
     const uint8_t *found = NULL;
     for (size_t n; p < end && (kind_at(u, p, &n) & UNICODE_CLASS) == UNICODE_SPACE; p += n)
         if (is_break(*p))
@@ -74,25 +74,25 @@ static const uint8_t *break_run(const struct Unicode *u, const uint8_t *p, const
 
 static const uint8_t *scan_llama(const struct Unicode *u, const uint8_t *p, const uint8_t *end,
                                  size_t digits) {
-    size_t n = contraction(p, (size_t)(end - p), true), m;
+    size_t n = contraction_bytes(p, (size_t)(end - p), true), m;
     if (n)
         return p + n;
     unsigned class = kind_at(u, p, &n) & UNICODE_CLASS;
     if (class == UNICODE_LETTER)
-        return run_of(u, UNICODE_LETTER, p + n, end, SIZE_MAX);
+        return run_end(u, UNICODE_LETTER, p + n, end, SIZE_MAX);
     if (class == UNICODE_NUMBER)
-        return run_of(u, UNICODE_NUMBER, p + n, end, digits - 1);
+        return run_end(u, UNICODE_NUMBER, p + n, end, digits - 1);
     unsigned next = p + n < end ? kind_at(u, p + n, &m) & UNICODE_CLASS : UNICODE_SPACE;
     if (next == UNICODE_LETTER && !is_break(*p))
-        return run_of(u, UNICODE_LETTER, p + n + m, end, SIZE_MAX);
+        return run_end(u, UNICODE_LETTER, p + n + m, end, SIZE_MAX);
     if (class == UNICODE_OTHER || (*p == ' ' && next == UNICODE_OTHER)) {
-        p = run_of(u, UNICODE_OTHER, p + n, end, SIZE_MAX);
+        p = run_end(u, UNICODE_OTHER, p + n, end, SIZE_MAX);
         while (p < end && is_break(*p))
             p++;
         return p;
     }
-    const uint8_t *broken = break_run(u, p, end);
-    return broken ? broken : space_run(u, p, end);
+    const uint8_t *broken = breaks_end(u, p, end);
+    return broken ? broken : space_end(u, p, end);
 }
 
 // Scans each digit alone, and the text between two digits by GPT-2's pattern as if it were whole.
@@ -135,7 +135,7 @@ static bool is_space(const struct Unicode *u, const uint8_t *p) {
     return (kind_at(u, p, &n) & UNICODE_CLASS) == UNICODE_SPACE;
 }
 
-static const uint8_t *before(const uint8_t *p) {
+static const uint8_t *previous(const uint8_t *p) {
     do
         p--;
     while ((*p & 0xc0) == 0x80);
@@ -144,8 +144,8 @@ static const uint8_t *before(const uint8_t *p) {
 
 static bool may_cut(const struct Unicode *u, const uint8_t *text, const uint8_t *at) {
     if (*at == ' ')
-        return !is_space(u, before(at));
-    return at[-1] == '\n' && at - text > 1 && !is_space(u, at) && !is_space(u, before(at - 1));
+        return !is_space(u, previous(at));
+    return at[-1] == '\n' && at - text > 1 && !is_space(u, at) && !is_space(u, previous(at - 1));
 }
 
 size_t split_cut(const struct Unicode *u, const uint8_t *text, size_t n, size_t wanted) {

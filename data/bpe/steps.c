@@ -12,7 +12,7 @@ static bool is_printed(unsigned byte) {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
 }
 
-int letter_byte(uint32_t letter) {
+int letter_to_byte(uint32_t letter) {
     if (letter < 256)
         return is_printed(letter) ? (int)letter : -1;
     unsigned left = letter - 256;
@@ -22,7 +22,7 @@ int letter_byte(uint32_t letter) {
     return -1;
 }
 
-uint32_t letter_of(uint8_t byte) {
+uint32_t byte_to_letter(uint8_t byte) {
     uint32_t letter = 256;
     if (is_printed(byte))
         return byte;
@@ -50,7 +50,7 @@ void steps_work_close(struct StepsWork *w) {
 static void write_letters(struct Bytes *out, const uint8_t *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint8_t b[4];
-        bytes_append(out, b, unicode_put(b, letter_of(text[i])));
+        bytes_append(out, b, unicode_put(b, byte_to_letter(text[i])));
     }
 }
 
@@ -81,7 +81,7 @@ static void write_part(struct Bytes *out, const struct Step *p, const uint8_t *t
         bytes_append(out, text, n);
 }
 
-static int write_anew(const struct StepsRun *r, size_t k, struct Stretch s) {
+static int rewrite_stretch(const struct StepsRun *r, size_t k, struct Stretch s) {
     const struct Step *p = &r->steps->step[k];
     struct Bytes *out = &r->work->room[k];
     if (p->kind == STEP_PREFIX && (s.middle || *s.text == ' '))
@@ -98,7 +98,7 @@ static int write_anew(const struct StepsRun *r, size_t k, struct Stretch s) {
     write_part(out, p, s.text + front, s.n - front);
     s.text = out->data;
     s.n = out->count;
-    s.letters = s.letters || p->kind == STEP_LETTERS;
+    s.in_letters = s.in_letters || p->kind == STEP_LETTERS;
     return steps_run_from(r, k + 1, s);
 }
 
@@ -107,11 +107,11 @@ static int write_anew(const struct StepsRun *r, size_t k, struct Stretch s) {
 static int emit_word(const struct StepsRun *r, struct Stretch s) {
     if (s.cut < s.n || (s.open && s.cut == s.n))
         return -EAGAIN;
-    if (s.letters) {
+    if (s.in_letters) {
         struct Bytes *out = &r->work->room[STEPS_MAX];
         out->count = 0;
         for (size_t i = 0, w; i < s.n; i += w) {
-            uint8_t byte = (uint8_t)letter_byte(unicode_at(s.text + i, &w));
+            uint8_t byte = (uint8_t)letter_to_byte(unicode_at(s.text + i, &w));
             bytes_append(out, &byte, 1);
         }
         s.text = out->data;
@@ -126,7 +126,7 @@ int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s) {
         return 0;
     if (k == r->steps->count)
         return emit_word(r, s);
-    return r->steps->step[k].kind >= STEP_PREFIX ? write_anew(r, k, s) : steps_split(r, k, s);
+    return r->steps->step[k].kind >= STEP_PREFIX ? rewrite_stretch(r, k, s) : steps_split(r, k, s);
 }
 
 int steps_run(const struct StepsRun *r, struct Stretch s) {

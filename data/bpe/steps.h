@@ -53,12 +53,12 @@ void step_close(struct Step *s);
 
 struct Stretch {
     const uint8_t *text;
-    size_t n, cut; // words before `cut` are taken; SIZE_MAX: all of them
-    size_t at;     // its offset in the text to encode, for errors; not exact if it is rewritten
-    bool begins;   // the text begins with it, and no token stands before that
-    bool middle;   // the text was cut before it, so that nothing may be prepended
-    bool open;     // the text goes on after its n bytes
-    bool letters;  // STEP_LETTERS has written it
+    size_t n, cut;   // words before `cut` are taken; SIZE_MAX: all of them
+    size_t at;       // its offset in the text to encode, for errors; not exact if it is rewritten
+    bool begins;     // the text begins with it, and no token stands before that
+    bool middle;     // the text was cut before it, so that nothing may be prepended
+    bool open;       // the text goes on after its n bytes
+    bool in_letters; // STEP_LETTERS has written it
 };
 
 // Returns the bytes from `begin` to `end` of a stretch. open: the text goes on after them.
@@ -68,11 +68,11 @@ static inline struct Stretch stretch_part(const struct Stretch *s, size_t begin,
     return (struct Stretch){.text = s->text + begin,
                             .n = end - begin,
                             .cut = cut ? s->cut - begin : SIZE_MAX,
-                            .at = s->letters ? s->at : s->at + begin,
+                            .at = s->in_letters ? s->at : s->at + begin,
                             .begins = s->begins && !begin,
                             .middle = s->middle && !begin,
                             .open = open,
-                            .letters = s->letters};
+                            .in_letters = s->in_letters};
 }
 
 // One thread's buffers, one for each step.
@@ -109,7 +109,7 @@ int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s);
 int steps_split(const struct StepsRun *r, size_t k, struct Stretch s);
 
 // ByteLevel's alphabet: return the letter of a byte, and the byte of a letter or -1.
-uint32_t letter_of(uint8_t byte);
-int letter_byte(uint32_t letter);
+uint32_t byte_to_letter(uint8_t byte);
+int letter_to_byte(uint32_t letter);
 
 #endif

@@ -16,7 +16,7 @@ struct Splitting {
     size_t k;
     const struct Step *step;
     struct Stretch s;
-    bool any, match; // there is a part; it is a match
+    bool has_part, part_is_match;
     size_t begin, end;
 };
 
@@ -26,7 +26,7 @@ static inline int pass_part(const struct Splitting *x, size_t begin, size_t end,
     const struct Stretch *s = &x->s;
     if (begin >= s->cut)
         return DONE;
-    if (x->k + 1 == x->run->steps->count && !s->letters) { // the last step, and most words
+    if (x->k + 1 == x->run->steps->count && !s->in_letters) { // the last step, and most words
         if (end > s->cut || (open && end == s->cut))
             return -EAGAIN;
         if (begin < end)
@@ -37,21 +37,21 @@ static inline int pass_part(const struct Splitting *x, size_t begin, size_t end,
 }
 
 // Passes on the part that grows, if there is one.
-static int flush(struct Splitting *x) {
-    bool any = x->any;
-    x->any = false;
-    return any ? pass_part(x, x->begin, x->end, x->s.open && x->end == x->s.n) : 0;
+static int pass_growing_part(struct Splitting *x) {
+    bool had_part = x->has_part;
+    x->has_part = false;
+    return had_part ? pass_part(x, x->begin, x->end, x->s.open && x->end == x->s.n) : 0;
 }
 
 // True if the behavior joins the next item, a match or not, to the part that grows.
 static bool extends_part(const struct Splitting *x, bool match) {
     switch (x->step->behavior) {
     case MERGED_WITH_PREVIOUS:
-        return match && !x->match;
+        return match && !x->part_is_match;
     case MERGED_WITH_NEXT:
-        return x->match && !match;
+        return x->part_is_match && !match;
     case CONTIGUOUS:
-        return match == x->match;
+        return match == x->part_is_match;
     default:
         return false;
     }
@@ -68,26 +68,26 @@ static inline int add_item(struct Splitting *x, size_t begin, size_t end, bool m
     match = match != x->step->invert;
     if (x->step->behavior == REMOVED && match)
         return begin >= cut ? DONE : 0;
-    if (x->any && extends_part(x, match)) {
+    if (x->has_part && extends_part(x, match)) {
         if (begin == cut)
             return -EAGAIN;
         x->end = end;
-        x->match = match && x->step->behavior == CONTIGUOUS;
+        x->part_is_match = match && x->step->behavior == CONTIGUOUS;
         if (x->step->behavior == MERGED_WITH_PREVIOUS)
-            x->match = true; // the next match begins a part
+            x->part_is_match = true; // the next match begins a part
         return 0;
     }
-    int err = flush(x);
-    x->any = true;
+    int err = pass_growing_part(x);
+    x->has_part = true;
     x->begin = begin;
     x->end = end;
-    x->match = match;
+    x->part_is_match = match;
     return err;
 }
 
 static int finish(int err, struct Splitting *x) {
     if (!err || err == DONE)
-        err = flush(x);
+        err = pass_growing_part(x);
     return err == DONE ? 0 : err;
 }
 
@@ -197,7 +197,7 @@ static size_t byte_at(const struct Splitting *x, bool ascii, size_t *at, size_t 
     return *byte;
 }
 
-static int refuse(const struct Splitting *x, size_t byte) {
+static int refuse_steps(const struct Splitting *x, size_t byte) {
     return error_set(x->run->e, -EINVAL, E_BPE_PATTERN_STEPS,
                      "the tokenizer's pattern %s takes too many steps at byte %zu of the text; "
                      "break the line there, or give token shards",
@@ -206,12 +206,12 @@ static int refuse(const struct Splitting *x, size_t byte) {
 
 // Passes on the last part, which ends at or after the cut and is longer if no match follows.
 static int pass_open_part(struct Splitting *x, size_t begin, size_t end) {
-    bool any = begin < end;
-    if (any && x->step->behavior == ISOLATED)
+    bool has_text = begin < end;
+    if (has_text && x->step->behavior == ISOLATED)
         return pass_part(x, begin, end, true);
-    int err = any ? add_item(x, begin, end, false) : 0;
-    bool part = !err && x->any;
-    x->any = false;
+    int err = has_text ? add_item(x, begin, end, false) : 0;
+    bool part = !err && x->has_part;
+    x->has_part = false;
     return part ? pass_part(x, x->begin, x->end, true) : err;
 }
 
@@ -225,7 +225,7 @@ static int split_regex(struct Splitting *x) {
         room->room = x->s.n + x->s.n / 2;
     }
     size_t n = pattern_symbols(&x->step->pattern, x->s.text, x->s.n, room->data);
-    size_t from = 0, prev = 0, last = SIZE_MAX, at[2], character = 0, byte = 0;
+    size_t from = 0, prev = 0, last_end = SIZE_MAX, at[2], character = 0, byte = 0;
     bool ascii = n == x->s.n;
     int err = 0;
     while (!err && from <= n) {
@@ -234,8 +234,8 @@ static int split_regex(struct Splitting *x) {
         if (found == REGEX_NONE)
             break;
         if (found == REGEX_LIMIT)
-            return refuse(x, byte_at(x, ascii, &character, &byte, from));
-        if (found == REGEX_FOUND && at[0] == at[1] && at[1] == last) {
+            return refuse_steps(x, byte_at(x, ascii, &character, &byte, from));
+        if (found == REGEX_FOUND && at[0] == at[1] && at[1] == last_end) {
             from++; // no empty match right after a match
             continue;
         }
@@ -244,7 +244,7 @@ static int split_regex(struct Splitting *x) {
             return -EAGAIN;
         if (found == REGEX_OPEN)
             return pass_open_part(x, prev, begin);
-        from = last = at[1];
+        from = last_end = at[1];
         err = add_match(x, &prev, begin, byte_at(x, ascii, &character, &byte, at[1]));
     }
     return add_rest(x, prev, err);

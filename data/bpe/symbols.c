@@ -10,7 +10,7 @@
 
 enum { SETS_MAX = 256, WORDS = SETS_MAX / 64, FIRST = 0x80, SYMBOLS_MAX = 0x80 };
 
-struct Kind {
+struct SetsOf {
     uint64_t in[WORDS]; // the sets that it is in
 };
 
@@ -20,25 +20,25 @@ static int compare(const void *a, const void *b) {
 }
 
 // Returns the starts of the intervals, sorted, some repeated; the last is UNICODE_POINTS.
-static uint32_t *find_ends(const struct PatternReader *r, size_t *count) {
+static uint32_t *find_interval_starts(const struct PatternReader *r, size_t *count) {
     size_t n = 2;
     for (size_t i = 0; i < r->nset; i++)
         n += 2 * r->set[i].count;
-    uint32_t *end = base_alloc(n * sizeof *end);
-    end[0] = FIRST, end[1] = UNICODE_POINTS;
+    uint32_t *start = base_alloc(n * sizeof *start);
+    start[0] = FIRST, start[1] = UNICODE_POINTS;
     n = 2;
     for (size_t i = 0; i < r->nset; i++)
         for (size_t k = 0; k < r->set[i].count; k++) {
-            end[n++] = r->set[i].range[k].first;
-            end[n++] = r->set[i].range[k].last + 1;
+            start[n++] = r->set[i].range[k].first;
+            start[n++] = r->set[i].range[k].last + 1;
         }
-    qsort(end, n, sizeof *end, compare);
+    qsort(start, n, sizeof *start, compare);
     *count = n;
-    return end;
+    return start;
 }
 
-static struct Kind kind_of(const struct PatternReader *r, uint32_t point) {
-    struct Kind k = {{0}};
+static struct SetsOf sets_of(const struct PatternReader *r, uint32_t point) {
+    struct SetsOf k = {{0}};
     for (size_t i = 0; i < r->nset; i++)
         if (set_has(&r->set[i], point))
             k.in[i / 64] |= (uint64_t)1 << i % 64;
@@ -47,7 +47,7 @@ static struct Kind kind_of(const struct PatternReader *r, uint32_t point) {
 
 // Writes a set as a class of bytes: its symbols and its ASCII characters.
 static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
-                      const struct Kind *kind, size_t nkind) {
+                      const struct SetsOf *kind, size_t nkind) {
     char text[16];
     bool any = false;
     for (uint32_t c = 0; c < FIRST + nkind; c++) {
@@ -63,25 +63,25 @@ static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
         bytes_append(out, "(?!)", 4);
 }
 
-int pattern_number(struct Pattern *p, const struct PatternReader *r) {
-    struct Kind kind[SYMBOLS_MAX];
+int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r) {
+    struct SetsOf kind[SYMBOLS_MAX];
     size_t nkind = 0, n;
     if (r->nset > SETS_MAX)
         return error_set(r->e, -EINVAL, E_BPE_PATTERN,
                          "more than %d classes of characters are not supported", SETS_MAX);
-    uint32_t *end = find_ends(r, &n);
+    uint32_t *start = find_interval_starts(r, &n);
     p->symbol = base_alloc(UNICODE_POINTS);
     for (uint32_t c = 0; c < FIRST; c++)
         p->symbol[c] = (uint8_t)c;
     for (size_t i = 0; i + 1 < n; i++) {
-        if (end[i] < FIRST || end[i] == end[i + 1] || end[i] >= UNICODE_POINTS)
+        if (start[i] < FIRST || start[i] == start[i + 1] || start[i] >= UNICODE_POINTS)
             continue;
-        struct Kind k = kind_of(r, end[i]);
+        struct SetsOf k = sets_of(r, start[i]);
         size_t at = 0;
         while (at < nkind && memcmp(&kind[at], &k, sizeof k))
             at++;
         if (at == SYMBOLS_MAX) {
-            free(end);
+            free(start);
             return error_set(
                 r->e, -EINVAL, E_BPE_PATTERN,
                 "its character classes cut Unicode into more than %d sets, which is not "
@@ -90,9 +90,9 @@ int pattern_number(struct Pattern *p, const struct PatternReader *r) {
         }
         kind[at] = k;
         nkind += at == nkind;
-        memset(p->symbol + end[i], (int)(FIRST + at), end[i + 1] - end[i]);
+        memset(p->symbol + start[i], (int)(FIRST + at), start[i + 1] - start[i]);
     }
-    free(end);
+    free(start);
     for (size_t i = 0; i < r->nitem; i++)
         if (*r->item[i].text)
             bytes_append(&p->bytes, r->item[i].text, strlen(r->item[i].text));

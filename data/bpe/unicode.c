@@ -24,7 +24,7 @@ uint32_t unicode_number(const char **at) {
     return number;
 }
 
-static void mark_class(struct Unicode *u, const char *table, uint8_t bits) {
+static void mark_table(struct Unicode *u, const char *table, uint8_t bits) {
     uint32_t point = 0;
     for (const char *at = table; *at;) {
         point += unicode_number(&at);
@@ -55,9 +55,9 @@ static void read_combining(struct Unicode *u) {
 }
 
 static void read_pairs(struct Unicode *u) {
-    size_t bytes = strlen(unicode_pairs) / 4 * sizeof *u->apart; // a number has a character or more
-    u->apart = base_alloc(bytes);
-    u->together = base_alloc(bytes);
+    size_t bytes = strlen(unicode_pairs) / 4 * sizeof *u->by_point; // 4 numbers make a pair
+    u->by_point = base_alloc(bytes);
+    u->by_parts = base_alloc(bytes);
     struct UnicodePair p = {0};
     for (const char *at = unicode_pairs; *at;) {
         p.point += unicode_number(&at);
@@ -65,24 +65,24 @@ static void read_pairs(struct Unicode *u) {
         p.first = away & 1 ? p.point + away / 2 : p.point - away / 2;
         p.second = unicode_number(&at);
         p.composes = unicode_number(&at);
-        u->apart[u->napart++] = p;
+        u->by_point[u->nby_point++] = p;
         if (p.composes) {
-            u->together[u->ntogether++] = p;
+            u->by_parts[u->nby_parts++] = p;
             u->kind[p.second] |= UNICODE_NFC;
         } else {
             u->kind[p.point] |= UNICODE_NFC;
         }
     }
-    qsort(u->together, u->ntogether, sizeof *u->together, unicode_compare_parts);
+    qsort(u->by_parts, u->nby_parts, sizeof *u->by_parts, unicode_compare_parts);
 }
 
 void unicode_open(struct Unicode *u, bool nfc) {
     *u = (struct Unicode){.kind = base_alloc_zeroed(UNICODE_POINTS)};
-    mark_class(u, unicode_letters, UNICODE_LETTER);
-    mark_class(u, unicode_numbers, UNICODE_NUMBER | UNICODE_DIGIT);
-    mark_class(u, unicode_space, UNICODE_SPACE | UNICODE_WHITE);
-    mark_class(u, unicode_digits, UNICODE_DIGIT);
-    mark_class(u, unicode_punctuation, UNICODE_PUNCTUATION);
+    mark_table(u, unicode_letters, UNICODE_LETTER);
+    mark_table(u, unicode_numbers, UNICODE_NUMBER | UNICODE_DIGIT);
+    mark_table(u, unicode_space, UNICODE_SPACE | UNICODE_WHITE);
+    mark_table(u, unicode_digits, UNICODE_DIGIT);
+    mark_table(u, unicode_punctuation, UNICODE_PUNCTUATION);
     if (!nfc)
         return;
     read_combining(u);
@@ -96,7 +96,7 @@ void unicode_open(struct Unicode *u, bool nfc) {
 void unicode_mark_words(struct Unicode *u) {
     enum { LETTERS_AND_MARKS = 7, DECIMAL = 8, CONNECTOR = 11 };
     uint32_t point = 0;
-    mark_class(u, unicode_word, UNICODE_WORD);
+    mark_table(u, unicode_word, UNICODE_WORD);
     for (const char *at = unicode_categories; *at;) {
         uint32_t category = unicode_number(&at);
         bool word = category <= LETTERS_AND_MARKS || category == DECIMAL || category == CONNECTOR;
@@ -110,8 +110,8 @@ void unicode_mark_words(struct Unicode *u) {
 void unicode_close(struct Unicode *u) {
     free(u->kind);
     free(u->combining);
-    free(u->apart);
-    free(u->together);
+    free(u->by_point);
+    free(u->by_parts);
     *u = (struct Unicode){0};
 }
 

@@ -39,8 +39,8 @@ struct Unicode {
     // For NFC alone, else NULL: combining classes of UNICODE_POINTS, decompositions in the order of
     // their points, and those that compose in the order of their parts.
     uint8_t *combining;
-    struct UnicodePair *apart, *together;
-    size_t napart, ntogether;
+    struct UnicodePair *by_point, *by_parts;
+    size_t nby_point, nby_parts;
 };
 
 void unicode_open(struct Unicode *u, bool nfc);

@@ -12,16 +12,16 @@
 
 enum { IDS_MAX = 1 << 24 };
 
-// Appends the bytes for which the letters stand; without ByteLevel, the text as it is. false, with
-// nothing appended: a character is no letter of the alphabet.
-static bool append_letters(const struct Bpe *b, struct Bytes *out, const char *text, size_t n) {
+// Appends the bytes for which a text's letters stand; without ByteLevel, the text as it is. false,
+// with nothing appended: a character is no letter of the alphabet.
+static bool append_decoded(const struct Bpe *b, struct Bytes *out, const char *text, size_t n) {
     size_t before = out->count;
-    if (!b->letters) {
+    if (!b->byte_level) {
         bytes_append(out, text, n);
         return true;
     }
     for (size_t i = 0, w; i < n; i += w) {
-        int byte = letter_byte(unicode_at((const uint8_t *)text + i, &w));
+        int byte = letter_to_byte(unicode_at((const uint8_t *)text + i, &w));
         if (byte < 0) {
             out->count = before;
             return false;
@@ -50,11 +50,11 @@ static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char 
                          "expected 0 to %zu, each once",
                          path, shown.text, count - 1);
     size_t at = b->bytes.count, n = strlen(item->string);
-    bool letters = append_letters(b, &b->bytes, item->string, n);
-    if (!letters)
+    bool in_alphabet = append_decoded(b, &b->bytes, item->string, n);
+    if (!in_alphabet)
         bytes_append(&b->bytes, item->string, n);
     b->piece[id] = (struct BpePiece){at, b->bytes.count - at};
-    if (!letters)
+    if (!in_alphabet)
         return 0;
     int32_t *slot = bpe_word_slot(b, b->bytes.data + at, b->bytes.count - at);
     if (*slot >= 0)
@@ -85,7 +85,7 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     cJSON_ArrayForEach(item, vocab) if (!err) err = add_piece(b, item, count, path, e);
     for (unsigned byte = 0; !err && byte < 256; byte++)
         b->byte_id[byte] =
-            b->letters || byte < 0x80 ? *bpe_word_slot(b, &(uint8_t){(uint8_t)byte}, 1) : -1;
+            b->byte_level || byte < 0x80 ? *bpe_word_slot(b, &(uint8_t){(uint8_t)byte}, 1) : -1;
     return err;
 }
 
@@ -102,9 +102,9 @@ static void read_fallback(struct Bpe *b, bool falls_back) {
 static int32_t piece_named(const struct Bpe *b, const char *text) {
     size_t n = strlen(text);
     struct Bytes bytes = {0};
-    bool letters = append_letters(b, &bytes, text, n);
-    int32_t id = letters && bytes.count ? *bpe_word_slot(b, bytes.data, bytes.count) : -1;
-    for (size_t i = 0; !letters && i < b->npiece && id < 0; i++) {
+    bool in_alphabet = append_decoded(b, &bytes, text, n);
+    int32_t id = in_alphabet && bytes.count ? *bpe_word_slot(b, bytes.data, bytes.count) : -1;
+    for (size_t i = 0; !in_alphabet && i < b->npiece && id < 0; i++) {
         const uint8_t *piece = b->bytes.data + b->piece[i].at;
         if (b->piece[i].count == n && !memcmp(piece, text, n) &&
             *bpe_word_slot(b, piece, n) != (int32_t)i) // not one of letters, with these bytes
@@ -115,10 +115,10 @@ static int32_t piece_named(const struct Bpe *b, const char *text) {
 }
 
 static bool lacks_bytes(const struct Bpe *b) {
-    for (unsigned byte = 0; byte < 256 && !b->letters; byte++)
+    for (unsigned byte = 0; byte < 256 && !b->byte_level; byte++)
         if (b->fallback[byte] < 0)
             return true;
-    for (unsigned byte = 0; b->letters && byte < 0xf5; byte++) // the bytes of UTF-8
+    for (unsigned byte = 0; b->byte_level && byte < 0xf5; byte++) // the bytes of UTF-8
         if (b->byte_id[byte] < 0 && byte != 0xc0 && byte != 0xc1)
             return true;
     return false;
@@ -164,9 +164,9 @@ static bool read_parts(const cJSON *item, const char *part[2], size_t n[2]) {
 // Finds the ids of the two parts and of both together; false: one of them has no id.
 static bool find_parts(struct Bpe *b, const char *part[2], const size_t n[2], int32_t ids[3]) {
     size_t before = b->bytes.count, middle;
-    bool found = append_letters(b, &b->bytes, part[0], n[0]);
+    bool found = append_decoded(b, &b->bytes, part[0], n[0]);
     middle = b->bytes.count;
-    found = found && append_letters(b, &b->bytes, part[1], n[1]);
+    found = found && append_decoded(b, &b->bytes, part[1], n[1]);
     if (found) {
         const uint8_t *text = b->bytes.data + before;
         size_t left = middle - before, all = b->bytes.count - before;
@@ -210,7 +210,7 @@ static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, str
         if (!read_parts(item, part, n) || !find_parts(b, part, n, ids))
             return refuse_merge(path, rank, item, e);
         uint64_t pair = (uint64_t)(uint32_t)ids[0] << 32 | (uint32_t)ids[1];
-        *bpe_slot(b, pair) = (struct BpeMerge){pair, rank++, ids[2]}; // the last one counts
+        *bpe_merge_slot(b, pair) = (struct BpeMerge){pair, rank++, ids[2]}; // the last one counts
     }
     return 0;
 }
@@ -223,7 +223,7 @@ int32_t bpe_token_to_id(const struct Bpe *b, const char *text) {
 }
 
 // True if a cut (split.h) could lie inside of the token, or at white space that it takes.
-static bool reaches_across(const struct Added *a) {
+static bool may_hold_cut(const struct Added *a) {
     static const char space[] = " \t\r\n\v\f";
     bool across = a->lstrip || a->rstrip;
     for (const char *p = a->name; !across && p[0] && p[1]; p++)
@@ -249,29 +249,29 @@ static int normalize_added(const struct Bpe *b, struct Added *a, const char *pat
 }
 
 // Gives an added token the id of the piece of its name, or else the next id (as the reference).
-static int number_added(struct Bpe *b, struct Added *a, const cJSON *item, const char *path,
+static int set_added_id(struct Bpe *b, struct Added *a, const cJSON *item, const char *path,
                         struct Error *e) {
-    uint64_t said;
-    int32_t own = piece_named(b, a->name);
+    uint64_t file_id;
+    int32_t piece_id = piece_named(b, a->name);
     size_t n = strlen(a->name);
-    a->id = own < 0 ? (int32_t)b->npiece : own;
+    a->id = piece_id < 0 ? (int32_t)b->npiece : piece_id;
     struct JsonShown shown = json_shown(a->name);
-    if (!json_is_count(json_member(item, "id"), &said))
+    if (!json_is_count(json_member(item, "id"), &file_id))
         return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                          "%s: the added token \"%s\" has no \"id\" that is a number; write %d",
                          path, shown.text, a->id);
-    if (said != (uint64_t)a->id)
+    if (file_id != (uint64_t)a->id)
         return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                          "%s: the added token \"%s\" has the \"id\" %llu, other than %d, %s; write "
                          "that, or download the file again",
-                         path, shown.text, (unsigned long long)said, a->id,
-                         own < 0 ? "the next free one" : "which it has in the vocabulary");
-    if (own < 0) {
+                         path, shown.text, (unsigned long long)file_id, a->id,
+                         piece_id < 0 ? "the next free one" : "which it has in the vocabulary");
+    if (piece_id < 0) {
         b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, n};
         bytes_append(&b->bytes, a->name, n);
         return 0;
     }
-    const struct BpePiece *p = &b->piece[own];
+    const struct BpePiece *p = &b->piece[piece_id];
     if (p->count == n && !memcmp(b->bytes.data + p->at, a->name, n))
         return 0;
     return error_set(
@@ -306,10 +306,10 @@ static int read_added(struct Bpe *b, const cJSON *added, size_t count, const cha
         if (!err)
             err = normalize_added(b, a, path, e);
         if (!err)
-            err = number_added(b, a, item, path, e);
+            err = set_added_id(b, a, item, path, e);
         if (err)
             return err;
-        b->one_stretch = b->one_stretch || reaches_across(a);
+        b->one_stretch = b->one_stretch || may_hold_cut(a);
     }
     added_sort(&b->raw, b->added, b->nadded, false);
     added_sort(&b->normalized, b->added, b->nadded, true);
@@ -324,7 +324,7 @@ static int check_twice(const struct Bpe *b, const char *path, struct Error *e) {
             const struct Added *a = sets[k]->token[i];
             const struct Added *next = i + 1 < sets[k]->count ? sets[k]->token[i + 1] : a;
             bool twice = (next != a && !strcmp(next->text, a->text)) ||
-                         added_named(sets[!k], a->text, a->bytes);
+                         added_with_text(sets[!k], a->text, a->bytes);
             if (twice)
                 return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                                  "%s: the added token \"%s\" is there twice; keep one of them",

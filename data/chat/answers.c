@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 static const char FLAG[] = "--answers";
-static const char BEHIND[] = ",\"answer\":\""; // what follows the object of a prompt
+static const char AFTER_OBJECT[] = ",\"answer\":\""; // what follows the object of a prompt
 
 struct Answers {
     const struct Prompts *prompts;
     char *path;
     int fd; // opened with O_APPEND
     size_t done;
-    char **line; // [prompts_count] those that wait for others
+    char **line; // [prompts_count] those that wait for the ones before; NULL: others
 };
 
 // ---- what is there ------------------------------------------------------------------------------
@@ -45,22 +45,22 @@ static bool begins_like_answer(const struct Answers *a, size_t i, const char *li
     const char *object = prompts_object(a->prompts, i);
     size_t n = size_min(bytes, strlen(object));
     return !memcmp(line, object, n) &&
-           !memcmp(line + n, BEHIND, size_min(bytes - n, sizeof BEHIND - 1));
+           !memcmp(line + n, AFTER_OBJECT, size_min(bytes - n, sizeof AFTER_OBJECT - 1));
 }
 
 // True if a line, without its newline, has the object of prompt i and the two members of an answer.
 // Changes its bytes.
-static bool is_line(const struct Answers *a, size_t i, char *line, size_t bytes) {
+static bool is_answer_line(const struct Answers *a, size_t i, char *line, size_t bytes) {
     size_t n = strlen(prompts_object(a->prompts, i));
     if (bytes < n || !begins_like_answer(a, i, line, bytes))
         return false;
     struct Scan s = scan_line(line + n, bytes - n);
     struct JsonSlice name, answer, reason;
     bool first = false;
-    return scan_member(&s, &first, &name) && piece_is(&name, "answer") &&
+    return scan_member(&s, &first, &name) && slice_is(&name, "answer") &&
            scan_text(&s, &answer, "") && scan_member(&s, &first, &name) &&
-           piece_is(&name, "finish_reason") && scan_text(&s, &reason, "") &&
-           (piece_is(&reason, "stop") || piece_is(&reason, "length")) &&
+           slice_is(&name, "finish_reason") && scan_text(&s, &reason, "") &&
+           (slice_is(&reason, "stop") || slice_is(&reason, "length")) &&
            !scan_member(&s, &first, &name) && scan_done(&s);
 }
 
@@ -72,7 +72,7 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
     *bytes = 0;
     for (ssize_t n; !err && (n = getline(&line, &room, in)) > 0;) {
         bool whole = line[n - 1] == '\n';
-        if (a->done >= count || !(whole ? is_line(a, a->done, line, (size_t)n - 1)
+        if (a->done >= count || !(whole ? is_answer_line(a, a->done, line, (size_t)n - 1)
                                         : begins_like_answer(a, a->done, line, (size_t)n)))
             err = refuse_line(a, a->done, e);
         *bytes += !err && whole ? (size_t)n : 0;

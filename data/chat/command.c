@@ -24,7 +24,7 @@ static const struct Command {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-// Says whether the line is this command; *rest: the text behind it.
+// True if the line is this command, with what it needs; *rest: the text behind its name.
 static bool is_command(const char *line, const struct Command *c, const char **rest) {
     size_t n = strlen(c->name);
     if (strncmp(line, c->name, n) || (line[n] && !strchr(SPACE, line[n])))
@@ -33,7 +33,8 @@ static bool is_command(const char *line, const struct Command *c, const char **r
     return c->rest == ANYTHING || (c->rest == SOMETHING) == (**rest != 0);
 }
 
-static bool begins_with_word(const char *line) {
+// True if only letters, of which there are some, follow the "/" up to white space or the end.
+static bool has_word_after_slash(const char *line) {
     size_t n = strspn(line + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
     return n && (!line[1 + n] || strchr(SPACE, line[1 + n]));
 }
@@ -53,7 +54,7 @@ struct ChatLine chat_line_read(char *line) {
     for (const struct Command *c = commands; c < commands + COMMANDS; c++)
         if (is_command(line, c, &rest))
             return (struct ChatLine){c->kind, rest};
-    return (struct ChatLine){begins_with_word(line) ? CHAT_UNKNOWN : CHAT_QUESTION, line};
+    return (struct ChatLine){has_word_after_slash(line) ? CHAT_UNKNOWN : CHAT_QUESTION, line};
 }
 
 int chat_line_refuse(const struct ChatLine *line, struct Error *e) {

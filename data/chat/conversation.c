@@ -14,7 +14,7 @@
 
 struct Turn {
     char *question, *answer; // UTF-8; NULL: there is no answer yet
-    bool cut;                // the model has not ended it
+    bool cut;                // the model has not ended the answer
 };
 
 struct Conversation {
@@ -64,7 +64,7 @@ void conversation_close(struct Conversation *c) {
     free(c);
 }
 
-void conversation_stops(const struct Conversation *c, struct Ids *stops) {
+void conversation_append_stops(const struct Conversation *c, struct Ids *stops) {
     int32_t ends[TEMPLATE_STOPS];
     for (size_t i = 0, n = template_stops(c->template, ends); i < n; i++)
         ids_append(stops, ends[i]);
@@ -99,8 +99,8 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
     return prompt->ids.count < c->longest && answer <= c->longest - prompt->ids.count;
 }
 
-// Renders the conversation without turn *first, and without as few turns more as leave so much
-// room, or without any turn. Each turn takes tokens, so a search by halves finds them.
+// Renders the conversation without turn *first, and without as few more turns as leave `room`
+// tokens free; or without all turns. Each turn takes tokens, so a search by halves finds them.
 static int drop_turns(const struct Conversation *c, const char *question, size_t room,
                       struct Masked *out, size_t *first, struct Error *e) {
     size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not
@@ -137,25 +137,25 @@ static int fit_turns(const struct Conversation *c, const char *question, size_t 
 
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
                      struct Ids *prompt, size_t *left_out, struct Error *e) {
-    struct Masked made = {0};
+    struct Masked rendered = {0};
     CHECK(!c->asked, "question %zu has no answer", c->count);
     int err = check_text(question, "the question", e);
     if (!err)
-        err = fit_turns(c, question, answer_tokens, &made, left_out, e);
-    if (!err && made.ids.count >= c->longest)
+        err = fit_turns(c, question, answer_tokens, &rendered, left_out, e);
+    if (!err && rendered.ids.count >= c->longest)
         err = error_set(e, -EINVAL, E_CHAT_TOO_LONG,
                         "the question has %zu tokens in its template, but the model sees at most "
                         "%zu, and an answer needs one; shorten it, or raise --seq-len",
-                        made.ids.count, c->longest);
+                        rendered.ids.count, c->longest);
     if (!err) {
-        for (size_t i = 0; i < made.ids.count; i++)
-            ids_append(prompt, made.ids.data[i]);
+        for (size_t i = 0; i < rendered.ids.count; i++)
+            ids_append(prompt, rendered.ids.data[i]);
         c->turn = base_grow(c->turn, c->count, &c->room, sizeof *c->turn, "turns");
         c->turn[c->count++] = (struct Turn){base_format("%s", question), NULL, false};
         c->first = *left_out;
         c->asked = true;
     }
-    masked_free(&made);
+    masked_free(&rendered);
     return err;
 }
 
@@ -184,17 +184,17 @@ void conversation_reset(struct Conversation *c) {
 
 int conversation_set_system(struct Conversation *c, const char *system, struct Error *e) {
     struct Masked tried = {0};
-    const char *given = *system ? system : NULL;
+    const char *new_system = *system ? system : NULL;
     int err = check_text(system, "/system", e);
-    struct Conversation none = {.tokenizer = c->tokenizer, .template = c->template};
+    struct Conversation without_turns = {.tokenizer = c->tokenizer, .template = c->template};
     if (!err)
-        err = render_turns(&none, given, 0, "?", &tried, e);
+        err = render_turns(&without_turns, new_system, 0, "?", &tried, e);
     masked_free(&tried);
     if (err)
         return err;
     conversation_reset(c);
     free(c->system);
-    c->system = given ? base_format("%s", given) : NULL;
+    c->system = new_system ? base_format("%s", new_system) : NULL;
     return 0;
 }
 

@@ -25,7 +25,7 @@ int conversation_open(struct Conversation **out, const struct ConversationSpec *
 void conversation_close(struct Conversation *c); // NULL is allowed
 
 // Appends the tokens that end an answer.
-void conversation_stops(const struct Conversation *c, struct Ids *stops);
+void conversation_append_stops(const struct Conversation *c, struct Ids *stops);
 
 // Adds a question, and appends to `prompt` the conversation up to where its answer begins.
 // *left_out: how many of the oldest turns are not in it. They are left out, for good, where there

@@ -78,29 +78,29 @@ static int read_line(struct Dialog *d, struct Error *e) {
     return 1;
 }
 
-static void print_notice(const struct Dialog *d, const char *what) {
+static void print_notice_on_terminal(const struct Dialog *d, const char *what) {
     if (d->terminal)
         fprintf(d->out, "(%s)\n", what);
 }
 
 // Logs how many of the oldest turns no longer fit, when more of them are left out than before.
 static void log_left_out_turns(struct Dialog *d, size_t left_out) {
-    if (left_out > d->left_out)
+    if (left_out > d->turns_left_out)
         log_line(LOG_NORMAL,
                  "the model no longer sees the oldest %zu of the questions and answers; raise "
                  "--seq-len to keep more",
                  left_out);
-    d->left_out = left_out;
+    d->turns_left_out = left_out;
 }
 
-static int encode_question(struct Dialog *d, const char *question, struct Ids *prompt,
-                           struct Error *e) {
+static int ask_question(struct Dialog *d, const char *question, struct Ids *prompt,
+                        struct Error *e) {
     size_t left_out;
     int err = conversation_ask(d->conversation, question, d->room, prompt, &left_out, e);
     if (!err)
         log_left_out_turns(d, left_out);
     d->stream = (struct PrintedStream){0};
-    d->printed = 0;
+    d->printed_bytes = 0;
     return err;
 }
 
@@ -112,13 +112,13 @@ static int save_conversation(struct Dialog *d, const char *path, struct Error *e
                  "/save %s: questions whose answers were cut are left out: %zu; ask them again",
                  path, cut);
     if (!err)
-        print_notice(d, "saved");
+        print_notice_on_terminal(d, "saved");
     return err;
 }
 
 // Carries out a line, but for /quit.
-static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *prompt,
-                     struct Error *e) {
+static int carry_out_line(struct Dialog *d, const struct ChatLine *line, struct Ids *prompt,
+                          struct Error *e) {
     int err = 0;
     switch (line->kind) {
     case CHAT_EMPTY:
@@ -128,7 +128,7 @@ static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *
         chat_line_help(d->out);
         return 0;
     case CHAT_QUESTION:
-        return encode_question(d, line->rest, prompt, e);
+        return ask_question(d, line->rest, prompt, e);
     case CHAT_SAVE:
         return save_conversation(d, line->rest, e);
     case CHAT_UNKNOWN:
@@ -140,8 +140,8 @@ static int carry_out(struct Dialog *d, const struct ChatLine *line, struct Ids *
         conversation_reset(d->conversation);
     }
     if (!err)
-        print_notice(d, "a new conversation");
-    d->left_out = err ? d->left_out : 0;
+        print_notice_on_terminal(d, "a new conversation");
+    d->turns_left_out = err ? d->turns_left_out : 0;
     return err;
 }
 
@@ -156,7 +156,7 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e) {
             line = chat_line_read(d->line);
         if (line.kind == CHAT_QUIT)
             return 0;
-        err = err ? err : carry_out(d, &line, prompt, e);
+        err = err ? err : carry_out_line(d, &line, prompt, e);
         if (err && (!d->terminal || ferror(d->in))) {
             struct Error why = *e;
             return error_set(e, err, why.id, "standard input: line %zu: %s", d->lines, why.text);
@@ -181,9 +181,9 @@ void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum Answe
     size_t bytes;
     char *more = printed_more(&d->stream, d->tokenizer, ids, count, ends, &bytes);
     fwrite(more, 1, bytes, d->out);
-    d->answer = base_realloc(d->answer, d->printed + bytes + 1, "an answer");
-    memcpy(d->answer + d->printed, more, bytes);
-    d->printed += bytes;
+    d->answer = base_realloc(d->answer, d->printed_bytes + bytes + 1, "an answer");
+    memcpy(d->answer + d->printed_bytes, more, bytes);
+    d->printed_bytes += bytes;
     free(more);
     if (!ends) {
         fflush(d->out);
@@ -193,5 +193,5 @@ void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum Answe
     fflush(d->out);
     if (end == ANSWER_FULL)
         log_cut_answer(d, count);
-    conversation_answer(d->conversation, d->answer, d->printed, end != ANSWER_WHOLE);
+    conversation_answer(d->conversation, d->answer, d->printed_bytes, end != ANSWER_WHOLE);
 }

@@ -25,10 +25,10 @@ struct Dialog {
     FILE *in, *out;
     bool terminal;
     int interrupts; // an eventfd that Ctrl-C makes readable while a line is typed; -1: none
-    char *line;     // of getline
-    size_t line_bytes, lines, left_out, printed;
+    char *line;     // of getline, like line_bytes
+    size_t line_bytes, lines, turns_left_out, printed_bytes; // lines: that were read
     struct PrintedStream stream;
-    char *answer; // as far as it is printed
+    char *answer; // printed_bytes, as far as it is printed
 };
 
 // An answer has at most answer_tokens. For as many of them as half of what the model sees, older

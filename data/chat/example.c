@@ -14,15 +14,15 @@ struct Examples {
     const struct Tokenizer *t;
     const struct ChatSpec *chat;
     struct DataMap map;
-    const struct DataMap *mapped;
-    struct Template *template; // opened by the first conversation, or text
-    bool sought;               // a text has tried to open it
+    const struct DataMap *used_map; // `map`; NULL: there is no --data-map
+    struct Template *template;      // opened by the first conversation, or text
+    bool template_tried;            // a text has tried to open it
     struct Lines lines;
     struct Line line;
-    struct Masked made;
-    size_t count, texts;
-    size_t endless;          // texts without an end token
-    struct LinesPlace first; // the first of those
+    struct Masked encoded; // the line
+    size_t count, texts;   // of examples, and of texts among them
+    size_t endless;        // texts without an end token
+    struct LinesPlace first_endless;
 };
 
 struct CountedText {
@@ -31,12 +31,12 @@ struct CountedText {
     bool counts;
 };
 
-// Returns the template with which a text may have been rendered elsewhere; NULL: it is unknown.
-static const struct Template *open_own_template(struct Examples *x) {
+// Returns the template that is open, else the tokenizer's own, which it opens; NULL: none is known.
+static const struct Template *get_or_open_template(struct Examples *x) {
     struct Error ignored; // a template that is not known matters to conversations alone
-    if (!x->template && !x->sought && tokenizer_chat_template(x->t))
+    if (!x->template && !x->template_tried && tokenizer_chat_template(x->t))
         template_open(&x->template, x->t, NULL, &ignored);
-    x->sought = true;
+    x->template_tried = true;
     return x->template;
 }
 
@@ -56,20 +56,20 @@ static bool ends_in_stop_token(const struct Examples *x, const struct Ids *ids,
     return blank;
 }
 
-// Counts a text without an end token, if the tokenizer has none, and a chat whose last answer ends
-// in the tokenizer's end token instead of the template's.
-static void count_endless_text(struct Examples *x, const struct Ids *ids, bool raw) {
+// Counts a text; as endless if it ends in no stop token, and the tokenizer has no end token, or it
+// is a chat whose template has another one. `raw`: control tokens in the text are recognised.
+static void count_text(struct Examples *x, const struct Ids *ids, bool raw) {
     int32_t end = tokenizer_end(x->t), stops[TEMPLATE_STOPS] = {end};
-    const struct Template *t = raw ? open_own_template(x) : NULL;
+    const struct Template *t = raw ? get_or_open_template(x) : NULL;
     size_t count = t ? template_stops(t, stops) : 1;
-    bool chat = false;
+    bool is_chat = false;
     for (size_t i = 0; i < ids->count && t; i++)
-        chat = chat || template_has(t, ids->data[i]);
+        is_chat = is_chat || template_has_token(t, ids->data[i]);
     x->texts++;
-    if ((end >= 0 && (!chat || end == stops[0])) || ends_in_stop_token(x, ids, stops, count))
+    if ((end >= 0 && (!is_chat || end == stops[0])) || ends_in_stop_token(x, ids, stops, count))
         return;
     if (!x->endless++)
-        x->first = lines_place(&x->lines);
+        x->first_endless = lines_place(&x->lines);
 }
 
 static void warn_endless(const struct Examples *x, const char *flag) {
@@ -78,7 +78,7 @@ static void warn_endless(const struct Examples *x, const char *flag) {
         log_line(LOG_NORMAL,
                  "%s %s: %zu of %zu texts (%s is the first) %s: a model that learns from them "
                  "may not stop; %s",
-                 flag, x->lines.path, x->endless, x->texts, x->first.text,
+                 flag, x->lines.path, x->endless, x->texts, x->first_endless.text,
                  none ? "have no end token, as the tokenizer has none"
                       : "are chats that do not end in the token that ends an answer",
                  none ? "give a --tokenizer that has one" : "end them in it");
@@ -96,13 +96,13 @@ static int make_text(struct Examples *x, const struct CountedText *part, size_t 
     int err = write_end(&w, e);
     size_t n = whole.ids.count;
     if (!err && begin >= 0 && !(n && whole.ids.data[0] == begin))
-        masked_append(&x->made, begin, part[0].counts);
+        masked_append(&x->encoded, begin, part[0].counts);
     for (size_t i = 0; i < n && !err; i++)
-        masked_append(&x->made, whole.ids.data[i], whole.counts[i]);
+        masked_append(&x->encoded, whole.ids.data[i], whole.counts[i]);
     if (!err && end >= 0 && !(n && whole.counts[n - 1] && whole.ids.data[n - 1] == end))
-        masked_append(&x->made, end, true);
+        masked_append(&x->encoded, end, true);
     if (!err)
-        count_endless_text(x, &whole.ids, raw);
+        count_text(x, &whole.ids, raw);
     write_free(&w);
     masked_free(&whole);
     return err;
@@ -148,7 +148,7 @@ static int encode_example(struct Examples *x, struct Error *e) {
         line_converse(line);
     int err = x->template ? 0 : template_open(&x->template, x->t, x->chat->name, e);
     return err ? err
-               : template_render(x->template, line->messages, line->count, false, &x->made, e);
+               : template_render(x->template, line->messages, line->count, false, &x->encoded, e);
 }
 
 // True if any token counts after the first one, which is not predicted.
@@ -156,16 +156,16 @@ static bool has_counted_target(const struct Masked *m) {
     return m->ids.count > 1 && memchr(m->counts + 1, 1, m->ids.count - 1);
 }
 
-// Reads a line as an example into x->made; empty: the line was blank.
+// Reads a line as an example into x->encoded; empty: the line was blank.
 static int read_line(struct Examples *x, char *text, size_t bytes, struct Error *e) {
-    masked_clear(&x->made);
+    masked_clear(&x->encoded);
     int err = line_check(text, bytes, e);
     if (err <= 0)
         return err;
-    err = line_read(&x->line, x->mapped, text, bytes, e);
+    err = line_read(&x->line, x->used_map, text, bytes, e);
     if (!err)
         err = encode_example(x, e);
-    if (!err && !has_counted_target(&x->made))
+    if (!err && !has_counted_target(&x->encoded))
         err = error_set(e, -EINVAL, E_EXAMPLE_EMPTY,
                         "nothing of it is learned: the %s is empty or a single token; drop it",
                         x->line.shape->kind == LINE_TEXT ? "text" : "answer");
@@ -175,8 +175,8 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
 // A token has four letters on average; a line of the log has at most a thousand bytes.
 enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES = 180 };
 
-// Returns at most `most` bytes of the text of ids, without control characters. Invalid UTF-8, from
-// characters that are cut between two ids, becomes "?".
+// Returns at most `most` bytes of the text of ids, without control characters; free() it. Invalid
+// UTF-8, from characters that are cut between two ids, becomes "?".
 static char *decode_printable(const struct Tokenizer *t, const int32_t *ids, size_t count,
                               size_t most) {
     size_t bytes, at = 0, n = 0;
@@ -217,17 +217,17 @@ static void log_first_line(const struct Examples *x, const char *flag) {
     if (!logged || *logged & bit)
         return;
     *logged |= bit;
-    for (size_t i = 1; i < x->made.ids.count; i++)
-        counted += x->made.counts[i];
+    for (size_t i = 1; i < x->encoded.ids.count; i++)
+        counted += x->encoded.counts[i];
     bool plain = shape->kind == LINE_TEXT || shape->kind == LINE_PROMPT;
-    char *shown = quote_ids(x->t, x->made.ids.data, x->made.ids.count);
+    char *shown = quote_ids(x->t, x->encoded.ids.data, x->encoded.ids.count);
     log_line(LOG_NORMAL, "%s %s: %s%s%s; %s, %zu tokens of which %zu count: %s", flag,
              x->lines.path, shape->name,
              plain         ? ""
              : x->template ? ", by the chat template "
                            : ", by Alpaca's prompt",
              !plain && x->template ? template_name(x->template) : "", lines_place(&x->lines).text,
-             x->made.ids.count, counted, shown);
+             x->encoded.ids.count, counted, shown);
     free(shown);
 }
 
@@ -241,7 +241,7 @@ static int read_examples(struct Examples *x, const char *flag, ExampleTaker *tak
         err = read_line(x, text, bytes, &why);
         if (err)
             return lines_refuse(&x->lines, err, &why, e);
-        struct Example example = {x->made.ids.data, x->made.counts, x->made.ids.count};
+        struct Example example = {x->encoded.ids.data, x->encoded.counts, x->encoded.ids.count};
         if (!example.count)
             continue;
         x->count++;
@@ -268,7 +268,7 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
     int err = chat->name ? template_open(&x.template, t, chat->name, e) : 0;
     if (!err && map) {
         err = data_map_read(&x.map, map, e);
-        x.mapped = &x.map;
+        x.used_map = &x.map;
     }
     if (!err)
         err = lines_open(&x.lines, path, flag, e);
@@ -279,7 +279,7 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
     lines_close(&x.lines);
     template_close(x.template);
     line_free(&x.line);
-    masked_free(&x.made);
+    masked_free(&x.encoded);
     free(map);
     return err;
 }

@@ -38,7 +38,7 @@ struct Form {
     unsigned rules;
     const char *ask;               // opens the answer to generate
     const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have
-    bool source;                   // from a file: its Jinja text contains it, to be recognised
+    bool from_file;                // its Jinja text contains it, to be recognised
 };
 
 // True if a system message's text opens a user's message.

@@ -21,7 +21,7 @@ static bool read_string(struct Scan *s, const char **to) {
 }
 
 // True if there is an unknown {word}, which a model would learn letter by letter.
-static bool has_unknown(const char *text) {
+static bool has_unknown_mark(const char *text) {
     for (const char *open = text; (open = strchr(open, '{')); open++) {
         size_t n = strspn(open + 1, " _abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
         if (n && open[n + 1] == '}' && strncmp(open, "{bos}", 5) && strncmp(open, "{eos}", 5))
@@ -31,9 +31,9 @@ static bool has_unknown(const char *text) {
 }
 
 // Reads a string that may have {bos} and {eos}.
-static bool read_edges(struct Scan *s, const char **to) {
+static bool read_marked_string(struct Scan *s, const char **to) {
     return read_string(s, to) &&
-           (!has_unknown(*to) || scan_fail(s, "an unknown {name}; expected {bos} or {eos}"));
+           (!has_unknown_mark(*to) || scan_fail(s, "an unknown {name}; expected {bos} or {eos}"));
 }
 
 static void read_role(struct Form *form, struct Scan *s, int role) {
@@ -45,9 +45,9 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
     scan_expect(s, '{', "a role must be an object {\"prefix\", \"suffix\"}");
     while (scan_member(s, &first, &name))
         if (!strcmp(name.text, "prefix"))
-            read_edges(s, prefix);
+            read_marked_string(s, prefix);
         else if (!strcmp(name.text, "suffix"))
-            read_edges(s, suffix);
+            read_marked_string(s, suffix);
         else
             scan_fail(s, "a role has an unknown member; expected \"prefix\" and \"suffix\"");
     if (!s->wrong && (!*prefix || !*suffix))
@@ -65,7 +65,7 @@ static void read_form(struct Form *form, struct Scan *s) {
         if (role < NROLE)
             read_role(form, s, role);
         else if (!strcmp(name.text, "begin"))
-            read_edges(s, &form->begin);
+            read_marked_string(s, &form->begin);
         else if (!strcmp(name.text, "default_system"))
             read_string(s, &form->default_system);
         else
@@ -85,7 +85,7 @@ int form_file_read(struct Form *f, const char *path, char *text, size_t n, struc
     size_t mark = file_mark_bytes(text, n),
            bad = size_min(text_find_invalid(text, n), strnlen(text, n));
     struct Scan s = scan_line(text + mark, n - mark);
-    *f = (struct Form){.name = path, .source = true};
+    *f = (struct Form){.name = path, .from_file = true};
     if (bad < n) {
         s.at = text + bad;
         scan_fail(&s, "it is not UTF-8, or is zero; save the file as UTF-8");

@@ -17,8 +17,8 @@
 #define CHATML                                                                                     \
     [ROLE_SYSTEM] = CHATML_ROLE("system"), [ROLE_USER] = CHATML_ROLE("user"),                      \
     [ROLE_ASSISTANT] = CHATML_ROLE("assistant")
-#define CHATML_REST(asked)                                                                         \
-    .ask = "<|im_start|>assistant\n" asked, .needs = {"<|im_start|>", "<|im_end|>"}
+#define CHATML_REST(opens_answer)                                                                  \
+    .ask = "<|im_start|>assistant\n" opens_answer, .needs = {"<|im_start|>", "<|im_end|>"}
 // system_text: the default system message, or NULL.
 #define CHATML_FORM(form_name, system_text)                                                        \
     .name = form_name, .role = {CHATML}, .default_system = system_text, CHATML_REST("")

@@ -10,6 +10,7 @@ struct Jinja {
     const char *begin, *end;
 };
 
+// Writes the inside of a Jinja string.
 static void write_letters(FILE *out, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++)
         switch (text[i]) {
@@ -36,26 +37,27 @@ static void write_json_letters(FILE *out, const char *text, size_t n) {
 typedef void PutLetters(FILE *out, const char *text, size_t n);
 
 // Writes a form's string, with {bos} and {eos} replaced by the tokens.
-static void write_marked(const struct Jinja *j, PutLetters *write_letters, const char *text) {
+static void write_marked(const struct Jinja *j, PutLetters *put, const char *text) {
     while (*text) {
         const char *mark = strstr(text, "{bos}"), *other = strstr(text, "{eos}");
         mark = !mark || (other && other < mark) ? other : mark;
-        write_letters(j->out, text, mark ? (size_t)(mark - text) : strlen(text));
+        put(j->out, text, mark ? (size_t)(mark - text) : strlen(text));
         if (!mark)
             break;
         const char *token = mark == other ? j->end : j->begin;
-        write_letters(j->out, token ? token : "", token ? strlen(token) : 0);
+        put(j->out, token ? token : "", token ? strlen(token) : 0);
         text = mark + strlen("{bos}");
     }
 }
 
-// Writes the same as a Jinja string.
+// Writes a form's string as a Jinja string, in quotes.
 static void write_string(const struct Jinja *j, const char *text) {
     fputc('\'', j->out);
     write_marked(j, write_letters, text);
     fputc('\'', j->out);
 }
 
+// `put` writes the text; NULL: the text is a form's string.
 static void write_member(const struct Jinja *j, const char *name, PutLetters *put,
                          const char *text) {
     fprintf(j->out, "\"%s\": \"", name);
@@ -84,7 +86,7 @@ static void write_source(const struct Jinja *j) {
     fputs("} -#}\n", j->out);
 }
 
-static void print_string(const struct Jinja *j, const char *text) {
+static void write_print(const struct Jinja *j, const char *text) {
     if (!*text)
         return;
     fputs("{{- ", j->out);
@@ -97,7 +99,7 @@ static void write_raise_if(const struct Jinja *j, const char *condition, const c
             why);
 }
 
-// Writes the checks of the whole conversation, which come before the first message.
+// Writes what comes before the first message: checks, the beginning, the default system message.
 static void write_head(const struct Jinja *j) {
     const struct Form *f = j->form;
     fputs("{%- set first = messages and messages[0]['role'] == 'system' -%}\n", j->out);
@@ -113,16 +115,16 @@ static void write_head(const struct Jinja *j) {
         write_raise_if(j, "first and messages[-1]['role'] != 'user'",
                        "a system message stands in front of the last question, which is not there");
     if (f->begin)
-        print_string(j, f->begin);
+        write_print(j, f->begin);
     if (!f->default_system)
         return;
     fputs("{%- if not first -%}\n", j->out);
-    print_string(j, form_first_system(f));
+    write_print(j, form_first_system(f));
     fputs("{{- '", j->out);
     write_letters(j->out, f->default_system,
                   strlen(f->default_system)); // it is text, without marks
     fputs("' -}}\n", j->out);
-    print_string(j, f->role[ROLE_SYSTEM].suffix);
+    write_print(j, f->role[ROLE_SYSTEM].suffix);
     fputs("{%- endif -%}\n", j->out);
 }
 
@@ -142,32 +144,32 @@ static void write_system(const struct Jinja *j) {
     }
     if (f->first_system) {
         fputs("{%- if loop.first -%}\n", j->out);
-        print_string(j, f->first_system);
+        write_print(j, f->first_system);
         fputs("{%- else -%}\n", j->out);
     }
-    print_string(j, f->role[ROLE_SYSTEM].prefix);
+    write_print(j, f->role[ROLE_SYSTEM].prefix);
     if (f->first_system)
         fputs("{%- endif -%}\n", j->out);
     write_content(j, ROLE_SYSTEM);
-    print_string(j, f->role[ROLE_SYSTEM].suffix);
+    write_print(j, f->role[ROLE_SYSTEM].suffix);
 }
 
 static void write_user(const struct Jinja *j) {
     const struct Form *f = j->form;
-    print_string(j, f->role[ROLE_USER].prefix);
+    write_print(j, f->role[ROLE_USER].prefix);
     if (form_merges(f)) {
         fprintf(j->out, "{%%- if first and %s -%%}\n{{- messages[0]['content'] -}}\n",
                 f->system == SYSTEM_FIRST ? "loop.index0 == 1" : "loop.last");
-        print_string(j, f->role[ROLE_SYSTEM].suffix);
+        write_print(j, f->role[ROLE_SYSTEM].suffix);
         fputs("{%- endif -%}\n", j->out);
     }
     write_content(j, ROLE_USER);
-    print_string(j, f->role[ROLE_USER].suffix);
+    write_print(j, f->role[ROLE_USER].suffix);
 }
 
 static void write_assistant(const struct Jinja *j) {
     const struct Form *f = j->form;
-    print_string(j, f->role[ROLE_ASSISTANT].prefix);
+    write_print(j, f->role[ROLE_ASSISTANT].prefix);
     if (f->rules & FORM_THINKS) {
         write_raise_if(j, "'</think>' in message['content']", "thoughts are not supported");
         fputs("{%- if loop.last and seen.asked -%}\n"
@@ -178,25 +180,25 @@ static void write_assistant(const struct Jinja *j) {
     write_content(j, ROLE_ASSISTANT);
     if (f->rules & FORM_THINKS)
         fputs("{%- endif -%}\n", j->out);
-    print_string(j, f->role[ROLE_ASSISTANT].suffix);
+    write_print(j, f->role[ROLE_ASSISTANT].suffix);
 }
 
-static void write_edge(const struct Jinja *j, const char *beside, const char *edge) {
+static void write_edge_of_tools(const struct Jinja *j, const char *beside, const char *edge) {
     if (!edge)
         return;
     fprintf(j->out, "{%%- if loop.%s or loop.%s['role'] != 'tool' -%%}\n",
             strcmp(beside, "previtem") == 0 ? "first" : "last", beside);
-    print_string(j, edge);
+    write_print(j, edge);
     fputs("{%- endif -%}\n", j->out);
 }
 
 static void write_tool(const struct Jinja *j) {
     const struct Form *f = j->form;
-    write_edge(j, "previtem", f->tools_open);
-    print_string(j, f->role[ROLE_TOOL].prefix);
+    write_edge_of_tools(j, "previtem", f->tools_open);
+    write_print(j, f->role[ROLE_TOOL].prefix);
     write_content(j, ROLE_TOOL);
-    print_string(j, f->role[ROLE_TOOL].suffix);
-    write_edge(j, "nextitem", f->tools_end);
+    write_print(j, f->role[ROLE_TOOL].suffix);
+    write_edge_of_tools(j, "nextitem", f->tools_end);
 }
 
 static void write_messages(const struct Jinja *j) {
@@ -230,13 +232,13 @@ char *form_jinja(const struct Form *f, const char *begin, const char *end) {
     struct Jinja j = {open_memstream(&text, &n), f, begin, end};
     if (!j.out)
         base_out_of_memory(0, "a chat template");
-    if (f->source)
+    if (f->from_file)
         write_source(&j);
     write_head(&j);
     write_messages(&j);
     if (f->ask && *f->ask) {
         fputs("{%- if add_generation_prompt -%}\n", j.out);
-        print_string(&j, f->ask);
+        write_print(&j, f->ask);
         fputs("{%- endif -%}\n", j.out);
     }
     if (fclose(j.out))

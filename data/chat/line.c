@@ -43,15 +43,15 @@ struct LineReading {
     const char *other[NMEMBER]; // the type of a member that is no text: "a list", ...
     struct {
         size_t begin, count;
-    } message_range[NMEMBER]; // the messages of a member, in line->messages; count 0: none
-    struct ShownName filled;  // a filled member that a conversation must not have, such as "tools"
-    struct ShownName inner;   // a member of no shape that is a list of objects
+    } message_range[NMEMBER];     // the messages of a member, in line->messages; count 0: none
+    struct ShownName unsupported; // a filled member that no conversation may have, such as "tools"
+    struct ShownName inner;       // a member of no shape that is a list of objects
 };
 
 // ---- members that are refused -------------------------------------------------------------------
 
 bool line_read_empty(struct Scan *s) {
-    const char *other = scan_other(s);
+    const char *other = scan_other_type(s);
     struct JsonSlice text = {0};
     char *at = s->at;
     if (!other)
@@ -67,8 +67,8 @@ bool line_read_empty(struct Scan *s) {
     return false;
 }
 
-// True if the next value is a list that begins with an object.
-static bool begins_objects(struct Scan *s) {
+// True if the next value is a list whose first element is an object.
+static bool is_list_of_objects(struct Scan *s) {
     char *at = s->at;
     bool objects = scan_consume(s, '[') && scan_consume(s, '{');
     s->at = at;
@@ -77,20 +77,20 @@ static bool begins_objects(struct Scan *s) {
 
 // Reads a null, or the value of a member that no shape has. Refuses preferences, unless a map says
 // what to learn.
-static int read_ignored_member(struct LineReading *r, const struct JsonSlice *name, bool null,
+static int read_ignored_member(struct LineReading *r, const struct JsonSlice *name, bool is_null,
                                struct Error *e) {
     struct Scan *s = &r->scan;
-    enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
-    bool wrong = !null && s->at < s->end && *s->at == 'f'; // scan_other has skipped white space
-    if (begins_objects(s))
+    enum Refusal refusal = is_null ? REFUSE_NEVER : member_refusal(name);
+    bool is_false = !is_null && s->at < s->end && *s->at == 'f'; // after any white space
+    if (is_list_of_objects(s))
         r->inner = line_shown(name);
-    if (refusal == REFUSE_FILLED && !line_read_empty(s) && !*r->filled.text)
-        r->filled = line_shown(name);
+    if (refusal == REFUSE_FILLED && !line_read_empty(s) && !*r->unsupported.text)
+        r->unsupported = line_shown(name);
     if (refusal != REFUSE_FILLED)
         scan_skip(s, NULL);
     if (s->wrong || r->map)
         return 0;
-    if (refusal == REFUSE_FALSE && wrong)
+    if (refusal == REFUSE_FALSE && is_false)
         return error_set(e, -EINVAL, E_EXAMPLE_PREFERENCE,
                          "\"%s\" is false: an answer that is not to be learned, for preference "
                          "tuning (KTO), which is not supported; leave such lines out, or say by "
@@ -113,17 +113,17 @@ static bool is_message_list(struct Scan *s, enum Member m, const char *other) {
     if (!other || strcmp(other, "a list") != 0)
         return false;
     return m == MEMBER_MESSAGES || m == MEMBER_CONVERSATIONS ||
-           (begins_objects(s) && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
+           (is_list_of_objects(s) && (m == MEMBER_PROMPT || m == MEMBER_COMPLETION));
 }
 
 static int read_member(struct LineReading *r, const struct JsonSlice *name, struct Error *e) {
     struct Scan *s = &r->scan;
     enum Member m = r->map ? data_map_find(r->map, name) : member_named(name);
-    const char *other = scan_other(s);
-    bool null = other && !strcmp(other, "null"); // like an absent member
+    const char *other = scan_other_type(s);
+    bool is_null = other && !strcmp(other, "null"); // like an absent member
     r->seen |= 1u << m;
-    if (!m || null)
-        return read_ignored_member(r, name, null, e);
+    if (!m || is_null)
+        return read_ignored_member(r, name, is_null, e);
     if (r->has >> m & 1)
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
                          "\"%s\" is there twice; keep one of them", line_shown(name).text);
@@ -196,15 +196,15 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
     if (!r->line->shape)
         return refuse_shapeless(r, e);
     bool converses = r->line->shape->kind == LINE_MESSAGES || r->line->shape->kind == LINE_TASK;
-    if (converses && *r->filled.text)
+    if (converses && *r->unsupported.text)
         return error_set(e, -EINVAL, E_EXAMPLE_UNSUPPORTED,
                          "it has \"%s\", which is not supported, although the question depends on "
                          "it; leave out the line, or the member if it does not matter",
-                         r->filled.text);
+                         r->unsupported.text);
     return 0;
 }
 
-// Reads the text of a member that the shape has.
+// Reads the text of a member that the shape has; of MEMBER_NONE an empty one.
 static int read_text(const struct LineReading *r, enum Member m, struct JsonSlice *text,
                      struct Error *e) {
     *text = m ? r->text[m] : (struct JsonSlice){0};
@@ -214,11 +214,11 @@ static int read_text(const struct LineReading *r, enum Member m, struct JsonSlic
 }
 
 // Appends the messages of a member to the line's.
-static void copy_messages(const struct LineReading *r, enum Member m, bool given) {
+static void copy_messages(const struct LineReading *r, enum Member m, bool in_prompt) {
     for (size_t i = 0; i < r->message_range[m].count; i++) {
         struct Message *added = line_add_message(r->line);
         *added = r->line->messages[r->message_range[m].begin + i];
-        added->given = given;
+        added->in_prompt = in_prompt;
     }
 }
 
@@ -240,7 +240,7 @@ static int check_conversation(const struct LineReading *r, enum Member m, struct
         return error_set(e, -EINVAL, E_EXAMPLE_TYPE, "\"%s\" is %s; expected a list of messages",
                          get_member_name(r, m).text, r->other[m] ? r->other[m] : "a text");
     for (size_t i = 0; i < line->count; i++)
-        answer |= line->messages[i].role == ROLE_ASSISTANT && !line->messages[i].given;
+        answer |= line->messages[i].role == ROLE_ASSISTANT && !line->messages[i].in_prompt;
     if (!line->count)
         return error_set(e, -EINVAL, E_CONVERSATION_ANSWER,
                          "the conversation is empty; expected a message of the role assistant");
@@ -260,11 +260,11 @@ void line_add_system(struct Line *line, const char *text, size_t bytes) {
 
 static int read_conversation(const struct LineReading *r, struct Error *e) {
     struct Line *line = r->line;
-    bool prompt = line->shape == &shape_prompt_of_messages;
-    enum Member m = prompt                          ? MEMBER_COMPLETION
+    bool of_completion = line->shape == &shape_prompt_of_messages;
+    enum Member m = of_completion                   ? MEMBER_COMPLETION
                     : r->has >> MEMBER_MESSAGES & 1 ? MEMBER_MESSAGES
                                                     : MEMBER_CONVERSATIONS;
-    keep_messages(r, prompt ? MEMBER_PROMPT : MEMBER_NONE, m);
+    keep_messages(r, of_completion ? MEMBER_PROMPT : MEMBER_NONE, m);
     int err = check_conversation(r, m, e);
     if (!err)
         line_add_system(line, line->system.text, line->system.bytes);

@@ -14,7 +14,7 @@ struct Message {
     enum Role role;
     const char *text;
     size_t bytes;
-    bool given; // it belongs to the prompt: it is not learned, whatever its role
+    bool in_prompt; // it is not learned, whatever its role
 };
 
 struct Line {
@@ -49,7 +49,7 @@ bool line_read_empty(struct Scan *s);
 // Reads a list of messages into the line, {"role", "content"} or {"from", "value"} each. A content
 // may be a list of parts of text. Errors: -EINVAL; the scan's, which the caller reports.
 int line_read_messages(struct Line *line, struct Scan *s, struct Error *e);
-struct Message *line_add_message(struct Line *line);
+struct Message *line_add_message(struct Line *line); // to be filled
 // Puts a system message before the messages, of which there is one at least, unless the first is
 // one already, or the text is empty.
 void line_add_system(struct Line *line, const char *text, size_t bytes);

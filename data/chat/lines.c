@@ -99,7 +99,7 @@ static int find_nonspace(struct Lines *s, char *c, struct Error *e) {
     return more;
 }
 
-static int refuse(const struct Lines *s, const char *what, struct Error *e) {
+static int refuse_syntax(const struct Lines *s, const char *what, struct Error *e) {
     return error_set(e, -EINVAL, E_JSON_SYNTAX, "%s %s: byte %llu (line %zu): %s", s->flag, s->path,
                      (unsigned long long)(s->at - (s->end - s->begin)) + 1, s->newlines + 1, what);
 }
@@ -108,41 +108,41 @@ static int refuse(const struct Lines *s, const char *what, struct Error *e) {
 static int find_value(struct Lines *s, struct Error *e) {
     char c;
     int more = find_nonspace(s, &c, e);
-    bool first = !s->number;
-    if (more > 0 && first && c == '[') {
+    bool may_begin = !s->number;
+    if (more > 0 && may_begin && c == '[') {
         s->list = true;
         s->begin++;
         more = find_nonspace(s, &c, e);
     } else if (more > 0 && s->list && c == ',') {
         s->begin++;
         more = find_nonspace(s, &c, e);
-        first = true;
+        may_begin = true;
         if (more > 0 && c == ']')
-            return refuse(s, "expected an element after the comma", e);
+            return refuse_syntax(s, "expected an element after the comma", e);
     }
     if (!s->list || more < 0)
         return more;
     if (!more)
-        return refuse(s, "the file ends inside of the list; expected ]", e);
+        return refuse_syntax(s, "the file ends inside of the list; expected ]", e);
     if (c != ']')
-        return first ? 1 : refuse(s, "expected , or ] after an element", e);
+        return may_begin ? 1 : refuse_syntax(s, "expected , or ] after an element", e);
     s->begin++;
     more = find_nonspace(s, &c, e);
-    return more > 0 ? refuse(s, "there is more after the list; remove it", e) : more;
+    return more > 0 ? refuse_syntax(s, "there is more after the list; remove it", e) : more;
 }
 
 // A JSON value, as far as it is read.
 struct Value {
-    size_t bytes, newlines; // passed until now
-    size_t depth;           // open brackets
-    bool text, escaped;     // inside of a string; after a backslash
+    size_t bytes, newlines;  // passed until now
+    size_t depth;            // open brackets
+    bool in_string, escaped; // inside of a string; after a backslash
 };
 
 // Passes one byte inside of a string. True: it ends the string.
-static bool pass_text(struct Value *v, char c) {
+static bool pass_string_byte(struct Value *v, char c) {
     bool ends = !v->escaped && c == '"';
     v->escaped = !v->escaped && c == '\\';
-    v->text = !ends;
+    v->in_string = !ends;
     return ends;
 }
 
@@ -157,15 +157,15 @@ static bool ends_before(const struct Value *v, char c) {
 static bool pass_value(struct Value *v, const char *from, size_t n) {
     while (v->bytes < n) {
         char c = from[v->bytes];
-        if (!v->text && ends_before(v, c))
+        if (!v->in_string && ends_before(v, c))
             return true;
         v->bytes++;
         v->newlines += c == '\n';
-        if (v->text) {
-            if (pass_text(v, c) && !v->depth)
+        if (v->in_string) {
+            if (pass_string_byte(v, c) && !v->depth)
                 return true;
         } else if (c == '"') {
-            v->text = true;
+            v->in_string = true;
         } else if (c == '{' || c == '[') {
             v->depth++;
         } else if (c == '}' || c == ']') {

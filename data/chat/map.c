@@ -10,7 +10,7 @@ static const char expected[] =
 
 // The sets of targets that go together: the required and the optional ones.
 static const struct {
-    unsigned needs, may;
+    unsigned needs, optional;
 } sets[] = {
     {1u << MEMBER_TEXT, 0},
     {1u << MEMBER_PROMPT | 1u << MEMBER_COMPLETION, 0},
@@ -19,12 +19,12 @@ static const struct {
 
 static bool is_target(enum Member m) {
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
-        if ((sets[i].needs | sets[i].may) >> m & 1)
+        if ((sets[i].needs | sets[i].optional) >> m & 1)
             return true;
     return false;
 }
 
-static int refuse(const char *text, size_t bytes, const char *what, struct Error *e) {
+static int refuse_map(const char *text, size_t bytes, const char *what, struct Error *e) {
     return error_set(e, -EINVAL, E_DATA_MAP, "--data-map %.*s: %s; %s", (int)bytes, text, what,
                      expected);
 }
@@ -34,15 +34,15 @@ static int read_entry(struct DataMap *map, char *text, size_t bytes, unsigned *h
     char *equals = memchr(text, '=', bytes);
     size_t n = equals ? (size_t)(equals - text) : 0;
     if (!equals || n + 1 == bytes)
-        return refuse(text, bytes, "it names no member", e);
+        return refuse_map(text, bytes, "it names no member", e);
     struct JsonSlice target = {text, n}, name = {equals + 1, bytes - n - 1};
     enum Member m = member_named(&target);
     if (!is_target(m) || strlen(member_names[m]) != n)
-        return refuse(text, bytes, "that target is not known", e);
+        return refuse_map(text, bytes, "that target is not known", e);
     if (*has >> m & 1)
-        return refuse(text, bytes, "that target is mapped twice", e);
+        return refuse_map(text, bytes, "that target is mapped twice", e);
     if (data_map_find(map, &name))
-        return refuse(text, bytes, "that member is mapped twice", e);
+        return refuse_map(text, bytes, "that member is mapped twice", e);
     *has |= 1u << m;
     map->entry[map->count].target = m;
     map->entry[map->count++].name = name;
@@ -58,15 +58,15 @@ int data_map_read(struct DataMap *map, char *text, struct Error *e) {
         comma = strchr(at, ',');
         size_t bytes = comma ? (size_t)(comma - at) : strlen(at);
         err = map->count < DATA_MAP_MAX ? read_entry(map, at, bytes, &has, e)
-                                        : refuse(text, strlen(text), "too many targets", e);
+                                        : refuse_map(text, strlen(text), "too many targets", e);
         if (!comma)
             break;
     }
     for (size_t i = 0; !err && i < sizeof sets / sizeof sets[0]; i++)
-        if ((has & sets[i].needs) == sets[i].needs && !(has & ~(sets[i].needs | sets[i].may)))
+        if ((has & sets[i].needs) == sets[i].needs && !(has & ~(sets[i].needs | sets[i].optional)))
             map->shape = shape_find(has, &ambiguous);
     if (!err && !map->shape)
-        err = refuse(text, strlen(text), "together they make no example", e);
+        err = refuse_map(text, strlen(text), "together they make no example", e);
     return err;
 }
 

@@ -16,30 +16,30 @@ const char *const role_names[NROLE] = {
     [ROLE_TOOL] = "tool",
 };
 
-// Other names of roles. `from`: it is ShareGPT's, for "from" alone.
+// Other names of roles. from_only: it is ShareGPT's, for the member "from" alone.
 static const struct {
     const char *name;
     enum Role role;
-    bool from;
-} also[] = {
+    bool from_only;
+} other_names[] = {
     {"developer", ROLE_SYSTEM, false}, {"human", ROLE_USER, true}, {"gpt", ROLE_ASSISTANT, true}};
 
-static int read_role(const struct JsonSlice *name, bool from, size_t number, enum Role *role,
+static int read_role(const struct JsonSlice *name, bool is_from, size_t number, enum Role *role,
                      struct Error *e) {
     for (int r = 0; r < NROLE; r++)
-        if (piece_is(name, role_names[r])) {
+        if (slice_is(name, role_names[r])) {
             *role = (enum Role)r;
             return 0;
         }
-    for (size_t i = 0; i < sizeof also / sizeof also[0]; i++)
-        if (piece_is(name, also[i].name) && (from || !also[i].from)) {
-            *role = also[i].role;
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
+        if (slice_is(name, other_names[i].name) && (is_from || !other_names[i].from_only)) {
+            *role = other_names[i].role;
             return 0;
         }
     return error_set(e, -EINVAL, E_MESSAGE_ROLE,
                      "message %zu has the unknown role \"%s\"; expected %ssystem, user, assistant "
                      "or tool",
-                     number, line_shown(name).text, from ? "human, gpt, " : "");
+                     number, line_shown(name).text, is_from ? "human, gpt, " : "");
 }
 
 // Reads the text of a member, which must not have been read before.
@@ -55,9 +55,9 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
     bool first = true, null;
     scan_expect(s, '{', "a part of a content is no object; expected {\"type\", \"text\"}");
     while (scan_member(s, &first, &name)) {
-        if (piece_is(&name, "type"))
+        if (slice_is(&name, "type"))
             read_once(s, &type, "a part has two types", "a part's type is no text");
-        else if (piece_is(&name, "text") && !scan_other(s))
+        else if (slice_is(&name, "text") && !scan_other_type(s))
             read_once(s, &text, "a part has two texts", "a part's text is no text");
         else if (scan_skip(s, &null) && !null)
             return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
@@ -67,7 +67,7 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
     }
     if (s->wrong)
         return -EINVAL; // the caller reports it
-    if (!type.text || !piece_is(&type, "text") || !text.text)
+    if (!type.text || !slice_is(&type, "text") || !text.text)
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: a part of its content is not text; expected {\"type\": "
                          "\"text\", \"text\": ...} alone",
@@ -81,7 +81,7 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
 // Reads a content. *null: it is null, as beside tool calls, which are refused by their own name.
 static int read_content(struct Scan *s, struct JsonSlice *content, bool *null, size_t number,
                         struct Error *e) {
-    const char *other = scan_other(s);
+    const char *other = scan_other_type(s);
     bool first = true;
     int err = 0;
     if (!other || content->text) {
@@ -111,15 +111,15 @@ struct Message *line_add_message(struct Line *line) {
 static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     struct JsonSlice name, role = {0}, content = {0};
     size_t number = line->count + 1;
-    bool first = true, null, empty = false, from = false;
+    bool first = true, null, content_is_null = false, is_from = false;
     int err = 0;
     scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
     while (!err && scan_member(s, &first, &name)) {
-        if (piece_is(&name, "role") || piece_is(&name, "from")) {
+        if (slice_is(&name, "role") || slice_is(&name, "from")) {
             read_once(s, &role, "a message has two roles", "a message's role is no text");
-            from = piece_is(&name, "from");
-        } else if (piece_is(&name, "content") || piece_is(&name, "value")) {
-            err = read_content(s, &content, &empty, number, e);
+            is_from = slice_is(&name, "from");
+        } else if (slice_is(&name, "content") || slice_is(&name, "value")) {
+            err = read_content(s, &content, &content_is_null, number, e);
         } else if (scan_skip(s, &null) && !null) {
             return error_set(e, -EINVAL, E_MESSAGE_MEMBER,
                              "message %zu has \"%s\", which is not supported; expected \"role\" "
@@ -129,14 +129,14 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     }
     if (err || s->wrong)
         return err ? err : -EINVAL; // the caller reports it
-    if (!content.text && empty)
+    if (!content.text && content_is_null)
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: its content is null; expected a text", number);
     if (!role.text || !content.text)
         return error_set(e, -EINVAL, E_MESSAGE_MEMBER, "message %zu has no \"%s\"; add it", number,
                          role.text ? "content" : "role");
     struct Message m = {.text = content.text, .bytes = content.bytes};
-    err = read_role(&role, from, number, &m.role, e);
+    err = read_role(&role, is_from, number, &m.role, e);
     if (!err)
         *line_add_message(line) = m;
     return err;

@@ -11,7 +11,7 @@
 struct Prompt {
     char *object;
     struct Ids ids;
-    bool chat; // it is a conversation
+    bool is_chat; // it is a conversation, and no text
 };
 
 struct Prompts {
@@ -26,14 +26,14 @@ struct Prompts {
 struct PromptLine {
     struct Scan scan;
     struct JsonSlice prompt;
-    struct Line line;         // the messages
-    bool talks;               // it has messages
-    bool inside;              // its members, but for others, are those of "body"
+    struct Line line; // the messages
+    bool has_messages;
+    bool in_body;             // a member "body" is read, or has been, with the others
     struct ShownName unknown; // a member on which the answer to messages depends, such as "tools"
 };
 
-// Refuses a member by which others say how this one answer is drawn.
-static int read_sampling(struct PromptLine *a, const struct JsonSlice *name, struct Error *e) {
+// Reads a member that means nothing here. Refuses one that says how this one answer is drawn.
+static int read_other_member(struct PromptLine *a, const struct JsonSlice *name, struct Error *e) {
     static const char *const flags[][2] = {{"max_tokens", "; give --sample-tokens"},
                                            {"max_completion_tokens", "; give --sample-tokens"},
                                            {"max_new_tokens", "; give --sample-tokens"},
@@ -43,7 +43,7 @@ static int read_sampling(struct PromptLine *a, const struct JsonSlice *name, str
                                            {"seed", "; give --seed"},
                                            {"stop", ""}};
     size_t i = 0, n = sizeof flags / sizeof *flags;
-    while (i < n && !piece_is(name, flags[i][0]))
+    while (i < n && !slice_is(name, flags[i][0]))
         i++;
     if (line_read_empty(&a->scan) || i == n || a->scan.wrong)
         return 0;
@@ -57,17 +57,17 @@ static int read_members(struct PromptLine *a, struct Error *e);
 
 static int read_member(struct PromptLine *a, const struct JsonSlice *name, struct Error *e) {
     struct Scan *s = &a->scan;
-    const char *other = scan_other(s);
+    const char *other = scan_other_type(s);
     bool null = other && !strcmp(other, "null");
-    if (!a->inside && piece_is(name, "body") && other && !strcmp(other, "an object")) {
-        a->inside = true;
+    if (!a->in_body && slice_is(name, "body") && other && !strcmp(other, "an object")) {
+        a->in_body = true;
         return read_members(a, e);
     }
-    bool prompt = piece_is(name, "prompt"), messages = piece_is(name, "messages");
-    if ((prompt && a->prompt.text) || (messages && a->talks))
+    bool prompt = slice_is(name, "prompt"), messages = slice_is(name, "messages");
+    if ((prompt && a->prompt.text) || (messages && a->has_messages))
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
                          "\"%s\" is there twice; keep one of them", line_shown(name).text);
-    if (piece_is(name, "answer") || piece_is(name, "finish_reason"))
+    if (slice_is(name, "answer") || slice_is(name, "finish_reason"))
         return error_set(e, -EINVAL, E_PROMPTS_LINE,
                          "it has \"%s\" already, which its answer would add; rename it",
                          line_shown(name).text);
@@ -79,14 +79,14 @@ static int read_member(struct PromptLine *a, const struct JsonSlice *name, struc
         return 0;
     }
     if (messages) {
-        a->talks = true;
+        a->has_messages = true;
         return line_read_messages(&a->line, s, e);
     }
-    bool matters = member_refused(name) == REFUSE_FILLED || member_named(name) == MEMBER_SYSTEM;
+    bool matters = member_refusal(name) == REFUSE_FILLED || member_named(name) == MEMBER_SYSTEM;
     if (null)
         scan_skip(s, NULL);
     else if (!matters)
-        return read_sampling(a, name, e);
+        return read_other_member(a, name, e);
     else if (!line_read_empty(s) && !*a->unknown.text)
         a->unknown = line_shown(name);
     return 0;
@@ -104,13 +104,13 @@ static int read_members(struct PromptLine *a, struct Error *e) {
 
 static int check_kind(const struct PromptLine *a, struct Error *e) {
     const struct Line *line = &a->line;
-    if (!a->talks == !a->prompt.text)
+    if (!a->has_messages == !a->prompt.text)
         return error_set(e, -EINVAL, E_PROMPTS_LINE,
                          "it has %s; expected one of \"prompt\", a text that is continued, and "
                          "\"messages\", a conversation that is answered",
-                         a->talks ? "\"prompt\" and \"messages\""
-                                  : "no \"prompt\" and no \"messages\"");
-    if (!a->talks)
+                         a->has_messages ? "\"prompt\" and \"messages\""
+                                         : "no \"prompt\" and no \"messages\"");
+    if (!a->has_messages)
         return 0;
     if (*a->unknown.text)
         return error_set(e, -EINVAL, E_EXAMPLE_UNSUPPORTED,
@@ -165,23 +165,23 @@ static int open_template(struct Prompts *p, struct Error *e) {
 }
 
 static int encode_messages(struct Prompts *p, struct Line *line, struct Ids *ids, struct Error *e) {
-    struct Masked made = {0};
+    struct Masked rendered = {0};
     int err = open_template(p, e);
     if (p->spec.system)
         line_add_system(line, p->spec.system, strlen(p->spec.system));
     if (!err)
-        err = template_render(p->template, line->messages, line->count, true, &made, e);
-    *ids = made.ids;
-    made.ids = (struct Ids){0};
-    masked_free(&made);
+        err = template_render(p->template, line->messages, line->count, true, &rendered, e);
+    *ids = rendered.ids;
+    rendered.ids = (struct Ids){0};
+    masked_free(&rendered);
     return err;
 }
 
-static int add_prompt(struct Prompts *p, struct Prompt *prompt, struct PromptLine *a,
-                      struct Error *e) {
-    prompt->chat = a->talks;
-    int err = a->talks ? encode_messages(p, &a->line, &prompt->ids, e)
-                       : encode_text(p, &a->prompt, &prompt->ids, e);
+static int encode_prompt(struct Prompts *p, struct Prompt *prompt, struct PromptLine *a,
+                         struct Error *e) {
+    prompt->is_chat = a->has_messages;
+    int err = a->has_messages ? encode_messages(p, &a->line, &prompt->ids, e)
+                              : encode_text(p, &a->prompt, &prompt->ids, e);
     return err || prompt->ids.count < p->spec.longest
                ? err
                : error_set(e, -EINVAL, E_PROMPT_TOO_LONG,
@@ -192,7 +192,7 @@ static int add_prompt(struct Prompts *p, struct Prompt *prompt, struct PromptLin
 
 // ---- the file -----------------------------------------------------------------------------------
 
-// Copies a line without the white space around it; a line break between two members is a space.
+// Copies a line, which is not blank, without white space around it; line breaks become spaces.
 static char *copy_object(const char *text, size_t bytes) {
     static const char SPACE[] = " \t\r\n";
     for (; strchr(SPACE, *text); text++)
@@ -215,7 +215,7 @@ static int read_prompt(struct Prompts *p, char *text, size_t bytes, struct Error
     *prompt = (struct Prompt){.object = copy_object(text, bytes)};
     err = read_line(&a, text, bytes, e);
     if (!err)
-        err = add_prompt(p, prompt, &a, e);
+        err = encode_prompt(p, prompt, &a, e);
     if (!err)
         prompt->object[strlen(prompt->object) - 1] = 0; // the closing brace
     line_free(&a.line);
@@ -282,7 +282,7 @@ const struct Ids *prompts_ids(const struct Prompts *p, size_t i) {
 }
 
 const struct Ids *prompts_stops(const struct Prompts *p, size_t i) {
-    return &p->stops[p->prompt[i].chat];
+    return &p->stops[p->prompt[i].is_chat];
 }
 
 const char *prompts_object(const struct Prompts *p, size_t i) {

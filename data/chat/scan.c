@@ -24,8 +24,8 @@ static void pass_space(struct Scan *s) {
         s->at++;
 }
 
-bool piece_is(const struct JsonSlice *piece, const char *text) {
-    return piece->bytes == strlen(text) && !memcmp(piece->text, text, piece->bytes);
+bool slice_is(const struct JsonSlice *slice, const char *text) {
+    return slice->bytes == strlen(text) && !memcmp(slice->text, text, slice->bytes);
 }
 
 bool scan_consume(struct Scan *s, char c) {
@@ -55,7 +55,7 @@ static int32_t read_hex(struct Scan *s) {
 }
 
 // Reads a character after "\u", or a pair of surrogates. Returns -1, with a fault, for others.
-static int32_t read_surrogates(struct Scan *s) {
+static int32_t read_unicode_escape(struct Scan *s) {
     int32_t c = read_hex(s), low = -1;
     if (c >= 0xd800 && c < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u') {
         s->at += 2;
@@ -69,6 +69,7 @@ static int32_t read_surrogates(struct Scan *s) {
     return s->wrong ? -1 : c;
 }
 
+// Reads what follows a backslash. Returns the end of what it has written to `out`.
 static char *read_escape(struct Scan *s, char *out) {
     static const char named[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     char c = s->at < s->end ? *s->at++ : 0;
@@ -76,7 +77,7 @@ static char *read_escape(struct Scan *s, char *out) {
     if (found) {
         *out++ = meant[found - named];
     } else if (c == 'u') {
-        int32_t letter = read_surrogates(s); // in UTF-8 never longer than the escape was
+        int32_t letter = read_unicode_escape(s); // in UTF-8 never longer than the escape was
         out += letter < 0 ? 0 : unicode_put((uint8_t *)out, (uint32_t)letter);
     } else {
         scan_fail(s, "a backslash begins no escape of JSON; write \\\\ for a backslash");
@@ -143,9 +144,9 @@ static size_t pass_digits(struct Scan *s) {
 
 static bool pass_number(struct Scan *s) {
     s->at += *s->at == '-';
-    bool zero = s->at < s->end && *s->at == '0';
+    bool leading_zero = s->at < s->end && *s->at == '0';
     size_t digits = pass_digits(s);
-    bool fine = digits && (!zero || digits == 1);
+    bool fine = digits && (!leading_zero || digits == 1);
     if (fine && s->at < s->end && *s->at == '.') {
         s->at++;
         fine = pass_digits(s) > 0;
@@ -158,7 +159,7 @@ static bool pass_number(struct Scan *s) {
     return fine || scan_fail(s, "expected a JSON value");
 }
 
-static bool skip(struct Scan *s, bool *null, int depth) {
+static bool skip_value(struct Scan *s, bool *null, int depth) {
     struct JsonSlice name;
     bool first = true;
     *null = false;
@@ -166,11 +167,11 @@ static bool skip(struct Scan *s, bool *null, int depth) {
         return scan_fail(s,
                          "lists and objects are nested more than 200 deep; expected fewer levels");
     if (scan_consume(s, '{')) {
-        while (scan_member(s, &first, &name) && skip(s, null, depth + 1))
+        while (scan_member(s, &first, &name) && skip_value(s, null, depth + 1))
             ;
         *null = false;
     } else if (scan_consume(s, '[')) {
-        while (scan_value(s, &first) && skip(s, null, depth + 1))
+        while (scan_value(s, &first) && skip_value(s, null, depth + 1))
             ;
         *null = false;
     } else if (s->wrong || s->at == s->end) {
@@ -191,10 +192,10 @@ static bool skip(struct Scan *s, bool *null, int depth) {
 
 bool scan_skip(struct Scan *s, bool *null) {
     bool ignored;
-    return skip(s, null ? null : &ignored, 0);
+    return skip_value(s, null ? null : &ignored, 0);
 }
 
-const char *scan_other(struct Scan *s) {
+const char *scan_other_type(struct Scan *s) {
     static const struct {
         const char *begins, *what;
     } kinds[] = {{"n", "null"},

@@ -7,7 +7,7 @@
 //
 // Strict as RFC 8259: no bare control characters, no lone surrogates, nothing after the value; and
 // no "\u0000", which no text has. The caller has checked for invalid UTF-8 and zero bytes. Used by
-// line.c and form_file.c.
+// all of this folder that reads JSON.
 #ifndef DATA_CHAT_SCAN_H
 #define DATA_CHAT_SCAN_H
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct Scan {
 };
 
 // True if the slice is this text.
-bool piece_is(const struct JsonSlice *piece, const char *text);
+bool slice_is(const struct JsonSlice *slice, const char *text);
 
 // Begins to read a line of so many bytes.
 struct Scan scan_line(char *line, size_t bytes);
@@ -52,9 +52,9 @@ bool scan_value(struct Scan *s, bool *first);
 // Skips a value. *null: it was null; `null` may be NULL.
 bool scan_skip(struct Scan *s, bool *null);
 
-// Returns the type of the next value, by its first character: "null", "a list", ...; NULL: a text,
-// or no JSON. Reads only white space.
-const char *scan_other(struct Scan *s);
+// Returns the type of the next value if it is no text, by its first character: "null", "a list",
+// ...; NULL: a text, or no JSON. Reads only white space.
+const char *scan_other_type(struct Scan *s);
 
 // Checks that only white space is left. True: so it is, and there was no fault.
 bool scan_done(struct Scan *s);

@@ -54,9 +54,9 @@ const struct Shape shape_prompt_of_messages = {"prompt and completion of message
 
 enum Member member_named(const struct JsonSlice *name) {
     for (int m = MEMBER_NONE + 1; m < NMEMBER; m++)
-        if (piece_is(name, member_names[m]))
+        if (slice_is(name, member_names[m]))
             return (enum Member)m;
-    return piece_is(name, "system_prompt") ? MEMBER_SYSTEM : MEMBER_NONE;
+    return slice_is(name, "system_prompt") ? MEMBER_SYSTEM : MEMBER_NONE;
 }
 
 const struct Shape *shape_find(unsigned has, bool *ambiguous) {
@@ -64,8 +64,8 @@ const struct Shape *shape_find(unsigned has, bool *ambiguous) {
     *ambiguous = false;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct Shape *s = &shapes[i];
-        bool has_task = found && found->prompt == MEMBER_INSTRUCTION;
-        if ((has & s->needs) != s->needs || (has_task && s->kind == LINE_TEXT))
+        bool has_instruction = found && found->prompt == MEMBER_INSTRUCTION;
+        if ((has & s->needs) != s->needs || (has_instruction && s->kind == LINE_TEXT))
             continue;
         *ambiguous = *ambiguous || found || (has & s->clashes);
         found = found ? found : s;
@@ -73,7 +73,7 @@ const struct Shape *shape_find(unsigned has, bool *ambiguous) {
     return *ambiguous ? NULL : found;
 }
 
-enum Refusal member_refused(const struct JsonSlice *name) {
+enum Refusal member_refusal(const struct JsonSlice *name) {
     static const struct {
         const char *name;
         enum Refusal refusal;
@@ -82,7 +82,7 @@ enum Refusal member_refused(const struct JsonSlice *name) {
                    {"label", REFUSE_FALSE},        {"chosen", REFUSE_PREFERENCE},
                    {"rejected", REFUSE_PREFERENCE}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (piece_is(name, refused[i].name))
+        if (slice_is(name, refused[i].name))
             return refused[i].refusal;
     return REFUSE_NEVER;
 }

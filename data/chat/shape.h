@@ -60,6 +60,6 @@ enum Refusal {
     REFUSE_FALSE,      // if it is false
     REFUSE_PREFERENCE, // unless it is null: it is one of several answers
 };
-enum Refusal member_refused(const struct JsonSlice *name);
+enum Refusal member_refusal(const struct JsonSlice *name);
 
 #endif

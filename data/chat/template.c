@@ -53,7 +53,7 @@ static const struct Form *read_exported_form(struct Template *t, const char *jin
 }
 
 // Chooses the form by its name, or by the tokenizer's own template.
-static int choose(struct Template *t, const char *name, struct Error *e) {
+static int choose_form(struct Template *t, const char *name, struct Error *e) {
     const char *own = tokenizer_chat_template(t->tokenizer);
     if (name && form_is_file(name)) {
         t->form = &t->file.form;
@@ -76,7 +76,7 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
 }
 
 // Returns the token, begin or end, that the form uses and the tokenizer lacks; NULL: none.
-static const char *find_absent(const struct Template *t) {
+static const char *find_absent_token(const struct Template *t) {
     const struct Form *f = t->form;
     bool begin = tokenizer_begin(t->tokenizer) >= 0, end = tokenizer_end(t->tokenizer) >= 0;
     for (int i = 0; i <= 2 * NROLE; i++) {
@@ -94,8 +94,8 @@ static const char *find_absent(const struct Template *t) {
 // Checks that the tokenizer has the tokens that the form needs, and one that ends an answer.
 static int check_tokens(const struct Template *t, struct Error *e) {
     const struct Form *f = t->form;
-    const char *kind = tokenizer_describe(t->tokenizer);
-    const char *absent = find_absent(t), *what = "";
+    const char *description = tokenizer_describe(t->tokenizer);
+    const char *absent = find_absent_token(t), *what = "";
     for (size_t i = 0; i < FORM_NEEDS && f->needs[i] && !absent; i++) {
         absent = writer_find_control(t->tokenizer, f->needs[i]) < 0 ? f->needs[i] : NULL;
         what = "the control token ";
@@ -104,12 +104,12 @@ static int check_tokens(const struct Template *t, struct Error *e) {
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TOKENS,
                          "chat template %s needs %s%s, which the tokenizer lacks: %s; expected the "
                          "tokenizer of a chat model, or another --chat-template",
-                         f->name, what, absent, kind);
+                         f->name, what, absent, description);
     if (writer_find_control(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
         return error_set(e, -EINVAL, E_CHAT_TEMPLATE_TOKENS,
                          "--chat-template %s: the assistant's suffix needs a control token, such "
                          "as {eos}, that ends an answer, and has none of this tokenizer's: %s",
-                         f->name, kind);
+                         f->name, description);
     return 0;
 }
 
@@ -125,7 +125,7 @@ int template_open(struct Template **out, const struct Tokenizer *t, const char *
     struct Template *made = base_alloc_zeroed(sizeof *made);
     made->tokenizer = t;
     *out = NULL;
-    int err = choose(made, name, e);
+    int err = choose_form(made, name, e);
     if (!err)
         err = check_tokens(made, e);
     if (err) {
@@ -152,7 +152,7 @@ bool template_drops_thoughts(const struct Template *t) {
     return t->form->rules & FORM_THINKS;
 }
 
-bool template_has(const struct Template *t, int32_t id) {
+bool template_has_token(const struct Template *t, int32_t id) {
     bool has = false;
     for (int i = 0; i < 2 * NROLE; i++)
         has = has || t->control[i] == id;
@@ -177,12 +177,12 @@ char *template_jinja(const struct Template *t) {
 
 // ---- contents of messages -----------------------------------------------------------------------
 
-static bool begins(const struct Message *m, const char *with) {
+static bool begins_with(const struct Message *m, const char *with) {
     size_t n = strlen(with);
     return m->bytes >= n && !memcmp(m->text, with, n);
 }
 
-static bool ends(const struct Message *m, const char *with) {
+static bool ends_with(const struct Message *m, const char *with) {
     size_t n = strlen(with);
     return m->bytes >= n && !memcmp(m->text + m->bytes - n, with, n);
 }
@@ -194,7 +194,7 @@ struct Render {
     size_t count;
     struct Writer writer;
     const struct Message *system; // its text opens a user's message; NULL: none
-    bool asked;                   // a user's message is no <tool_response>
+    bool asked;                   // at least one user's message is no <tool_response>
 };
 
 // Returns message i, without white space around its text if the form strips it.
@@ -222,6 +222,7 @@ static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Er
                      i + 1, role_names[role], f->name, known);
 }
 
+// turn: the number of message i, but for a system message in front.
 static int check_message(const struct Render *r, size_t i, size_t turn, struct Error *e) {
     const struct Form *f = r->form;
     const struct Message *m = &r->messages[i];
@@ -287,14 +288,14 @@ static int write_tool_wrapper(struct Render *r, size_t i, bool open, struct Erro
 static int render_head(struct Render *r, size_t i, struct Message *m, struct Error *e) {
     const struct Form *f = r->form;
     const char *prefix = f->role[m->role].prefix;
-    bool last = m->role == ROLE_ASSISTANT && i + 1 == r->count;
-    bool thinks = f->rules & FORM_THINKS && last && r->asked;
+    bool is_last_answer = m->role == ROLE_ASSISTANT && i + 1 == r->count;
+    bool thinks = f->rules & FORM_THINKS && is_last_answer && r->asked;
     if (m->role == ROLE_SYSTEM && !i)
         prefix = form_first_system(f);
     int err = write_form(&r->writer, prefix, false, e);
     if (!err && thinks)
         err = write_form(&r->writer, "<think>\n\n</think>\n\n", false, e);
-    for (; thinks && begins(m, "\n"); m->bytes--)
+    for (; thinks && begins_with(m, "\n"); m->bytes--)
         m->text++;
     if (!err && takes_system(r, i)) {
         write_text(&r->writer, r->system->text, r->system->bytes, false);
@@ -305,7 +306,7 @@ static int render_head(struct Render *r, size_t i, struct Message *m, struct Err
 
 static int render_message(struct Render *r, size_t i, struct Error *e) {
     struct Message m = get_trimmed_message(r, i);
-    bool answer = m.role == ROLE_ASSISTANT && !m.given;
+    bool answer = m.role == ROLE_ASSISTANT && !m.in_prompt;
     int err = write_tool_wrapper(r, i, true, e);
     if (!err)
         err = render_head(r, i, &m, e);
@@ -331,8 +332,8 @@ static int render(struct Render *r, bool ask, struct Error *e) {
         form_merges(f) && r->count && r->messages[0].role == ROLE_SYSTEM ? r->messages : NULL;
     for (size_t i = 0; i < r->count; i++) {
         const struct Message *m = &r->messages[i];
-        bool tool = begins(m, "<tool_response>") && ends(m, "</tool_response>");
-        r->asked |= m->role == ROLE_USER && !tool;
+        bool is_tool = begins_with(m, "<tool_response>") && ends_with(m, "</tool_response>");
+        r->asked |= m->role == ROLE_USER && !is_tool;
     }
     int err = f->begin ? write_form(&r->writer, f->begin, false, e) : 0;
     if (!err)

@@ -28,7 +28,7 @@ void template_close(struct Template *t); // NULL is allowed
 const char *template_name(const struct Template *t);
 
 // True if the id is a control token that opens or ends messages of the template.
-bool template_has(const struct Template *t, int32_t id);
+bool template_has_token(const struct Template *t, int32_t id);
 
 // True if earlier answers stand in a conversation without the thoughts before them (</think>), as
 // in Qwen3's template.

@@ -30,7 +30,7 @@ static size_t decoded_bytes(const struct Tokenizer *t, const int32_t *ids, size_
 // Appends the ids of the first `bytes` bytes of the text that is not yet encoded.
 static int encode_first_bytes(const struct Writer *w, size_t bytes, struct Ids *ids,
                               struct Error *e) {
-    if (w->out->ids.count && tokenizer_has_first(w->t))
+    if (w->out->ids.count && tokenizer_marks_only_front(w->t))
         return tokenizer_encode_after(w->t, w->text, bytes, !w->raw, ids, e);
     return w->raw ? tokenizer_encode(w->t, w->text, bytes, ids, e)
                   : tokenizer_encode_plain(w->t, w->text, bytes, ids, e);
@@ -46,8 +46,8 @@ static int find_decoded(const struct Writer *w, size_t at, size_t *decoded, stru
     return err;
 }
 
-// Converts the counted stretches to offsets in the decoded text.
-static int place_stretches(struct Writer *w, struct Error *e) {
+// Converts the counted stretches from offsets in the text to those in the decoded text.
+static int convert_stretches(struct Writer *w, struct Error *e) {
     int err = 0;
     for (size_t i = 0; i < w->stretches && !err; i++) {
         struct CountedBytes *s = &w->counted[i];
@@ -59,7 +59,7 @@ static int place_stretches(struct Writer *w, struct Error *e) {
 }
 
 // Appends ids to the output; those count whose decoded text overlaps a counted stretch.
-static void append_counted_ids(struct Writer *w, const struct Ids *ids) {
+static void append_masked_ids(struct Writer *w, const struct Ids *ids) {
     const struct CountedBytes *s = w->counted, *end = s + w->stretches;
     size_t at = 0;
     for (size_t i = 0; i < ids->count; i++) {
@@ -74,14 +74,14 @@ static void append_counted_ids(struct Writer *w, const struct Ids *ids) {
 int write_end(struct Writer *w, struct Error *e) {
     struct Ids ids = {0};
     int err = w->bytes ? encode_first_bytes(w, w->bytes, &ids, e) : 0;
-    bool all = w->stretches == 1 && !w->counted[0].begin && w->counted[0].end == w->bytes;
-    if (!err && w->stretches && !all && decoded_bytes(w->t, ids.data, ids.count) != w->bytes)
-        err = place_stretches(w, e);
-    if (!err && w->stretches && !all)
-        append_counted_ids(w, &ids);
+    bool all_counts = w->stretches == 1 && !w->counted[0].begin && w->counted[0].end == w->bytes;
+    if (!err && w->stretches && !all_counts && decoded_bytes(w->t, ids.data, ids.count) != w->bytes)
+        err = convert_stretches(w, e);
+    if (!err && w->stretches && !all_counts)
+        append_masked_ids(w, &ids);
     else
         for (size_t i = 0; i < ids.count && !err; i++)
-            masked_append(w->out, ids.data[i], all);
+            masked_append(w->out, ids.data[i], all_counts);
     ids_free(&ids);
     w->bytes = w->stretches = 0;
     return err;

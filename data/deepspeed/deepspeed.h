@@ -54,7 +54,7 @@ struct DsFlags {
     // Returns the present value. free() it.
     char *(*value)(const void *context, const char *flag);
     // True if the user gave the flag, other than by the file that is read.
-    bool (*given)(const void *context, const char *flag);
+    bool (*user_gave)(const void *context, const char *flag);
     // Parses the text as a value of the flag. *same: it is the present one. `where` opens the error
     // line. Errors: -EINVAL.
     int (*check)(const void *context, const char *flag, const char *where, const char *text,

@@ -15,7 +15,7 @@ enum Switch { SWITCH_ABSENT, SWITCH_AUTO, SWITCH_OFF, SWITCH_ON };
 static enum Switch read_switch(const struct DsPlan *p, const char *key) {
     const cJSON *value = plan_value(p, key);
     if (!cJSON_IsBool(value))
-        return ds_is_auto(plan_any(p, key)) ? SWITCH_AUTO : SWITCH_ABSENT;
+        return ds_is_auto(plan_any_value(p, key)) ? SWITCH_AUTO : SWITCH_ABSENT;
     return cJSON_IsTrue(value) ? SWITCH_ON : SWITCH_OFF;
 }
 
@@ -30,27 +30,27 @@ static void set_loss_scale(struct DsPlan *p) {
                     scale->valuedouble);
     if (power && (power->valuedouble < 0 || power->valuedouble > 40))
         plan_refuse(p, "%s %.15g: expected 0 to 40", POWER, power->valuedouble);
-    else if (power || !plan_any(p, POWER))
+    else if (power || !plan_any_value(p, POWER))
         plan_set(p, POWER, "loss-scale",
                  base_format("%.0f", ldexp(1, power ? (int)power->valuedouble : 16)));
     const cJSON *least = plan_value(p, LEAST);
     int exponent;
-    bool odd = least && (least->valuedouble < 1 || frexp(least->valuedouble, &exponent) != 0.5);
-    if (odd)
+    bool bad_min = least && (least->valuedouble < 1 || frexp(least->valuedouble, &exponent) != 0.5);
+    if (bad_min)
         plan_refuse(p, "%s %.15g: expected a power of two, at least 1", LEAST, least->valuedouble);
     static const struct {
         const char *key, *flag, *otherwise;
     } rows[] = {{"fp16.loss_scale_window", "loss-scale-window", "1000"},
                 {"fp16.hysteresis", "loss-scale-hysteresis", "2"},
                 {LEAST, "loss-scale-min", "1"}};
-    for (int i = 0; i < 3 - odd; i++)
+    for (int i = 0; i < 3 - bad_min; i++) // LEAST is the last row
         if (plan_value(p, rows[i].key))
-            plan_count(p, rows[i].key, rows[i].flag);
-        else if (!plan_any(p, rows[i].key))
+            plan_copy_count(p, rows[i].key, rows[i].flag);
+        else if (!plan_any_value(p, rows[i].key))
             plan_set(p, rows[i].key, rows[i].flag, base_format("%s", rows[i].otherwise));
 }
 
-// Returns our name of a dtype. Gradients are sent in the format in which they are kept.
+// Returns our name of a dtype; NULL: it is none of ours.
 static const char *dtype_named(const char *name) {
     static const char *const names[][5] = {{"fp32", "float32", "float", "torch.float32", NULL},
                                            {"bf16", "bfloat16", "torch.bfloat16", NULL},
@@ -62,6 +62,7 @@ static const char *dtype_named(const char *name) {
     return NULL;
 }
 
+// Gradients are sent in the format in which they are kept. `dtype`: that of weights.
 static void set_gradient_dtype(struct DsPlan *p, const char *dtype) {
     static const char kept_key[] = "data_types.grad_accum_dtype",
                       sent_key[] = "communication_data_type";
@@ -85,13 +86,13 @@ static void set_gradient_dtype(struct DsPlan *p, const char *dtype) {
 }
 
 void plan_precision(struct DsPlan *p) {
-    bool old = plan_any(p, "bfloat16") && !plan_any(p, "bf16");
+    bool old = plan_any_value(p, "bfloat16") && !plan_any_value(p, "bf16");
     const char *bf16_key = old ? "bfloat16.enabled" : "bf16.enabled", *fp16_key = "fp16.enabled";
     enum Switch bf16 = read_switch(p, bf16_key), fp16 = read_switch(p, fp16_key);
-    char *given = p->flags->value(p->flags->context, "dtype");
-    bool is_given = plan_given(p, "dtype");
-    const char *dtype = given;
-    if (plan_any(p, "bf16") && plan_any(p, "bfloat16"))
+    char *current = p->flags->value(p->flags->context, "dtype");
+    bool by_user = plan_user_gave(p, "dtype");
+    const char *dtype = current;
+    if (plan_any_value(p, "bf16") && plan_any_value(p, "bfloat16"))
         plan_refuse(p, "bf16 and bfloat16 are two names of one key: expected bf16 alone");
     if (bf16 == SWITCH_ON && fp16 == SWITCH_ON)
         plan_refuse(p, "bf16.enabled and fp16.enabled are both true: expected one of them");
@@ -99,18 +100,18 @@ void plan_precision(struct DsPlan *p) {
         plan_set(p, bf16_key, "dtype", base_format("%s", dtype = "bf16"));
     else if (fp16 == SWITCH_ON)
         plan_set(p, fp16_key, "dtype", base_format("%s", dtype = "fp16"));
-    else if (!is_given && (bf16 == SWITCH_OFF || (bf16 != SWITCH_AUTO && fp16 != SWITCH_AUTO)))
+    else if (!by_user && (bf16 == SWITCH_OFF || (bf16 != SWITCH_AUTO && fp16 != SWITCH_AUTO)))
         plan_set(p, bf16 == SWITCH_OFF || fp16 == SWITCH_ABSENT ? bf16_key : fp16_key, "dtype",
                  base_format("%s", dtype = "fp32"));
-    else if (is_given && ((bf16 == SWITCH_OFF && strcmp(given, "bf16") == 0) ||
-                          (fp16 == SWITCH_OFF && strcmp(given, "fp16") == 0)))
-        plan_refuse(p, "%s.enabled is false, but --dtype %s is given; drop one", given, given);
+    else if (by_user && ((bf16 == SWITCH_OFF && strcmp(current, "bf16") == 0) ||
+                         (fp16 == SWITCH_OFF && strcmp(current, "fp16") == 0)))
+        plan_refuse(p, "%s.enabled is false, but --dtype %s is given; drop one", current, current);
     const char *other = bf16 == SWITCH_ON ? fp16_key : bf16_key;
     if (bf16 == SWITCH_ON || fp16 == SWITCH_ON)
         plan_note(p, other, bf16 == SWITCH_ON ? "bf16 is on" : "fp16 is on");
     else if (bf16 == SWITCH_OFF)
         plan_note(p, fp16_key, "it is off");
-    bool scaled = fp16 == SWITCH_ON || (fp16 != SWITCH_OFF && strcmp(given, "fp16") == 0);
+    bool scaled = fp16 == SWITCH_ON || (fp16 != SWITCH_OFF && strcmp(current, "fp16") == 0);
     static const char *const scale_keys[] = {"fp16.loss_scale", POWER, "fp16.loss_scale_window",
                                              "fp16.hysteresis", LEAST};
     if (scaled)
@@ -118,7 +119,7 @@ void plan_precision(struct DsPlan *p) {
     for (int i = 0; !scaled && i < 5; i++)
         plan_note(p, scale_keys[i], "fp16 is off");
     set_gradient_dtype(p, dtype);
-    free(given);
+    free(current);
 }
 
 // ---- ZeRO and offload ----
@@ -152,7 +153,7 @@ static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_
     if (device && check_device(p, device_key, device, true))
         plan_set(p, device_key, flag, base_format("%s", device->valuestring));
     if (path && disk)
-        plan_copy(p, path_key, "nvme-path");
+        plan_copy_value(p, path_key, "nvme-path");
     else if (path)
         plan_note(p, path_key, "nothing of it is offloaded to nvme");
     return disk;
@@ -162,17 +163,17 @@ static bool set_tier(struct DsPlan *p, const char *device_key, const char *path_
 static void set_gradients_tier(struct DsPlan *p) {
     static const char block_key[] = ZERO "offload_gradients",
                       device_key[] = ZERO "offload_gradients.device";
-    const cJSON *device = plan_value(p, device_key), *on = plan_value(p, block_key);
+    const cJSON *device = plan_value(p, device_key), *block = plan_value(p, block_key);
     const cJSON *state = plan_value(p, ZERO "offload_optimizer.device");
     bool known = device && check_device(p, device_key, device, false);
-    bool on_cpu = cJSON_IsTrue(on) || (known && device->valuestring[0] == 'c');
-    const char *name = device ? device_key : block_key;
+    bool on_cpu = cJSON_IsTrue(block) || (known && device->valuestring[0] == 'c');
+    const char *key = device ? device_key : block_key;
     if (on_cpu && state && strcmp(state->valuestring, "nvme") == 0)
-        plan_note(p, name, "gradients pass the CPU's memory");
+        plan_note(p, key, "gradients pass the CPU's memory");
     else if (on_cpu)
-        plan_set(p, name, "offload-optimizer", base_format("cpu"));
+        plan_set(p, key, "offload-optimizer", base_format("cpu"));
     else
-        plan_note(p, name, "they go where the optimizer's state is");
+        plan_note(p, key, "they go where the optimizer's state is");
 }
 
 static void set_stage(struct DsPlan *p) {
@@ -180,18 +181,18 @@ static void set_stage(struct DsPlan *p) {
     if (zero && cJSON_IsBool(zero))
         plan_set(p, "zero_optimization", "zero", base_format("%d", cJSON_IsTrue(zero)));
     else if (plan_value(p, ZERO "stage"))
-        plan_count(p, ZERO "stage", "zero");
-    else if (!ds_is_auto(plan_any(p, ZERO "stage")))
+        plan_copy_count(p, ZERO "stage", "zero");
+    else if (!ds_is_auto(plan_any_value(p, ZERO "stage")))
         plan_set(p, ZERO "stage", "zero", base_format("0"));
 }
 
-static void set_disk(struct DsPlan *p, bool used) {
+static void set_nvme_blocks(struct DsPlan *p, bool uses_nvme) {
     static const struct {
         const char *key, *flag;
     } rows[] = {{"aio.block_size", "nvme-block"}, {"aio.queue_depth", "nvme-depth"}};
     for (int i = 0; i < 2; i++)
-        if (used)
-            plan_count(p, rows[i].key, rows[i].flag);
+        if (uses_nvme)
+            plan_copy_count(p, rows[i].key, rows[i].flag);
         else
             plan_note(p, rows[i].key, "nothing is offloaded to nvme");
 }
@@ -201,23 +202,23 @@ static double resolved_stage(const struct DsPlan *p) {
     const cJSON *stage = plan_value(p, ZERO "stage");
     if (stage)
         return stage->valuedouble;
-    bool by_flag = ds_is_auto(plan_any(p, ZERO "stage")) || plan_given(p, "zero");
+    bool by_flag = ds_is_auto(plan_any_value(p, ZERO "stage")) || plan_user_gave(p, "zero");
     return by_flag ? plan_flag_number(p, "zero") : 0;
 }
 
-// Sets MiCS: shards over some ranks, and replicas of them.
+// Sets MiCS (shards over some ranks, and replicas of them) and ZeRO++'s second partition.
 static void set_shards(struct DsPlan *p) {
     static const char key[] = ZERO "mics_shard_size";
-    const cJSON *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
+    const cJSON *size = plan_value(p, key), *hpz = plan_value(p, ZERO HPZ);
     if (size && size->valuedouble > 0 && resolved_stage(p) == 0)
         plan_refuse(p, "%s %.15g: " ZERO "stage 0 has no shards; expected stage 1, 2 or 3", key,
                     size->valuedouble);
     else if (size && size->valuedouble > 0)
-        plan_count(p, key, "zero-shard-size");
+        plan_copy_count(p, key, "zero-shard-size");
     else if (size)
         plan_note(p, key, "shards are cut over all ranks");
-    if (near && near->valuedouble > 1)
-        plan_count(p, ZERO HPZ, "zero-hpz-partition-size");
+    if (hpz && hpz->valuedouble > 1)
+        plan_copy_count(p, ZERO HPZ, "zero-hpz-partition-size");
 }
 
 void plan_offload(struct DsPlan *p) {
@@ -230,14 +231,14 @@ void plan_offload(struct DsPlan *p) {
         disk;
     const cJSON *device = plan_value(p, ZERO "offload_optimizer.device");
     if (device && strcmp(device->valuestring, "none") != 0)
-        plan_copy(p, ratio, "offload-ratio");
+        plan_copy_value(p, ratio, "offload-ratio");
     else
         plan_note(p, ratio, "the optimizer's state is not offloaded");
     set_gradients_tier(p);
     set_bool(p, ZERO "cpu_offload", "offload-optimizer", "cpu", "none");
     set_bool(p, ZERO "cpu_offload_param", "offload-param", "cpu", "none");
     set_bool(p, ZERO "cpu_offload_params", "offload-param", "cpu", "none");
-    set_disk(p, disk);
+    set_nvme_blocks(p, disk);
     set_shards(p);
 }
 
@@ -251,7 +252,7 @@ static void set_tensor_parallel(struct DsPlan *p) {
     if (parts && parts->valuedouble == 0)
         plan_note(p, key, "there is none");
     else
-        plan_count(p, key, "tp");
+        plan_copy_count(p, key, "tp");
     for (int i = 0; i < 2; i++) {
         const cJSON *other = plan_value(p, others[i]);
         if (other && other->valuedouble != 1 &&
@@ -272,20 +273,20 @@ static void set_prefetch(struct DsPlan *p, const char *key) {
 }
 
 // Sets no clipping, which was DeepSpeed's default up to 0.19.0.
-static void set_no_clip(struct DsPlan *p) {
+static void set_no_clipping(struct DsPlan *p) {
     plan_set(p, "gradient_clipping", "clip", base_format("0"));
     plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
 }
 
 void plan_rest(struct DsPlan *p) {
-    const cJSON *sum = plan_value(p, "gradient_allreduce_op");
+    const cJSON *op = plan_value(p, "gradient_allreduce_op");
     if (plan_value(p, "gradient_clipping"))
-        plan_copy(p, "gradient_clipping", "clip");
-    else if (!ds_is_auto(plan_any(p, "gradient_clipping")))
-        set_no_clip(p);
-    if (sum && strcasecmp(sum->valuestring, "mean") != 0)
+        plan_copy_value(p, "gradient_clipping", "clip");
+    else if (!ds_is_auto(plan_any_value(p, "gradient_clipping")))
+        set_no_clipping(p);
+    if (op && strcasecmp(op->valuestring, "mean") != 0)
         plan_refuse(p, "gradient_allreduce_op %.40s: expected mean; raise --lr in place of a sum",
-                    sum->valuestring);
+                    op->valuestring);
     set_bool(p, ZERO "overlap_comm", "overlap", "on", "off");
     set_prefetch(p, ZERO "stage3_prefetch_bucket_size");
     set_prefetch(p, ZERO "prefetch_bucket_size");

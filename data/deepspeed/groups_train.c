@@ -40,22 +40,22 @@ static double data_ranks(const struct DsPlan *p) {
 static void refuse_product(struct DsPlan *p, double train, double micro, double steps) {
     double ranks = data_ranks(p);
     const char *parallel = ranks == (double)p->flags->ranks ? "" : "data-parallel ";
-    char *of = base_format("%.0f %sranks", ranks, parallel);
+    char *ranks_text = base_format("%.0f %sranks", ranks, parallel);
     if (micro > 0 && steps > 0)
         plan_refuse(p, "%s %.0f: expected %.0f, which is %s %.0f times %s %.0f times %s", TRAIN,
-                    train, micro * steps * ranks, MICRO, micro, STEPS, steps, of);
+                    train, micro * steps * ranks, MICRO, micro, STEPS, steps, ranks_text);
     else
         plan_refuse(p, "%s %.0f: expected a multiple of %.0f, which is %s %.0f times %s", TRAIN,
                     train, (micro > 0 ? micro : steps) * ranks, micro > 0 ? MICRO : STEPS,
-                    micro > 0 ? micro : steps, of);
-    free(of);
+                    micro > 0 ? micro : steps, ranks_text);
+    free(ranks_text);
 }
 
 // Returns the flag's value if "auto" or the line leaves the key to it; else 0.
 static double size_from_flag(const struct DsPlan *p, const char *key, const char *flag) {
-    const cJSON *any = plan_any(p, key);
-    bool asked = ds_is_auto(any) || (!plan_value(p, key) && plan_given(p, flag));
-    return asked ? plan_flag_number(p, flag) : 0;
+    const cJSON *any = plan_any_value(p, key);
+    bool takes_flag = ds_is_auto(any) || (!plan_value(p, key) && plan_user_gave(p, flag));
+    return takes_flag ? plan_flag_number(p, flag) : 0;
 }
 
 // Completes the three sizes as DeepSpeed does; 0: unknown.
@@ -72,7 +72,7 @@ static void complete_batch_sizes(double *train, double *micro, double *steps, do
 
 void plan_batches(struct DsPlan *p) {
     double train = read_count(p, TRAIN), micro = read_count(p, MICRO), steps = read_count(p, STEPS);
-    double ranks = data_ranks(p), asked = steps;
+    double ranks = data_ranks(p), file_steps = steps;
     if (!train && !micro && !steps)
         return; // --batch and --global-batch, given or default
     if (!train)
@@ -81,23 +81,23 @@ void plan_batches(struct DsPlan *p) {
         micro = size_from_flag(p, MICRO, "batch");
     if (!train && !micro) // accumulation alone
         micro = plan_flag_number(p, "batch");
-    double known = micro;
+    double known_micro = micro;
     complete_batch_sizes(&train, &micro, &steps, ranks);
     if (!is_whole(micro) || !is_whole(steps) || train != micro * steps * ranks) {
-        refuse_product(p, train, known, asked ? asked : known ? 0 : 1);
+        refuse_product(p, train, known_micro, file_steps ? file_steps : known_micro ? 0 : 1);
         return;
     }
-    if (!plan_given(p, "batch") || plan_value(p, MICRO))
+    if (!plan_user_gave(p, "batch") || plan_value(p, MICRO))
         plan_set(p, MICRO, "batch", base_format("%.0f", micro));
-    if (!plan_given(p, "global-batch") || plan_value(p, TRAIN))
+    if (!plan_user_gave(p, "global-batch") || plan_value(p, TRAIN))
         plan_set(p, TRAIN, "global-batch", base_format("%.0f", train));
-    char *follows = base_format("with %.0f ranks: %.0f", ranks, steps);
-    plan_note(p, STEPS, follows);
+    char *steps_text = base_format("with %.0f ranks: %.0f", ranks, steps);
+    plan_note(p, STEPS, steps_text);
     if (!plan_value(p, MICRO))
         plan_note(p, MICRO, "it follows");
     if (!plan_value(p, TRAIN))
         plan_note(p, TRAIN, "it follows");
-    free(follows);
+    free(steps_text);
 }
 
 // ---- the optimizer ----
@@ -113,19 +113,20 @@ static void refuse_false(struct DsPlan *p, const char *key, const char *what) {
 static void set_betas(struct DsPlan *p) {
     const cJSON *betas = plan_value(p, OPT "betas");
     const cJSON *first = betas ? betas->child : NULL, *second = first ? first->next : NULL;
-    bool two = second && !second->next && cJSON_IsNumber(first) && cJSON_IsNumber(second);
-    if (betas && !two) {
+    bool has_two = second && !second->next && cJSON_IsNumber(first) && cJSON_IsNumber(second);
+    if (betas && !has_two) {
         plan_refuse(p, OPT "betas: expected a list of two numbers");
-    } else if (betas || !plan_any(p, OPT "betas")) {
-        plan_set(p, OPT "betas", "beta1", two ? ds_text(first) : base_format("0.9"));
-        plan_set(p, OPT "betas", "beta2", two ? ds_text(second) : base_format("0.999"));
+    } else if (betas || !plan_any_value(p, OPT "betas")) {
+        plan_set(p, OPT "betas", "beta1", has_two ? ds_format_flag(first) : base_format("0.9"));
+        plan_set(p, OPT "betas", "beta2", has_two ? ds_format_flag(second) : base_format("0.999"));
     }
 }
 
+// Sets the flag to the key's value, or to `otherwise` if there is none, unless it is "auto".
 static void copy_or(struct DsPlan *p, const char *key, const char *flag, const char *otherwise) {
     if (plan_value(p, key))
-        plan_copy(p, key, flag);
-    else if (!ds_is_auto(plan_any(p, key)))
+        plan_copy_value(p, key, flag);
+    else if (!ds_is_auto(plan_any_value(p, key)))
         plan_set(p, key, flag, base_format("%s", otherwise));
 }
 
@@ -136,7 +137,7 @@ static bool scheduler_has_lr(const struct DsPlan *p) {
     static const char key[] = "scheduler.params.warmup_max_lr";
     const char *type = scheduler_type(p);
     return type && (strcmp(type, "WarmupDecayLR") == 0
-                        ? !ds_is_auto(plan_any(p, key))
+                        ? !ds_is_auto(plan_any_value(p, key))
                         : strcmp(type, "WarmupLR") == 0 && plan_value(p, key));
 }
 
@@ -144,8 +145,8 @@ void plan_optimizer(struct DsPlan *p) {
     static const char no_l2[] =
         "decay stands apart from the gradient, as in AdamW; set it to true, or leave it out";
     const cJSON *type = plan_value(p, "optimizer.type");
-    bool missing = !type && !ds_is_auto(plan_any(p, "optimizer.type"));
-    if (missing && plan_any(p, "optimizer.params"))
+    bool missing = !type && !ds_is_auto(plan_any_value(p, "optimizer.type"));
+    if (missing && plan_any_value(p, "optimizer.params"))
         plan_refuse(p, "optimizer.type is missing, and without it DeepSpeed ignores "
                        "optimizer.params: expected AdamW, or Adam");
     if (missing || !plan_value(p, "optimizer"))
@@ -185,7 +186,7 @@ static double learning_rate_so_far(const struct DsPlan *p) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
             const struct DsLine *line = &p->out->lines[i];
-            bool yields = line->absent && plan_given(p, "lr");
+            bool yields = line->absent && plan_user_gave(p, "lr");
             return yields ? plan_flag_number(p, "lr") : strtod(line->flag_value, NULL);
         }
     return plan_flag_number(p, "lr");
@@ -199,7 +200,7 @@ static void set_rates(struct DsPlan *p, const char *type) {
         if (least && least->valuedouble != 0)
             plan_refuse(p, SCHED "warmup_min_ratio %.15g: expected 0, where the warm-up begins",
                         least->valuedouble);
-        if (ratio || !ds_is_auto(plan_any(p, SCHED "cos_min_ratio")))
+        if (ratio || !ds_is_auto(plan_any_value(p, SCHED "cos_min_ratio")))
             plan_set(p, SCHED "cos_min_ratio", "min-lr",
                      base_format("%.15g",
                                  learning_rate_so_far(p) * (ratio ? ratio->valuedouble : 0.0001)));
@@ -208,31 +209,31 @@ static void set_rates(struct DsPlan *p, const char *type) {
     if (strcmp(type, "WarmupDecayLR") == 0)
         copy_or(p, SCHED "warmup_max_lr", "lr", "0.001");
     else
-        plan_copy(p, SCHED "warmup_max_lr", "lr");
+        plan_copy_value(p, SCHED "warmup_max_lr", "lr");
     copy_or(p, SCHED "warmup_min_lr", "min-lr", "0");
 }
 
 static void set_steps_and_warmup(struct DsPlan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
     const cJSON *steps = plan_value(p, key);
-    if (steps && plan_given(p, "epochs") && plan_flag_number(p, "epochs") > 0)
+    if (steps && plan_user_gave(p, "epochs") && plan_flag_number(p, "epochs") > 0)
         plan_refuse(
             p,
             "%s sets --steps %.15g, but --epochs %.0f is given; expected \"auto\", or no --epochs",
             key, steps->valuedouble, plan_flag_number(p, "epochs"));
     else if (steps)
-        plan_count(p, key, "steps");
-    else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any(p, key)))
+        plan_copy_count(p, key, "steps");
+    else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any_value(p, key)))
         plan_refuse(p, "%s is missing, and %s needs it; expected a number of steps, or \"auto\"",
                     key, type);
     if (plan_value(p, SCHED "warmup_num_steps"))
-        plan_count(p, SCHED "warmup_num_steps", "warmup");
-    else if (!ds_is_auto(plan_any(p, SCHED "warmup_num_steps")))
+        plan_copy_count(p, SCHED "warmup_num_steps", "warmup");
+    else if (!ds_is_auto(plan_any_value(p, SCHED "warmup_num_steps")))
         plan_set(p, SCHED "warmup_num_steps", "warmup", base_format("1000"));
 }
 
 // Refuses keys of other kinds of schedule, which would have no effect.
-static void refuse_others(struct DsPlan *p, const char *type) {
+static void refuse_keys_of_other_types(struct DsPlan *p, const char *type) {
     static const struct {
         const char *key, *kinds;
     } keys[] = {{SCHED "warmup_min_lr", "WarmupLR WarmupDecayLR"},
@@ -241,7 +242,7 @@ static void refuse_others(struct DsPlan *p, const char *type) {
                 {SCHED "warmup_min_ratio", "WarmupCosineLR"},
                 {SCHED "cos_min_ratio", "WarmupCosineLR"}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const cJSON *value = plan_any(p, keys[i].key);
+        const cJSON *value = plan_any_value(p, keys[i].key);
         if (value && !strstr(keys[i].kinds, type))
             plan_refuse(p, "%s: %s has no such key; remove it", keys[i].key, type);
     }
@@ -255,8 +256,8 @@ void plan_scheduler(struct DsPlan *p) {
     static const char *const types[] = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
     const cJSON *type = plan_value(p, "scheduler.type");
     const cJSON *shape = plan_value(p, SCHED "warmup_type");
-    bool known = false, blank = plan_value(p, "scheduler") && !type;
-    if (blank && !ds_is_auto(plan_any(p, "scheduler.type")))
+    bool known = false, lacks_type = plan_value(p, "scheduler") && !type;
+    if (lacks_type && !ds_is_auto(plan_any_value(p, "scheduler.type")))
         plan_refuse(p, "scheduler.type is missing: expected WarmupLR, WarmupDecayLR or "
                        "WarmupCosineLR");
     if (!type)
@@ -270,13 +271,13 @@ void plan_scheduler(struct DsPlan *p) {
                     type->valuestring);
         return;
     }
-    refuse_others(p, type->valuestring);
+    refuse_keys_of_other_types(p, type->valuestring);
     plan_set(p, "scheduler.type", "schedule", base_format("%s", type->valuestring));
     set_rates(p, type->valuestring);
     set_steps_and_warmup(p, type->valuestring);
     bool linear =
         shape && strcmp(shape->valuestring, "linear") == 0; // for DeepSpeed all else is "log"
-    if (shape || !ds_is_auto(plan_any(p, SCHED "warmup_type")))
+    if (shape || !ds_is_auto(plan_any_value(p, SCHED "warmup_type")))
         plan_set(p, SCHED "warmup_type", "warmup-type",
                  base_format("%s", linear ? "linear" : "log"));
 }

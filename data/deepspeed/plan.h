@@ -18,24 +18,24 @@ struct DsPlan {
 void plan_refuse(struct DsPlan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Returns the value of a key that has a row; NULL: it is absent, null, "auto", or of a refused
-// type. plan_any returns any value, also "auto".
+// type. plan_any_value returns any value, also "auto".
 const cJSON *plan_value(const struct DsPlan *p, const char *key);
-const cJSON *plan_any(const struct DsPlan *p, const char *key);
+const cJSON *plan_any_value(const struct DsPlan *p, const char *key);
 
 // True if the key's value is the bool true.
 bool plan_is_true(const struct DsPlan *p, const char *key);
 
-// Sets a flag by a key. For an absent key the value is DeepSpeed's default, over which the command
-// line takes precedence. The plan frees the value.
+// Sets a flag by a key, which may set two. For an absent key the value is DeepSpeed's default, over
+// which the command line takes precedence. The plan frees the value.
 void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_value);
 
 // Set a flag to the key's value, or to its whole number, which may be written 5e8.
-void plan_copy(struct DsPlan *p, const char *key, const char *flag);
-void plan_count(struct DsPlan *p, const char *key, const char *flag);
+void plan_copy_value(struct DsPlan *p, const char *key, const char *flag);
+void plan_copy_count(struct DsPlan *p, const char *key, const char *flag);
 
 // Return the present value of a flag as a number, and true if the user gave the flag.
 double plan_flag_number(const struct DsPlan *p, const char *flag);
-bool plan_given(const struct DsPlan *p, const char *flag);
+bool plan_user_gave(const struct DsPlan *p, const char *flag);
 
 // Adds a remark to the key's line of the table; an absent key has no line, and gets none.
 void plan_note(struct DsPlan *p, const char *key, const char *why);

@@ -27,7 +27,7 @@ void plan_refuse(struct DsPlan *p, const char *format, ...) {
     free(text);
 }
 
-const cJSON *plan_any(const struct DsPlan *p, const char *key) {
+const cJSON *plan_any_value(const struct DsPlan *p, const char *key) {
     const cJSON *value = p->root;
     while (value && *key) { // a name, then the path after its dot
         char *name = base_format("%.*s", (int)strcspn(key, "."), key);
@@ -40,10 +40,10 @@ const cJSON *plan_any(const struct DsPlan *p, const char *key) {
 }
 
 const cJSON *plan_value(const struct DsPlan *p, const char *key) {
-    const cJSON *value = plan_any(p, key);
+    const cJSON *value = plan_any_value(p, key);
     char ignored[80];
-    bool inside, none = !value || cJSON_IsNull(value) || ds_is_auto(value);
-    return none || !ds_fits(ds_row(&p->tables, key, &inside), value, ignored, sizeof ignored)
+    bool inside, no_value = !value || cJSON_IsNull(value) || ds_is_auto(value);
+    return no_value || !ds_fits(ds_row(&p->tables, key, &inside), value, ignored, sizeof ignored)
                ? NULL
                : value;
 }
@@ -66,7 +66,7 @@ static struct DsLine *add_line(struct DsPlan *p, const char *key, const cJSON *v
     d->lines = base_realloc(d->lines, (d->n + 1) * sizeof *d->lines, "a configuration");
     struct DsLine *line = &d->lines[d->n++];
     *line = (struct DsLine){.key = base_format("%s", key),
-                            .value = value ? ds_print(value) : base_format("absent"),
+                            .value = value ? ds_format_json(value) : base_format("absent"),
                             .absent = !value,
                             .verdict = verdict};
     return line;
@@ -77,7 +77,7 @@ void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_va
     bool second = line && line->flag; // a key may set two flags
     if (!line || second) {
         size_t at = line ? (size_t)(line - p->out->lines) + 1 : p->out->n;
-        struct DsLine added = *add_line(p, key, plan_any(p, key), DS_HONOURED);
+        struct DsLine added = *add_line(p, key, plan_any_value(p, key), DS_HONOURED);
         line = &p->out->lines[at];
         memmove(line + 1, line, (p->out->n - 1 - at) * sizeof *line);
         *line = added;
@@ -86,13 +86,13 @@ void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_va
     line->flag_value = flag_value;
 }
 
-void plan_copy(struct DsPlan *p, const char *key, const char *flag) {
+void plan_copy_value(struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *value = plan_value(p, key);
     if (value)
-        plan_set(p, key, flag, ds_text(value));
+        plan_set(p, key, flag, ds_format_flag(value));
 }
 
-void plan_count(struct DsPlan *p, const char *key, const char *flag) {
+void plan_copy_count(struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *value = plan_value(p, key);
     if (value)
         plan_set(p, key, flag, base_format("%.0f", value->valuedouble));
@@ -105,8 +105,8 @@ double plan_flag_number(const struct DsPlan *p, const char *flag) {
     return value;
 }
 
-bool plan_given(const struct DsPlan *p, const char *flag) {
-    return p->flags->given(p->flags->context, flag);
+bool plan_user_gave(const struct DsPlan *p, const char *flag) {
+    return p->flags->user_gave(p->flags->context, flag);
 }
 
 void plan_note(struct DsPlan *p, const char *key, const char *why) {
@@ -138,12 +138,12 @@ static void report_unknown(struct DsPlan *p, const char *key, const cJSON *value
 
 static void refuse_type(struct DsPlan *p, const char *key, const cJSON *value,
                         const char *expected) {
-    char *text = ds_print(value);
+    char *text = ds_format_json(value);
     plan_refuse(p, "%s %s: expected %s", key, text, expected);
     free(text);
 }
 
-// Refuses a value that is on, of a DS_REFUSED row.
+// Adds the line of a key with a DS_REFUSED row. Refuses a value that is on, if its object is, too.
 static void check_refused(struct DsPlan *p, const struct DsRow *row, const char *key,
                           const cJSON *value, bool off) {
     bool on = !off && ds_is_on(row, value);
@@ -159,8 +159,8 @@ static void resolve_object(struct DsPlan *p, const cJSON *object, const char *pa
 // Checks a key inside a block that has one row: a second row may refuse it.
 static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *key,
                          const cJSON *value) {
-    bool other;
-    const struct DsRow *head = ds_row(&p->tables, row->key, &other);
+    bool ignored;
+    const struct DsRow *head = ds_row(&p->tables, row->key, &ignored);
     if (head != row && !cJSON_IsNull(value) && !ds_is_auto(value))
         plan_refuse(p, "%s is refused: %s", key, row->why);
     if (cJSON_IsObject(value) && ds_lists_inside(row, key))
@@ -239,7 +239,7 @@ static void resolve_root(struct DsPlan *p) {
 // ---- the flags ----
 
 // Sets flags by the keys that have simply a flag's value.
-static void plan_of_flags(struct DsPlan *p) {
+static void set_single_flags(struct DsPlan *p) {
     const struct DsTable *t = &p->tables.table[DS_FLAGS];
     for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {
         const cJSON *value = plan_value(p, row->key);
@@ -247,9 +247,9 @@ static void plan_of_flags(struct DsPlan *p) {
             plan_set(p, row->key, row->flag,
                      base_format("%s", cJSON_IsTrue(value) ? "true" : "false"));
         else if (*row->kinds == 'i')
-            plan_count(p, row->key, row->flag);
+            plan_copy_count(p, row->key, row->flag);
         else
-            plan_copy(p, row->key, row->flag);
+            plan_copy_value(p, row->key, row->flag);
     }
 }
 
@@ -265,22 +265,22 @@ static const struct DsLine *find_earlier_setter(const struct DeepSpeed *d, size_
 // other. DeepSpeed's default of an absent key gives way.
 static void check_flag(struct DsPlan *p, size_t i) {
     struct DsLine *line = &p->out->lines[i];
-    const struct DsLine *before = find_earlier_setter(p->out, i);
-    bool given = p->flags->given(p->flags->context, line->flag), same = true;
+    const struct DsLine *earlier = find_earlier_setter(p->out, i);
+    bool by_user = p->flags->user_gave(p->flags->context, line->flag), same = true;
     char *where = base_format("%s%s", line->key, line->absent ? ", which is absent" : "");
     struct Error e = {0};
     int err = p->flags->check(p->flags->context, line->flag, where, line->flag_value, &same, &e);
     if (err) {
         plan_refuse(p, "%s", e.text);
-    } else if (before && strcmp(before->flag_value, line->flag_value) != 0) {
+    } else if (earlier && strcmp(earlier->flag_value, line->flag_value) != 0) {
         plan_refuse(p, "%s sets --%s %s, but %s sets it to %s; make them agree", where, line->flag,
-                    line->flag_value, before->key, before->flag_value);
-    } else if (given && !same && !line->absent) {
+                    line->flag_value, earlier->key, earlier->flag_value);
+    } else if (by_user && !same && !line->absent) {
         char *mine = p->flags->value(p->flags->context, line->flag);
         plan_refuse(p, "%s sets --%s %s, but --%s %s is given; drop one of them", where, line->flag,
                     line->flag_value, line->flag, mine);
         free(mine);
-    } else if (given && !same) {
+    } else if (by_user && !same) {
         free(line->flag_value);
         line->flag_value = p->flags->value(p->flags->context, line->flag);
         free(line->why);
@@ -289,8 +289,8 @@ static void check_flag(struct DsPlan *p, size_t i) {
     free(where);
 }
 
-// Finds the flag of an "auto", whose value may still depend on other flags, the data or --fit.
-static void find_auto(const struct DsPlan *p, struct DsLine *line) {
+// Sets the flag of an "auto", whose value may still depend on other flags, the data or --fit.
+static void set_auto_flag(const struct DsPlan *p, struct DsLine *line) {
     bool inside;
     const struct DsRow *row = ds_row(&p->tables, line->key, &inside);
     if (!line->flag && strcmp(line->value, "\"auto\"") == 0 && row)
@@ -299,7 +299,7 @@ static void find_auto(const struct DsPlan *p, struct DsLine *line) {
 
 static int check_flags(struct DsPlan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
-        find_auto(p, &p->out->lines[i]);
+        set_auto_flag(p, &p->out->lines[i]);
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag)
             check_flag(p, i);
@@ -317,15 +317,15 @@ static int resolve(struct DsPlan *p, struct Error *e) {
     plan_offload(p);
     plan_sparse(p);
     plan_rest(p);
-    plan_of_flags(p);
+    set_single_flags(p);
     return check_flags(p, e);
 }
 
 // Returns a key that any object in the value has twice, which DeepSpeed refuses; NULL: none.
-static const char *find_repeated(const cJSON *value) {
+static const char *find_repeated_key(const cJSON *value) {
     const char *twice = cJSON_IsObject(value) ? json_repeated_key(value) : NULL;
     const cJSON *m;
-    cJSON_ArrayForEach(m, value) twice = twice ? twice : find_repeated(m);
+    cJSON_ArrayForEach(m, value) twice = twice ? twice : find_repeated_key(m);
     return twice;
 }
 
@@ -335,7 +335,7 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
     cJSON *root = json_parse_object(text, n, path, e);
     if (!root)
         return -EINVAL;
-    const char *twice = find_repeated(root);
+    const char *twice = find_repeated_key(root);
     struct DsTables tables = ds_tables_open(flags->table, flags->n);
     struct DsPlan p = {root, flags, tables, out, base_format("%s", "")};
     int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,

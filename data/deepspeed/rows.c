@@ -17,18 +17,18 @@ static const char *flag_kind(const struct Flag *f) {
 
 struct DsTables ds_tables_open(const struct Flag *flags, size_t n) {
     struct DsRow *rows = base_alloc(n * sizeof *rows);
-    size_t own = 0;
+    size_t count = 0;
     for (const struct Flag *f = flags; f < flags + n; f++)
         if (f->deepspeed)
-            rows[own++] = (struct DsRow){.key = f->deepspeed,
-                                         .kinds = flag_kind(f),
-                                         .verdict = DS_HONOURED,
-                                         .flag = f->name};
+            rows[count++] = (struct DsRow){.key = f->deepspeed,
+                                           .kinds = flag_kind(f),
+                                           .verdict = DS_HONOURED,
+                                           .flag = f->name};
     return (struct DsTables){
         {{"batches, precision, optimizer, schedule", ds_train_rows, ds_train_count},
          {"ZeRO, offload, disks", ds_zero_rows, ds_zero_count},
          {"the rest", ds_rest_rows, ds_rest_count},
-         {"flags by another name", rows, own}},
+         {"flags by another name", rows, count}},
         rows};
 }
 
@@ -38,10 +38,10 @@ void ds_tables_close(struct DsTables *t) {
 
 // ---- a key's row ----
 
-// True if `key` is one of the names in `list`, which are separated by `between`.
-static bool is_one_of(const char *list, char between, const char *key, size_t n) {
-    const char both[] = {between, 0};
-    for (const char *at = list; *at; at += at[0] == between) {
+// True if `key` is one of the names in `list`, which are separated by `separator`.
+static bool is_one_of(const char *list, char separator, const char *key, size_t n) {
+    const char both[] = {separator, 0};
+    for (const char *at = list; *at; at += at[0] == separator) {
         size_t length = strcspn(at, both);
         if (length == n && memcmp(at, key, n) == 0)
             return true;
@@ -93,13 +93,14 @@ bool ds_lists_inside(const struct DsRow *row, const char *key) {
 
 // ---- the nearest key ----
 
-static const char *last_name(const char *path, size_t *parent) {
+static const char *last_name(const char *path, size_t *parent_bytes) {
     const char *dot = strrchr(path, '.');
-    *parent = dot ? (size_t)(dot - path) : 0;
+    *parent_bytes = dot ? (size_t)(dot - path) : 0;
     return dot ? dot + 1 : path;
 }
 
-// Compares with a known path. One in the same object is nearer than one in another.
+// Keeps the path in *nearest if it is nearer to the key, by *best. One in the same object is nearer
+// than one in another.
 static void try_path(const char *key, const char *path, size_t *best, char **nearest) {
     size_t here, there;
     const char *name = last_name(key, &here), *known = last_name(path, &there);
@@ -170,7 +171,7 @@ bool ds_is_auto(const cJSON *value) {
     return cJSON_IsString(value) && strcmp(value->valuestring, "auto") == 0;
 }
 
-char *ds_text(const cJSON *value) {
+char *ds_format_flag(const cJSON *value) {
     if (cJSON_IsString(value))
         return base_format("%s", value->valuestring);
     if (!cJSON_IsNumber(value))
@@ -182,7 +183,7 @@ char *ds_text(const cJSON *value) {
     return base_format("%.17g", value->valuedouble);
 }
 
-char *ds_print(const cJSON *value) {
+char *ds_format_json(const cJSON *value) {
     enum { SHOWN_MAX = 40 };
     char *text = cJSON_PrintUnformatted(value);
     if (!text)

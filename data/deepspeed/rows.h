@@ -59,10 +59,10 @@ bool ds_is_closed(const char *key);
 bool ds_is_auto(const cJSON *value);
 
 // Returns a text, a number, or true or false, as a flag would be written. free() it.
-char *ds_text(const cJSON *value);
+char *ds_format_flag(const cJSON *value);
 
 // Returns the beginning of any value as JSON, for the table. free() it.
-char *ds_print(const cJSON *value);
+char *ds_format_json(const cJSON *value);
 
 const char *ds_verdict_name(enum DsVerdict verdict);
 

@@ -25,18 +25,18 @@ static const char *const keys[] = {"block",
 // Returns a value as the flag writes it: the numbers of a list are joined by +.
 static char *format_value(const cJSON *value) {
     if (!cJSON_IsArray(value))
-        return ds_text(value);
+        return ds_format_flag(value);
     char *text = base_format("%s", "");
     const cJSON *n;
     cJSON_ArrayForEach(n, value) {
-        char *number = ds_text(n);
+        char *number = ds_format_flag(n);
         base_append(&text, "%s%s", *text ? "+" : "", number);
         free(number);
     }
     return text;
 }
 
-static bool is_numbers(const cJSON *list) {
+static bool has_whole_numbers(const cJSON *list) {
     bool all = list->child != NULL;
     const cJSON *n;
     cJSON_ArrayForEach(n, list) {
@@ -57,9 +57,9 @@ static void check_direction(struct DsPlan *p) {
 }
 
 void plan_sparse(struct DsPlan *p) {
-    const cJSON *all = plan_value(p, "sparse_attention");
+    const cJSON *block = plan_value(p, "sparse_attention");
     const cJSON *mode = plan_value(p, SPARSE "mode");
-    if (!all || ds_is_auto(plan_any(p, SPARSE "mode")))
+    if (!block || ds_is_auto(plan_any_value(p, SPARSE "mode")))
         return;
     char *text = base_format("%s", mode ? mode->valuestring : "fixed");
     const char *separator = ":";
@@ -67,19 +67,19 @@ void plan_sparse(struct DsPlan *p) {
     for (size_t i = 0; !dense && i < sizeof keys / sizeof keys[0]; i++) {
         char *key = base_format(SPARSE "%s", keys[i]);
         const cJSON *value = plan_value(p, key);
-        if (value && cJSON_IsArray(value) && !is_numbers(value)) {
+        if (value && cJSON_IsArray(value) && !has_whole_numbers(value)) {
             plan_refuse(p, "%s: expected a list of whole numbers", key);
         } else if (value) {
-            char *to = format_value(value);
-            base_append(&text, "%s%s=%s", separator, keys[i], to);
+            char *value_text = format_value(value);
+            base_append(&text, "%s%s=%s", separator, keys[i], value_text);
             separator = ",";
-            free(to);
+            free(value_text);
         }
         free(key);
     }
     // The file's default for bigbird's random blocks differs from the class's, which is ours.
     bool bigbird = strcmp(text, "bigbird") == 0 || strncmp(text, "bigbird:", 8) == 0;
-    if (bigbird && !plan_any(p, SPARSE "num_random_blocks"))
+    if (bigbird && !plan_any_value(p, SPARSE "num_random_blocks"))
         base_append(&text, "%snum_random_blocks=0", separator);
     plan_set(p, SPARSE "mode", "sparse-attention", text);
     check_direction(p);

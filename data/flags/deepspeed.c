@@ -14,7 +14,7 @@ static char *format_flag(const void *flags, const char *name) {
 }
 
 // True if the flag is on the line or in --config's file. A resumed run's configuration is neither.
-static bool is_given(const void *flags, const char *name) {
+static bool is_set_by_user(const void *flags, const char *name) {
     const struct Flags *f = flags;
     size_t i = flags_find(f, name);
     char *config = flags_value(f, "config");
@@ -49,9 +49,9 @@ static int parse_and_compare(const void *flags, const char *name, const char *wh
 // ---- the printed table ----
 
 // Returns where the flag's value comes from.
-static char *source_text(const struct Flags *f, const char *name) {
+static char *describe_source(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
-    if (is_given(f, name))
+    if (is_set_by_user(f, name))
         return base_format("given");
     if (f->source[i] == FLAG_FROM_FILE || f->altered[i])
         return base_format("from %s", f->file[i]);
@@ -61,11 +61,11 @@ static char *source_text(const struct Flags *f, const char *name) {
 // Returns "--batch 8, the default". The steps of --epochs are known only once the data are open.
 static char *describe_flag(const struct Flags *f, const char *name) {
     char *value = flags_value(f, name), *epochs = flags_value(f, "epochs");
-    char *source = source_text(f, name), *text;
-    bool counted = strcmp(epochs, "0") != 0;
-    if (counted && strcmp(name, "steps") == 0)
+    char *source = describe_source(f, name), *text;
+    bool has_epochs = strcmp(epochs, "0") != 0;
+    if (has_epochs && strcmp(name, "steps") == 0)
         text = base_format("--%s are those of --epochs %s", name, epochs);
-    else if (counted && strcmp(name, "warmup") == 0 && init_is_fine_tuning_default(f, name))
+    else if (has_epochs && strcmp(name, "warmup") == 0 && init_is_fine_tuning_default(f, name))
         text = base_format("--%s is %g%% of the steps of --epochs %s", name, 100 * INIT_WARMUP,
                            epochs);
     else
@@ -91,7 +91,7 @@ void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE 
 static void store_flags(struct Flags *f, const struct DeepSpeed *d, const char *path) {
     for (size_t n = 0; n < d->n; n++) {
         const struct DsLine *line = &d->lines[n];
-        if (!line->flag || is_given(f, line->flag))
+        if (!line->flag || is_set_by_user(f, line->flag))
             continue;
         size_t i = flags_find(f, line->flag);
         union FlagValue v = {0};
@@ -108,8 +108,8 @@ int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *tex
     char *ranks_text = flags_value(f, "ranks");
     ranks = ranks ? ranks : (size_t)strtoull(ranks_text, NULL, 10);
     free(ranks_text);
-    const struct DsFlags flags = {f,        f->table,         f->n, ranks, format_flag,
-                                  is_given, parse_and_compare};
+    const struct DsFlags flags = {
+        f, f->table, f->n, ranks, format_flag, is_set_by_user, parse_and_compare};
     int err = deepspeed_read(text, bytes, path, &flags, out, e);
     if (err)
         return err;

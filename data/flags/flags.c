@@ -158,7 +158,7 @@ bool flags_is_bare(const struct Flags *f, const char *name) {
     return f->bare[find_existing(f, name)];
 }
 
-bool flags_forget(struct Flags *f, const char *name) {
+bool flags_forget_if_default(struct Flags *f, const char *name) {
     size_t i = find_existing(f, name);
     bool is_default = flags_is_default(f, i);
     if (is_default)
@@ -203,7 +203,7 @@ bool flags_is_default(const struct Flags *f, size_t i) {
 }
 
 // Returns where a value comes from that is not on the line, for an error; NULL: nowhere to name.
-static char *source_text(const struct Flags *f, size_t i, bool defaults) {
+static char *describe_source(const struct Flags *f, size_t i, bool defaults) {
     const char *name = f->table[i].name;
     if (f->source[i] == FLAG_FROM_FILE || (f->source[i] == FLAG_FROM_DEFAULT && f->altered[i]))
         return base_format("--%s: from %s", name, f->file[i]);
@@ -215,7 +215,7 @@ static char *source_text(const struct Flags *f, size_t i, bool defaults) {
 void flags_describe_sources(const struct Flags *f, bool defaults, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++) {
-        char *text = names_flag(e->text, f->table[i].name) ? source_text(f, i, defaults) : NULL;
+        char *text = names_flag(e->text, f->table[i].name) ? describe_source(f, i, defaults) : NULL;
         if (!text)
             continue;
         base_append(&all, "%s%s", *all ? "; " : "", text);
@@ -229,7 +229,8 @@ void flags_describe_sources(const struct Flags *f, bool defaults, struct Error *
 
 // ---- other names ----
 
-static bool is_same_word(const char *word, const char *name, size_t n) {
+// True if the n letters of `word` are the name, in which "_" stands for "-", too.
+static bool is_same_name(const char *word, const char *name, size_t n) {
     size_t i = 0;
     while (i < n && (word[i] == name[i] || (word[i] == '-' && name[i] == '_')))
         i++;
@@ -240,7 +241,7 @@ const char *flags_known_as(const struct Flags *f, const char *name) {
     for (size_t i = 0; i < f->n; i++)
         for (const char *word = f->table[i].also; word && *word; word += *word == ' ') {
             size_t n = strcspn(word, " ");
-            if (is_same_word(word, name, n))
+            if (is_same_name(word, name, n))
                 return f->table[i].name;
             word += n;
         }
@@ -266,7 +267,7 @@ const char *flags_nearest(const struct Flags *f, const char *name) {
 
 // ---- the line ----
 
-static int unknown_flag(const struct Flags *f, const char *name, struct Error *e) {
+static int refuse_unknown_flag(const struct Flags *f, const char *name, struct Error *e) {
     const char *ours = flags_known_as(f, name), *nearest = flags_nearest(f, name);
     if (ours)
         return error_set(e, -EINVAL, E_FLAG_UNKNOWN,
@@ -282,14 +283,14 @@ static int unknown_flag(const struct Flags *f, const char *name, struct Error *e
 
 static int set_from_line(struct Flags *f, size_t i, const char *text, struct Error *e) {
     union FlagValue v = {0};
-    bool list_of = f->table[i].type == FLAG_LIST,
-         longer = list_of && f->source[i] == FLAG_FROM_LINE;
-    if (list_of && strchr(text, '\n')) // the separator of a list's names
+    bool is_list = f->table[i].type == FLAG_LIST,
+         is_repeated = is_list && f->source[i] == FLAG_FROM_LINE;
+    if (is_list && strchr(text, '\n')) // the separator of a list's names
         return error_set(e, -EINVAL, E_FLAG_LINE_BREAK,
                          "--%s %s: there is a line break in the name; rename it", f->table[i].name,
                          text);
     char *where = base_format("--%s", f->table[i].name);
-    char *list = longer ? base_format("%s\n%s", f->text[i], text) : NULL;
+    char *list = is_repeated ? base_format("%s\n%s", f->text[i], text) : NULL;
     int code = flag_value_parse(&f->table[i], where, list ? list : text, &v, e);
     free(where);
     if (!code)
@@ -298,7 +299,7 @@ static int set_from_line(struct Flags *f, size_t i, const char *text, struct Err
     return code;
 }
 
-static int value_missing(const struct Flag *flag, const char *next, struct Error *e) {
+static int refuse_missing_value(const struct Flag *flag, const char *next, struct Error *e) {
     if (next)
         return error_set(
             e, -EINVAL, E_FLAG_NO_VALUE,
@@ -324,12 +325,12 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
                       struct Error *e) {
     const struct Flag *flag = &f->table[i];
     bool follows = next && strncmp(next, "--", 2);
-    const char *alone = flag->type == FLAG_BOOL ? "true" : NULL;
+    const char *implied = flag->type == FLAG_BOOL ? "true" : NULL;
     if (!follows && flag_is_switch(flag))
-        alone = "true";
+        implied = "true";
     else if (!follows && flag->type == FLAG_OPTIONAL)
-        alone = "";
-    const char *text = inside ? inside : alone;
+        implied = "";
+    const char *text = inside ? inside : implied;
     if (!inside && names_topic(f, flag, next))
         text = next + 2;
     if (!inside && flag->type == FLAG_BOOL && follows && *next != '-')
@@ -337,7 +338,7 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
                          "unexpected '%s': --%s takes no value; --no-%s turns it off", next,
                          flag->name, flag->name);
     if (!text && !follows)
-        return value_missing(flag, next, e);
+        return refuse_missing_value(flag, next, e);
     f->bare[i] = !inside && !follows;
     int code = set_from_line(f, i, text ? text : next, e);
     return code ? code : 1 + !text;
@@ -347,7 +348,7 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
 static int parse_negation(struct Flags *f, const char *name, bool has_value, struct Error *e) {
     size_t i = strncmp(name, "no-", 3) ? f->n : flags_find(f, name + 3);
     if (i == f->n)
-        return unknown_flag(f, name, e);
+        return refuse_unknown_flag(f, name, e);
     if (!flag_is_switch(&f->table[i])) {
         char *takes = flag_argument(&f->table[i]);
         error_set(e, -EINVAL, E_FLAG_SWITCH, "--%s: --%s is no switch; it takes %s", name, name + 3,

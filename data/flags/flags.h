@@ -20,7 +20,7 @@
 // line overrides the file, wherever --config stands.
 //
 // The code lies in flags.c (the table and the line), flags_value.c (text to value and back),
-// flags_json.c (configuration files) and flags_help.c. Only train.c calls it.
+// flags_json.c (configuration files) and flags_help.c. Called by train.c and this folder.
 #ifndef DATA_FLAGS_FLAGS_H
 #define DATA_FLAGS_FLAGS_H
 #include "kernels/flag.h"
@@ -70,7 +70,7 @@ bool flags_was_set(const struct Flags *f, const char *name);
 bool flags_is_bare(const struct Flags *f, const char *name);
 
 // If the value that the user set is the default, marks the flag as not set, and returns true.
-bool flags_forget(struct Flags *f, const char *name);
+bool flags_forget_if_default(struct Flags *f, const char *name);
 
 // Logs a line for each flag that the user gave by its former name, on the line or in a file.
 void flags_log_renamed(const struct Flags *f);

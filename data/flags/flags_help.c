@@ -13,15 +13,15 @@
 enum { HELP_COLUMN = 28 };
 
 // True for a switch that has no more words than on and off.
-static bool is_plain(const struct Flag *flag) {
+static bool is_plain_switch(const struct Flag *flag) {
     return flag_is_switch(flag) && !(flag->words && flag->words[2]);
 }
 
 // Returns "--name N", "--recompute none|gelu", "--[no-]overlap".
-static char *usage_of(const struct Flag *flag) {
+static char *format_usage(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
-    bool on = is_plain(flag) && flag->value_default && !strcmp(flag->value_default, "true");
-    if (is_plain(flag))
+    bool on = is_plain_switch(flag) && flag->value_default && !strcmp(flag->value_default, "true");
+    if (is_plain_switch(flag))
         return base_format("--%s%s", on ? "[no-]" : "", flag->name);
     if (flag->type == FLAG_CHOICE) {
         char *words = flag_argument(flag);
@@ -34,7 +34,7 @@ static char *usage_of(const struct Flag *flag) {
 }
 
 // Returns a default with its line breaks escaped, which would break the help's own lines.
-static char *shown_default(const char *text) {
+static char *escape_line_breaks(const char *text) {
     size_t breaks = 0;
     for (const char *p = text; *p; p++)
         breaks += *p == '\n';
@@ -49,16 +49,16 @@ static char *shown_default(const char *text) {
 }
 
 // Returns the help text, followed by range and default.
-static char *help_of(const struct Flag *flag) {
+static char *format_help(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
     const char *preset = flag->value_default ? flag->value_default : "";
-    if (is_plain(flag))
+    if (is_plain_switch(flag))
         preset = strcmp(preset, "true") ? "" : "on";
     bool has_default = *preset;
     if (!bounded && !has_default)
         return base_format("%s", flag->help);
-    char *shown = shown_default(preset);
+    char *shown = escape_line_breaks(preset);
     char *help =
         base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
                     bounded && has_default ? ", " : "", has_default ? "default " : "", shown);
@@ -67,7 +67,7 @@ static char *help_of(const struct Flag *flag) {
 }
 
 static void print_flag(const struct Flag *flag, FILE *out) {
-    char *usage = usage_of(flag), *help = help_of(flag);
+    char *usage = format_usage(flag), *help = format_help(flag);
     int at = fprintf(out, "  %s", usage);
     if (at + 2 > HELP_COLUMN)
         fprintf(out, "\n%*s", HELP_COLUMN, "");
@@ -78,7 +78,7 @@ static void print_flag(const struct Flag *flag, FILE *out) {
     free(help);
 }
 
-static bool first_of_group(const struct Flag *table, size_t i) {
+static bool is_first_of_group(const struct Flag *table, size_t i) {
     for (size_t j = 0; j < i; j++)
         if (!strcmp(table[j].group, table[i].group))
             return false;
@@ -105,10 +105,10 @@ static void print_group(const struct Flags *f, size_t first, FILE *out) {
             print_flag(&f->table[i], out);
 }
 
-static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
+static int refuse_topic(const struct Flags *f, const char *topic, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++)
-        if (first_of_group(f->table, i)) {
+        if (is_first_of_group(f->table, i)) {
             char *name = flags_lower_case(f->table[i].group);
             base_append(&all, "%s, ", name);
             free(name);
@@ -125,7 +125,7 @@ int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct
     size_t one = flags_find(f, ours ? ours : topic);
     for (size_t i = 0; i < f->n; i++) {
         bool wanted = names || all || !strcasecmp(f->table[i].group, topic);
-        if (!wanted || !first_of_group(f->table, i))
+        if (!wanted || !is_first_of_group(f->table, i))
             continue;
         if (any && !names)
             fputc('\n', out);
@@ -138,5 +138,5 @@ int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct
         fprintf(out, "--%s is called --%s now\n", topic, f->table[one].name);
     if (!any && one < f->n)
         print_flag(&f->table[one], out);
-    return any || one < f->n ? 0 : no_topic(f, topic, e);
+    return any || one < f->n ? 0 : refuse_topic(f, topic, e);
 }

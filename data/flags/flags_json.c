@@ -59,11 +59,11 @@ static bool type_fits(const struct Flag *flag, const cJSON *item) {
     return cJSON_IsNumber(item) || cJSON_IsString(item);
 }
 
-static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *where, bool given,
-                      struct Error *e) {
-    bool number = flag_is_number(&f->table[i]);
+static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *where,
+                      bool counts_as_set, struct Error *e) {
+    bool is_number = flag_is_number(&f->table[i]);
     const char *expected = f->table[i].type == FLAG_BOOL ? "true or false"
-                           : number                      ? "a number"
+                           : is_number                   ? "a number"
                                                          : "a string";
     char *text;
     int code = scalar_text(&f->table[i], item, where, &text, e);
@@ -74,14 +74,14 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
     if (!code && text)
         code = flag_value_parse(&f->table[i], where, text, &v, e);
     if (!code && f->source[i] != FLAG_FROM_LINE) {
-        flags_store(f, i, &v, given ? FLAG_FROM_FILE : FLAG_FROM_DEFAULT);
-        f->altered[i] = !given && !flags_is_default(f, i);
+        flags_store(f, i, &v, counts_as_set ? FLAG_FROM_FILE : FLAG_FROM_DEFAULT);
+        f->altered[i] = !counts_as_set && !flags_is_default(f, i);
     }
     free(text);
     return code;
 }
 
-static int unknown_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
+static int refuse_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
     const char *ours = flags_known_as(f, key), *nearest = ours ? ours : flags_nearest(f, key);
     if (nearest)
         return error_set(e, -EINVAL, E_CONFIG_KEY, "%s: unknown key \"%s\"; did you mean \"%s\"?",
@@ -91,11 +91,11 @@ static int unknown_key(const struct Flags *f, const char *path, const char *key,
                      key);
 }
 
-// Marks in on[] which flags count as set: those of the list "given", or all without such a list.
-static int load_given(const struct Flags *f, const cJSON *root, const char *path, bool *on,
-                      struct Error *e) {
+// Marks in counts_as_set[n] which flags do: those of the list "given", or all without such a list.
+static int load_given(const struct Flags *f, const cJSON *root, const char *path,
+                      bool *counts_as_set, struct Error *e) {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, GIVEN), *item;
-    memset(on, !list, f->n);
+    memset(counts_as_set, !list, f->n);
     if (list && !cJSON_IsArray(list))
         return error_set(e, -EINVAL, E_CONFIG_VALUE,
                          "%s: \"%s\" is not a list of flag names; expected [\"NAME\", ...]", path,
@@ -107,29 +107,29 @@ static int load_given(const struct Flags *f, const cJSON *root, const char *path
                              path, GIVEN);
         size_t i = flags_find(f, item->valuestring);
         if (i == f->n)
-            return unknown_key(f, path, item->valuestring, e);
-        on[i] = true;
+            return refuse_key(f, path, item->valuestring, e);
+        counts_as_set[i] = true;
     }
     return 0;
 }
 
-static int load_item(struct Flags *f, const cJSON *item, const char *path, const bool *given,
-                     struct Error *e) {
+static int load_item(struct Flags *f, const cJSON *item, const char *path,
+                     const bool *counts_as_set, struct Error *e) {
     size_t i = flags_find(f, item->string);
     if (i == f->n)
-        return unknown_key(f, path, item->string, e);
+        return refuse_key(f, path, item->string, e);
     if (f->table[i].identity == FLAG_NOW)
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" belongs on the command line, not in a file; move it there",
                          path, item->string);
-    if (given[i]) // what a run once wrote with all its flags is nobody's to change
+    if (counts_as_set[i]) // what a run once wrote with all its flags is nobody's to change
         flags_note_name(f, i, item->string);
     if (f->file[i] == path)
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" and \"%s\" are one flag; leave out \"%s\"", path,
                          f->table[i].name, f->table[i].was, f->table[i].was);
     char *where = base_format("%s: %s", path, item->string);
-    int code = load_value(f, i, item, where, given[i], e);
+    int code = load_value(f, i, item, where, counts_as_set[i], e);
     if (!code && f->source[i] != FLAG_FROM_LINE)
         f->file[i] = path;
     free(where);
@@ -137,14 +137,14 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
 }
 
 static int load_object(struct Flags *f, const cJSON *root, const char *path, struct Error *e) {
-    bool *given = base_alloc_zeroed(f->n);
-    int code = load_given(f, root, path, given, e);
+    bool *counts_as_set = base_alloc_zeroed(f->n);
+    int code = load_given(f, root, path, counts_as_set, e);
     const cJSON *item;
     cJSON_ArrayForEach(item, root) {
         if (!code && strcmp(item->string, GIVEN))
-            code = load_item(f, item, path, given, e);
+            code = load_item(f, item, path, counts_as_set, e);
     }
-    free(given);
+    free(counts_as_set);
     return code;
 }
 
@@ -173,7 +173,7 @@ int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
 // ---- writing ----
 
 // True if the value is written as a JSON number. Of FLAG_EVERY, steps are one, and a time is not.
-static bool is_number(const struct Flag *flag, const char *text) {
+static bool is_json_number(const struct Flag *flag, const char *text) {
     return flag_is_number(flag) || (flag->type == FLAG_EVERY && !text[strspn(text, "0123456789")]);
 }
 
@@ -193,7 +193,7 @@ static cJSON *url_item(const char *text) {
 static cJSON *value_item(const struct Flag *flag, const void *at) {
     char *text = flag_value_format(flag, at);
     bool exact = flag->type == FLAG_FLOAT ||
-                 (is_number(flag, text) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
+                 (is_json_number(flag, text) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
     cJSON *item;
     bool truth = flag_is_switch(flag) && (!strcmp(text, "true") || !strcmp(text, "false"));
     if (truth || exact)

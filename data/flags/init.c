@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const char FINE_TUNING_LR[] = "1e-5";
-static const char DEFAULTS[] = "the defaults of --init"; // the source of those values
+static const char FINE_TUNING_SOURCE[] = "the defaults of --init"; // the source of those values
 
 // ---- the kind -----------------------------------------------------------------------------------
 
@@ -40,9 +40,9 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
         left += has_use(kinds[i], use);
     for (size_t at = 0; *kinds; kinds++)
         if (has_use(*kinds, use)) {
-            const char *behind = --left > 1 ? ", " : left ? " or " : "";
+            const char *separator = --left > 1 ? ", " : left ? " or " : "";
             at += (size_t)snprintf(expected + at, sizeof expected - at, "%s%s%s", (*kinds)->prefix,
-                                   (*kinds)->place, behind);
+                                   (*kinds)->place, separator);
         }
     return error_set(
         e, -EINVAL, E_INIT_NAME,
@@ -79,7 +79,7 @@ static int refuse_contradiction(struct Flags *f, const char *value, const char *
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_model_flag(flags, item->string))
             continue;
-        if (flags_forget(f, item->string) || strcmp(item->string, LENGTH) == 0)
+        if (flags_forget_if_default(f, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
@@ -141,22 +141,22 @@ static bool add_number(cJSON *flags, const char *name, char *value) {
 // Adds the identity's value of a flag. False: it is no value, or it is missing and required.
 static bool add_flag(cJSON *flags, const struct Flag *flag, const char *identity) {
     char *value = find_identity_value(identity, "--", flag->name);
-    bool there = value || flag->identity_if;
+    bool present = value || flag->identity_if;
     if (flag_is_number(flag))
-        return add_number(flags, flag->name, value) && there;
+        return add_number(flags, flag->name, value) && present;
     if (value)
         cJSON_AddStringToObject(flags, flag->name, value);
     free(value);
-    return there;
+    return present;
 }
 
 // Adds the values of flags that an older identity lacks.
-static void add_usual(cJSON *flags) {
-    static const char *const usual[][2] = {
+static void add_missing_defaults(cJSON *flags) {
+    static const char *const defaults[][2] = {
         {"family", "gpt2"}, {"tie", "on"}, {"rope-scaling", "none"}};
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-        if (!cJSON_HasObjectItem(flags, usual[i][0]))
-            cJSON_AddStringToObject(flags, usual[i][0], usual[i][1]);
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++)
+        if (!cJSON_HasObjectItem(flags, defaults[i][0]))
+            cJSON_AddStringToObject(flags, defaults[i][0], defaults[i][1]);
 }
 
 int init_identity_flags(const struct Flag *table, size_t n, const char *identity, const char *where,
@@ -166,7 +166,7 @@ int init_identity_flags(const struct Flag *table, size_t n, const char *identity
                 cJSON_HasObjectItem(flags, "vocab");
     for (const struct Flag *f = table; f < table + n; f++)
         good = (f->identity != FLAG_MODEL || add_flag(flags, f, identity)) && good;
-    add_usual(flags);
+    add_missing_defaults(flags);
     if (strcmp(cJSON_GetObjectItem(flags, "family")->valuestring, "gpt2") != 0 &&
         !cJSON_HasObjectItem(flags, "positions"))
         cJSON_AddNumberToObject(flags, "positions", 0); // it has no position embedding
@@ -223,7 +223,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 
 // --lr and its like default to values for training from random weights. Fine-tuning has gentler
 // defaults, for each of these flags that is not given.
-void init_lower_rate(struct Flags *f) {
+void init_lower_learning_rate(struct Flags *f) {
     if (flags_was_set(f, "lr"))
         return;
     size_t i = flags_find(f, "lr");
@@ -233,8 +233,8 @@ void init_lower_rate(struct Flags *f) {
     flags_store(f, i, &v, FLAG_FROM_DEFAULT);
 }
 
-// Sets the defaults of fine-tuning. model: its flags, from which seq-len is removed.
-static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
+// Sets the defaults of fine-tuning, and --seq-len to the model's, which is removed from its flags.
+static int load_fine_tuning_defaults(struct Flags *f, cJSON *model, struct Error *e) {
     const struct {
         const char *flag;
         double value;
@@ -251,14 +251,14 @@ static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
     else
         cJSON_Delete(length);
     char *text = json_line_text(flags);
-    int err = flags_load_json_text(f, DEFAULTS, text, strlen(text), e);
+    int err = flags_load_json_text(f, FINE_TUNING_SOURCE, text, strlen(text), e);
     free(text);
     return err;
 }
 
 bool init_is_fine_tuning_default(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
-    return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], DEFAULTS) == 0;
+    return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], FINE_TUNING_SOURCE) == 0;
 }
 
 void init_log_defaults(const struct Flags *f) {
@@ -288,7 +288,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
         err = refuse_contradiction(f, value, where, flags, e);
         if (err)
             flags_describe_sources(f, false, e);
-        err = err ? err : read_fine_tuning(f, flags, e);
+        err = err ? err : load_fine_tuning_defaults(f, flags, e);
         text = json_line_text(flags);
     }
     if (!err)
@@ -298,7 +298,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     return err;
 }
 
-// Returns an error if the line has another value for an adapter's flag.
+// Refuses another value of an adapter's flag that the user set.
 static int check_adapter(struct Flags *f, const cJSON *item, const char *where, struct Error *e) {
     bool text = cJSON_IsString(item);
     char *mine = flags_value(f, item->string);

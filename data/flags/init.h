@@ -23,7 +23,7 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
 
 // Sets --lr to the default of fine-tuning, ahead of init_read_flags: flags that are read in between
 // may be a share of it.
-void init_lower_rate(struct Flags *f);
+void init_lower_learning_rate(struct Flags *f);
 
 // Sets the flags that describe the model of --init `value`; flags on the line must agree. Also sets
 // those of --lr, --weight-decay and --warmup that are not given to the defaults of fine-tuning.

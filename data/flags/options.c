@@ -245,12 +245,12 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
         return err;
     o->sample_only |= o->chat || o->prompts;
     char *saved = base_format("%s/config.json", o->out);
-    bool again = o->resume && !o->config && access(saved, F_OK) == 0;
-    if (again)
+    bool has_saved = o->resume && !o->config && access(saved, F_OK) == 0;
+    if (has_saved)
         err = flags_load_json(f, saved, e);
-    bool begins = !err && !again && o->init && !is_described_by_checkpoint(f, o);
+    bool begins = !err && !has_saved && o->init && !is_described_by_checkpoint(f, o);
     if (begins)
-        init_lower_rate(f);
+        init_lower_learning_rate(f);
     if (!err && o->deepspeed)
         err = deepspeed_read_flags(f, o->deepspeed, o->processes, o->resolved, e);
     if (!err && begins)
@@ -324,7 +324,7 @@ static const struct FlagRule rules[] = {
 // pretrained model they need data for ppl alone.
 static int find_data(struct Options *o, struct Error *e) {
     const char *only = options_only(o);
-    if (only && !o->prepare_only && o->init && !o->resume && !o->data && !o->ppl)
+    if (only && !o->prepare_only && o->init && !o->resume && !o->data && !o->evals_ppl)
         o->data = "random";
     if (only && !o->data && o->resume && strcmp(o->resume, "auto") == 0)
         return error_set(e, -ENOENT, E_RUN_MISSING,
@@ -344,7 +344,7 @@ static int find_data(struct Options *o, struct Error *e) {
 }
 
 // Returns the length of a path without the slashes at its end.
-static size_t bare_length(const char *path) {
+static size_t trimmed_length(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
@@ -358,7 +358,7 @@ static bool is_same_file(const char *a, const char *b) {
         return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
     a += strncmp(a, "./", 2) ? 0 : 2;
     b += strncmp(b, "./", 2) ? 0 : 2;
-    return bare_length(a) == bare_length(b) && !memcmp(a, b, bare_length(a));
+    return trimmed_length(a) == trimmed_length(b) && !memcmp(a, b, trimmed_length(a));
 }
 
 static int check_map(const char *text, struct Error *e) {
@@ -389,7 +389,7 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
         o->eval = NULL;
     int err = flag_rules_check(rules, sizeof rules / sizeof rules[0], &values, e);
     if (!err && !o->sample_only && !o->plan)
-        err = evals_check(o->eval, &o->ppl, e);
+        err = evals_check(o->eval, &o->evals_ppl, e);
     err = err ? err : check_prompt("--prompt", o->prompt, e);
     err = err ? err : check_prompt("--system", o->system, e);
     err = err ? err : find_data(o, e);
@@ -399,8 +399,8 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
     if (o->export && o->export_adapter && strncmp(o->export, "hf:", 3) == 0 &&
-        bare_length(o->export + 3) == bare_length(o->export_adapter) &&
-        !strncmp(o->export + 3, o->export_adapter, bare_length(o->export_adapter)))
+        trimmed_length(o->export + 3) == trimmed_length(o->export_adapter) &&
+        !strncmp(o->export + 3, o->export_adapter, trimmed_length(o->export_adapter)))
         return error_set(e, -EINVAL, E_EXPORT_NAME,
                          "--export-adapter %s: it is the folder of --export; expected another one",
                          o->export_adapter);
@@ -457,7 +457,7 @@ static void add_flag(char **text, const struct Flags *f, const struct Flag *flag
 }
 
 // True if shards are cut over all data-parallel ranks: --zero-shard-size is --ranks / --tp.
-static bool is_whole_group(const struct Flags *f) {
+static bool has_shards_over_all_ranks(const struct Flags *f) {
     size_t ranks = (size_t)flags_number(f, "ranks"), tp = (size_t)flags_number(f, "tp");
     return (size_t)flags_number(f, "zero-shard-size") == ranks / size_max(1, tp);
 }
@@ -465,7 +465,7 @@ static bool is_whole_group(const struct Flags *f) {
 // The identity has all flags that shape the weights but --steps, and the content of --data.
 char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fingerprint,
                        const char *kernels) {
-    const struct FlagFact facts[] = {{"whole-group", is_whole_group(resolved)}, {0}};
+    const struct FlagFact facts[] = {{"whole-group", has_shards_over_all_ranks(resolved)}, {0}};
     const struct FlagValues values = {resolved->table, resolved->n, resolved->options, NULL, facts};
     char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
                              "--%s %s\n",

@@ -33,27 +33,27 @@ struct Options {
     // No flags:
     WeightsKinds *kinds; // of --init and --export; the caller's
     bool from_model;     // the run begins with the model of --init
-    bool ppl;            // --eval names it
+    bool evals_ppl;      // --eval names ppl
     // For --deepspeed: the processes of a launched job, else 0; its file, which the caller closes.
     size_t processes;
     struct DeepSpeed *resolved;
 };
 
 // True for --resume best, which is read but never continued.
-static inline bool options_best(const struct Options *o) {
+static inline bool options_resumes_best(const struct Options *o) {
     return o->resume && strcmp(o->resume, "best") == 0;
 }
 
 // Returns the flag that makes the program print a result without a training step, and leaves --out
 // unchanged; NULL: the run trains.
 static inline const char *options_only(const struct Options *o) {
-    return o->chat                                               ? "--chat"
-           : o->prompts                                          ? "--prompts"
-           : o->sample_only                                      ? "--sample-only"
-           : o->eval_only                                        ? "--eval-only"
-           : o->prepare_only                                     ? "--prepare-only"
-           : (o->export || o->export_adapter) && options_best(o) ? "--resume best"
-                                                                 : NULL;
+    return o->chat                                                       ? "--chat"
+           : o->prompts                                                  ? "--prompts"
+           : o->sample_only                                              ? "--sample-only"
+           : o->eval_only                                                ? "--eval-only"
+           : o->prepare_only                                             ? "--prepare-only"
+           : (o->export || o->export_adapter) && options_resumes_best(o) ? "--resume best"
+                                                                         : NULL;
 }
 
 // The mode of the program: the first of these that a flag selects.

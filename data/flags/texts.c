@@ -37,7 +37,7 @@ static int open_dialog(struct Texts *t, struct Error *e) {
                                     data_seq_len(t->data)};
     int err = dialog_open(&t->dialog, &spec, o->sample_tokens, e);
     if (!err)
-        conversation_stops(t->dialog.conversation, &t->stops);
+        conversation_append_stops(t->dialog.conversation, &t->stops);
     return err;
 }
 
@@ -58,7 +58,7 @@ static int open_question(struct Texts *t, struct Error *e) {
     int err = conversation_open(&c, &spec, e);
     if (err)
         return err;
-    conversation_stops(c, &t->stops);
+    conversation_append_stops(c, &t->stops);
     err = conversation_ask(c, o->chat, 0, &t->prompt, &left_out, &why);
     conversation_close(c);
     if (err)
@@ -75,20 +75,20 @@ int texts_open(struct Texts *t, struct Error *e) {
     struct TextOptions *options = &t->options;
     struct Options *o = options->resolved;
     struct DataSpec spec = data_spec(options);
-    spec.found = t->opens ? &t->found : NULL;
+    spec.found = t->only_opens ? &t->found : NULL;
     int err = data_open(&t->data, &spec, e);
     if (err)
         return err;
     data_found(t->data, &t->found);
-    const char *tokenizer = data_fitted_tokenizer(t->data);
+    const char *tokenizer = data_chosen_tokenizer(t->data);
     if (data_seq_len(t->data) != *options->seq_len)
         *options->seq_len = *options->given_seq_len = data_seq_len(t->data);
     if (tokenizer)
         o->tokenizer = options->given->tokenizer = tokenizer;
     struct EvalSpec eval = {data_tokenizer(t->data), data_vocab(t->data), *options->seq_len,
                             o->eval_limit};
-    err = options->evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
-    if (err || !options->samples)
+    err = options->needs_evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
+    if (err || !options->needs_prompt)
         return err;
     if (o->prompts)
         return open_prompts(t, e);
@@ -141,8 +141,8 @@ static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e
     return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
 }
 
-// Puts --export and its value before an error, unless it begins with them.
-static int export_error(const char *value, int err, struct Error *e) {
+// Puts --export and its value before an error, unless it begins with them; err 0: there is none.
+static int add_flag_to_error(const char *value, int err, struct Error *e) {
     static const char FLAG[] = "--export";
     size_t n = sizeof FLAG - 1;
     struct Error why = *e;
@@ -170,7 +170,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
     close_sink(&t->exported_adapter);
     int err = o->export_adapter ? open_adapter_sink(t, flags, e) : 0;
     if (!err && kind)
-        err = export_error(o->export, kind->make(path, &model, &t->exported, e), e);
+        err = add_flag_to_error(o->export, kind->make(path, &model, &t->exported, e), e);
     free(flags);
     return err;
 }

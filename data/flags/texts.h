@@ -14,8 +14,8 @@ struct TextOptions {
     const struct Flags *flags; // over `resolved`
     struct Options *given, *resolved;
     size_t *given_seq_len, *seq_len;
-    bool samples;           // samples are printed: the prompt is needed
-    bool evals;             // --eval's files are needed
+    bool needs_prompt;      // samples are printed
+    bool needs_evals;       // --eval's files are read
     int processes;          // of the job, which open the same texts
     uint64_t train_samples; // that the run trains on
 };
@@ -23,7 +23,7 @@ struct TextOptions {
 struct Texts {
     struct TextOptions options;         // the caller's; its pointers outlive this struct
     struct DataFound found;             // filled by texts_open, or from another process
-    bool opens;                         // open what another process has found, and prepare nothing
+    bool only_opens;                    // what another process has found; prepares nothing
     struct Data *data;                  // shared by the ranks of a process
     struct Ids prompt;                  // of samples
     struct Ids stops;                   // tokens that end a sample

@@ -84,7 +84,7 @@ static void add_byte_tokenizer(struct HfText *x) {
     cJSON *vocab = cJSON_CreateObject();
     for (int b = 0; b < 256; b++) {
         char utf8[5] = "";
-        unicode_put((uint8_t *)utf8, letter_of((uint8_t)b));
+        unicode_put((uint8_t *)utf8, byte_to_letter((uint8_t)b));
         cJSON_AddNumberToObject(vocab, utf8, b);
     }
     char *list = cJSON_PrintUnformatted(vocab);

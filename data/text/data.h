@@ -65,10 +65,10 @@ struct DataSpec {
 // that names the flag or file, for everything that sources.h, prepare.h, tokens.h and download.h
 // list, and for text too short for one sequence.
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
-void data_close(struct Data *d); // NULL is allowed
-void data_found(const struct Data *d, struct DataFound *found);
+void data_close(struct Data *d);                                // NULL is allowed
+void data_found(const struct Data *d, struct DataFound *found); // for other processes
 
-// Returns the paths of the prepared or given files, in one line. free() it.
+// Returns a line with the first path of each part's files, and how many follow it. free() it.
 char *data_places(const struct Data *d);
 
 // Predicts the vocabulary and seq_len that data_open would find, and data_packed, without preparing
@@ -80,9 +80,9 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
 size_t data_vocab(const struct Data *d);
 size_t data_seq_len(const struct Data *d);
 // Returns the tokenizer that was chosen without --tokenizer, as a value of that flag, or NULL.
-const char *data_fitted_tokenizer(const struct Data *d);
+const char *data_chosen_tokenizer(const struct Data *d);
 const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
-const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL
+const char *data_tokenizer_path(const struct Data *d);        // of its file, or NULL
 uint64_t data_train_tokens(const struct Data *d);             // of the shards that are open
 uint64_t data_val_tokens(const struct Data *d);
 uint64_t data_epoch_samples(const struct Data *d); // of all sources, and the shards that are open

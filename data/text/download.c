@@ -46,11 +46,11 @@ struct CurlTransfer {
     bool began;           // the body has begun
     bool mixed_up;        // it continues at another place than asked
     bool too_large;       // more comes than the file may have
-    bool slow;            // something came to the end, and slower than LEAST_RATE
+    bool slow;            // bytes came until the timeout, but slower than LEAST_RATE
     double came_s;        // when the last of it came
     char curl_text[CURL_ERROR_SIZE];
 
-    double begin_s, said_s; // progress
+    double begin_s, logged_s; // progress
     bool terminal;
 };
 
@@ -58,7 +58,7 @@ static void start_curl(void) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static long status_of(struct CurlTransfer *t) {
+static long response_status(struct CurlTransfer *t) {
     long status = 0;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     return status; // 0 for a file:// URL
@@ -68,7 +68,7 @@ static long status_of(struct CurlTransfer *t) {
 
 static void show_progress(struct CurlTransfer *t) {
     double now = base_seconds();
-    if (log_level == LOG_QUIET || now - t->said_s < (t->terminal ? 0.1 : 10.0))
+    if (log_level == LOG_QUIET || now - t->logged_s < (t->terminal ? 0.1 : 10.0))
         return;
     curl_off_t left = -1;
     curl_easy_getinfo(t->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &left);
@@ -87,7 +87,7 @@ static void show_progress(struct CurlTransfer *t) {
         fprintf(stderr, "\r\033[K%s", text);
     else
         log_line(LOG_NORMAL, "%s", text);
-    t->said_s = now;
+    t->logged_s = now;
 }
 
 static void clear_progress(struct CurlTransfer *t) {
@@ -97,8 +97,8 @@ static void clear_progress(struct CurlTransfer *t) {
 
 // ---- one attempt --------------------------------------------------------------------------------
 
-// Lines of heads, "NAME: VALUE". A redirection answers several times: the last answer counts. A
-// weak tag promises no equality of bytes, so it is not used; a date is the second choice.
+// Reads a line of a head, "NAME: VALUE". A redirection answers several times: the last one counts.
+// A weak tag promises no equality of bytes, so it is not used; a date is the second choice.
 static size_t on_header(char *bytes, size_t size, size_t count, void *user) {
     struct CurlTransfer *t = user;
     char *line = base_format("%.*s", (int)(size * count), bytes);
@@ -119,10 +119,11 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user) {
     return size * count;
 }
 
-// The first bytes of a body that we keep: it continues the part, or is the file from its beginning.
+// Decides at a body's first bytes whether it continues the part, or is the file from its beginning.
+// False: the transfer must end.
 static bool begin_body(struct CurlTransfer *t) {
     t->began = true;
-    if (status_of(t) == 206) {
+    if (response_status(t) == 206) {
         t->mixed_up = t->answer_from != t->part.have;
         t->continued = true;
         return !t->mixed_up;
@@ -142,7 +143,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     struct CurlTransfer *t = user;
     size_t n = size * count;
     t->came_s = base_seconds();
-    if (status_of(t) >= 300)
+    if (response_status(t) >= 300)
         return n; // the text of a refusal
     if (!t->began && !begin_body(t))
         return 0;
@@ -172,7 +173,7 @@ static void set_protocols(CURL *c, bool secure, bool local) {
 }
 #endif
 
-static bool is_local(const char *url) {
+static bool is_file_url(const char *url) {
     return !strncmp(url, "file:", 5);
 }
 
@@ -189,7 +190,7 @@ static struct curl_slist *set_options(struct CurlTransfer *t) {
     curl_easy_setopt(c, CURLOPT_USERAGENT, "zero.c");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, 10L);
-    set_protocols(c, !strncmp(t->d->url, "https:", 6), is_local(t->d->url));
+    set_protocols(c, !strncmp(t->d->url, "https:", 6), is_file_url(t->d->url));
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(1000 * stall_s));
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, LEAST_RATE);
@@ -212,9 +213,9 @@ static struct curl_slist *set_options(struct CurlTransfer *t) {
     return headers;
 }
 
-// A transfer that ended without a complaint of libcurl's: what did the server say?
+// Judges a transfer that libcurl does not complain of, by the server's status.
 static enum Verdict judge_status(struct CurlTransfer *t, int *code, struct Error *e) {
-    long status = status_of(t);
+    long status = response_status(t);
     if (status < 300) {
         *code = 0;
         if (!t->began) // a file of no bytes
@@ -332,9 +333,9 @@ static int attempt_until_done(struct CurlTransfer *t, struct Error *e) {
         bool few = (code == -ECONNREFUSED || t->slow) && tries > FEW_TRIES;
         if (++failed >= (few ? FEW_TRIES : tries))
             return code;
-        bool useless = v == AFRESH || !part_may_continue(&t->part);
+        bool starts_over = v == AFRESH || !part_may_continue(&t->part);
         struct Error disk;
-        if (useless && part_start_over(&t->part, "", &disk)) {
+        if (starts_over && part_start_over(&t->part, "", &disk)) {
             *e = disk;
             return -EIO;
         }
@@ -349,7 +350,7 @@ static int attempt_until_done(struct CurlTransfer *t, struct Error *e) {
 static void open_transfer(struct CurlTransfer *t, const struct Download *d) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start_curl);
-    *t = (struct CurlTransfer){.d = d, .part.fd = -1, .said_s = base_seconds()};
+    *t = (struct CurlTransfer){.d = d, .part.fd = -1, .logged_s = base_seconds()};
     t->terminal = isatty(STDERR_FILENO);
     t->curl = curl_easy_init();
     CHECK(t->curl, "curl_easy_init");
@@ -358,8 +359,8 @@ static void open_transfer(struct CurlTransfer *t, const struct Download *d) {
 // Adds to the last failure what to do about it, where its line does not say that.
 static int add_advice(int code, struct Error *e) {
     struct Error last = *e;
-    bool lacks = code == -EBADMSG || last.id == E_URL_BROKEN || last.id == E_URL_STALLED;
-    return lacks
+    bool lacks_advice = code == -EBADMSG || last.id == E_URL_BROKEN || last.id == E_URL_STALLED;
+    return lacks_advice
                ? error_set(e, code, last.id,
                            "%s; check the address, try again later, or download it by other means "
                            "and give the file",
@@ -372,7 +373,7 @@ static int add_advice(int code, struct Error *e) {
 static int fetch_part(struct CurlTransfer *t, struct Error *e) {
     int code = 0;
     t->continued = t->part.have > 0;
-    if (!part_may_continue(&t->part) || is_local(t->d->url)) // no versions there
+    if (!part_may_continue(&t->part) || is_file_url(t->d->url)) // no versions there
         code = part_start_over(&t->part, "", e);
     if (!code)
         code = attempt_until_done(t, e);
@@ -387,10 +388,10 @@ static int fetch_part(struct CurlTransfer *t, struct Error *e) {
     return code ? add_advice(code, e) : part_finish(&t->part, e);
 }
 
-// A file:// URL of a device would never end, and one of a pipe might never begin.
-static int check_local(const char *url, struct Error *e) {
+// Refuses a file:// URL of anything but a regular file: a device never ends, a pipe may not begin.
+static int check_local_url(const char *url, struct Error *e) {
     struct stat st;
-    CURLU *parts = is_local(url) ? curl_url() : NULL;
+    CURLU *parts = is_file_url(url) ? curl_url() : NULL;
     char *path = NULL;
     int code = 0;
     if (parts && !curl_url_set(parts, CURLUPART_URL, url, 0) &&
@@ -423,10 +424,10 @@ static int fetch_file(const struct Download *d, bool locked, struct Error *e) {
     return code;
 }
 
-// Another run may have fetched it while this one waited.
-static int fetch_locked(const struct Download *d, struct Error *e) {
+// Fetches the file under the cache's lock, unless another run has fetched it meanwhile.
+static int lock_and_fetch(const struct Download *d, struct Error *e) {
     struct Error damage;
-    int lock = -1, code = check_local(d->url, e);
+    int lock = -1, code = check_local_url(d->url, e);
     if (!code)
         code = cache_lock(d->cache_dir, &lock, e);
     if (!code && !part_is_whole(d->path, d->sha256, &damage))
@@ -441,5 +442,5 @@ int download_file(const struct Download *d, struct Error *e) {
         return 0;
     if (damage.text[0])
         log_line(LOG_NORMAL, "%s; downloading it again", damage.text);
-    return fetch_locked(d, e);
+    return lock_and_fetch(d, e);
 }

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-static int missing(const char *url, struct Error *e) {
+static int refuse(const char *url, struct Error *e) {
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "--data %s: this program was built without libcurl: install "
                      "libcurl4-openssl-dev and build again, or give a local file",
@@ -11,5 +11,5 @@ static int missing(const char *url, struct Error *e) {
 }
 
 int download_file(const struct Download *d, struct Error *e) {
-    return missing(d->url, e);
+    return refuse(d->url, e);
 }

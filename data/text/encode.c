@@ -42,7 +42,7 @@ static size_t cut_round(struct EncodeStretch *s, size_t n, const char *text, siz
     return count;
 }
 
-// Encodes the stretches; the caller's thread, the first one and those for which there is no thread.
+// Encodes the stretches: the first one, and those for which no thread starts, in the caller's.
 static void encode_round(struct EncodeStretch *s, size_t n) {
     for (size_t i = 1; i < n; i++)
         s[i].started = !pthread_create(&s[i].thread, NULL, encode_stretch, &s[i]);

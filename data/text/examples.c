@@ -17,22 +17,22 @@ static const char *const names[] = {"tokens.bin", SUMS_NAME, NULL};
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-static int hash_file(struct Sha256 *h, const char *before, const char *path, struct stat *st,
+static int hash_file(struct Sha256 *h, const char *flag, const char *path, struct stat *st,
                      struct Error *e) {
     char hex[SHA256_HEX_BYTES];
-    int fd, code = file_open(path, before, &fd, st, e);
+    int fd, code = file_open(path, flag, &fd, st, e);
     if (code)
         return code;
     code = sha256_file(fd, hex);
     close(fd);
     if (code)
-        return error_io(e, code, E_FILE_READ, "%s %s", before, path);
+        return error_io(e, code, E_FILE_READ, "%s %s", flag, path);
     made_hash(h, hex, sizeof hex);
     return 0;
 }
 
-// Hashes the tokenizer's file, which decides the ids, and its own chat template.
-static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, struct Error *e) {
+// Hashes the tokenizer, its own chat template, --chat-template with its file, and --data-map.
+static int hash_settings(struct Sha256 *h, const struct ExamplesSpec *spec, struct Error *e) {
     const struct Tokenizer *t = spec->tokenizer;
     const char *path = tokenizer_path(t), *own = tokenizer_chat_template(t);
     const char *name = spec->chat.name ? spec->chat.name : "";
@@ -55,7 +55,7 @@ static int hash_inputs(const struct ExamplesSpec *spec, struct stat *stats,
     struct Sha256 h;
     sha256_init(&h);
     made_hash(&h, FORMAT, sizeof FORMAT);
-    int code = hash_tokenizer(&h, spec, e);
+    int code = hash_settings(&h, spec, e);
     for (size_t i = 0; !code && i < spec->file_count; i++)
         code = hash_file(&h, spec->flag, spec->files[i].path, &stats[i], e);
     sha256_hex(&h, hex);
@@ -89,41 +89,41 @@ struct ExampleWriter {
 };
 
 static int write_example(void *context, const struct Example *x, struct Error *e) {
-    struct ExampleWriter *t = context;
+    struct ExampleWriter *w = context;
     if (!x->count)
         return 0;
     for (size_t i = 1; i < x->count; i++)
-        t->counted += x->counts[i] != 0;
-    t->examples++;
-    if (base_seconds() - t->logged_s > 10) {
-        log_line(LOG_NORMAL, "encoding: %zu examples", t->examples);
-        t->logged_s = base_seconds();
+        w->counted += x->counts[i] != 0;
+    w->examples++;
+    if (base_seconds() - w->logged_s > 10) {
+        log_line(LOG_NORMAL, "encoding: %zu examples", w->examples);
+        w->logged_s = base_seconds();
     }
-    return token_writer_document(&t->writer, x->ids, x->counts, x->count, e);
+    return token_writer_document(&w->writer, x->ids, x->counts, x->count, e);
 }
 
 static int encode_files(const struct ExamplesSpec *spec, const char *path, struct Error *e) {
-    struct ExampleWriter t = {.logged_s = base_seconds()};
-    double begin = t.logged_s;
-    int code = token_writer_open_wide(&t.writer, path, tokenizer_vocab(spec->tokenizer), true, e);
+    struct ExampleWriter w = {.logged_s = base_seconds()};
+    double begin = w.logged_s;
+    int code = token_writer_open_wide(&w.writer, path, tokenizer_vocab(spec->tokenizer), true, e);
     if (code)
         return code;
     for (size_t i = 0; !code && i < spec->file_count; i++)
         code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat,
-                             write_example, &t, e);
-    size_t tokens = t.writer.count;
+                             write_example, &w, e);
+    size_t tokens = w.writer.count;
     if (code) {
-        token_writer_abandon(&t.writer);
+        token_writer_abandon(&w.writer);
         return code;
     }
-    code = token_writer_finish(&t.writer, e);
+    code = token_writer_finish(&w.writer, e);
     char *missing = code ? NULL : tokenizer_missing(spec->tokenizer);
     if (missing)
         log_line(LOG_NORMAL, "examples: %s", missing);
     free(missing);
     if (!code)
         log_line(LOG_NORMAL, "examples: %zu, of %zu tokens, %llu of which count; encoded in %.1f s",
-                 t.examples, tokens, (unsigned long long)t.counted, base_seconds() - begin);
+                 w.examples, tokens, (unsigned long long)w.counted, base_seconds() - begin);
     return code;
 }
 
@@ -140,20 +140,20 @@ static int fill_folder(const void *filling, const char *folder, struct Error *e)
     return code ? code : check_unchanged(f->spec, f->stats, e);
 }
 
-static int append_first(void *context, const struct Example *x, struct Error *e) {
+static int stop_after_first(void *context, const struct Example *x, struct Error *e) {
     (void)context, (void)x, (void)e;
     return 1;
 }
 
-// Logs the first example, if another run has encoded them: else encoding logs them.
+// Logs the first example of files that another run has encoded. (Encoding logs it, too.)
 static int log_first(const struct ExamplesSpec *spec, struct Error *e) {
     int code = examples_read(spec->files[0].path, spec->flag, spec->tokenizer, &spec->chat,
-                             append_first, NULL, e);
+                             stop_after_first, NULL, e);
     return code > 0 ? 0 : code;
 }
 
 char *examples_path(const char *cache_dir, uint64_t number) {
-    char *folder = made_folder(cache_dir, PREFIX, number);
+    char *folder = made_folder_path(cache_dir, PREFIX, number);
     char *path = base_format("%s/%s", folder, names[0]);
     free(folder);
     return path;

@@ -53,21 +53,21 @@ static int open_shard_files(struct Data *d, struct ShardSet *set, uint64_t sampl
 // Opens the shards of source s: for training, those that hold its share of the run's samples.
 static int open_source_files(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
     struct DataSource *source = &d->source[s];
-    uint64_t period = d->mix.period, weight = d->mix.weight[s], all = d->spec.samples;
-    uint64_t turns = all / period + (all % period != 0);
+    uint64_t period = d->mix.period, weight = d->mix.weight[s], samples = d->spec.samples;
+    uint64_t turns = samples / period + (samples % period != 0);
     uint64_t share = turns > UINT64_MAX / weight ? UINT64_MAX : turns * weight;
     int err = open_shard_files(d, &source->train, share, cache_dir, e);
     return err ? err : open_shard_files(d, &source->val, UINT64_MAX, cache_dir, e);
 }
 
-bool loader_is_of_documents(const struct Data *d) {
+bool loader_has_documents(const struct Data *d) {
     bool any = false;
     for (size_t s = 0; s < d->named.count; s++)
-        any = any || d->source[s].train.documents || d->source[s].val.documents;
+        any = any || d->source[s].train.has_documents || d->source[s].val.has_documents;
     return any;
 }
 
-// Packs the examples into sequences, and logs how full these are.
+// Packs the examples into sequences, and logs how full these are. Refuses --pack on without any.
 static int pack_documents(struct Data *d, struct Error *e) {
     struct PackLoss loss = {0};
     bool together = d->spec.pack != PACK_OFF;
@@ -82,7 +82,7 @@ static int pack_documents(struct Data *d, struct Error *e) {
             for (size_t w = 0; w < train->shard[i].pack.windows; w++, windows++)
                 filled += pack_filled(&train->shard[i].pack, w);
     }
-    if (!code && d->spec.pack == PACK_ON && !loader_is_of_documents(d))
+    if (!code && d->spec.pack == PACK_ON && !loader_has_documents(d))
         code = error_set(e, -EINVAL, E_PACK_DOCUMENTS,
                          "--pack on: --data %s does not say where documents begin; give JSONL, "
                          "or leave out --pack",
@@ -105,7 +105,7 @@ static int pack_documents(struct Data *d, struct Error *e) {
 }
 
 // True if there is a validation sample, and each source has a training sample.
-static bool has_windows(struct Data *d) {
+static bool has_needed_samples(struct Data *d) {
     bool all = data_val_samples(d) != 0;
     for (size_t s = 0; s < d->named.count; s++)
         all = all && shards_windows(&d->source[s].train);
@@ -119,7 +119,7 @@ static void set_seq_len(struct Data *d, size_t n) {
 }
 
 // Makes sequences no longer than the longest document, which saves memory.
-static int fit_documents(struct Data *d, struct Error *e) {
+static int shorten_to_longest_document(struct Data *d, struct Error *e) {
     size_t longest = 0, most = size_min(d->spec.longest, d->spec.seq_len);
     int code = 0;
     for (size_t s = 0; !code && s < d->named.count; s++) {
@@ -136,9 +136,9 @@ static int fit_documents(struct Data *d, struct Error *e) {
 }
 
 // Shortens the sequences of data too short for one of the default length, and logs it.
-static void fit_seq_len(struct Data *d) {
+static void shorten_to_available_tokens(struct Data *d) {
     size_t usual = d->spec.seq_len, n = usual;
-    while (!has_windows(d)) {
+    while (!has_needed_samples(d)) {
         n = n / 2 < FIT_SEQ_LEN_MIN ? usual : n / 2;
         set_seq_len(d, n);
         if (n == usual) // even the shortest are too long
@@ -149,7 +149,7 @@ static void fit_seq_len(struct Data *d) {
 }
 
 // Writes "give more data", and the longest --seq-len that one of the shards allows.
-static void describe_longest(const struct ShardSet *set, char *text, size_t bytes) {
+static void describe_remedy(const struct ShardSet *set, char *text, size_t bytes) {
     size_t most = 0;
     for (size_t s = 0; s < set->count; s++)
         most = size_max(most, set->shard[s].end - set->shard[s].begin);
@@ -163,12 +163,12 @@ static int check_samples(struct Data *d, size_t s, struct ShardSet *set, const c
                          struct Error *e) {
     if (shards_windows(set))
         return 0;
-    bool given = set == &d->source[s].val && d->spec.val_data;
-    const char *flag = given ? "--val-data" : "--data";
-    const char *name = given ? d->spec.val_data : d->source[s].name;
-    char room[80];
-    describe_longest(set, room, sizeof room);
-    if (set->documents)
+    bool of_val_data = set == &d->source[s].val && d->spec.val_data;
+    const char *flag = of_val_data ? "--val-data" : "--data";
+    const char *name = of_val_data ? d->spec.val_data : d->source[s].name;
+    char remedy[80];
+    describe_remedy(set, remedy, sizeof remedy);
+    if (set->has_documents)
         return error_set(e, -EINVAL, E_DATA_TOO_SMALL,
                          "%s %s: its %s part has no example with a token to learn within --seq-len "
                          "%zu; raise --seq-len, or give more examples",
@@ -176,7 +176,7 @@ static int check_samples(struct Data *d, size_t s, struct ShardSet *set, const c
     return error_set(
         e, -EINVAL, E_DATA_TOO_SMALL,
         "%s %s: its %s part has %llu tokens, too few for one sequence of --seq-len %zu: %s", flag,
-        name, part, (unsigned long long)shards_tokens(set), d->spec.seq_len, room);
+        name, part, (unsigned long long)shards_tokens(set), d->spec.seq_len, remedy);
 }
 
 static int check_all_samples(struct Data *d, struct Error *e) {
@@ -196,7 +196,7 @@ static int hash_source(struct Data *d, size_t s, struct Sha256 *h, struct Error 
         code = shards_hash(&source->val, h, e);
     if (d->named.count > 1)
         sha256_update(h, &weight, sizeof weight);
-    if (source->train.documents || source->val.documents)
+    if (source->train.has_documents || source->val.has_documents)
         sha256_update(h, &packed, sizeof packed);
     if (source->files.kind == SOURCE_JSONL)
         sha256_update(h, source->key, sizeof source->key);
@@ -218,12 +218,12 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
         code = hash_source(d, s, &h, e);
     const char *path = d->display_only ? NULL : data_tokenizer_path(d);
     if (!code && path) {
-        char *model;
+        char *file;
         size_t bytes;
-        code = file_read(path, MODEL_BYTES_MAX, &model, &bytes, e);
+        code = file_read(path, MODEL_BYTES_MAX, &file, &bytes, e);
         if (!code) {
-            sha256_update(&h, model, bytes);
-            free(model);
+            sha256_update(&h, file, bytes);
+            free(file);
         }
     }
     sha256_final(&h, digest);
@@ -231,26 +231,26 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     return code;
 }
 
-// True if an error begins with a file of that folder.
-static bool begins_with_path(const char *text, const char *folder) {
+// True if a text begins with the path of a file in that folder. NULL: no folder.
+static bool begins_with_folder(const char *text, const char *folder) {
     size_t n = folder ? strlen(folder) : 0;
     return n && !strncmp(text, folder, n) && (text[n] == '/' || text[n - 1] == '/');
 }
 
-void loader_blame(const struct Data *d, int code, struct Error *e) {
-    static const char says[] = "--data ";
+void loader_correct_flag(const struct Data *d, int code, struct Error *e) {
+    static const char data_flag[] = "--data ";
     struct Error cause = *e;
     if (strncmp(cause.text, "--", 2)) {
         error_set(e, code, cause.id, "--data%s%s: %s", d->named.count == 1 ? " " : "",
                   d->named.count == 1 ? d->source[0].name : "", cause.text);
         return;
     }
-    const char *rest = cause.text + strlen(says);
-    if (strncmp(cause.text, says, strlen(says)))
+    const char *rest = cause.text + strlen(data_flag);
+    if (strncmp(cause.text, data_flag, strlen(data_flag)))
         return;
-    bool val = begins_with_path(rest, d->spec.val_data);
+    bool val = begins_with_folder(rest, d->spec.val_data);
     for (size_t s = 0; val && s < d->named.count; s++)
-        val = !begins_with_path(rest, d->source[s].name);
+        val = !begins_with_folder(rest, d->source[s].name);
     for (size_t i = 0; i < d->val_source.train.count && !val; i++) {
         const char *path = d->val_source.train.file[i].path;
         val = path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':';
@@ -259,8 +259,8 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
         error_set(e, code, cause.id, "--val-data %s", rest);
 }
 
-// Each shard stays open, and there may be more of them than the 1,024 files that are usual.
-static void allow_files(void) {
+// Raises the limit of open files, usually 1,024: each shard stays open, and there may be more.
+static void raise_open_files_limit(void) {
     struct rlimit files;
     if (!getrlimit(RLIMIT_NOFILE, &files)) {
         files.rlim_cur = files.rlim_max;
@@ -268,7 +268,7 @@ static void allow_files(void) {
     }
 }
 
-static int refuse_many(const struct Data *d, struct Error *e) {
+static int refuse_open_files(const struct Data *d, struct Error *e) {
     struct rlimit files = {0};
     size_t shards = d->val_source.train.count;
     for (size_t s = 0; s < d->named.count; s++)
@@ -285,27 +285,27 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     CHECK(spec->seq_len > 0, "seq_len 0");
     struct Data *d = base_alloc_zeroed(sizeof *d);
     d->spec = *spec;
-    d->own = loader_find_own(spec);
-    allow_files();
+    d->model_tokenizer = loader_find_model_tokenizer(spec);
+    raise_open_files_limit();
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);
     for (size_t s = 0; !code && s < d->named.count; s++)
         code = open_source_files(d, s, cache_dir, e);
     if (!code && d->spec.longest)
-        code = fit_documents(d, e);
+        code = shorten_to_longest_document(d, e);
     if (!code)
         code = pack_documents(d, e);
-    if (!code && d->spec.seq_len_fits && !loader_is_of_documents(d))
-        fit_seq_len(d);
+    if (!code && d->spec.seq_len_fits && !loader_has_documents(d))
+        shorten_to_available_tokens(d);
     if (!code)
         code = check_all_samples(d, e);
     if (!code)
         code = make_fingerprint(d, e);
     free(cache_dir);
     if (code == -EMFILE && d->source && d->source[0].files.kind == SOURCE_SHARDS)
-        code = refuse_many(d, e);
+        code = refuse_open_files(d, e);
     if (code) {
-        loader_blame(d, code, e);
+        loader_correct_flag(d, code, e);
         data_close(d);
         d = NULL;
     }

@@ -17,8 +17,8 @@ size_t data_seq_len(const struct Data *d) {
     return d->spec.seq_len;
 }
 
-const char *data_fitted_tokenizer(const struct Data *d) {
-    return d->fitted;
+const char *data_chosen_tokenizer(const struct Data *d) {
+    return d->chosen_tokenizer;
 }
 
 const struct Tokenizer *data_tokenizer(const struct Data *d) {
@@ -30,7 +30,7 @@ const char *data_tokenizer_path(const struct Data *d) {
 }
 
 bool data_packed(const struct Data *d) {
-    return d->spec.pack != PACK_OFF && loader_is_of_documents(d);
+    return d->spec.pack != PACK_OFF && loader_has_documents(d);
 }
 
 // Returns the sum of count(part) over the training or the validation parts of all sources.
@@ -69,22 +69,23 @@ uint64_t data_fingerprint(const struct Data *d) {
     return d->fingerprint;
 }
 
-// A sample's set, and its number there. `seed` shuffles the set, and points to own_seed; NULL: the
-// set is not shuffled.
+// A sample's set, and its number there. `seed` points to source_seed, which shuffles the set; NULL:
+// the set is not shuffled.
 struct SamplePosition {
     const struct ShardSet *set;
-    uint64_t number, own_seed;
+    uint64_t number, source_seed;
     const uint64_t *seed;
 };
 
-static void find_train(const struct Data *d, uint64_t i, struct SamplePosition *at) {
+static void find_train_sample(const struct Data *d, uint64_t i, struct SamplePosition *at) {
     size_t s = mix_find(&d->mix, i, &at->number);
-    at->own_seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
-    at->seed = &at->own_seed;
+    at->source_seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
+    at->seed = &at->source_seed;
     at->set = &d->source[s].train;
 }
 
-static void find_val(const struct Data *d, uint64_t i, struct SamplePosition *at) {
+// i < data_val_samples(d).
+static void find_val_sample(const struct Data *d, uint64_t i, struct SamplePosition *at) {
     size_t s = 0;
     for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
         if (i < (here = shards_windows(&d->source[s].val)))
@@ -92,7 +93,7 @@ static void find_val(const struct Data *d, uint64_t i, struct SamplePosition *at
     *at = (struct SamplePosition){.set = &d->source[s].val, .number = i};
 }
 
-// Reads samples; with `counted` only counts their targets.
+// Reads samples into `batch`; or, if `counted` is not NULL, only counts their targets that count.
 static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t n,
                         const struct Batch *batch, uint64_t *counted, struct Error *e) {
     size_t t = d->spec.seq_len;
@@ -100,7 +101,7 @@ static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t
     int code = 0;
     for (uint64_t i = 0; !code && i < n; i++) {
         struct SamplePosition at = {0};
-        (val ? find_val : find_train)(d, first + i, &at);
+        (val ? find_val_sample : find_train_sample)(d, first + i, &at);
         if (counted) {
             code = shards_counted(at.set, at.seed, at.number, &one, e);
             total += one;
@@ -111,7 +112,7 @@ static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t
         }
     }
     if (code)
-        loader_blame(d, code, e);
+        loader_correct_flag(d, code, e);
     else if (counted)
         *counted = total;
     return code;
@@ -149,7 +150,7 @@ int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids
     return err;
 }
 
-// Appends the path of the first of some files, and how many follow.
+// Returns the line, which it frees, with the path of the set's first file and how many follow.
 static char *add_path(char *line, const char *part, const struct ShardSet *set) {
     const char *path = set->count ? set->shard[0].file.path : NULL;
     char more[40] = "";

@@ -18,8 +18,8 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
     size_t val_bytes = 0, usual = d->spec.seq_len;
     int code = loader_open_names(d, d->spec.cache_dir, e);
     enum SourceKind kind = code ? SOURCE_RANDOM : d->source[0].files.kind;
-    bool examined = kind == SOURCE_TEXT || kind == SOURCE_JSONL;
-    if (examined && d->spec.tokenizer) // loader_open_names took it from the model's folder
+    bool holds_text = kind == SOURCE_TEXT || kind == SOURCE_JSONL;
+    if (holds_text && d->spec.tokenizer) // loader_open_names took it from the model's folder
         code = tokenizer_parse(fit, d->spec.tokenizer, e);
     else if (kind == SOURCE_TEXT)
         code = loader_read_text(d, 0, &spec, fit, &val_bytes, e);
@@ -35,13 +35,13 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
 
 // The properties of the sources that are known without fetching or preparing anything.
 struct Foreseen {
-    const char *jsonl; // a source of JSONL, by its content or its name, or NULL
-    const char *text;  // a source of text, or NULL
-    bool documents;    // a source is JSONL, or token shards that say where documents begin
+    const char *jsonl;  // a source of JSONL, by its content or its name, or NULL
+    const char *text;   // a source of text, or NULL
+    bool has_documents; // a source is JSONL, or token shards that say where documents begin
 };
 
 // Looks at a local source. One that cannot be opened is skipped, because a plan needs no data.
-static void foresee_local(struct Foreseen *f, const char *name) {
+static void foresee_local_source(struct Foreseen *f, const char *name) {
     struct Source s;
     struct TokenFile file;
     struct Error ignored;
@@ -53,13 +53,13 @@ static void foresee_local(struct Foreseen *f, const char *name) {
         f->text = name;
     if (s.kind == SOURCE_SHARDS &&
         !token_file_attach(&file, s.train.file[0].path, TOKENS_VOCAB_MAX, &ignored)) {
-        f->documents |= file.layout.documents;
+        f->has_documents |= file.layout.has_documents;
         token_file_close(&file);
     }
     source_close(&s);
 }
 
-static void foresee(struct Foreseen *f, const char *name) {
+static void foresee_source(struct Foreseen *f, const char *name) {
     char *bare = base_format("%.*s", (int)strcspn(name, "?#"), name);
     bool remote = strstr(name, "://") || !strcmp(name, "fineweb10B");
     if (stream_ends_in(bare, ".jsonl"))
@@ -67,8 +67,8 @@ static void foresee(struct Foreseen *f, const char *name) {
     else if (!strcmp(name, "tinyshakespeare"))
         f->text = name;
     else if (!remote && !source_is_pipe(name))
-        foresee_local(f, name);
-    f->documents |= f->jsonl != NULL;
+        foresee_local_source(f, name);
+    f->has_documents |= f->jsonl != NULL;
     free(bare);
 }
 
@@ -82,7 +82,7 @@ static int check_foreseen(const struct Data *d, const struct Foreseen *f, enum T
 
 int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bool *packed,
                  struct Error *e) {
-    struct Data d = {.spec = *spec, .own = loader_find_own(spec)};
+    struct Data d = {.spec = *spec, .model_tokenizer = loader_find_model_tokenizer(spec)};
     struct TokenizerSpec fit = {.kind = TOKENIZER_IDS};
     if (!d.spec.data)
         d.spec.data = "random";
@@ -90,7 +90,7 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
     struct NamedSources named;
     int code = named_read(&named, d.spec.data, e);
     for (size_t s = 0; !code && s < named.count; s++)
-        foresee(&foreseen, named.source[s].name);
+        foresee_source(&foreseen, named.source[s].name);
     if (!code && d.spec.cache_dir)
         code = cache_check(d.spec.cache_dir, e);
     if (!code)
@@ -105,14 +105,14 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
     if (!code)
         code = d.tokenizer ? loader_choose_vocab(&d, e) : loader_open_tokenizer(&d, e);
     if (code && d.source)
-        loader_blame(&d, code, e);
+        loader_correct_flag(&d, code, e);
     tokenizer_close(d.tokenizer);
     loader_close_names(&d);
     *vocab = d.vocab;
     *seq_len = d.spec.seq_len;
     named_free(&named);
-    *packed = foreseen.documents && spec->pack != PACK_OFF;
-    if (!code && spec->longest && foreseen.documents) {
+    *packed = foreseen.has_documents && spec->pack != PACK_OFF;
+    if (!code && spec->longest && foreseen.has_documents) {
         *seq_len = size_min(*seq_len, spec->longest);
         log_line(LOG_NORMAL,
                  "--seq-len %zu at most: it is the length of the longest example, which is known "

@@ -24,7 +24,7 @@ static const char *kind_name(enum SourceKind kind) {
 }
 
 // True if sources of this kind are read once, and then a prepared shard instead.
-static bool is_made(enum SourceKind kind) {
+static bool needs_preparation(enum SourceKind kind) {
     return kind == SOURCE_TEXT || kind == SOURCE_JSONL;
 }
 
@@ -38,13 +38,13 @@ static int check_pipe(const struct Data *d, const char *flag, const char *name, 
                      flag, name, d->spec.processes);
 }
 
-// Chooses the model's own tokenizer for --init: it knows no other ids. Fails if it brings none.
-static int check_model(struct Data *d, struct Error *e) {
+// Chooses the model's own tokenizer, if --init is given and --tokenizer is not. Fails without one.
+static int choose_model_tokenizer(struct Data *d, struct Error *e) {
     if (!d->spec.model || d->spec.tokenizer)
         return 0;
-    if (d->own) {
-        d->fitted = base_format("%s", d->own);
-        d->spec.tokenizer = d->fitted;
+    if (d->model_tokenizer) {
+        d->chosen_tokenizer = base_format("%s", d->model_tokenizer);
+        d->spec.tokenizer = d->chosen_tokenizer;
         return 0;
     }
     return error_set(e, -EINVAL, E_TOKENIZER_MISSING,
@@ -54,7 +54,7 @@ static int check_model(struct Data *d, struct Error *e) {
 }
 
 // Refuses several texts without a common tokenizer: each would train its own.
-static int check_texts(const struct Data *d, struct Error *e) {
+static int check_shared_tokenizer(const struct Data *d, struct Error *e) {
     const char *t = d->spec.tokenizer;
     if (d->named.count == 1 || (t && strncmp(t, "train:", 6)))
         return 0;
@@ -64,7 +64,7 @@ static int check_texts(const struct Data *d, struct Error *e) {
                      t ? t : "is missing", d->named.count);
 }
 
-static int check_kinds(struct Data *d, struct Error *e) {
+static int check_kinds_and_choose_tokenizer(struct Data *d, struct Error *e) {
     const struct DataSource *first = d->source;
     enum SourceKind kind = first->files.kind;
     for (size_t s = 1; s < d->named.count; s++)
@@ -91,8 +91,8 @@ static int check_kinds(struct Data *d, struct Error *e) {
                          "--data-map %s: --data %s is %s and has no JSON keys to map; leave out "
                          "--data-map, or give JSONL",
                          d->spec.data_map, first->name, kind_name(kind));
-    int code = is_made(kind) ? check_model(d, e) : 0;
-    return !code && kind == SOURCE_TEXT ? check_texts(d, e) : code;
+    int code = needs_preparation(kind) ? choose_model_tokenizer(d, e) : 0;
+    return !code && kind == SOURCE_TEXT ? check_shared_tokenizer(d, e) : code;
 }
 
 int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e) {
@@ -106,17 +106,18 @@ int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e) {
         code = check_pipe(d, "--data", d->source[s].name, e);
     if (!code)
         code = check_pipe(d, "--val-data", d->spec.val_data, e);
-    if (d->spec.found && is_made((enum SourceKind)d->spec.found->kind)) {
+    // What another process has prepared is opened without its sources.
+    if (d->spec.found && needs_preparation((enum SourceKind)d->spec.found->kind)) {
         for (size_t s = 0; s < d->named.count; s++)
             d->source[s].files.kind = (enum SourceKind)d->spec.found->kind;
         d->val_source.kind = (enum SourceKind)d->spec.found->kind;
-        return code ? code : check_kinds(d, e);
+        return code ? code : check_kinds_and_choose_tokenizer(d, e);
     }
     for (size_t s = 0; !code && s < d->named.count; s++)
         code = source_open(&d->source[s].files, "--data", d->source[s].name, cache_dir, e);
     if (!code && d->spec.val_data)
         code = source_open(&d->val_source, "--val-data", d->spec.val_data, cache_dir, e);
-    return code ? code : check_kinds(d, e);
+    return code ? code : check_kinds_and_choose_tokenizer(d, e);
 }
 
 void loader_close_names(struct Data *d) {
@@ -126,34 +127,34 @@ void loader_close_names(struct Data *d) {
     free(d->source);
     d->source = NULL;
     named_free(&d->named);
-    free(d->fitted);
-    free(d->own);
-    d->fitted = d->own = NULL;
+    free(d->chosen_tokenizer);
+    free(d->model_tokenizer);
+    d->chosen_tokenizer = d->model_tokenizer = NULL;
 }
 
 // ---- the tokenizer ------------------------------------------------------------------------------
 
 int loader_choose_vocab(struct Data *d, struct Error *e) {
-    size_t own = tokenizer_vocab(loader_tokenizer(d));
-    d->vocab = d->spec.vocab ? d->spec.vocab : own;
-    if (d->vocab < own)
+    size_t tokenizer_ids = tokenizer_vocab(loader_tokenizer(d));
+    d->vocab = d->spec.vocab ? d->spec.vocab : tokenizer_ids;
+    if (d->vocab < tokenizer_ids)
         return error_set(
             e, -EINVAL, E_VOCAB_SIZE, "--vocab %zu: the tokenizer has more ids, %zu: %s; give %s%s",
-            d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
+            d->vocab, tokenizer_ids, tokenizer_describe(loader_tokenizer(d)),
             d->spec.model ? "the tokenizer of --init " : "as many by --vocab, or leave it out",
             d->spec.model ? d->spec.model : "");
     return 0;
 }
 
-int loader_refuse_ids(const char *source, bool jsonl, struct Error *e) {
+int loader_refuse_ids(const char *source, bool is_jsonl, struct Error *e) {
     return error_set(e, -EINVAL, E_TOKENIZER_DATA, "--tokenizer ids: --data %s is %s", source,
-                     jsonl ? "JSONL, whose text needs a tokenizer; use byte or the model's "
-                             "tokenizer.json"
-                           : "text, which needs a tokenizer; use train:8192, byte or a "
-                             "tokenizer's file");
+                     is_jsonl ? "JSONL, whose text needs a tokenizer; use byte or the model's "
+                                "tokenizer.json"
+                              : "text, which needs a tokenizer; use train:8192, byte or a "
+                                "tokenizer's file");
 }
 
-char *loader_find_own(const struct DataSpec *spec) {
+char *loader_find_model_tokenizer(const struct DataSpec *spec) {
     struct TokenizerSpec folder = {.path = spec->folder};
     char *file = spec->folder ? tokenizer_file(&folder) : NULL;
     if (file && access(file, F_OK)) {
@@ -169,8 +170,9 @@ static void open_model_tokenizer(struct Data *d) {
     struct TokenizerSpec spec;
     struct Error e = {0};
     enum SourceKind kind = d->source ? d->source[0].files.kind : SOURCE_TEXT;
-    bool ids = kind == SOURCE_SHARDS || kind == SOURCE_RANDOM;
-    if (!d->own || d->spec.tokenizer || !ids || tokenizer_parse(&spec, d->own, &e))
+    bool ids_only = kind == SOURCE_SHARDS || kind == SOURCE_RANDOM;
+    if (!d->model_tokenizer || d->spec.tokenizer || !ids_only ||
+        tokenizer_parse(&spec, d->model_tokenizer, &e))
         return;
     int code = tokenizer_open_spec(&d->tokenizer, &spec, &e);
     if (!code)
@@ -184,13 +186,13 @@ static void open_model_tokenizer(struct Data *d) {
              d->spec.model, e.text);
 }
 
-// Without --tokenizer, prompts and samples of token shards are numbers, and JSONL is bytes.
+// Without --tokenizer, token shards take that of --init, or none: text is numbers; JSONL is bytes.
 int loader_open_tokenizer(struct Data *d, struct Error *e) {
     open_model_tokenizer(d);
     if (d->tokenizer)
         return 0;
-    bool jsonl = d->source && d->source[0].files.kind == SOURCE_JSONL;
-    const char *name = d->spec.tokenizer ? d->spec.tokenizer : jsonl ? "byte" : "ids";
+    bool is_jsonl = d->source && d->source[0].files.kind == SOURCE_JSONL;
+    const char *name = d->spec.tokenizer ? d->spec.tokenizer : is_jsonl ? "byte" : "ids";
     struct TokenizerSpec spec;
     int code = tokenizer_parse(&spec, name, e);
     if (code)
@@ -198,10 +200,10 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
     if (spec.kind == TOKENIZER_TRAIN)
         return error_set(e, -EINVAL, E_TOKENIZER_DATA,
                          "--tokenizer %s: --data %s holds %s, not text; %s", name,
-                         d->source[0].name, jsonl ? "examples" : "ids",
-                         jsonl ? "use byte or the model's tokenizer.json"
-                               : "give the tokenizer that made them, or leave out --tokenizer");
-    if (spec.kind == TOKENIZER_IDS && jsonl)
+                         d->source[0].name, is_jsonl ? "examples" : "ids",
+                         is_jsonl ? "use byte or the model's tokenizer.json"
+                                  : "give the tokenizer that made them, or leave out --tokenizer");
+    if (spec.kind == TOKENIZER_IDS && is_jsonl)
         return loader_refuse_ids(d->source[0].name, true, e);
     if (spec.kind == TOKENIZER_IDS)
         tokenizer_open_ids(&d->tokenizer, d->spec.vocab ? d->spec.vocab : DEFAULT_VOCAB);
@@ -209,8 +211,8 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
         tokenizer_open_byte(&d->tokenizer);
     else
         code = tokenizer_open_spec(&d->tokenizer, &spec, e);
-    if (!code && jsonl && !d->spec.tokenizer)
-        d->fitted = base_format("%s", name);
+    if (!code && is_jsonl && !d->spec.tokenizer)
+        d->chosen_tokenizer = base_format("%s", name);
     return code ? code : loader_choose_vocab(d, e);
 }
 
@@ -225,13 +227,13 @@ int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct 
     spec->val_file_count = d->val_source.train.count;
     int code =
         fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&source->prepared, spec, e);
-    source_drop(&source->files);
+    source_free_carried(&source->files);
     if (s + 1 == d->named.count)
-        source_drop(&d->val_source);
+        source_free_carried(&d->val_source);
     return code;
 }
 
-// Opens a prepared shard.
+// Opens a prepared shard. part: 0 training, 1 validation.
 static void open_prepared_shard(struct Data *d, struct DataSource *s, int part, char *path) {
     struct SourceFile file = {.path = path};
     struct SourceFiles files = {&file, 1};
@@ -258,9 +260,9 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
         return code;
     d->source[s].number[0] = p->number;
     if (!d->spec.tokenizer && p->spec.kind == TOKENIZER_BYTE)
-        d->fitted = base_format("byte");
+        d->chosen_tokenizer = base_format("byte");
     else if (!d->spec.tokenizer)
-        d->fitted = base_format("train:%zu", p->spec.pieces);
+        d->chosen_tokenizer = base_format("train:%zu", p->spec.pieces);
     open_prepared_shard(d, &d->source[s], 0, p->train_path);
     if (!s || !d->spec.val_data)
         open_prepared_shard(d, &d->source[s], 1, p->val_path);
@@ -286,8 +288,8 @@ static int prepare_examples(struct Data *d, struct DataSource *s, int part, cons
                             struct Error *e) {
     const struct DataFound *found = d->spec.found;
     if (found) {
-        s->examples[part] = examples_path(cache_dir, found->source[s - d->source].made[part]);
-        open_prepared_shard(d, s, part, s->examples[part]);
+        s->examples_path[part] = examples_path(cache_dir, found->source[s - d->source].made[part]);
+        open_prepared_shard(d, s, part, s->examples_path[part]);
         return 0;
     }
     const struct Source *from = part ? &d->val_source : &s->files;
@@ -297,9 +299,9 @@ static int prepare_examples(struct Data *d, struct DataSource *s, int part, cons
                                 .tokenizer = d->tokenizer,
                                 .chat = {.name = d->spec.chat_template, .map = d->spec.data_map},
                                 .cache_dir = cache_dir};
-    int code = examples_prepare(&spec, &s->examples[part], s->key[part], e);
+    int code = examples_prepare(&spec, &s->examples_path[part], s->key[part], e);
     if (!code)
-        open_prepared_shard(d, s, part, s->examples[part]);
+        open_prepared_shard(d, s, part, s->examples_path[part]);
     s->number[part] = code ? 0 : made_number(s->key[part]);
     return code;
 }
@@ -338,7 +340,7 @@ int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct E
 void loader_close_source(struct DataSource *s) {
     shards_close(&s->train);
     shards_close(&s->val);
-    free(s->examples[0]);
-    free(s->examples[1]);
+    free(s->examples_path[0]);
+    free(s->examples_path[1]);
     prepare_free(&s->prepared);
 }

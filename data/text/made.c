@@ -14,7 +14,7 @@ uint64_t made_number(const char hex[SHA256_HEX_BYTES]) {
     return strtoull(memcpy(digits, hex, HASH_DIGITS), NULL, 16);
 }
 
-char *made_folder(const char *cache_dir, const char *prefix, uint64_t number) {
+char *made_folder_path(const char *cache_dir, const char *prefix, uint64_t number) {
     return base_format("%s/%s-%016llx", cache_dir, prefix, (unsigned long long)number);
 }
 
@@ -44,15 +44,15 @@ static int write_or_check_sums(const struct Made *m, const char *folder, enum Su
     return code;
 }
 
-// True if the folder exists with undamaged files. `tells`: logs damage.
-static bool is_whole(const struct Made *m, const char *folder, bool tells) {
+// True if the folder exists with undamaged files. `logs_damage`: logs why not.
+static bool is_whole(const struct Made *m, const char *folder, bool logs_damage) {
     enum SumsState state;
     struct Error why;
     struct stat st;
     if (stat(folder, &st))
         return false;
     write_or_check_sums(m, folder, &state, &why);
-    if (tells && state != SUMS_AGREE)
+    if (logs_damage && state != SUMS_AGREE)
         log_line(LOG_NORMAL, "--cache: %s%s; preparing it again",
                  state == SUMS_DIFFER ? why.text : folder,
                  state == SUMS_DIFFER ? "" : " has no checksums");
@@ -82,7 +82,7 @@ int made_once(const struct Made *m, bool *found, struct Error *e) {
     int lock, code = cache_make_folder(m->cache_dir, e);
     if (code)
         return code;
-    char *folder = made_folder(m->cache_dir, m->prefix, m->number);
+    char *folder = made_folder_path(m->cache_dir, m->prefix, m->number);
     cache_sweep(m->cache_dir, m->prefix, m->names);
     *found = is_whole(m, folder, false);
     if (!*found)

@@ -23,7 +23,7 @@ struct Made {
 uint64_t made_number(const char hex[SHA256_HEX_BYTES]);
 
 // Returns the folder's path; free() it.
-char *made_folder(const char *cache_dir, const char *prefix, uint64_t number);
+char *made_folder_path(const char *cache_dir, const char *prefix, uint64_t number);
 
 // Finds or makes the folder. *found: it existed. Errors: those of `fill` and of data/cache.h.
 int made_once(const struct Made *m, bool *found, struct Error *e);

@@ -5,10 +5,10 @@
 
 // Returns the source with the earliest deadline among those whose next sample may come at turn t.
 // Sample k of a source with weight w belongs to turns floor(k W / w) .. ceil((k + 1) W / w) - 1.
-static size_t choose(const struct Mix *m, const uint32_t *had, size_t t) {
+static size_t choose_source(const struct Mix *m, const uint32_t *turns, size_t t) {
     size_t best = 0, soonest = SIZE_MAX;
     for (size_t s = 0; s < m->sources; s++) {
-        size_t w = m->weight[s], k = had[s];
+        size_t w = m->weight[s], k = turns[s];
         size_t deadline = ((k + 1) * m->period + w - 1) / w;
         if (k * m->period / w <= t && deadline < soonest)
             best = s, soonest = deadline;
@@ -25,13 +25,14 @@ void mix_open(struct Mix *m, const size_t *weight, size_t sources) {
     for (size_t s = 0; s < sources; s++)
         m->period += m->weight[s] = weight[s] / common;
     m->turn = base_alloc(m->period * sizeof *m->turn);
-    uint32_t had[MIX_SOURCES_MAX] = {0};
+    uint32_t turns[MIX_SOURCES_MAX] = {0};
     for (size_t t = 0; t < m->period; t++) {
-        size_t s = choose(m, had, t);
-        m->turn[t] = (struct MixTurn){(uint32_t)s, had[s]++};
+        size_t s = choose_source(m, turns, t);
+        m->turn[t] = (struct MixTurn){(uint32_t)s, turns[s]++};
     }
     for (size_t s = 0; s < sources; s++)
-        CHECK(had[s] == m->weight[s], "source %zu has %u turns of %zu", s, had[s], m->weight[s]);
+        CHECK(turns[s] == m->weight[s], "source %zu has %u turns of %zu", s, turns[s],
+              m->weight[s]);
 }
 
 void mix_close(struct Mix *m) {

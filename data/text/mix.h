@@ -4,7 +4,7 @@
 // even as possible: of the first n samples, source s has n w[s] / W, rounded up or down, for every
 // n (the windows of Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 1996,
 // served by the earliest deadline). So a sample's source and its number there are a function of its
-// own number. Called by data/text/loader.c.
+// own number. Called by data/text/loader.c and loader_ask.c.
 #ifndef DATA_TEXT_MIX_H
 #define DATA_TEXT_MIX_H
 #include "kernels/base.h"

@@ -18,7 +18,8 @@ static const char *find_weight(const char *name) {
     return isdigit((unsigned char)colon[1]) || colon[1] == '-' || colon[1] == '.' ? colon : NULL;
 }
 
-static int read_one(struct NamedSource *s, char *line, struct Error *e) {
+// Reads NAME or NAME:WEIGHT. The source takes the line, of which the name is left.
+static int read_named_source(struct NamedSource *s, char *line, struct Error *e) {
     const char *colon = find_weight(line);
     *s = (struct NamedSource){line, 1};
     if (!*line)
@@ -46,7 +47,7 @@ int named_read(struct NamedSources *n, const char *data, struct Error *e) {
         const char *end = strchr(data, '\n');
         char *line = base_format("%.*s", (int)(end ? end - data : (long)strlen(data)), data);
         n->source = base_realloc(n->source, (n->count + 1) * sizeof *n->source, "sources");
-        code = read_one(&n->source[n->count++], line, e);
+        code = read_named_source(&n->source[n->count++], line, e);
         data = end ? end + 1 : NULL;
     }
     if (!code && n->count > MIX_SOURCES_MAX)

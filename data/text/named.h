@@ -2,7 +2,7 @@
 //
 // A source is a line of the text, NAME or NAME:WEIGHT; a repeated flag makes several lines. If a
 // file has the name NAME:WEIGHT, it is that file, with weight 1; the number in http://HOST:80 is no
-// weight. Called by data/text/loader.c.
+// weight. Called by data/text/loader_source.c and loader_predict.c.
 #ifndef DATA_TEXT_NAMED_H
 #define DATA_TEXT_NAMED_H
 #include "kernels/base.h"

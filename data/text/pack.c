@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRETCH_BITS = 1 << 15, PIECES_TOGETHER = 1 << 16, SHORT_SHARE = 4, NONE = -1 };
+enum { READ_BITS = 1 << 15, PIECES_TOGETHER = 1 << 16, SHORT_SHARE = 4, NONE = -1 };
 
 // The key of the order in which short documents are packed, the same for every seed of a run.
 static const uint64_t ORDER_KEY = 0x7061636b;
@@ -16,14 +16,14 @@ static const uint64_t ORDER_KEY = 0x7061636b;
 // ---- finding ------------------------------------------------------------------------------------
 
 // The document at the present position of a walk over the bits.
-struct Found {
+struct FoundDocument {
     size_t at, places;
     uint64_t counted, lost;
-    bool last; // the target of the position before counts, if it is in this document
+    bool previous_counts; // the target of the position before counts, if it is in this document
 };
 
 // Adds a document to the list of pieces, unless none of its targets counts, and to the losses.
-static void add_document(struct Pack *p, const struct Found *d, size_t seq_len,
+static void add_document(struct Pack *p, const struct FoundDocument *d, size_t seq_len,
                          struct PackLoss *loss) {
     loss->documents++;
     loss->cut += d->places > seq_len;
@@ -40,12 +40,12 @@ static void add_document(struct Pack *p, const struct Found *d, size_t seq_len,
 
 int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
               struct PackLoss *loss, struct Error *e) {
-    uint8_t *starts = base_alloc(2 * STRETCH_BITS), *counts = starts + STRETCH_BITS;
-    struct Found d = {.at = end};
+    uint8_t *starts = base_alloc(2 * READ_BITS), *counts = starts + READ_BITS;
+    struct FoundDocument d = {.at = end};
     int code = 0;
-    memset(counts, 1, STRETCH_BITS);
+    memset(counts, 1, READ_BITS);
     for (size_t at = begin, n; !code && at < end; at += n) {
-        n = size_min(end - at, STRETCH_BITS);
+        n = size_min(end - at, READ_BITS);
         code = token_file_read_bits(f, TOKEN_STARTS, at, n, starts, e);
         if (!code && f->layout.masked)
             code = token_file_read_bits(f, TOKEN_COUNTS, at, n, counts, e);
@@ -57,12 +57,12 @@ int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t en
             if (starts[i]) {
                 if (d.at < end)
                     add_document(p, &d, seq_len, loss);
-                d = (struct Found){.at = at + i};
+                d = (struct FoundDocument){.at = at + i};
             } else {
-                *(d.places < seq_len ? &d.counted : &d.lost) += d.last;
+                *(d.places < seq_len ? &d.counted : &d.lost) += d.previous_counts;
                 d.places++;
             }
-            d.last = counts[i];
+            d.previous_counts = counts[i];
         }
     }
     if (!code && d.at < end)
@@ -73,11 +73,11 @@ int pack_find(struct Pack *p, const struct TokenFile *f, size_t begin, size_t en
 
 int pack_longest(const struct TokenFile *f, size_t begin, size_t end, size_t *longest,
                  struct Error *e) {
-    uint8_t *starts = base_alloc(STRETCH_BITS);
+    uint8_t *starts = base_alloc(READ_BITS);
     size_t first = begin; // first id of the present document
     int code = 0;
     for (size_t at = begin, n; !code && at < end; at += n) {
-        n = size_min(end - at, STRETCH_BITS);
+        n = size_min(end - at, READ_BITS);
         code = token_file_read_bits(f, TOKEN_STARTS, at, n, starts, e);
         for (size_t i = 0; !code && i < n; i++) {
             *longest = size_max(*longest, at + i - first - (starts[i] && at + i > first));
@@ -89,12 +89,12 @@ int pack_longest(const struct TokenFile *f, size_t begin, size_t end, size_t *lo
 }
 
 int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Error *e) {
-    uint8_t *starts = base_alloc(STRETCH_BITS);
+    uint8_t *starts = base_alloc(READ_BITS);
     size_t seen = 0;
     int code = 0;
     bool found = false;
     for (size_t from = 0, n; !code && !found && from < f->count; from += n) {
-        n = size_min(f->count - from, STRETCH_BITS);
+        n = size_min(f->count - from, READ_BITS);
         code = token_file_read_bits(f, TOKEN_STARTS, from, n, starts, e);
         for (size_t i = 0; !code && !found && i < n; i++) {
             found = starts[i] && seen == document;
@@ -113,36 +113,37 @@ int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Err
 // Unfinished sequences of one stretch of documents. Lists link indices of sequences or pieces, and
 // end with NONE.
 struct Bins {
-    int32_t *of_room; // [seq_len + 1] the last sequence with so many free positions ...
-    int32_t *before;  // [n] ... and the one before that in its list
-    uint64_t *some;   // a bit for each list that is not empty
-    int32_t *newest;  // [n] a sequence's last piece,
-    int32_t *older;   // [n] the piece before a piece in its sequence,
-    int32_t *bin;     // [n] the sequence of a piece
-    uint32_t *room;   // [n] a sequence's free positions
+    int32_t *of_room;      // [seq_len + 1] the last sequence with so many free positions ...
+    int32_t *before;       // [n] ... and the one before that in its list
+    uint64_t *nonempty;    // a bit for each list that is not empty
+    int32_t *newest;       // [n] a sequence's last piece,
+    int32_t *older;        // [n] the piece before a piece in its sequence,
+    int32_t *bin_of_piece; // [n] the sequence of a piece
+    uint32_t *room;        // [n] a sequence's free positions
     size_t count;
 };
 
+// Puts a sequence that is in no list into that of its new number of free positions.
 static void set_room(struct Bins *b, int32_t bin, uint32_t room) {
     b->room[bin] = room;
     b->before[bin] = b->of_room[room];
     b->of_room[room] = bin;
-    b->some[room / 64] |= UINT64_C(1) << room % 64;
+    b->nonempty[room / 64] |= UINT64_C(1) << room % 64;
 }
 
 // Takes the sequence with the fewest free positions, but enough, off its list; NONE: there is none.
 static int32_t pop_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
     size_t word = places / 64;
-    uint64_t bits = b->some[word] >> places % 64 << places % 64;
+    uint64_t bits = b->nonempty[word] >> places % 64 << places % 64;
     while (!bits && ++word <= seq_len / 64)
-        bits = b->some[word];
+        bits = b->nonempty[word];
     if (!bits)
         return NONE;
     size_t room = 64 * word + (size_t)__builtin_ctzll(bits);
     int32_t bin = b->of_room[room];
     b->of_room[room] = b->before[bin];
     if (b->before[bin] == NONE)
-        b->some[word] &= ~(UINT64_C(1) << room % 64);
+        b->nonempty[word] &= ~(UINT64_C(1) << room % 64);
     return bin;
 }
 
@@ -156,36 +157,37 @@ static void place_piece(struct Bins *b, int32_t piece, uint32_t places, size_t s
     }
     b->older[piece] = b->newest[bin];
     b->newest[bin] = piece;
-    b->bin[piece] = bin;
+    b->bin_of_piece[piece] = bin;
     set_room(b, bin, b->room[bin] - places);
 }
 
 // Returns the sort key of a piece: long ones come first, and all short ones are equal.
-static size_t rank_of(const struct PackPiece *piece, size_t seq_len) {
+static size_t sort_key(const struct PackPiece *piece, size_t seq_len) {
     return piece->places > seq_len / SHORT_SHARE ? seq_len - piece->places : seq_len;
 }
 
-// Sorts the indices of n pieces by rank_of, equal ones shuffled: a counting sort.
+// Sorts the indices of n pieces by sort_key, equal ones shuffled: a counting sort.
 static void sort_by_length(const struct PackPiece *piece, size_t n, size_t seq_len,
                            int32_t *order) {
     size_t *at = base_alloc_zeroed((seq_len + 2) * sizeof *at);
     for (size_t i = 0; i < n; i++)
-        at[rank_of(&piece[i], seq_len) + 1]++;
+        at[sort_key(&piece[i], seq_len) + 1]++;
     for (size_t k = 1; k <= seq_len; k++)
         at[k] += at[k - 1];
     for (size_t k = 0; k < n; k++) {
         size_t i = order_permute(n, ORDER_KEY, k);
-        order[at[rank_of(&piece[i], seq_len)]++] = (int32_t)i;
+        order[at[sort_key(&piece[i], seq_len)]++] = (int32_t)i;
     }
     free(at);
 }
 
-// Appends the sequences to p, in the order of their first documents.
+// Appends the sequences to p, in the order of their first documents, and their pieces to `out`,
+// which has `done` pieces already.
 static void append_sequences(struct Pack *p, const struct Bins *b, const struct PackPiece *piece,
                              size_t n, struct PackPiece *out, size_t done) {
     bool *emitted = base_alloc_zeroed(n);
     for (size_t i = 0; i < n; i++) {
-        int32_t bin = b->bin[i];
+        int32_t bin = b->bin_of_piece[i];
         if (emitted[bin])
             continue;
         emitted[bin] = true;
@@ -196,23 +198,24 @@ static void append_sequences(struct Pack *p, const struct Bins *b, const struct 
     free(emitted);
 }
 
-// Returns the next `count` numbers of a block.
+// Returns the next `count` numbers of a block; *left moves after them.
 static int32_t *take_numbers(int32_t **left, size_t count) {
     int32_t *part = *left;
     *left += count;
     return part;
 }
 
+// Packs n pieces from number `at` on, into the same numbers of `out`.
 static void pack_stretch(struct Pack *p, size_t at, size_t n, size_t seq_len,
                          struct PackPiece *out) {
     const struct PackPiece *piece = p->piece + at;
     int32_t *lists = base_alloc(((seq_len + 1) + 6 * n) * sizeof *lists), *left = lists;
-    struct Bins b = {.some = base_alloc_zeroed((seq_len / 64 + 1) * sizeof *b.some)};
+    struct Bins b = {.nonempty = base_alloc_zeroed((seq_len / 64 + 1) * sizeof *b.nonempty)};
     b.of_room = take_numbers(&left, seq_len + 1);
     b.before = take_numbers(&left, n);
     b.newest = take_numbers(&left, n);
     b.older = take_numbers(&left, n);
-    b.bin = take_numbers(&left, n);
+    b.bin_of_piece = take_numbers(&left, n);
     b.room = (uint32_t *)take_numbers(&left, n);
     int32_t *order = take_numbers(&left, n);
     memset(b.of_room, NONE, (seq_len + 1) * sizeof *b.of_room);
@@ -220,7 +223,7 @@ static void pack_stretch(struct Pack *p, size_t at, size_t n, size_t seq_len,
     for (size_t i = 0; i < n; i++)
         place_piece(&b, order[i], piece[order[i]].places, seq_len);
     append_sequences(p, &b, piece, n, out, at);
-    free(b.some);
+    free(b.nonempty);
     free(lists);
 }
 
@@ -265,7 +268,8 @@ uint64_t pack_filled(const struct Pack *p, size_t window) {
     return filled;
 }
 
-// Reads a piece to position t of its sequence; ids and counts: buffers of (seq_len + 1).
+// Reads a piece to position t of its sequence; ids and counts: buffers of (seq_len + 1),
+// and counts is 1 everywhere if the file has no mask.
 static int read_piece(const struct TokenFile *f, const struct PackPiece *piece, size_t t,
                       int32_t *ids, uint8_t *counts, const struct Batch *b, struct Error *e) {
     size_t n = piece->places;

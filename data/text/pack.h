@@ -32,7 +32,7 @@ struct Pack {
 // The losses by the limited length of sequences.
 struct PackLoss {
     uint64_t documents, cut; // all documents; those longer than a sequence
-    uint64_t targets, empty; // counted targets that are cut off; documents without a counted target
+    uint64_t targets, empty; // counted targets that are cut off; documents that have no other
 };
 
 // Finds the documents of ids begin .. end - 1; begin and end are the beginning of a document or the
@@ -58,8 +58,8 @@ uint64_t pack_filled(const struct Pack *p, size_t window);
 int pack_read(const struct Pack *p, const struct TokenFile *f, size_t window, size_t seq_len,
               const struct Batch *b, struct Error *e);
 
-// Finds the index of the first id of document number `document` (from 0). SIZE_MAX: *at becomes the
-// number of documents. Errors: those of token_file_read.
+// Finds the index of the first id of document number `document` (from 0), or the file's count if
+// it has fewer. SIZE_MAX: *at becomes the number of documents. Errors: those of token_file_read.
 int pack_seek(const struct TokenFile *f, size_t document, size_t *at, struct Error *e);
 
 #endif

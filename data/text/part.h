@@ -14,16 +14,16 @@ enum { PART_TAG_BYTES = 256 };
 struct Part {
     int fd;
     char *path, *path_part, *path_tag;
-    bool own;           // a part that this run alone knows
-    const char *sha256; // 64 digits, or NULL: not known
-    uint64_t bytes;     // of the whole file, 0: not known
-    uint64_t have;
+    bool own;                 // a part that this run alone knows
+    const char *sha256;       // 64 digits, or NULL: not known
+    uint64_t bytes;           // of the whole file, 0: not known
+    uint64_t have;            // bytes so far
     char tag[PART_TAG_BYTES]; // empty: the version is unknown
 };
 
 // True if the file exists and is undamaged, by its sha256 if that is known, else by PATH.sum. A
 // file without PATH.sum, from an earlier version or another program, is accepted and gets one.
-// *damage: why an existing file is wrong; empty: there is no file.
+// *damage: why an existing file is wrong; empty: there is no file, or it is undamaged.
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage);
 
 // locked: no other run writes PATH.part meanwhile. Errors: -errno; -EINVAL if PATH.part is no

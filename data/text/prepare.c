@@ -18,7 +18,7 @@
 
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared text 1";
-static const char GIVEN[] = "begins as the tokenizer says"; // hashed for a tokenizer's file
+static const char BEGIN_RULE[] = "begins as the tokenizer says"; // hashed for a tokenizer's file
 
 enum { PIECE_TEXT_BYTES = 512, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
 
@@ -59,7 +59,7 @@ static void free_parts(struct Parts *p) {
 // ---- the tokenizer that fits ----
 
 // Counts the different characters of valid UTF-8.
-static size_t count_letters(const char *text, size_t bytes) {
+static size_t count_characters(const char *text, size_t bytes) {
     uint8_t *seen = base_alloc_zeroed(0x110000 / 8);
     size_t letters = 0;
     for (size_t i = 0, n; i < bytes; i += n) {
@@ -74,7 +74,7 @@ static size_t count_letters(const char *text, size_t bytes) {
 static struct TokenizerSpec fit_tokenizer(const char *text, size_t bytes) {
     if (bytes < (size_t)FIT_PIECES_MIN * PIECE_TEXT_BYTES)
         return (struct TokenizerSpec){.kind = TOKENIZER_BYTE};
-    size_t pieces = FIT_PIECES_MAX, least = 2 * count_letters(text, bytes);
+    size_t pieces = FIT_PIECES_MAX, least = 2 * count_characters(text, bytes);
     while (pieces * PIECE_TEXT_BYTES > bytes && pieces / 2 >= least)
         pieces /= 2;
     return (struct TokenizerSpec){.kind = TOKENIZER_TRAIN, .pieces = pieces};
@@ -99,7 +99,7 @@ static bool has_tokenizer_file(const struct PrepareSpec *spec) {
     return spec->tokenizer.kind == TOKENIZER_MODEL || spec->tokenizer.kind == TOKENIZER_JSON;
 }
 
-// Hashes the tokenizer's file, and the files beside it that decide how a text begins.
+// Hashes the tokenizer's file, and tokenizer_config.json beside it, which says how a text begins.
 static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, struct Error *e) {
     char *file = tokenizer_file(&spec->tokenizer), *text;
     const char *slash = strrchr(file, '/');
@@ -107,7 +107,7 @@ static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, stru
         base_format("%.*stokenizer_config.json", slash ? (int)(slash + 1 - file) : 0, file);
     size_t bytes;
     struct Error cause;
-    made_hash(h, GIVEN, sizeof GIVEN);
+    made_hash(h, BEGIN_RULE, sizeof BEGIN_RULE);
     int code = file_read(file, MODEL_BYTES_MAX, &text, &bytes, &cause);
     if (!code) {
         made_hash(h, text, bytes);
@@ -152,26 +152,26 @@ enum { TRAIN, VAL, MODEL, NFILES };
 static const char *const names[] = {
     [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", SUMS_NAME, NULL};
 
-// The writer of ids, and the time of the last log line about progress.
-struct Sink {
+// The writer of ids; the bytes of the whole text, and when a line of progress was logged last.
+struct IdsWriter {
     struct TokenWriter writer;
     size_t bytes;
-    double said_s;
+    double logged_s;
 };
 
 static int append_ids(void *sink, const struct Ids *ids, size_t done, struct Error *e) {
-    struct Sink *s = sink;
-    if (base_seconds() - s->said_s > 10) {
+    struct IdsWriter *s = sink;
+    if (base_seconds() - s->logged_s > 10) {
         log_line(LOG_NORMAL, "encoding: %.1f of %.1f MB", (double)done * 1e-6,
                  (double)s->bytes * 1e-6);
-        s->said_s = base_seconds();
+        s->logged_s = base_seconds();
     }
     return token_writer_append(&s->writer, ids->data, ids->count, e);
 }
 
 static int encode_to_file(const struct Tokenizer *t, const char *text, size_t bytes,
                           const char *path, size_t *count, struct Error *e) {
-    struct Sink s = {.bytes = bytes, .said_s = base_seconds()};
+    struct IdsWriter s = {.bytes = bytes, .logged_s = base_seconds()};
     size_t vocab = tokenizer_vocab(t);
     int code = vocab <= TOKENS_NARROW_MAX
                    ? token_writer_open(&s.writer, path, e)
@@ -270,7 +270,7 @@ static int fill_folder(const void *filling, const char *folder, struct Error *e)
 
 int prepare_open(struct Prepared *p, const struct PrepareSpec *spec, uint64_t number,
                  size_t val_bytes, struct Error *e) {
-    char *folder = made_folder(spec->cache_dir, PREFIX, number);
+    char *folder = made_folder_path(spec->cache_dir, PREFIX, number);
     *p = (struct Prepared){.number = number, .val_bytes = val_bytes, .spec = spec->tokenizer};
     int code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
     if (!code) {

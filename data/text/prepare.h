@@ -26,7 +26,7 @@ struct PrepareSpec {
 struct Prepared {
     char *train_path, *val_path; // token shards
     size_t val_bytes;            // bytes of the validation part's text
-    char *model_path;            // the tokenizer's .model file; NULL for bytes
+    char *model_path;            // the tokenizer's file; NULL for bytes
     struct Tokenizer *tokenizer;
     struct TokenizerSpec spec; // the given tokenizer, or the one that fits
     uint64_t number;           // in the folder's name
@@ -35,7 +35,7 @@ struct Prepared {
 // Errors: -errno of files and folders; those of cache_check; -EINVAL for files that are no text
 // (data/text/text.h), text too short to split, or with too little variety for the given tokenizer.
 int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e);
-// Opens the folder `number` that another process has prepared with spec->tokenizer. Reads no text.
+// Opens the folder `number`, which has been prepared with spec->tokenizer. Reads no text.
 int prepare_open(struct Prepared *p, const struct PrepareSpec *spec, uint64_t number,
                  size_t val_bytes, struct Error *e);
 // Finds the tokenizer that fits the text, and the bytes of its validation part, without making

@@ -15,7 +15,7 @@ char *printed_text(const struct Tokenizer *t, const int32_t *ids, size_t count, 
 }
 
 // Counts the bytes at the end of a text that may be the beginning of a character.
-static size_t open_bytes(const char *text, size_t bytes) {
+static size_t unfinished_bytes(const char *text, size_t bytes) {
     for (size_t n = 1; n < 4 && n <= bytes; n++) {
         unsigned char c = (unsigned char)text[bytes - n];
         size_t whole = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
@@ -35,7 +35,7 @@ char *printed_more(struct PrintedStream *s, const struct Tokenizer *t, const int
     free(text);
     n += s->held_bytes;
     s->ids = count;
-    s->held_bytes = ends ? 0 : open_bytes(more, n);
+    s->held_bytes = ends ? 0 : unfinished_bytes(more, n);
     *bytes = n - s->held_bytes;
     memcpy(s->held, more + *bytes, s->held_bytes);
     more[*bytes] = 0;

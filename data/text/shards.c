@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// shards_hash reads a shard of up to WHOLE bytes whole, of a larger one STRETCHES stretches.
+// shards_hash reads a shard of up to WHOLE_BYTES whole, of a larger one STRETCHES stretches.
 enum { WHOLE_BYTES = 8 << 20, STRETCHES = 256, STRETCH_BYTES = 2048 };
 
 void shards_open(struct ShardSet *set, const struct SourceFiles *files, size_t seq_len,
@@ -44,12 +44,12 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
     int code = token_file_attach(f, shard->file.path, set->vocab, e);
     if (code)
         return code;
-    set->documents = s ? set->documents : f->layout.documents;
-    if (f->layout.documents != set->documents)
+    set->has_documents = s ? set->has_documents : f->layout.has_documents;
+    if (f->layout.has_documents != set->has_documents)
         return error_set(e, -EINVAL, E_DATA_KINDS,
                          "--data %s: it %s where documents begin, unlike %s; give shards of one "
                          "kind: all with document beginnings, or all without",
-                         shard->file.path, f->layout.documents ? "says" : "does not say",
+                         shard->file.path, f->layout.has_documents ? "says" : "does not say",
                          set->shard[0].file.path);
     shard->end = f->count;
     shard->ready = true;
@@ -60,50 +60,50 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
 static int count_items(struct ShardSet *set, size_t s, size_t *n, struct Error *e) {
     int code = shards_ready(set, s, e);
     *n = set->shard[s].end;
-    return code || !set->documents ? code : pack_seek(&set->shard[s].tokens, SIZE_MAX, n, e);
+    return code || !set->has_documents ? code : pack_seek(&set->shard[s].tokens, SIZE_MAX, n, e);
 }
 
 // Moves the tokens or documents of shard s from number `from` on into `val`.
 static int move_to_val(struct ShardSet *train, size_t s, struct ShardSet *val, size_t from,
                        struct Error *e) {
-    struct Shard *shard = &train->shard[s], *held = &val->shard[val->count];
-    held->file = shard->file;
+    struct Shard *shard = &train->shard[s], *val_shard = &val->shard[val->count];
+    val_shard->file = shard->file;
     int code = shards_ready(val, val->count++, e);
-    if (!code && held->end != shard->end)
+    if (!code && val_shard->end != shard->end)
         code = error_set(e, -EIO, E_FILE_CHANGED,
                          "--data %s: the file has changed during this run; start again",
                          shard->file.path);
-    if (!code && train->documents)
+    if (!code && train->has_documents)
         code = pack_seek(&shard->tokens, from, &from, e);
-    shard->end = held->begin = from;
+    shard->end = val_shard->begin = from;
     return code;
 }
 
 int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *e) {
-    size_t *has = base_alloc_zeroed(train->count * sizeof *has);
+    size_t *items = base_alloc_zeroed(train->count * sizeof *items);
     uint64_t total = 0, before = 0;
     int code = 0;
     for (size_t s = 0; !code && s < train->count; s++) {
-        code = count_items(train, s, &has[s], e);
-        total += has[s];
+        code = count_items(train, s, &items[s], e);
+        total += items[s];
     }
-    uint64_t held = train->documents && total > 1 ? size_max(total / 10, 1) : total / 10;
-    uint64_t cut = total - held;
+    uint64_t val_items = train->has_documents && total > 1 ? size_max(total / 10, 1) : total / 10;
+    uint64_t cut = total - val_items;
     *val = (struct ShardSet){
-        .seq_len = train->seq_len, .vocab = train->vocab, .documents = train->documents};
+        .seq_len = train->seq_len, .vocab = train->vocab, .has_documents = train->has_documents};
     val->shard = base_alloc_zeroed(train->count * sizeof *val->shard);
     for (size_t s = 0; !code && s < train->count; s++) {
-        if (before + has[s] > cut)
+        if (before + items[s] > cut)
             code = move_to_val(train, s, val, cut > before ? cut - before : 0, e);
-        before += has[s];
+        before += items[s];
     }
-    free(has);
+    free(items);
     return code;
 }
 
 int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e) {
     int code = 0;
-    for (size_t s = 0; !code && set->documents && s < set->count; s++) {
+    for (size_t s = 0; !code && set->has_documents && s < set->count; s++) {
         struct Shard *shard = &set->shard[s];
         code = pack_longest(&shard->tokens, shard->begin, shard->end, longest, e);
     }
@@ -112,7 +112,7 @@ int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e) {
 
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e) {
     int code = 0;
-    for (size_t s = 0; !code && set->documents && s < set->count; s++) {
+    for (size_t s = 0; !code && set->has_documents && s < set->count; s++) {
         struct Shard *shard = &set->shard[s];
         if (shard->begin == shard->end)
             continue;
@@ -124,10 +124,10 @@ int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, stru
     return code;
 }
 
-static uint64_t windows_of(const struct ShardSet *set, size_t s) {
+static uint64_t windows_in_shard(const struct ShardSet *set, size_t s) {
     const struct Shard *shard = &set->shard[s];
     size_t tokens = shard->end - shard->begin;
-    if (set->documents)
+    if (set->has_documents)
         return shard->pack.windows;
     return tokens ? (tokens - 1) / set->seq_len : 0;
 }
@@ -142,7 +142,7 @@ uint64_t shards_tokens(const struct ShardSet *set) {
 uint64_t shards_windows(const struct ShardSet *set) {
     uint64_t total = 0;
     for (size_t s = 0; s < set->count; s++)
-        total += windows_of(set, s);
+        total += windows_in_shard(set, s);
     return total;
 }
 
@@ -150,7 +150,7 @@ uint64_t shards_windows(const struct ShardSet *set) {
 // shorter, returns the number of shards, and *i is reduced by the epoch's samples.
 static size_t find_shard(const struct ShardSet *set, uint64_t *i) {
     size_t s = 0;
-    for (uint64_t windows; s < set->count && *i >= (windows = windows_of(set, s)); s++)
+    for (uint64_t windows; s < set->count && *i >= (windows = windows_in_shard(set, s)); s++)
         *i -= windows;
     return s;
 }
@@ -186,8 +186,8 @@ static int read_window(const struct ShardSet *set, const struct Shard *shard, ui
 }
 
 // Returns the shard of sample i, and the window there.
-static const struct Shard *locate(const struct ShardSet *set, const uint64_t *seed, uint64_t i,
-                                  uint64_t *window) {
+static const struct Shard *find_window(const struct ShardSet *set, const uint64_t *seed, uint64_t i,
+                                       uint64_t *window) {
     uint64_t epoch = 0, windows = shards_windows(set);
     *window = i;
     size_t s = find_shard(set, window);
@@ -199,26 +199,26 @@ static const struct Shard *locate(const struct ShardSet *set, const uint64_t *se
         s = find_shard(set, window);
     }
     if (seed)
-        *window = order_permute(windows_of(set, s), rng_bits(rng_bits(*seed, epoch), (uint64_t)s),
-                                *window);
+        *window = order_permute(windows_in_shard(set, s),
+                                rng_bits(rng_bits(*seed, epoch), (uint64_t)s), *window);
     return &set->shard[s];
 }
 
 int shards_read(const struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e) {
     uint64_t window;
-    const struct Shard *shard = locate(set, seed, i, &window);
-    return set->documents ? pack_read(&shard->pack, &shard->tokens, window, set->seq_len, b, e)
-                          : read_window(set, shard, window, b, e);
+    const struct Shard *shard = find_window(set, seed, i, &window);
+    return set->has_documents ? pack_read(&shard->pack, &shard->tokens, window, set->seq_len, b, e)
+                              : read_window(set, shard, window, b, e);
 }
 
 int shards_counted(const struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
                    struct Error *e) {
     size_t n = set->seq_len;
     uint64_t window;
-    const struct Shard *shard = locate(set, seed, i, &window);
-    *counted = set->documents ? pack_counted(&shard->pack, window) : n;
-    if (set->documents || !shard->tokens.layout.masked)
+    const struct Shard *shard = find_window(set, seed, i, &window);
+    *counted = set->has_documents ? pack_counted(&shard->pack, window) : n;
+    if (set->has_documents || !shard->tokens.layout.masked)
         return 0;
     uint8_t *counts = base_alloc(n);
     int code =
@@ -230,7 +230,8 @@ int shards_counted(const struct ShardSet *set, const uint64_t *seed, uint64_t i,
     return code;
 }
 
-static int hash_file(const char *path, uint64_t bytes, struct Sha256 *h, struct Error *e) {
+// Hashes the first `bytes` bytes of a shard, or 256 stretches of them.
+static int hash_shard_file(const char *path, uint64_t bytes, struct Sha256 *h, struct Error *e) {
     char buffer[STRETCH_BYTES];
     struct stat st;
     int fd, code = file_open(path, "--data", &fd, &st, e);
@@ -267,10 +268,10 @@ int shards_hash(const struct ShardSet *set, struct Sha256 *h, struct Error *e) {
         uint64_t range[2] = {shard->begin, shard->end};
         sha256_update(h, range, sizeof range);
         struct TokenLayout used = shard->tokens.layout;
-        bool bits = used.masked || used.documents; // which lie behind all ids
+        bool bits = used.masked || used.has_documents; // which lie behind all ids
         used.count = bits ? used.count : shard->end;
         if (!set->random)
-            code = hash_file(shard->file.path, token_layout_bytes(&used), h, e);
+            code = hash_shard_file(shard->file.path, token_layout_bytes(&used), h, e);
     }
     return code;
 }

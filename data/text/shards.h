@@ -27,8 +27,8 @@ struct Shard {
 struct ShardSet {
     struct Shard *shard;
     size_t count, seq_len, vocab;
-    bool documents; // the files say where they begin: all do, or none. Known with the first file
-    bool random;    // ids drawn by chance: shard[0] has a size and no file
+    bool has_documents; // the files say where documents begin: all or none; shard[0] decides
+    bool random;        // ids drawn by chance: shard[0] has a size and no file
     uint64_t random_seed;
 };
 
@@ -47,18 +47,18 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e);
 // must be here.
 int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *e);
 
-// *longest becomes the places of the longest document (pack.h), if it is less.
+// Raises *longest to the positions of the longest document, as pack_longest does.
 int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e);
 
-// Makes sequences of documents, where there are any: together, as pack_make says. *loss grows.
+// Makes sequences of documents, if the set has any: together, as pack_make says. *loss grows.
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e);
 
 // Count the tokens and windows of the open shards, which are all shards if the files are local.
 uint64_t shards_tokens(const struct ShardSet *set);
 uint64_t shards_windows(const struct ShardSet *set);
 
-// Sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i in
-// order, i below the number of windows. Into b's first row: (seq_len) each. Errors: those of
+// Reads sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i
+// in order, i below the number of windows. Writes b's first row: (seq_len) each. Errors: those of
 // token_file_read.
 int shards_read(const struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e);

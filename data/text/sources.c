@@ -47,7 +47,7 @@ void source_close(struct Source *s) {
     files_free(&s->val);
 }
 
-void source_drop(struct Source *s) {
+void source_free_carried(struct Source *s) {
     for (size_t i = 0; i < s->train.count; i++) {
         free(s->train.file[i].carried);
         s->train.file[i].carried = NULL;
@@ -57,7 +57,7 @@ void source_drop(struct Source *s) {
 // ---- names --------------------------------------------------------------------------------------
 
 // Returns the URL of a name's file: at its home, or at $ZERO_MIRROR.
-static char *address_of(const char *name, const char *home, const char *file) {
+static char *format_url(const char *name, const char *home, const char *file) {
     const char *mirror = getenv("ZERO_MIRROR");
     if (mirror && *mirror)
         return base_format("%s/%s/%s", mirror, name, file);
@@ -66,7 +66,7 @@ static char *address_of(const char *name, const char *home, const char *file) {
 
 static int open_shakespeare(struct Source *s, const char *cache_dir, struct Error *e) {
     char *path = base_format("%s/tinyshakespeare.txt", cache_dir);
-    char *url = address_of("tinyshakespeare", SHAKESPEARE_HOME, "input.txt");
+    char *url = format_url("tinyshakespeare", SHAKESPEARE_HOME, "input.txt");
     struct Download d = {.url = url,
                          .path = path,
                          .cache_dir = cache_dir,
@@ -88,7 +88,7 @@ static int open_fineweb(struct Source *s, const char *cache_dir, struct Error *e
     for (int i = 0; i <= FINEWEB_SHARDS; i++) { // number 0 is the validation shard
         char *name = base_format("fineweb_%s_%06d.bin", i ? "train" : "val", i);
         files_add(i ? &s->train : &s->val, base_format("%s/%s", folder, name),
-                  address_of("fineweb10B", FINEWEB_HOME, name));
+                  format_url("fineweb10B", FINEWEB_HOME, name));
         free(name);
     }
     free(folder);
@@ -118,13 +118,13 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     sha256_init(&h);
     sha256_update(&h, url, strlen(url));
     sha256_hex(&h, hex);
-    const char *host = strstr(url, "://") + 3, *bare = host + strcspn(host, "?#"), *name = bare;
-    const char *first = host + strcspn(host, "/?#"); // a password may precede the host
-    while (name > first && name[-1] != '/')
+    const char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "?#"), *name = end;
+    const char *host_end = host + strcspn(host, "/?#"); // a password may precede the host
+    while (name > host_end && name[-1] != '/')
         name--;
-    if (bare - name > NAME_BYTES_MAX) // keep its end, which names the format
-        name = bare - NAME_BYTES_MAX;
-    *path = base_format("%s/%.12s-%.*s", folder, hex, (int)(bare - name), name);
+    if (end - name > NAME_BYTES_MAX) // keep its end, which names the format
+        name = end - NAME_BYTES_MAX;
+    *path = base_format("%s/%.12s-%.*s", folder, hex, (int)(end - name), name);
     struct Download d = {.url = url, .path = *path, .cache_dir = cache_dir};
     if (!code)
         code = download_file(&d, e);
@@ -191,16 +191,16 @@ static int list_jsonl(struct SourceFiles *files, const char *flag, const char *f
                       struct Error *e) {
     struct Walk walk;
     const char *other = NULL;
-    bool lines = false;
+    bool has_jsonl = false;
     int code = walk_folder(&walk, flag, folder, e);
     for (size_t i = 0; !code && i < walk.count; i++) {
-        lines = lines || stream_ends_in(walk.path[i], ".jsonl");
+        has_jsonl = has_jsonl || stream_ends_in(walk.path[i], ".jsonl");
         if (is_examples(walk.path[i]))
             files_add(files, base_format("%s", walk.path[i]), NULL);
         else if (!other)
             other = walk.path[i];
     }
-    if (!lines && other)
+    if (!has_jsonl && other)
         files_free(files);
     if (files->count && other)
         code = refuse_jsonl(flag, files->file[0].path, other, e);
@@ -220,7 +220,7 @@ static enum SourceKind detect_kind(const char *path) {
 static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
     const struct SourceFile *file = s->train.file;
     s->kind = detect_kind(file[0].path);
-    bool first = s->kind == SOURCE_SHARDS;
+    bool is_shards = s->kind == SOURCE_SHARDS;
     for (size_t i = 1; i < s->train.count; i++) {
         enum SourceKind kind = detect_kind(file[i].path);
         if (kind == s->kind)
@@ -231,7 +231,7 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
         return error_set(
             e, -EINVAL, E_DATA_KINDS,
             "%s: token shards and other files do not mix: %s is %s shard, %s is %s; give one kind",
-            flag, file[0].path, first ? "a" : "no", file[i].path, first ? "none" : "one");
+            flag, file[0].path, is_shards ? "a" : "no", file[i].path, is_shards ? "none" : "one");
     }
     return 0;
 }
@@ -365,11 +365,11 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
         struct Error cause = *e;
         source_close(s);
         // Errors from below may not say which flag is meant.
-        bool said = !strncmp(cause.text, "--", 2);
+        bool has_flag = !strncmp(cause.text, "--", 2);
         char shown[ERROR_TEXT_BYTES];
-        if (!said && !strncmp(cause.text, shown, show_line(shown, sizeof shown, data)))
+        if (!has_flag && !strncmp(cause.text, shown, show_line(shown, sizeof shown, data)))
             error_set(e, code, cause.id, "%s %s", flag, cause.text);
-        else if (!said)
+        else if (!has_flag)
             error_set(e, code, cause.id, "%s %s: %s", flag, data, cause.text);
     }
     return code;

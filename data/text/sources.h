@@ -16,7 +16,7 @@
 // and sockets are refused before anything is read of them, and so is a pipe among files.
 //
 // The files of tinyshakespeare and fineweb10B come from their homes on the network, or from the URL
-// $ZERO_MIRROR/NAME/FILE if that is set. Called by data/text/loader.c.
+// $ZERO_MIRROR/NAME/FILE if that is set. Called by data/text/loader*.c.
 #ifndef DATA_TEXT_SOURCES_H
 #define DATA_TEXT_SOURCES_H
 #include "data/text/tokens.h"
@@ -26,7 +26,7 @@ enum SourceKind { SOURCE_TEXT, SOURCE_SHARDS, SOURCE_RANDOM, SOURCE_JSONL };
 struct SourceFile {
     char *path;
     char *url;     // where to fetch it from; NULL: it is local
-    char *carried; // of a pipe: all its bytes, until source_drop; else NULL
+    char *carried; // of a pipe: all its bytes, until source_free_carried; else NULL
     size_t carried_bytes;
 };
 
@@ -52,8 +52,8 @@ void source_close(struct Source *s);
 // True if `data` names a pipe.
 bool source_is_pipe(const char *data);
 
-// Frees the bytes of pipes, once they are prepared.
-void source_drop(struct Source *s);
+// Frees the bytes that pipes carried, once they are prepared.
+void source_free_carried(struct Source *s);
 
 // Downloads the file, unless it is local.
 int source_fetch(const struct SourceFile *f, const char *cache_dir, struct Error *e);

@@ -137,7 +137,7 @@ static int train_model(string_view text, size_t pieces, string *model, struct Er
                      pieces, pieces, text.size(), message_of(status).c_str());
 }
 
-static void fill_pieces(struct Spm *s) {
+static void fill_bytes_of_ids(struct Spm *s) {
     int n = s->processor.GetPieceSize();
     for (int id = 0; id < n; id++) {
         string piece = s->processor.IdToPiece(id), bytes;
@@ -212,7 +212,7 @@ static int open_model(struct Spm *s, string_view model, const char *name, struct
         return error_set(e, -EINVAL, E_SENTENCEPIECE,
                          "--tokenizer %s: SentencePiece refuses it: %s; give another tokenizer",
                          name, message_of(status).c_str());
-    fill_pieces(s);
+    fill_bytes_of_ids(s);
     return 0;
 }
 

@@ -67,6 +67,7 @@ static bool read_field(struct ProtoReader *r, struct Field *f) {
     return true;
 }
 
+// This check and those below return the fault; NULL: there is none.
 static const char *check_piece(const struct Field *piece) {
     struct ProtoReader r = {piece->data, piece->data + piece->bytes};
     struct Field f;
@@ -170,14 +171,14 @@ int spm_check_model(const char *model, size_t model_bytes, const char *name, str
 
 bool spm_adds_space(const char *model, size_t model_bytes) {
     struct ProtoReader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
-    struct Field f, in;
+    struct Field f, inner;
     bool adds = true; // the default
     while (r.at < r.end && read_field(&r, &f)) {
         if (f.number != 3 || f.wire != 2)
             continue;
         struct ProtoReader normalizer = {f.data, f.data + f.bytes};
-        while (normalizer.at < normalizer.end && read_field(&normalizer, &in))
-            adds = in.number == 3 && in.wire == 0 ? in.value != 0 : adds;
+        while (normalizer.at < normalizer.end && read_field(&normalizer, &inner))
+            adds = inner.number == 3 && inner.wire == 0 ? inner.value != 0 : adds;
     }
     return adds;
 }

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static int missing(const char *tokenizer, struct Error *e) {
+static int refuse(const char *tokenizer, struct Error *e) {
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "--tokenizer %s: this program was built without SentencePiece: install "
                      "libsentencepiece-dev and build again, or use --tokenizer byte",
@@ -17,13 +17,13 @@ int spm_train(const char *text, size_t text_bytes, size_t pieces, char **model, 
     (void)text, (void)text_bytes, (void)model, (void)model_bytes;
     char tokenizer[32];
     snprintf(tokenizer, sizeof tokenizer, "train:%zu", pieces);
-    return missing(tokenizer, e);
+    return refuse(tokenizer, e);
 }
 
 int spm_open(struct Spm **out, const char *model, size_t model_bytes, const char *name,
              struct Error *e) {
     (void)out, (void)model, (void)model_bytes;
-    return missing(name, e);
+    return refuse(name, e);
 }
 
 void spm_close(struct Spm *s) {
@@ -38,7 +38,7 @@ size_t spm_vocab(const struct Spm *s) {
 int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, bool begins,
                struct Ids *ids, struct Error *e) {
     (void)s, (void)text, (void)text_bytes, (void)begins, (void)ids;
-    return missing("NAME.model", e);
+    return refuse("NAME.model", e);
 }
 
 int32_t spm_begin(const struct Spm *s) {

@@ -14,7 +14,7 @@ static const char TITLE[] = "zero.c checksums 1\n";
 enum { PIECE_BYTES = 1 << 20, LIST_BYTES_MAX = 1 << 16 };
 
 // Makes the line of a file; free() it. Errors: -errno.
-static int line_of(const char *path, char **line, struct Error *e) {
+static int make_line(const char *path, char **line, struct Error *e) {
     struct stat st;
     struct Hash64 h;
     int fd, code = file_open(path, "cannot read", &fd, &st, e);
@@ -42,7 +42,7 @@ int sums_write(const char *list, const char *const paths[], size_t count, struct
     char *text = base_format("%s", TITLE), *line;
     int code = 0;
     for (size_t i = 0; !code && i < count; i++) {
-        code = line_of(paths[i], &line, e);
+        code = make_line(paths[i], &line, e);
         if (code)
             break;
         base_append(&text, "%s", line);
@@ -54,11 +54,11 @@ int sums_write(const char *list, const char *const paths[], size_t count, struct
     return code;
 }
 
-// True if the list has the line of this file at *at, which moves after it.
-static bool check_file(const char *list, const char *text, size_t bytes, size_t *at,
-                       const char *path, struct Error *e) {
+// True if text, the content of `list`, has the line of this file at *at, which moves after it.
+static bool has_line(const char *list, const char *text, size_t bytes, size_t *at, const char *path,
+                     struct Error *e) {
     char *line;
-    if (line_of(path, &line, e))
+    if (make_line(path, &line, e))
         return false;
     size_t n = strlen(line);
     bool agrees = bytes - *at >= n && !memcmp(text + *at, line, n);
@@ -77,10 +77,10 @@ enum SumsState sums_check(const char *list, const char *const paths[], size_t co
     int code = file_read(list, LIST_BYTES_MAX, &text, &bytes, e);
     if (code)
         return code == -ENOENT ? SUMS_NONE : SUMS_DIFFER;
-    bool titled = bytes >= at && !memcmp(text, TITLE, at), agree = titled;
+    bool has_title = bytes >= at && !memcmp(text, TITLE, at), agree = has_title;
     for (size_t i = 0; agree && i < count; i++)
-        agree = check_file(list, text, bytes, &at, paths[i], e);
-    if (!titled || (agree && at != bytes)) {
+        agree = has_line(list, text, bytes, &at, paths[i], e);
+    if (!has_title || (agree && at != bytes)) {
         error_set(e, -EBADMSG, E_CACHE_DAMAGED, "%s is damaged", list);
         agree = false;
     }
@@ -96,7 +96,7 @@ int sums_check_beside(const char *path, struct Error *e) {
     struct Error ignored; // no list: another program made the file
     int code = 0;
     if (!file_read(list, LIST_BYTES_MAX, &text, &bytes, &ignored)) {
-        if (strstr(text, end_of_line) && !(code = line_of(path, &line, e))) {
+        if (strstr(text, end_of_line) && !(code = make_line(path, &line, e))) {
             if (!strstr(text, line))
                 code = error_set(e, -EBADMSG, E_CACHE_DAMAGED,
                                  "%s is damaged: its checksum is not the one in %s; remove its "

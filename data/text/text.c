@@ -104,8 +104,8 @@ static int check_not_json(const char *path, const char *data, size_t bytes, stru
 }
 
 // Appends the text of one file, if it is text.
-static int append(struct Text *t, const char *path, const char *data, size_t bytes,
-                  struct Error *e) {
+static int append_file_text(struct Text *t, const char *path, const char *data, size_t bytes,
+                            struct Error *e) {
     bool rows;
     const char *format = unread_format(data, bytes, &rows);
     if (format)
@@ -178,14 +178,14 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
                       : file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
     if (code)
         return packed ? code : error_set(e, code, cause.id, "--data: %s", cause.text);
-    bool rows, format = unread_format(data, bytes, &rows);
-    bool left_out = skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)) && !(format && rows);
+    bool rows, known = unread_format(data, bytes, &rows);
+    bool left_out = skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)) && !(known && rows);
     if (left_out)
         ++*skipped;
     else if (!skipped)
         code = check_not_json(path, data, bytes, e);
     if (!code && !left_out)
-        code = append(t, path, data, bytes, e);
+        code = append_file_text(t, path, data, bytes, e);
     free(data);
     return code;
 }
@@ -212,7 +212,7 @@ static int load_source(struct Text *t, const struct SourceFile *f, struct Error 
     struct stat st;
     if (f->carried) {
         int err = check_not_json(f->path, f->carried, f->carried_bytes, e);
-        return err ? err : append(t, f->path, f->carried, f->carried_bytes, e);
+        return err ? err : append_file_text(t, f->path, f->carried, f->carried_bytes, e);
     }
     if (stat(f->path, &st))
         return error_io(e, -errno, E_FILE_READ, "--data %s", f->path);

@@ -73,7 +73,7 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
     return 0;
 }
 
-static struct Tokenizer *open_kind(enum TokenizerKind kind, size_t vocab, char *description) {
+static struct Tokenizer *new_tokenizer(enum TokenizerKind kind, size_t vocab, char *description) {
     struct Tokenizer *t = base_alloc_zeroed(sizeof *t);
     *t = (struct Tokenizer){
         .kind = kind, .vocab = vocab, .begin = -1, .end = -1, .description = description};
@@ -82,12 +82,12 @@ static struct Tokenizer *open_kind(enum TokenizerKind kind, size_t vocab, char *
 }
 
 void tokenizer_open_byte(struct Tokenizer **out) {
-    *out = open_kind(TOKENIZER_BYTE, 256, base_format("byte (256 ids)"));
+    *out = new_tokenizer(TOKENIZER_BYTE, 256, base_format("byte (256 ids)"));
 }
 
 void tokenizer_open_ids(struct Tokenizer **out, size_t vocab) {
-    *out = open_kind(TOKENIZER_IDS, vocab,
-                     base_format("none (%zu ids; prompts and samples are numbers)", vocab));
+    *out = new_tokenizer(TOKENIZER_IDS, vocab,
+                         base_format("none (%zu ids; prompts and samples are numbers)", vocab));
 }
 
 int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error *e) {
@@ -106,8 +106,8 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
     if (code)
         return code;
     size_t vocab = spm_vocab(spm);
-    *out = open_kind(TOKENIZER_MODEL, vocab,
-                     base_format("SentencePiece (%zu pieces, %s)", vocab, path));
+    *out = new_tokenizer(TOKENIZER_MODEL, vocab,
+                         base_format("SentencePiece (%zu pieces, %s)", vocab, path));
     struct Tokenizer *t = *out;
     t->spm = spm;
     t->path = base_format("%s", path);
@@ -118,7 +118,7 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
         *out = NULL;
         return error_set(e, code, cause.id, "--tokenizer %s: %s", path, cause.text);
     }
-    t->begin = c.adds_nothing ? -1 : spm_begin(spm);
+    t->begin = c.adds_no_begin ? -1 : spm_begin(spm);
     t->end = spm_end(spm);
     t->chat_template = c.chat_template;
     c.chat_template = NULL;
@@ -136,8 +136,8 @@ int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *
     if (code)
         return error_set(e, code, cause.id, "--tokenizer %s", cause.text);
     struct Tokenizer *t =
-        open_kind(TOKENIZER_JSON, bpe.npiece,
-                  base_format("BPE of %s (%zu ids, %s)", bpe.kind, bpe.npiece, path));
+        new_tokenizer(TOKENIZER_JSON, bpe.npiece,
+                      base_format("BPE of %s (%zu ids, %s)", bpe.kind, bpe.npiece, path));
     t->begin = bpe.begin;
     t->end = bpe.end;
     t->chat_template = bpe.chat_template;
@@ -154,9 +154,9 @@ char *tokenizer_file(const struct TokenizerSpec *spec) {
         return base_format("%s", spec->path);
     char *file = base_format("%s/tokenizer.json", spec->path);
     char *model = base_format("%s/tokenizer.model", spec->path);
-    bool takes = access(file, F_OK) && !access(model, F_OK);
-    free(takes ? file : model);
-    return takes ? model : file;
+    bool uses_model = access(file, F_OK) && !access(model, F_OK);
+    free(uses_model ? file : model);
+    return uses_model ? model : file;
 }
 
 int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e) {
@@ -230,7 +230,7 @@ static int encode_json(const struct Tokenizer *t, struct BpeWork *w, const struc
                        struct Ids *ids, struct Error *e) {
     struct Error cause;
     int err = bpe_encode(&t->bpe, w, text, ids, &cause);
-    t->cache->missing += bpe_missing(w);
+    t->cache->missing += bpe_take_missing(w);
     return err && err != -EAGAIN
                ? error_set(e, err, cause.id, "--tokenizer %s: %s", t->path, cause.text)
                : err;
@@ -296,8 +296,8 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
     return tokenizer_encode(t, text, bytes, ids, e);
 }
 
-bool tokenizer_has_first(const struct Tokenizer *t) {
-    return t->kind == TOKENIZER_JSON && bpe_has_first(&t->bpe);
+bool tokenizer_marks_only_front(const struct Tokenizer *t) {
+    return t->kind == TOKENIZER_JSON && bpe_marks_only_front(&t->bpe);
 }
 
 int tokenizer_encode_after(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
@@ -314,10 +314,10 @@ char *tokenizer_missing(const struct Tokenizer *t) {
         return base_format("%zu bytes have no piece in the vocabulary and are left out", missing);
     const struct BpePiece *p = &t->bpe.piece[t->bpe.unknown];
     char *unknown = base_format("%.*s", (int)p->count, t->bpe.bytes.data + p->at);
-    char *said = base_format("%zu bytes have no piece in the vocabulary and become %s", missing,
+    char *text = base_format("%zu bytes have no piece in the vocabulary and become %s", missing,
                              json_shown(unknown).text);
     free(unknown);
-    return said;
+    return text;
 }
 
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text) {

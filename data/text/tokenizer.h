@@ -43,14 +43,14 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
 int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *e);
 // Opens the file that a spec of these two kinds names. Errors: -errno of reading, -EINVAL.
 int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e);
-// Returns the file that such a spec names. free() it.
+// Returns the path of the file that such a spec names. free() it.
 char *tokenizer_file(const struct TokenizerSpec *spec);
 void tokenizer_close(struct Tokenizer *t); // NULL is allowed
 
 enum TokenizerKind tokenizer_kind(const struct Tokenizer *t); // BYTE, MODEL, JSON or IDS
 size_t tokenizer_vocab(const struct Tokenizer *t);
 const char *tokenizer_describe(const struct Tokenizer *t); // one line for a log header
-const char *tokenizer_path(const struct Tokenizer *t);     // its file; NULL: it has none
+const char *tokenizer_path(const struct Tokenizer *t);     // of its file; NULL: it has none
 
 // Appends the ids of a UTF-8 text, those of the reference implementation without special tokens:
 // the caller adds tokenizer_begin at the beginning of a text. The text of a control token of a
@@ -65,7 +65,7 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
 
 // True if the tokenizer puts a mark at the front of a text alone. Then text after a control token
 // is encoded by tokenizer_encode_after, as the continuation of a text.
-bool tokenizer_has_first(const struct Tokenizer *t);
+bool tokenizer_marks_only_front(const struct Tokenizer *t);
 int tokenizer_encode_after(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
                            struct Ids *ids, struct Error *e);
 

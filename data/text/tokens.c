@@ -62,7 +62,7 @@ static int refuse_changed(const struct TokenFile *f, const char *how, struct Err
                      how);
 }
 
-static bool is_same(const struct stat *a, const struct stat *b) {
+static bool has_same_size_and_time(const struct stat *a, const struct stat *b) {
     return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
@@ -74,7 +74,7 @@ static int check_unchanged(const struct TokenFile *f, struct Error *e) {
     char how[96];
     if (fstat(f->fd, &now))
         return cannot_read(f->path, -errno, e);
-    if (is_same(&now, &f->opened))
+    if (has_same_size_and_time(&now, &f->opened))
         return 0;
     snprintf(how, sizeof how, "it has %lld bytes, where it had %lld", (long long)now.st_size,
              (long long)f->opened.st_size);
@@ -125,7 +125,7 @@ int token_file_read_bits(const struct TokenFile *f, enum TokenBits which, size_t
                          uint8_t *bits, struct Error *e) {
     uint8_t piece[READ_IDS];
     const struct TokenLayout *l = &f->layout;
-    CHECK(which == TOKEN_COUNTS ? l->masked : l->documents, "%s has no such bits", f->path);
+    CHECK(which == TOKEN_COUNTS ? l->masked : l->has_documents, "%s has no such bits", f->path);
     uint64_t from = token_layout_ids_end(l);
     if (which == TOKEN_STARTS && l->masked)
         from += (l->count + 7) / 8;
@@ -155,28 +155,28 @@ static uint32_t largest_id(const void *ids, size_t id_bytes, size_t n) {
 }
 
 int token_file_check(struct TokenFile *f, struct Error *e) {
-    size_t width = f->layout.id_bytes, most = CHECK_BYTES / width, bad = f->count;
+    size_t width = f->layout.id_bytes, piece_ids = CHECK_BYTES / width, bad_at = f->count;
     void *piece = base_alloc(CHECK_BYTES);
-    uint32_t largest = 0, id = 0;
+    uint32_t largest = 0, bad_id = 0;
     int code = 0;
     for (size_t at = 0, n; !code && at < f->count; at += n) {
-        n = size_min(f->count - at, most);
+        n = size_min(f->count - at, piece_ids);
         code = read_bytes(f, piece, n * width, TOKENS_HEADER_BYTES + (uint64_t)width * at, e);
         uint32_t here = code ? 0 : largest_id(piece, width, n);
-        for (size_t i = 0; here >= f->vocab && bad == f->count; i++)
+        for (size_t i = 0; here >= f->vocab && bad_at == f->count; i++)
             if (id_at(piece, width, i) >= f->vocab)
-                bad = at + i, id = id_at(piece, width, i);
+                bad_at = at + i, bad_id = id_at(piece, width, i);
         largest = here > largest ? here : largest;
     }
     free(piece);
-    f->checked = !code && bad == f->count;
+    f->checked = !code && bad_at == f->count;
     if (code || f->checked)
         return code;
     return error_set(
         e, -EINVAL, E_SHARD_VOCAB,
         "--data %s: token %zu has id %u, outside the vocabulary of %zu (the largest id in the file "
         "is %u); " OTHER_VOCAB,
-        f->path, bad, id, f->vocab, largest);
+        f->path, bad_at, bad_id, f->vocab, largest);
 }
 
 int token_file_attach(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {

@@ -35,10 +35,11 @@ enum {
 
 // The contents of a header.
 struct TokenLayout {
-    size_t count, id_bytes; // id_bytes: 2 or 4
-    bool masked, documents; // the file has this array of bits
+    size_t count, id_bytes;     // id_bytes: 2 or 4
+    bool masked, has_documents; // the file has the mask, and the bits of documents
 };
 
+// Bit i says: the target at position i counts; a document begins with id i.
 enum TokenBits { TOKEN_COUNTS, TOKEN_STARTS };
 
 // Return the bytes of the whole file, and the offset at which its ids end.
@@ -98,8 +99,8 @@ struct TokenWriter {
 // llmq's 32 bits for ids below `vocab`, with documents or without. After success, exactly one of
 // finish and abandon must follow. Errors: -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
 int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e);
-int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab, bool documents,
-                           struct Error *e);
+int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab,
+                           bool has_documents, struct Error *e);
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e);
 
 // Appends a document to a file with documents. counts[i]: the loss of predicting ids[i] counts;

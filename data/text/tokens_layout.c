@@ -25,7 +25,7 @@ uint64_t token_layout_ids_end(const struct TokenLayout *l) {
 
 uint64_t token_layout_bytes(const struct TokenLayout *l) {
     uint64_t array = (l->count + 7) / 8;
-    return token_layout_ids_end(l) + (l->masked ? array : 0) + (l->documents ? array : 0);
+    return token_layout_ids_end(l) + (l->masked ? array : 0) + (l->has_documents ? array : 0);
 }
 
 static int refuse_version(const char *name, int32_t version, int32_t only, struct Error *e) {
@@ -50,7 +50,8 @@ static int read_llmq(const char *header, const char *name, struct TokenLayout *l
             bytes != 4 ? "4" : "0 or 1");
     l->id_bytes = 4;
     l->masked = masked;
-    l->documents = !memcmp(header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
+    l->has_documents =
+        !memcmp(header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
     *count = int_at(header, LLMQ_COUNT);
     return 0;
 }

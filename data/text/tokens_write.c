@@ -10,7 +10,7 @@
 
 enum { BUFFER_IDS = 32768 };
 
-static int open_layout(struct TokenWriter *w, const char *path, const struct TokenLayout *layout,
+static int open_writer(struct TokenWriter *w, const char *path, const struct TokenLayout *layout,
                        size_t vocab, struct Error *e) {
     static const char zeros[TOKENS_HEADER_BYTES];
     *w = (struct TokenWriter){.layout = *layout, .vocab = vocab};
@@ -25,16 +25,17 @@ static int open_layout(struct TokenWriter *w, const char *path, const struct Tok
 }
 
 int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e) {
-    return open_layout(w, path, &(struct TokenLayout){.id_bytes = 2}, TOKENS_NARROW_MAX, e);
+    return open_writer(w, path, &(struct TokenLayout){.id_bytes = 2}, TOKENS_NARROW_MAX, e);
 }
 
-int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab, bool documents,
-                           struct Error *e) {
-    const struct TokenLayout layout = {.id_bytes = 4, .masked = documents, .documents = documents};
-    return open_layout(w, path, &layout, vocab, e);
+int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab,
+                           bool has_documents, struct Error *e) {
+    const struct TokenLayout layout = {
+        .id_bytes = 4, .masked = has_documents, .has_documents = has_documents};
+    return open_writer(w, path, &layout, vocab, e);
 }
 
-static int flush(struct TokenWriter *w, struct Error *e) {
+static int flush_ids(struct TokenWriter *w, struct Error *e) {
     size_t bytes = w->buffered * w->layout.id_bytes;
     w->buffered = 0;
     return file_write(w->tmp.fd, w->tmp.path, w->buffer, bytes, e);
@@ -51,7 +52,7 @@ int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count,
         else
             wide[w->buffered++] = ids[i];
         if (w->buffered == BUFFER_IDS) {
-            int code = flush(w, e);
+            int code = flush_ids(w, e);
             if (code)
                 return code;
         }
@@ -78,7 +79,7 @@ static void grow_bits(struct TokenWriter *w, size_t count) {
 
 int token_writer_document(struct TokenWriter *w, const int32_t *ids, const uint8_t *counts,
                           size_t count, struct Error *e) {
-    CHECK(w->layout.documents && count, "a document of %zu ids", count);
+    CHECK(w->layout.has_documents && count, "a document of %zu ids", count);
     size_t first = w->count;
     int code = token_writer_append(w, ids, count, e);
     if (code)
@@ -101,7 +102,7 @@ static int write_header(struct TokenWriter *w, struct Error *e) {
         header[LLMQ_VOCAB] = (int32_t)w->vocab;
         header[LLMQ_MASKED] = w->layout.masked;
     }
-    if (w->layout.documents)
+    if (w->layout.has_documents)
         memcpy((char *)header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
     if (lseek(w->tmp.fd, 0, SEEK_SET) < 0)
         return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", w->tmp.path);
@@ -118,8 +119,8 @@ static void free_buffers(struct TokenWriter *w) {
 }
 
 int token_writer_finish(struct TokenWriter *w, struct Error *e) {
-    int code = flush(w, e);
-    for (int b = 0; !code && b < 2 && w->layout.documents; b++)
+    int code = flush_ids(w, e);
+    for (int b = 0; !code && b < 2 && w->layout.has_documents; b++)
         code = file_write(w->tmp.fd, w->tmp.path, w->bits[b], (w->count + 7) / 8, e);
     if (!code)
         code = write_header(w, e);

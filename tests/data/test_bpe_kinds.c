@@ -208,7 +208,7 @@ TEST(bytes_without_a_piece) {
             size_t n = strlen(rows[row].text);
             assert_ok(
                 bpe_encode(&b, w, &(struct BpeText){.text = rows[row].text, .n = n}, &ids, &e), &e);
-            assert_int_equal(bpe_missing(w), rows[row].missing);
+            assert_int_equal(bpe_take_missing(w), rows[row].missing);
             for (size_t j = 0; j < ids.count; j++)
                 digits[j] = (char)('0' + ids.data[j]);
             assert_string_equal(digits, rows[row].ids[k]);
@@ -274,7 +274,7 @@ TEST(what_follows_a_token_is_not_first) {
     struct Error e;
     struct Ids ids[3] = {{0}};
     assert_ok(bpe_parse(&b, json, strlen(json), "first", &e), &e);
-    assert_true(bpe_has_first(&b));
+    assert_true(bpe_marks_only_front(&b));
     struct BpeWork *w = bpe_work_open();
     static const struct BpeText texts[] = {{.text = "</s>the of", .n = 10},
                                            {.text = "the of", .n = 6, .follows = true},

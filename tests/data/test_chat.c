@@ -265,7 +265,7 @@ TEST(a_question_ends_where_its_answer_begins) {
     size_t left_out;
     assert_ok(conversation_open(&c, &spec, &e), &e);
     assert_ok(conversation_ask(c, "<|eot_id|>?", 0, &prompt, &left_out, &e), &e);
-    conversation_stops(c, &stops);
+    conversation_append_stops(c, &stops);
     static const char *const parts[] = {
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
         "December 2023\nToday Date: 26 Jul 2024\n\ns<|eot_id|><|start_header_id|>user"

@@ -104,9 +104,9 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
     bool packed = true;
     assert_ok(data_open(&d, spec, &e), &e);
     if (tokenizer)
-        assert_string_equal(data_fitted_tokenizer(d), tokenizer);
+        assert_string_equal(data_chosen_tokenizer(d), tokenizer);
     else
-        assert_null(data_fitted_tokenizer(d));
+        assert_null(data_chosen_tokenizer(d));
     assert_int_equal(data_vocab(d), vocab);
     assert_int_equal(data_seq_len(d), seq_len);
     assert_true(data_val_samples(d) > 0);
@@ -147,7 +147,7 @@ TEST(a_text_that_repeats_itself_becomes_bytes) {
     struct Data *d;
     struct Error e;
     assert_ok(data_open(&d, &spec, &e), &e);
-    assert_string_equal(data_fitted_tokenizer(d), "byte");
+    assert_string_equal(data_chosen_tokenizer(d), "byte");
     assert_int_equal(data_vocab(d), 256);
     data_close(d);
     spec.tokenizer = "train:512"; // what is asked for is made, or refused

@@ -285,7 +285,7 @@ TEST(others_open_what_was_found) {
         assert_int_equal(data_val_samples(b), data_val_samples(a));
         assert_true(data_bits_per_byte(b, 1) == data_bits_per_byte(a, 1));
         if (i == 0)
-            assert_string_equal(data_fitted_tokenizer(b), "byte");
+            assert_string_equal(data_chosen_tokenizer(b), "byte");
         assert_ok(data_train_batch(a, 3, 2, &(struct Batch){x, y, NULL}, &e), &e);
         assert_ok(data_train_batch(b, 3, 2, &(struct Batch){x_b, y_b, NULL}, &e), &e);
         assert_memory_equal(x, x_b, sizeof x);

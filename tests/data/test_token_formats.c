@@ -41,7 +41,7 @@ TEST(llm_c_s_wide_shards_are_read) {
     assert_true(token_file_detect(path));
     assert_ok(token_file_open(&f, path, 128256, &e), &e);
     assert_int_equal(f.count, 4);
-    assert_false(f.layout.masked || f.layout.documents);
+    assert_false(f.layout.masked || f.layout.has_documents);
     expect_ids(&f, ids, 4);
     token_file_close(&f);
     assert_error(token_file_open(&f, path, 128255, &e), -EINVAL, &e, "E_SHARD_VOCAB id 128255");
@@ -72,7 +72,7 @@ TEST(llmq_s_shards_are_read) {
     assert_true(token_file_detect(path));
     assert_ok(token_file_open(&f, path, 151936, &e), &e);
     assert_true(f.layout.masked);
-    assert_false(f.layout.documents);
+    assert_false(f.layout.has_documents);
     assert_ok(token_file_read_bits(&f, TOKEN_COUNTS, 2, 9, bits, &e), &e);
     assert_memory_equal(bits, "\1\1\0\0\0\0\0\0\1", 9);
     token_file_close(&f);

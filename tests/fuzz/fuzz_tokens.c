@@ -49,10 +49,10 @@ static void check_bits(struct TokenFile *f) {
     struct Error e = {0};
     uint8_t *bits = base_alloc(f->count);
     for (int b = 0; b < 2; b++)
-        if (b == TOKEN_COUNTS ? f->layout.masked : f->layout.documents)
+        if (b == TOKEN_COUNTS ? f->layout.masked : f->layout.has_documents)
             CHECK(!token_file_read_bits(f, b, 0, f->count, bits, &e), "%s", e.text);
     free(bits);
-    if (f->layout.documents) {
+    if (f->layout.has_documents) {
         check_documents(f, false);
         check_documents(f, true);
     }
@@ -96,8 +96,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
         size = TOKENS_HEADER_BYTES;
     }
     struct TokenLayout l = {
-        .id_bytes = format ? 4 : 2, .masked = format > 2, .documents = format > 3};
-    size_t bits = 2 * (size_t)(l.masked + l.documents), have = size - TOKENS_HEADER_BYTES;
+        .id_bytes = format ? 4 : 2, .masked = format > 2, .has_documents = format > 3};
+    size_t bits = 2 * (size_t)(l.masked + l.has_documents), have = size - TOKENS_HEADER_BYTES;
     l.count = have ? have * 8 / (8 * l.id_bytes + bits / 2) : fill + 1;
     size_t want = size_min((size_t)token_layout_bytes(&l), room);
     if (want > size)
@@ -109,9 +109,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
         memcpy(data, narrow, sizeof narrow);
     if (format >= 2)
         memcpy(data + 8, fields, sizeof fields);
-    if (l.documents)
+    if (l.has_documents)
         memcpy(data + 28, "DOCSTART", 8);
-    if (l.documents && want > TOKENS_HEADER_BYTES + 4 * l.count + (l.count + 7) / 8)
+    if (l.has_documents && want > TOKENS_HEADER_BYTES + 4 * l.count + (l.count + 7) / 8)
         data[TOKENS_HEADER_BYTES + 4 * l.count + (l.count + 7) / 8] |= 1;
     return want;
 }
