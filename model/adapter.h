@@ -20,7 +20,7 @@ struct AdapterTarget {
     size_t first;                // first row in the matrix
 };
 
-// All are 0 if the family has no such target.
+// Of a target that the family lacks (lora_targets_all) only the names mean something.
 struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget target);
 
 // The targets of a product are adjacent: fills target[] with those that have an adapter, in order.

@@ -113,7 +113,7 @@ static inline bool model_unit_has_adapter(const struct ModelConfig *whole, int u
     return whole->lora.rank && block && !freeze_has_layer(&whole->freeze, (size_t)unit - 1);
 }
 
-// Returns the first unit that is trained, or whose adapter is.
+// Returns the first unit that is trained, or whose adapter is; the head if none before it is.
 int model_first_trained(const struct ModelConfig *whole);
 
 // Columns of a row of qkv, of attention's output and of the MLP's pre-activation.

@@ -81,6 +81,7 @@ static void keep_top_k(float *logits, size_t vocab, size_t k) {
             logits[i] = -INFINITY;
 }
 
+// x: weights, none of them negative.
 static double sum_of(const float *x, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -108,6 +109,7 @@ static void keep_top_p(float *weights, size_t vocab, double p) {
     }
 }
 
+// The likeliest token's weight is 1, so p is a part of it.
 static void keep_min_p(float *weights, size_t vocab, float p) {
     for (size_t i = 0; i < vocab; i++)
         if (weights[i] < p)

@@ -44,9 +44,9 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
         w.backward += (restored + (backward == BACKWARD_ALL ? 2 : 1)) * product[i].flops;
         if (backward != BACKWARD_ADAPTER)
             continue;
-        double both = adapter_work(c, (enum AdapterProduct)i, true);
-        w.forward += both;
-        w.backward += 2 * both + restored * adapter_work(c, (enum AdapterProduct)i, false);
+        double adapter_flops = adapter_work(c, (enum AdapterProduct)i, true);
+        w.forward += adapter_flops;
+        w.backward += 2 * adapter_flops + restored * adapter_work(c, (enum AdapterProduct)i, false);
     }
     w.backward = backward == BACKWARD_NONE ? 0 : w.backward;
     return w;
