@@ -132,6 +132,7 @@ void base_stop_waiting(void) {
     atomic_store(&stops_waiting, true);
 }
 
+// True if the descriptor took no output for LOOK_MS, or a signal came meanwhile.
 static bool is_blocked(int fd) {
     enum { LOOK_MS = 100 }; // of checking stops_waiting: another thread may get the signal
     int ready = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, LOOK_MS);
