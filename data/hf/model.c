@@ -30,7 +30,8 @@ static char *find_gguf(const char *folder) {
     return path;
 }
 
-// Refuses a folder without config.json, which may have an adapter of PEFT's or a GGUF file.
+// Refuses a folder without config.json. The line in *e becomes another if the folder has an adapter
+// of PEFT's or a GGUF file. Returns -ENOENT.
 static int refuse_folder(const char *folder, struct Error *e) {
     char *adapter = base_format("%s/adapter_config.json", folder), *gguf = find_gguf(folder);
     int err = -ENOENT;

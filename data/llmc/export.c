@@ -96,14 +96,14 @@ static bool is_torso(int fd) {
     return got == 0 || (got == sizeof begin && memcmp(begin, MARKER, sizeof begin) == 0);
 }
 
-static const struct Torso torso = {.is = is_torso};
+static const struct Torso torso = {.matches = is_torso};
 
 // ---- PATH.writing -------------------------------------------------------------------------------
 
-static int open_tmp(struct LlmcExport *x, int how, struct Error *e) {
-    x->fd = open(x->tmp_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
-    return x->fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "cannot %s %s", how ? "make" : "open",
-                                x->tmp_path)
+static int open_tmp(struct LlmcExport *x, int create_flags, struct Error *e) {
+    x->fd = open(x->tmp_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | create_flags, (mode_t)0666);
+    return x->fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "cannot %s %s",
+                                create_flags ? "make" : "open", x->tmp_path)
                      : 0;
 }
 
