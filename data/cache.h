@@ -14,9 +14,9 @@
 // /tmp/zero.c-UID. free() it.
 char *cache_default_folder(void);
 
-// If the folder exists, is it one that the user can trust? The default one loses its permissions
-// for the group, which the umask may have given. Errors: -EPERM for a folder of another user, a
-// default one that everybody can write to, and a link in /tmp; -ENOTDIR; -errno.
+// Checks that the folder, if it exists, is one that the user can trust. The default one loses its
+// permissions for the group, which the umask may have given. Errors: -EPERM for a folder of another
+// user, a default one that everybody can write to, and a link in /tmp; -ENOTDIR; -errno.
 int cache_check(const char *path, struct Error *e);
 
 // Makes a folder and those above it, and checks it. Errors: those of cache_check; -errno, with a

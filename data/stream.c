@@ -111,14 +111,14 @@ static int unpack_step(struct DataStream *s, struct Unpacking *u, struct Error *
     u->in = s->buffer + s->begin;
     u->in_bytes = (size_t)left;
     int result = s->unpack->step(s->state, u, &wrong);
-    bool still = u->in_bytes == (size_t)left && u->out_bytes == room;
+    bool stuck = u->in_bytes == (size_t)left && u->out_bytes == room;
     s->begin = s->end - u->in_bytes;
     s->any = s->any || result > 0;
     s->inside = result <= 0;
-    if (!result && still && !left)
+    if (!result && stuck && !left)
         return refuse(s, E_UNPACK_CUT, "the file ends inside of what is packed with ",
                       s->unpack->format, e);
-    return result < 0 || (!result && still)
+    return result < 0 || (!result && stuck)
                ? refuse(s, E_UNPACK_DAMAGED, "it is damaged near there: ", wrong, e)
                : 0;
 }
