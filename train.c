@@ -50,7 +50,8 @@ struct Run {
 
 // ---- the command line ----
 
-// Reads a checkpoint's identity: text of data/flags/ in a file of zero/checkpoint/.
+// Reads a checkpoint's model, as --init's flags: from its identity, a text of data/flags/ in a file
+// of zero/checkpoint/.
 static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
     char *identity;
     int err = import_run_peek(path, where, &identity, e);
@@ -84,7 +85,7 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
 
 static int resolve_line(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
-    if (options_mode(&line->run) <= MODE_VERSION)
+    if (options_mode(&line->run) <= MODE_VERSION) // help, or the version
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags),
                               .plan = line->run.plan,
@@ -194,17 +195,17 @@ static int converse(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     struct Sampling s = make_sampling(&run->line.run, &run->texts.stops);
     size_t longest = t->rank.model.config.seq_len, count;
-    struct Ids asked = {0};
+    struct Ids prompt = {0};
     struct Generation g;
     int err;
     generation_open(&g, &t->rank);
     if (trainer_speaks(t) && run->texts.dialog.terminal)
         run->texts.dialog.interrupts = request_typing_begin();
     do {
-        asked.count = 0;
-        err = trainer_speaks(t) ? dialog_ask(&run->texts.dialog, &asked, e) : 0;
-        count = asked.count;
-        int32_t *ids = generation_share(&t->rank, asked.data, &count);
+        prompt.count = 0;
+        err = trainer_speaks(t) ? dialog_ask(&run->texts.dialog, &prompt, e) : 0;
+        count = prompt.count;
+        int32_t *ids = generation_share(&t->rank, prompt.data, &count);
         if (count) {
             generation_begin(&g, 0, ids, count,
                              size_min(run->line.run.sample_tokens, longest - count), &s);
@@ -216,7 +217,7 @@ static int converse(struct Trainer *t, struct Error *e) {
     if (trainer_speaks(t))
         request_typing_end();
     generation_close(&g);
-    ids_free(&asked);
+    ids_free(&prompt);
     return zero_agree(&t->rank.zero, err);
 }
 
@@ -241,7 +242,8 @@ static void begin_prompt(struct Answering *a, size_t i) {
     const struct Ids *ids = prompts_ids(p, a->next);
     size_t room = a->g.rank->model.config.seq_len - ids->count;
     a->sampling[i] = make_sampling(o, prompts_stops(p, a->next));
-    // Prompts that are alike need not have one answer, nor those of the next seed, one line on.
+    // Equal prompts may get different answers. With seed + line a prompt would get the answer that
+    // the one before it gets with the next seed.
     a->sampling[i].seed = rng_bits(o->seed, a->next);
     a->g.text[i].cached = 0; // an answer does not depend on what was answered before it
     generation_begin(&a->g, i, ids->data, ids->count, size_min(o->sample_tokens, room),
@@ -249,18 +251,18 @@ static void begin_prompt(struct Answering *a, size_t i) {
     a->prompt_of[i] = a->next++;
 }
 
-// Gives prompts to the texts that have none. Returns how many texts have one.
+// Gives prompts to the texts that have none, while there are some. Returns how many texts have one.
 static size_t begin_prompts(struct Answering *a) {
-    size_t first = a->next, have = 0;
+    size_t first = a->next, active = 0;
     for (size_t i = 0; i < a->g.texts; i++)
         first = size_min(first, a->prompt_of[i]);
     for (size_t i = 0; i < a->g.texts; i++) {
         bool idle = a->prompt_of[i] == a->all;
         if (idle && a->next < size_min(a->all, first + BATCHES_AHEAD * a->g.texts))
             begin_prompt(a, i);
-        have += a->prompt_of[i] < a->all;
+        active += a->prompt_of[i] < a->all;
     }
-    return have;
+    return active;
 }
 
 static int put_answer(struct Answering *a, size_t i, struct Error *e) {
@@ -274,7 +276,7 @@ static int put_answer(struct Answering *a, size_t i, struct Error *e) {
     return err;
 }
 
-// Logs how many answers are done. open: the answers that are being made.
+// Logs on rank 0, every PROGRESS_SECONDS, how many answers are done. open: how many are being made.
 static void log_progress(struct Answering *a, size_t open) {
     double now = base_seconds();
     if (!a->answers || now - a->last_told < PROGRESS_SECONDS)
@@ -318,18 +320,18 @@ static int answer_prompts(struct Trainer *t, struct Error *e) {
         a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
         for (size_t i = 0; i < a.g.texts; i++)
             a.prompt_of[i] = a.all;
-        size_t first = zero_share(&t->rank.zero, a.answers ? answers_done(a.answers) : 0)[0];
-        a.next = first;
-        if (first && trainer_speaks(t))
-            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", first, a.all,
+        size_t answered = zero_share(&t->rank.zero, a.answers ? answers_done(a.answers) : 0)[0];
+        a.next = answered;
+        if (answered && trainer_speaks(t))
+            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", answered, a.all,
                      o->answers);
         a.begin = a.last_told = base_seconds();
         err = answer_all(&a, e);
         double seconds = base_seconds() - a.begin;
-        if (!err && first < a.all && trainer_speaks(t))
+        if (!err && answered < a.all && trainer_speaks(t))
             log_line(LOG_NORMAL, "%zu answer%s, %llu tokens in %.1f s: %.1f tokens/s",
-                     a.all - first, a.all - first == 1 ? "" : "s", (unsigned long long)a.tokens,
-                     seconds, (double)a.tokens / seconds);
+                     a.all - answered, a.all - answered == 1 ? "" : "s",
+                     (unsigned long long)a.tokens, seconds, (double)a.tokens / seconds);
         generation_close(&a.g);
     }
     free(a.prompt_of);
@@ -355,7 +357,7 @@ static int evaluate(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-// Opens rank 0's console and log; in --out if there will be steps.
+// Opens rank 0's console, and if there will be steps its files in --out.
 static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct Console *console = &run->console;
@@ -451,16 +453,16 @@ static bool reads_init_weights(const struct Run *run) {
 static struct Trainer make_trainer(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
-    uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
-    uint64_t limited = o->eval_limit ? size_min(o->eval_limit, all) : all;
+    uint64_t all = data_val_samples(data), wanted = o->val_batches * run->job.settings.batch;
+    uint64_t eval_samples = o->eval_limit ? size_min(o->eval_limit, all) : all;
     return (struct Trainer){
         .settings = &run->line.train,
-        .val_samples = size_min(some, all),
+        .val_samples = size_min(wanted, all),
         .val_samples_at_end = all,
         .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
                   &run->console, console_step, console_note, console_line, console_sync, run,
                   print_validation, print_sample, evaluate},
-        .eval_samples = o->ppl ? limited : 0,
+        .eval_samples = o->ppl ? eval_samples : 0,
         .init = reads_init_weights(run) ? run->texts.model : (struct ImportSource){0},
         .init_adapter = run->texts.adapter,
         .exported = run->texts.exported,
@@ -493,7 +495,7 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     return err;
 }
 
-// Completes the settings once the vocabulary is known and --fit has chosen.
+// Completes the settings once the vocabulary is known, lets --fit choose, and completes them again.
 static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
     int err = resolve_settings(run, vocab, e);
     if (!err)
@@ -542,7 +544,7 @@ static int check_before_data(struct Run *run, struct Error *e) {
     return err ? err : predict_check(&run->request, e);
 }
 
-// Lists the parameters to export, once the vocabulary is known.
+// Lists the parameters to export, once the vocabulary is known, and checks that the disk has room.
 static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct ExportSink *sinks[] = {&run->texts.exported, &run->texts.exported_adapter};
@@ -560,12 +562,12 @@ static int list_export(struct Run *run, struct Error *e) {
 // Sets what depends on the data: whether sequences are packed, and how many steps --epochs are.
 static int set_from_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
-    double share = init_is_fine_tuning_default(&run->flags, "warmup") ? INIT_WARMUP : -1;
+    double warmup_share = init_is_fine_tuning_default(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples = data_epoch_samples(run->texts.data);
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
         return 0;
-    int err = settings_set_epochs(s, &run->given.train, samples, share, e);
+    int err = settings_set_epochs(s, &run->given.train, samples, warmup_share, e);
     if (!err && !run->world.first)
         settings_log_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
@@ -600,7 +602,7 @@ static int prepare(struct Run *run, struct Error *e) {
     return world_agree(w, err, e);
 }
 
-// Reports settings that came from --init or --deepspeed files.
+// Reports settings that came from --init or --deepspeed files, and what the model's files remark.
 static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->from_model && options_mode(o) == MODE_TRAIN && !run->world.first)
@@ -669,7 +671,7 @@ struct PageLine {
     struct Run *user, run;
 };
 
-// Reads it as far as `plan` does before it predicts.
+// Reads a command line of the page's, as far as `plan` does before it predicts.
 static int page_read(void *context, int argc, char **argv, struct RankSettings *out,
                      struct Error *e) {
     struct PageLine *line = context;
