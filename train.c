@@ -222,13 +222,13 @@ static int converse(struct Trainer *t, struct Error *e) {
 }
 
 // The answers of --prompts that are being made: text i of the generation is for prompt
-// `prompt_of[i]`; the number of prompts: for none.
+// `prompt_of[i]`, or for none if that is `prompts`, their number.
 struct Answering {
     struct Run *run;
     struct Generation g;
     struct Answers *answers; // of rank 0
     struct Sampling *sampling;
-    size_t *prompt_of, all, next;
+    size_t *prompt_of, prompts, next;
     uint64_t tokens;         // that were made
     double begin, last_told; // when the first text began; when progress was last told
 };
@@ -257,10 +257,10 @@ static size_t begin_prompts(struct Answering *a) {
     for (size_t i = 0; i < a->g.texts; i++)
         first = size_min(first, a->prompt_of[i]);
     for (size_t i = 0; i < a->g.texts; i++) {
-        bool idle = a->prompt_of[i] == a->all;
-        if (idle && a->next < size_min(a->all, first + BATCHES_AHEAD * a->g.texts))
+        bool idle = a->prompt_of[i] == a->prompts;
+        if (idle && a->next < size_min(a->prompts, first + BATCHES_AHEAD * a->g.texts))
             begin_prompt(a, i);
-        active += a->prompt_of[i] < a->all;
+        active += a->prompt_of[i] < a->prompts;
     }
     return active;
 }
@@ -285,7 +285,7 @@ static void log_progress(struct Answering *a, size_t open) {
     size_t done = answers_done(a->answers);
     log_line(LOG_NORMAL,
              "%zu of %zu answers are written, %zu wait for one before them, %.1f tokens/s", done,
-             a->all, a->next - open - done, (double)a->tokens / (now - a->begin));
+             a->prompts, a->next - open - done, (double)a->tokens / (now - a->begin));
 }
 
 // Answers prompts, as many at a time as the cache has sequences, until all are answered.
@@ -297,9 +297,9 @@ static int answer_all(struct Answering *a, struct Error *e) {
         err = generation_check(&a->g, e);
         a->tokens += open;
         for (size_t i = 0; i < a->g.texts && !err; i++)
-            if (a->prompt_of[i] < a->all && !a->g.text[i].active) {
+            if (a->prompt_of[i] < a->prompts && !a->g.text[i].active) {
                 err = zero_agree(&a->g.rank->zero, a->answers ? put_answer(a, i, e) : 0);
-                a->prompt_of[i] = a->all;
+                a->prompt_of[i] = a->prompts;
                 open--;
             }
         log_progress(a, open);
@@ -310,7 +310,7 @@ static int answer_all(struct Answering *a, struct Error *e) {
 static int answer_prompts(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
-    struct Answering a = {.run = run, .all = prompts_count(run->texts.prompts)};
+    struct Answering a = {.run = run, .prompts = prompts_count(run->texts.prompts)};
     struct Error ignored;
     int err = trainer_speaks(t) ? answers_open(&a.answers, run->texts.prompts, o->answers, e) : 0;
     err = zero_agree(&t->rank.zero, err);
@@ -319,18 +319,18 @@ static int answer_prompts(struct Trainer *t, struct Error *e) {
         a.prompt_of = base_alloc(a.g.texts * sizeof *a.prompt_of);
         a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
         for (size_t i = 0; i < a.g.texts; i++)
-            a.prompt_of[i] = a.all;
+            a.prompt_of[i] = a.prompts;
         size_t answered = zero_share(&t->rank.zero, a.answers ? answers_done(a.answers) : 0)[0];
         a.next = answered;
         if (answered && trainer_speaks(t))
-            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", answered, a.all,
-                     o->answers);
+            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", answered,
+                     a.prompts, o->answers);
         a.begin = a.last_told = base_seconds();
         err = answer_all(&a, e);
         double seconds = base_seconds() - a.begin;
-        if (!err && answered < a.all && trainer_speaks(t))
+        if (!err && answered < a.prompts && trainer_speaks(t))
             log_line(LOG_NORMAL, "%zu answer%s, %llu tokens in %.1f s: %.1f tokens/s",
-                     a.all - answered, a.all - answered == 1 ? "" : "s",
+                     a.prompts - answered, a.prompts - answered == 1 ? "" : "s",
                      (unsigned long long)a.tokens, seconds, (double)a.tokens / seconds);
         generation_close(&a.g);
     }
@@ -554,7 +554,7 @@ static int list_export(struct Run *run, struct Error *e) {
         if (to->write && !err)
             err = params_visit(model, to->adapters, to->list, to->context, e);
         if (to->write && !err)
-            err = to->room(to->context, e);
+            err = to->check_room(to->context, e);
     }
     return err;
 }

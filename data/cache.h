@@ -23,8 +23,8 @@ int cache_check(const char *path, struct Error *e);
 // line that names --cache.
 int cache_make_folder(const char *path, struct Error *e);
 
-// The same of the folder NAME in the cache; *path, free() it also after an error. Errors: as above;
-// -EPERM for a link, through which nothing of the cache is written.
+// The same of the folder NAME in the cache, at *path: free() that also after an error. Errors: as
+// above; -EPERM for a link, through which nothing of the cache is written.
 int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e);
 
 // While *fd is open nobody else makes or fetches what belongs into the cache: CACHE/lock is there,

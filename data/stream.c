@@ -82,7 +82,7 @@ static int refuse(const struct DataStream *s, enum ErrorId id, const char *what,
                      s->path, (unsigned long long)(s->at - (s->end - s->begin)), what, more);
 }
 
-// Returns 1 if a stream begins, 0 at the end of the file. Refuses other bytes.
+// Returns 1 if a stream begins, 0 at the end of a file that had one. Refuses all else.
 static int begin_stream(struct DataStream *s, struct Error *e) {
     ssize_t left = fill_buffer(s, UNPACK_HEAD_BYTES, e);
     while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {

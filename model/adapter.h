@@ -32,7 +32,7 @@ int adapter_targets(const struct ModelConfig *c, enum AdapterProduct product,
 size_t adapter_width(const struct ModelConfig *c);
 size_t adapter_width_before(const struct ModelConfig *c, enum AdapterProduct product);
 
-// Returns the floating-point operations of a product's u B' for one token; or of x A' B'.
+// Returns the floating-point operations of a product's u B' for one token; `both`: of x A', too.
 double adapter_work(const struct ModelConfig *c, enum AdapterProduct product, bool both);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Returns the index of the greatest value, the first of equal ones.
 static size_t likeliest(const float *x, size_t n) {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)

@@ -170,7 +170,7 @@ struct ImportSource hf_model_source(struct HfModel *m) {
                                  .remarks = m->remarks,
                                  .read = read_range,
                                  .ask = ask_for_param,
-                                 .asked_all = refuse_unknown_tensors,
+                                 .check_all_asked = refuse_unknown_tensors,
                                  .context = m};
 }
 

@@ -106,7 +106,7 @@ static void abandon_folder(void *sink) {
 struct ExportSink hf_sink(struct HfSink *s) {
     return (struct ExportSink){.write = write_range,
                                .list = list_param,
-                               .room = check_room,
+                               .check_room = check_room,
                                .make = make_files,
                                .join = join_files,
                                .sync = sync_files,

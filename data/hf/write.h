@@ -73,7 +73,7 @@ int hf_writer_check(const char *path, const char *flag, struct Error *e);
 // PATH.writing, -ENOSPC, -errno.
 int hf_writer_make(struct HfWriter *w, struct Error *e);
 
-// The other ranks, when the first has made the files: opens them. Errors: -errno.
+// A process without the first rank, when that has made the files: opens them. Errors: -errno.
 int hf_writer_join(struct HfWriter *w, struct Error *e);
 
 // The first rank: writes another whole file into the folder (config.json, a tokenizer). Errors:

@@ -237,7 +237,7 @@ int llmc_make_sink(const char *path, const struct ExportModel *model, struct Exp
     }
     *out = (struct ExportSink){.write = write_range,
                                .list = list_param,
-                               .room = check_room,
+                               .check_room = check_room,
                                .make = make_file,
                                .join = join_file,
                                .sync = sync_file,

@@ -121,7 +121,7 @@ static int open_source(const char *path, struct ImportSource *out, struct Error 
                                  .dtype = m->shape.dtype,
                                  .read = read_range,
                                  .ask = check_param,
-                                 .asked_all = accept_all_tensors,
+                                 .check_all_asked = accept_all_tensors,
                                  .close = close_source,
                                  .context = m};
     return 0;
