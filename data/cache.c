@@ -124,7 +124,8 @@ static bool remove_owned(int folder, const char *name, void *owned) {
     return count_if_owned(folder, name, owned) && !unlinkat(folder, name, 0);
 }
 
-// Removes NAME in the folder `parent`, which is open as fd, unless something else is in it.
+// Removes the folder NAME of `parent`, open as fd, unless something else than files of the names in
+// `own` is in it. *bytes: those of the files that were removed.
 static bool remove_folder(int parent, const char *name, int fd, const char *const own[],
                           double *bytes) {
     struct Owned found = {.names = own}, removed = found;

@@ -17,8 +17,8 @@ enum LogLevel log_level = LOG_NORMAL;
 
 static _Thread_local int this_rank;
 
-static atomic_bool stops_waiting;           // a signal asked the run to end
-static atomic_flag ends = ATOMIC_FLAG_INIT; // some thread is writing the last line
+static atomic_bool stops_waiting;                // a signal asked the run to end
+static atomic_flag is_ending = ATOMIC_FLAG_INIT; // some thread is writing the last line
 
 void base_set_rank(int rank) {
     this_rank = rank;
@@ -159,7 +159,7 @@ void base_wait_for_reader(FILE *stream) {
 
 static void write_last(const char *format, va_list args) {
     char raw[1280], text[sizeof raw];
-    while (atomic_flag_test_and_set(&ends))
+    while (atomic_flag_test_and_set(&is_ending))
         pause(); // until the process ends
     base_wait_for_reader(stdout);
     fflush(stdout);

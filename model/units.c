@@ -41,7 +41,7 @@ void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw
     kinds[unit->kind].backward(m, unit, w, dw, acts);
 }
 
-// Walks the ends and one block of a kind while every launch only asks for its scratch size. No
+// Walks the ends and one block of a kind. m->sizing is set, so launches only ask for scratch. No
 // pointer is followed; those that a launch tests (is there a bias? a GELU?) must only not be NULL.
 static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, bool accumulate) {
     static char somewhere[1];

@@ -105,7 +105,7 @@ static void add_byte_tokenizer(struct HfText *x) {
 }
 
 static int copy_tokenizer(struct TextMaker *m) {
-    bool is_model = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
+    bool is_model_file = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
     char *text;
     size_t n;
     if (!m->folder) {
@@ -115,7 +115,7 @@ static int copy_tokenizer(struct TextMaker *m) {
     int err = file_read(tokenizer_path(m->tokenizer), FILE_BYTES_MAX, &text, &n, m->e);
     if (err)
         return err;
-    add_file(m->x, is_model ? "tokenizer.model" : "tokenizer.json", text, n);
+    add_file(m->x, is_model_file ? "tokenizer.model" : "tokenizer.json", text, n);
     err = copy_from_tokenizer_folder(m, SPECIAL);
     return err ? err : copy_from_tokenizer_folder(m, TEMPLATE);
 }
