@@ -111,7 +111,7 @@ struct Owned {
 };
 
 // Adds the bytes of a file if it has one of the names; false: it has not, or is no regular file.
-static bool count_if_owned(int folder, const char *name, void *owned) {
+static bool add_owned(int folder, const char *name, void *owned) {
     struct Owned *o = owned;
     uint64_t bytes;
     if (!is_own_name(name, o->names) || !folder_has_file(folder, name, &bytes))
@@ -121,7 +121,7 @@ static bool count_if_owned(int folder, const char *name, void *owned) {
 }
 
 static bool remove_owned(int folder, const char *name, void *owned) {
-    return count_if_owned(folder, name, owned) && !unlinkat(folder, name, 0);
+    return add_owned(folder, name, owned) && !unlinkat(folder, name, 0);
 }
 
 // Removes the folder NAME of `parent`, open as fd, unless something else than files of the names in
@@ -129,8 +129,7 @@ static bool remove_owned(int folder, const char *name, void *owned) {
 static bool remove_folder(int parent, const char *name, int fd, const char *const own[],
                           double *bytes) {
     struct Owned found = {.names = own}, removed = found;
-    bool gone =
-        folder_for_all(fd, count_if_owned, &found) && folder_for_all(fd, remove_owned, &removed);
+    bool gone = folder_for_all(fd, add_owned, &found) && folder_for_all(fd, remove_owned, &removed);
     *bytes = removed.bytes;
     return gone && !unlinkat(parent, name, AT_REMOVEDIR);
 }

@@ -28,7 +28,6 @@ static int count_machine(void) {
     return count && !count_files("capabilities/gpu*/mig/gi*") ? count : CARDS_UNKNOWN;
 }
 
-// True if an entry of the list is valid; gpus: how many the machine has.
 static bool is_visible_gpu(const char *entry, int gpus) {
     char *end;
     long index = strtol(entry, &end, 10);

@@ -30,8 +30,7 @@ struct Bench {
     size_t work_bytes, elements; // of the largest operand
 };
 
-static struct Matmul matmul_of_shape(const struct MatmulShape *s, enum Dtype d,
-                                     const struct Bench *b) {
+static struct Matmul matmul_of(const struct MatmulShape *s, enum Dtype d, const struct Bench *b) {
     return (struct Matmul){
         .m = s->m,
         .n = s->n,
@@ -46,12 +45,12 @@ static struct Matmul matmul_of_shape(const struct MatmulShape *s, enum Dtype d,
 // Returns FLOP/s of the best of several runs; the first warms caches and threads.
 static double measure_matmul(struct Bench *b, const struct MatmulShape *s, enum Dtype d) {
     struct Device *device = b->device;
-    struct Matmul query = matmul_of_shape(s, d, b);
+    struct Matmul query = matmul_of(s, d, b);
     b->work_bytes = size_max(device->kernels->matmul_work(device, &query), 64);
     b->work = device->ops->alloc(device, b->work_bytes);
     if (!b->work)
         base_out_of_memory(b->work_bytes, "scratch of a measurement");
-    struct Matmul args = matmul_of_shape(s, d, b);
+    struct Matmul args = matmul_of(s, d, b);
     double best = 0, end = base_seconds() + SHAPE_SECONDS;
     size_t together = 1;
     // At least three runs, unless a single one (of the oracle, for example) takes the time of all.

@@ -107,7 +107,7 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t sl
 static void layout_arena(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
                          struct Bump *bump) {
     size_t slot_parts = size_max(spec->slot_parts, 1);
-    size_t has_head = !spec->no_head, has_backward = !spec->inference;
+    size_t has_head = !spec->no_head, trains = !spec->inference;
     size_t rows = a->b_max * a->t_max, own_rows = rows / a->row_parts, size = dtype_size(c->dtype);
     size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
@@ -118,16 +118,15 @@ static void layout_arena(struct Acts *a, const struct ModelConfig *c, const stru
     a->mean_final =
         alloc_piece(bump, c->family->norm == NORM_LAYER ? has_head * own_rows * sizeof(float) : 0);
     a->rstd_final = alloc_piece(bump, has_head * own_rows * sizeof(float));
-    a->dx = alloc_piece(bump, has_backward * bytes);
-    a->dnorm = alloc_piece(bump, has_backward * bytes);
+    a->dx = alloc_piece(bump, trains * bytes);
+    a->dnorm = alloc_piece(bump, trains * bytes);
     a->whole = alloc_piece(bump, whole);
     a->sums = alloc_piece(bump, whole);
-    a->dwide =
-        alloc_piece(bump, has_backward * rows * size_max(attention, model_fc_width(c)) * size);
-    size_t dropped = c->lora.rank && c->lora.dropout > 0 ? has_backward * rows : 0;
+    a->dwide = alloc_piece(bump, trains * rows * size_max(attention, model_fc_width(c)) * size);
+    size_t dropped = c->lora.rank && c->lora.dropout > 0 ? trains * rows : 0;
     size_t most = size_max(size_max(c->channels, c->ffn), model_attention_width(c));
     a->dropped = alloc_piece(bump, dropped * most * size);
-    a->dlow = alloc_piece(bump, has_backward * rows * LORA_BESIDE * c->lora.rank * size);
+    a->dlow = alloc_piece(bump, trains * rows * LORA_BESIDE * c->lora.rank * size);
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 

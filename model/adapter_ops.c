@@ -18,7 +18,6 @@ struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam product) {
     return a;
 }
 
-// Weights and gradient of parameter p of the adapter's group.
 static const void *adapter_weight(const struct BlockRun *r, int p) {
     return dtype_at(r->adapter_w, r->dtype, r->adapter->param[p].offset);
 }
@@ -42,7 +41,6 @@ static struct Mat transposed(struct Mat x) {
     return x;
 }
 
-// Returns s = alpha / rank.
 static float adapter_scale(const struct BlockRun *r) {
     return (float)(r->m->config.lora.alpha / (double)r->m->config.lora.rank);
 }
@@ -78,8 +76,7 @@ static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, vo
            });
 }
 
-// Returns the input that A and its gradient are multiplied by. If elements are dropped, it has the
-// factor s; else u and du have it.
+// Returns the input of A and its gradient, times s if elements are dropped; else u and du have s.
 static const void *input_of(struct BlockRun *r, const struct Adapters *a, const void *x) {
     if (a->drops)
         drop(r, a, x, a->dropped);
@@ -101,8 +98,7 @@ static void go_down(struct BlockRun *r, const struct Adapters *a, const void *x)
         scale(r, a, a->u);
 }
 
-// Returns the part of `y`, the product x W' of a whole matrix, that makes n of its columns, from
-// `first` on: those are rows of W.
+// Returns `y`, a product x W' of a whole matrix, for n of its columns from `first` on (rows of W).
 static struct Matmul some_columns(struct Matmul y, size_t first, size_t n) {
     y.n = n;
     y.b.data = dtype_at(y.b.data, y.b.dtype, first * y.b.ld);

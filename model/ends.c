@@ -170,8 +170,7 @@ static void make_loss_over_tp(struct Model *m, struct Acts *acts, size_t row, si
            });
 }
 
-// Makes the losses of rows [row, row + n) from their logits, which with `backward` become their
-// gradient.
+// Makes n rows' losses from their logits, which with `backward` become the logits' gradient.
 static void make_loss(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
     if (m->across) {
         make_loss_over_tp(m, acts, row, n, backward);

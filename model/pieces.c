@@ -30,26 +30,25 @@ int params_pieces(const struct Group *group, size_t begin, size_t end,
     return n;
 }
 
-size_t params_find(const struct Param *part, uint64_t *at, size_t *element) {
-    size_t row = (size_t)(*at / part->whole_cols), col = (size_t)(*at % part->whole_cols),
-           before = 0;
-    if (col >= part->first_col + part->cols) { // past the columns that are here: in the next row
+size_t params_find(const struct Param *p, uint64_t *at, size_t *element) {
+    size_t row = (size_t)(*at / p->whole_cols), col = (size_t)(*at % p->whole_cols), before = 0;
+    if (col >= p->first_col + p->cols) { // past the columns that are here: in the next row
         row++;
         col = 0;
     }
-    col = size_max(col, part->first_col);
+    col = size_max(col, p->first_col);
     for (int k = 0; k < MAX_PARTS; k++) {
-        size_t first = part->part[k].first, rows = part->part[k].rows;
+        size_t first = p->part[k].first, rows = p->part[k].rows;
         if (row < first) {
             row = first;
-            col = part->first_col;
+            col = p->first_col;
         }
         if (row < first + rows) {
-            size_t here = (before + row - first) * part->cols + (col - part->first_col);
-            size_t end = part->cols == part->whole_cols ? before + rows : before + row - first + 1;
-            *at = row * part->whole_cols + col;
-            *element = part->offset + here;
-            return end * part->cols - here;
+            size_t here = (before + row - first) * p->cols + (col - p->first_col);
+            size_t end = p->cols == p->whole_cols ? before + rows : before + row - first + 1;
+            *at = row * p->whole_cols + col;
+            *element = p->offset + here;
+            return end * p->cols - here;
         }
         before += rows;
     }

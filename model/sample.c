@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns the index of the greatest value, the first of equal ones.
 static size_t likeliest(const float *x, size_t n) {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
@@ -82,7 +81,6 @@ static void keep_top_k(float *logits, size_t vocab, size_t k) {
             logits[i] = -INFINITY;
 }
 
-// x: weights, none of them negative.
 static double sum_of(const float *x, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++)

@@ -130,8 +130,7 @@ static size_t seen_keys(size_t query, size_t begin, size_t end, size_t window) {
     return first < last ? last - first : 0;
 }
 
-// Sums it over the queries of block `row`, for the keys of block `column`. Most pairs of blocks are
-// seen whole.
+// Sums it over a block of queries, for a block of keys. Most pairs of blocks are seen whole.
 static size_t seen_pairs(const struct Sparse *s, size_t row, size_t column, size_t t,
                          size_t window) {
     size_t begin = row * s->block, end = size_min(begin + s->block, t), key = column * s->block;

@@ -212,8 +212,7 @@ static int check_keys(const struct Sparse *s, const char *text, struct Error *e)
     return 0;
 }
 
-// Appends to a text of `used` characters, and returns how many it then has. SPARSE_TEXT_BYTES are
-// enough for any pattern.
+// Appends to a text of `used` bytes, in which every pattern fits. Returns how many it then has.
 static size_t append_text(char *text, size_t used, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

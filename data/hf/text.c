@@ -55,7 +55,6 @@ void hf_text_free(struct HfText *x) {
 
 // ---- the tokenizer ------------------------------------------------------------------------------
 
-// Returns the folder that holds PATH, without a slash at its end; free() it.
 static char *parent_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? base_format("%.*s", (int)(slash - path), path) : base_format(".");

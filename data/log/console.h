@@ -59,7 +59,6 @@ void console_evaluation(struct Console *t, uint64_t step, const struct EvalTask 
 // resume. Errors: -errno.
 int console_sync(void *teller, struct Error *e);
 
-// Prints a line above the progress line.
 void console_line(void *teller, const char *line);
 
 #endif
