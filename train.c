@@ -358,7 +358,7 @@ static int evaluate(struct Trainer *t, struct Error *e) {
 }
 
 // Opens rank 0's console, and if there will be steps its files in --out.
-static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
+static int open_rank_console(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct Console *console = &run->console;
     uint64_t step = t->rank.zero.step;
@@ -410,7 +410,7 @@ static void print_end(struct Run *run, struct Trainer *t) {
 
 static int train(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
-    int err = open_console(run, t, e);
+    int err = open_rank_console(run, t, e);
     if (!err)
         err = trainer_run(t, e);
     if (trainer_speaks(t))
@@ -426,7 +426,7 @@ static bool is_conversation(const struct Options *o) {
 
 static int sample(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
-    int err = open_console(run, t, e);
+    int err = open_rank_console(run, t, e);
     if (err)
         return err;
     if (run->texts.prompts)
@@ -437,7 +437,7 @@ static int sample(struct Trainer *t, struct Error *e) {
 }
 
 static int only_evaluate(struct Trainer *t, struct Error *e) {
-    int err = open_console(t->hooks.context, t, e);
+    int err = open_rank_console(t->hooks.context, t, e);
     return err ? err : trainer_evaluate(t, e);
 }
 
@@ -482,7 +482,7 @@ static size_t texts_together(const struct Run *run) {
 }
 
 // Completes the ranks' settings.
-static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
+static int complete_settings(struct Run *run, size_t vocab, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct RankSettings *s = &run->job.settings;
     int err = settings_of_ranks(&run->line.train, &run->world, vocab, s, e);
@@ -497,10 +497,10 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
 
 // Completes the settings once the vocabulary is known, lets --fit choose, and completes them again.
 static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
-    int err = resolve_settings(run, vocab, e);
+    int err = complete_settings(run, vocab, e);
     if (!err)
         err = predict_choose(&run->request, &run->line.train, &run->given.train, e);
-    return err ? err : resolve_settings(run, vocab, e);
+    return err ? err : complete_settings(run, vocab, e);
 }
 
 // An export copies the files beside the weights, and checkpoints lack the base of adapters: so a
@@ -538,7 +538,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 // Refuses whatever can be refused before data are prepared and anything is printed. The vocabulary
 // is not known yet; only memory depends on it.
 static int check_before_data(struct Run *run, struct Error *e) {
-    int err = resolve_settings(run, 1, e);
+    int err = complete_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
         err = console_check(run->line.run.out, e);
     return err ? err : predict_check(&run->request, e);
@@ -575,7 +575,7 @@ static int set_from_data(struct Run *run, struct Error *e) {
 }
 
 // Opens the texts; only rank 0 logs.
-static int open_texts(struct Run *run, struct Error *e) {
+static int open_run_texts(struct Run *run, struct Error *e) {
     enum LogLevel level = log_level;
     log_level = run->world.first ? LOG_QUIET : level;
     int err = texts_open(&run->texts, e);
@@ -589,15 +589,15 @@ static int prepare(struct Run *run, struct Error *e) {
     const struct World *w = &run->world;
     struct Texts *t = &run->texts;
     t->opens = w->node_rank > 0;
-    int err = world_agree(w, t->opens ? 0 : open_texts(run, e), e);
+    int err = world_agree(w, t->opens ? 0 : open_run_texts(run, e), e);
     if (err)
         return err;
     world_broadcast_in_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
     if (t->opens)
-        err = open_texts(run, e);
+        err = open_run_texts(run, e);
     if (err == -ENOENT) { // this process has a --cache of its own
         t->opens = false;
-        err = open_texts(run, e);
+        err = open_run_texts(run, e);
     }
     return world_agree(w, err, e);
 }
@@ -614,7 +614,7 @@ static void report_defaults(struct Run *run) {
 }
 
 // Runs a job from resolved options to its end. Processes agree after each part.
-static int run_job(struct Run *run, struct Error *e) {
+static int prepare_and_run(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check_before_data(run, e), e);
     if (!err)
@@ -690,7 +690,7 @@ static int page_read(void *context, int argc, char **argv, struct RankSettings *
     set_text_options(run, MODE_PLAN);
     err = texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err)
-        err = resolve_settings(run, vocab, e);
+        err = complete_settings(run, vocab, e);
     if (err)
         flags_describe_sources(&run->resolved, err == -EINVAL, e);
     *out = run->job.settings;
@@ -704,7 +704,7 @@ static void page_forget(void *context) {
     deepspeed_close(&line->run.deepspeed);
 }
 
-static int write_page(struct Run *run, struct Error *e) {
+static int make_page(struct Run *run, struct Error *e) {
     struct FlagsSaid said = flags_said(&run->flags);
     struct PageLine *line = base_alloc_zeroed(sizeof *line);
     line->user = run;
@@ -724,13 +724,13 @@ static int write_page(struct Run *run, struct Error *e) {
 // Plans a model, or a number of parameters without a model; or many models, for a page.
 static int plan(struct Run *run, struct Error *e) {
     if (run->line.run.html)
-        return write_page(run, e);
+        return make_page(run, e);
     size_t vocab = 1, parameters = run->line.run.params;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err && run->line.train.epochs)
         settings_log_epochs(&run->line.train, 0);
     if (!err)
-        err = parameters ? resolve_settings(run, vocab, e) : resolve_and_fit(run, vocab, e);
+        err = parameters ? complete_settings(run, vocab, e) : resolve_and_fit(run, vocab, e);
     if (err)
         return err;
     report_defaults(run);
@@ -772,9 +772,9 @@ static const struct {
     [MODE_PLAN] = {plan, NULL},
     [MODE_PLAN_PARAMETERS] = {plan, NULL},
     [MODE_PREPARE] = {only_prepare, NULL},
-    [MODE_SAMPLE] = {run_job, sample},
-    [MODE_EVAL... MODE_EXPORT] = {run_job, only_evaluate},
-    [MODE_TRAIN] = {run_job, train},
+    [MODE_SAMPLE] = {prepare_and_run, sample},
+    [MODE_EVAL... MODE_EXPORT] = {prepare_and_run, only_evaluate},
+    [MODE_TRAIN] = {prepare_and_run, train},
 };
 
 static int start_mode(struct Run *run, struct Error *e) {

@@ -53,7 +53,7 @@ void stream_close(struct DataStream *s) {
     *s = (struct DataStream){.fd = -1};
 }
 
-static ssize_t read_file(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
+static ssize_t read_next(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
     ssize_t got = file_pread(s->fd, bytes, n, s->at);
     if (got < 0)
         return error_io(e, (int)got, E_FILE_READ, "%s %s", s->flag, s->path);
@@ -68,7 +68,7 @@ static ssize_t fill_buffer(struct DataStream *s, size_t bytes, struct Error *e) 
     s->end -= s->begin;
     memmove(s->buffer, s->buffer + s->begin, s->end);
     s->begin = 0;
-    ssize_t got = read_file(s, s->buffer + s->end, READ_BYTES - s->end, e);
+    ssize_t got = read_next(s, s->buffer + s->end, READ_BYTES - s->end, e);
     if (got < 0)
         return got;
     s->end += (size_t)got;
@@ -134,7 +134,7 @@ static ssize_t unpack(struct DataStream *s, uint8_t *bytes, size_t n, struct Err
 }
 
 ssize_t stream_read(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
-    return s->unpack ? unpack(s, bytes, n, e) : read_file(s, bytes, n, e);
+    return s->unpack ? unpack(s, bytes, n, e) : read_next(s, bytes, n, e);
 }
 
 size_t stream_memory_max(void) {

@@ -156,8 +156,8 @@ static int refuse_unknown_tensors(void *model, struct Error *e) {
         m->folder.path, json_shown(first).text, count > 1 ? ", and others" : "", m->family);
 }
 
-static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,
-                      float *out, struct Error *e) {
+static int read_elements(void *model, int layer, const char *param,
+                         const struct WeightsRange *range, float *out, struct Error *e) {
     const struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = fill_pieces(m, layer, param, pieces);
@@ -168,7 +168,7 @@ struct ImportSource hf_model_source(struct HfModel *m) {
     return (struct ImportSource){.dtype = first_matrix_dtype(m),
                                  .seq_len = m->seq_len,
                                  .remarks = m->remarks,
-                                 .read = read_range,
+                                 .read = read_elements,
                                  .ask = ask_for_param,
                                  .check_all_asked = refuse_unknown_tensors,
                                  .context = m};

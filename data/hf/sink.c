@@ -77,8 +77,8 @@ static int join_files(void *sink, struct Error *e) {
     return hf_writer_join(&s->writer, e);
 }
 
-static int write_range(void *sink, int layer, const char *param, const struct WeightsRange *range,
-                       const float *values, struct Error *e) {
+static int write_elements(void *sink, int layer, const char *param,
+                          const struct WeightsRange *range, const float *values, struct Error *e) {
     const struct HfSink *s = sink;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = s->pieces(s->owner, layer, param, pieces);
@@ -104,7 +104,7 @@ static void abandon_folder(void *sink) {
 }
 
 struct ExportSink hf_sink(struct HfSink *s) {
-    return (struct ExportSink){.write = write_range,
+    return (struct ExportSink){.write = write_elements,
                                .list = list_param,
                                .check_room = check_room,
                                .make = make_files,

@@ -179,8 +179,8 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
     return range_write(x->fd, x->tmp_path, dtype, begin + first * dtype_size(dtype), n, values, e);
 }
 
-static int write_range(void *export, int layer, const char *param, const struct WeightsRange *range,
-                       const float *values, struct Error *e) {
+static int write_elements(void *export, int layer, const char *param,
+                          const struct WeightsRange *range, const float *values, struct Error *e) {
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
         n = weights_beside(range, i);
@@ -235,7 +235,7 @@ int llmc_make_sink(const char *path, const struct ExportModel *model, struct Exp
         close_sink(x);
         return err;
     }
-    *out = (struct ExportSink){.write = write_range,
+    *out = (struct ExportSink){.write = write_elements,
                                .list = list_param,
                                .check_room = check_room,
                                .make = make_file,
